@@ -240,7 +240,7 @@ impl Runner {
             let head = evidence.commits.last().map_or_else(|| base.clone(), |it| it.id.clone());
             if base != head {
                 // An agent may have added files that git ignores, such as the journal.
-                let changed = self.workspace.repo.changed_files(&base, &head);
+                let changed = self.workspace.repo.differing(Some(&base), &head);
                 own.extend(changed?.into_iter().filter(|path| loop_paths::is_own_or_above(path)));
             }
             // What passed in its slot may have needed what is only there.

@@ -16,8 +16,8 @@ use std::{
 
 use anyhow::{Result, bail};
 use git2::{
-    ErrorCode, FileMode, Oid, Repository, RepositoryOpenFlags, Signature, Status, StatusOptions,
-    TreeWalkMode, TreeWalkResult, build::TreeUpdateBuilder,
+    DiffOptions, ErrorCode, FileMode, Oid, Repository, RepositoryOpenFlags, Signature, Status,
+    StatusOptions, TreeWalkMode, TreeWalkResult, build::TreeUpdateBuilder,
 };
 
 use super::{
@@ -303,12 +303,21 @@ impl Backend {
         self.ask(library, |root| program::entries(root, commit, paths))
     }
 
-    /// The files that differ between two commits, each with its mode in the second one; 0 for a file
-    /// that it does not have.
-    pub(super) fn changed_entries(&self, base: &str, head: &str) -> Result<Vec<(String, u32)>> {
+    /// The files that differ between two commits or trees, each with its mode in the second one; 0
+    /// for a file that it does not have. Without `base`, all files of `head`.
+    pub(super) fn changed_entries(
+        &self,
+        base: Option<&str>,
+        head: &str,
+    ) -> Result<Vec<(String, u32)>> {
         let library = |repo: &Repository| {
-            let tree = |id: &str| repo.find_commit(Oid::from_str(id)?)?.tree();
-            let diff = repo.diff_tree_to_tree(Some(&tree(base)?), Some(&tree(head)?), None)?;
+            let tree = |name: &str| repo.revparse_single(name)?.peel_to_tree();
+            let base = base.map(tree).transpose()?;
+            // A file that becomes a link is one entry.
+            let mut options = DiffOptions::new();
+            options.include_typechange(true);
+            let diff =
+                repo.diff_tree_to_tree(base.as_ref(), Some(&tree(head)?), Some(&mut options))?;
             let entry = |delta: git2::DiffDelta<'_>| {
                 let is_there = delta.status() != git2::Delta::Deleted;
                 let mode = if is_there { u32::from(delta.new_file().mode()) } else { 0 };

@@ -13,6 +13,7 @@ use git2::{ObjectType, Oid};
 use super::{
     Repo, lossy,
     program::{self, HOOKS},
+    submodule,
 };
 use crate::regular_file;
 
@@ -63,16 +64,10 @@ impl Repo {
     /// # Errors
     /// The error of `git`.
     pub fn differing(&self, base: Option<&str>, head: &str) -> Result<Vec<String>> {
-        program::differing(&self.root, base, head)
-            .with_context(|| format!("cannot list the changes of commit {head}"))
-    }
-
-    /// Returns the files that differ between two commits.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn changed_files(&self, base: &str, head: &str) -> Result<Vec<String>> {
-        let entries = self.backend.changed_entries(base, head)?;
+        let entries = self
+            .backend
+            .changed_entries(base, head)
+            .with_context(|| format!("cannot list the changes of commit {head}"))?;
         Ok(entries.into_iter().map(|(path, _)| path).collect())
     }
 
@@ -84,17 +79,14 @@ impl Repo {
     pub fn nested_repository(&self, base: &str, head: &str) -> Result<Option<String>> {
         /// The mode of a link to a commit (gitformat-index(5)).
         const LINK: u32 = 0o160_000;
-        let entries = self.backend.changed_entries(base, head)?;
+        let entries = self.backend.changed_entries(Some(base), head)?;
         let mut links = entries.into_iter().filter(|(_, mode)| *mode == LINK).peekable();
         if links.peek().is_none() {
             return Ok(None);
         }
-        let modules = self.file_at(head, ".gitmodules")?.unwrap_or_default();
-        let modules = lossy(&modules);
-        let is_submodule = |path: &str| {
-            let paths = modules.lines().filter_map(|line| line.trim().strip_prefix("path"));
-            paths.filter_map(|rest| rest.trim().strip_prefix('=')).any(|it| it.trim() == path)
-        };
+        // A file that git cannot read declares none.
+        let modules = submodule::modules_at(&self.root, head).unwrap_or_default();
+        let is_submodule = |path: &str| modules.iter().any(|(_, known)| known == path);
         Ok(links.find(|(path, _)| !is_submodule(path)).map(|(path, _)| path))
     }
 
@@ -123,5 +115,33 @@ impl Repo {
             }
             Some(_) => Ok(Some(true)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::adapters::git::tests::{TestSlots, without_library};
+
+    #[test]
+    fn changes_are_listed_alike_by_library_and_program() {
+        let trees = TestSlots::new();
+        trees.place.write("gone", "1\n");
+        let base = trees.place.commit("kind", "1\n", "Base");
+        fs::remove_file(trees.place.top.join("gone")).unwrap();
+        fs::remove_file(trees.place.top.join("kind")).unwrap();
+        symlink("a", trees.place.top.join("kind")).unwrap();
+        let head = trees.place.commit("new", "1\n", "Head");
+        let tree = trees.place.git(&["rev-parse", "HEAD^{tree}"]);
+        let main = trees.main();
+        let program = without_library(&main);
+        for (base, head) in [(Some(&*base), &*head), (Some(&*base), &*tree), (None, &*head)] {
+            let found = main.backend.changed_entries(base, head).unwrap();
+            assert_eq!(found, program.backend.changed_entries(base, head).unwrap());
+        }
+        assert_eq!(main.differing(Some(&base), &head).unwrap(), ["gone", "kind", "new"]);
+        assert!(main.differing(Some("nothing"), &head).is_err());
     }
 }

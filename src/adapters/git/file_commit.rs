@@ -21,12 +21,11 @@ impl Repo {
         message: &str,
     ) -> Result<CommitId> {
         let program = || -> Result<CommitId> {
-            let blob = ["hash-object", "-w", "--stdin"];
-            let blob = program::run_with_input(&self.root, &blob, &[], content.as_bytes())?;
+            let blob = self.write_blob(content)?;
             let entries = self.entries(parent, &[path])?;
             let entry = entries.into_iter().next().flatten().context("the file is not there")?;
             let mode = entry.split(' ').next().unwrap_or_default();
-            let entries = vec![Some(format!("{mode} {}", lossy(&blob).trim()))];
+            let entries = vec![Some(format!("{mode} {blob}"))];
             let tree = self.with_entries(parent, &[path], &entries)?;
             let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree"];
             if self.signs_commits()? {

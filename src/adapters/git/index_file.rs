@@ -26,11 +26,10 @@ impl Repo {
     /// # Errors
     /// The error of `git`, for example when another process holds the index.
     pub fn stage_text(&self, path: &str, text: &str) -> Result<()> {
-        let blob = ["hash-object", "-w", "--stdin"];
-        let blob = lossy(&program::run_with_input(&self.root, &blob, &[], text.as_bytes())?);
+        let blob = self.write_blob(text)?;
         let entry = self.backend.index_entry(path)?.context("the file is not in the index")?;
         let mode = entry.split(' ').next().unwrap_or_default();
-        self.stage(&format!("{mode} {}", blob.trim()), path)
+        self.stage(&format!("{mode} {blob}"), path)
     }
 
     /// Gives a file the version of a commit, in the index and in the worktree, with the line ends
@@ -53,6 +52,13 @@ impl Repo {
         // `diff-files` would find a difference in a file that has only been written again.
         let refreshing = ["-c", "diff.autoRefreshIndex=true", "diff", "--quiet", "--no-ext-diff"];
         program::test(&self.root, &[&refreshing[..], &["--", path]].concat())
+    }
+
+    /// Writes a text as an object, and returns its id.
+    pub(super) fn write_blob(&self, text: &str) -> Result<String> {
+        let blob = ["hash-object", "-w", "--stdin"];
+        let id = program::run_with_input(&self.root, &blob, &[], text.as_bytes())?;
+        Ok(lossy(&id).trim().to_owned())
     }
 
     /// The mode and id of a file in a commit.

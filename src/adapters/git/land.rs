@@ -1,6 +1,7 @@
 //! Landing: moves a branch forward to integrated work, with the files of the checkout that has it.
 
 use std::{
+    collections::HashSet,
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
@@ -82,15 +83,16 @@ impl Repo {
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn in_the_way(&self, branch: &str, mut paths: Vec<String>) -> Result<Vec<String>> {
+    pub fn in_the_way(&self, branch: &str, paths: Vec<String>) -> Result<Vec<String>> {
         let Some(tree) = self.worktrees()?.into_iter().find(|tree| tree.is_on(branch)) else {
             return Ok(Vec::new());
         };
         let opened = Repo::discover(&tree.path)?;
-        let changed = opened.codes()?;
+        let changed: HashSet<String> =
+            opened.changed(&paths)?.into_keys().map(|path| lossy(&path)).collect();
         let mut kept = Vec::new();
-        for path in paths.drain(..) {
-            let is_changed = changed.keys().any(|name| lossy(name) == path);
+        for path in paths {
+            let is_changed = changed.contains(&path);
             // An ignored file is not among the changes.
             let is_there = || fs::symlink_metadata(opened.root.join(&path)).is_ok();
             if is_changed || (is_there() && opened.entry(branch, &path)?.is_none()) {

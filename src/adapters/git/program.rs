@@ -166,20 +166,14 @@ pub(super) fn kind(root: &Path, commit: &str, path: &str) -> Result<Option<Strin
     Ok(lossy(&entry).split(' ').nth(1).map(str::to_owned))
 }
 
-pub(super) fn differing(root: &Path, base: Option<&str>, head: &str) -> Result<Vec<String>> {
-    let base = match base {
-        Some(base) => base.to_owned(),
-        None => empty_tree(root)?,
-    };
-    let names = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff"];
-    let text = run(root, &[&names[..], &[&base, head]].concat())?;
-    let names = text.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    Ok(names.map(lossy).collect())
-}
-
-/// The files that differ between two commits, each with its mode in the second one.
-pub(super) fn changed_entries(root: &Path, base: &str, head: &str) -> Result<Vec<(String, u32)>> {
-    let diff = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", base, head];
+/// The files that differ between two trees, each with its mode in the second one.
+pub(super) fn changed_entries(
+    root: &Path,
+    base: Option<&str>,
+    head: &str,
+) -> Result<Vec<(String, u32)>> {
+    let base = base.map_or_else(|| empty_tree(root), |base| Ok(base.to_owned()))?;
+    let diff = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", &base, head];
     let text = lossy(&run(root, &diff)?);
     let mut fields = text.split('\0');
     let mut found = Vec::new();

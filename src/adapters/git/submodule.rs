@@ -124,8 +124,21 @@ fn modules_of(top: &Path) -> Result<Vec<(String, String)>> {
     if !top.join(".gitmodules").exists() {
         return Ok(Vec::new());
     }
-    let list = ["config", "--file", ".gitmodules", "-z", "--get-regexp", r"^submodule\..*\.path$"];
-    let Some(text) = program::answer(top, &list)? else { return Ok(Vec::new()) };
+    read_modules(top, ["--file", ".gitmodules"])
+}
+
+/// The submodules that a commit declares, by name and path.
+pub(super) fn modules_at(root: &Path, commit: &str) -> Result<Vec<(String, String)>> {
+    if program::kind(root, commit, ".gitmodules")?.is_none() {
+        return Ok(Vec::new());
+    }
+    read_modules(root, ["--blob", &format!("{commit}:.gitmodules")])
+}
+
+fn read_modules(dir: &Path, source: [&str; 2]) -> Result<Vec<(String, String)>> {
+    let get = ["-z", "--get-regexp", r"^submodule\..*\.path$"];
+    let list = [&["config"], &source[..], &get].concat();
+    let Some(text) = program::answer(dir, &list)? else { return Ok(Vec::new()) };
     let modules = text.split('\0').filter_map(|entry| {
         let (key, path) = entry.split_once('\n')?;
         let name = key.strip_prefix("submodule.")?.strip_suffix(".path")?;
