@@ -66,9 +66,13 @@ use crate::{
         graph::{TaskGraph, filter::Filter, task::TaskId},
         history::History,
         loop_paths::LoopPaths,
-        select::Active,
+        select::{Active, Policy, View},
     },
-    project::{attempt::AttemptRecord, graph_file::GraphFile, workspace::Workspace},
+    project::{
+        attempt::AttemptRecord,
+        graph_file::GraphFile,
+        workspace::{Workspace, view},
+    },
 };
 
 /// Whether a command, or the run that it starts, handles signals itself.
@@ -332,6 +336,19 @@ pub fn filter(which: Which) -> Filter {
 fn open_attempts(workspace: &Workspace, history: &History) -> Result<Vec<AttemptRecord>> {
     let is_live = workspace.is_live(history)?;
     Ok(if is_live { workspace.state.peek() } else { Vec::new() })
+}
+
+/// Calls `see` with the graph as it stands, including the running attempts.
+fn with_view<T>(
+    workspace: &Workspace,
+    file: &GraphFile,
+    history: &History,
+    policy: &Policy,
+    see: impl FnOnce(&View<'_>) -> T,
+) -> Result<T> {
+    let open = open_attempts(workspace, history)?;
+    let active = active(&open, file.graph(), history);
+    Ok(see(&View { active: &active, ..view(file, history, policy) }))
 }
 
 /// Returns the running attempts in the form that task selection takes.

@@ -51,7 +51,7 @@ pub struct ExportArgs {
     pub to: BacklogFormat,
     /// The file to write; statuses are updated in an existing one [default: standard output]
     pub file: Option<PathBuf>,
-    /// Write all tasks anew, without the text that they were imported from
+    /// Write all tasks from scratch, without the text that they were imported from
     #[arg(long)]
     pub new: bool,
 }

@@ -6,19 +6,14 @@ use anyhow::Result;
 use chrono::{DateTime, Utc};
 
 use super::{
-    Invocation, active, check_filter, filter, open_attempts,
+    Invocation, check_filter, filter,
     status::{self, short},
+    with_view,
 };
 use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli::DagStatusArgs,
-    core::{
-        attempt::AttemptState,
-        exit::Exit,
-        graph::task::Priority,
-        select::{Policy, View},
-    },
-    project::workspace::view,
+    core::{attempt::AttemptState, exit::Exit, graph::task::Priority, select::Policy},
     view::{
         attempt::AttemptPosition,
         graph::{GraphFacts, GraphView},
@@ -41,15 +36,13 @@ pub fn run(invocation: &Invocation, options: DagStatusArgs) -> Result<Exit> {
     let (history, now) = (store.history(), Utc::now());
     let policy = Policy { filter: filter(options.which), ..workspace.policy() };
     check_filter(&file, &policy.filter)?;
-    let open = open_attempts(&workspace, history)?;
-    let active = active(&open, file.graph(), history);
-    let view = View { active: &active, ..view(&file, history, &policy) };
     let facts = GraphFacts {
         file: file.name().to_owned(),
         live: workspace.is_live(history)?,
         attempts: status::open_attempts(&workspace, history, now),
     };
-    let graph = GraphView::of(&view, facts, now);
+    let graph =
+        with_view(&workspace, &file, history, &policy, |view| GraphView::of(view, facts, now))?;
     if options.json {
         terminal::print(&terminal::json(&graph))?;
     } else {

@@ -3,15 +3,11 @@
 use anyhow::Result;
 use chrono::Utc;
 
-use super::{Invocation, active, check_filter, filter, open_attempts};
+use super::{Invocation, check_filter, filter, with_view};
 use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli::{GraphArgs, PictureFormat},
-    core::{
-        exit::Exit,
-        select::{Policy, View},
-    },
-    project::workspace::view,
+    core::{exit::Exit, select::Policy},
     view::picture::{GraphPicture, PictureNode, StateMark, TreeLine},
 };
 
@@ -29,10 +25,9 @@ pub fn run(invocation: &Invocation, options: GraphArgs) -> Result<Exit> {
     let (history, now) = (store.history(), Utc::now());
     let policy = Policy { filter: filter(options.which), ..workspace.policy() };
     check_filter(&file, &policy.filter)?;
-    let open = open_attempts(&workspace, history)?;
-    let active = active(&open, file.graph(), history);
-    let view = View { active: &active, ..view(&file, history, &policy) };
-    let picture = GraphPicture::of(&view, file.name(), now);
+    let picture = with_view(&workspace, &file, history, &policy, |view| {
+        GraphPicture::of(view, file.name(), now)
+    })?;
     terminal::print(&match options.format {
         PictureFormat::Text => text(&picture, options.all),
         PictureFormat::Dot => picture.dot(),

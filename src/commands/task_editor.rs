@@ -6,8 +6,7 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{
-    Invocation, active, inside::SurroundingAttempt, open_attempts,
-    status::open_attempts as attempt_views,
+    Invocation, inside::SurroundingAttempt, status::open_attempts as attempt_views, with_view,
 };
 use crate::{
     adapters::terminal,
@@ -21,13 +20,12 @@ use crate::{
             task::{Status, TaskId},
             task_edit::{TaskDifference, differences},
         },
-        select::View,
     },
     project::{
         event_store::EventStore,
         graph_change::{change_text, record},
         graph_file::{GraphFile, Write, with_status},
-        workspace::{Workspace, find, view},
+        workspace::{Workspace, find},
     },
     view::{lines::clock, task::TaskView},
 };
@@ -146,13 +144,12 @@ impl TaskEditor {
     pub(super) fn view_of(&self, id: &TaskId) -> Result<TaskView> {
         let number = self.number(id)?;
         let (history, policy) = (self.store.history(), self.workspace.policy());
-        let open = open_attempts(&self.workspace, history)?;
-        let active = active(&open, self.file.graph(), history);
-        let view = View { active: &active, ..view(&self.file, history, &policy) };
         let live = self.workspace.is_live(history)?;
         let now = Utc::now();
         let attempts = attempt_views(&self.workspace, history, now);
-        Ok(TaskView::at(&view, number, (live, &attempts), now))
+        with_view(&self.workspace, &self.file, history, &policy, |view| {
+            TaskView::at(view, number, (live, &attempts), now)
+        })
     }
 
     /// The number of a task that was in the graph a moment ago.

@@ -7,18 +7,18 @@ use chrono::Utc;
 use serde_json::Value;
 
 use super::{
-    Invocation, active,
+    Invocation,
     attempts::rows,
     dag_status::note,
-    open_attempts,
     status::open_attempts as attempt_views,
     task_editor::{TaskEditor, line_of},
+    with_view,
 };
 use crate::{
     adapters::terminal::{self, visible, visible_lines},
     cli::TaskShowArgs,
-    core::{exit::Exit, graph::task::Priority, select::View},
-    project::workspace::{find, view},
+    core::{exit::Exit, graph::task::Priority},
+    project::workspace::find,
     view::{
         lines::counted,
         past_attempt::PastAttemptView,
@@ -40,9 +40,6 @@ pub fn run(invocation: &Invocation, options: &TaskShowArgs) -> Result<Exit> {
     let editor = TaskEditor::open(invocation)?;
     let (id, number) = find(&editor.file, &options.id)?;
     let (history, policy, now) = (editor.store.history(), editor.workspace.policy(), Utc::now());
-    let open = open_attempts(&editor.workspace, history)?;
-    let active = active(&open, editor.file.graph(), history);
-    let view = View { active: &active, ..view(&editor.file, history, &policy) };
     let log = editor.workspace.attempt_log()?;
     let facts = TaskFacts {
         file: editor.file.name().to_owned(),
@@ -53,7 +50,9 @@ pub fn run(invocation: &Invocation, options: &TaskShowArgs) -> Result<Exit> {
         attempts: log.of(Some(&id)).map(PastAttemptView::of).collect(),
     };
     let own_verify = editor.file.graph().task(number).verify.is_some();
-    let details = TaskDetails::of(&view, number, facts, now);
+    let details = with_view(&editor.workspace, &editor.file, history, &policy, |view| {
+        TaskDetails::of(view, number, facts, now)
+    })?;
     terminal::print(&if options.json {
         terminal::json(&details)
     } else {

@@ -152,10 +152,7 @@ fn without_claims(staged: &str, committed: &str) -> String {
     let (Some(file), Some(old)) = (read(staged), read(committed)) else {
         return staged.to_owned();
     };
-    let claimed = file.graph().tasks().iter().filter(|task| {
-        let by = task.claimed_by.as_deref();
-        task.status == Status::InProgress && by.is_some_and(|by| by.starts_with("ralph "))
-    });
+    let claimed = file.graph().tasks().iter().filter(|task| task.claiming_run().is_some());
     claimed.fold(staged.to_owned(), |text, task| {
         let word = old.graph().number(&task.id).and_then(|number| old.status_word(number));
         match with_status(&text, &task.id, Write::Restored(word.as_deref())) {

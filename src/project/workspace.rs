@@ -314,7 +314,7 @@ impl Workspace {
         let lines: Vec<String> =
             self.unignored()?.into_iter().map(|path| format!("/{path}")).collect();
         let mut lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        // The graph file is written as a whole: for a moment its next version is beside it.
+        // The graph file is written as a whole: for a moment its next version is in the same folder.
         if !self.repo.is_ignored(".ralph-x.tmp")? {
             lines.push(state::DRAFTS);
         }

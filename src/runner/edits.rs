@@ -140,11 +140,7 @@ impl Runner {
         let Some(tip) = tip.filter(|_| self.plain().is_none()) else {
             return Ok(());
         };
-        let Some(text) = self.committed(&tip)? else { return Ok(()) };
-        let text = String::from_utf8_lossy(&text);
-        let Ok(committed) = GraphFile::assume(Path::new(""), "", false, false, &text) else {
-            return Ok(());
-        };
+        let Some(committed) = self.committed_graph(&tip)? else { return Ok(()) };
         let open: Vec<TaskId> = self.records.keys().map(|id| id.task_id.clone()).collect();
         let tasks = self.graph.file.graph().tasks().iter();
         let is_open = |task: &&Task| {
@@ -211,11 +207,7 @@ impl Runner {
         if elsewhere.is_empty() {
             return Ok(());
         }
-        let Some(text) = self.committed(&tip)? else { return Ok(()) };
-        let text = String::from_utf8_lossy(&text);
-        let Ok(committed) = GraphFile::assume(Path::new(""), "", false, false, &text) else {
-            return Ok(());
-        };
+        let Some(committed) = self.committed_graph(&tip)? else { return Ok(()) };
         for id in elsewhere {
             let Some(number) = committed.graph().number(&id) else { continue };
             let there = committed.graph().task(number);
@@ -229,6 +221,13 @@ impl Runner {
             self.set((&id, 0), write, Cause::OtherBranch)?;
         }
         Ok(())
+    }
+
+    /// The graph of a commit; none if the commit has no valid one.
+    fn committed_graph(&self, commit: &str) -> Result<Option<GraphFile>> {
+        let text = self.committed(commit)?;
+        let text = text.as_deref().map(String::from_utf8_lossy);
+        Ok(text.and_then(|text| GraphFile::assume(Path::new(""), "", false, false, &text).ok()))
     }
 
     /// Reports once that the graph file is unreadable.
@@ -297,6 +296,5 @@ impl Runner {
 /// Whether a run of `ralph` claimed a task that no open attempt works on: that run is over, since
 /// this one has the lock.
 fn is_void_claim(task: &Task) -> bool {
-    let by = task.claimed_by.as_deref().and_then(|by| by.strip_prefix("ralph "));
-    task.status == Status::InProgress && by.is_some_and(|run| run != "prompt")
+    task.claiming_run().is_some_and(|run| run != "prompt")
 }

@@ -38,11 +38,7 @@ pub(super) fn agent(
     if let Some(name) = workspace.place.name() {
         env.push(("RALPH_LOOP".to_owned(), name.to_string()));
     }
-    if let Some(config) = workspace.layers.named() {
-        env.push(("RALPH_CONFIG".to_owned(), config.display().to_string()));
-    }
-    env.extend(without_gc());
-    env.extend(call.env.clone());
+    env.extend(common_env(workspace, call));
     ProcessSpec {
         argv: call.argv.clone(),
         dir: record.slot.as_ref().map_or(root, |slot| &slot.path).to_owned(),
@@ -52,6 +48,13 @@ pub(super) fn agent(
         stdout: record.file(workspace, "stdout"),
         stderr: record.file(workspace, "stderr"),
     }
+}
+
+/// The variables of every agent: the settings file, git's settings, and those of its command.
+fn common_env(workspace: &Workspace, call: &AgentCommand) -> Vec<(String, String)> {
+    let config = workspace.layers.named();
+    let config = config.map(|path| ("RALPH_CONFIG".to_owned(), path.display().to_string()));
+    config.into_iter().chain(without_gc()).chain(call.env.clone()).collect()
 }
 
 /// Returns the agent process of a draft in the slot `slot`, with its prompt and its output in
@@ -64,11 +67,7 @@ pub fn draft_agent(
     graph: &Path,
 ) -> ProcessSpec {
     let mut env = vec![("RALPH_GRAPH".to_owned(), graph.display().to_string()), ceiling(slot)];
-    if let Some(config) = workspace.layers.named() {
-        env.push(("RALPH_CONFIG".to_owned(), config.display().to_string()));
-    }
-    env.extend(without_gc());
-    env.extend(call.env.clone());
+    env.extend(common_env(workspace, call));
     ProcessSpec {
         argv: call.argv.clone(),
         dir: slot.to_owned(),

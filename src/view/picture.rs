@@ -9,7 +9,10 @@ use serde::Serialize;
 
 use super::{VERSION, graph::word, task::TaskCounts};
 use crate::core::{
-    graph::{ancestors::Ancestors, task::TaskId},
+    graph::{
+        ancestors::{Ancestors, STEPS},
+        task::TaskId,
+    },
     select::{TaskState, View},
 };
 
@@ -95,9 +98,6 @@ pub enum EdgeState {
     Dead,
 }
 
-/// The most dependencies that are followed to find implied ones.
-const STEPS: usize = 2_000_000;
-
 impl GraphPicture {
     /// The picture of the tasks in question.
     pub fn of(view: &View<'_>, file: &str, now: DateTime<Utc>) -> GraphPicture {
@@ -126,13 +126,11 @@ impl GraphPicture {
             });
             let before: Vec<usize> = graph.dependencies(number).filter(|it| is_in[*it]).collect();
             for one in before.iter().copied() {
-                let mut others = before.iter().copied().filter(|other| *other != one);
-                let is_implied = others.any(|other| ancestors.waits_on(other, one, &mut steps));
                 edges.push(PictureEdge {
                     from: graph.task(one).id.clone(),
                     to: task.id.clone(),
                     state: edge_state(view.state(one, now)),
-                    implied: is_implied && steps > 0,
+                    implied: ancestors.implying(one, &before, &mut steps).is_some(),
                 });
             }
         }

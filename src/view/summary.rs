@@ -119,19 +119,16 @@ impl SummaryView {
         };
         let now = record.timestamp;
         let decision = view.decide(now);
-        let blockers = match &decision {
-            Decision::Stop(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) => {
-                holders.clone()
-            }
-            Decision::Start(_) | Decision::Wait(_) | Decision::Stop(_)
-                if *exit_code == 0 || view.policy.plain.is_some() =>
+        let blockers =
+            if let Decision::Stop(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) =
+                &decision
             {
+                holders.clone()
+            } else if *exit_code == 0 || view.policy.plain.is_some() {
                 Vec::new()
-            }
-            Decision::Start(_) | Decision::Wait(_) | Decision::Stop(_) => {
+            } else {
                 needing_a_person(view, now)
-            }
-        };
+            };
         let blockers: Vec<BlockerView> =
             blockers.into_iter().map(|it| BlockerView::of(it, view, now)).collect();
         let next = next(&decision, &blockers, *exit_code, view);

@@ -4,6 +4,9 @@ use std::collections::HashSet;
 
 use super::TaskGraph;
 
+/// The most dependencies to follow for one answer about a whole graph, which may have many.
+pub const STEPS: usize = 2_000_000;
+
 /// A graph with the order of its tasks.
 pub struct Ancestors<'a> {
     graph: &'a TaskGraph,
@@ -19,6 +22,14 @@ impl Ancestors<'_> {
             rank[*number] = at;
         }
         Ancestors { graph, rank }
+    }
+
+    /// Returns another of the dependencies `among` that waits on `one`, and so implies it. `steps` is
+    /// what is left to follow, at first [`STEPS`]; without it, nothing is implied.
+    pub fn implying(&self, one: usize, among: &[usize], steps: &mut usize) -> Option<usize> {
+        let mut others = among.iter().copied().filter(|other| *other != one);
+        let found = others.find(|other| self.waits_on(*other, one, steps));
+        found.filter(|_| *steps > 0)
     }
 
     /// Whether `task` waits on `other`. `steps` is what is left to follow; without it, the answer is

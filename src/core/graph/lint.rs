@@ -15,7 +15,14 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use self::{paths::named_paths, words::vague_words};
-use super::{TaskGraph, ancestors::Ancestors, edit::Document, load, task::Task, task_paths};
+use super::{
+    TaskGraph,
+    ancestors::{Ancestors, STEPS},
+    edit::Document,
+    load,
+    task::Task,
+    task_paths,
+};
 use crate::core::{
     diagnostic::{Diagnostic, nearest},
     variants,
@@ -97,8 +104,6 @@ const LONG: usize = 1_500;
 const SHORT: usize = 6;
 /// The fewest tasks for which a chain is worth a remark.
 const CHAIN: usize = 4;
-/// The most dependencies that are followed to find implied ones, in a graph with many.
-const STEPS: usize = 2_000_000;
 
 /// Returns the findings in the order of the file, without those that their tasks allow.
 pub fn lint(graph: &TaskGraph, facts: &LintFacts<'_>) -> Vec<LintFinding> {
@@ -384,9 +389,7 @@ impl Linter<'_> {
         for number in open.iter().copied() {
             let before: Vec<usize> = self.graph.dependencies(number).collect();
             for one in before.iter().copied() {
-                let mut others = before.iter().copied().filter(|other| *other != one);
-                let via = others.find(|other| self.ancestors.waits_on(*other, one, &mut steps));
-                let Some(via) = via.filter(|_| steps > 0) else { continue };
+                let Some(via) = self.ancestors.implying(one, &before, &mut steps) else { continue };
                 let (id, one, via) = (self.id(number), self.id(one), self.id(via));
                 found.push(finding(
                     LintRule::ImpliedDependency,

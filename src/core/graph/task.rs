@@ -312,6 +312,13 @@ pub struct Task {
 }
 
 impl Task {
+    /// The run of `ralph` that has claimed it, while it is in progress; `prompt` for a claim by
+    /// `ralph prompt --accept`.
+    pub fn claiming_run(&self) -> Option<&str> {
+        let by = self.claimed_by.as_deref()?.strip_prefix("ralph ")?;
+        (self.status == Status::InProgress).then_some(by)
+    }
+
     /// A pending task for which the file sets nothing but the id.
     pub fn new(id: TaskId) -> Task {
         Task {

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::plan::ImportedTask;
 use crate::core::graph::{
-    edit::{double, is_plain},
+    edit::{double, like},
     task::{Spelling, Status, TaskId},
     task_edit::{NewTask, TaskPlace, insert_as_given},
-    yaml::MAX_BYTES,
+    yaml::{MAX_BYTES, NodeKind},
 };
 
 /// The text of a new graph with these tasks.
@@ -98,7 +98,7 @@ pub(super) fn flow(value: &Value) -> String {
 
 /// A text on one line, with quotes if it needs them.
 fn scalar(text: &str) -> String {
-    if is_plain(text) { text.to_owned() } else { double(text) }
+    like(NodeKind::Plain, text)
 }
 
 #[cfg(test)]
