@@ -6,14 +6,14 @@ pub mod bounded_log;
 pub mod clock;
 pub mod signal;
 pub mod service_manager;
-#[cfg(feature = "webhook")]
-pub mod http_trigger;
+pub mod http_server;
 pub mod excerpt;
 pub mod state;
 pub mod disk;
 pub mod journal;
 pub mod git;
 pub mod process;
+pub mod random;
 pub mod tmux;
 #[cfg(feature = "webhook")]
 pub mod webhook;

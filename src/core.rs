@@ -20,7 +20,6 @@ pub mod event;
 pub mod attempt;
 pub mod spend;
 pub mod notification_kind;
-#[cfg(feature = "webhook")]
 pub mod hmac;
 pub mod history;
 pub mod notes;

@@ -17,7 +17,6 @@ mod crash;
 mod demo;
 mod doctor;
 mod draft;
-#[cfg(feature = "webhook")]
 mod door;
 mod edits;
 mod evidence;

@@ -384,13 +384,3 @@ fn times_may_come_to_an_end() {
     assert_eq!(trial.tasks("completed"), ["a"]);
     assert_eq!(trial.lines("schedule_ended")[0]["exit_code"], 0);
 }
-
-#[cfg(not(feature = "webhook"))]
-#[test]
-fn a_trigger_takes_a_program_that_is_built_for_it() {
-    let trial = stage("tasks: [{id: a}]\n", "commit", "schedule: {trigger: {secret_env: X}}\n");
-    trial.run(["schedule"]).code(65).stderr(
-        "ralph: error: `trigger` of `schedule` needs a `ralph` built with webhooks; in a clone of its repository run `cargo install --path . --features webhook`\n",
-    );
-    trial.run(["schedule", "--next", "1"]).stdout("");
-}
