@@ -3,6 +3,7 @@
 pub mod terminal;
 pub mod agent_output;
 pub mod bounded_log;
+pub mod browser;
 pub mod clock;
 pub mod signal;
 pub mod service_manager;

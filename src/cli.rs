@@ -12,6 +12,7 @@ mod look;
 mod plain_loop;
 mod run;
 mod schedule;
+mod serve;
 mod setup;
 mod suggest;
 mod task;
@@ -46,6 +47,7 @@ pub use run::{
     PromptTemplate, RunArgs, Which,
 };
 pub use schedule::{InstallArgs, Keeper, ScheduleArgs, Units};
+pub use serve::{DEFAULT_PORT, ServeArgs};
 pub use setup::{InitArgs, MergeDriverArgs, PrintTemplateArgs};
 pub use slots::{SlotsArgs, SlotsCommand};
 pub use task::{
@@ -123,6 +125,8 @@ pub enum Command {
     Logs(Flags<LogsArgs>),
     /// Follow the agent at work
     Attach(Flags<AttachArgs>),
+    /// Show the repository in the browser, live
+    Serve(Flags<ServeArgs>),
     /// Show what attempts cost
     Costs(Flags<CostsArgs>),
     /// Validate the graph; report every error with its location

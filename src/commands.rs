@@ -32,7 +32,9 @@ pub mod prompt;
 pub mod replay;
 pub mod requests;
 pub mod run;
+mod page_data;
 pub mod schedule;
+pub mod serve;
 pub mod schema;
 pub mod spawn;
 pub mod status;
@@ -83,6 +85,7 @@ fn handles_signals(command: &Command) -> bool {
             | Command::Loop(_)
             | Command::Resume(_)
             | Command::Schedule(_)
+            | Command::Serve(_)
             | Command::Attach(_)
             | Command::Init(_)
             | Command::Draft(_)
@@ -144,7 +147,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
             let at = at.of_task(options.called.name, std::slice::from_ref(&options.id))?;
             talk::answer(&at, &options.id, options.text.as_deref())
         }
-        Command::Note(Flags(options)) => talk::note(&options),
+        Command::Note(Flags(options)) => talk::note(&at, &options),
         Command::Verify(Flags(options)) => verify::run(&at, &options.id),
         Command::Costs(Flags(options)) => costs::run(&at.named(&options.named), &options),
         Command::Check(Flags(options)) => check::run(&at, &options),
@@ -163,6 +166,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
             Some(child) => requests::stop_child(&at.named(&options.named), child),
             None => requests::stop(&at.named(&options.named), options.now),
         },
+        Command::Serve(Flags(options)) => serve::run(&at, &options),
         Command::Schedule(Flags(options)) => schedule::run(&at, &options),
         Command::Heartbeat(Flags(options)) => {
             heartbeat::run(&at.named(&options.named), options.max_age)
@@ -253,6 +257,20 @@ impl Invocation {
         let graph = self.workspace()?.graph();
         let known = graph.is_ok_and(|file| file.graph().number(&id).is_some());
         Ok((!known).then_some(id))
+    }
+
+    /// Returns the flags of a command line that mean the same files, in the same directory.
+    ///
+    /// # Errors
+    /// The working directory no longer exists.
+    pub fn flags(&self) -> Result<Vec<String>> {
+        let mut flags = Vec::new();
+        for (flag, path) in [("--graph", &self.graph), ("--config", &self.config)] {
+            if let Some(path) = path {
+                flags.extend([flag.to_owned(), self.file(path)?.display().to_string()]);
+            }
+        }
+        Ok(flags)
     }
 
     /// Returns the absolute path of the directory.

@@ -6,4 +6,5 @@ mod board;
 pub mod fancy;
 pub mod heartbeat;
 pub mod notify;
+pub mod page;
 pub mod plain;

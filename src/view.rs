@@ -19,6 +19,7 @@ pub mod schema;
 pub mod spend;
 pub mod summary;
 pub mod task;
+pub mod timeline;
 pub mod task_details;
 mod words;
 pub mod slot;

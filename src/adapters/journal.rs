@@ -201,6 +201,64 @@ impl Journal {
     }
 }
 
+/// Some lines of a journal, read backwards from an offset.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JournalPage {
+    /// The records, oldest first.
+    pub records: Vec<Record>,
+    /// The offset at which the first of these lines begins; 0 at the beginning of the journal.
+    pub start: u64,
+}
+
+impl Journal {
+    /// The position after the last complete line, without reading the lines before it. A journal
+    /// that cannot be read counts as empty.
+    pub fn end(&self) -> JournalPosition {
+        let end = || {
+            let file = regular_file::open(&self.path)?;
+            let metadata = file.metadata()?;
+            let mut before = tail_before(&file, metadata.len())?;
+            let whole = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let torn = before.split_off(whole).len() as u64;
+            let (offset, seq) = (metadata.len() - torn, newest(&before).unwrap_or(0));
+            io::Result::Ok(JournalPosition { inode: metadata.ino(), offset, seq })
+        };
+        end().unwrap_or_default()
+    }
+
+    /// Reads the last complete lines before `end` (by default the end of the file), at most `bytes`
+    /// of them. A line that is longer than that is skipped.
+    ///
+    /// # Errors
+    /// I/O errors; a missing journal counts as empty.
+    pub fn page_before(&self, end: Option<u64>, bytes: u64) -> io::Result<JournalPage> {
+        let file = match regular_file::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(JournalPage::default());
+            }
+            Err(error) => return Err(error),
+        };
+        let length = file.metadata()?.len();
+        let end = end.map_or(length, |end| end.min(length));
+        let mut start = end.saturating_sub(bytes);
+        let mut block = vec![0; usize::try_from(end - start).unwrap_or(0)];
+        file.read_exact_at(&mut block, start)?;
+        if start > 0 {
+            // The first line may have begun earlier.
+            let first =
+                block.iter().position(|byte| *byte == b'\n').map_or(block.len(), |at| at + 1);
+            block.drain(..first);
+            // Without a line end, the next page is before the block.
+            start += if block.is_empty() { 0 } else { first as u64 };
+        }
+        let lines = block.split_inclusive(|byte| *byte == b'\n');
+        let whole = lines.filter(|line| line.ends_with(b"\n"));
+        let records = whole.filter_map(|line| Record::from_line(line).ok()).collect();
+        Ok(JournalPage { records, start })
+    }
+}
+
 impl JournalPosition {
     /// Whether the line before the mark is still the one that was read.
     fn holds(&self, file: &File, inode: u64, length: u64) -> io::Result<bool> {
@@ -254,6 +312,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
     use crate::core::event::Event;
 
     fn at(dir: &Path) -> Journal {
@@ -286,6 +345,42 @@ mod tests {
             })
             .unwrap();
         (seqs, again, skipped)
+    }
+
+    #[test]
+    fn the_end_is_where_reading_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = at(dir.path());
+        assert_eq!(journal.end(), JournalPosition::default());
+        for _ in 0..3 {
+            journal.append(false, made).unwrap();
+        }
+        let mut read = JournalPosition::default();
+        journal.read(&mut read, |_| {}).unwrap();
+        assert_eq!(journal.end(), read);
+        let mut file = OpenOptions::new().append(true).open(journal.path()).unwrap();
+        file.write_all(b"{\"timestamp\": \"torn").unwrap();
+        assert_eq!(journal.end(), read, "a torn line is not read");
+    }
+
+    #[test]
+    fn pages_go_back_to_the_beginning() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = at(dir.path());
+        assert_eq!(journal.page_before(None, 100).unwrap(), JournalPage::default());
+        for _ in 0..50 {
+            journal.append(false, made).unwrap();
+        }
+        let (mut seen, mut end) = (Vec::new(), None);
+        loop {
+            let page = journal.page_before(end, 700).unwrap();
+            seen.splice(0..0, page.records.iter().map(|record| record.seq));
+            end = Some(page.start);
+            if page.start == 0 {
+                break;
+            }
+        }
+        assert_eq!(seen, (0..50).collect::<Vec<u64>>());
     }
 
     #[test]

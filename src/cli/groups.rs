@@ -30,6 +30,7 @@ const GROUPS: &[CommandGroup] = &[
             "status",
             "dag-status",
             "graph",
+            "serve",
             "ls",
             "attempts",
             "show",

@@ -66,6 +66,10 @@ pub struct NoteArgs {
     /// Add the note to the learnings file for every agent, not only for dependent tasks
     #[arg(long)]
     pub for_all: bool,
+    /// For people: give the note to the next attempts at this task
+    #[arg(long, value_name = "ID", conflicts_with = "for_all",
+        add = ArgValueCandidates::new(complete::ids))]
+    pub task: Option<String>,
     /// The heading for the note: one word
     #[arg(long, value_name = "TAG", requires = "for_all", value_parser = tag)]
     pub tag: Option<String>,

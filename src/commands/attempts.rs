@@ -85,23 +85,31 @@ fn row(attempt: &PastAttemptView) -> [String; 6] {
 /// An unknown attempt; as the disk gives them.
 pub fn show(invocation: &Invocation, options: &ShowArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
-    let log = workspace.attempt_log()?;
-    let entry = find(&log, &typed(&workspace, &options.name))?;
-    let folder = workspace.root().join(&entry.log);
-    let details = PastAttemptDetails {
-        attempt: PastAttemptView::of(entry),
-        changes: entry.changes.clone(),
-        files: files(&workspace, entry),
-        errors: listen::last_words(&folder.join("stderr"), LINES),
-        output: listen::last_lines(&folder.join("stdout"), entry.format, LINES),
-        verify_output: verify_output(&workspace, entry),
-    };
+    let details = details(&workspace, &typed(&workspace, &options.name))?;
     terminal::print(&if options.json {
         terminal::json(&details)
     } else {
         AttemptsPage::default().attempt(&details, workspace.place.flag().as_str())
     })?;
     Ok(Exit::Success)
+}
+
+/// Reads an attempt, named like `a.2`.
+///
+/// # Errors
+/// An unknown attempt; errors of the disk.
+pub(super) fn details(workspace: &Workspace, name: &str) -> Result<PastAttemptDetails> {
+    let log = workspace.attempt_log()?;
+    let entry = find(&log, name)?;
+    let folder = workspace.root().join(&entry.log);
+    Ok(PastAttemptDetails {
+        attempt: PastAttemptView::of(entry),
+        changes: entry.changes.clone(),
+        files: files(workspace, entry),
+        errors: listen::last_words(&folder.join("stderr"), LINES),
+        output: listen::last_lines(&folder.join("stdout"), entry.format, LINES),
+        verify_output: verify_output(workspace, entry),
+    })
 }
 
 /// Labelled lines.
@@ -286,7 +294,7 @@ fn verify_output(workspace: &Workspace, entry: &AttemptEntry) -> Vec<String> {
 }
 
 /// The files of an attempt with their sizes in bytes, by name.
-fn files(workspace: &Workspace, entry: &AttemptEntry) -> Vec<(String, u64)> {
+pub(super) fn files(workspace: &Workspace, entry: &AttemptEntry) -> Vec<(String, u64)> {
     let folder = workspace.root().join(&entry.log);
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<(String, u64)> = entries
@@ -307,7 +315,7 @@ fn typed(workspace: &Workspace, name: &str) -> String {
     }
 }
 
-fn find<'a>(log: &'a AttemptLog, name: &str) -> Result<&'a AttemptEntry> {
+pub(super) fn find<'a>(log: &'a AttemptLog, name: &str) -> Result<&'a AttemptEntry> {
     log.find(name).ok_or_else(|| {
         let names: Vec<String> = log.of(None).map(AttemptEntry::name).collect();
         let ids = log.of(None).map(|entry| entry.task_id.as_str());

@@ -10,6 +10,7 @@ use crate::{
     adapters::terminal::{self, visible},
     cli::{By, CostsArgs},
     core::{duration, exit::Exit, history::attempt_log::AttemptEntry, spend::Spend},
+    project::workspace::Workspace,
     view::spend::{CostSum, CostView, TokensView},
 };
 
@@ -21,10 +22,26 @@ const DRAFTS: &str = "ralph draft";
 /// # Errors
 /// No repository; an invalid graph, by story; as the disk gives them.
 pub fn run(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
+    let costs = sums(&invocation.workspace()?, options.by)?;
+    let text = if options.json {
+        terminal::json(&costs)
+    } else if costs.sums.is_empty() {
+        "no attempt yet\n".to_owned()
+    } else {
+        table(&costs)
+    };
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}
+
+/// The sums of what attempts used, in groups.
+///
+/// # Errors
+/// An invalid graph, by story; errors of the disk.
+pub(super) fn sums(workspace: &Workspace, by: By) -> Result<CostView> {
     let log = workspace.attempt_log()?;
     // Only stories need the graph, which may be unreadable for the rest.
-    let graph = if options.by == By::Story { Some(workspace.graph()?) } else { None };
+    let graph = if by == By::Story { Some(workspace.graph()?) } else { None };
     let story = |entry: &AttemptEntry| {
         let graph = graph.as_ref()?.graph();
         graph.task(graph.number(&entry.task_id)?).story.clone()
@@ -35,7 +52,7 @@ pub fn run(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
         let Some((at, ended)) = &entry.ended else {
             continue;
         };
-        let key = match options.by {
+        let key = match by {
             By::Task => entry.task_id.to_string(),
             By::Day => at.with_timezone(&Local).date_naive().to_string(),
             By::Agent => ended.agent.clone().unwrap_or_else(|| "unknown".to_owned()),
@@ -45,7 +62,7 @@ pub fn run(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
         total.add(ended);
     }
     for (at, call) in log.drafts() {
-        let key = match options.by {
+        let key = match by {
             By::Task | By::Story => DRAFTS.to_owned(),
             By::Day => at.with_timezone(&Local).date_naive().to_string(),
             By::Agent => call.agent.clone(),
@@ -53,16 +70,7 @@ pub fn run(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
         sums.entry(key).or_default().add_draft(call);
         total.add_draft(call);
     }
-    let costs = CostView::of(&sums, &total);
-    let text = if options.json {
-        terminal::json(&costs)
-    } else if costs.sums.is_empty() {
-        "no attempt yet\n".to_owned()
-    } else {
-        table(&costs)
-    };
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    Ok(CostView::of(&sums, &total))
 }
 
 fn table(costs: &CostView) -> String {

@@ -1,13 +1,14 @@
 //! `ralph graph`: draws the graph.
 
 use anyhow::Result;
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 
 use super::{Invocation, check_filter, filter, with_view};
 use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli::{GraphArgs, PictureFormat},
-    core::{exit::Exit, select::Policy},
+    core::{exit::Exit, graph::filter::Filter, select::Policy},
+    project::workspace::Workspace,
     view::picture::{GraphPicture, PictureNode, StateMark, TreeLine},
 };
 
@@ -20,14 +21,7 @@ const IDS: usize = 40;
 /// No repository; an invalid graph; a filter that matches nothing.
 pub fn run(invocation: &Invocation, options: GraphArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
-    let file = workspace.graph()?;
-    let store = workspace.event_store()?;
-    let (history, now) = (store.history(), Utc::now());
-    let policy = Policy { filter: filter(options.which), ..workspace.policy() };
-    check_filter(&file, &policy.filter)?;
-    let picture = with_view(&workspace, &file, history, &policy, |view| {
-        GraphPicture::of(view, file.name(), now)
-    })?;
+    let picture = picture(&workspace, filter(options.which), Utc::now())?;
     terminal::print(&match options.format {
         PictureFormat::Text => text(&picture, options.all),
         PictureFormat::Dot => picture.dot(),
@@ -35,6 +29,24 @@ pub fn run(invocation: &Invocation, options: GraphArgs) -> Result<Exit> {
         PictureFormat::Json => terminal::json(&picture),
     })?;
     Ok(Exit::Success)
+}
+
+/// The picture of the tasks that a filter selects.
+///
+/// # Errors
+/// An invalid graph; a filter that matches nothing; errors of the disk.
+pub(super) fn picture(
+    workspace: &Workspace,
+    filter: Filter,
+    now: DateTime<Utc>,
+) -> Result<GraphPicture> {
+    let file = workspace.graph()?;
+    let store = workspace.event_store()?;
+    let policy = Policy { filter, ..workspace.policy() };
+    check_filter(&file, &policy.filter)?;
+    with_view(workspace, &file, store.history(), &policy, |view| {
+        GraphPicture::of(view, file.name(), now)
+    })
 }
 
 /// The tree as wide as the terminal, or as wide as it needs to be.

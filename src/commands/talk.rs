@@ -33,6 +33,7 @@ use crate::{
         workspace::{Workspace, find},
     },
     regular_file,
+    view::lines::how_to_answer,
 };
 
 /// The longest question or answer, in bytes.
@@ -155,11 +156,34 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
     Ok(Exit::Success)
 }
 
-/// Leaves a note for dependent tasks, or for every agent.
+/// Leaves a note of a person for the next attempts at a task.
+fn note_to(invocation: &Invocation, id: &str, text: &str) -> Result<Exit> {
+    let mut desk = TaskEditor::open(invocation)?;
+    desk.refuse_inside("note --task")?;
+    let (id, number) = find(&desk.file, id)?;
+    if desk.status(number) == Status::NeedsInput {
+        return refuse(format!("`{id}` needs input; {}", how_to_answer(id.as_str())));
+    }
+    if desk.status(number).is_over() {
+        let status = desk.status(number);
+        return refuse(format!("`{id}` is {status}; no attempt would read the note"));
+    }
+    // To the next attempts, it is an answer to no question.
+    let answer = Answer { question: String::new(), answer: given(text, ANSWER, "a note")? };
+    desk.store.emit(None, Some(&id), Event::Answered(answer))?;
+    terminal::print(&format!("{id}: its next attempt gets the note\n"))?;
+    Ok(Exit::Success)
+}
+
+/// Leaves a note for dependent tasks, or for every agent; a person's is for the next attempts at a
+/// task.
 ///
 /// # Errors
-/// Outside an attempt; errors of the disk.
-pub fn note(options: &cli::NoteArgs) -> Result<Exit> {
+/// Outside an attempt; an unknown task; errors of the disk.
+pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
+    if let Some(id) = &options.task {
+        return note_to(invocation, id, &options.text);
+    }
     let mut desk = AgentDesk::of_agent("note")?;
     let AttemptContext { task_id: id, attempt, .. } = &desk.inside;
     let mut text = given(&options.text, notes::LONGEST, "a note")?;

@@ -3,22 +3,18 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{
-    Invocation,
-    attempts::rows,
-    dag_status::note,
-    status::open_attempts as attempt_views,
-    task_editor::{TaskEditor, line_of},
-    with_view,
+    Invocation, attempts::rows, dag_status::note, status::open_attempts as attempt_views,
+    task_editor::line_of, with_view,
 };
 use crate::{
     adapters::terminal::{self, visible, visible_lines},
     cli::TaskShowArgs,
     core::{exit::Exit, graph::task::Priority},
-    project::workspace::find,
+    project::workspace::{Workspace, find},
     view::{
         lines::counted,
         past_attempt::PastAttemptView,
@@ -37,32 +33,38 @@ const NAMED: usize = 15;
 /// # Errors
 /// An unknown task; errors of the disk.
 pub fn run(invocation: &Invocation, options: &TaskShowArgs) -> Result<Exit> {
-    let editor = TaskEditor::open(invocation)?;
-    let (id, number) = find(&editor.file, &options.id)?;
-    let (history, policy, now) = (editor.store.history(), editor.workspace.policy(), Utc::now());
-    let log = editor.workspace.attempt_log()?;
-    let facts = TaskFacts {
-        file: editor.file.name().to_owned(),
-        line: line_of(&editor.file, number),
-        verify: editor.workspace.verify_of(editor.file.graph().task(number)),
-        live: editor.workspace.is_live(history)?,
-        open: attempt_views(&editor.workspace, history, now),
-        attempts: log.of(Some(&id)).map(PastAttemptView::of).collect(),
-    };
-    let own_verify = editor.file.graph().task(number).verify.is_some();
-    let details = with_view(&editor.workspace, &editor.file, history, &policy, |view| {
-        TaskDetails::of(view, number, facts, now)
-    })?;
-    terminal::print(&if options.json {
-        terminal::json(&details)
-    } else {
-        text(&details, own_verify)
-    })?;
+    let workspace = invocation.workspace()?;
+    let details = details(&workspace, &options.id, Utc::now())?;
+    terminal::print(&if options.json { terminal::json(&details) } else { text(&details) })?;
     Ok(Exit::Success)
 }
 
+/// Reads a task.
+///
+/// # Errors
+/// An unknown task; an invalid graph; errors of the disk.
+pub(super) fn details(
+    workspace: &Workspace,
+    typed: &str,
+    now: DateTime<Utc>,
+) -> Result<TaskDetails> {
+    let (file, store) = (workspace.graph()?, workspace.event_store()?);
+    let (id, number) = find(&file, typed)?;
+    let (history, policy) = (store.history(), workspace.policy());
+    let log = workspace.attempt_log()?;
+    let facts = TaskFacts {
+        file: file.name().to_owned(),
+        line: line_of(&file, number),
+        verify: workspace.verify_of(file.graph().task(number)),
+        live: workspace.is_live(history)?,
+        open: attempt_views(workspace, history, now),
+        attempts: log.of(Some(&id)).map(PastAttemptView::of).collect(),
+    };
+    with_view(workspace, &file, history, &policy, |view| TaskDetails::of(view, number, facts, now))
+}
+
 /// The page for people.
-fn text(details: &TaskDetails, own_verify: bool) -> String {
+fn text(details: &TaskDetails) -> String {
     let width = terminal::stdout_width().unwrap_or(WIDTH);
     let TaskDetails { task, file, line, fields, verify, .. } = details;
     let mut page = String::new();
@@ -103,7 +105,7 @@ fn text(details: &TaskDetails, own_verify: bool) -> String {
             labeled(name, &plain(value));
         }
     }
-    let origin = if own_verify || verify.is_empty() { "" } else { " (from the settings)" };
+    let origin = if details.own_verify || verify.is_empty() { "" } else { " (from the settings)" };
     let mut listed = |heading: &str, items: Vec<String>| {
         if !items.is_empty() {
             let _ = writeln!(page, "{heading}:");

@@ -249,13 +249,17 @@ pub fn appendix(more: &PromptAppendix<'_>) -> String {
         );
     }
     if !answers.is_empty() {
-        text += "\n## What a person answered\n\nEarlier agents asked these questions; the answers \
-                 still apply.\n";
+        text += "\n## What a person answered\n\nA person answered earlier agents, or left a note; \
+                 it still applies.\n";
     }
     for Answer { question, answer } in *answers {
-        let question = if question.is_empty() { "(no question was given)" } else { question };
-        let _ = write!(text, "\nAsked:\n\n{}\n", fenced(question));
-        let _ = write!(text, "\nAnswered:\n\n{}\n", fenced(answer));
+        let heading = if question.is_empty() {
+            "Told"
+        } else {
+            let _ = write!(text, "\nAsked:\n\n{}\n", fenced(question));
+            "Answered"
+        };
+        let _ = write!(text, "\n{heading}:\n\n{}\n", fenced(answer));
     }
     if let Some((check, output)) = red {
         let CheckResult { command, outcome, log, .. } = check;

@@ -34,7 +34,7 @@ pub(super) use super::words::{length, named};
 pub use children::waiting;
 pub(super) use iterations::start_of_iteration;
 pub use notice::notice;
-pub(super) use talk::how_to_answer;
+pub use talk::how_to_answer;
 
 /// The amount of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

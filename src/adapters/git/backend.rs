@@ -89,7 +89,7 @@ impl Backend {
     }
 
     /// Asks libgit2, and `git` where libgit2 cannot answer.
-    fn ask<T>(
+    pub(super) fn ask<T>(
         &self,
         library: impl FnOnce(&Repository) -> Result<T, git2::Error>,
         program: impl FnOnce(&Path) -> Result<T>,

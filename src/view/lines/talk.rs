@@ -21,6 +21,10 @@ pub(super) fn lines(id: &str, event: &Event, now: DateTime<Utc>, verbose: bool) 
     let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     let shown = if let Event::Asked { question, .. } = event {
         Some(line(Style::Warn, format!("{id} asks: {}", first(question))))
+    } else if let Event::Answered(one) = event
+        && one.question.is_empty()
+    {
+        Some(line(None, format!("{id} was told by a person: {}", first(&one.answer))))
     } else if let Event::Answered(one) = event {
         Some(line(None, format!("{id} was answered: {}", first(&one.answer))))
     } else if let Event::DoneRemoved { path } = event {

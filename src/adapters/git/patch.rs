@@ -1,0 +1,56 @@
+//! What a commit changed, as text for people.
+
+use anyhow::Result;
+use git2::{DiffFindOptions, DiffFormat, DiffOptions};
+
+use super::{Repo, lossy, program};
+
+/// The text of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// The change in the unified format, or its beginning.
+    pub text: String,
+    /// Whether the end is missing.
+    pub is_cut: bool,
+}
+
+impl Repo {
+    /// The change of a commit against its first parent, at most `most` bytes of it. No program of
+    /// the repository's owner runs: neither external diff programs nor text conversions.
+    ///
+    /// # Errors
+    /// There is no such commit; errors of git.
+    pub fn patch(&self, commit: &str, most: usize) -> Result<Patch> {
+        let library = |repo: &git2::Repository| {
+            let commit = repo.revparse_single(commit)?.peel_to_commit()?;
+            let parent = commit.parent(0).ok().map(|parent| parent.tree()).transpose()?;
+            let mut options = DiffOptions::new();
+            options.include_typechange(true);
+            let mut diff =
+                repo.diff_tree_to_tree(parent.as_ref(), Some(&commit.tree()?), Some(&mut options))?;
+            diff.find_similar(Some(DiffFindOptions::new().renames(true)))?;
+            let mut bytes = Vec::new();
+            diff.print(DiffFormat::Patch, |_, _, line| {
+                // The rest is skipped: stopping here would be an error of the whole call.
+                if bytes.len() <= most {
+                    if matches!(line.origin(), '+' | '-' | ' ') {
+                        bytes.push(line.origin() as u8);
+                    }
+                    bytes.extend_from_slice(line.content());
+                }
+                true
+            })?;
+            Ok(bytes)
+        };
+        let program = |root: &std::path::Path| {
+            let options = ["--no-ext-diff", "--no-textconv", "--no-color", "-M", "--root", "-m"];
+            let id = format!("{commit}^{{commit}}");
+            let arguments = [&["show", "--format=", "-p"], &options[..], &["--first-parent", &id]];
+            program::run(root, &arguments.concat())
+        };
+        let mut bytes = self.backend.ask(library, program)?;
+        let is_cut = bytes.len() > most;
+        bytes.truncate(most);
+        Ok(Patch { text: lossy(&bytes), is_cut })
+    }
+}

@@ -1,0 +1,226 @@
+//! What the page shows, as JSON: the same values that the commands print with `--json`. The server
+//! answers requests with them, and the report contains them.
+
+use std::io;
+
+use anyhow::{Context, Result};
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Invocation, attempts, costs, graph, listen, status, task_show};
+use crate::{
+    adapters::journal::JournalPosition,
+    cli::By,
+    core::{
+        event::record::Record,
+        exit::{Exit, Failure},
+        graph::{filter::Filter, task::TaskId},
+        history::attempt_log::AttemptEntry,
+    },
+    project::{graph_file::GraphFile, workspace::Workspace},
+    view::{log::JournalLog, timeline::TimelineFold},
+};
+
+/// The most bytes of a patch.
+const PATCH: usize = 256 * 1024;
+/// The bytes of the journal in one page.
+const JOURNAL: u64 = 96 * 1024;
+
+/// The reader of the page's data.
+pub(super) struct PageData {
+    workspace: Workspace,
+    now: DateTime<Utc>,
+}
+
+/// A page of the journal.
+#[derive(Serialize)]
+struct JournalRows {
+    /// The lines, oldest first.
+    rows: Vec<JournalRow>,
+    /// Where the page before this one ends; 0 at the beginning of the journal.
+    before: u64,
+}
+
+/// A line of the journal.
+#[derive(Serialize)]
+struct JournalRow {
+    seq: u64,
+    #[serde(rename = "at")]
+    timestamp: DateTime<Utc>,
+    run_id: String,
+    task_id: Option<TaskId>,
+    action: String,
+    /// It in words; none where other lines say as much.
+    text: Option<String>,
+    /// The line itself.
+    record: Value,
+}
+
+impl PageData {
+    /// Reads the repository of `invocation`.
+    ///
+    /// # Errors
+    /// There is no repository; invalid settings.
+    pub(super) fn open(invocation: &Invocation) -> Result<PageData> {
+        Ok(PageData { workspace: invocation.workspace()?, now: Utc::now() })
+    }
+
+    /// The text of a value, without secrets.
+    pub(super) fn text(&self, value: &Value) -> String {
+        let text = value.to_string();
+        match self.workspace.secrets() {
+            // As in the journal: what is searched is the JSON.
+            Some(secrets) => secrets.text(&text),
+            None => text,
+        }
+    }
+
+    /// How the newest run stands.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn now(&self) -> Result<Value> {
+        value(&status::read(&self.workspace, self.now)?)
+    }
+
+    /// The graph as a picture.
+    ///
+    /// # Errors
+    /// An invalid graph; errors of the disk.
+    pub(super) fn graph(&self) -> Result<Value> {
+        value(&graph::picture(&self.workspace, Filter::default(), self.now)?)
+    }
+
+    /// The timeline of the run of this number, counted back from the newest, which is 1.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn timeline(&self, number: usize) -> Result<Value> {
+        let mut fold = TimelineFold::default();
+        self.workspace
+            .journal()
+            .read(&mut JournalPosition::default(), |record| {
+                if let Some(record) = record {
+                    fold.apply(&record);
+                }
+            })
+            .context("read the journal")?;
+        let graph = self.workspace.graph().ok();
+        value(&fold.timeline(number, graph.as_ref().map(GraphFile::graph)))
+    }
+
+    /// A task with its attempts.
+    ///
+    /// # Errors
+    /// An unknown task; an invalid graph; errors of the disk.
+    pub(super) fn task(&self, id: &str) -> Result<Value> {
+        value(&task_show::details(&self.workspace, id, self.now)?)
+    }
+
+    /// An attempt, named like `a.2`.
+    ///
+    /// # Errors
+    /// An unknown attempt; errors of the disk.
+    pub(super) fn attempt(&self, name: &str) -> Result<Value> {
+        value(&attempts::details(&self.workspace, name)?)
+    }
+
+    /// The transcript of an attempt from a byte of its output on, by default its last part.
+    ///
+    /// # Errors
+    /// An unknown attempt; errors of the disk.
+    pub(super) fn transcript(&self, name: &str, from: Option<u64>) -> Result<Value> {
+        self.with_attempt(name, |entry| {
+            let path = self.workspace.root().join(&entry.log).join("stdout");
+            value(&listen::transcript(&path, entry.format, from))
+        })
+    }
+
+    /// A file of an attempt's folder from a byte on, by default its last part.
+    ///
+    /// # Errors
+    /// An unknown attempt or file; errors of the disk.
+    pub(super) fn file(&self, name: &str, file: &str, from: Option<u64>) -> Result<Value> {
+        self.with_attempt(name, |entry| {
+            let known = attempts::files(&self.workspace, entry);
+            if !known.iter().any(|(known, _)| known == file) {
+                return Err(missing(format!("attempt `{name}` has no file `{file}`")));
+            }
+            let path = self.workspace.root().join(&entry.log).join(file);
+            value(&listen::file_part(&path, from).with_context(|| format!("read `{file}`"))?)
+        })
+    }
+
+    /// What a commit changed.
+    ///
+    /// # Errors
+    /// An unknown commit; errors of git.
+    pub(super) fn patch(&self, commit: &str) -> Result<Value> {
+        let is_id =
+            (7..=64).contains(&commit.len()) && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_id || self.workspace.repo.commit_of(commit)?.is_none() {
+            return Err(missing(format!("there is no commit `{commit}`")));
+        }
+        let patch = self.workspace.repo.patch(commit, PATCH)?;
+        Ok(json!({ "commit": commit, "text": patch.text, "is_cut": patch.is_cut }))
+    }
+
+    /// What attempts cost.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn costs(&self, by: By) -> Result<Value> {
+        value(&costs::sums(&self.workspace, by)?)
+    }
+
+    /// The newest lines of the journal, or those before an offset; only those about a task, if one
+    /// is named.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn journal(&self, before: Option<u64>, task: Option<&str>) -> Result<Value> {
+        let page = self.workspace.journal().page_before(before, JOURNAL);
+        let page = page.context("read the journal")?;
+        let mut log = JournalLog::default();
+        let mut rows: Vec<JournalRow> =
+            page.records.iter().map(|record| JournalRow::of(record, &mut log)).collect();
+        if let Some(task) = task {
+            rows.retain(|row| row.task_id.as_ref().is_some_and(|id| id.as_str() == task));
+        }
+        value(&JournalRows { rows, before: page.start })
+    }
+
+    fn with_attempt<T>(
+        &self,
+        name: &str,
+        see: impl FnOnce(&AttemptEntry) -> Result<T>,
+    ) -> Result<T> {
+        let log = self.workspace.attempt_log()?;
+        see(attempts::find(&log, name)?)
+    }
+}
+
+impl JournalRow {
+    fn of(record: &Record, log: &mut JournalLog) -> JournalRow {
+        let line = record.to_line();
+        let json: Value = serde_json::from_str(&line).unwrap_or_default();
+        JournalRow {
+            seq: record.seq,
+            timestamp: record.timestamp,
+            run_id: record.run_id.clone(),
+            task_id: record.task_id.clone(),
+            action: json["action"].as_str().unwrap_or_default().to_owned(),
+            text: log.line(record).map(|line| line.text),
+            record: json,
+        }
+    }
+}
+
+fn value(view: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(view).map_err(|error| io::Error::other(error).into())
+}
+
+fn missing(message: String) -> anyhow::Error {
+    Failure::new(Exit::Error, message).into()
+}

@@ -1,0 +1,240 @@
+//! `ralph serve`: the page of the repository, for a browser on this machine.
+//!
+//! It reads what is on disk, as every command does, so that it outlives runs and shows those that
+//! have ended.
+
+mod access;
+mod actions;
+mod feed;
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    sync::{Arc, mpsc},
+};
+
+use anyhow::{Context, Result, anyhow};
+use serde_json::{Value, json};
+
+use super::{Invocation, page_data::PageData};
+use crate::{
+    adapters::{
+        http_server::{EventFeed, HttpMethod, HttpReply, HttpRequest, Site},
+        signal, terminal,
+    },
+    cli::{By, DEFAULT_PORT, ServeArgs},
+    core::exit::{Exit, Failure},
+    report::page,
+};
+use access::PageAccess;
+
+/// The maximum size of the body of a request.
+const BODY: usize = 64 * 1024;
+
+/// What the browser may load and do: its own files, and nothing from elsewhere.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Serves the page until a signal ends it.
+///
+/// # Errors
+/// There is no repository; the address cannot be used.
+pub fn run(invocation: &Invocation, options: &ServeArgs) -> Result<Exit> {
+    // The errors of a wrong directory or of wrong settings are told now and not on the page.
+    drop(invocation.workspace()?);
+    let (tell, told) = mpsc::channel();
+    signal::listen(move |number| {
+        let _ = tell.send(number);
+    })
+    .context("listen for signals")?;
+    start(invocation, options)?;
+    terminal::say("Ctrl-C ends the page; it ends no run");
+    while let Ok(number) = told.recv() {
+        if number == signal::SUSPEND {
+            signal::suspend();
+            continue;
+        }
+        return Ok(Exit::Signal(number));
+    }
+    Ok(Exit::Success)
+}
+
+/// Starts the page on threads of their own, and prints its link.
+///
+/// # Errors
+/// The address cannot be used.
+pub(super) fn start(invocation: &Invocation, options: &ServeArgs) -> Result<()> {
+    let ip = options.allow_remote.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let listener = listen(ip, options.port)?;
+    let address = listener.local_addr().context("find the address of the page")?;
+    let is_remote = !ip.is_loopback();
+    let acts = !is_remote || options.allow_actions;
+    let access = PageAccess::new(address, &options.hosts, is_remote, acts)
+        .context("find a secret for the link")?;
+    let access = Arc::new(access);
+    let feed = Arc::new(EventFeed::new());
+    feed::watch(invocation.clone(), Arc::clone(&feed)).context("watch the journal")?;
+    let host = match options.hosts.first() {
+        Some(host) if host.contains(':') => host.clone(),
+        Some(host) => format!("{host}:{}", address.port()),
+        None => format!("127.0.0.1:{}", address.port()),
+    };
+    let link = format!("http://{host}/?token=");
+    let first = format!("{link}{}", access.token());
+    if is_remote {
+        terminal::say(
+            "warning: other machines can reach this page, and what it sends is not encrypted",
+        );
+    }
+    let site = site(invocation, &access, &feed, link);
+    site.serve(listener).context("start the page")?;
+    terminal::print(&format!("{first}\n"))?;
+    if options.open && !crate::adapters::browser::open(&first) {
+        terminal::say("warning: no browser could be started; open the link yourself");
+    }
+    Ok(())
+}
+
+/// The listener. If the usual port is taken, any free one does.
+fn listen(ip: IpAddr, port: u16) -> Result<TcpListener> {
+    match TcpListener::bind(SocketAddr::new(ip, port)) {
+        Ok(listener) => Ok(listener),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && port == DEFAULT_PORT => {
+            terminal::say(&format!("port {port} is in use, probably by another page of `ralph`"));
+            TcpListener::bind(SocketAddr::new(ip, 0)).context("listen on a free port")
+        }
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            let message = format!("port {port} is in use; choose another with `--port`");
+            Err(Failure::new(Exit::Error, message).into())
+        }
+        Err(error) => Err(error).with_context(|| format!("listen on `{ip}`, port {port}")),
+    }
+}
+
+/// The routes of the page.
+fn site(
+    invocation: &Invocation,
+    access: &Arc<PageAccess>,
+    feed: &Arc<EventFeed>,
+    link: String,
+) -> Site {
+    let guard = Arc::clone(access);
+    let site = Site::new(BODY, true, move |request| guard.admit(request))
+        .header("content-security-policy", POLICY)
+        .header("x-content-type-options", "nosniff")
+        .header("referrer-policy", "no-referrer")
+        .header("cross-origin-opener-policy", "same-origin")
+        .header("cross-origin-resource-policy", "same-origin")
+        .header("cache-control", "no-store")
+        .otherwise("there is nothing at this address", "this address does not take that method");
+    let entry = Arc::clone(access);
+    let site = site.route(HttpMethod::Get, "/", move |request| home(&entry, &link, request));
+    let file = |media_type: &'static str, text: &'static str| {
+        move |_: &HttpRequest| HttpReply::of(200, media_type, text)
+    };
+    let site = site
+        .route(HttpMethod::Get, "/page.js", file("text/javascript; charset=utf-8", page::SCRIPT))
+        .route(HttpMethod::Get, "/page.css", file("text/css; charset=utf-8", page::STYLE))
+        .route(HttpMethod::Get, "/favicon.ico", |_| HttpReply::of(204, "image/x-icon", ""));
+    let site = data_routes(invocation, site);
+    let (at, stream) = (invocation.clone(), Arc::clone(feed));
+    let site =
+        site.route(HttpMethod::Get, "/api/events", move |it| feed::subscribe(&at, &stream, it));
+    let at = invocation.clone();
+    let may = Arc::clone(access);
+    site.route(HttpMethod::Get, "/api/page", move |_| {
+        let root = at.workspace().map(|it| it.root().display().to_string()).unwrap_or_default();
+        let about = json!({
+            "acts": may.acts(), "root": root, "version": env!("CARGO_PKG_VERSION"),
+        });
+        HttpReply::of(200, "application/json", about.to_string())
+    })
+    .route(HttpMethod::Post, "/api/actions", {
+        let at = invocation.clone();
+        move |request| actions::act(&at, request)
+    })
+}
+
+/// The routes that only read.
+fn data_routes(invocation: &Invocation, site: Site) -> Site {
+    type Read = fn(&PageData, &HttpRequest) -> Result<Value>;
+    let reads: [(&str, Read); 10] = [
+        ("/api/now", |data, _| data.now()),
+        ("/api/graph", |data, _| data.graph()),
+        ("/api/timeline", |data, request| data.timeline(number(request, "run")?.unwrap_or(1))),
+        ("/api/tasks/{id}", |data, request| data.task(request.parameter("id"))),
+        ("/api/attempts/{name}", |data, request| data.attempt(request.parameter("name"))),
+        ("/api/attempts/{name}/transcript", |data, request| {
+            data.transcript(request.parameter("name"), number(request, "from")?)
+        }),
+        ("/api/attempts/{name}/files/{file}", |data, request| {
+            let (name, file) = (request.parameter("name"), request.parameter("file"));
+            data.file(name, file, number(request, "from")?)
+        }),
+        ("/api/commits/{id}", |data, request| data.patch(request.parameter("id"))),
+        ("/api/costs", |data, request| data.costs(grouping(request)?)),
+        ("/api/journal", |data, request| {
+            data.journal(number(request, "before")?, request.query("task"))
+        }),
+    ];
+    reads.into_iter().fold(site, |site, (path, read)| {
+        let at = invocation.clone();
+        site.route(HttpMethod::Get, path, move |request| {
+            let answer = PageData::open(&at).and_then(|data| Ok(data.text(&read(&data, request)?)));
+            match answer {
+                Ok(text) => HttpReply::of(200, "application/json", text),
+                Err(error) => failed(&error),
+            }
+        })
+    })
+}
+
+/// The answer for an error: what a person asked for does not exist, or it cannot be read.
+fn failed(error: &anyhow::Error) -> HttpReply {
+    let status = match error.downcast_ref::<Failure>() {
+        Some(failure) if failure.exit == Exit::Usage => 400,
+        Some(failure) if failure.exit == Exit::Error => 404,
+        _ => 500,
+    };
+    let text = terminal::plain(&format!("{error:#}")).into_owned();
+    HttpReply::of(status, "application/json", json!({ "error": text }).to_string())
+}
+
+/// The page itself. The token of the link lets the browser in and is gone from the address.
+fn home(access: &PageAccess, link: &str, request: &HttpRequest) -> HttpReply {
+    let Some(token) = request.query("token") else {
+        return HttpReply::of(200, "text/html; charset=utf-8", page::HTML);
+    };
+    match access.exchange(token) {
+        Ok(Some(reply)) => {
+            terminal::say(&format!(
+                "the page was opened; for another browser: {link}{}",
+                access.token()
+            ));
+            reply
+        }
+        Ok(None) => access::locked(request),
+        Err(error) => failed(&anyhow!(error)),
+    }
+}
+
+/// A number of the query.
+fn number<T: std::str::FromStr>(request: &HttpRequest, name: &str) -> Result<Option<T>> {
+    let read = |text: &str| {
+        text.parse().map_err(|_| Failure::new(Exit::Usage, format!("`{name}` must be a number")))
+    };
+    Ok(request.query(name).map(read).transpose()?)
+}
+
+fn grouping(request: &HttpRequest) -> Result<By> {
+    match request.query("by") {
+        None | Some("task") => Ok(By::Task),
+        Some("day") => Ok(By::Day),
+        Some("agent") => Ok(By::Agent),
+        Some("story") => Ok(By::Story),
+        Some(_) => {
+            let message = "`by` must be `task`, `day`, `agent` or `story`";
+            Err(Failure::new(Exit::Usage, message).into())
+        }
+    }
+}

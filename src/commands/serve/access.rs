@@ -1,0 +1,176 @@
+//! Who may use the page: the address that a request names, where it comes from, and the browser
+//! that opened the link.
+//!
+//! A page of another site can send requests to a loopback address, and DNS can be made to name it
+//! (rebinding); so every request must name one of a few exact hosts, and one that acts must come
+//! from a page of exactly these. The link has a token that works once. It is exchanged for a
+//! cookie that scripts cannot read, because event streams cannot send other headers.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::{
+    adapters::{
+        http_server::{HttpCaller, HttpReply, HttpRequest},
+        random,
+    },
+    core::hmac::same,
+};
+
+/// The number of browsers that may be let in at a time; a newer one replaces the oldest.
+const BROWSERS: usize = 16;
+/// The page of the metrics, which needs no cookie on this machine: it has numbers only.
+pub(super) const METRICS: &str = "/metrics";
+/// The icon that browsers ask for by themselves, without a cookie on some.
+const ICON: &str = "/favicon.ico";
+
+/// The guard of the page.
+pub(super) struct PageAccess {
+    /// The exact values of `Host`, in lower case.
+    hosts: Vec<String>,
+    /// The name of the cookie: cookies do not tell ports apart.
+    cookie: String,
+    /// Whether other machines can reach the page.
+    is_remote: bool,
+    /// Whether the page may act.
+    acts: bool,
+    keys: Mutex<AccessKeys>,
+}
+
+/// The keys that are valid now.
+struct AccessKeys {
+    /// The token of the link that was not used yet.
+    token: String,
+    /// The cookies of the browsers that were let in, the oldest first.
+    browsers: VecDeque<String>,
+}
+
+impl PageAccess {
+    /// Access at `address`, also under the names of `hosts`.
+    ///
+    /// # Errors
+    /// There are no random numbers.
+    pub(super) fn new(
+        address: SocketAddr,
+        hosts: &[String],
+        is_remote: bool,
+        acts: bool,
+    ) -> io::Result<PageAccess> {
+        let port = address.port();
+        let with_port = |host: &String| {
+            let host = host.to_ascii_lowercase();
+            let has_port =
+                host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+            if has_port { host } else { format!("{host}:{port}") }
+        };
+        let local = ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("{host}:{port}"));
+        let given = hosts.iter().map(with_port);
+        Ok(PageAccess {
+            hosts: local.into_iter().chain(given).collect(),
+            cookie: format!("ralph_{port}"),
+            is_remote,
+            acts,
+            keys: Mutex::new(AccessKeys { token: random::token()?, browsers: VecDeque::new() }),
+        })
+    }
+
+    /// The token of the next link.
+    pub(super) fn token(&self) -> String {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).token.clone()
+    }
+
+    /// Whether the page may act.
+    pub(super) fn acts(&self) -> bool {
+        self.acts
+    }
+
+    /// Lets a request in or refuses it.
+    pub(super) fn admit(&self, request: &HttpRequest) -> Result<HttpCaller, HttpReply> {
+        let host = request.header("host").map(str::to_ascii_lowercase);
+        if !host.as_ref().is_some_and(|host| self.hosts.contains(host)) {
+            let text = "this address is not one of the page's; use the link that `ralph` printed";
+            return Err(HttpReply::text(421, text));
+        }
+        // Browsers say where a request comes from; other programs need not.
+        let site = request.header("sec-fetch-site");
+        let is_own = matches!(site, None | Some("same-origin" | "none"));
+        let is_opened = request.is_read() && request.header("sec-fetch-dest") == Some("document");
+        if request.has_header("sec-fetch-site") && !is_own && !is_opened {
+            return Err(HttpReply::text(403, "requests of other sites are refused"));
+        }
+        if !request.is_read() {
+            let origin = request.header("origin").and_then(|origin| origin.strip_prefix("http://"));
+            if origin.map(str::to_ascii_lowercase) != host {
+                return Err(HttpReply::text(403, "requests of other sites are refused"));
+            }
+        }
+        if self.knows(request) {
+            return self.known(request);
+        }
+        let is_open = match request.path() {
+            METRICS => !self.is_remote && request.peer().ip().is_loopback(),
+            ICON => true,
+            // With a token, the page itself lets in.
+            "/" => request.query("token").is_some(),
+            _ => false,
+        };
+        if is_open { Ok(HttpCaller::Unknown) } else { Err(locked(request)) }
+    }
+
+    fn known(&self, request: &HttpRequest) -> Result<HttpCaller, HttpReply> {
+        if request.is_read() || self.acts {
+            return Ok(HttpCaller::Known);
+        }
+        let text = "this page only shows; start `ralph serve` with `--allow-actions` to act";
+        Err(HttpReply::text(403, text))
+    }
+
+    /// Whether the request has the cookie of a browser that was let in.
+    fn knows(&self, request: &HttpRequest) -> bool {
+        let pairs = request.headers("cookie").flat_map(|header| header.split(';'));
+        let mut values = pairs
+            .filter_map(|pair| pair.trim().split_once('='))
+            .filter(|(name, _)| *name == self.cookie)
+            .map(|(_, value)| value);
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        values.any(|value| keys.browsers.iter().any(|key| same(key, value)))
+    }
+
+    /// Exchanges the token of the link for a cookie. Returns none if the token is not the current
+    /// one; else the answer that sets the cookie and forgets the token.
+    ///
+    /// # Errors
+    /// There are no random numbers.
+    pub(super) fn exchange(&self, token: &str) -> io::Result<Option<HttpReply>> {
+        let (next, key) = (random::token()?, random::token()?);
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if !same(&keys.token, token) {
+            return Ok(None);
+        }
+        keys.token = next;
+        if keys.browsers.len() == BROWSERS {
+            keys.browsers.pop_front();
+        }
+        let cookie = format!("{}={key}; Path=/; HttpOnly; SameSite=Strict", self.cookie);
+        keys.browsers.push_back(key);
+        Ok(Some(HttpReply::text(303, "welcome").with("location", "/").with("set-cookie", cookie)))
+    }
+}
+
+/// The answer to a browser that was not let in.
+pub(super) fn locked(request: &HttpRequest) -> HttpReply {
+    if request.header("accept").is_some_and(|accept| accept.contains("text/html")) {
+        // A browser that follows a link from another site sends no strict cookie: the second try
+        // comes from this page and does.
+        let page = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>ralph</title>\
+                    <h1>ralph</h1><p>This browser has not been let in. Open the link that \
+                    <code>ralph serve</code> printed; each link works once.</p>\
+                    <p><a href=\"/\">Continue</a>, if it had been.</p></html>";
+        return HttpReply::of(401, "text/html; charset=utf-8", page);
+    }
+    HttpReply::text(401, "open the link that `ralph serve` printed; each link works once")
+}

@@ -1,0 +1,129 @@
+//! The event stream of the page: what is new on disk, while a page is open.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use serde_json::json;
+
+use crate::{
+    adapters::{
+        http_server::{EventFeed, HttpReply, HttpRequest, ServerEvent},
+        journal::JournalPosition,
+    },
+    commands::Invocation,
+    core::event::record::Record,
+    project::workspace::Workspace,
+};
+
+/// The interval for checking the files while a page is open.
+const LOOK: Duration = Duration::from_millis(100);
+/// The interval for checking whether a page is open.
+const IDLE: Duration = Duration::from_millis(250);
+/// The number of events after which a page that comes back reads everything anew.
+const MISSED: usize = 200;
+
+/// The state of the files that a page shows.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct WatchedFiles {
+    graph: Option<(SystemTime, u64)>,
+    is_live: bool,
+}
+
+/// Watches the files on a thread of its own, for as long as the process lives.
+///
+/// # Errors
+/// The thread cannot be started.
+pub(super) fn watch(invocation: Invocation, feed: Arc<EventFeed>) -> std::io::Result<()> {
+    thread::Builder::new().name("feed".to_owned()).spawn(move || {
+        loop {
+            if feed.subscribers() == 0 {
+                thread::sleep(IDLE);
+                continue;
+            }
+            // The repository may be gone or unreadable for a time.
+            match invocation.workspace() {
+                Ok(workspace) => follow(&workspace, &feed),
+                Err(_) => thread::sleep(IDLE),
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Sends what is new until no page is open.
+fn follow(workspace: &Workspace, feed: &EventFeed) {
+    let journal = workspace.journal();
+    let mut position = journal.end();
+    let mut files = WatchedFiles::of(workspace);
+    while feed.subscribers() > 0 {
+        thread::sleep(LOOK);
+        if journal.has_more(&position) {
+            for event in since(workspace, &mut position) {
+                feed.send(event);
+            }
+        }
+        let now = WatchedFiles::of(workspace);
+        if now != files {
+            feed.send(event("files", &position, &json!({ "is_live": now.is_live })));
+            files = now;
+        }
+    }
+}
+
+/// The stream for a page: first what it missed, if it says up to where it has read.
+pub(super) fn subscribe(
+    invocation: &Invocation,
+    feed: &EventFeed,
+    request: &HttpRequest,
+) -> HttpReply {
+    let last = request.header("last-event-id");
+    let last: Option<JournalPosition> = last.and_then(|last| serde_json::from_str(last).ok());
+    feed.subscribe(|| {
+        let Ok(workspace) = invocation.workspace() else {
+            return vec![event("snapshot", &JournalPosition::default(), &json!({}))];
+        };
+        let end = workspace.journal().end();
+        let missed = last.map(|mut position| since(&workspace, &mut position));
+        let few = missed.filter(|missed| missed.len() <= MISSED);
+        few.unwrap_or_else(|| vec![event("snapshot", &end, &json!({}))])
+    })
+}
+
+/// The events after a position, which moves on. A journal that was rotated or edited is one event.
+fn since(workspace: &Workspace, position: &mut JournalPosition) -> Vec<ServerEvent> {
+    let (mut events, mut is_other) = (Vec::new(), false);
+    let journal = workspace.journal();
+    let mut mark = *position;
+    let _ = journal.read(&mut mark, |record| match record {
+        None => is_other = true,
+        Some(record) => events.push(data(&record)),
+    });
+    *position = mark;
+    if is_other {
+        return vec![event("snapshot", position, &json!({ "rotated": true }))];
+    }
+    // All of them name the same place: whoever has the first has them all.
+    events.iter().map(|data| event("journal", position, data)).collect()
+}
+
+/// What an event says: the kind and what it is about. Details are fetched.
+fn data(record: &Record) -> serde_json::Value {
+    let line: serde_json::Value = serde_json::from_str(&record.to_line()).unwrap_or_default();
+    json!({ "kind": line["action"], "seq": record.seq, "task_id": record.task_id })
+}
+
+fn event(name: &'static str, position: &JournalPosition, data: &serde_json::Value) -> ServerEvent {
+    let id = serde_json::to_string(position).unwrap_or_default();
+    ServerEvent { id, name, data: data.to_string() }
+}
+
+impl WatchedFiles {
+    fn of(workspace: &Workspace) -> WatchedFiles {
+        let found = std::fs::metadata(workspace.graph_path()).ok();
+        let graph = found.and_then(|found| Some((found.modified().ok()?, found.len())));
+        WatchedFiles { graph, is_live: workspace.state.is_locked().unwrap_or(false) }
+    }
+}

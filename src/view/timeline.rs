@@ -1,0 +1,447 @@
+//! A run as a timeline: its attempts in lanes, what landed, what it waited for.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{VERSION, words::counted};
+use crate::core::{
+    event::{AttemptResult, Event, record::Record},
+    graph::{TaskGraph, task::TaskId},
+};
+
+/// The attempts, waits and marks of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TimelineView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Its number, counted back from the newest run, which is 1; 0 before the first run.
+    pub number: usize,
+    /// How many runs there are.
+    pub runs: usize,
+    /// Its id; none before the first run.
+    pub run_id: Option<String>,
+    /// When it began.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended, or its last line in the journal.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub last_at: Option<DateTime<Utc>>,
+    /// Why it ended; none while it runs, and if it exited unexpectedly.
+    pub why: Option<String>,
+    /// Its exit code.
+    pub exit_code: Option<u8>,
+    /// The number of lanes: the most attempts that ran at once.
+    pub lanes: usize,
+    /// The attempts, in the order of their start.
+    pub bars: Vec<TimelineBar>,
+    /// The times in which no attempt could start.
+    pub waits: Vec<TimelineWait>,
+    /// What happened at one moment, in order.
+    pub marks: Vec<TimelineMark>,
+    /// The chain of dependent tasks that ended last: without a shorter one of these, the run could
+    /// not have ended earlier.
+    #[schemars(with = "Vec<String>")]
+    pub critical_path: Vec<TaskId>,
+    /// The lengths of all attempts together.
+    pub agent_seconds: f64,
+}
+
+/// An attempt on a timeline.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TimelineBar {
+    /// The task.
+    #[schemars(with = "String")]
+    pub task_id: TaskId,
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// Its lane, from 0.
+    pub lane: usize,
+    /// The slot that it worked in; none in the checkout itself.
+    pub slot: Option<String>,
+    /// When it began.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub started_at: DateTime<Utc>,
+    /// When its verify commands began.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub verified_from: Option<DateTime<Utc>>,
+    /// When its work was queued to land.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub queued_at: Option<DateTime<Utc>>,
+    /// When it ended; none while it runs.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub ended_at: Option<DateTime<Utc>>,
+    /// The verdict.
+    pub verdict: Option<String>,
+    /// Why.
+    pub why: Option<String>,
+    /// The cost in US dollars, if its agent told it.
+    pub cost_usd: Option<f64>,
+    /// The number of its commits.
+    pub commits: usize,
+}
+
+/// A time in which no attempt could start.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TimelineWait {
+    /// When it began.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub from: DateTime<Utc>,
+    /// When it ended, or was to end.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub until: DateTime<Utc>,
+    /// The reason.
+    pub why: String,
+}
+
+/// Something that happened at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TimelineMark {
+    /// When.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub at: DateTime<Utc>,
+    /// What it is.
+    pub kind: MarkKind,
+    /// The task.
+    #[schemars(with = "Option<String>")]
+    pub task_id: Option<TaskId>,
+    /// It in words.
+    pub text: String,
+}
+
+/// The kinds of marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkKind {
+    /// Work reached the target branch.
+    Landed,
+    /// An agent asked a person.
+    Asked,
+    /// A person answered.
+    Answered,
+    /// A task ran out of attempts.
+    Parked,
+    /// Work cannot reach the target branch.
+    Held,
+    /// A provider refuses for a time.
+    Limited,
+    /// A person paused, resumed or stopped the run.
+    Requested,
+    /// The machine slept, or its clock was set.
+    Clock,
+    /// A file of the graph or the settings was refused.
+    Refused,
+    /// A scheduled start was missed.
+    Missed,
+}
+
+/// The fold of a journal into the timeline of one of its runs.
+#[derive(Clone, Debug, Default)]
+pub struct TimelineFold {
+    runs: Vec<RunLine>,
+}
+
+/// One run as far as its records have been seen.
+#[derive(Clone, Debug, Default)]
+struct RunLine {
+    id: String,
+    started_at: Option<DateTime<Utc>>,
+    last_at: Option<DateTime<Utc>>,
+    finished: Option<(String, u8)>,
+    bars: Vec<TimelineBar>,
+    /// The open bar of each task.
+    open: BTreeMap<TaskId, usize>,
+    waits: Vec<TimelineWait>,
+    marks: Vec<TimelineMark>,
+}
+
+impl TimelineFold {
+    /// Takes the next record of the journal.
+    pub fn apply(&mut self, record: &Record) {
+        if matches!(record.event, Event::LoopStarted(_)) {
+            let id = record.run_id.clone();
+            let started_at = Some(record.timestamp);
+            self.runs.push(RunLine { id, started_at, ..RunLine::default() });
+        }
+        // What comes between two runs, as an answer or a missed start, belongs to the earlier one.
+        if let Some(run) = self.runs.last_mut() {
+            run.apply(record);
+        }
+    }
+
+    /// The timeline of the run of this number, counted back from the newest, which is 1. The
+    /// critical path needs the graph.
+    pub fn timeline(mut self, number: usize, graph: Option<&TaskGraph>) -> TimelineView {
+        let runs = self.runs.len();
+        let at = runs.checked_sub(number.max(1));
+        let Some(run) = at.map(|at| self.runs.swap_remove(at)) else {
+            return RunLine::default().view(0, runs, graph);
+        };
+        run.view(number.max(1), runs, graph)
+    }
+}
+
+impl RunLine {
+    fn apply(&mut self, record: &Record) {
+        if record.run_id == self.id {
+            self.last_at = Some(record.timestamp);
+        }
+        if let (Some(id), Some(ended)) = (&record.task_id, record.event.ended()) {
+            self.end(id, record.timestamp, ended);
+        }
+        if let Some((kind, text)) = mark_of(record) {
+            let task_id = record.task_id.clone();
+            self.marks.push(TimelineMark { at: record.timestamp, kind, task_id, text });
+        }
+        let now = record.timestamp;
+        if let Event::Waiting { until, why } = &record.event {
+            self.waits.push(TimelineWait { from: now, until: *until, why: why.clone() });
+        }
+        if let Event::Finished { why, exit_code, .. } = &record.event {
+            self.finished = Some((why.clone(), *exit_code));
+        }
+        let Some(id) = &record.task_id else {
+            return;
+        };
+        if let Event::Started { attempt, slot, .. } = &record.event {
+            self.start(id, *attempt, slot.clone(), now);
+        } else if let Some(bar) = self.open.get(id).map(|at| &mut self.bars[*at]) {
+            if let Event::Verifying { baseline: false, .. } = record.event {
+                bar.verified_from.get_or_insert(now);
+            } else if let Event::Queued { .. } = record.event {
+                bar.queued_at.get_or_insert(now);
+            }
+        }
+    }
+
+    fn start(&mut self, id: &TaskId, attempt: u32, slot: Option<String>, at: DateTime<Utc>) {
+        // A wait ends early when something can start.
+        if let Some(wait) = self.waits.last_mut() {
+            wait.until = wait.until.min(at);
+        }
+        let taken: Vec<usize> = self.open.values().map(|open| self.bars[*open].lane).collect();
+        let lane = (0..=taken.len()).find(|lane| !taken.contains(lane)).unwrap_or_default();
+        self.open.insert(id.clone(), self.bars.len());
+        self.bars.push(TimelineBar {
+            task_id: id.clone(),
+            attempt,
+            lane,
+            slot,
+            started_at: at,
+            verified_from: None,
+            queued_at: None,
+            ended_at: None,
+            verdict: None,
+            why: None,
+            cost_usd: None,
+            commits: 0,
+        });
+    }
+
+    fn end(&mut self, id: &TaskId, at: DateTime<Utc>, ended: &AttemptResult) {
+        let Some(bar) = self.open.remove(id).map(|open| &mut self.bars[open]) else {
+            return;
+        };
+        bar.ended_at = Some(at);
+        bar.verdict = Some(ended.verdict.to_string());
+        bar.why = Some(ended.why.clone());
+        bar.cost_usd = ended.usage.cost_usd;
+        bar.commits = ended.evidence.commits.len();
+    }
+
+    fn view(self, number: usize, runs: usize, graph: Option<&TaskGraph>) -> TimelineView {
+        let critical_path = graph.map_or_else(Vec::new, |graph| critical_path(&self.bars, graph));
+        let (why, exit_code) = self.finished.unzip();
+        let length = |bar: &TimelineBar| {
+            let end = bar.ended_at.or(self.last_at).unwrap_or(bar.started_at);
+            (end - bar.started_at).as_seconds_f64().max(0.0)
+        };
+        TimelineView {
+            schema: VERSION,
+            number,
+            runs,
+            run_id: (!self.id.is_empty()).then_some(self.id),
+            started_at: self.started_at,
+            last_at: self.last_at,
+            why,
+            exit_code,
+            lanes: self.bars.iter().map(|bar| bar.lane + 1).max().unwrap_or(0),
+            agent_seconds: self.bars.iter().map(length).sum(),
+            bars: self.bars,
+            waits: self.waits,
+            marks: self.marks,
+            critical_path,
+        }
+    }
+}
+
+/// The mark that a record leaves, with its text.
+fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
+    let mark = match &record.event {
+        Event::Completed(ended) => {
+            let commits = ended.evidence.commits.len();
+            (MarkKind::Landed, counted(commits, "commit"))
+        }
+        Event::Asked { question, .. } => (MarkKind::Asked, question.clone()),
+        Event::Answered(answer) => (MarkKind::Answered, answer.answer.clone()),
+        Event::Parked { attempts } => {
+            (MarkKind::Parked, format!("parked after {}", counted(*attempts as usize, "attempt")))
+        }
+        Event::MergeHeld(held) => {
+            (MarkKind::Held, format!("landing on {} is held up", held.branch))
+        }
+        Event::RateLimited(ended) | Event::Denied(ended) => (MarkKind::Limited, ended.why.clone()),
+        Event::PauseRequested {} => (MarkKind::Requested, "paused".to_owned()),
+        Event::ResumeRequested { .. } => (MarkKind::Requested, "resumed".to_owned()),
+        Event::StopRequested(_) => (MarkKind::Requested, "asked to stop".to_owned()),
+        Event::Suspended {} => (MarkKind::Requested, "suspended".to_owned()),
+        Event::Continued { seconds, slept } => {
+            let what = if *slept { "the machine slept" } else { "suspended" };
+            (MarkKind::Clock, format!("{what} for {seconds} s"))
+        }
+        Event::ClockSet { seconds } => {
+            (MarkKind::Clock, format!("the clock was set by {seconds} s"))
+        }
+        Event::GraphRejected { error } | Event::SettingsRejected { error } => {
+            (MarkKind::Refused, error.clone())
+        }
+        Event::WakeSkipped(_) => (MarkKind::Missed, "a scheduled start was missed".to_owned()),
+        Event::LoopStarted(_)
+        | Event::GraphLoaded { .. }
+        | Event::SettingsLoaded { .. }
+        | Event::RecordDamaged { .. }
+        | Event::GraphGuarded { .. }
+        | Event::Started { .. }
+        | Event::DoneRemoved { .. }
+        | Event::AgentChanged(_)
+        | Event::SlotKept { .. }
+        | Event::WorkRestored { .. }
+        | Event::SettingUp { .. }
+        | Event::AgentStarted { .. }
+        | Event::Queued { .. }
+        | Event::Merging(_)
+        | Event::Split(_)
+        | Event::Reported { .. }
+        | Event::Noted { .. }
+        | Event::Verifying { .. }
+        | Event::Verified(_)
+        | Event::VerifyFailed(_)
+        | Event::VerifyPostponed { .. }
+        | Event::ChildStarted(_)
+        | Event::ChildStopRequested(_)
+        | Event::ChildEnded(_)
+        | Event::WaitingForChildren(_)
+        | Event::ChildrenEnded { .. }
+        | Event::ChildrenOverdue { .. }
+        | Event::Terminating { .. }
+        | Event::Failed(_)
+        | Event::Interrupted(_)
+        | Event::NeedsInput(_)
+        | Event::Iterated(_)
+        | Event::Promised { .. }
+        | Event::Recovered { .. }
+        | Event::StatusChanged { .. }
+        | Event::TaskEdited { .. }
+        | Event::Drafted(_)
+        | Event::Reset { .. }
+        | Event::Waiting { .. }
+        | Event::Blocked { .. }
+        | Event::HookFailed(_)
+        | Event::NotifyFailed(_)
+        | Event::SourceRefreshed(_)
+        | Event::SourceUpdated(_)
+        | Event::SourceFailed(_)
+        | Event::Slept(_)
+        | Event::Woken(_)
+        | Event::ScheduleEnded { .. }
+        | Event::Finished { .. } => return None,
+    };
+    Some(mark)
+}
+
+/// The chain of dependent tasks of which the last ended last: each began after the one before it,
+/// which of all its dependencies in the run ended last.
+fn critical_path(bars: &[TimelineBar], graph: &TaskGraph) -> Vec<TaskId> {
+    let mut ended: BTreeMap<usize, DateTime<Utc>> = BTreeMap::new();
+    for bar in bars {
+        if let (Some(number), Some(at)) = (graph.number(&bar.task_id), bar.ended_at) {
+            ended.insert(number, at);
+        }
+    }
+    let mut next = ended.iter().max_by_key(|(_, at)| **at).map(|(number, _)| *number);
+    let mut path = Vec::new();
+    while let Some(number) = next {
+        path.push(graph.task(number).id.clone());
+        let before = graph.dependencies(number).filter(|it| ended.contains_key(it));
+        next = before.max_by_key(|it| ended[it]);
+    }
+    path.reverse();
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        graph::tests::task,
+        history::tests::{end, record, started},
+        verdict::Verdict,
+    };
+
+    fn begun(run: &str, at: i64) -> Record {
+        let event = Event::LoopStarted(crate::core::event::Begun::default());
+        Record { run_id: run.to_owned(), task_id: None, ..record("x", at, event) }
+    }
+
+    fn fold(records: &[Record]) -> TimelineFold {
+        let mut fold = TimelineFold::default();
+        for record in records {
+            fold.apply(record);
+        }
+        fold
+    }
+
+    #[test]
+    fn attempts_at_once_have_lanes_of_their_own() {
+        let graph = TaskGraph::new(vec![task("a"), task("b"), task("c")], vec![(0, 2)]).unwrap();
+        let records = [
+            begun("run", 0),
+            record("a", 1, started(1)),
+            record("b", 2, started(1)),
+            record("a", 5, Event::Completed(end(1, Verdict::Complete))),
+            record("c", 6, started(1)),
+            record("b", 7, Event::Failed(end(1, Verdict::Failed))),
+            record("c", 9, Event::Completed(end(1, Verdict::Complete))),
+        ];
+        let view = fold(&records).timeline(1, Some(&graph));
+        let lanes: Vec<usize> = view.bars.iter().map(|bar| bar.lane).collect();
+        assert_eq!((lanes, view.lanes), (vec![0, 1, 0], 2));
+        let path: Vec<&str> = view.critical_path.iter().map(TaskId::as_str).collect();
+        assert_eq!(path, ["a", "c"]);
+        assert!((view.agent_seconds - 12.0).abs() < 1e-6, "{}", view.agent_seconds);
+        let landed = view.marks.iter().filter(|mark| mark.kind == MarkKind::Landed);
+        assert_eq!(landed.count(), 2);
+        assert_eq!(view.why, None, "it has not ended");
+    }
+
+    #[test]
+    fn runs_are_counted_back_and_a_wait_ends_when_something_starts() {
+        let until = DateTime::from_timestamp(3600, 0).unwrap();
+        let waiting = Event::Waiting { until, why: "rate limit".to_owned() };
+        let records = [
+            begun("run", 0),
+            Record { task_id: None, ..record("x", 1, waiting) },
+            record("a", 60, started(1)),
+            begun("next", 100),
+        ];
+        let fold = fold(&records);
+        let first = fold.clone().timeline(2, None);
+        assert_eq!((first.number, first.runs, first.bars.len()), (2, 2, 1));
+        assert_eq!(first.waits[0].until.timestamp(), 60);
+        assert_eq!(fold.clone().timeline(1, None).bars.len(), 0);
+        let none = fold.timeline(3, None);
+        assert_eq!((none.number, none.runs, none.run_id), (0, 2, None));
+    }
+}
