@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Invocation, attempts, costs, graph, listen, status, task_show};
+use super::{Invocation, attempts, costs, graph, listen, status, task_show, with_view};
 use crate::{
     adapters::journal::JournalPosition,
     cli::By,
@@ -17,9 +17,11 @@ use crate::{
         exit::{Exit, Failure},
         graph::{filter::Filter, task::TaskId},
         history::attempt_log::AttemptEntry,
+        select::View,
     },
     project::{graph_file::GraphFile, workspace::Workspace},
-    view::{log::JournalLog, timeline::TimelineFold},
+    report::metrics::{self, MetricsFacts},
+    view::{log::JournalLog, task::TaskCounts, timeline::TimelineFold},
 };
 
 /// The most bytes of a patch.
@@ -74,6 +76,27 @@ impl PageData {
             Some(secrets) => secrets.text(&text),
             None => text,
         }
+    }
+
+    /// The numbers for Prometheus.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn metrics(&self) -> Result<String> {
+        let (store, is_live) = status::look(&self.workspace)?;
+        let policy = self.workspace.policy();
+        // The other numbers count without a valid graph too.
+        let counts = self.workspace.graph().ok().and_then(|file| {
+            let count = |view: &View<'_>| TaskCounts::of(view, self.now);
+            with_view(&self.workspace, &file, store.history(), &policy, count).ok()
+        });
+        let age = status::last_beat(&self.workspace).filter(|_| is_live);
+        Ok(metrics::text(&MetricsFacts {
+            counts,
+            log: &self.workspace.attempt_log()?,
+            is_live,
+            heartbeat_age: age.map(|age| age.as_secs_f64()),
+        }))
     }
 
     /// How the newest run stands.

@@ -19,14 +19,15 @@ use serde_json::{Value, json};
 use super::{Invocation, page_data::PageData};
 use crate::{
     adapters::{
-        http_server::{EventFeed, HttpMethod, HttpReply, HttpRequest, Site},
+        http_server::{HttpMethod, HttpReply, HttpRequest, Site},
         signal, terminal,
     },
     cli::{By, DEFAULT_PORT, ServeArgs},
     core::exit::{Exit, Failure},
-    report::page,
+    report::{metrics, page},
 };
 use access::PageAccess;
+use feed::PageFeed;
 
 /// The maximum size of the body of a request.
 const BODY: usize = 64 * 1024;
@@ -72,8 +73,7 @@ pub(super) fn start(invocation: &Invocation, options: &ServeArgs) -> Result<()> 
     let access = PageAccess::new(address, &options.hosts, is_remote, acts)
         .context("find a secret for the link")?;
     let access = Arc::new(access);
-    let feed = Arc::new(EventFeed::new());
-    feed::watch(invocation.clone(), Arc::clone(&feed)).context("watch the journal")?;
+    let feed = Arc::new(PageFeed::start(invocation.clone()).context("watch the journal")?);
     let host = match options.hosts.first() {
         Some(host) if host.contains(':') => host.clone(),
         Some(host) => format!("{host}:{}", address.port()),
@@ -115,7 +115,7 @@ fn listen(ip: IpAddr, port: u16) -> Result<TcpListener> {
 fn site(
     invocation: &Invocation,
     access: &Arc<PageAccess>,
-    feed: &Arc<EventFeed>,
+    feed: &Arc<PageFeed>,
     link: String,
 ) -> Site {
     let guard = Arc::clone(access);
@@ -140,6 +140,13 @@ fn site(
     let (at, stream) = (invocation.clone(), Arc::clone(feed));
     let site =
         site.route(HttpMethod::Get, "/api/events", move |it| feed::subscribe(&at, &stream, it));
+    let at = invocation.clone();
+    let site = site.route(HttpMethod::Get, access::METRICS, move |_| {
+        match PageData::open(&at).and_then(|data| data.metrics()) {
+            Ok(text) => HttpReply::of(200, metrics::MEDIA_TYPE, text),
+            Err(error) => failed(&error),
+        }
+    });
     let at = invocation.clone();
     let may = Arc::clone(access);
     site.route(HttpMethod::Get, "/api/page", move |_| {

@@ -279,7 +279,7 @@ impl RunLine {
 
 /// The mark that a record leaves, with its text.
 fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
-    let mark = match &record.event {
+    Some(match &record.event {
         Event::Completed(ended) => {
             let commits = ended.evidence.commits.len();
             (MarkKind::Landed, counted(commits, "commit"))
@@ -289,9 +289,7 @@ fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
         Event::Parked { attempts } => {
             (MarkKind::Parked, format!("parked after {}", counted(*attempts as usize, "attempt")))
         }
-        Event::MergeHeld(held) => {
-            (MarkKind::Held, format!("landing on {} is held up", held.branch))
-        }
+        Event::MergeHeld(held) => (MarkKind::Held, format!("`{}` is held up", held.branch)),
         Event::RateLimited(ended) | Event::Denied(ended) => (MarkKind::Limited, ended.why.clone()),
         Event::PauseRequested {} => (MarkKind::Requested, "paused".to_owned()),
         Event::ResumeRequested { .. } => (MarkKind::Requested, "resumed".to_owned()),
@@ -357,8 +355,7 @@ fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
         | Event::Woken(_)
         | Event::ScheduleEnded { .. }
         | Event::Finished { .. } => return None,
-    };
-    Some(mark)
+    })
 }
 
 /// The chain of dependent tasks of which the last ended last: each began after the one before it,

@@ -128,7 +128,7 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
     let part = prompt.split("## What a person answered").nth(1).expect(&prompt);
     let part = part.split("## Where you stand").next().unwrap();
     insta::assert_snapshot!(part.trim(), @r"
-    Earlier agents at this task asked these questions. The answers apply.
+    A person answered earlier agents at this task, or left a note. This applies to you.
 
     Asked:
 

@@ -53,6 +53,7 @@ mod requests;
 mod run;
 mod schedule;
 mod secrets;
+mod serve;
 mod settings;
 mod signals;
 mod slots;

@@ -40,6 +40,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("jsonc_parser", &["core/import/json"]),
     ("minijinja", &["core/prompt"]),
     ("petgraph", &["core/graph"]),
+    ("prometheus_client", &["report/metrics"]),
     ("pulldown_cmark", &["core/import/markdown"]),
     ("regex_lite", &["core/agents/promise"]),
     ("schemars", &["project/config", "view"]),

@@ -1,7 +1,8 @@
 //! The event stream of the page: what is new on disk, while a page is open.
 
 use std::{
-    sync::Arc,
+    fs, io,
+    sync::mpsc::{self, Receiver, Sender},
     thread,
     time::{Duration, SystemTime},
 };
@@ -20,8 +21,8 @@ use crate::{
 
 /// The interval for checking the files while a page is open.
 const LOOK: Duration = Duration::from_millis(100);
-/// The interval for checking whether a page is open.
-const IDLE: Duration = Duration::from_millis(250);
+/// The interval for trying to open the repository again.
+const UNREADABLE: Duration = Duration::from_secs(1);
 /// The number of events after which a page that comes back reads everything anew.
 const MISSED: usize = 200;
 
@@ -32,34 +33,50 @@ struct WatchedFiles {
     is_live: bool,
 }
 
-/// Watches the files on a thread of its own, for as long as the process lives.
-///
-/// # Errors
-/// The thread cannot be started.
-pub(super) fn watch(invocation: Invocation, feed: Arc<EventFeed>) -> std::io::Result<()> {
-    thread::Builder::new().name("feed".to_owned()).spawn(move || {
-        loop {
-            if feed.subscribers() == 0 {
-                thread::sleep(IDLE);
-                continue;
-            }
-            // The repository may be gone or unreadable for a time.
-            match invocation.workspace() {
-                Ok(workspace) => follow(&workspace, &feed),
-                Err(_) => thread::sleep(IDLE),
-            }
-        }
-    })?;
-    Ok(())
+/// The events for open pages. Nothing is read while none is open.
+pub(super) struct PageFeed {
+    feed: EventFeed,
+    /// Where each page that opens begins.
+    opened: Sender<JournalPosition>,
 }
 
-/// Sends what is new until no page is open.
-fn follow(workspace: &Workspace, feed: &EventFeed) {
+impl PageFeed {
+    /// Starts to watch the files of `invocation` on a thread of its own, for as long as the process
+    /// lives.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(super) fn start(invocation: Invocation) -> io::Result<PageFeed> {
+        let (opened, starts) = mpsc::channel();
+        let feed = EventFeed::new();
+        let to = feed.clone();
+        thread::Builder::new().name("feed".to_owned()).spawn(move || {
+            while let Ok(start) = starts.recv() {
+                // The repository may be unreadable for a time.
+                while to.subscribers() > 0 {
+                    match invocation.workspace() {
+                        Ok(workspace) => follow(&workspace, &to, &starts, start),
+                        Err(_) => thread::sleep(UNREADABLE),
+                    }
+                }
+            }
+        })?;
+        Ok(PageFeed { feed, opened })
+    }
+}
+
+/// Sends what is new after `position` until no page is open.
+fn follow(
+    workspace: &Workspace,
+    feed: &EventFeed,
+    starts: &Receiver<JournalPosition>,
+    mut position: JournalPosition,
+) {
     let journal = workspace.journal();
-    let mut position = journal.end();
     let mut files = WatchedFiles::of(workspace);
     while feed.subscribers() > 0 {
-        thread::sleep(LOOK);
+        // A page that opens now gets what is sent from here on.
+        while starts.try_recv().is_ok() {}
         if journal.has_more(&position) {
             for event in since(workspace, &mut position) {
                 feed.send(event);
@@ -70,22 +87,26 @@ fn follow(workspace: &Workspace, feed: &EventFeed) {
             feed.send(event("files", &position, &json!({ "is_live": now.is_live })));
             files = now;
         }
+        thread::sleep(LOOK);
     }
 }
 
 /// The stream for a page: first what it missed, if it says up to where it has read.
 pub(super) fn subscribe(
     invocation: &Invocation,
-    feed: &EventFeed,
+    page: &PageFeed,
     request: &HttpRequest,
 ) -> HttpReply {
     let last = request.header("last-event-id");
     let last: Option<JournalPosition> = last.and_then(|last| serde_json::from_str(last).ok());
-    feed.subscribe(|| {
+    page.feed.subscribe(|| {
         let Ok(workspace) = invocation.workspace() else {
+            let _ = page.opened.send(JournalPosition::default());
             return vec![event("snapshot", &JournalPosition::default(), &json!({}))];
         };
         let end = workspace.journal().end();
+        // The thread ends with the process.
+        let _ = page.opened.send(end);
         let missed = last.map(|mut position| since(&workspace, &mut position));
         let few = missed.filter(|missed| missed.len() <= MISSED);
         few.unwrap_or_else(|| vec![event("snapshot", &end, &json!({}))])
@@ -122,7 +143,7 @@ fn event(name: &'static str, position: &JournalPosition, data: &serde_json::Valu
 
 impl WatchedFiles {
     fn of(workspace: &Workspace) -> WatchedFiles {
-        let found = std::fs::metadata(workspace.graph_path()).ok();
+        let found = fs::metadata(workspace.graph_path()).ok();
         let graph = found.and_then(|found| Some((found.modified().ok()?, found.len())));
         WatchedFiles { graph, is_live: workspace.state.is_locked().unwrap_or(false) }
     }
