@@ -15,7 +15,7 @@ use crate::{
     },
     project::{
         graph_file::GraphFile,
-        import::{self, SourceText, statuses},
+        import::{self, ImportRecord, SourceText, statuses},
         workspace::Workspace,
     },
     view::lines::counted,
@@ -52,7 +52,7 @@ pub fn run(invocation: &Invocation, options: &ExportArgs) -> Result<Exit> {
     };
     let (texts, _) = import::gather(workspace.root(), &original, Some(options.to))?;
     let source = &texts[0];
-    let (text, rest) = update(&file, source)?;
+    let (text, rest) = update(&workspace, &file, source)?;
     let exit = put(&workspace, target.as_deref(), &text)?;
     if rest > 0 {
         terminal::say(&format!(
@@ -67,9 +67,10 @@ pub fn run(invocation: &Invocation, options: &ExportArgs) -> Result<Exit> {
 
 /// Writes the statuses of the graph into a source. Returns the text and the number of tasks that are
 /// not in it.
-fn update(file: &GraphFile, source: &SourceText) -> Result<(String, usize)> {
+fn update(workspace: &Workspace, file: &GraphFile, source: &SourceText) -> Result<(String, usize)> {
     let name = &source.name;
-    let updated = statuses::update(source, &statuses::by_source(file.graph()))?;
+    let existing = import::existing(Some(file), &ImportRecord::read(workspace));
+    let updated = statuses::update(source, &statuses::by_source(file.graph()), &existing)?;
     if updated.known == 0 {
         let message = format!(
             "no task of the graph comes from `{}`, so there is nothing to update in it; name a new file",

@@ -57,7 +57,8 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
     }
     let file = graph(&workspace)?;
     let wishes = wishes(options);
-    let plan = import::plan(&texts, &import::existing(file.as_ref()), &wishes)?;
+    let mut record = ImportRecord::read(&workspace);
+    let plan = import::plan(&texts, &import::existing(file.as_ref(), &record), &wishes)?;
     let name = workspace.graph_name();
     let is_fresh = file.is_none();
     let mut text = report::sources(&texts, &plan, options.dry_run);
@@ -69,7 +70,6 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     // A base of tasks that are not there yet does no harm.
-    let mut record = ImportRecord::read(&workspace);
     for source in &options.sources {
         let name = import::name_of(workspace.root(), &directory.join(source));
         let name = if source.as_os_str() == "-" { "-".to_owned() } else { name };

@@ -9,6 +9,7 @@ mod beads;
 mod builder;
 mod fields;
 mod github;
+pub mod identity;
 mod ids;
 mod json;
 mod markdown;
@@ -34,6 +35,9 @@ pub use fresh::fresh;
 
 /// The size of the largest text of one task, in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
+
+/// The name of standard input in `source:`.
+pub const STANDARD_INPUT: &str = "stdin";
 
 /// The format of a backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -106,6 +110,8 @@ pub struct SourceBacklog {
 pub struct SourceTask {
     /// Its name in the source, which need not be a valid id.
     pub key: String,
+    /// Whether the source has no id for it, so that the key was made from its title or its number.
+    pub is_key_made: bool,
     /// A name that identifies it everywhere, such as the address of an issue.
     pub source: Option<String>,
     /// The bytes of its id, or of its first line.

@@ -6,7 +6,10 @@ mod refresh;
 pub mod statuses;
 pub mod write_back;
 
-use std::path::Path;
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+};
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value;
@@ -19,6 +22,7 @@ use crate::{
         graph::{task::TaskId, task_edit::TaskDifference},
         import::{
             self, BacklogFormat,
+            identity::KnownSourceTask,
             plan::{self, ExistingTasks, ImportOptions, ImportPlan, ImportedTask, SourceFile},
             render,
         },
@@ -34,16 +38,35 @@ pub use closed_issues::{ClosedIssues, Issue, comment};
 pub use gather::{SourceText, gather, name_of};
 pub use refresh::{ImportRecord, RefreshReport, refresh, refresh_all};
 
-/// Returns the tasks of a graph, as an import sees them.
-pub fn existing(file: Option<&GraphFile>) -> ExistingTasks {
-    let mut known = ExistingTasks::default();
+/// Returns the tasks of a graph, as an import sees them, with what is known of their sources.
+pub fn existing(file: Option<&GraphFile>, record: &ImportRecord) -> ExistingTasks {
+    let mut existing = ExistingTasks { known: record.known(), ..ExistingTasks::default() };
+    let mut places: HashMap<(String, String), usize> = HashMap::new();
+    for (name, tasks) in &existing.known {
+        let place = |(at, task): (usize, &KnownSourceTask)| ((name.clone(), task.key.clone()), at);
+        places.extend(tasks.iter().enumerate().map(place));
+    }
+    let is_read: HashSet<String> = existing.known.keys().cloned().collect();
     for task in file.map(|file| file.graph().tasks()).unwrap_or_default() {
-        known.ids.insert(task.id.to_string());
-        if let Some(source) = task.extra.get("source").and_then(Value::as_str) {
-            known.by_source.insert(source.to_owned(), task.id.to_string());
+        existing.ids.insert(task.id.to_string());
+        let Some(source) = task.extra.get("source").and_then(Value::as_str) else {
+            continue;
+        };
+        existing.by_source.insert(source.to_owned(), task.id.to_string());
+        // The name of a file may contain this character, too.
+        for (at, _) in source.match_indices('#') {
+            let (name, key) = (&source[..at], &source[at + 1..]);
+            let tasks = existing.known.entry(name.to_owned()).or_default();
+            if let Some(at) = places.get(&(name.to_owned(), key.to_owned())) {
+                tasks[*at].is_over = task.status.is_over();
+            } else {
+                let mut found = KnownSourceTask::of_graph(key, task);
+                found.is_gone = is_read.contains(name);
+                tasks.push(found);
+            }
         }
     }
-    known
+    existing
 }
 
 /// Reads texts and plans what they add.
@@ -57,8 +80,9 @@ pub fn plan(
 ) -> Result<ImportPlan> {
     let mut files = Vec::with_capacity(texts.len());
     for text in texts {
-        let backlog = import::read(text.format, &text.text)
+        let mut backlog = import::read(text.format, &text.text)
             .map_err(|faults| refused(&text.name, &text.text, &faults))?;
+        existing.identify(&text.name, &mut backlog);
         files.push(SourceFile { name: text.name.clone(), backlog });
     }
     plan::plan(&files, existing, options).map_err(|faults| {
@@ -113,13 +137,13 @@ pub fn add(
     let Some(mut file) = file else {
         return create(workspace, &new, &plan.top);
     };
-    let known = existing(Some(&file));
+    let count = file.graph().tasks().len();
     let edit = |text: &str| {
         let graph = read_graph("the graph", text).map_err(|why| anyhow!(why))?;
         let is_taken =
             |task: &&&ImportedTask| graph.tasks().iter().any(|known| known.id.as_str() == task.id);
         // Someone may have changed the file since the ids were chosen.
-        if graph.tasks().len() != known.ids.len()
+        if graph.tasks().len() != count
             && let Some(task) = new.iter().find(is_taken)
         {
             return Err(anyhow!("the graph has a task `{}` now; import again", task.id));

@@ -20,7 +20,7 @@ use crate::{
         fatal,
         graph_file::graph_of,
         import::{
-            ClosedIssues, Issue, comment,
+            ClosedIssues, ImportRecord, Issue, comment, existing,
             write_back::{DoneTasks, files, mark_done},
         },
     },
@@ -94,8 +94,10 @@ impl Runner {
     }
 
     fn mark_in_files(&mut self, done: &DoneTasks) -> Result<()> {
+        let record = ImportRecord::read(&self.workspace);
+        let existing = existing(Some(&self.graph.file), &record);
         for name in files(&self.workspace, done) {
-            match mark_done(&self.workspace, &name, done) {
+            match mark_done(&self.workspace, &name, done, &existing) {
                 Ok(None) => {}
                 Ok(Some(updated)) => self.emit(None, Event::SourceUpdated(updated))?,
                 Err(error)

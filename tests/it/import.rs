@@ -614,3 +614,75 @@ fn the_graph_is_not_imported_into_itself() {
     trial.run(["import", "task-graph.yaml"]).code(64).stderr_has("name other files");
     assert_eq!(trial.graph_text(), text);
 }
+
+/// A project with this plan imported.
+fn planned(plan: &str) -> TestProject {
+    let trial = TestProject::new();
+    trial.write("PLAN.md", plan);
+    trial.run(["import", "PLAN.md"]);
+    trial
+}
+
+#[test]
+fn a_task_with_the_title_of_a_complete_one_is_another_task() {
+    let trial = planned("# Plan\n\n## B\n\n- [x] Write tests\n- [ ] Ship\n");
+    trial.write(
+        "PLAN.md",
+        "# Plan\n\n## A\n\n- [ ] Write tests\n\n## B\n\n- [ ] Write tests\n- [x] Write tests\n- [ ] Ship\n",
+    );
+    let said = trial.run(["import", "--refresh"]).out();
+    assert!(said.contains("2 tasks added") && !said.contains("Changed"), "{said}");
+    let want =
+        ["write-tests complete", "ship pending", "write-tests-2 pending", "write-tests-3 pending"];
+    assert_eq!(tasks(&trial), want);
+    // The marks go to the right lines.
+    trial.run(["task-complete", "write-tests-3"]);
+    trial.run(["export", "--to", "markdown", "PLAN.md"]);
+    assert_eq!(
+        trial.read("PLAN.md"),
+        "# Plan\n\n## A\n\n- [ ] Write tests\n\n## B\n\n- [x] Write tests\n- [x] Write tests\n- [ ] Ship\n",
+    );
+    let before = trial.graph_text();
+    trial.run(["import", "--refresh"]).stdout_has("nothing new");
+    assert_eq!(trial.graph_text(), before);
+}
+
+#[test]
+fn a_renamed_task_stays_the_same_task() {
+    let plan = "- [ ] Add login\n- [ ] Cut the cloth\n- [ ] Fly (depends on Add login)\n";
+    for is_cloned in [false, true] {
+        let trial = planned(plan);
+        trial.run(["task-complete", "add-login"]);
+        if is_cloned {
+            fs::remove_file(trial.state().join("imports.json")).unwrap();
+        }
+        let renamed = plan
+            .replace("Add login\n", "Add login page\n")
+            .replace("Add login)", "Add login page)");
+        trial.write("PLAN.md", &renamed.replace("Cut the cloth", "Buy sails"));
+        trial.run(["import", "PLAN.md"]).stdout_has("nothing new");
+        let said = trial.run(["import", "PLAN.md", "--refresh"]).out();
+        assert!(said.contains("nothing new"), "{said}");
+        let want = ["add-login complete", "cut-the-cloth pending"];
+        assert_eq!(tasks(&trial)[..2], want);
+        if is_cloned {
+            continue;
+        }
+        assert_eq!(fields(&trial, "add-login")["title"], "Add login page");
+        assert_eq!(fields(&trial, "cut-the-cloth")["title"], "Buy sails");
+        trial.run(["export", "--to", "markdown", "PLAN.md"]);
+        assert!(trial.read("PLAN.md").starts_with("- [x] Add login page\n- [ ] Buy"));
+    }
+}
+
+#[test]
+fn a_refresh_opens_no_complete_task() {
+    let trial = planned("- [x] One\n- [ ] Two\n");
+    let before = trial.graph_text();
+    trial.write("PLAN.md", "- [ ] One\n- [ ] Two\n");
+    let said = trial.run(["import", "--refresh"]).out();
+    assert!(said.contains("stays complete") && said.contains("  one\n"), "{said}");
+    assert_eq!(trial.graph_text(), before);
+    let said = trial.run(["import", "--refresh"]).out();
+    assert!(!said.contains("Open again"), "it is told once: {said}");
+}

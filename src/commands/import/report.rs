@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, fmt::Write as _};
 
+use serde_json::Value;
+
 use crate::{
     adapters::terminal::{self, columns, fit, visible},
     core::{
@@ -9,7 +11,7 @@ use crate::{
         import::{
             LostField,
             plan::{ImportPlan, ImportedTask},
-            refresh::RefreshedField,
+            refresh::{FieldOutcome, RefreshedField},
         },
     },
     project::import::{RefreshReport, SourceText},
@@ -73,7 +75,7 @@ fn list(text: &mut String, tasks: &[&ImportedTask]) {
     let wide = tasks.iter().map(|task| columns(&task.id)).max().unwrap_or(0).min(widest);
     for task in tasks {
         let status = task.status();
-        let title = task.get("title").and_then(serde_json::Value::as_str).unwrap_or_default();
+        let title = task.get("title").and_then(Value::as_str).unwrap_or_default();
         let mark = if task.is_new { " " } else { "=" };
         let is_long = columns(&task.id) > wide;
         if is_long {
@@ -156,27 +158,70 @@ fn place(source: &SourceText, breaks: &[usize], at: usize) -> String {
     format!("{}:{}:{}", visible(&source.name), line + 1, column + 1)
 }
 
+/// The new value of a field; the number of changed lines of a long text.
+fn shown(change: &RefreshedField) -> String {
+    let lines = |value: &Option<Value>| {
+        let text = value.as_ref().and_then(Value::as_str).unwrap_or_default();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let Some(value) = &change.value else { return "removed".to_owned() };
+    let (old, new) = (lines(&change.before), lines(&change.value));
+    if new.len() < 2 && old.len() < 2 {
+        let word = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        return format!("now `{}`", visible(&word));
+    }
+    let (added, removed) = changed_lines(&old, &new);
+    let count = counted(new.len(), "line");
+    format!("changed: {added} added and {removed} removed, {count} now")
+}
+
+/// The numbers of lines that only the new text and only the old text has.
+fn changed_lines(old: &[String], new: &[String]) -> (usize, usize) {
+    let mut counts: HashMap<&str, i64> = HashMap::new();
+    for line in new {
+        *counts.entry(line).or_default() += 1;
+    }
+    for line in old {
+        *counts.entry(line).or_default() -= 1;
+    }
+    let sum = |is_new: bool| -> usize {
+        let counts = counts.values().filter(|count| (**count > 0) == is_new);
+        counts.map(|count| usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX)).sum()
+    };
+    (sum(true), sum(false))
+}
+
 /// What changed in the source since the last import.
 pub(super) fn refreshed(report: &RefreshReport) -> String {
     let mut text = String::new();
-    let shown = |change: &RefreshedField| {
-        let value = change.value.as_ref().map(|value| match value.as_str() {
-            Some(word) => word.lines().next().unwrap_or_default().to_owned(),
-            None => value.to_string(),
-        });
-        value.map_or_else(|| "removed".to_owned(), |value| format!("now `{}`", visible(&value)))
-    };
-    for (is_conflict, title) in [
-        (false, "Changed in the source:"),
-        (true, "Changed on both sides; the graph keeps its value:"),
+    for (outcome, title) in [
+        (FieldOutcome::Taken, "Changed in the source:"),
+        (FieldOutcome::ChangedInGraph, "Changed on both sides; the graph keeps its value:"),
+        (
+            FieldOutcome::KeptComplete,
+            "Open again in the source, but complete in the graph, where it stays complete \
+             (`ralph task-reset ID` opens it again):",
+        ),
+        (
+            FieldOutcome::NoPlace,
+            "Changed in the source, but the layout of the graph file allows no change here:",
+        ),
     ] {
         let changes: Vec<&RefreshedField> =
-            report.changes.iter().filter(|change| change.is_conflict == is_conflict).collect();
+            report.changes.iter().filter(|change| change.outcome == outcome).collect();
         if !changes.is_empty() {
-            let _ = writeln!(text, "{title}");
+            wrapped(&mut text, title);
         }
         for change in changes {
-            let line = format!("  {}: {} {}", change.id, visible(&change.field), shown(change));
+            let field = visible(&change.field);
+            let line = match outcome {
+                FieldOutcome::KeptComplete => format!("  {}", change.id),
+                // It is done, whatever its new text asks for.
+                _ if change.of_complete => {
+                    format!("  {} (complete): {field} {}", change.id, shown(change))
+                }
+                _ => format!("  {}: {field} {}", change.id, shown(change)),
+            };
             let _ = writeln!(text, "{}", fit(&line, width()));
         }
     }

@@ -302,6 +302,7 @@ impl TaskBuilder {
     pub(super) fn finish(mut self, reading: &mut Reading) {
         if self.task.key.is_empty() {
             self.task.key = self.title.as_deref().map(slug).unwrap_or_default();
+            self.task.is_key_made = true;
         }
         if self.task.key.is_empty() {
             let why = "it has neither an id nor a title";

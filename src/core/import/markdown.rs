@@ -19,6 +19,8 @@ use parts::{PlanItem, PlanPart};
 /// A task of a plan, before its fields are read.
 pub(super) struct PlannedItem {
     pub(super) key: String,
+    /// Whether the key was made from the title, or is a number that changes with the plan.
+    is_key_made: bool,
     title: String,
     /// The bytes of its first line.
     at: Range<usize>,
@@ -125,6 +127,7 @@ fn name_alike(items: &mut [PlannedItem]) {
         let count = seen.entry(item.key.clone()).or_default();
         *count += 1;
         if *count > 1 {
+            item.is_key_made = true;
             item.key = format!("{}-{count}", item.key);
         }
     }
@@ -171,6 +174,8 @@ fn section_task(
         boxes = vec![mark];
     }
     PlannedItem {
+        // `Task 3` is another task once the plan is numbered anew.
+        is_key_made: !key.starts_with(|c: char| c.is_ascii_uppercase()),
         key,
         title: if rest.is_empty() { title.to_owned() } else { rest },
         at: heading.start..first_line_end(text, heading.start),
@@ -202,6 +207,7 @@ fn item_task(
     let (title, rest) = parts::title_and_text(&own);
     let (story, milestone) = groups(headings);
     let named = parts::leading_id(&title);
+    let is_key_made = named.as_ref().is_none_or(|(key, _)| !key.contains(char::is_alphabetic));
     let (key, title) = named.unwrap_or_else(|| (slug(&title), title));
     let (title, labels) = parts::labels(&title);
     let is_story =
@@ -209,6 +215,7 @@ fn item_task(
     let own_story = labels.iter().find(|label| is_story(label)).cloned();
     PlannedItem {
         key,
+        is_key_made,
         title,
         at: item.at.start..first_line_end(text, item.at.start),
         text: rest,
@@ -265,6 +272,7 @@ pub(super) fn read(text: &str) -> Reading {
     for item in &found.items {
         let mut builder = TaskBuilder::new(item.at.clone());
         builder.task.key.clone_from(&item.key);
+        builder.task.is_key_made = item.is_key_made;
         builder.set_title(&item.title);
         builder.describe(&dedent(&item.text));
         let boxes = item.boxes.iter().map(|at| (StatusMark::Box, at.clone()));

@@ -5,7 +5,12 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{LostField, SourceBacklog, SourceTask, fields::clipped, ids};
+use super::{
+    LostField, STANDARD_INPUT, SourceBacklog, SourceTask,
+    fields::clipped,
+    identity::{KnownSourceTask, identify},
+    ids,
+};
 use crate::core::{
     diagnostic::Diagnostic,
     graph::{
@@ -30,6 +35,17 @@ pub struct ExistingTasks {
     pub ids: HashSet<String>,
     /// The ids of those that were imported, by `source`.
     pub by_source: HashMap<String, String>,
+    /// The tasks of each source file when it was read last, by the name of the file.
+    pub known: HashMap<String, Vec<KnownSourceTask>>,
+}
+
+impl ExistingTasks {
+    /// Gives the tasks of a source file the keys that they had at its last reading.
+    pub fn identify(&self, name: &str, backlog: &mut SourceBacklog) {
+        if let Some(known) = self.known.get(name) {
+            identify(backlog, known, name != STANDARD_INPUT);
+        }
+    }
 }
 
 /// What the command line sets for all tasks.
@@ -95,6 +111,8 @@ pub struct ImportPlan {
     pub top: Vec<(String, Value)>,
     /// The number of tasks that contain others.
     pub parents: usize,
+    /// The tasks of each file as they were read, by the name of the file.
+    pub read: Vec<(String, Vec<KnownSourceTask>)>,
 }
 
 impl ImportPlan {
@@ -140,6 +158,8 @@ pub fn plan(
     let names = SourceNames::new(files, existing, &all);
     let mut plan = ImportPlan::default();
     for (file, source) in files.iter().enumerate() {
+        let tasks = source.backlog.tasks.iter().map(KnownSourceTask::of_source).collect();
+        plan.read.push((source.name.clone(), tasks));
         plan.lost.extend(source.backlog.lost.iter().map(|lost| (file, lost.clone())));
         for (name, value) in &source.backlog.top {
             if plan.top.iter().all(|(known, _)| known != name) {
@@ -395,6 +415,7 @@ mod tests {
         let known = ExistingTasks {
             ids: ["mine", "b"].map(str::to_owned).into(),
             by_source: [("prd.json#a/1".to_owned(), "mine".to_owned())].into(),
+            ..ExistingTasks::default()
         };
         let plan = plan(&files, &known, &ImportOptions::default()).unwrap();
         assert_eq!((plan.tasks[0].id.as_str(), plan.tasks[0].is_new), ("mine", false));

@@ -1,6 +1,7 @@
 //! Takes over what changed in a source since it was imported, field by field, and nothing that a
 //! person changed in the graph.
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{plan::ImportedTask, render, value::SourceValue};
@@ -21,8 +22,33 @@ pub struct RefreshedField {
     pub field: String,
     /// Its new value; none if the source has none any more.
     pub value: Option<Value>,
-    /// Whether the graph has another value than at the last import, which stays.
-    pub is_conflict: bool,
+    /// Its value in the source at the last import; none if the source had none.
+    pub before: Option<Value>,
+    /// Whether the graph has the task as complete.
+    pub of_complete: bool,
+    /// What a refresh does with it.
+    pub outcome: FieldOutcome,
+}
+
+/// What a refresh does with a field that changed in the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FieldOutcome {
+    /// The graph gets the value of the source.
+    Taken,
+    /// The graph keeps its value: it has another one than at the last import.
+    ChangedInGraph,
+    /// The graph keeps the task as complete, although the source has it as open again.
+    KeptComplete,
+    /// The graph keeps its value: the layout of the file allows no change here.
+    NoPlace,
+}
+
+impl RefreshedField {
+    /// Whether the graph gets the value of the source.
+    pub fn is_taken(&self) -> bool {
+        self.outcome == FieldOutcome::Taken
+    }
 }
 
 /// The fields of a task that changed in the source. `base` has them as they were at the last import,
@@ -41,15 +67,28 @@ pub fn changes(
             continue;
         }
         let is_conflict = !same(name, here, before);
-        // Both sides completed it, each at its own time.
-        if name == "completed_at" && is_conflict {
+        // Both sides completed it, each at its own time; or it stays complete.
+        if name == "completed_at" && (is_conflict || theirs.is_none()) {
             continue;
         }
+        let outcome = if name == "status" && reopens(here, theirs) {
+            // The source may never have heard that the task is done.
+            if same(name, before, theirs) {
+                continue;
+            }
+            FieldOutcome::KeptComplete
+        } else if is_conflict {
+            FieldOutcome::ChangedInGraph
+        } else {
+            FieldOutcome::Taken
+        };
         found.push(RefreshedField {
             id: task.id.clone(),
             field: name.to_owned(),
             value: theirs.cloned(),
-            is_conflict,
+            before: before.cloned(),
+            of_complete: normal("status", ours.get("status")) == Status::Complete.word(),
+            outcome,
         });
     }
     found
@@ -65,6 +104,12 @@ pub fn fields(document: &Document, graph: &TaskGraph, id: &str) -> Option<Map<St
         graph.dependencies(number).map(|other| graph.task(other).id.to_string()).collect();
     fields.insert("depends_on".to_owned(), waits);
     Some(fields)
+}
+
+/// Whether a complete task would be open again.
+fn reopens(here: Option<&Value>, theirs: Option<&Value>) -> bool {
+    let complete = Status::Complete.word();
+    normal("status", here) == complete && normal("status", theirs) != complete
 }
 
 /// Whether two values of a field mean the same.
@@ -149,12 +194,19 @@ mod tests {
         let found = changes(&task(&theirs), base.as_object().unwrap(), ours.as_object().unwrap());
         let of = |name: &str| {
             let change = found.iter().find(|change| change.field == name);
-            change.map(|change| (change.value.clone(), change.is_conflict))
+            change.map(|change| (change.value.clone(), change.is_taken()))
         };
-        assert_eq!(of("title"), Some((Some(json!("Theirs")), true)));
-        assert_eq!(of("tags"), Some((Some(json!(["x"])), false)));
-        assert_eq!(of("status"), Some((Some(json!("complete")), false)));
-        assert_eq!((of("n"), of("m")), (Some((None, false)), Some((Some(json!([1])), false))));
+        assert_eq!(of("title"), Some((Some(json!("Theirs")), false)));
+        assert_eq!(of("tags"), Some((Some(json!(["x"])), true)));
+        assert_eq!(of("status"), Some((Some(json!("complete")), true)));
+        assert_eq!((of("n"), of("m")), (Some((None, true)), Some((Some(json!([1])), true))));
+        let (open, done) = (json!({"status": "pending"}), json!({"status": "complete"}));
+        let reopened = |base: &Value| {
+            let (base, done) = (base.as_object().unwrap(), done.as_object().unwrap());
+            changes(&task(&open), base, done)
+        };
+        assert_eq!(reopened(&done)[0].outcome, FieldOutcome::KeptComplete);
+        assert_eq!(reopened(&open), []);
         let same = changes(&task(&base), base.as_object().unwrap(), ours.as_object().unwrap());
         assert_eq!(same, []);
     }
@@ -183,7 +235,9 @@ mod tests {
                         id: "a".to_owned(),
                         field: field.to_owned(),
                         value: value.clone(),
-                        is_conflict: false,
+                        before: None,
+                        of_complete: false,
+                        outcome: FieldOutcome::Taken,
                     };
                     let found = with_fields(text, &[&change], &Spelling::default());
                     let found = found.unwrap_or_else(|why| panic!("{why}: {value:?} in {text}"));

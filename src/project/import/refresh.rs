@@ -4,7 +4,12 @@
 //! merge. It keeps fields and not texts, because an import adds only the new tasks of a source: for
 //! the others the base must stay the one of their own last import.
 
-use std::{cell::RefCell, collections::BTreeMap, fs, path::Path};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap, HashSet},
+    fs,
+    path::Path,
+};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -20,9 +25,10 @@ use crate::{
             task::{Status, TaskId},
         },
         import::{
-            BacklogFormat,
+            BacklogFormat, STANDARD_INPUT,
+            identity::KnownSourceTask,
             plan::{ImportOptions, ImportPlan, ImportedTask},
-            refresh::{RefreshedField, changes, fields, with_fields},
+            refresh::{FieldOutcome, RefreshedField, changes, fields, with_fields},
         },
     },
     project::{fatal, workspace::Workspace},
@@ -36,6 +42,8 @@ pub struct ImportRecord {
     sources: BTreeMap<String, ImportOptions>,
     /// The fields of each task at its last import, by `source`.
     tasks: BTreeMap<String, Map<String, Value>>,
+    /// The tasks of each file when it was read last, in its order.
+    files: BTreeMap<String, Vec<KnownSourceTask>>,
 }
 
 impl ImportRecord {
@@ -48,6 +56,11 @@ impl ImportRecord {
     pub fn sources(&self, root: &Path) -> Vec<String> {
         let names = self.sources.keys();
         names.filter(|name| fs::metadata(root.join(name)).is_ok()).cloned().collect()
+    }
+
+    /// The tasks of each file when it was read last, by the name of the file.
+    pub fn known(&self) -> HashMap<String, Vec<KnownSourceTask>> {
+        self.files.clone().into_iter().collect()
     }
 
     /// Keeps the fields of the tasks of a plan that `which` selects.
@@ -67,6 +80,16 @@ impl ImportRecord {
         }
         for task in plan.tasks.iter().filter(|task| which(task)) {
             self.tasks.insert(task.source.clone(), task.fields.iter().cloned().collect());
+        }
+        for (name, tasks) in plan.read.iter().filter(|(name, _)| name != STANDARD_INPUT) {
+            let mut tasks = tasks.clone();
+            let keys: HashSet<String> = tasks.iter().map(|task| task.key.clone()).collect();
+            let before = self.files.remove(name).unwrap_or_default();
+            for mut task in before.into_iter().filter(|task| !keys.contains(&task.key)) {
+                task.is_gone = true;
+                tasks.push(task);
+            }
+            self.files.insert(name.clone(), tasks);
         }
         self.write(workspace)
     }
@@ -123,7 +146,7 @@ pub fn refresh(
     let options = given.or_else(|| record.sources.get(name)).cloned().unwrap_or_default();
     let (texts, _) = gather(workspace.root(), path, format)?;
     let file = if exists(workspace.graph_path()) { Some(workspace.graph()?) } else { None };
-    let known = existing(file.as_ref());
+    let known = existing(file.as_ref(), &record);
     let mut plan = plan(&texts, &known, &options)?;
     let here = |source: &str| {
         texts
@@ -176,7 +199,7 @@ fn take_over(
         Ok((merged != text).then_some(merged))
     })?;
     let changes = found.into_inner();
-    let statuses = changes.iter().filter(|change| change.field == "status" && !change.is_conflict);
+    let statuses = changes.iter().filter(|change| change.field == "status" && change.is_taken());
     let mut store = workspace.event_store()?;
     for change in statuses {
         let Ok(id) = TaskId::new(&change.id) else {
@@ -214,16 +237,16 @@ fn merged(
             all.extend(changes(task, base, &ours));
         }
     }
-    let wanted: Vec<&RefreshedField> = all.iter().filter(|change| !change.is_conflict).collect();
+    let wanted: Vec<&RefreshedField> = all.iter().filter(|change| change.is_taken()).collect();
     if let Ok(text) = with_fields(text, &wanted, &graph.spelling) {
         return Ok((text, all));
     }
     // What the layout does not allow stays, and is told.
     let mut text = text.to_owned();
-    for change in all.iter_mut().filter(|change| !change.is_conflict) {
+    for change in all.iter_mut().filter(|change| change.is_taken()) {
         match with_fields(&text, &[change], &graph.spelling) {
             Ok(changed) => text = changed,
-            Err(_) => change.is_conflict = true,
+            Err(_) => change.outcome = FieldOutcome::NoPlace,
         }
     }
     Ok((text, all))
@@ -247,12 +270,18 @@ impl RefreshReport {
     /// What changed, in one line; none if nothing did.
     fn line(&self) -> Option<String> {
         let new = self.plan.tasks.iter().filter(|task| task.is_new).count();
-        let conflicts = self.changes.iter().filter(|change| change.is_conflict).count();
-        let taken = self.changes.len() - conflicts;
+        let of = |outcome: FieldOutcome| {
+            self.changes.iter().filter(|change| change.outcome == outcome).count()
+        };
         let parts = [
             (new, "task", "added"),
-            (taken, "field", "taken over"),
-            (conflicts, "field", "changed on both sides, kept as in the graph"),
+            (of(FieldOutcome::Taken), "field", "taken over"),
+            (
+                of(FieldOutcome::ChangedInGraph) + of(FieldOutcome::NoPlace),
+                "field",
+                "changed on both sides, kept as in the graph",
+            ),
+            (of(FieldOutcome::KeptComplete), "task", "open again in the source, kept as complete"),
         ];
         let parts: Vec<String> = parts
             .into_iter()

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{SourceText, refused};
 use crate::core::{
     graph::{TaskGraph, task::Status},
-    import::{self, update},
+    import::{self, plan::ExistingTasks, update},
 };
 
 /// A source with the statuses of the graph.
@@ -35,13 +35,19 @@ pub fn by_source(graph: &TaskGraph) -> BTreeMap<String, Status> {
 ///
 /// # Errors
 /// The text cannot be read, or would have another meaning than wanted.
-pub fn update(source: &SourceText, statuses: &BTreeMap<String, Status>) -> Result<UpdatedSource> {
+pub fn update(
+    source: &SourceText,
+    statuses: &BTreeMap<String, Status>,
+    existing: &ExistingTasks,
+) -> Result<UpdatedSource> {
     let refused = |faults: Vec<_>| refused(&source.name, &source.text, &faults);
     let backlog = import::read(source.format, &source.text).map_err(refused)?;
+    let mut identified = backlog.clone();
+    existing.identify(&source.name, &mut identified);
     let mut by_key: BTreeMap<String, Status> = BTreeMap::new();
     let mut names: BTreeMap<String, String> = BTreeMap::new();
-    for task in backlog.tasks {
-        let name = task.source.unwrap_or_else(|| format!("{}#{}", source.name, task.key));
+    for (task, known) in backlog.tasks.into_iter().zip(identified.tasks) {
+        let name = task.source.unwrap_or_else(|| format!("{}#{}", source.name, known.key));
         if let Some(status) = statuses.get(&name) {
             by_key.insert(task.key.clone(), *status);
             names.insert(task.key, name);

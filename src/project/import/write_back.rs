@@ -11,13 +11,17 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::{ImportRecord, SourceText, format_of, statuses};
+use super::{
+    ImportRecord, SourceText, format_of,
+    statuses::{self, UpdatedSource},
+};
 use crate::{
     adapters::{git::Repo, state},
     core::{
         commit_id::CommitId,
         event::SourceUpdated,
         graph::task::{Status, TaskId},
+        import::plan::ExistingTasks,
     },
     project::workspace::Workspace,
     regular_file,
@@ -62,19 +66,23 @@ pub fn mark_done(
     workspace: &Workspace,
     name: &str,
     done: &DoneTasks,
+    existing: &ExistingTasks,
 ) -> Result<Option<SourceUpdated>> {
     let path = workspace.root().join(name);
-    let statuses = done.keys().map(|source| (source.clone(), Status::Complete)).collect();
+    let wanted = WantedStatuses {
+        statuses: done.keys().map(|source| (source.clone(), Status::Complete)).collect(),
+        existing,
+    };
     let found = SourceFileText::read(&path, name)?;
-    let updated = statuses::update(&found.source, &statuses)?;
+    let updated = wanted.update(&found.source)?;
     if updated.written.is_empty() {
         return Ok(None);
     }
     let tasks: Vec<TaskId> =
         updated.written.iter().filter_map(|source| done.get(source).cloned()).collect();
     let repo = &workspace.repo;
-    let committed = committed(repo, name, &statuses, &tasks)?;
-    put(workspace, &path, (found, updated.text), &statuses)?;
+    let committed = committed(repo, name, &wanted, &tasks)?;
+    put(workspace, &path, (found, updated.text), &wanted)?;
     ImportRecord::read(workspace).note_done(workspace, &updated.written)?;
     let (commit, uncommitted) = match committed {
         Ok(commit) => (Some(commit), None),
@@ -85,13 +93,25 @@ pub fn mark_done(
     Ok(Some(SourceUpdated { source: name.to_owned(), tasks, commit, uncommitted }))
 }
 
+/// The statuses that a source is to have, by `source`, with what is known of its tasks.
+struct WantedStatuses<'a> {
+    statuses: BTreeMap<String, Status>,
+    existing: &'a ExistingTasks,
+}
+
+impl WantedStatuses<'_> {
+    fn update(&self, source: &SourceText) -> Result<UpdatedSource> {
+        statuses::update(source, &self.statuses, self.existing)
+    }
+}
+
 /// Replaces the file by a text that was made from `found`, unless a person saves the file meanwhile:
 /// then the statuses go into the newer text.
 fn put(
     workspace: &Workspace,
     path: &Path,
     (mut found, mut text): (SourceFileText, String),
-    statuses: &BTreeMap<String, Status>,
+    wanted: &WantedStatuses<'_>,
 ) -> Result<()> {
     let name = found.source.name.clone();
     for _ in 0..TRIES {
@@ -100,7 +120,7 @@ fn put(
                 .with_context(|| format!("write `{name}`"));
         }
         found = SourceFileText::read(path, &name)?;
-        text = statuses::update(&found.source, statuses)?.text;
+        text = wanted.update(&found.source)?.text;
     }
     bail!("`{name}` changes all the time")
 }
@@ -113,7 +133,7 @@ const FILE_CHANGED: &str = "the file has other changes";
 fn committed(
     repo: &Repo,
     name: &str,
-    statuses: &BTreeMap<String, Status>,
+    wanted: &WantedStatuses<'_>,
     tasks: &[TaskId],
 ) -> Result<Result<CommitId, &'static str>> {
     let Some(head) = repo.head()?.commit else { return Ok(Err("there is no commit yet")) };
@@ -131,7 +151,7 @@ fn committed(
     let Ok(text) = String::from_utf8(text) else { return Ok(Err("git has another text")) };
     let format = format_of(name, &text, None)?;
     let source = SourceText { name: name.to_owned(), path: None, text, format };
-    let updated = statuses::update(&source, statuses)?;
+    let updated = wanted.update(&source)?;
     if updated.written.is_empty() {
         return Ok(Err("git has another text"));
     }
