@@ -15,7 +15,6 @@ use crate::{
         import::plan::ImportOptions,
     },
     project::{
-        graph_change::ChangeCommand,
         graph_file::GraphFile,
         import::{self, ImportRecord, SourceText},
         workspace::Workspace,
@@ -75,7 +74,7 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
         let name = if source.as_os_str() == "-" { "-".to_owned() } else { name };
         record.keep(&workspace, &name, &wishes, &plan, |task| task.is_new)?;
     }
-    import::add(&workspace, file, &plan, Some(&ChangeCommand::of("import", &[])))?;
+    import::add(&workspace, file, &plan)?;
     text += &report::result(&plan, &name, false);
     terminal::print(&text)?;
     Ok(Exit::Success)

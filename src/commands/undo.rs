@@ -17,10 +17,11 @@ use crate::{
         graph::{
             merge::{Conflict, Texts, merge},
             task::{Status, TaskId},
-            task_edit::{TaskDifference, differences},
+            task_edit::{TaskDifference, differences, remove},
         },
     },
     project::{
+        graph_change::remove_new_file,
         graph_file::{GraphFile, read_graph},
         kept_change::{KeptChange, KeptChanges},
     },
@@ -77,7 +78,10 @@ fn take_back(editor: &mut TaskEditor, kept: &KeptChanges, change: &KeptChange) -
         return Err(refused(change, &why));
     }
     let name = editor.file.name().to_owned();
-    let edit = |text: &str| match reversed(text, &texts, &name) {
+    if change.created && editor.file.text() == texts.1 {
+        return remove_file(editor, kept, change, &texts);
+    }
+    let edit = |text: &str| match reversed(change, text, &texts, &name) {
         Ok(text) => Ok(Some(text)),
         Err(why) => Err(refused(change, &why)),
     };
@@ -89,8 +93,28 @@ fn take_back(editor: &mut TaskEditor, kept: &KeptChanges, change: &KeptChange) -
         return Ok(());
     };
     let found = differences(&before, editor.file.text(), &change.tasks);
-    editor.record("undo", &found)?;
-    for TaskDifference { id, old, new, .. } in &found {
+    record(editor, change, &found)
+}
+
+/// Removes the graph file that a change created, if it is still as it was then.
+fn remove_file(
+    editor: &mut TaskEditor,
+    kept: &KeptChanges,
+    change: &KeptChange,
+    (empty, after): &(String, String),
+) -> Result<()> {
+    let name = editor.file.name().to_owned();
+    remove_new_file(&editor.workspace, after)?;
+    kept.remove(change.number).context("remove the copies of the graph")?;
+    record(editor, change, &differences(after, empty, &change.tasks))?;
+    terminal::print(&format!("removed `{name}`, which this command created\n"))?;
+    Ok(())
+}
+
+/// Records what an undone change was, and shows it.
+fn record(editor: &mut TaskEditor, change: &KeptChange, found: &[TaskDifference]) -> Result<()> {
+    editor.record("undo", found)?;
+    for TaskDifference { id, old, new, .. } in found {
         // Otherwise the commit that completed it counts again.
         if *old == Some(Status::Complete) && new.is_some_and(|new| new != Status::Complete) {
             editor.store.emit(None, Some(id), Event::Reset {})?;
@@ -144,27 +168,66 @@ fn never(
 }
 
 /// The text without a change, or why there is none.
-fn reversed(text: &str, (before, after): &(String, String), name: &str) -> Result<String, String> {
-    let merged = merge(Texts { base: after, ours: text, theirs: before })
-        .map_err(|refused| refused.reason)?;
+fn reversed(
+    change: &KeptChange,
+    text: &str,
+    (before, after): &(String, String),
+    name: &str,
+) -> Result<String, String> {
+    if change.created {
+        return without_tasks(change, text, after, name);
+    }
+    let merged = merge(Texts { base: after, ours: text, theirs: before }).map_err(|refused| {
+        let place = refused.place.unwrap_or_else(|| format!("the layout of `{name}`"));
+        format!("{place} changed since")
+    })?;
     if !merged.conflicts.is_empty() {
         let places: Vec<String> = merged.conflicts.iter().map(Conflict::place).collect();
         return Err(format!("{} changed since", places.join(", ")));
     }
-    if let Err(why) = read_graph(name, &merged.text) {
-        let needed = needed(text, &merged.text);
-        return Err(needed.unwrap_or(why));
+    checked(text, merged.text, name)
+}
+
+/// The text without the tasks of the change that created the file.
+fn without_tasks(
+    change: &KeptChange,
+    text: &str,
+    after: &str,
+    name: &str,
+) -> Result<String, String> {
+    let mut gone = Vec::new();
+    for one in differences(after, text, &[]).into_iter().filter(|one| one.old.is_some()) {
+        if one.new.is_some() {
+            return Err(format!("task `{}` changed since", one.id));
+        }
+        gone.push(one.id);
     }
-    Ok(merged.text)
+    let ids: Vec<TaskId> = change.tasks.iter().filter(|id| !gone.contains(id)).cloned().collect();
+    if let Some(why) = needed_of(text, &ids) {
+        return Err(why);
+    }
+    let text = &remove(text, &ids).map_err(|why| why.reason)?;
+    checked(text, text.clone(), name)
+}
+
+/// The text of a graph that can be read, or why it cannot.
+fn checked(text: &str, found: String, name: &str) -> Result<String, String> {
+    match read_graph(name, &found) {
+        Ok(_) => Ok(found),
+        Err(why) => Err(needed(text, &found).unwrap_or(why)),
+    }
 }
 
 /// The task that depends on one which would be removed.
 fn needed(text: &str, without: &str) -> Option<String> {
+    let removed = differences(text, without, &[]).into_iter().filter(|one| one.new.is_none());
+    needed_of(text, &removed.map(|one| one.id).collect::<Vec<_>>())
+}
+
+fn needed_of(text: &str, removed: &[TaskId]) -> Option<String> {
     let file = GraphFile::assume("".as_ref(), "", false, false, text).ok()?;
     let graph = file.graph();
-    let removed = differences(text, without, &[]).into_iter().filter(|one| one.new.is_none());
-    let removed: Vec<TaskId> = removed.map(|one| one.id).collect();
-    for id in &removed {
+    for id in removed {
         let dependents = graph.dependents(graph.number(id)?).map(|at| &graph.task(at).id);
         if let Some(other) = dependents.into_iter().find(|other| !removed.contains(other)) {
             return Some(format!("`{other}` depends on `{id}` by now"));
@@ -212,7 +275,7 @@ fn list(
         let texts = kept.texts(change).context("read the copies of the graph")?;
         let refused = match never(editor, change, &texts)? {
             Some(why) => Some(why),
-            None => reversed(editor.file.text(), &texts, editor.file.name()).err(),
+            None => reversed(change, editor.file.text(), &texts, editor.file.name()).err(),
         };
         Ok(ListedChange { change, refused })
     };

@@ -1,6 +1,8 @@
 //! Changes of the graph file by a person's command: checked, kept for `ralph undo`, and recorded.
 
-use anyhow::{Context, Result};
+use std::fs;
+
+use anyhow::{Context, Result, bail};
 use chrono::Utc;
 
 use crate::{
@@ -17,6 +19,7 @@ use crate::{
         kept_change::{KeptChange, KeptChanges},
         workspace::{self, Workspace},
     },
+    regular_file,
 };
 
 /// A command that changes the graph file, as it is kept and recorded.
@@ -48,24 +51,9 @@ pub fn change_text(
     command: Option<&ChangeCommand<'_>>,
     edit: impl Fn(&str) -> Result<Option<String>>,
 ) -> Result<Option<String>> {
-    let kept = KeptChanges::of(&workspace.state);
-    let graph = workspace.graph_path().to_owned();
     let keep = |before: &str, after: &str| {
         let Some(command) = command else { return Ok(()) };
-        let mut tasks = command.about.to_vec();
-        if tasks.is_empty() {
-            let found = differences(before, after, &[]).into_iter();
-            tasks.extend(found.filter(|found| found.old.is_none()).map(|found| found.id));
-        }
-        let change = KeptChange {
-            number: 0,
-            at: Utc::now(),
-            command: command.name.to_owned(),
-            graph: graph.clone(),
-            tasks,
-            final_because: command.final_because.map(str::to_owned),
-        };
-        kept.keep(change, before, after).context("keep the graph for `ralph undo`")
+        keep_texts(workspace, command, false, before, after)
     };
     let before = file.change(&workspace.state, edit, keep).map_err(drawn)?;
     if before.is_some() {
@@ -73,6 +61,60 @@ pub fn change_text(
         let _ = workspace.ignore_own_files();
     }
     Ok(before)
+}
+
+/// Keeps the change of a command that creates the graph file. `empty` is the new graph without tasks.
+///
+/// # Errors
+/// Errors of the disk.
+pub fn keep_new_file(
+    workspace: &Workspace,
+    command: &ChangeCommand<'_>,
+    empty: &str,
+    after: &str,
+) -> Result<()> {
+    keep_texts(workspace, command, true, empty, after)
+}
+
+/// Removes the graph file, which a command created with this text.
+///
+/// # Errors
+/// The file has another text now; errors of the disk.
+pub fn remove_new_file(workspace: &Workspace, text: &str) -> Result<()> {
+    let (path, name) = (workspace.graph_path(), workspace.graph_name());
+    let _turn = workspace.state.lock_graph().context("lock the graph file")?;
+    let found = regular_file::read_to_string(path).with_context(|| format!("read `{name}`"))?;
+    if found != text {
+        bail!("`{name}` changed at this moment; try again");
+    }
+    fs::remove_file(path).with_context(|| format!("remove `{name}`"))
+}
+
+fn keep_texts(
+    workspace: &Workspace,
+    command: &ChangeCommand<'_>,
+    created: bool,
+    before: &str,
+    after: &str,
+) -> Result<()> {
+    let mut tasks = command.about.to_vec();
+    if tasks.is_empty() {
+        let found = differences(before, after, &[]);
+        let has_new = found.iter().any(|found| found.old.is_none());
+        let found = found.into_iter().filter(|found| found.old.is_none() || !has_new);
+        tasks.extend(found.map(|found| found.id));
+    }
+    let change = KeptChange {
+        number: 0,
+        at: Utc::now(),
+        command: command.name.to_owned(),
+        graph: workspace.graph_path().to_owned(),
+        tasks,
+        created,
+        final_because: command.final_because.map(str::to_owned),
+    };
+    let kept = KeptChanges::of(&workspace.state);
+    kept.keep(change, before, after).context("keep the graph for `ralph undo`")
 }
 
 /// Records the changes of a command in the journal.

@@ -28,7 +28,8 @@ use crate::{
         },
     },
     project::{
-        graph_change::{ChangeCommand, change_text, record},
+        event_store::EventStore,
+        graph_change::{ChangeCommand, change_text, keep_new_file, record},
         graph_file::{GraphFile, read_graph},
         workspace::Workspace,
     },
@@ -119,59 +120,76 @@ pub fn refused(name: &str, text: &str, faults: &[Diagnostic]) -> anyhow::Error {
     Failure::drawn(Exit::Invalid, drawn).into()
 }
 
-/// Writes the new tasks of a plan into the graph, which is created if there is none. A change of a
-/// graph is recorded, and kept for `ralph undo` if a command is given.
+/// Writes the new tasks of a plan into the graph, which is created if there is none. The change is
+/// recorded, and kept for `ralph undo`.
 ///
 /// # Errors
 /// The tasks do not fit into the file; errors of the disk. The file is unchanged then.
-pub fn add(
-    workspace: &Workspace,
-    file: Option<GraphFile>,
-    plan: &ImportPlan,
-    command: Option<&ChangeCommand<'_>>,
-) -> Result<()> {
-    let new: Vec<&ImportedTask> = plan.tasks.iter().filter(|task| task.is_new).collect();
+pub fn add(workspace: &Workspace, file: Option<GraphFile>, plan: &ImportPlan) -> Result<()> {
+    let command = ChangeCommand::of("import", &[]);
+    let new = plan.new_tasks();
     if new.is_empty() {
         return Ok(());
     }
     let Some(mut file) = file else {
-        return create(workspace, &new, &plan.top);
+        return create(workspace, &new, &plan.top, &command);
     };
     let count = file.graph().tasks().len();
-    let edit = |text: &str| {
-        let graph = read_graph("the graph", text).map_err(|why| anyhow!(why))?;
-        let is_taken =
-            |task: &&&ImportedTask| graph.tasks().iter().any(|known| known.id.as_str() == task.id);
-        // Someone may have changed the file since the ids were chosen.
-        if graph.tasks().len() != count
-            && let Some(task) = new.iter().find(is_taken)
-        {
-            return Err(anyhow!("the graph has a task `{}` now; import again", task.id));
-        }
-        let added = render::added(text, &graph.spelling, &new);
-        let name = workspace.graph_name();
-        added
-            .map(Some)
-            .map_err(|why| anyhow!("cannot add the tasks to `{name}`: {why}; nothing was changed"))
-    };
-    change_text(workspace, &mut file, command, edit)?;
+    let edit = |text: &str| with_new(workspace, text, count, &new).map(Some);
+    change_text(workspace, &mut file, Some(&command), edit)?;
+    record_new(&mut workspace.event_store()?, &new)
+}
+
+/// A graph, which had so many tasks when the ids were chosen, with new ones.
+fn with_new(
+    workspace: &Workspace,
+    text: &str,
+    count: usize,
+    new: &[&ImportedTask],
+) -> Result<String> {
+    let graph = read_graph("the graph", text).map_err(|why| anyhow!(why))?;
+    let is_taken =
+        |task: &&&ImportedTask| graph.tasks().iter().any(|known| known.id.as_str() == task.id);
+    if graph.tasks().len() != count
+        && let Some(task) = new.iter().find(is_taken)
+    {
+        return Err(anyhow!("the graph has a task `{}` now; import again", task.id));
+    }
+    let name = workspace.graph_name();
+    render::added(text, &graph.spelling, new)
+        .map_err(|why| anyhow!("cannot add the tasks to `{name}`: {why}; nothing was changed"))
+}
+
+/// Records new tasks in the journal.
+fn record_new(store: &mut EventStore, new: &[&ImportedTask]) -> Result<()> {
     let of = |task: &&ImportedTask| {
         let (id, new) = (TaskId::new(&task.id).ok()?, Some(task.status()));
         Some(TaskDifference { id, old: None, new, fields: Vec::new() })
     };
     let found: Vec<TaskDifference> = new.iter().filter_map(of).collect();
-    record(&mut workspace.event_store()?, "import", &found)
+    record(store, "import", &found)
 }
 
 /// Writes a new graph.
-fn create(workspace: &Workspace, tasks: &[&ImportedTask], top: &[(String, Value)]) -> Result<()> {
+fn create(
+    workspace: &Workspace,
+    tasks: &[&ImportedTask],
+    top: &[(String, Value)],
+    command: &ChangeCommand<'_>,
+) -> Result<()> {
     let (path, name) = (workspace.graph_path(), workspace.graph_name());
-    let text = render::graph(tasks, top).map_err(|why| anyhow!("{why}; nothing was written"))?;
-    read_graph(&name, &text).map_err(|why| anyhow!("{why}; nothing was written"))?;
+    let graph = |tasks: &[&ImportedTask]| {
+        let text =
+            render::graph(tasks, top).map_err(|why| anyhow!("{why}; nothing was written"))?;
+        read_graph(&name, &text).map_err(|why| anyhow!("{why}; nothing was written"))?;
+        anyhow::Ok(text)
+    };
+    let (text, empty) = (graph(tasks)?, graph(&[])?);
     let _turn = workspace.state.lock_graph().context("lock the graph file")?;
     if exists(path) {
         return Err(anyhow!("there is a `{name}` now; import again"));
     }
+    keep_new_file(workspace, command, &empty, &text)?;
     state::replace(path, text.as_bytes(), workspace.durable())
         .with_context(|| format!("write `{name}`"))
 }

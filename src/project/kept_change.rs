@@ -37,6 +37,9 @@ pub struct KeptChange {
     pub graph: PathBuf,
     /// The tasks that it was about.
     pub tasks: Vec<TaskId>,
+    /// Whether it created the file; the text before is that of a graph without tasks then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub created: bool,
     /// Why it cannot be taken back, if it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_because: Option<String>,
@@ -154,6 +157,7 @@ mod tests {
                 command: format!("task-add t{n}"),
                 graph: graph.to_owned(),
                 tasks: Vec::new(),
+                created: false,
                 final_because: None,
             };
             changes.keep(change, "before", &format!("after {n}")).unwrap();

@@ -519,7 +519,7 @@ fn a_refresh_that_would_break_the_graph_changes_nothing() {
     let wanted = source("A", false, "one", "")
         .replace("\"title\": \"B\"", "\"title\": \"B\", \"dependsOn\": [\"a\"]");
     trial.write("prd.json", &wanted);
-    trial.run(["import", "--refresh"]).code(1).stderr_has("would not be a valid graph");
+    trial.run(["import", "--refresh"]).code(65).stderr_has("form a cycle");
     assert_eq!(trial.graph_text(), edited);
     trial.run(["import", "--refresh", "nothing.json"]).code(1);
 }
@@ -685,4 +685,42 @@ fn a_refresh_opens_no_complete_task() {
     assert_eq!(trial.graph_text(), before);
     let said = trial.run(["import", "--refresh"]).out();
     assert!(!said.contains("Open again"), "it is told once: {said}");
+}
+
+#[test]
+fn undo_takes_back_a_refresh_and_a_new_graph() {
+    let trial = TestProject::new();
+    trial.write("prd.json", &source("A", false, "one", ""));
+    trial.run(["import", "prd.json"]);
+    let first = trial.graph_text();
+    trial.write("prd.json", &source("B", true, "two", ", {\"id\": \"c\", \"title\": \"C\"}"));
+    trial.run(["import", "--refresh"]);
+    assert_eq!(tasks(&trial), ["a complete", "b pending", "c pending"]);
+    let said = trial.run(["undo"]).out();
+    assert!(said.contains("import --refresh") && said.contains("c: removed"), "{said}");
+    assert_eq!(trial.graph_text(), first);
+    // What was taken back stays so until the source changes again.
+    trial.run(["import", "--refresh"]);
+    assert_eq!(trial.graph_text(), first);
+    trial.run(["undo"]).stdout_has("removed `task-graph.yaml`");
+    assert!(!trial.root().join("task-graph.yaml").exists());
+    trial.run(["import", "prd.json"]);
+    assert_eq!(tasks(&trial), ["a complete", "b pending", "c pending"]);
+    // A file that was edited since stays, without the imported tasks.
+    trial.run(["task-add", "mine"]);
+    trial.run(["undo", "--list"]);
+    let number = trial.run(["undo", "--list", "--json"]).json()[1]["number"].to_string();
+    trial.run(["undo", &number]);
+    assert_eq!(tasks(&trial), ["mine pending"]);
+}
+
+#[test]
+fn what_means_later_elsewhere_is_named() {
+    let trial = TestProject::new();
+    trial.write(
+        "issues.jsonl",
+        "{\"id\": \"a\", \"title\": \"A\", \"status\": \"deferred\", \"issue_type\": \"task\"}\n",
+    );
+    let said = trial.run(["import", "issues.jsonl"]).out();
+    assert!(said.contains("status: `deferred` is read as cancelled"), "{said}");
 }

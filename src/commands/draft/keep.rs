@@ -3,7 +3,6 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use chrono::Utc;
 
 use super::{
     check::{DraftTarget, added},
@@ -19,11 +18,7 @@ use crate::{
         exit::{Exit, Failure},
         graph::task::{Task, TaskId},
     },
-    project::{
-        graph_file::graph_of,
-        kept_change::{KeptChange, KeptChanges},
-        workspace::Workspace,
-    },
+    project::{graph_change::keep_new_file, graph_file::graph_of, workspace::Workspace},
     view::lines::counted,
 };
 
@@ -70,17 +65,7 @@ fn create(workspace: &Workspace, target: &DraftTarget, draft: &str) -> Result<Ve
         let message = format!("`{name}` was created meanwhile; keep the draft with `--extend`");
         return Err(Failure::new(Exit::Error, message).into());
     }
-    let change = KeptChange {
-        number: 0,
-        at: Utc::now(),
-        command: COMMAND.to_owned(),
-        graph: path.to_owned(),
-        tasks: ids.clone(),
-        final_because: None,
-    };
-    KeptChanges::of(&workspace.state)
-        .keep(change, NOTHING, &text)
-        .context("keep the graph for `ralph undo`")?;
+    keep_new_file(workspace, &ChangeCommand::of(COMMAND, &ids), NOTHING, &text)?;
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
     }

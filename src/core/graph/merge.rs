@@ -99,10 +99,12 @@ impl fmt::Display for Conflict {
 pub struct Unmergeable {
     /// The reason, as a lower-case fragment.
     pub reason: String,
+    /// The place that both sides changed, in words, if that is the reason.
+    pub place: Option<String>,
 }
 
 fn unmergeable<T>(reason: impl Into<String>) -> Result<T, Unmergeable> {
-    Err(Unmergeable { reason: reason.into() })
+    Err(Unmergeable { reason: reason.into(), place: None })
 }
 
 /// Merges three texts by task and field.
@@ -121,7 +123,10 @@ pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
     let sources = [0, 1, 2].map(|side| CutSource { text: all[side], tree: &trees[side] });
     let Some((text, wanted)) = (fit::Fitter { sources }).file(&wanted) else {
         return match conflicts(&wanted).first() {
-            Some(conflict) => unmergeable(conflict.to_string()),
+            Some(conflict) => {
+                let place = Some(conflict.place());
+                Err(Unmergeable { reason: conflict.to_string(), place })
+            }
             None => unmergeable("the changes of the two sides do not fit together in this layout"),
         };
     };

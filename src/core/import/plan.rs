@@ -116,6 +116,11 @@ pub struct ImportPlan {
 }
 
 impl ImportPlan {
+    /// The tasks that the graph lacks.
+    pub fn new_tasks(&self) -> Vec<&ImportedTask> {
+        self.tasks.iter().filter(|task| task.is_new).collect()
+    }
+
     /// Leaves out new tasks, and the dependencies on them.
     pub fn leave_out(&mut self, is_out: impl Fn(&ImportedTask) -> bool) {
         let is_out = |task: &ImportedTask| task.is_new && is_out(task);

@@ -88,7 +88,8 @@ const STATUSES: [(Status, &[&str]); 6] = [
 /// Reads a status in the words of any tool. The second value is whether `ralph` has the same word.
 pub(super) fn status(word: &str) -> Option<(Status, bool)> {
     if let Some(status) = Status::parse(word.trim()) {
-        return Some((status, true));
+        // In other tools it means later, not never.
+        return Some((status, fold(word) != "deferred"));
     }
     let folded = fold(word);
     let found = STATUSES.iter().find(|(_, words)| words.contains(&folded.as_str()));
@@ -133,6 +134,8 @@ mod tests {
         ] {
             assert_eq!(status(word).map(|found| found.0), Some(want), "{word}");
         }
+        assert_eq!(status("Deferred"), Some((Status::Cancelled, false)));
+        assert_eq!(status("cancelled"), Some((Status::Cancelled, true)));
         assert_eq!(status("someday maybe"), None);
         assert_eq!(priority("Highest"), Some(Priority(0)));
         assert_eq!(priority("P3"), Some(Priority(3)));

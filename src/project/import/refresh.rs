@@ -15,14 +15,15 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{SourceText, add, existing, exists, gather, plan, refused};
+use super::{SourceText, add, existing, exists, gather, plan, record_new, refused, with_new};
 use crate::{
     core::{
         event::{Cause, Event, SourceRefreshed},
         graph::{
             edit::Document,
             load,
-            task::{Status, TaskId},
+            task::Status,
+            task_edit::{TaskDifference, differences},
         },
         import::{
             BacklogFormat, STANDARD_INPUT,
@@ -31,7 +32,12 @@ use crate::{
             refresh::{FieldOutcome, RefreshedField, changes, fields, with_fields},
         },
     },
-    project::{fatal, workspace::Workspace},
+    project::{
+        fatal,
+        graph_change::{ChangeCommand, change_text},
+        graph_file::GraphFile,
+        workspace::Workspace,
+    },
 };
 
 /// What was imported here.
@@ -169,14 +175,13 @@ pub fn refresh(
     let unknown = old().filter(|task| !record.tasks.contains_key(&task.source)).count();
     let mut changes = Vec::new();
     if let Some(file) = file {
-        if is_dry {
-            changes = merged(file.text(), &plan, &record)?.1;
+        changes = if is_dry {
+            merged(file.text(), &plan, &record)?.1
         } else {
-            add(workspace, Some(file), &plan, None)?;
-            changes = take_over(workspace, &plan, &record)?;
-        }
+            take_over(workspace, file, &plan, &record)?
+        };
     } else if !is_dry {
-        add(workspace, None, &plan, None)?;
+        add(workspace, None, &plan)?;
     }
     if !is_dry {
         record.keep(workspace, name, &options, &plan, |_| true)?;
@@ -184,37 +189,43 @@ pub fn refresh(
     Ok(RefreshReport { texts, plan, changes, gone, unknown })
 }
 
-/// Writes the changes into the graph and into the journal.
+/// Writes the new tasks and the changes into the graph and into the journal, as one change that `ralph
+/// undo` takes back.
 fn take_over(
     workspace: &Workspace,
+    mut file: GraphFile,
     plan: &ImportPlan,
     record: &ImportRecord,
 ) -> Result<Vec<RefreshedField>> {
-    let mut file = workspace.graph()?;
-    let before = file.graph().clone();
+    let (new, count) = (plan.new_tasks(), file.graph().tasks().len());
     let found = RefCell::new(Vec::new());
-    file.put_in(&workspace.state, |text| {
+    let edit = |text: &str| {
         let (merged, fields) = merged(text, plan, record)?;
         found.replace(fields);
-        Ok((merged != text).then_some(merged))
-    })?;
-    let changes = found.into_inner();
-    let statuses = changes.iter().filter(|change| change.field == "status" && change.is_taken());
+        if new.is_empty() {
+            Ok(Some(merged))
+        } else {
+            with_new(workspace, &merged, count, &new).map(Some)
+        }
+    };
+    let command = ChangeCommand::of("import --refresh", &[]);
+    let before = change_text(workspace, &mut file, Some(&command), edit)?;
+    let Some(before) = before else { return Ok(found.into_inner()) };
     let mut store = workspace.event_store()?;
-    for change in statuses {
-        let Ok(id) = TaskId::new(&change.id) else {
-            continue;
-        };
-        let word = change.value.as_ref().and_then(Value::as_str);
-        let event = Event::StatusChanged {
-            old: before.number(&id).map(|number| before.task(number).status),
-            new: Some(word.and_then(Status::parse).unwrap_or(Status::Pending)),
-            cause: Cause::Command,
-            reason: Some("changed in its source".to_owned()),
-        };
-        store.emit(None, Some(&id), event)?;
+    record_new(&mut store, &new)?;
+    let differences = differences(&before, file.text(), &[]);
+    for TaskDifference { id, old, new, fields } in differences {
+        let cause = Cause::Command;
+        if old.is_some() && old != new {
+            let reason = Some("changed in its source".to_owned());
+            store.emit(None, Some(&id), Event::StatusChanged { old, new, cause, reason })?;
+        }
+        if !fields.is_empty() {
+            let command = command.name.to_owned();
+            store.emit(None, Some(&id), Event::TaskEdited { command, fields, cause })?;
+        }
     }
-    Ok(changes)
+    Ok(found.into_inner())
 }
 
 /// A graph with the changes of the source, and these changes.
