@@ -36,12 +36,12 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
         return refresh(invocation, &workspace, options);
     }
     let mut texts: Vec<SourceText> = Vec::new();
-    let mut others = Vec::new();
+    let mut skipped = Vec::new();
     let directory = invocation.directory()?;
     for source in &options.sources {
         let is_input = source.as_os_str() == "-";
         let path = if is_input { source.clone() } else { directory.join(source) };
-        let (found, skipped) = import::gather(workspace.root(), &path, options.format)?;
+        let (found, others) = import::gather(workspace.root(), &path, options.format)?;
         let is_new = |text: &SourceText| texts.iter().all(|known| known.name != text.name);
         let found: Vec<SourceText> = found.into_iter().filter(is_new).collect();
         if found.iter().any(|text| text.name == workspace.graph_name()) {
@@ -52,7 +52,7 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
             return Err(Failure::new(Exit::Usage, message).into());
         }
         texts.extend(found);
-        others.extend(skipped);
+        skipped.extend(others);
     }
     let file = graph(&workspace)?;
     let wishes = wishes(options);
@@ -62,7 +62,7 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
     let is_fresh = file.is_none();
     let mut text = report::sources(&texts, &plan, options.dry_run);
     text += &report::losses(&texts, &plan, is_fresh, &name);
-    text += &report::others(&others);
+    text += &report::skipped(&skipped);
     if options.dry_run {
         text += &report::result(&plan, &name, true);
         terminal::print(&text)?;

@@ -170,20 +170,31 @@ pub struct LostField {
     pub at: Range<usize>,
 }
 
-/// Reads a backlog.
+/// Reads a backlog. `name` is the name of its file.
 ///
 /// # Errors
 /// All errors, in the order of the text.
-pub fn read(format: BacklogFormat, text: &str) -> Result<SourceBacklog, Vec<Diagnostic>> {
+pub fn read(
+    format: BacklogFormat,
+    name: &str,
+    text: &str,
+) -> Result<SourceBacklog, Vec<Diagnostic>> {
     let reading = match format {
         BacklogFormat::Prd => prd::read(text),
         BacklogFormat::Beads => beads::read(text),
         BacklogFormat::TaskMaster => task_master::read(text),
         BacklogFormat::Github => github::read(text),
         BacklogFormat::Markdown => Ok(markdown::read(text)),
-        BacklogFormat::Tickets => tickets::read(text),
+        BacklogFormat::Tickets => tickets::read(text, stem(name)),
         BacklogFormat::Csv => table::read(text),
         BacklogFormat::Graph => other_graph::read(text),
     }?;
     reading.finish(text)
+}
+
+/// The name of a file without folders and ending.
+fn stem(name: &str) -> Option<&str> {
+    let file = name.rsplit('/').next()?;
+    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+    (!stem.is_empty() && file != STANDARD_INPUT).then_some(stem)
 }

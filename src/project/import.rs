@@ -36,7 +36,7 @@ use crate::{
 };
 
 pub use closed_issues::{ClosedIssues, Issue, comment};
-pub use gather::{SourceText, gather, name_of};
+pub use gather::{SkippedFile, SourceText, gather, name_of};
 pub use refresh::{ImportRecord, RefreshReport, refresh, refresh_all};
 
 /// Returns the tasks of a graph, as an import sees them, with what is known of their sources.
@@ -81,7 +81,7 @@ pub fn plan(
 ) -> Result<ImportPlan> {
     let mut files = Vec::with_capacity(texts.len());
     for text in texts {
-        let mut backlog = import::read(text.format, &text.text)
+        let mut backlog = import::read(text.format, &text.name, &text.text)
             .map_err(|faults| refused(&text.name, &text.text, &faults))?;
         existing.identify(&text.name, &mut backlog);
         files.push(SourceFile { name: text.name.clone(), backlog });

@@ -248,7 +248,6 @@ fn a_source_that_cannot_be_read_changes_nothing() {
         ("latin.csv", b"id,title\n1,caf\xe9\n", "not UTF-8"),
         ("bad.yaml", b"tasks:\n  - id: [\n", "bad.yaml:"),
         ("page.html", b"<html><body><p>tasks</p></body></html>", "does not look like a backlog"),
-        ("none.json", b"{\"userStories\": []}", "there are no tasks in it"),
     ] {
         let graph = "tasks:\n- {id: mine}\n";
         let trial = TestProject::new().graph(graph);
@@ -723,4 +722,48 @@ fn what_means_later_elsewhere_is_named() {
     );
     let said = trial.run(["import", "issues.jsonl"]).out();
     assert!(said.contains("status: `deferred` is read as cancelled"), "{said}");
+}
+
+#[test]
+fn a_source_without_tasks_says_so_and_changes_nothing() {
+    for (name, text) in [
+        ("none.json", "[]"),
+        ("prd.json", "{\"userStories\": []}"),
+        ("tasks.json", "{\"master\": {\"tasks\": []}}"),
+        ("graph.yaml", "tasks: []\n"),
+    ] {
+        let graph = "tasks:\n- {id: mine}\n";
+        let trial = TestProject::new().graph(graph);
+        trial.write(name, text);
+        trial.run(["import", name]).stdout_has("no tasks");
+        assert_eq!(trial.graph_text(), graph, "{name}");
+        let trial = TestProject::new();
+        trial.write(name, text);
+        trial.run(["import", name]);
+        assert!(!trial.root().join("task-graph.yaml").exists());
+    }
+}
+
+#[test]
+fn files_of_a_folder_that_are_not_read_are_named_with_the_reason() {
+    let trial = TestProject::new();
+    trial.write("docs/cut.json", "{\"a\": [1,\n");
+    trial.write("docs/letter.txt", "- [ ] a\n");
+    trial.write("docs/README.md", "# How to\n\n---\n\nWrite tickets.\n");
+    let said = trial.run(["import", "docs"]).code(65).err();
+    for part in [
+        "docs/cut.json` is not read: this is not JSON",
+        "letter.txt` is not read: the ending",
+        "README.md` is not read: it has no tasks",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    trial.write("docs/one.md", "---\nstatus: open\n---\n\n# Cut the cloth\n\n---\n\nWell.\n");
+    for words in [&["import", "docs"][..], &["import", "docs", "--format", "tickets"]] {
+        let said = trial.run(words).out();
+        assert!(said.contains("docs/README.md: ") && said.contains("docs/cut.json: "), "{said}");
+        assert_eq!(tasks(&trial), ["one pending"]);
+        assert_eq!(fields(&trial, "one")["title"], "Cut the cloth");
+        assert_eq!(fields(&trial, "one")["description"], "---\n\nWell.");
+    }
 }

@@ -14,7 +14,7 @@ use crate::{
             refresh::{FieldOutcome, RefreshedField},
         },
     },
-    project::import::{RefreshReport, SourceText},
+    project::import::{RefreshReport, SkippedFile, SourceText},
     view::lines::counted,
 };
 
@@ -48,6 +48,9 @@ pub(super) fn sources(texts: &[SourceText], plan: &ImportPlan, with_tasks: bool)
 
 /// `5 tasks (3 pending, 2 complete), 4 dependencies`.
 fn totals(tasks: &[&ImportedTask]) -> String {
+    if tasks.is_empty() {
+        return "no tasks".to_owned();
+    }
     const ORDER: [Status; 6] = [
         Status::Pending,
         Status::InProgress,
@@ -239,15 +242,19 @@ pub(super) fn refreshed(report: &RefreshReport) -> String {
     text
 }
 
-/// Files of a folder that are no backlogs.
-pub(super) fn others(names: &[String]) -> String {
+/// The files of a folder that are not read.
+pub(super) fn skipped(files: &[SkippedFile]) -> String {
+    /// The number of files that are named.
+    const SHOWN: usize = 10;
     let mut text = String::new();
-    if !names.is_empty() {
-        let shown: Vec<String> =
-            names.iter().take(5).map(|name| visible(name).into_owned()).collect();
-        let more = if names.len() > 5 { ", …" } else { "" };
-        let files = counted(names.len(), "file");
-        wrapped(&mut text, &format!("Not read, no backlog: {files} ({}{more})", shown.join(", ")));
+    if !files.is_empty() {
+        let _ = writeln!(text, "Not read:");
+    }
+    for file in files.iter().take(SHOWN) {
+        wrapped(&mut text, &format!("  {}: {}", visible(&file.name), visible(&file.why)));
+    }
+    if let Some(more) = files.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        let _ = writeln!(text, "  and {more} more");
     }
     text
 }

@@ -11,7 +11,9 @@ use crate::core::diagnostic::Diagnostic;
 
 pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
     let mut reading = Reading::default();
-    for item in json::lines(text)? {
+    let items = json::lines(text)?;
+    reading.is_empty = items.is_empty();
+    for item in items {
         if !item.is_map() {
             reading.lose(None, "issue", "it is not an object", item.at.clone());
             continue;

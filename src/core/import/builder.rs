@@ -260,6 +260,11 @@ impl TaskBuilder {
         self.status = Some(status);
     }
 
+    /// Whether it has a title.
+    pub(super) fn has_title(&self) -> bool {
+        self.title.is_some()
+    }
+
     /// Sets the title.
     pub(super) fn set_title(&mut self, title: &str) {
         self.title = Some(one_line(title));

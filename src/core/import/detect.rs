@@ -6,7 +6,7 @@ use super::{
     github, json, markdown, prd, tickets,
     value::SourceValue,
 };
-use crate::core::graph::yaml::Tree;
+use crate::core::{diagnostic::position, graph::yaml::Tree};
 
 /// The format of a text; none if it looks like no backlog.
 pub fn detect(text: &str) -> Option<BacklogFormat> {
@@ -23,6 +23,24 @@ pub fn detect(text: &str) -> Option<BacklogFormat> {
     }
     let is_plan = !markdown::plan(bare).items.is_empty();
     is_plan.then_some(BacklogFormat::Markdown)
+}
+
+/// Why a text looks like no backlog, as a lower-case fragment.
+pub fn why_not(text: &str) -> String {
+    let bare = text.trim_start_matches('\u{feff}').trim_start();
+    if bare.is_empty() {
+        return "it is empty".to_owned();
+    }
+    if bare.starts_with(['{', '[']) && !looks_like_markdown(bare) {
+        return match json::value(text) {
+            Ok(_) => "it has no list of tasks".to_owned(),
+            Err(faults) => {
+                let line = position(text, faults[0].at.start).0;
+                format!("{} (line {line})", faults[0].message)
+            }
+        };
+    }
+    "it has no tasks: no front matter, checkbox, numbered list, table or task heading".to_owned()
 }
 
 /// Whether a text that starts with a bracket is Markdown: a link, or a checkbox without a dash.
@@ -51,7 +69,10 @@ fn in_json(text: &str) -> Option<BacklogFormat> {
         return Some(BacklogFormat::Github);
     }
     if whole.is_list() {
-        let first = whole.items().first()?;
+        let Some(first) = whole.items().first() else {
+            // A list of nothing is that in any format.
+            return Some(BacklogFormat::Prd);
+        };
         return of_item(first.items().first().unwrap_or(first)).or(Some(BacklogFormat::Prd));
     }
     let is_tagged = whole
@@ -203,6 +224,7 @@ mod tests {
             ("Dear reader, hello,\n\nno tasks.\n", None),
             ("", None),
             ("{}", None),
+            ("[]", Some(BacklogFormat::Prd)),
         ] {
             assert_eq!(detect(text), want, "{text}");
         }

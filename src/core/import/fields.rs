@@ -102,6 +102,8 @@ pub(super) struct Reading {
     pub(super) faults: Vec<Diagnostic>,
     /// Keys of tasks with what waits for them.
     pub(super) blocks: Vec<(String, SourceLink)>,
+    /// Whether the source has a list of tasks that is empty.
+    pub(super) is_empty: bool,
     /// Whether a field of `ralph` accepts a value.
     accepted: HashMap<String, bool>,
     /// The names under which unknown fields are kept.
@@ -206,7 +208,7 @@ impl Reading {
             }
         }
         self.faults.append(&mut faults);
-        if self.faults.is_empty() && self.backlog.tasks.is_empty() {
+        if self.faults.is_empty() && self.backlog.tasks.is_empty() && !self.is_empty {
             self.faults.push(
                 Diagnostic::error("there are no tasks in it", 0..0)
                     .help("`ralph help import` lists the formats that are read"),

@@ -29,6 +29,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
         values = values.iter().flat_map(|page| page.items().to_vec()).collect();
     }
     let mut reading = Reading::default();
+    reading.is_empty = values.is_empty();
     let mut children: Vec<(String, SourceLink)> = Vec::new();
     for item in &values {
         issue(&mut reading, item, &mut children);

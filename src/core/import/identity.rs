@@ -383,13 +383,13 @@ mod tests {
     use super::*;
 
     fn known(text: &str) -> Vec<KnownSourceTask> {
-        let tasks = read(BacklogFormat::Markdown, text).unwrap().tasks;
+        let tasks = read(BacklogFormat::Markdown, "x", text).unwrap().tasks;
         tasks.iter().map(KnownSourceTask::of_source).collect()
     }
 
     /// The keys of the tasks of a changed plan.
     fn keys(before: &str, after: &str) -> Vec<String> {
-        let mut backlog = read(BacklogFormat::Markdown, after).unwrap();
+        let mut backlog = read(BacklogFormat::Markdown, "x", after).unwrap();
         identify(&mut backlog, &known(before), true);
         backlog.tasks.into_iter().map(|task| task.key).collect()
     }
@@ -458,7 +458,7 @@ mod tests {
     fn dependencies_follow_the_keys() {
         let before = "- [x] test\n- [ ] ship (depends on test)\n";
         let after = "- [ ] test\n- [x] test\n- [ ] ship it (depends on test-2)\n";
-        let mut backlog = read(BacklogFormat::Markdown, after).unwrap();
+        let mut backlog = read(BacklogFormat::Markdown, "x", after).unwrap();
         identify(&mut backlog, &known(before), true);
         assert_eq!(backlog.tasks[2].depends_on[0].key, "test");
     }

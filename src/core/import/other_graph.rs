@@ -42,6 +42,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
             _ => reading.top(entry),
         }
     }
+    reading.is_empty = list.is_list() && list.items().is_empty();
     for item in list.items() {
         let mut builder = TaskBuilder::new(item.at.start..item.at.start + 1);
         for entry in item.entries() {

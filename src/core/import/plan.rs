@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     fn file(name: &str, format: BacklogFormat, text: &str) -> SourceFile {
-        SourceFile { name: name.to_owned(), backlog: read(format, text).unwrap() }
+        SourceFile { name: name.to_owned(), backlog: read(format, "x", text).unwrap() }
     }
 
     const STORIES: &str = r#"{"project": "P", "userStories": [

@@ -20,6 +20,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
         let fault = Diagnostic::error("there is no list of stories", root.at.start..root.at.start);
         return Err(vec![fault.help("a `prd.json` has `userStories: [{id, title, …}]`")]);
     };
+    reading.is_empty = list.items().is_empty();
     for item in list.items() {
         if !item.is_map() {
             reading.lose(None, "story", "it is not an object", item.at.clone());

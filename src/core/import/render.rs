@@ -228,7 +228,7 @@ mod tests {
             })).collect();
             let prd = json!({"userStories": stories, "name": titles[0]}).to_string();
             // Some keys are blank, and then a title may be one of them.
-            let Ok(backlog) = read(BacklogFormat::Prd, &prd) else { return Ok(()) };
+            let Ok(backlog) = read(BacklogFormat::Prd, "x", &prd) else { return Ok(()) };
             let file = SourceFile { name: "prd.json".to_owned(), backlog };
             let options = ImportOptions::default();
             let Ok(plan) = plan(&[file], &ExistingTasks::default(), &options) else { return Ok(()) };
@@ -253,7 +253,7 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused(text in text(), at in 0_usize..8) {
             let format = BacklogFormat::ALL[at];
-            if let Ok(backlog) = read(format, &text) {
+            if let Ok(backlog) = read(format, "x", &text) {
                 let SourceBacklog { tasks, lost, .. } = backlog;
                 let inside = |at: &std::ops::Range<usize>| at.start <= at.end && at.start <= text.len();
                 prop_assert!(tasks.iter().all(|task: &SourceTask| inside(&task.at)));

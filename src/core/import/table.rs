@@ -104,6 +104,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
     let Some((header, rows)) = rows.split_first() else {
         return Ok(reading);
     };
+    reading.is_empty = rows.is_empty();
     for row in rows {
         let first = row.cells.first().map_or(0..0, |(_, at)| at.clone());
         if row.cells.iter().all(|(cell, _)| cell.trim().is_empty()) {

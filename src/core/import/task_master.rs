@@ -17,6 +17,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
         for entry in root.entries().iter().filter(|entry| entry.name != "tasks") {
             reading.top(entry);
         }
+        reading.is_empty = list.items().is_empty();
         tasks(&mut reading, list, None, "", None);
         return Ok(reading);
     }
@@ -25,6 +26,8 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
         .iter()
         .filter(|entry| entry.value.get("tasks").is_some_and(SourceValue::is_list))
         .collect();
+    let lists = tags.iter().filter_map(|entry| entry.value.get("tasks"));
+    reading.is_empty = !tags.is_empty() && { lists }.all(|list| list.items().is_empty());
     for entry in root.entries() {
         let Some(list) = entry.value.get("tasks").filter(|list| list.is_list()) else {
             reading.top(entry);

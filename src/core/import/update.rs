@@ -33,16 +33,17 @@ pub struct UpdatedBacklog {
 /// The text cannot be read, or would have another meaning than wanted.
 pub fn with_statuses(
     format: BacklogFormat,
+    name: &str,
     text: &str,
     statuses: &BTreeMap<String, Status>,
 ) -> Result<UpdatedBacklog, Vec<Diagnostic>> {
-    let backlog = read(format, text)?;
+    let backlog = read(format, name, text)?;
     let spelling = spelling(text, &backlog.tasks);
     let mut updated =
         UpdatedBacklog { text: text.to_owned(), written: Vec::new(), unwritten: Vec::new() };
     let mut splices: Vec<(Range<usize>, String)> = Vec::new();
-    let mut missing: Vec<(&str, Status)> = Vec::new();
-    for task in &backlog.tasks {
+    let mut missing: Vec<(usize, &str, Status)> = Vec::new();
+    for (number, task) in backlog.tasks.iter().enumerate() {
         let Some(wanted) = statuses.get(&task.key).copied() else {
             continue;
         };
@@ -52,7 +53,7 @@ pub fn with_statuses(
         let mut found = splices_of(format, text, task, wanted, &spelling);
         let is_yaml = matches!(format, BacklogFormat::Tickets | BacklogFormat::Graph);
         if found.is_empty() && is_yaml {
-            missing.push((&task.key, wanted));
+            missing.push((number, &task.key, wanted));
         } else if found.is_empty() {
             updated.unwritten.push(task.key.clone());
             continue;
@@ -64,14 +65,14 @@ pub fn with_statuses(
     for (at, with) in splices.into_iter().rev() {
         updated.text.replace_range(at, &with);
     }
-    for (key, status) in missing {
-        match insert(format, &updated.text, key, &spelling.write(status)) {
+    for (number, key, status) in missing {
+        match insert(format, &updated.text, number, &spelling.write(status)) {
             Some(text) => updated.text = text,
             None => updated.unwritten.push(key.to_owned()),
         }
     }
     updated.written.retain(|key| !updated.unwritten.contains(key));
-    check(format, &backlog.tasks, statuses, &updated)?;
+    check((format, name), &backlog.tasks, statuses, &updated)?;
     Ok(updated)
 }
 
@@ -211,48 +212,30 @@ fn box_mark(bare: &str, old: &str, status: Status) -> Option<String> {
     (mark != old).then(|| mark.to_owned())
 }
 
-/// Adds a status to a task that has none, in YAML.
-fn insert(format: BacklogFormat, text: &str, key: &str, word: &str) -> Option<String> {
+/// Adds a status to the task of this number, which has none, in YAML.
+fn insert(format: BacklogFormat, text: &str, number: usize, word: &str) -> Option<String> {
     let change = [Change::Set { key: "status", value: word }];
-    let is_it = |document: &Document, node| {
-        let id = document.tree().entry(document.text(), node, "id");
-        id.is_some_and(|(_, id)| {
-            document.tree().scalar(document.text(), id).is_some_and(|id| id == key)
-        })
-    };
     if format == BacklogFormat::Graph {
         let mut document = Document::parse(text).ok()?;
-        let nodes = (0..).map_while(|number| load::node_of(&document, number));
-        let node = { nodes }.find(|node| is_it(&document, *node))?;
+        let node = load::node_of(&document, number)?;
         document.edit(node, &change).ok()?;
         return Some(document.text().to_owned());
     }
-    for part in tickets::parts(text).ok()? {
-        let Some(root) = part.tree.as_ref().and_then(Tree::root) else {
-            continue;
-        };
-        let mut document = Document::parse(&text[part.at.clone()]).ok()?;
-        if is_it(&document, root) {
-            document.edit(root, &change).ok()?;
-            return Some(format!(
-                "{}{}{}",
-                &text[..part.at.start],
-                document.text(),
-                &text[part.at.end..]
-            ));
-        }
-    }
-    None
+    let tickets = tickets::parts(text).ok()?.into_iter().filter(|part| part.tree.is_some());
+    let part = { tickets }.nth(number)?;
+    let mut document = Document::parse(&text[part.at.clone()]).ok()?;
+    document.edit(part.tree.as_ref().and_then(Tree::root)?, &change).ok()?;
+    Some(format!("{}{}{}", &text[..part.at.start], document.text(), &text[part.at.end..]))
 }
 
 /// Checks that the text reads as before, but for the statuses.
 fn check(
-    format: BacklogFormat,
+    (format, name): (BacklogFormat, &str),
     before: &[SourceTask],
     statuses: &BTreeMap<String, Status>,
     updated: &UpdatedBacklog,
 ) -> Result<(), Vec<Diagnostic>> {
-    let after = read(format, &updated.text)?;
+    let after = read(format, name, &updated.text)?;
     let is_same = after.tasks.len() == before.len()
         && before.iter().zip(&after.tasks).all(|(old, new)| {
             let wanted = statuses.get(&old.key).copied().unwrap_or_else(|| status_of(old));
@@ -278,7 +261,7 @@ mod tests {
 
     fn updated(format: BacklogFormat, text: &str, statuses: &[(&str, Status)]) -> String {
         let statuses = statuses.iter().map(|(key, status)| ((*key).to_owned(), *status)).collect();
-        with_statuses(format, text, &statuses).unwrap().text
+        with_statuses(format, "x", text, &statuses).unwrap().text
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub fn update(
     existing: &ExistingTasks,
 ) -> Result<UpdatedSource> {
     let refused = |faults: Vec<_>| refused(&source.name, &source.text, &faults);
-    let backlog = import::read(source.format, &source.text).map_err(refused)?;
+    let backlog = import::read(source.format, &source.name, &source.text).map_err(refused)?;
     let mut identified = backlog.clone();
     existing.identify(&source.name, &mut identified);
     let mut by_key: BTreeMap<String, Status> = BTreeMap::new();
@@ -58,7 +58,8 @@ pub fn update(
         let (text, written, unwritten) = (source.text.clone(), Vec::new(), Vec::new());
         return Ok(UpdatedSource { text, known, written, unwritten });
     }
-    let updated = update::with_statuses(source.format, &source.text, &by_key).map_err(refused)?;
+    let updated = update::with_statuses(source.format, &source.name, &source.text, &by_key)
+        .map_err(refused)?;
     let written = updated.written.iter().filter_map(|key| names.remove(key)).collect();
     Ok(UpdatedSource { text: updated.text, known, written, unwritten: updated.unwritten })
 }
