@@ -767,3 +767,46 @@ fn files_of_a_folder_that_are_not_read_are_named_with_the_reason() {
         assert_eq!(fields(&trial, "one")["description"], "---\n\nWell.");
     }
 }
+
+#[test]
+fn a_written_plan_reads_back_as_the_same_tasks() {
+    let graph = "\
+tasks:
+  - id: a
+    title: See what b depends on c
+    description: |-
+      - [ ] no task
+      1. [x] neither
+      - \\[ ] a backslash
+
+      ## Task 7: no heading
+
+      Depends on: `b`
+  - id: B
+    title: '[P] **Bold** title'
+    depends_on: [a, b]
+  - id: b
+    title: No text
+    depends_on: [c]
+  - id: c
+    title: '1. Code'
+    description: |-
+      ```
+      - [ ] in code
+  - {id: '7', title: Seven, depends_on: [a]}
+";
+    let trial = TestProject::new().graph(graph);
+    let ids = ["a", "B", "b", "c", "7"];
+    let all = |trial: &TestProject| {
+        ids.map(|id| {
+            let fields = fields(trial, id);
+            (fields["title"].clone(), fields.get("description").cloned())
+        })
+    };
+    let (before, lines) = (all(&trial), tasks(&trial));
+    trial.run(["export", "--to", "markdown", "--new", "PLAN.md"]);
+    fs::remove_file(trial.root().join("task-graph.yaml")).unwrap();
+    trial.run(["import", "PLAN.md"]);
+    assert_eq!(tasks(&trial), lines, "{}", trial.read("PLAN.md"));
+    assert_eq!(all(&trial), before, "{}", trial.read("PLAN.md"));
+}

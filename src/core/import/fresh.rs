@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{BacklogFormat, render::flow, table};
+use super::{BacklogFormat, markdown::written, render::flow, table};
 use crate::core::graph::{
     TaskGraph,
     task::{Priority, Status, Task},
@@ -178,18 +178,9 @@ fn markdown(graph: &TaskGraph) -> String {
             Status::NeedsInput => '?',
             Status::Pending => ' ',
         };
-        let _ = writeln!(text, "- [{mark}] `{}`: {}", task.id, task.title);
-        if let Some(description) = &task.description {
-            text.push('\n');
-            for line in description.lines() {
-                let _ = writeln!(text, "{}", format!("  {line}").trim_end());
-            }
-            text.push('\n');
-        }
         let waits = ids(graph, number);
-        if !waits.is_empty() {
-            let _ = writeln!(text, "  Depends on: {}", waits.join(", "));
-        }
+        let description = task.description.as_deref();
+        text += &written::item(mark, task.id.as_str(), &task.title, description, &waits);
     }
     text
 }

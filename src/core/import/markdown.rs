@@ -4,6 +4,7 @@
 #[expect(clippy::wildcard_enum_match_arm, reason = "it matches on Markdown events only")]
 mod parts;
 mod references;
+pub(super) mod written;
 
 use std::{collections::HashMap, ops::Range};
 
@@ -204,8 +205,25 @@ fn item_task(
         at = at.max(child.end);
     }
     own += &text[at.min(item.at.end)..item.at.end];
-    let (title, rest) = parts::title_and_text(&own);
     let (story, milestone) = groups(headings);
+    let at = item.at.start..first_line_end(text, item.at.start);
+    let boxes = item.mark.clone().into_iter().collect();
+    if let Some((key, title, text)) = written::id_and_title(own.trim_start()) {
+        let (is_key_made, tags) = (false, Vec::new());
+        return PlannedItem {
+            key,
+            is_key_made,
+            title,
+            at,
+            text,
+            boxes,
+            parent,
+            story,
+            milestone,
+            tags,
+        };
+    }
+    let (title, rest) = parts::title_and_text(&own);
     let named = parts::leading_id(&title);
     let is_key_made = named.as_ref().is_none_or(|(key, _)| !key.contains(char::is_alphabetic));
     let (key, title) = named.unwrap_or_else(|| (slug(&title), title));
@@ -217,9 +235,9 @@ fn item_task(
         key,
         is_key_made,
         title,
-        at: item.at.start..first_line_end(text, item.at.start),
+        at,
         text: rest,
-        boxes: item.mark.clone().into_iter().collect(),
+        boxes,
         parent,
         story: own_story.or(story),
         milestone,
@@ -274,7 +292,9 @@ pub(super) fn read(text: &str) -> Reading {
         builder.task.key.clone_from(&item.key);
         builder.task.is_key_made = item.is_key_made;
         builder.set_title(&item.title);
-        builder.describe(&dedent(&item.text));
+        let listed = written::dependencies(&item.text);
+        let prose = listed.as_ref().map_or(item.text.as_str(), |(_, prose)| prose);
+        builder.describe(&written::unescaped(&dedent(prose)));
         let boxes = item.boxes.iter().map(|at| (StatusMark::Box, at.clone()));
         builder.task.status_at.extend(boxes);
         let status = status_of(text, &item.boxes).or_else(|| written_status(&item.text));
@@ -291,7 +311,10 @@ pub(super) fn read(text: &str) -> Reading {
             let key = found.items[parent].key.clone();
             builder.task.parent = Some(SourceLink { key, at: item.at.clone() });
         }
-        let (links, unknown) = resolver.references(&format!("{}\n{}", item.title, item.text));
+        let (links, unknown) = match listed {
+            Some((ids, _)) => (ids, Vec::new()),
+            None => resolver.references(&format!("{}\n{}", item.title, item.text)),
+        };
         for key in links.into_iter().filter(|key| *key != item.key) {
             builder.task.depends_on.push(SourceLink { key, at: item.at.clone() });
         }

@@ -10,7 +10,7 @@ pub(super) struct PlanKeys<'a> {
 }
 
 /// What stands before names of tasks.
-const PHRASES: [&str; 9] = [
+pub(super) const PHRASES: [&str; 9] = [
     "depends on",
     "dependent on",
     "dependencies",
