@@ -41,6 +41,9 @@ pub struct ImportArgs {
     /// in the graph [default source: all earlier ones]
     #[arg(long)]
     pub refresh: bool,
+    /// Print what came and what was lost as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `ralph export`.
@@ -49,9 +52,14 @@ pub struct ExportArgs {
     /// The format
     #[arg(long, value_name = "FORMAT", value_parser = formats())]
     pub to: BacklogFormat,
-    /// The file to write; statuses are updated in an existing one [default: standard output]
+    /// The file to write, or a folder of tickets; statuses are updated in existing files [default:
+    /// standard output]
+    #[arg(required_if_eq("json", "true"))]
     pub file: Option<PathBuf>,
     /// Write all tasks from scratch, without the text that they were imported from
     #[arg(long)]
     pub new: bool,
+    /// Print what was written and what was lost as JSON
+    #[arg(long)]
+    pub json: bool,
 }

@@ -1,10 +1,13 @@
 //! `ralph import`: adds the tasks of a backlog to the graph.
 
 mod report;
+mod summary;
 
 use std::path::PathBuf;
 
 use anyhow::Result;
+
+use summary::ImportSummary;
 
 use super::{Invocation, inside::SurroundingAttempt};
 use crate::{
@@ -55,27 +58,26 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
         skipped.extend(others);
     }
     let file = graph(&workspace)?;
-    let wishes = wishes(options);
+    let wishes = ImportOptions { format: options.format, ..wishes(options) };
     let mut record = ImportRecord::read(&workspace);
     let plan = import::plan(&texts, &import::existing(file.as_ref(), &record), &wishes)?;
     let name = workspace.graph_name();
-    let is_fresh = file.is_none();
+    let mut summary = ImportSummary::new(&name, options.dry_run);
+    summary.add(&texts, &skipped, &plan);
     let mut text = report::sources(&texts, &plan, options.dry_run);
-    text += &report::losses(&texts, &plan, is_fresh, &name);
+    text += &report::losses(&texts, &plan, file.is_none(), &name);
     text += &report::skipped(&skipped);
-    if options.dry_run {
-        text += &report::result(&plan, &name, true);
-        terminal::print(&text)?;
-        return Ok(Exit::Success);
+    if !options.dry_run {
+        // A base of tasks that are not there yet does no harm.
+        for source in &options.sources {
+            let name = import::name_of(workspace.root(), &directory.join(source));
+            let name = if source.as_os_str() == "-" { "-".to_owned() } else { name };
+            record.keep(&workspace, &name, &wishes, &plan, |task| task.is_new)?;
+        }
+        import::add(&workspace, file, &plan)?;
     }
-    // A base of tasks that are not there yet does no harm.
-    for source in &options.sources {
-        let name = import::name_of(workspace.root(), &directory.join(source));
-        let name = if source.as_os_str() == "-" { "-".to_owned() } else { name };
-        record.keep(&workspace, &name, &wishes, &plan, |task| task.is_new)?;
-    }
-    import::add(&workspace, file, &plan)?;
-    text += &report::result(&plan, &name, false);
+    text += &report::result(&plan, &name, options.dry_run);
+    let text = if options.json { terminal::json(&summary) } else { text };
     terminal::print(&text)?;
     Ok(Exit::Success)
 }
@@ -92,6 +94,7 @@ fn wishes(options: &ImportArgs) -> ImportOptions {
         milestone: options.milestone.clone(),
         tags: options.tags.clone(),
         nested: options.nested,
+        format: None,
     }
 }
 
@@ -112,18 +115,39 @@ fn refresh(invocation: &Invocation, workspace: &Workspace, options: &ImportArgs)
         sources.extend(names.into_iter().map(|name| (workspace.root().join(&name), name)));
     }
     if sources.is_empty() {
-        let message = "nothing was imported here yet; name a file, as in `ralph import prd.json`";
+        let record = ImportRecord::read(workspace);
+        let gone = record.gone(workspace.root());
+        let message = if !gone.is_empty() {
+            let names = terminal::visible(&gone.join("`, `")).into_owned();
+            format!("no source is left to refresh: `{names}` no longer exists; name a file")
+        } else if record.from_input {
+            "what was imported here came from standard input, which cannot be refreshed; pipe it \
+             again to `ralph import - --refresh`"
+                .to_owned()
+        } else {
+            "nothing was imported here yet; name a file, as in `ralph import prd.json`".to_owned()
+        };
         return Err(Failure::new(Exit::Usage, message).into());
     }
     let name = workspace.graph_name();
+    let mut summary = ImportSummary::new(&name, options.dry_run);
     for (path, source) in sources {
         let given = has_wishes.then_some(&given);
         let report =
             import::refresh(workspace, &path, &source, options.format, given, options.dry_run)?;
+        if options.json {
+            summary.add(&report.texts, &report.skipped, &report.plan);
+            summary.refreshed(report.changes, report.gone);
+            continue;
+        }
         let mut text = report::sources(&report.texts, &report.plan, false);
         text += &report::refreshed(&report);
+        text += &report::skipped(&report.skipped);
         text += &report::result(&report.plan, &name, options.dry_run);
         terminal::print(&text)?;
+    }
+    if options.json {
+        terminal::print(&terminal::json(&summary))?;
     }
     Ok(Exit::Success)
 }

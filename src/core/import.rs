@@ -28,10 +28,11 @@ mod words;
 
 use std::{fmt, ops::Range};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::core::diagnostic::Diagnostic;
-pub use fresh::fresh;
+pub use fresh::{columns, fresh, ticket};
 
 /// The size of the largest text of one task, in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
@@ -40,7 +41,8 @@ pub const MAX_TEXT: usize = 1 << 20;
 pub const STANDARD_INPUT: &str = "stdin";
 
 /// The format of a backlog.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum BacklogFormat {
     /// `prd.json`: stories with `passes` or `dependsOn`.
     Prd,

@@ -36,7 +36,7 @@ use crate::{
 };
 
 pub use closed_issues::{ClosedIssues, Issue, comment};
-pub use gather::{SkippedFile, SourceText, gather, name_of};
+pub use gather::{SkippedFile, SourceText, gather, gather_folder, name_of};
 pub use refresh::{ImportRecord, RefreshReport, refresh, refresh_all};
 
 /// Returns the tasks of a graph, as an import sees them, with what is known of their sources.

@@ -810,3 +810,70 @@ tasks:
     assert_eq!(tasks(&trial), lines, "{}", trial.read("PLAN.md"));
     assert_eq!(all(&trial), before, "{}", trial.read("PLAN.md"));
 }
+
+#[test]
+fn a_folder_of_tickets_has_a_file_for_each_task() {
+    let trial = TestProject::new();
+    put(&trial, "tickets");
+    trial.run(["import", "tickets"]);
+    trial.run(["task-add", "mine", "--after", "T-2"]);
+    trial.run(["task-complete", "T-2"]);
+    let readme = trial.read("tickets/README.md");
+    for _ in 0..2 {
+        trial.run(["export", "--to", "tickets", "tickets"]);
+        assert!(trial.read("tickets/T-2.md").contains("status: complete"));
+        assert!(trial.read("tickets/mine.md").starts_with("---\nid: mine\n"));
+        assert_eq!(trial.read("tickets/README.md"), readme);
+        trial.run(["task-complete", "mine"]);
+    }
+    assert!(trial.read("tickets/mine.md").contains("status: complete"));
+    trial.run(["export", "--to", "tickets", "all"]);
+    assert!(trial.read("all/T-1.md").contains("title: Cut the cloth"));
+    let before = tasks(&trial);
+    fs::remove_file(trial.root().join("task-graph.yaml")).unwrap();
+    trial.run(["import", "all"]);
+    let mut after = tasks(&trial);
+    after.sort();
+    assert_eq!(after, before);
+    trial.write("odd/mine.md", "Something else.\n");
+    trial.run(["export", "--to", "tickets", "odd"]).code(64).stderr_has("`odd/mine.md` exists");
+    assert!(!trial.root().join("odd/T-1.md").exists());
+    trial.run(["export", "--to", "csv", "odd"]).code(64).stderr_has("is a folder");
+}
+
+#[test]
+fn issues_without_a_state_have_no_place_for_a_status() {
+    let trial = TestProject::new();
+    let issues = "[{\"number\": 1, \"title\": \"A\"}, {\"number\": 2, \"title\": \"B\", \"state\": \"OPEN\"}]\n";
+    trial.write("issues.json", issues);
+    trial.run(["import", "issues.json"]);
+    trial.run(["task-complete", "1"]);
+    trial.run(["task-complete", "2"]);
+    let ran = trial.run(["export", "--to", "github", "issues.json"]);
+    ran.stderr_has("1 task in `issues.json` has no place for a status: 1");
+    assert_eq!(trial.read("issues.json"), issues.replace("OPEN", "CLOSED"));
+    let report = trial.run(["export", "--to", "github", "issues.json", "--json"]).json();
+    assert_eq!(report["unwritten"], serde_json::json!(["1"]));
+}
+
+#[test]
+fn the_named_format_holds_for_later_refreshes() {
+    let trial = TestProject::new();
+    trial.write("list.txt", "Things\n\n- one thing\n- other thing\n");
+    trial.run(["import", "list.txt", "--format", "markdown"]);
+    trial.write("list.txt", "id,title\n\n- one thing\n- other thing\n- third thing\n");
+    trial.run(["import", "--refresh"]);
+    assert_eq!(tasks(&trial).len(), 3);
+}
+
+#[test]
+fn standard_input_cannot_be_refreshed_and_says_so() {
+    let trial = TestProject::new();
+    trial.write("in.md", "- [ ] one thing\n");
+    let input = fs::File::open(trial.root().join("in.md")).unwrap();
+    let output =
+        trial.process(RALPH).args(["import", "-", "--json"]).stdin(input).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["tasks"][0]["id"], "one-thing");
+    trial.run(["import", "--refresh"]).code(64).stderr_has("standard input");
+}

@@ -48,6 +48,12 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["task-edit", "start", "--set", "notes=x", "--json"],
         "The task; `task-add` and `task-move` print the same.",
     ),
+    (
+        &["import", "plan.md", "--json"],
+        "What came and what was lost; with `--refresh` also what changed. `outcome` is `taken`, \
+         `changed-in-graph`, `kept-complete` or `no-place`.",
+    ),
+    (&["export", "--to", "csv", "new.csv", "--json"], "What was written and what was lost."),
     (&["undo", "--list", "--json"], "The changes of the graph that were kept, the newest first."),
 ];
 
@@ -103,6 +109,9 @@ fn the_page_of_shapes_is_what_is_printed() {
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
         value["backing_off"].as_array().unwrap().is_empty()
     });
+    trial.write("plan.md", "# Plan\n\n- [ ] Cut it\n- [ ] Sew it (depends on: Cut it, the wind)\n");
+    trial.write("plans/plan.md", "- [ ] Fly\n");
+    trial.write("plans/README.md", "Read me.\n");
     let schedule = trial.start(["schedule", "--cron", "@yearly", "--time-zone", "UTC"]);
     until("it waits", || schedule.said().contains("next wake "));
     let settings = format!("{SETTINGS}jobs: 2\n");
@@ -138,12 +147,22 @@ fn the_page_of_shapes_is_what_is_printed() {
                 take(&trial, &["status", "--json", "--name", "loop"]);
                 take(&busy, words);
             }
+            "import" => {
+                trial.write("plan.md", "# Plan\n\n- [ ] Cut it out\n");
+                take(&trial, &["import", "plan.md", "--refresh", "--json"]);
+                take(&trial, &["import", "plans", "--dry-run", "--json"]);
+            }
+            "export" => {
+                trial.run(["export", "--to", "github", "--new", "issues.json"]);
+                take(&trial, &["export", "--to", "markdown", "plan.md", "--json"]);
+            }
             "dag-status" | "slots" => take(&busy, words),
             _ => {}
         }
         let name = words.iter().take_while(|word| **word != "--jobs").copied();
         let name = name.collect::<Vec<_>>().join(" ");
         let name = name.replace(" start", " ID").replace(" left", " ID").replace("timeout", "KEY");
+        let name = name.replace("plan.md", "FILE").replace("new.csv", "FILE");
         let _ = write!(page, "\n## `ralph {name}`\n{about}\n\n| field | kind |\n|---|---|\n");
         for (path, kinds) in shapes {
             let kinds: Vec<&str> = kinds.into_iter().collect();

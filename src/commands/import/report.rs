@@ -149,12 +149,12 @@ pub(super) fn losses(
 }
 
 /// The offsets of all line breaks.
-fn breaks(text: &str) -> Vec<usize> {
+pub(super) fn breaks(text: &str) -> Vec<usize> {
     text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect()
 }
 
 /// `prd.json:12:5`.
-fn place(source: &SourceText, breaks: &[usize], at: usize) -> String {
+pub(super) fn place(source: &SourceText, breaks: &[usize], at: usize) -> String {
     let line = breaks.partition_point(|end| *end < at);
     let start = if line == 0 { 0 } else { breaks[line - 1] + 1 };
     let column = source.text.get(start..at).map_or(0, |text| text.chars().count());

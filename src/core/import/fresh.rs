@@ -234,12 +234,51 @@ fn lines(graph: &TaskGraph, number: usize, task: &Task) -> Vec<String> {
 }
 
 fn tickets(graph: &TaskGraph) -> String {
-    let mut text = String::new();
-    for (number, task) in graph.tasks().iter().enumerate() {
-        let _ = write!(text, "---\n{}\n---\n", lines(graph, number, task).join("\n"));
-        if let Some(description) = &task.description {
-            let _ = write!(text, "\n{description}\n\n");
-        }
+    (0..graph.tasks().len()).map(|number| ticket(graph, number)).collect()
+}
+
+/// The text of one task as a ticket.
+pub fn ticket(graph: &TaskGraph, number: usize) -> String {
+    let task = graph.task(number);
+    let mut text = format!("---\n{}\n---\n", lines(graph, number, task).join("\n"));
+    if let Some(description) = &task.description {
+        let _ = write!(text, "\n{description}\n\n");
     }
     text
+}
+
+/// The fields of a task that a format has a place for; none if it has one for each.
+pub fn columns(format: BacklogFormat) -> Option<&'static [&'static str]> {
+    Some(match format {
+        BacklogFormat::Prd => {
+            &["id", "title", "description", "status", "priority", "tags", "depends_on", "notes"]
+        }
+        BacklogFormat::Beads => &[
+            "id",
+            "title",
+            "description",
+            "status",
+            "priority",
+            "tags",
+            "depends_on",
+            "issue_type",
+        ],
+        BacklogFormat::TaskMaster => &["title", "description", "status", "priority", "depends_on"],
+        BacklogFormat::Github => {
+            &["title", "description", "status", "priority", "depends_on", "tags", "milestone"]
+        }
+        BacklogFormat::Markdown => &["id", "title", "description", "status", "depends_on"],
+        BacklogFormat::Tickets | BacklogFormat::Csv => &[
+            "id",
+            "title",
+            "description",
+            "status",
+            "priority",
+            "depends_on",
+            "tags",
+            "story",
+            "milestone",
+        ],
+        BacklogFormat::Graph => return None,
+    })
 }

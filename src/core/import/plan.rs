@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    LostField, STANDARD_INPUT, SourceBacklog, SourceTask,
+    BacklogFormat, LostField, STANDARD_INPUT, SourceBacklog, SourceTask,
     fields::clipped,
     identity::{KnownSourceTask, identify},
     ids,
@@ -60,6 +60,8 @@ pub struct ImportOptions {
     pub tags: Vec<String>,
     /// Whether a task that contains others waits for them.
     pub nested: bool,
+    /// The format; none if it is known by the content.
+    pub format: Option<BacklogFormat>,
 }
 
 /// A task of a source with its place in the graph.
@@ -389,7 +391,7 @@ fn acyclic(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BacklogFormat, read};
+    use super::super::read;
     use super::*;
 
     fn file(name: &str, format: BacklogFormat, text: &str) -> SourceFile {

@@ -14,7 +14,7 @@ use crate::core::graph::{
 };
 
 /// A field that changed in the source.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RefreshedField {
     /// The task.
     pub id: String,

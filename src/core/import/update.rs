@@ -131,6 +131,10 @@ fn splices_of(
             | BacklogFormat::TaskMaster
             | BacklogFormat::Github
     );
+    // An issue without its state came from a query that left it out.
+    if task.status_at.is_empty() && format == BacklogFormat::Github {
+        return Vec::new();
+    }
     if task.status_at.is_empty() && is_json {
         let field = if format == BacklogFormat::Prd {
             format!("\"passes\": {}", wanted == Status::Complete)

@@ -79,6 +79,27 @@ pub fn gather(
         let text = SourceText { name, path: Some(path.to_owned()), text, format };
         return Ok((vec![text], Vec::new()));
     }
+    let (texts, skipped) = gather_folder(root, path, format)?;
+    if texts.is_empty() {
+        let fault = Diagnostic::error(format!("there is no backlog in `{name}`"), 0..0);
+        let mut help = "name a file, or `--format` if the files have an unusual form".to_owned();
+        for file in skipped.iter().take(SHOWN) {
+            help += &format!("\n`{}` is not read: {}", file.name.escape_debug(), file.why);
+        }
+        return Err(refused(&name, "", &[fault.help(help)]));
+    }
+    Ok((texts, skipped))
+}
+
+/// Reads the files of a folder. Returns the texts of those that are backlogs, and the other files.
+///
+/// # Errors
+/// Errors of the disk.
+pub fn gather_folder(
+    root: &Path,
+    path: &Path,
+    format: Option<BacklogFormat>,
+) -> Result<(Vec<SourceText>, Vec<SkippedFile>)> {
     let (mut texts, mut skipped) = (Vec::new(), Vec::new());
     for path in files(path, 0)?.into_iter().take(MOST_FILES) {
         let name = name_of(root, &path);
@@ -100,14 +121,6 @@ pub fn gather(
         texts.retain(|text| !is_plan(text));
     }
     skipped.sort_by(|one, other| one.name.cmp(&other.name));
-    if texts.is_empty() {
-        let fault = Diagnostic::error(format!("there is no backlog in `{name}`"), 0..0);
-        let mut help = "name a file, or `--format` if the files have an unusual form".to_owned();
-        for file in skipped.iter().take(SHOWN) {
-            help += &format!("\n`{}` is not read: {}", file.name.escape_debug(), file.why);
-        }
-        return Err(refused(&name, "", &[fault.help(help)]));
-    }
     Ok((texts, skipped))
 }
 

@@ -15,7 +15,9 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{SourceText, add, existing, exists, gather, plan, record_new, refused, with_new};
+use super::{
+    SkippedFile, SourceText, add, existing, exists, gather, plan, record_new, refused, with_new,
+};
 use crate::{
     core::{
         event::{Cause, Event, SourceRefreshed},
@@ -50,6 +52,8 @@ pub struct ImportRecord {
     tasks: BTreeMap<String, Map<String, Value>>,
     /// The tasks of each file when it was read last, in its order.
     files: BTreeMap<String, Vec<KnownSourceTask>>,
+    /// Whether tasks came from standard input, which cannot be read again.
+    pub from_input: bool,
 }
 
 impl ImportRecord {
@@ -62,6 +66,23 @@ impl ImportRecord {
     pub fn sources(&self, root: &Path) -> Vec<String> {
         let names = self.sources.keys();
         names.filter(|name| fs::metadata(root.join(name)).is_ok()).cloned().collect()
+    }
+
+    /// The names of the sources that no longer exist, sorted.
+    pub fn gone(&self, root: &Path) -> Vec<String> {
+        let names = self.sources.keys();
+        names.filter(|name| fs::metadata(root.join(name)).is_err()).cloned().collect()
+    }
+
+    /// The format that a person named for a file or for the folder around it; none if it is known by
+    /// the content.
+    pub fn format(&self, name: &str) -> Option<BacklogFormat> {
+        let own = self.sources.get(name);
+        let around = || {
+            let folders = name.match_indices('/').rev().map(|(at, _)| &name[..at]);
+            { folders }.find_map(|folder| self.sources.get(folder))
+        };
+        own.or_else(around).and_then(|options| options.format)
     }
 
     /// The tasks of each file when it was read last, by the name of the file.
@@ -81,7 +102,9 @@ impl ImportRecord {
         plan: &ImportPlan,
         which: impl Fn(&ImportedTask) -> bool,
     ) -> Result<()> {
-        if source != "-" {
+        if source == "-" {
+            self.from_input = true;
+        } else {
             self.sources.insert(source.to_owned(), options.clone());
         }
         for task in plan.tasks.iter().filter(|task| which(task)) {
@@ -125,6 +148,8 @@ impl ImportRecord {
 pub struct RefreshReport {
     /// The texts that were read.
     pub texts: Vec<SourceText>,
+    /// The files of a folder that were not read.
+    pub skipped: Vec<SkippedFile>,
     /// Their tasks.
     pub plan: ImportPlan,
     /// The fields that changed in the source.
@@ -149,8 +174,10 @@ pub fn refresh(
     is_dry: bool,
 ) -> Result<RefreshReport> {
     let mut record = ImportRecord::read(workspace);
-    let options = given.or_else(|| record.sources.get(name)).cloned().unwrap_or_default();
-    let (texts, _) = gather(workspace.root(), path, format)?;
+    let earlier = record.sources.get(name);
+    let mut options = given.or(earlier).cloned().unwrap_or_default();
+    options.format = format.or_else(|| earlier.and_then(|earlier| earlier.format));
+    let (texts, skipped) = gather(workspace.root(), path, options.format)?;
     let file = if exists(workspace.graph_path()) { Some(workspace.graph()?) } else { None };
     let known = existing(file.as_ref(), &record);
     let mut plan = plan(&texts, &known, &options)?;
@@ -186,7 +213,7 @@ pub fn refresh(
     if !is_dry {
         record.keep(workspace, name, &options, &plan, |_| true)?;
     }
-    Ok(RefreshReport { texts, plan, changes, gone, unknown })
+    Ok(RefreshReport { texts, skipped, plan, changes, gone, unknown })
 }
 
 /// Writes the new tasks and the changes into the graph and into the journal, as one change that `ralph

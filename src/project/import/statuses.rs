@@ -17,6 +17,8 @@ pub struct UpdatedSource {
     pub text: String,
     /// The number of its tasks that the graph has.
     pub known: usize,
+    /// Its tasks that the graph has, by `source`.
+    pub sources: Vec<String>,
     /// The tasks whose status was written, by `source`.
     pub written: Vec<String>,
     /// The tasks for whose status it has no place, by their name in the source.
@@ -56,10 +58,11 @@ pub fn update(
     let known = by_key.len();
     if known == 0 {
         let (text, written, unwritten) = (source.text.clone(), Vec::new(), Vec::new());
-        return Ok(UpdatedSource { text, known, written, unwritten });
+        return Ok(UpdatedSource { text, known, sources: Vec::new(), written, unwritten });
     }
     let updated = update::with_statuses(source.format, &source.name, &source.text, &by_key)
         .map_err(refused)?;
+    let sources = names.values().cloned().collect();
     let written = updated.written.iter().filter_map(|key| names.remove(key)).collect();
-    Ok(UpdatedSource { text: updated.text, known, written, unwritten: updated.unwritten })
+    Ok(UpdatedSource { text: updated.text, known, sources, written, unwritten: updated.unwritten })
 }

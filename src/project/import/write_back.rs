@@ -21,7 +21,7 @@ use crate::{
         commit_id::CommitId,
         event::SourceUpdated,
         graph::task::{Status, TaskId},
-        import::plan::ExistingTasks,
+        import::{BacklogFormat, plan::ExistingTasks},
     },
     project::workspace::Workspace,
     regular_file,
@@ -72,8 +72,9 @@ pub fn mark_done(
     let wanted = WantedStatuses {
         statuses: done.keys().map(|source| (source.clone(), Status::Complete)).collect(),
         existing,
+        format: ImportRecord::read(workspace).format(name),
     };
-    let found = SourceFileText::read(&path, name)?;
+    let found = SourceFileText::read(&path, name, wanted.format)?;
     let updated = wanted.update(&found.source)?;
     if updated.written.is_empty() {
         return Ok(None);
@@ -97,6 +98,8 @@ pub fn mark_done(
 struct WantedStatuses<'a> {
     statuses: BTreeMap<String, Status>,
     existing: &'a ExistingTasks,
+    /// The format that a person named.
+    format: Option<BacklogFormat>,
 }
 
 impl WantedStatuses<'_> {
@@ -119,7 +122,7 @@ fn put(
             return state::replace(path, text.as_bytes(), workspace.durable())
                 .with_context(|| format!("write `{name}`"));
         }
-        found = SourceFileText::read(path, &name)?;
+        found = SourceFileText::read(path, &name, wanted.format)?;
         text = wanted.update(&found.source)?.text;
     }
     bail!("`{name}` changes all the time")
@@ -149,7 +152,7 @@ fn committed(
     }
     // Git may have converted the file in the checkout, so its own text is changed, too.
     let Ok(text) = String::from_utf8(text) else { return Ok(Err("git has another text")) };
-    let format = format_of(name, &text, None)?;
+    let format = format_of(name, &text, wanted.format)?;
     let source = SourceText { name: name.to_owned(), path: None, text, format };
     let updated = wanted.update(&source)?;
     if updated.written.is_empty() {
@@ -173,10 +176,10 @@ struct SourceFileText {
 }
 
 impl SourceFileText {
-    fn read(path: &Path, name: &str) -> Result<SourceFileText> {
+    fn read(path: &Path, name: &str, format: Option<BacklogFormat>) -> Result<SourceFileText> {
         let stamp = state::stamp(path).ok();
         let text = regular_file::read_to_string(path).with_context(|| format!("read `{name}`"))?;
-        let format = format_of(name, &text, None)?;
+        let format = format_of(name, &text, format)?;
         let source =
             SourceText { name: name.to_owned(), path: Some(path.to_owned()), text, format };
         Ok(SourceFileText { stamp, source })
