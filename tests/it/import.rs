@@ -877,3 +877,28 @@ fn standard_input_cannot_be_refreshed_and_says_so() {
     assert_eq!(report["tasks"][0]["id"], "one-thing");
     trial.run(["import", "--refresh"]).code(64).stderr_has("standard input");
 }
+
+#[test]
+fn a_table_names_dependencies_by_title_too() {
+    let trial = TestProject::new();
+    let table =
+        "Task,Status,Depends on\nCut it,Done,\nSew it,,cut it\n\"Fly, high\",,Sew it; Cut it\n";
+    trial.write("plan.csv", table);
+    trial.run(["import", "plan.csv"]);
+    let want =
+        ["cut-it complete", "sew-it pending after cut-it", "fly-high pending after cut-it sew-it"];
+    assert_eq!(tasks(&trial), want);
+    assert_eq!(fields(&trial, "fly-high")["title"], "Fly, high");
+    trial.write("plan.csv", &table.replace("high\"", "high"));
+    let before = trial.graph_text();
+    trial.run(["import", "plan.csv", "--refresh"]).code(65).stderr_has("never closed");
+    assert_eq!(trial.graph_text(), before);
+}
+
+#[test]
+fn a_changed_text_is_shown_by_its_lines() {
+    let trial = planned("- [ ] `a`: A\n\n  one\n  two\n");
+    trial.write("PLAN.md", "- [ ] `a`: A\n\n  one\n  three\n  four\n");
+    let said = trial.run(["import", "--refresh"]).out();
+    assert!(said.contains("a: description changed: 2 added and 1 removed, 3 lines now"), "{said}");
+}

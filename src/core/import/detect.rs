@@ -183,10 +183,11 @@ fn is_table(text: &str) -> bool {
     let separator = super::table::separator(text) as char;
     let names: Vec<&str> =
         header.split(separator).map(|name| name.trim().trim_matches('"')).collect();
-    let known = names.iter().filter(|name| fields::role(name) != FieldRole::Other).count();
+    let has_title = names.iter().any(|name| fields::role(name) == FieldRole::Title);
+    let role = |name: &str| super::table::role(name, has_title);
+    let known = names.iter().filter(|name| role(name) != FieldRole::Other).count();
     let is_short = names.iter().all(|name| name.len() <= 60 && !name.starts_with(['#', '-', '*']));
-    let is_named =
-        names.iter().any(|name| matches!(fields::role(name), FieldRole::Title | FieldRole::Id));
+    let is_named = names.iter().any(|name| matches!(role(name), FieldRole::Title | FieldRole::Id));
     names.len() > 1 && known > 1 && is_short && is_named && lines.next().is_some()
 }
 
@@ -218,6 +219,7 @@ mod tests {
             ("# a.md\n---\nid: a\n# b.md\n---\nid: b\n", Some(BacklogFormat::Tickets)),
             ("version: 1\ntasks:\n  - id: a\n", Some(BacklogFormat::Graph)),
             ("id,title\n1,b\n", Some(BacklogFormat::Csv)),
+            ("Task,Status\nb,Done\n", Some(BacklogFormat::Csv)),
             ("Key\tSummary\tStatus\nA-1\tb\tDone\n", Some(BacklogFormat::Csv)),
             ("# Plan\n\n- [ ] a\n", Some(BacklogFormat::Markdown)),
             ("### Task 1: a\n\ntext\n", Some(BacklogFormat::Markdown)),

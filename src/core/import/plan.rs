@@ -246,6 +246,8 @@ struct SourceNames<'a> {
     by_key: HashMap<(usize, &'a str), usize>,
     /// The tasks of all files by key; none if several have it.
     anywhere: HashMap<&'a str, Option<usize>>,
+    /// The tasks of each file by title, in lower case; none if several have it.
+    by_title: HashMap<(usize, String), Option<usize>>,
     sources: Vec<String>,
     ids: Vec<(String, bool)>,
 }
@@ -257,9 +259,14 @@ impl<'a> SourceNames<'a> {
         all: &[(usize, &'a SourceTask)],
     ) -> SourceNames<'a> {
         let mut by_key = HashMap::with_capacity(all.len());
+        let mut by_title: HashMap<(usize, String), Option<usize>> = HashMap::new();
         let mut anywhere: HashMap<&str, Option<usize>> = HashMap::with_capacity(all.len());
         for (number, (file, task)) in all.iter().enumerate() {
             by_key.insert((*file, task.key.as_str()), number);
+            if let Some(title) = task.get("title").and_then(Value::as_str) {
+                let entry = by_title.entry((*file, title.to_lowercase()));
+                entry.and_modify(|known| *known = None).or_insert(Some(number));
+            }
             anywhere.entry(&task.key).and_modify(|known| *known = None).or_insert(Some(number));
         }
         let source = |(file, task): &(usize, &SourceTask)| {
@@ -277,12 +284,13 @@ impl<'a> SourceNames<'a> {
             }
         });
         let ids = ids.collect();
-        SourceNames { by_key, anywhere, sources, ids }
+        SourceNames { by_key, anywhere, by_title, sources, ids }
     }
 
     fn find(&self, file: usize, key: &str) -> Option<usize> {
         let own = self.by_key.get(&(file, key)).copied();
-        own.or_else(|| self.anywhere.get(key).copied().flatten())
+        let titled = || self.by_title.get(&(file, key.to_lowercase())).copied().flatten();
+        own.or_else(|| self.anywhere.get(key).copied().flatten()).or_else(titled)
     }
 
     /// Resolves the dependencies: the numbers of tasks into `waits`, and the ids.

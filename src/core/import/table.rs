@@ -6,8 +6,9 @@ use csv::{ReaderBuilder, StringRecord};
 
 use super::{
     builder::TaskBuilder,
-    fields::Reading,
+    fields::{self, FieldRole, Reading},
     value::{SourceEntry, SourceValue},
+    words::fold,
 };
 use crate::core::diagnostic::Diagnostic;
 
@@ -37,6 +38,11 @@ pub(super) fn rows(text: &str) -> Result<Vec<TableRow>, Vec<Diagnostic>> {
     let bare = text.trim_start_matches('\u{feff}');
     let skipped = text.len() - bare.len();
     let delimiter = separator(bare);
+    if let Some(start) = unclosed_quote(bare, delimiter) {
+        let at = skipped + start..skipped + start + 1;
+        let fault = Diagnostic::error("this quote is never closed", at);
+        return Err(vec![fault.help("close it, or write `\"\"` for a quote within quotes")]);
+    }
     let mut reader = ReaderBuilder::new()
         .delimiter(delimiter)
         .has_headers(false)
@@ -60,6 +66,23 @@ pub(super) fn rows(text: &str) -> Result<Vec<TableRow>, Vec<Diagnostic>> {
         let cells = record.iter().enumerate().map(|(number, cell)| (cell.to_owned(), at(number)));
         rows.push(TableRow { cells: cells.collect() });
     }
+}
+
+/// The offset of a quote at the start of a cell that is never closed.
+fn unclosed_quote(text: &str, delimiter: u8) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (mut open, mut is_start, mut at) = (None, true, 0);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' if open.is_some() && bytes.get(at + 1) == Some(&b'"') => at += 1,
+            b'"' if open.is_some() => open = None,
+            b'"' if is_start => open = Some(at),
+            _ => {}
+        }
+        is_start = open.is_none() && (bytes[at] == delimiter || matches!(bytes[at], b'\n' | b'\r'));
+        at += 1;
+    }
+    open
 }
 
 /// The bytes of the cells of a row, with their quotes.
@@ -98,6 +121,12 @@ pub(super) fn written(rows: &[Vec<String>]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// The role of a column. `Task` names the tasks if no other column does.
+pub(super) fn role(name: &str, has_title: bool) -> FieldRole {
+    let is_task = ["task", "taskname", "item", "todo"].contains(&fold(name).as_str());
+    if is_task && !has_title { FieldRole::Title } else { fields::role(name) }
+}
+
 pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
     let rows = rows(text)?;
     let mut reading = Reading::default();
@@ -105,6 +134,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
         return Ok(reading);
     };
     reading.is_empty = rows.is_empty();
+    let has_title = header.cells.iter().any(|(name, _)| fields::role(name) == FieldRole::Title);
     for row in rows {
         let first = row.cells.first().map_or(0..0, |(_, at)| at.clone());
         if row.cells.iter().all(|(cell, _)| cell.trim().is_empty()) {
@@ -124,7 +154,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
                 key_at: at.clone(),
                 value: SourceValue::of_text(cell.clone(), at.clone()),
             };
-            builder.take(&mut reading, &entry, super::fields::role(name));
+            builder.take(&mut reading, &entry, role(name, has_title));
         }
         builder.finish(&mut reading);
     }
@@ -134,6 +164,13 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quote_that_is_never_closed_is_an_error_at_its_place() {
+        let fault = rows("id,title\n1,\"a\n2,b\n").err().unwrap().remove(0);
+        assert_eq!(fault.at, 11..12);
+        assert!(rows("id,title\n1,5\" disk\n2,\"a \"\"b\"\"\"\n").is_ok());
+    }
 
     #[test]
     fn cells_know_their_bytes() {
