@@ -15,6 +15,7 @@ fn formats() -> impl clap::builder::TypedValueParser<Value = BacklogFormat> {
 
 /// `ralph import`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct ImportArgs {
     /// Files or folders with backlogs; `-` for standard input
     #[arg(value_name = "FILE|FOLDER|-", required_unless_present = "refresh")]

@@ -48,9 +48,6 @@ pub(super) fn sources(texts: &[SourceText], plan: &ImportPlan, with_tasks: bool)
 
 /// `5 tasks (3 pending, 2 complete), 4 dependencies`.
 fn totals(tasks: &[&ImportedTask]) -> String {
-    if tasks.is_empty() {
-        return "no tasks".to_owned();
-    }
     const ORDER: [Status; 6] = [
         Status::Pending,
         Status::InProgress,
@@ -59,6 +56,9 @@ fn totals(tasks: &[&ImportedTask]) -> String {
         Status::NeedsInput,
         Status::Cancelled,
     ];
+    if tasks.is_empty() {
+        return "no tasks".to_owned();
+    }
     let of = |status: Status| tasks.iter().filter(|task| task.status() == status).count();
     let statuses: Vec<String> = ORDER
         .into_iter()

@@ -21,14 +21,30 @@ use crate::core::{
     graph::task::{Status, Task},
 };
 
+/// Where the key of a task comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum KeyOrigin {
+    /// The source has an id.
+    #[default]
+    Source,
+    /// It was made from the title or from a number.
+    Title,
+}
+
+impl KeyOrigin {
+    fn new(is_key_made: bool) -> KeyOrigin {
+        if is_key_made { KeyOrigin::Title } else { KeyOrigin::Source }
+    }
+}
+
 /// A task of a source as it was read last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KnownSourceTask {
     /// Its key, which is the end of `source:` in the graph.
     pub key: String,
-    /// Whether the key was made from the title.
-    is_key_made: bool,
+    origin: KeyOrigin,
     title: String,
     /// The headings above it.
     group: String,
@@ -50,7 +66,7 @@ impl KnownSourceTask {
         let text = |name: &str| task.get(name).and_then(Value::as_str).unwrap_or_default();
         KnownSourceTask {
             key: task.key.clone(),
-            is_key_made: task.is_key_made,
+            origin: KeyOrigin::new(task.is_key_made),
             title: folded(text("title")),
             group: group(text("milestone"), text("story")),
             text: digest(text("description")),
@@ -66,7 +82,9 @@ impl KnownSourceTask {
         let rest = key.strip_prefix(made.as_str()).map(|rest| rest.trim_start_matches('-'));
         KnownSourceTask {
             key: key.to_owned(),
-            is_key_made: rest.is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit())),
+            origin: KeyOrigin::new(
+                rest.is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit())),
+            ),
             title: folded(&task.title),
             group: group(
                 task.milestone.as_deref().unwrap_or_default(),
@@ -80,11 +98,15 @@ impl KnownSourceTask {
         }
     }
 
+    fn is_key_made(&self) -> bool {
+        self.origin == KeyOrigin::Title
+    }
+
     /// Its key, without the number that tells it from others with the same title.
     fn name(&self) -> &str {
         let is_number = |rest: &str| rest.bytes().all(|b| b.is_ascii_digit());
         let parts = self.key.rsplit_once('-').filter(|(name, rest)| {
-            self.is_key_made && is_number(rest) && *name == slug(&self.title)
+            self.is_key_made() && is_number(rest) && *name == slug(&self.title)
         });
         parts.map_or(self.key.as_str(), |(name, _)| name)
     }
@@ -225,7 +247,7 @@ impl<'a> Matching<'a> {
     fn pair_own_ids(&mut self) {
         let by_key: HashMap<&str, usize> =
             self.old.iter().enumerate().map(|(at, task)| (task.key.as_str(), at)).collect();
-        for (at, task) in self.new.iter().enumerate().filter(|(_, task)| !task.is_key_made) {
+        for (at, task) in self.new.iter().enumerate().filter(|(_, task)| !task.is_key_made()) {
             if let Some(old) = by_key.get(task.key.as_str()).copied() {
                 self.pair(old, at);
             }
@@ -264,7 +286,7 @@ impl<'a> Matching<'a> {
 
     fn may_pair(&self, old: usize, new: usize, likeness: Likeness) -> bool {
         let (old, new) = (&self.old[old], &self.new[new]);
-        (old.is_key_made || new.is_key_made) && (likeness.may_reopen() || !old.reopens(new))
+        (old.is_key_made() || new.is_key_made()) && (likeness.may_reopen() || !old.reopens(new))
     }
 
     fn pair_next_to_paired(&mut self, old: &[usize], new: &[usize], likeness: Likeness) {
@@ -330,7 +352,7 @@ impl<'a> Matching<'a> {
             {
                 let (was, is) = (&self.old[old], &self.new[new.start]);
                 let is_open = !was.is_done && !was.is_over && !is.is_done;
-                if is_open && was.group == is.group && was.is_key_made && is.is_key_made {
+                if is_open && was.group == is.group && was.is_key_made() && is.is_key_made() {
                     self.pair(old, new.start);
                 }
             }
@@ -350,7 +372,7 @@ impl<'a> Matching<'a> {
         for at in new.clone() {
             let is_it = |old: &usize| {
                 let (was, is) = (&self.old[*old], &self.new[at]);
-                let is_made = was.is_key_made && is.is_key_made;
+                let is_made = was.is_key_made() && is.is_key_made();
                 is_made && !was.reopens(is) && are_similar(&was.title, &is.title)
             };
             if let Some(found) = old[from..].iter().position(is_it) {
@@ -374,7 +396,7 @@ fn are_similar(one: &str, other: &str) -> bool {
     let is_long = one.len().min(other.len()) >= SHORTEST;
     common * 2 > a.len().max(b.len())
         || common >= 2 && common == a.len().min(b.len())
-        || is_long && a.len() == b.len() && nearest(one, [other].into_iter()).is_some()
+        || is_long && a.len() == b.len() && nearest(one, [other]).is_some()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The texts of a source: a file, the files of a folder, or standard input.
 
 use std::{
+    fmt::Write as _,
     fs,
     io::Read,
     path::{Path, PathBuf},
@@ -84,7 +85,7 @@ pub fn gather(
         let fault = Diagnostic::error(format!("there is no backlog in `{name}`"), 0..0);
         let mut help = "name a file, or `--format` if the files have an unusual form".to_owned();
         for file in skipped.iter().take(SHOWN) {
-            help += &format!("\n`{}` is not read: {}", file.name.escape_debug(), file.why);
+            let _ = write!(help, "\n`{}` is not read: {}", file.name.escape_debug(), file.why);
         }
         return Err(refused(&name, "", &[fault.help(help)]));
     }

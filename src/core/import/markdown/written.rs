@@ -1,6 +1,6 @@
 //! The form in which `ralph export` writes a task of a plan, which reads back as the same task.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 use super::references::PHRASES;
 use crate::core::{graph::task::TaskId, import::fields::one_line};
@@ -31,10 +31,10 @@ pub(in crate::core::import) fn item(
     let prose = format!("{title}\n{description}").to_ascii_lowercase();
     let names: Vec<String> = depends_on.iter().map(|id| format!("`{id}`")).collect();
     if !names.is_empty() {
-        text += &format!("\n  {DEPENDS_ON}{}\n", names.join(", "));
+        let _ = write!(text, "\n  {DEPENDS_ON}{}\n", names.join(", "));
     } else if PHRASES.iter().any(|phrase| prose.contains(phrase)) {
         // Otherwise the words of the text count.
-        text += &format!("\n  {DEPENDS_ON}{NONE}\n");
+        let _ = write!(text, "\n  {DEPENDS_ON}{NONE}\n");
     }
     if text.lines().count() > 1 {
         text.push('\n');
@@ -55,15 +55,15 @@ pub(super) fn id_and_title(own: &str) -> Option<(String, String, String)> {
 pub(super) fn dependencies(text: &str) -> Option<(Vec<String>, &str)> {
     let text = text.trim_end();
     let (before, last) = text.rsplit_once('\n').unwrap_or(("", text));
-    let list = last.trim().strip_prefix(DEPENDS_ON)?;
-    if list == NONE {
+    let names = last.trim().strip_prefix(DEPENDS_ON)?;
+    if names == NONE {
         return Some((Vec::new(), before));
     }
     let id = |name: &str| {
         let id = name.strip_prefix('`')?.strip_suffix('`')?;
         TaskId::new(id).is_ok().then(|| id.to_owned())
     };
-    let ids: Option<Vec<String>> = list.split(", ").map(id).collect();
+    let ids: Option<Vec<String>> = names.split(", ").map(id).collect();
     Some((ids?, before))
 }
 
