@@ -634,6 +634,16 @@ fn a_task_with_the_title_of_a_complete_one_is_another_task() {
     let want =
         ["write-tests complete", "ship pending", "write-tests-2 pending", "write-tests-3 pending"];
     assert_eq!(tasks(&trial), want);
+    // A known task may now wait for a new one.
+    let plan = trial.read("PLAN.md");
+    trial.write(
+        "PLAN.md",
+        &plan.replace("- [ ] Ship\n", "- [ ] Ship\n\n  Depends on: `new`\n\n- [ ] `new`: N\n"),
+    );
+    trial.run(["import", "--refresh"]);
+    assert_eq!(tasks(&trial)[1], "ship pending after new");
+    trial.run(["undo"]);
+    trial.write("PLAN.md", &plan);
     // The marks go to the right lines.
     trial.run(["task-complete", "write-tests-3"]);
     trial.run(["export", "--to", "markdown", "PLAN.md"]);

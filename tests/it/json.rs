@@ -86,6 +86,28 @@ fn shape(value: &Value, path: &str, found: &mut BTreeMap<String, BTreeSet<&'stat
     found.entry(path.to_owned()).or_default().insert(kind);
 }
 
+/// Plans to import.
+fn write_plans(trial: &TestProject) {
+    trial.write("plan.md", "# Plan\n\n- [ ] Cut it\n- [ ] Sew it (depends on: Cut it, the wind)\n");
+    trial.write("plans/plan.md", "- [ ] Fly\n");
+    trial.write("plans/README.md", "Read me.\n");
+}
+
+/// Takes the other shapes of `import` and `export`.
+fn take_more_of_backlogs(
+    trial: &TestProject,
+    command: &str,
+    take: &mut impl FnMut(&TestProject, &[&str]),
+) {
+    if command == "import" {
+        trial.write("plan.md", "# Plan\n\n- [ ] Cut it out\n");
+        take(trial, &["import", "plan.md", "--refresh", "--json"]);
+        take(trial, &["import", "plans", "--dry-run", "--json"]);
+    } else {
+        take(trial, &["export", "--to", "markdown", "plan.md", "--json"]);
+    }
+}
+
 #[test]
 fn the_page_of_shapes_is_what_is_printed() {
     // One task is done, one failed, one asks, one waits.
@@ -109,9 +131,7 @@ fn the_page_of_shapes_is_what_is_printed() {
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
         value["backing_off"].as_array().unwrap().is_empty()
     });
-    trial.write("plan.md", "# Plan\n\n- [ ] Cut it\n- [ ] Sew it (depends on: Cut it, the wind)\n");
-    trial.write("plans/plan.md", "- [ ] Fly\n");
-    trial.write("plans/README.md", "Read me.\n");
+    write_plans(&trial);
     let schedule = trial.start(["schedule", "--cron", "@yearly", "--time-zone", "UTC"]);
     until("it waits", || schedule.said().contains("next wake "));
     let settings = format!("{SETTINGS}jobs: 2\n");
@@ -147,15 +167,7 @@ fn the_page_of_shapes_is_what_is_printed() {
                 take(&trial, &["status", "--json", "--name", "loop"]);
                 take(&busy, words);
             }
-            "import" => {
-                trial.write("plan.md", "# Plan\n\n- [ ] Cut it out\n");
-                take(&trial, &["import", "plan.md", "--refresh", "--json"]);
-                take(&trial, &["import", "plans", "--dry-run", "--json"]);
-            }
-            "export" => {
-                trial.run(["export", "--to", "github", "--new", "issues.json"]);
-                take(&trial, &["export", "--to", "markdown", "plan.md", "--json"]);
-            }
+            "import" | "export" => take_more_of_backlogs(&trial, words[0], &mut take),
             "dag-status" | "slots" => take(&busy, words),
             _ => {}
         }

@@ -227,13 +227,12 @@ fn take_over(
     let (new, count) = (plan.new_tasks(), file.graph().tasks().len());
     let found = RefCell::new(Vec::new());
     let edit = |text: &str| {
-        let (merged, fields) = merged(text, plan, record)?;
+        // Changed dependencies may name new tasks.
+        let added =
+            if new.is_empty() { text.to_owned() } else { with_new(workspace, text, count, &new)? };
+        let (merged, fields) = merged(&added, plan, record)?;
         found.replace(fields);
-        if new.is_empty() {
-            Ok(Some(merged))
-        } else {
-            with_new(workspace, &merged, count, &new).map(Some)
-        }
+        Ok(Some(merged))
     };
     let command = ChangeCommand::of("import --refresh", &[]);
     let before = change_text(workspace, &mut file, Some(&command), edit)?;
