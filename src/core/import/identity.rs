@@ -286,7 +286,8 @@ impl<'a> Matching<'a> {
 
     fn may_pair(&self, old: usize, new: usize, likeness: Likeness) -> bool {
         let (old, new) = (&self.old[old], &self.new[new]);
-        (old.is_key_made() || new.is_key_made()) && (likeness.may_reopen() || !old.reopens(new))
+        (old.is_key_made() || new.is_key_made())
+            && (likeness.may_reopen() || !old.is_gone && !old.reopens(new))
     }
 
     fn pair_next_to_paired(&mut self, old: &[usize], new: &[usize], likeness: Likeness) {
@@ -473,6 +474,18 @@ mod tests {
             ("a whole new plan", "- [ ] a\n- [ ] b\n", "- [ ] c\n- [ ] d\n", &["c", "d"]),
         ] {
             assert_eq!(keys(before, after), want, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_task_that_was_gone_comes_back_only_in_its_place() {
+        let mut before = known("## A\n\n- [ ] test\n");
+        before[0].is_gone = true;
+        for (after, want) in [("## A\n\n- [ ] test\n", "test"), ("## B\n\n- [ ] test\n", "test-2")]
+        {
+            let mut backlog = read(BacklogFormat::Markdown, "x", after).unwrap();
+            identify(&mut backlog, &before, true);
+            assert_eq!(backlog.tasks[0].key, want, "{after}");
         }
     }
 
