@@ -14,7 +14,7 @@ use crate::{
     },
     cli::CheckArgs,
     core::{
-        diagnostic::{Diagnostic, Severity, position},
+        diagnostic::{Diagnostic, Severity, positions},
         exit::Exit,
         graph::{edit::Document, lint::diagnostics},
         history::History,
@@ -120,10 +120,11 @@ fn draw(name: &str, text: &str, faults: &[Diagnostic]) {
 }
 
 fn listed(name: &str, text: &str, faults: &[Diagnostic]) -> Vec<serde_json::Value> {
+    let position = positions(text);
     faults
         .iter()
         .map(|fault| {
-            let (line, column) = position(text, fault.at.start);
+            let (line, column) = position(fault.at.start);
             json!({
                 "severity": fault.severity,
                 "message": fault.message,

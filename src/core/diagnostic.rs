@@ -86,13 +86,26 @@ impl Diagnostic {
     }
 }
 
-/// Line and column of a byte offset, both from 1, the column in characters.
+/// Line and column of a byte offset, both from 1, the column in characters. It reads the text up to
+/// there: for many offsets, use [`positions`].
 pub fn position(text: &str, offset: usize) -> (usize, usize) {
-    let before = &text.as_bytes()[..offset.min(text.len())];
-    let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-    let line = before.split(|b| *b == b'\n').count();
-    let column = 1 + String::from_utf8_lossy(&before[line_start..]).chars().count();
-    (line, column)
+    positions_in(&text.as_bytes()[..offset.min(text.len())])(offset)
+}
+
+/// Returns what finds [`position`] of any offset in a text that is read once.
+pub fn positions(text: &str) -> impl Fn(usize) -> (usize, usize) {
+    positions_in(text.as_bytes())
+}
+
+fn positions_in(text: &[u8]) -> impl Fn(usize) -> (usize, usize) {
+    let breaks = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    let starts: Vec<usize> = std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect();
+    move |offset| {
+        let offset = offset.min(text.len());
+        let line = starts.partition_point(|start| *start <= offset);
+        let before = &text[starts[line - 1]..offset];
+        (line, 1 + String::from_utf8_lossy(before).chars().count())
+    }
 }
 
 /// Returns the word most similar to a misspelled one, if any is similar enough.
@@ -140,6 +153,8 @@ mod tests {
         assert_eq!(position(text, 0), (1, 1));
         assert_eq!(position(text, text.find('x').unwrap()), (2, 6));
         assert_eq!(position(text, 999), (3, 1));
+        let of = positions(text);
+        assert!((0..20).all(|offset| of(offset) == position(text, offset)));
     }
 
     #[test]

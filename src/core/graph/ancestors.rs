@@ -35,18 +35,24 @@ impl Ancestors<'_> {
     /// Whether `task` waits on `other`. `steps` is what is left to follow; without it, the answer is
     /// yes, so that nothing is reported.
     pub fn waits_on(&self, task: usize, other: usize, steps: &mut usize) -> bool {
+        task == other || self.waits_on_any(task, &[other], steps)
+    }
+
+    /// Whether `task` waits on one of the others, which are in ascending order. `steps` is as in
+    /// [`Self::waits_on`].
+    pub fn waits_on_any(&self, task: usize, others: &[usize], steps: &mut usize) -> bool {
+        let Some(lowest) = others.iter().map(|other| self.rank[*other]).min() else {
+            return false;
+        };
         let mut open = vec![task];
         let mut seen = HashSet::new();
         while let Some(number) = open.pop() {
-            if number == other {
-                return true;
-            }
             for before in self.graph.dependencies(number) {
                 *steps = steps.saturating_sub(1);
-                if *steps == 0 {
+                if *steps == 0 || others.binary_search(&before).is_ok() {
                     return true;
                 }
-                if self.rank[before] >= self.rank[other] && seen.insert(before) {
+                if self.rank[before] > lowest && seen.insert(before) {
                     open.push(before);
                 }
             }

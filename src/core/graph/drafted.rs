@@ -139,9 +139,8 @@ fn graph(document: &Document) -> Result<TaskGraph, DraftRefusal> {
 /// The ids of the tasks, empty for those without one.
 fn ids_of(document: &Document) -> Vec<String> {
     let (tree, text) = (document.tree(), document.text());
-    let nodes = (0..).map_while(|number| load::node_of(document, number));
     let id = |node| tree.scalar(text, tree.entry(text, node, "id")?.1);
-    nodes.map(|node| id(node).unwrap_or_default().into_owned()).collect()
+    load::nodes(document).map(|node| id(node).unwrap_or_default().into_owned()).collect()
 }
 
 /// The errors that only a draft has.
@@ -165,7 +164,7 @@ fn barred(
         let fault = Diagnostic::error(format!("a draft cannot set `{name}`"), tree.range(key));
         faults.push(fault.label(why).help("remove it"));
     }
-    for node in (0..count).map_while(|number| load::node_of(document, number)) {
+    for node in load::nodes(document).take(count) {
         for (name, why) in BARRED {
             if let Some((key, _)) = tree.entry(text, node, name) {
                 let message = format!("a draft cannot set `{name}` of a task");

@@ -4,11 +4,12 @@
 //! the fix. A task turns a rule off with `allow`. What a rule must know of the machine is passed in
 //! as [`LintFacts`]; nothing here reads the disk.
 
+mod missing;
 mod paths;
 mod words;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
 };
 
@@ -21,7 +22,7 @@ use super::{
     edit::Document,
     load,
     task::Task,
-    task_paths,
+    yaml::NodeId,
 };
 use crate::core::{
     diagnostic::{Diagnostic, nearest},
@@ -113,12 +114,12 @@ pub fn lint(graph: &TaskGraph, facts: &LintFacts<'_>) -> Vec<LintFinding> {
     for number in open.iter().copied() {
         found.extend(linter.no_check(number));
         found.extend(linter.verify(number));
-        found.extend(linter.missing_path(number));
         found.extend(linter.length(number));
         found.extend(linter.vague(number));
         found.extend(linter.priority_order(number));
         found.extend(linter.unknown_rules(number));
     }
+    found.extend(linter.missing(&open));
     found.extend(linter.implied(&open));
     found.extend(linter.same_files(&open));
     found.extend(linter.single_chain(&open));
@@ -131,9 +132,10 @@ pub fn lint(graph: &TaskGraph, facts: &LintFacts<'_>) -> Vec<LintFinding> {
 
 /// Converts findings to warnings with their locations.
 pub fn diagnostics(document: &Document, found: &[LintFinding]) -> Vec<Diagnostic> {
+    let nodes: Vec<NodeId> = load::nodes(document).collect();
     let place = |task: usize, field: &str| -> Range<usize> {
         let (tree, text) = (document.tree(), document.text());
-        let Some(node) = load::node_of(document, task) else { return 0..0 };
+        let Some(node) = nodes.get(task).copied() else { return 0..0 };
         let value = tree.entry(text, node, field).or_else(|| tree.entry(text, node, "id"));
         let range = value.map_or_else(|| tree.range(node), |(_, value)| tree.range(value));
         let line = text[range.clone()].lines().next().map_or(0, str::len);
@@ -219,77 +221,19 @@ impl Linter<'_> {
                     ],
                 ));
             }
-            let program = task_paths::program_of(command);
-            let is_made = |path: &str| self.is_made(number, path);
-            if let Some(program) =
-                program.filter(|it| !(self.facts.has_program)(it) && !is_made(it))
-            {
-                found.push(finding(
-                    LintRule::MissingProgram,
-                    number,
-                    "verify",
-                    [
-                        format!("there is no program `{program}`"),
-                        "every attempt would fail its verification".to_owned(),
-                        "install it, correct the name, or let an earlier task make it".to_owned(),
-                    ],
-                ));
-            }
         }
         found
-    }
-
-    /// Whether the task or one that it waits on makes a path, as far as they say.
-    fn is_made(&self, number: usize, path: &str) -> bool {
-        let path = path.trim_start_matches("./").trim_end_matches('/');
-        let mut open = vec![number];
-        let mut seen = HashSet::from([number]);
-        while let Some(number) = open.pop() {
-            let task = self.graph.task(number);
-            let outputs = task.extra.get("output").map(task_paths::of_output).unwrap_or_default();
-            let is_in = |text: &str| text.contains(path);
-            if outputs.iter().any(|made| path.starts_with(made.as_str()))
-                || task.touches.iter().any(|glob| is_in(glob.as_str()))
-                || is_in(&task.title)
-                || task.description.as_deref().is_some_and(is_in)
-            {
-                return true;
-            }
-            open.extend(self.graph.dependencies(number).filter(|before| seen.insert(*before)));
-        }
-        false
-    }
-
-    fn missing_path(&self, number: usize) -> Vec<LintFinding> {
-        let task = self.graph.task(number);
-        let given = task.extra.get("path").map(task_paths::of_output).unwrap_or_default();
-        let is_missing = |path: &String| {
-            let exists = (self.facts.has_path)(path);
-            !exists && !self.graph.dependencies(number).any(|before| self.is_made(before, path))
-        };
-        let missing = |path: String| {
-            finding(
-                LintRule::MissingPath,
-                number,
-                "path",
-                [
-                    format!("`{path}` does not exist"),
-                    "no task before this one makes it".to_owned(),
-                    "correct the path, or depend on the task that makes it".to_owned(),
-                ],
-            )
-        };
-        given.into_iter().filter(is_missing).map(missing).collect()
     }
 
     fn length(&self, number: usize) -> Option<LintFinding> {
         let task = self.graph.task(number);
         let text = task.description.as_deref().unwrap_or_default();
         let in_title = if task.title == task.id.as_str() { "" } else { &task.title };
-        let count = text.split_whitespace().count();
-        let all = count + in_title.split_whitespace().count();
+        let count = words::count(text);
+        let all = count + words::count(in_title);
+        // A path says where, not what.
         let is_elsewhere = task.prompt.is_some()
-            || ["path", "notes"].iter().any(|name| task.extra.contains_key(*name))
+            || task.extra.contains_key("notes")
             || task.extra.keys().any(|name| words::is_criteria(name));
         if all < SHORT && !is_elsewhere {
             return Some(finding(
@@ -500,8 +444,9 @@ mod tests {
         let found = lint(&graph, &facts);
         let lines = diagnostics(&document, &found);
         assert_eq!(lines.len(), found.len());
-        let place = |fault: &Diagnostic| crate::core::diagnostic::position(text, fault.at.start).0;
-        lines.iter().map(|fault| format!("{}: {}", place(fault), fault.message)).collect()
+        let position = crate::core::diagnostic::positions(text);
+        let line = |fault: &Diagnostic| position(fault.at.start).0;
+        lines.iter().map(|fault| format!("{}: {}", line(fault), fault.message)).collect()
     }
 
     #[test]
@@ -525,6 +470,7 @@ mod tests {
 ";
         insta::assert_snapshot!(found_in(text, &[], 1).join("\n"), @r"
         2: nothing tells when `a` is done (no-check)
+        5: `b` says what to do in 2 words (short-text)
         7: `b` (P0) waits on `a` (P3) (priority-order)
         9: there is no program `pytset` (missing-program)
         9: there is no program `./made.sh` (missing-program)
@@ -576,6 +522,34 @@ mod tests {
                 "4: `check.sh` does not exist (missing-path)"
             ]
         );
+    }
+
+    #[test]
+    fn a_path_is_made_by_what_names_it_as_a_whole() {
+        let needs = |text: &str| {
+            let text = format!(
+                "tasks:\n- {{id: a, title: Do as it says in the text, verify: cargo test, {text}}}\n\
+                 - {{id: b, title: Go on with what there is then, verify: cargo test, depends_on: [a], \
+                 path: [x/gen/out.json, 'x/(a)/p.ts']}}\n"
+            );
+            found_in(&text, &[], 1).len()
+        };
+        assert_eq!(needs("description: Write gen/output.json and p.ts"), 2);
+        assert_eq!(needs("description: 'Write `./x/gen/out.json`, and x/(a)/p.ts.'"), 0);
+        assert_eq!(needs("description: 'In repo/x/gen/out.json.'"), 1);
+        assert_eq!(needs("output: x/gen"), 1);
+        assert_eq!(needs("touches: ['x/gen/out.json', 'x/(a)/p.ts']"), 0);
+    }
+
+    #[test]
+    fn a_path_and_characters_are_not_words() {
+        let text =
+            |more: &str| found_in(&format!("tasks:\n- {{id: a, {more}}}\n"), &["cargo test"], 1);
+        let short = ["2: `a` says what to do in 2 words (short-text)"];
+        assert_eq!(text("title: Do it, path: src/lib.rs"), short);
+        assert_eq!(text("title: Do it, notes: Only in the parser"), [""; 0]);
+        assert_eq!(text("title: 新しい形式のパーサーを書く"), [""; 0]);
+        assert_eq!(text("title: 改善"), ["2: `a` says what to do in 1 word (short-text)"]);
     }
 
     #[test]

@@ -61,11 +61,16 @@ pub fn load(document: &Document) -> Result<Loaded, Vec<Diagnostic>> {
     }
 }
 
-/// Returns the node of task `number` in the current document, since edits renumber the nodes.
+/// The nodes of all tasks in the current document, since edits renumber the nodes.
+pub fn nodes(document: &Document) -> impl Iterator<Item = NodeId> {
+    let list = task_list(document).map(|(_, list)| list);
+    list.into_iter().flat_map(|list| document.tree().items(list))
+}
+
+/// Returns the node of task `number` in the current document. It counts from the first: for many
+/// tasks, use [`nodes`].
 pub fn node_of(document: &Document, number: usize) -> Option<NodeId> {
-    let tree = document.tree();
-    let (_, list) = task_list(document)?;
-    tree.items(list).nth(number)
+    nodes(document).nth(number)
 }
 
 /// Reads any other small YAML file into a type.

@@ -11,8 +11,12 @@ const ENDINGS: &[&str] = &[
 
 /// Returns the files that a text names: words with an ending that is known for files.
 pub(super) fn named_paths(text: &str) -> BTreeSet<String> {
-    let is_part = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);
-    text.split(|c: char| !is_part(c)).filter_map(path_of).collect()
+    text.split(|c| !is_path_part(c)).filter_map(path_of).collect()
+}
+
+/// Whether a character does not end a path in a text.
+pub(super) fn is_path_part(c: char) -> bool {
+    c.is_alphanumeric() || "/._-+@".contains(c)
 }
 
 fn path_of(word: &str) -> Option<String> {

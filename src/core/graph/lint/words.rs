@@ -94,6 +94,33 @@ pub(super) fn shortened(command: &str) -> String {
     line.chars().take(SHOWN).chain(['…']).collect()
 }
 
+/// Returns the number of words of a text. Where a script has no blanks between words, two characters
+/// count as a word.
+pub(super) fn count(text: &str) -> usize {
+    let words = |word: &str| {
+        let unspaced = word.chars().filter(|c| is_unspaced(*c)).count();
+        if unspaced == 0 { 1 } else { unspaced.div_ceil(2) }
+    };
+    text.split_whitespace().map(words).sum()
+}
+
+/// Whether a character is of a script without blanks between words: Chinese, Japanese, Thai, Lao,
+/// Burmese, Khmer.
+fn is_unspaced(c: char) -> bool {
+    matches!(
+        c,
+        '\u{e00}'..='\u{eff}'
+            | '\u{1000}'..='\u{109f}'
+            | '\u{1780}'..='\u{17ff}'
+            | '\u{3040}'..='\u{30ff}'
+            | '\u{3400}'..='\u{4dbf}'
+            | '\u{4e00}'..='\u{9fff}'
+            | '\u{f900}'..='\u{faff}'
+            | '\u{ff66}'..='\u{ff9f}'
+            | '\u{20000}'..='\u{3ffff}'
+    )
+}
+
 /// Returns a number of words in words.
 pub(super) fn counted(words: usize) -> String {
     match words {
@@ -125,6 +152,14 @@ mod tests {
         for command in ["cargo test", "echo x | grep y", "true && make", "test -f x || exit 1"] {
             assert!(!cannot_fail(command), "{command}");
         }
+    }
+
+    #[test]
+    fn words_are_counted_without_blanks_too() {
+        assert_eq!((count(""), count("a b\n c-d")), (0, 3));
+        assert_eq!(count("新しい形式のパーサーを書く"), 7);
+        assert_eq!(count("修改 src/app.rs 的解析器"), 4);
+        assert_eq!(count("새 형식의 파서를 작성한다"), 4, "Korean has blanks");
     }
 
     #[test]
