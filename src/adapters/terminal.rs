@@ -10,6 +10,8 @@ use std::{
 use anstream::ColorChoice;
 use serde::Serialize;
 
+pub use crate::core::diagnostic::visible;
+
 /// A text style; there are few, so that color has a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
@@ -151,30 +153,14 @@ fn width(stream: &impl IsTerminal) -> Option<usize> {
     if !stream.is_terminal() {
         return None;
     }
-    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let (_, columns) = console::Term::stderr().size();
-    told.or(Some(usize::from(columns))).filter(|columns| *columns > 0)
+    columns_set().or(Some(usize::from(columns))).filter(|columns| *columns > 0)
 }
 
-/// Makes untrusted text safe to print: control characters and characters that reorder text are
-/// shown and have no effect.
-pub fn visible(text: &str) -> Cow<'_, str> {
-    let odd = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(odd) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        match c {
-            '\t' => shown.push(' '),
-            c if odd(c) => shown.extend(c.escape_unicode()),
-            c => shown.push(c),
-        }
-    }
-    Cow::Owned(shown)
+/// The columns that the environment sets (`COLUMNS`), for text that is for people in a pipe too.
+pub fn columns_set() -> Option<usize> {
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    columns.filter(|columns| *columns > 0)
 }
 
 /// Like [`visible`] for text of several lines; line breaks are kept.

@@ -49,9 +49,10 @@ pub(super) fn picture(
     })
 }
 
-/// The tree as wide as the terminal, or as wide as it needs to be.
+/// The tree as wide as the terminal or `$COLUMNS`, or as wide as it needs to be.
 pub(super) fn text(picture: &GraphPicture, all: bool) -> String {
-    let width = terminal::stdout_width();
+    // Piped to a pager, the tree is for people too.
+    let width = terminal::stdout_width().or_else(terminal::columns_set);
     let paint = Paint::for_stream(&std::io::stdout());
     let mut text = String::new();
     let mut write = |style: Option<Style>, line: &str| {

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     cli::{FieldArgs, TaskAddArgs},
     core::{
+        diagnostic::visible,
         exit::Exit,
         graph::{
             task::{Priority, TaskId},
@@ -45,7 +46,7 @@ pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
     }
     fields.extend(others);
     let wanted = options.id.as_deref().map(|id| {
-        TaskId::new(id).or_else(|rule| usage(format!("the id `{}` {rule}", id.escape_debug())))
+        TaskId::new(id).or_else(|rule| usage(format!("the id `{}` {rule}", visible(id))))
     });
     let wanted = wanted.transpose()?;
     let after = editor.find_all(&options.fields.after)?;
@@ -116,7 +117,7 @@ pub(super) fn fields_of(
             return usage(format!(
                 "`{}` is not a priority: a whole number, `P0` to `P4`, or critical, high, medium, \
                  low",
-                text.escape_debug()
+                visible(text)
             ));
         }
         add(
@@ -139,7 +140,7 @@ pub(super) fn fields_of(
     }
     for pair in &flags.set {
         let Some((name, value)) = pair.split_once('=') else {
-            return usage(format!("`--set {}` has no `=`", pair.escape_debug()));
+            return usage(format!("`--set {}` has no `=`", visible(pair)));
         };
         check_name(name)?;
         if fields.iter().any(|(other, _)| other == name) {
@@ -162,7 +163,7 @@ pub(super) fn check_name(name: &str) -> Result<()> {
         }
         _ => return Ok(()),
     };
-    usage(format!("the field `{}` cannot be set: {reserved}", name.escape_debug()))
+    usage(format!("the field `{}` cannot be set: {reserved}", visible(name)))
 }
 
 /// The value of `--set`: a JSON list, mapping, number or boolean, or a text.

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     adapters::terminal,
     core::{
-        diagnostic::position,
+        diagnostic::{position, visible},
         event::{Cause, Event},
         exit::{Exit, Failure},
         graph::{
@@ -217,5 +217,5 @@ pub(super) fn usage<T>(message: impl Into<String>) -> Result<T> {
 
 /// The name of a path in messages.
 pub(super) fn shown(path: &Path) -> String {
-    path.display().to_string().escape_debug().to_string()
+    visible(&path.display().to_string()).into_owned()
 }

@@ -2,7 +2,7 @@
 //!
 //! Rendering is the job of `excerpt`. This is the only user of `strsim`.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use serde::Serialize;
 
@@ -84,6 +84,27 @@ impl Diagnostic {
         }
         self
     }
+}
+
+/// Makes untrusted text safe to print: control characters and characters that reorder text are
+/// shown and have no effect.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let odd = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '\t' => shown.push(' '),
+            c if odd(c) => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// Line and column of a byte offset, both from 1, the column in characters. It reads the text up to

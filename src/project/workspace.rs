@@ -22,7 +22,7 @@ use crate::{
         state::{self, StateFolder},
     },
     core::{
-        diagnostic::nearest,
+        diagnostic::{nearest, visible},
         exit::{Exit, Failure},
         graph::task::{Task, TaskId},
         history::{History, attempt_log::AttemptLog},
@@ -455,6 +455,6 @@ pub fn find(file: &GraphFile, typed: &str) -> Result<(TaskId, usize)> {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`ralph dag-status` lists the tasks".to_owned(),
     };
-    let message = format!("no task `{}` in `{}`; {hint}", typed.escape_debug(), file.name());
+    let message = format!("no task `{}` in `{}`; {hint}", visible(typed), file.name());
     Err(Failure::new(Exit::Error, message).into())
 }

@@ -33,6 +33,10 @@ fn what_is_left_is_a_tree() {
     ! never  Not today  blocked
     ");
     trial.run(["graph", "--tag", "latr"]).code(64).stderr_has("later");
+    trial.run(["graph", "--story", "Don't"]).code(64).stderr_has("the story `Don't`");
+    // A pipe has no width, unless it is set.
+    let narrow = trial.env("COLUMNS", "40").run(["graph"]).out();
+    assert!(narrow.lines().all(|line| line.chars().count() <= 40), "{narrow}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::core::{
-    diagnostic::nearest,
+    diagnostic::{nearest, visible},
     graph::task::{Task, TaskId},
 };
 
@@ -101,19 +101,19 @@ fn unknown<'a>(
     let wrong = wanted.iter().map(AsRef::as_ref).find(|name| !known.contains(name))?;
     let names = || {
         let names: Vec<String> =
-            known.iter().take(LISTED).map(|name| format!("`{}`", name.escape_debug())).collect();
+            known.iter().take(LISTED).map(|name| format!("`{}`", visible(name))).collect();
         let more = if known.len() > LISTED { ", …" } else { "" };
         format!("{}{more}", names.join(", "))
     };
     let hint = match nearest(wrong, known.iter().copied()) {
-        Some(near) => format!("did you mean `{}`?", near.escape_debug()),
+        Some(near) => format!("did you mean `{}`?", visible(near)),
         None if known.is_empty() => format!("no task has a {kind}"),
         None if kind == "task" => "`ralph dag-status` lists the tasks".to_owned(),
         None => format!("it has {}", names()),
     };
     let has =
         if kind == "task" { "no task".to_owned() } else { format!("no task with the {kind}") };
-    Some(format!("{has} `{}` in `{file}`; {hint}", wrong.escape_debug()))
+    Some(format!("{has} `{}` in `{file}`; {hint}", visible(wrong)))
 }
 
 #[cfg(test)]
@@ -150,6 +150,8 @@ mod tests {
         assert_eq!(mistake(&["tag=slow", "tag=nightl"]).unwrap(), nightly);
         let other = "no task with the tag `other` in `g.yaml`; it has `nightly`, `slow`";
         assert_eq!(mistake(&["tag=other"]).unwrap(), other);
+        let odd = "no task with the story `it's\\u{1b}[31m` in `g.yaml`; it has `export`, `login`";
+        assert_eq!(mistake(&["story=it's\u{1b}[31m"]).unwrap(), odd);
         let v2 = "no task with the milestone `v2` in `g.yaml`; no task has a milestone";
         assert_eq!(mistake(&["milestone=v2"]).unwrap(), v2);
         let both = "no task in `g.yaml` matches all of `--story=login`, `--tag=slow`";

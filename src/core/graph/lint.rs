@@ -25,7 +25,7 @@ use super::{
     yaml::NodeId,
 };
 use crate::core::{
-    diagnostic::{Diagnostic, nearest},
+    diagnostic::{Diagnostic, nearest, visible},
     variants,
 };
 
@@ -320,7 +320,7 @@ impl Linter<'_> {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("the rules are {}", known.join(", ")),
             };
-            let message = format!("there is no rule `{}`", name.escape_debug());
+            let message = format!("there is no rule `{}`", visible(name));
             finding(LintRule::UnknownRule, number, "allow", [message, String::new(), fix])
         };
         unknown.map(unknown_rule).collect()

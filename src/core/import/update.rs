@@ -221,7 +221,7 @@ fn insert(format: BacklogFormat, text: &str, number: usize, word: &str) -> Optio
     let change = [Change::Set { key: "status", value: word }];
     if format == BacklogFormat::Graph {
         let mut document = Document::parse(text).ok()?;
-        let node = load::nodes(&document).nth(number)?;
+        let node = load::node_of(&document, number)?;
         document.edit(node, &change).ok()?;
         return Some(document.text().to_owned());
     }
