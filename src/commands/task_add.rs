@@ -7,12 +7,12 @@ use std::{
     path::Path,
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 
 use super::{
     Invocation,
-    task_editor::{ChangeCommand, TaskEditor, line_of, shown, unsupported, usage},
+    task_editor::{ChangeCommand, TaskEditor, shown, unsupported, usage},
 };
 use crate::{
     cli::{FieldArgs, TaskAddArgs},
@@ -25,7 +25,7 @@ use crate::{
             title_id::id_of_title,
         },
     },
-    project::graph_file::graph_of,
+    project::graph_file::GraphFile,
     regular_file,
     view::task::TaskStanding,
 };
@@ -52,18 +52,29 @@ pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
     let after = editor.find_all(&options.fields.after)?;
     let before = editor.find_all(&options.fields.before)?;
     let name = editor.file.name().to_owned();
+    let used = editor.store.history().used_ids();
     let added = RefCell::new(None);
-    let edit = |text: &str| {
-        let graph = graph_of(text.as_bytes()).ok_or_else(|| anyhow!("`{name}` is invalid"))?;
-        let is_taken = |id: &str| TaskId::new(id).is_ok_and(|id| graph.number(&id).is_some());
+    let edit = |file: &GraphFile| {
+        let is_there = |id: &TaskId| file.graph().number(id).is_some();
+        let free = |words: &str| {
+            let is_taken = |id: &TaskId| is_there(id) || used.contains(id);
+            id_of_title(words, |id| TaskId::new(id).is_ok_and(|id| is_taken(&id)))
+        };
         let id = match &wanted {
-            Some(id) if is_taken(id.as_str()) => {
+            Some(id) if is_there(id) => {
                 return usage(format!(
                     "`{name}` already has a task `{id}`; `ralph task-edit {id}` changes it"
                 ));
             }
+            Some(id) if used.contains(id) => {
+                return usage(format!(
+                    "a removed task was called `{id}`, and its history would count for the new \
+                     one; `{}` is free",
+                    free(id.as_str())
+                ));
+            }
             Some(id) => id.clone(),
-            None => id_of_title(&options.title, is_taken),
+            None => free(&options.title),
         };
         let task = NewTask { id: id.clone(), fields: fields.clone(), depends_on: unique(&after) };
         let links: Vec<Relink> = unique(&before)
@@ -72,7 +83,7 @@ pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
             .collect();
         added.replace(Some(id));
         let refuse = unsupported(&name);
-        let text = insert(text, &[task], &TaskPlace::Last).map_err(&refuse)?;
+        let text = insert(file.text(), &[task], &TaskPlace::Last).map_err(&refuse)?;
         relink(&text, &links).map(Some).map_err(&refuse)
     };
     editor.change(&ChangeCommand::of("task-add", &[]), edit)?;
@@ -86,7 +97,7 @@ pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
         TaskStanding::Ready {} => "ready".to_owned(),
         _ => task.status_word().to_owned(),
     };
-    let place = line_of(&editor.file, editor.number(&id)?);
+    let place = editor.file.line_of(editor.number(&id)?);
     editor.print(&id, options.json, &format!("{id}: added at {name}:{place}, {standing}"))?;
     Ok(Exit::Success)
 }

@@ -34,7 +34,7 @@ use crate::{
             },
         },
     },
-    project::{fatal::invalid, workspace::find},
+    project::{fatal::invalid, graph_file::GraphFile, workspace::find},
     regular_file,
 };
 
@@ -51,9 +51,9 @@ pub fn run(invocation: &Invocation, options: &TaskEditArgs) -> Result<Exit> {
         in_editor(&mut editor, &id)?
     } else {
         let name = editor.file.name().to_owned();
-        let edit = |text: &str| {
+        let edit = |file: &GraphFile| {
             let refuse = unsupported(&name);
-            let text = set_fields(text, &id, &fields).map_err(&refuse)?;
+            let text = set_fields(file.text(), &id, &fields).map_err(&refuse)?;
             relink(&text, &links).map(Some).map_err(&refuse)
         };
         editor.change(&ChangeCommand::of("task-edit", std::slice::from_ref(&id)), edit)?
@@ -152,7 +152,8 @@ fn in_editor(editor: &mut TaskEditor, id: &TaskId) -> Result<Vec<TaskDifference>
             return Ok(Vec::new());
         }
         let live = live_attempt(&editor.workspace, &editor.store, id)?;
-        let edit = |text: &str| {
+        let edit = |file: &GraphFile| {
+            let text = file.text();
             let new = edited(text, &base, id, &typed, &name)?;
             let changes_status = || differences(text, &new, &[]).iter().any(|it| it.old != it.new);
             match live {

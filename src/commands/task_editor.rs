@@ -11,12 +11,11 @@ use super::{
 use crate::{
     adapters::terminal,
     core::{
-        diagnostic::{position, visible},
+        diagnostic::visible,
         event::{Cause, Event},
         exit::{Exit, Failure},
         graph::{
-            edit::{Document, Unsupported},
-            load::node_of,
+            edit::Unsupported,
             task::{Status, TaskId},
             task_edit::{TaskDifference, differences},
         },
@@ -78,8 +77,8 @@ impl TaskEditor {
     ) -> Result<Status> {
         let old = self.file.graph().number(id).map(|number| self.status(number));
         let name = self.file.name().to_owned();
-        self.change_text(Some(command), |text| {
-            with_status(text, id, write)
+        self.change_text(Some(command), |file| {
+            with_status(file.text(), id, write)
                 .with_context(|| format!("edit the status of `{id}` in `{name}`"))?
                 .with_context(|| format!("the task `{id}` is no longer in `{name}`"))
                 .map(Some)
@@ -110,7 +109,7 @@ impl TaskEditor {
     pub(super) fn change(
         &mut self,
         command: &ChangeCommand<'_>,
-        edit: impl Fn(&str) -> Result<Option<String>>,
+        edit: impl Fn(&GraphFile) -> Result<Option<String>>,
     ) -> Result<Vec<TaskDifference>> {
         let Some(before) = self.change_text(Some(command), edit)? else {
             return Ok(Vec::new());
@@ -125,7 +124,7 @@ impl TaskEditor {
     pub(super) fn change_text(
         &mut self,
         command: Option<&ChangeCommand<'_>>,
-        edit: impl Fn(&str) -> Result<Option<String>>,
+        edit: impl Fn(&GraphFile) -> Result<Option<String>>,
     ) -> Result<Option<String>> {
         change_text(&self.workspace, &mut self.file, command, edit)
     }
@@ -189,16 +188,6 @@ pub(super) fn live_attempt(
     let active = store.history().active.of(id);
     let live = active.is_some() && workspace.is_live(store.history())?;
     Ok(active.filter(|_| live).map(|active| active.attempt))
-}
-
-/// The line of the file on which a task begins.
-pub(super) fn line_of(file: &GraphFile, number: usize) -> usize {
-    let document = Document::parse(file.text()).ok();
-    let at = document.and_then(|document| {
-        let node = node_of(&document, number)?;
-        Some(document.tree().range(node).start)
-    });
-    position(file.text(), at.unwrap_or(0)).0
 }
 
 /// An edit that the layout of the file does not allow, as an error for people.

@@ -12,7 +12,7 @@ use crate::{
         exit::Exit,
         graph::task_edit::{TaskPlace, move_to},
     },
-    project::workspace::find,
+    project::{graph_file::GraphFile, workspace::find},
 };
 
 /// Moves a task.
@@ -36,7 +36,8 @@ pub fn run(invocation: &Invocation, options: &TaskMoveArgs) -> Result<Exit> {
         PlaceArgs { .. } => (TaskPlace::Last, "to the end".to_owned()),
     };
     let name = editor.file.name().to_owned();
-    let edit = |text: &str| move_to(text, &id, &place).map(Some).map_err(unsupported(&name));
+    let edit =
+        |file: &GraphFile| move_to(file.text(), &id, &place).map(Some).map_err(unsupported(&name));
     let found = editor.change(&ChangeCommand::of("task-move", std::slice::from_ref(&id)), edit)?;
     let line = if found.is_empty() {
         format!("{id} is already there")

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 
 use super::{
     Invocation,
@@ -19,7 +19,7 @@ use crate::{
             task_edit::{Relink, relink, remove},
         },
     },
-    project::{graph_file::graph_of, workspace::find},
+    project::{graph_file::GraphFile, workspace::find},
 };
 
 /// How many tasks are named in a message.
@@ -41,14 +41,13 @@ pub fn run(invocation: &Invocation, options: &TaskRemoveArgs) -> Result<Exit> {
         }
     }
     let name = editor.file.name().to_owned();
-    let edit = |text: &str| {
-        let graph = graph_of(text.as_bytes()).ok_or_else(|| anyhow!("`{name}` is invalid"))?;
-        let links = links(&graph, &ids, options.rewire);
+    let edit = |file: &GraphFile| {
+        let links = links(file.graph(), &ids, options.rewire);
         if !options.detach && !options.rewire && !links.is_empty() {
             return Err(refused(&ids, &links));
         }
         let refuse = unsupported(&name);
-        let text = relink(text, &links).map_err(&refuse)?;
+        let text = relink(file.text(), &links).map_err(&refuse)?;
         remove(&text, &ids).map(Some).map_err(&refuse)
     };
     let found = editor.change(&ChangeCommand::of("task-remove", &ids), edit)?;

@@ -7,8 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{
-    Invocation, attempts::rows, dag_status::note, status::open_attempts as attempt_views,
-    task_editor::line_of, with_view,
+    Invocation, attempts::rows, dag_status::note, status::open_attempts as attempt_views, with_view,
 };
 use crate::{
     adapters::terminal::{self, visible, visible_lines},
@@ -54,7 +53,7 @@ pub(super) fn details(
     let log = workspace.attempt_log()?;
     let facts = TaskFacts {
         file: file.name().to_owned(),
-        line: line_of(&file, number),
+        line: file.line_of(number),
         verify: workspace.verify_of(file.graph().task(number)),
         live: workspace.is_live(history)?,
         open: attempt_views(workspace, history, now),

@@ -81,7 +81,7 @@ fn take_back(editor: &mut TaskEditor, kept: &KeptChanges, change: &KeptChange) -
     if change.created && editor.file.text() == texts.1 {
         return remove_file(editor, kept, change, &texts);
     }
-    let edit = |text: &str| match reversed(change, text, &texts, &name) {
+    let edit = |file: &GraphFile| match reversed(change, file.text(), &texts, &name) {
         Ok(text) => Ok(Some(text)),
         Err(why) => Err(refused(change, &why)),
     };

@@ -7,7 +7,7 @@ pub mod attempt_log;
 mod active;
 mod run_history;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -118,6 +118,9 @@ pub struct TaskHistory {
     /// Whether a person reset it after it was complete, so that earlier work does not count.
     #[serde(default)]
     pub was_reset: bool,
+    /// Whether its status was ever set to complete.
+    #[serde(default)]
+    pub was_complete: bool,
     /// The ref of what its newest attempt with an agent left, until it is complete.
     #[serde(default)]
     pub left: Option<String>,
@@ -167,6 +170,7 @@ static NO_HISTORY: TaskHistory = TaskHistory {
     failed_at: 0,
     stuck: false,
     was_reset: false,
+    was_complete: false,
     left: None,
     work: None,
     spend: Spend {
@@ -204,6 +208,7 @@ impl TaskHistory {
 
     fn set_status(&mut self, new: Option<Status>, cause: Cause, reason: Option<&str>) {
         self.reason = reason.map(str::to_owned);
+        self.was_complete |= new == Some(Status::Complete);
         if let (Some(new), Cause::Edited | Cause::Command) = (new, cause) {
             self.asks &= new == Status::NeedsInput;
             self.set_by_hand(new);
@@ -230,6 +235,13 @@ impl History {
     /// The history of a task; an empty one if it has none.
     pub fn of(&self, id: &TaskId) -> &TaskHistory {
         self.tasks.get(id).unwrap_or(&NO_HISTORY)
+    }
+
+    /// The ids that a new task must not have: those of tasks that were attempted or complete, whether
+    /// or not they are still in the graph.
+    pub fn used_ids(&self) -> HashSet<TaskId> {
+        let used = self.tasks.iter().filter(|(_, past)| past.attempts > 0 || past.was_complete);
+        used.map(|(id, _)| id.clone()).collect()
     }
 
     /// Whether an attempt at a task failed since the last completed task and since its own last

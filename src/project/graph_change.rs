@@ -49,13 +49,20 @@ pub fn change_text(
     workspace: &Workspace,
     file: &mut GraphFile,
     command: Option<&ChangeCommand<'_>>,
-    edit: impl Fn(&str) -> Result<Option<String>>,
+    edit: impl Fn(&GraphFile) -> Result<Option<String>>,
 ) -> Result<Option<String>> {
-    let keep = |before: &str, after: &str| {
+    let keep = |before: &GraphFile, after: &GraphFile| {
         let Some(command) = command else { return Ok(()) };
-        keep_texts(workspace, command, false, before, after)
+        let known = before.graph();
+        let added = after.graph().tasks().iter().filter(|it| known.number(&it.id).is_none());
+        let mut tasks: Vec<TaskId> = added.map(|task| task.id.clone()).collect();
+        if tasks.is_empty() && command.about.is_empty() {
+            let found = differences(before.text(), after.text(), &[]);
+            tasks.extend(found.into_iter().map(|found| found.id));
+        }
+        keep_texts(workspace, command, tasks, false, (before.text(), after.text()))
     };
-    let before = file.change(&workspace.state, edit, keep).map_err(drawn)?;
+    let before = file.edit_text(&workspace.state, edit, keep).map_err(drawn)?.before;
     if before.is_some() {
         // The journal may be the first file of `ralph` here. The change is made, whatever git says.
         let _ = workspace.ignore_own_files();
@@ -73,7 +80,8 @@ pub fn keep_new_file(
     empty: &str,
     after: &str,
 ) -> Result<()> {
-    keep_texts(workspace, command, true, empty, after)
+    let tasks = differences(empty, after, &[]).into_iter().map(|found| found.id).collect();
+    keep_texts(workspace, command, tasks, true, (empty, after))
 }
 
 /// Removes the graph file, which a command created with this text.
@@ -90,20 +98,16 @@ pub fn remove_new_file(workspace: &Workspace, text: &str) -> Result<()> {
     fs::remove_file(path).with_context(|| format!("remove `{name}`"))
 }
 
+/// Keeps the texts before and after a change. `changed` are the tasks in question where the command
+/// is about none.
 fn keep_texts(
     workspace: &Workspace,
     command: &ChangeCommand<'_>,
+    changed: Vec<TaskId>,
     created: bool,
-    before: &str,
-    after: &str,
+    (before, after): (&str, &str),
 ) -> Result<()> {
-    let mut tasks = command.about.to_vec();
-    if tasks.is_empty() {
-        let found = differences(before, after, &[]);
-        let has_new = found.iter().any(|found| found.old.is_none());
-        let found = found.into_iter().filter(|found| found.old.is_none() || !has_new);
-        tasks.extend(found.map(|found| found.id));
-    }
+    let tasks = if command.about.is_empty() { changed } else { command.about.to_vec() };
     let change = KeptChange {
         number: 0,
         at: Utc::now(),

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use crate::{
@@ -57,6 +57,15 @@ pub struct Foreign {
     pub old: Option<Status>,
     /// The status after; none for a removed task.
     pub new: Option<Status>,
+}
+
+/// The result of an edit of the whole text.
+#[derive(Debug)]
+pub struct EditedText {
+    /// The text before; none if the edit changed nothing.
+    pub before: Option<String>,
+    /// The statuses changed by the edit, and those that others changed before.
+    pub statuses: Vec<Foreign>,
 }
 
 /// The reason why a file is not a valid graph.
@@ -197,6 +206,13 @@ impl GraphFile {
         tree.scalar(text, value).map(std::borrow::Cow::into_owned)
     }
 
+    /// The line on which a task begins.
+    pub fn line_of(&self, number: usize) -> usize {
+        let node = load::node_of(&self.document, number);
+        let at = node.map(|node| self.document.tree().range(node).start);
+        position(self.text(), at.unwrap_or(0)).0
+    }
+
     /// The name of the file in messages.
     pub fn name(&self) -> &str {
         &self.name
@@ -274,71 +290,40 @@ impl GraphFile {
         }
     }
 
-    /// Replaces the current text by the result of `edit`. Returns the statuses changed by the edit
-    /// and those that others have changed before; none if the edit changes nothing.
-    ///
-    /// # Errors
-    /// The error of the edit, or an edit that makes the graph invalid; the file is then unchanged.
-    /// Errors of the disk.
-    pub fn put_in(
-        &mut self,
-        state: &StateFolder,
-        edit: impl Fn(&str) -> Result<Option<String>>,
-    ) -> Result<Vec<Foreign>> {
-        let _turn = state.lock_graph().context("lock the graph file")?;
-        let mut foreign = Vec::new();
-        loop {
-            foreign
-                .extend(self.reread().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
-            let Some(text) = edit(self.text())? else {
-                return Ok(foreign);
-            };
-            if graph_of(text.as_bytes()).is_none() {
-                bail!("`{}` would not be a valid graph after this change", self.name);
-            }
-            if state::stamp(&self.path).ok() != self.stamp {
-                self.stamp = None;
-                continue;
-            }
-            state::replace(&self.path, text.as_bytes(), self.durable)
-                .with_context(|| format!("write `{}`", self.name))?;
-            foreign
-                .extend(self.reread().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
-            return Ok(foreign);
-        }
-    }
-
-    /// Replaces the current text by the result of `edit`, once `keep` has seen both texts. Returns
-    /// the text before; none if the edit changes nothing.
+    /// Replaces the text by the result of `edit`, which gets the current file, once `keep` has seen
+    /// the file before and after. Nothing is written if the edit changes nothing.
     ///
     /// # Errors
     /// The error of the edit or of `keep`; [`Rejected`] for an edit that makes the graph invalid. The
     /// file is then unchanged. Errors of the disk.
-    pub fn change(
+    pub fn edit_text(
         &mut self,
         state: &StateFolder,
-        edit: impl Fn(&str) -> Result<Option<String>>,
-        keep: impl Fn(&str, &str) -> Result<()>,
-    ) -> Result<Option<String>> {
+        edit: impl Fn(&GraphFile) -> Result<Option<String>>,
+        keep: impl Fn(&GraphFile, &GraphFile) -> Result<()>,
+    ) -> Result<EditedText> {
         let _turn = state.lock_graph().context("lock the graph file")?;
+        let mut statuses = Vec::new();
         loop {
-            self.reread().map_err(|rejected| anyhow!(*rejected))?;
-            let Some(text) = edit(self.text())?.filter(|text| text != self.text()) else {
-                return Ok(None);
+            statuses
+                .extend(self.reread().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
+            let Some(text) = edit(self)?.filter(|text| text != self.text()) else {
+                return Ok(EditedText { before: None, statuses });
             };
             let name = format!("{}, with this change", self.name);
-            GraphFile::assume(&self.path, &name, self.durable, self.inherit, &text)
+            let edited = GraphFile::assume(&self.path, &name, self.durable, self.inherit, &text)
                 .map_err(|rejected| anyhow!(*rejected))?;
             if state::stamp(&self.path).ok() != self.stamp {
                 self.stamp = None;
                 continue;
             }
-            let before = self.text().to_owned();
-            keep(&before, &text)?;
+            keep(self, &edited)?;
             state::replace(&self.path, text.as_bytes(), self.durable)
                 .with_context(|| format!("write `{}`", self.name))?;
-            self.reread().map_err(|rejected| anyhow!(*rejected))?;
-            return Ok(Some(before));
+            statuses.extend(differences(&self.graph, &edited.graph));
+            let (stamp, name) = (state::stamp(&self.path).ok(), self.name.clone());
+            let before = std::mem::replace(self, GraphFile { stamp, name, ..edited });
+            return Ok(EditedText { before: Some(before.text().to_owned()), statuses });
         }
     }
 

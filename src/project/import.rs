@@ -135,7 +135,7 @@ pub fn add(workspace: &Workspace, file: Option<GraphFile>, plan: &ImportPlan) ->
         return create(workspace, &new, &plan.top, &command);
     };
     let count = file.graph().tasks().len();
-    let edit = |text: &str| with_new(workspace, text, count, &new).map(Some);
+    let edit = |file: &GraphFile| with_new(workspace, file.text(), count, &new).map(Some);
     change_text(workspace, &mut file, Some(&command), edit)?;
     record_new(&mut workspace.event_store()?, &new)
 }

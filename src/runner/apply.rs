@@ -22,7 +22,7 @@ use crate::{
     crash,
     project::{
         attempt::{AttemptRecord, leftovers},
-        graph_file::{Write, graph_of, rfc3339, with_status},
+        graph_file::{GraphFile, Write, graph_of, rfc3339, with_status},
     },
 };
 
@@ -149,10 +149,9 @@ impl Runner {
         let Some(change) = change.filter(|change| change.adopted.is_some()) else {
             return Ok(());
         };
-        let edit =
-            |text: &str| Ok(change.applied(text)?.filter(|changed| changed.as_str() != text));
-        match self.graph.file.put_in(&self.workspace.state, edit) {
-            Ok(foreign) => self.note(foreign, Cause::EditedDuringAttempt),
+        let edit = |file: &GraphFile| change.applied(file.text());
+        match self.graph.file.edit_text(&self.workspace.state, edit, |_, _| Ok(())) {
+            Ok(edited) => self.note(edited.statuses, Cause::EditedDuringAttempt),
             // A person has changed the file so that they do not fit; git has them.
             Err(_) => Ok(()),
         }

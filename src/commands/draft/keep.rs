@@ -42,8 +42,8 @@ pub(super) fn keep(
         create(workspace, target, draft)?
     } else {
         let mut editor = TaskEditor::for_person(invocation, COMMAND)?;
-        let found = editor.change(&ChangeCommand::of(COMMAND, &[]), |text| {
-            target.put_into(Some(text), draft).map(Some)
+        let found = editor.change(&ChangeCommand::of(COMMAND, &[]), |file| {
+            target.put_into(Some(file.text()), draft).map(Some)
         })?;
         found.into_iter().filter(|one| one.old.is_none()).map(|one| one.id).collect()
     };

@@ -226,10 +226,13 @@ fn take_over(
 ) -> Result<Vec<RefreshedField>> {
     let (new, count) = (plan.new_tasks(), file.graph().tasks().len());
     let found = RefCell::new(Vec::new());
-    let edit = |text: &str| {
+    let edit = |file: &GraphFile| {
         // Changed dependencies may name new tasks.
-        let added =
-            if new.is_empty() { text.to_owned() } else { with_new(workspace, text, count, &new)? };
+        let added = if new.is_empty() {
+            file.text().to_owned()
+        } else {
+            with_new(workspace, file.text(), count, &new)?
+        };
         let (merged, fields) = merged(&added, plan, record)?;
         found.replace(fields);
         Ok(Some(merged))
