@@ -404,6 +404,26 @@ fn only_what_nothing_depends_on_is_taken_back() {
 }
 
 #[test]
+fn a_new_task_does_not_inherit_the_history_of_a_removed_one() {
+    let trial = project("tasks:\n  - {id: one, title: One}\n  - {id: two}\n");
+    trial.run(["run", "--once"]);
+    trial.run(["task-complete", "two"]);
+    trial.run(["task-remove", "one", "two"]);
+    for id in ["one", "two"] {
+        let ran = trial.run(["task-add", "Another", "--id", id]).code(64);
+        ran.stderr_has("a removed task").stderr_has(&format!("`{id}-2` is free"));
+    }
+    trial.run(["task-add", "One"]).stdout_has("one-2: added").stdout_has("ready");
+    // What was never worked on leaves nothing behind.
+    trial.run(["task-add", "Three"]);
+    trial.run(["task-remove", "three"]);
+    trial.run(["task-add", "Three"]).stdout_has("three: added");
+    trial.write("draft.yaml", "tasks:\n- {id: one, title: The same again}\n");
+    let ran = trial.run(["draft", "--extend", "--keep", "draft.yaml"]).code(65);
+    ran.stderr_has("a removed task was called `one`");
+}
+
+#[test]
 fn a_status_is_taken_back_where_that_makes_sense() {
     let trial = project(GRAPH);
     trial.run(["task-block", "lexer", "--reason", "no"]);

@@ -1,5 +1,7 @@
 //! What a draft is for, and the check of a draft against it.
 
+use std::collections::HashSet;
+
 use anyhow::Result;
 use chrono::Utc;
 
@@ -39,6 +41,8 @@ pub(super) struct DraftTarget {
     name: String,
     /// The text of the graph; none if the draft becomes the graph.
     base: Option<String>,
+    /// The ids that the history knows.
+    used: HashSet<TaskId>,
     /// Whether the file has only the examples of `ralph init`, which the draft replaces.
     pub(super) has_examples: bool,
 }
@@ -67,8 +71,12 @@ impl DraftTarget {
         split: Option<&str>,
     ) -> Result<DraftTarget> {
         let name = workspace.graph_name();
-        let target =
-            |aim, base, has_examples| DraftTarget { aim, name: name.clone(), base, has_examples };
+        let store = workspace.event_store()?;
+        let used = store.history().used_ids();
+        let target = |aim, base, has_examples| {
+            let (name, used) = (name.clone(), used.clone());
+            DraftTarget { aim, name, base, used, has_examples }
+        };
         if split.is_none() && workspace.graph_path().symlink_metadata().is_err() {
             return Ok(target(DraftAim::New, None, false));
         }
@@ -80,7 +88,7 @@ impl DraftTarget {
             if status.is_over() {
                 return usage(format!("`{id}` is {status}; only an open task can be split"));
             }
-            if let Some(attempt) = live_attempt(workspace, &workspace.event_store()?, &id)? {
+            if let Some(attempt) = live_attempt(workspace, &store, &id)? {
                 let message = format!("attempt {attempt} at `{id}` is running; stop the run first");
                 return Err(Failure::new(Exit::Running, message).into());
             }
@@ -129,7 +137,7 @@ impl DraftTarget {
         };
         let mut names = (1..).map(|number| format!("draft-{number}"));
         let id = names.find(is_free).unwrap_or_default();
-        match drafted(&format!("tasks:\n- id: {id}\n"), self.base(), &self.aim) {
+        match drafted(&format!("tasks:\n- id: {id}\n"), self.base(), &self.aim, &self.used) {
             Err(DraftRefusal::Layout(why)) => Err(unsupported(&self.name)(why)),
             Ok(_) | Err(DraftRefusal::Unfit { .. }) => Ok(()),
         }
@@ -141,7 +149,7 @@ impl DraftTarget {
     /// The errors of the draft, drawn; the layout of the graph.
     pub(super) fn put_into(&self, current: Option<&str>, draft: &str) -> Result<String> {
         let base = current.filter(|current| !(self.has_examples && setup::is_example(current)));
-        match drafted(draft, base, &self.aim) {
+        match drafted(draft, base, &self.aim, &self.used) {
             Ok(done) => Ok(done.text),
             Err(DraftRefusal::Layout(why)) => Err(unsupported(&self.name)(why)),
             Err(DraftRefusal::Unfit { text, faults }) => {
@@ -160,7 +168,7 @@ impl DraftTarget {
         workspace: &Workspace,
         answer: &str,
     ) -> Result<Result<CheckedDraft, String>> {
-        let done = match drafted(answer, self.base(), &self.aim) {
+        let done = match drafted(answer, self.base(), &self.aim, &self.used) {
             Ok(done) => done,
             Err(DraftRefusal::Layout(why)) => return Err(unsupported(&self.name)(why)),
             Err(DraftRefusal::Unfit { text, faults }) => {

@@ -17,6 +17,7 @@ use super::{
     load,
     task::TaskId,
     task_edit::{NewTask, Relink, TaskPlace, insert, relink, remove},
+    yaml::NodeId,
 };
 use crate::core::diagnostic::{Diagnostic, Severity};
 
@@ -54,6 +55,9 @@ pub enum DraftRefusal {
     Layout(Unsupported),
 }
 
+/// Why a draft must not set a limit.
+const LIMIT: &str = "a person sets the limits";
+
 /// Fields that a draft must not set, and why.
 const BARRED: &[(&str, &str)] = &[
     ("status", "new tasks are pending"),
@@ -62,12 +66,21 @@ const BARRED: &[(&str, &str)] = &[
     ("completed_at", "`ralph` writes it"),
     ("agent", "a person chooses the agents"),
     ("prompt", "a person chooses the prompts"),
+    ("allow", "a person decides which remarks do not apply"),
+    ("commit", "a person decides which tasks need none"),
+    ("verify_baseline", "a person decides what runs before an attempt"),
+    ("max_attempts", LIMIT),
+    ("max_cost", LIMIT),
+    ("timeout", LIMIT),
+    ("idle", LIMIT),
+    ("stale_after", LIMIT),
 ];
 
 /// What a part of a split task takes over where the draft does not set it.
 const INHERITED: &[&str] = &["priority", "story", "milestone"];
 
-/// Checks a draft, and puts its tasks into the graph `base`; without one they are the graph.
+/// Checks a draft, and puts its tasks into the graph `base`; without one they are the graph. `used`
+/// are ids that a new task must not have, because the history knows a task of that name.
 ///
 /// # Errors
 /// The errors of the draft, or why the graph cannot be edited.
@@ -75,6 +88,7 @@ pub fn drafted(
     draft: &str,
     base: Option<&str>,
     aim: &DraftAim,
+    used: &HashSet<TaskId>,
 ) -> Result<DraftedTasks, DraftRefusal> {
     let whole = if draft.ends_with('\n') { draft.to_owned() } else { format!("{draft}\n") };
     let document = parse(&whole)?;
@@ -96,7 +110,11 @@ pub fn drafted(
             return Err(unfit(&document, vec![Diagnostic::error(why.reason, 0..0)]));
         }
     };
-    let mut faults = barred(&context, own.len(), old.as_ref(), aim);
+    let mut faults = barred_at_top(&context, aim);
+    for node in load::nodes(&context).take(own.len()) {
+        faults.extend(barred_in_task(&context, node));
+        faults.extend(taken_id(&context, node, old.as_ref(), used));
+    }
     let found = match load::load(&context) {
         Ok(loaded) if faults.is_empty() => loaded.graph,
         Ok(_) => return Err(unfit(&context, faults)),
@@ -143,13 +161,8 @@ fn ids_of(document: &Document) -> Vec<String> {
     load::nodes(document).map(|node| id(node).unwrap_or_default().into_owned()).collect()
 }
 
-/// The errors that only a draft has.
-fn barred(
-    document: &Document,
-    count: usize,
-    old: Option<&TaskGraph>,
-    aim: &DraftAim,
-) -> Vec<Diagnostic> {
+/// The errors about top-level fields that only a draft has.
+fn barred_at_top(document: &Document, aim: &DraftAim) -> Vec<Diagnostic> {
     let (tree, text) = (document.tree(), document.text());
     let mut faults = Vec::new();
     let only_tasks = *aim != DraftAim::New;
@@ -164,25 +177,50 @@ fn barred(
         let fault = Diagnostic::error(format!("a draft cannot set `{name}`"), tree.range(key));
         faults.push(fault.label(why).help("remove it"));
     }
-    for node in load::nodes(document).take(count) {
-        for (name, why) in BARRED {
-            if let Some((key, _)) = tree.entry(text, node, name) {
-                let message = format!("a draft cannot set `{name}` of a task");
-                let fault = Diagnostic::error(message, tree.range(key));
-                faults.push(fault.label(*why).help("remove it"));
-            }
-        }
-        let id = tree.entry(text, node, "id").map(|(_, value)| value);
-        let name = id.and_then(|id| TaskId::new(&tree.scalar(text, id)?).ok());
-        if let (Some(id), Some(name), Some(old)) = (id, name, old)
-            && old.number(&name).is_some()
-        {
-            let fault =
-                Diagnostic::error(format!("the graph already has a task `{name}`"), tree.range(id));
-            faults.push(fault.help("choose another id"));
+    faults
+}
+
+/// The errors about fields of a task that only a draft has.
+fn barred_in_task(document: &Document, node: NodeId) -> Vec<Diagnostic> {
+    let (tree, text) = (document.tree(), document.text());
+    let mut faults = Vec::new();
+    for (name, why) in BARRED {
+        if let Some((key, _)) = tree.entry(text, node, name) {
+            let message = format!("a draft cannot set `{name}` of a task");
+            let fault = Diagnostic::error(message, tree.range(key));
+            faults.push(fault.label(*why).help("remove it"));
         }
     }
+    if let Some((key, value)) = tree.entry(text, node, "verify")
+        && tree.items(value).next().is_none()
+        && tree.scalar(text, value).is_none_or(|command| command.trim().is_empty())
+    {
+        let message = "a draft cannot switch off the checks of a task";
+        let fault = Diagnostic::error(message, tree.range(key));
+        let why = "without `verify`, the commands of the settings run";
+        faults.push(fault.label(why).help("name a command, or remove it"));
+    }
     faults
+}
+
+/// The error about an id that a task has or had.
+fn taken_id(
+    document: &Document,
+    node: NodeId,
+    old: Option<&TaskGraph>,
+    used: &HashSet<TaskId>,
+) -> Option<Diagnostic> {
+    let (tree, text) = (document.tree(), document.text());
+    let (_, value) = tree.entry(text, node, "id")?;
+    let id = TaskId::new(&tree.scalar(text, value)?).ok()?;
+    let message = if old.is_some_and(|old| old.number(&id).is_some()) {
+        format!("the graph already has a task `{id}`")
+    } else if used.contains(&id) {
+        format!("a removed task was called `{id}`, and its history would count for this one")
+    } else {
+        return None;
+    };
+    Some(Diagnostic::error(message, tree.range(value)).help("choose another id"))
 }
 
 /// The first tasks of a document, with their dependencies from wherever it names them.
@@ -276,6 +314,14 @@ tasks:
     depends_on: [parser]
 ";
 
+    fn drafted(
+        draft: &str,
+        base: Option<&str>,
+        aim: &DraftAim,
+    ) -> Result<DraftedTasks, DraftRefusal> {
+        super::drafted(draft, base, aim, &HashSet::from([TaskId::new("tried").unwrap()]))
+    }
+
     /// The errors, each with the text that it is about.
     fn refused(draft: &str, base: Option<&str>, aim: &DraftAim) -> Vec<String> {
         match drafted(draft, base, aim) {
@@ -349,6 +395,16 @@ tasks:
                 "agent: a draft cannot set `agent` of a task",
             ]
         );
+        let limits = "tasks: [{id: a, timeout: 9h, max_attempts: 99, allow: no-check}]\n";
+        assert_eq!(refused(limits, None, &DraftAim::New).len(), 3);
+        for none in ["[]", "''"] {
+            let draft = format!("tasks:\n- id: a\n  verify: {none}\n");
+            let fault = "verify: a draft cannot switch off the checks of a task";
+            assert_eq!(refused(&draft, None, &DraftAim::New), [fault], "{none}");
+        }
+        let gone = "tasks: [{id: tried}]\n";
+        assert!(refused(gone, None, &DraftAim::New)[0].starts_with("tried: a removed task"));
+        assert!(refused(gone, Some(BASE), &DraftAim::Extend)[0].starts_with("tried: a removed"));
         let more = "project: {name: X}\ntasks: [{id: a}]\n";
         assert_eq!(refused(more, Some(BASE), &DraftAim::Extend).len(), 1);
         assert!(drafted(more, None, &DraftAim::New).is_ok());
