@@ -20,7 +20,7 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use self::{
-    call::DraftAgent,
+    call::{CallFault, DraftAgent},
     check::{CheckedDraft, DraftTarget},
     prompt::LastDraft,
     slot::DraftSlot,
@@ -44,7 +44,7 @@ use crate::{
     project::{
         config::ConfigLayer,
         event_store::{EventStore, new_run_id},
-        workspace::Workspace,
+        workspace::{Workspace, shell_word, typed},
     },
     runner,
     view::lines::counted,
@@ -71,15 +71,13 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
     let spec = spec::read(invocation, options.spec.as_deref())?;
     let given = given_agent(invocation, options.agent, options.agent_name.as_deref())?;
     let agents = given.unwrap_or_else(|| workspace.config.agent.calls.clone());
-    let Some(agent) = agents.into_iter().next() else {
-        return Err(Failure::new(Exit::Agent, "no agent command; set `agent`").into());
-    };
-    let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";
-    runner::check_agent(&agent, &workspace, hint)?;
+    let agents = startable(&workspace, agents)?;
     target.try_layout()?;
     let signals = DraftSignals::listen()?;
-    let (draft, path, spend) = make(&workspace, &target, &spec, &agent, &signals)?;
-    show(&workspace, &draft, &agent, &spend)?;
+    let made = make(&workspace, &target, &spec, &agents, &signals)?;
+    show(&workspace, &made)?;
+    let MadeDraft { draft, path, .. } = made;
+    let keep_command = target.keep_command(&workspace, &path);
     let count = draft.ids.len();
     let name = workspace.graph_name();
     if !options.yes {
@@ -90,7 +88,7 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
                 terminal::say("");
             }
             // Unwrapped, so that it can be copied.
-            terminal::say(&format!("not kept; to keep it:\n  {}", target.keep_command(&path)));
+            terminal::say(&format!("not kept; to keep it:\n  {keep_command}"));
             return Ok(match answer {
                 Some(Err(_)) => Exit::Signal(signals.number().unwrap_or(INTERRUPT)),
                 _ => Exit::Waiting,
@@ -98,20 +96,53 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
         }
     }
     keep::keep(invocation, &workspace, &target, &draft.answer).inspect_err(|_| {
-        let command = target.keep_command(&path);
-        terminal::say(&format!("the draft was not kept; to try again:\n  {command}"));
+        terminal::say(&format!("the draft was not kept; to try again:\n  {keep_command}"));
     })
 }
 
-/// Has the agent write the draft, in a slot that is gone on return. Returns the draft, its file
-/// relative to the repository, and what it cost.
+/// Returns the agents that can be started.
+///
+/// # Errors
+/// There is none; the error is about the first.
+fn startable(workspace: &Workspace, agents: Vec<AgentCommand>) -> Result<Vec<AgentCommand>> {
+    let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";
+    let mut refused = None;
+    let mut found = Vec::new();
+    for agent in agents {
+        match runner::check_agent(&agent, workspace, hint) {
+            Ok(()) => found.push(agent),
+            Err(error) => refused = refused.or(Some((agent.name, error))),
+        }
+    }
+    match (found.is_empty(), refused) {
+        (true, Some((_, error))) => Err(error),
+        (true, None) => Err(Failure::new(Exit::Agent, "no agent command; set `agent`").into()),
+        (false, Some((name, error))) => {
+            say(&format!("without `{name}`: {error:#}"));
+            Ok(found)
+        }
+        (false, None) => Ok(found),
+    }
+}
+
+/// A draft that is valid.
+struct MadeDraft {
+    draft: CheckedDraft,
+    /// Its file, relative to the repository.
+    path: PathBuf,
+    /// The name of the agent that wrote it.
+    agent: String,
+    spend: Spend,
+}
+
+/// Has the agents write the draft, in a slot that is gone on return.
 fn make(
     workspace: &Workspace,
     target: &DraftTarget,
     spec: &DraftSpec,
-    call: &AgentCommand,
+    agents: &[AgentCommand],
     signals: &DraftSignals,
-) -> Result<(CheckedDraft, PathBuf, Spend)> {
+) -> Result<MadeDraft> {
     let Some(lock) = workspace.state.try_lock_draft().context("lock the drafts")? else {
         let message = "another `ralph draft` is running in this repository";
         return Err(Failure::new(Exit::Running, message).into());
@@ -120,11 +151,15 @@ fn make(
     let store = workspace.event_store()?;
     let log = format!("logs/draft/{}", new_run_id(Utc::now()));
     let slot = DraftSlot::prepare(workspace).map_err(|error| signals.stop_of(error))?;
+    let (call, others) = agents.split_first().context("no agent command")?;
     let agent = DraftAgent { workspace, call, slot: &slot, lock: &lock };
-    let (spend, began) = (Spend::default(), Utc::now());
-    let mut rounds = DraftRounds { agent, target, spec, store, signals, log, spend, began };
+    agent.set_up(&log, signals)?;
+    let (spend, began, calls) = (Spend::default(), Utc::now(), 0);
+    let mut rounds =
+        DraftRounds { agent, others, target, spec, store, signals, log, calls, spend, began };
     let (draft, path) = rounds.all()?;
-    Ok((draft, path, rounds.spend))
+    let agent = rounds.agent.call.name.clone();
+    Ok(MadeDraft { draft, path, agent, spend: rounds.spend })
 }
 
 /// SIGINT, for a terminal that gives no other reason.
@@ -193,12 +228,16 @@ fn stopped(number: i32, log: Option<&str>) -> anyhow::Error {
 /// A draft in the making.
 struct DraftRounds<'a> {
     agent: DraftAgent<'a>,
+    /// The agents to ask if that one is refused by its provider.
+    others: &'a [AgentCommand],
     target: &'a DraftTarget,
     spec: &'a DraftSpec,
     store: EventStore,
     signals: &'a DraftSignals,
     /// The folder of prompts, outputs and drafts, relative to the repository.
     log: String,
+    /// The number of calls so far.
+    calls: u32,
     spend: Spend,
     began: DateTime<Utc>,
 }
@@ -261,19 +300,40 @@ impl DraftRounds<'_> {
         })
     }
 
-    /// Calls the agent once and checks its draft.
+    /// Has an agent write a draft and checks it. The next agent is called if one is refused.
     fn round(
         &mut self,
         number: u32,
         last: Option<&LastDraft>,
     ) -> Result<(Result<CheckedDraft, LastDraft>, PathBuf)> {
+        loop {
+            let fault = match self.call(number, last)? {
+                Ok(found) => return Ok(found),
+                Err(fault) => fault,
+            };
+            let next = self.others.split_first().filter(|_| fault.is_refusal);
+            let Some((next, others)) = next.filter(|_| self.limit_reached().is_none()) else {
+                return Err(fault.error);
+            };
+            say(&format!("{:#}; calling `{}` instead", fault.error, next.name));
+            (self.agent.call, self.others) = (next, others);
+        }
+    }
+
+    /// Calls the agent once and checks its draft.
+    fn call(
+        &mut self,
+        number: u32,
+        last: Option<&LastDraft>,
+    ) -> Result<Result<(Result<CheckedDraft, LastDraft>, PathBuf), CallFault>> {
         let DraftAgent { workspace, call, slot, .. } = self.agent;
-        let log = format!("{}/{number}", self.log);
+        self.calls += 1;
+        let log = format!("{}/{}", self.log, self.calls);
         let prompt = prompt::render(workspace, self.target, self.spec, slot, last)?;
         slot.begin(self.spec, last.map(|last| last.text.as_str()))?;
         let timeout = duration::short(workspace.config.timeout);
         say(&format!("call {number} of at most {CALLS}: `{}`, for up to {timeout}", call.name));
-        let mut ended = self.agent.call(number, &log, &prompt, self.signals)?;
+        let mut ended = self.agent.call(self.calls, &log, &prompt, self.signals)?;
         let answer = self.agent.answer(&ended, last.map(|last| last.text.as_str()));
         let path = Path::new(&log).join("draft.yaml");
         if let Some(answer) = &answer {
@@ -285,7 +345,9 @@ impl DraftRounds<'_> {
         ended.record.tasks = checked.as_ref().and_then(|it| Some(it.as_ref().ok()?.ids.len()));
         self.spend.add_draft(&ended.record);
         self.store.emit(None, None, Event::Drafted(ended.record.clone()))?;
-        self.agent.fault(&ended, answer.is_some())?;
+        if let Some(fault) = self.agent.fault(&ended, answer.is_some()) {
+            return Ok(Err(fault));
+        }
         let draft = match checked {
             Some(Ok(draft)) => Ok(draft),
             Some(Err(report)) => Err(LastDraft { text: answer.unwrap_or_default(), report }),
@@ -298,7 +360,7 @@ impl DraftRounds<'_> {
                 Err(LastDraft { text: String::new(), report })
             }
         };
-        Ok((draft, path))
+        Ok(Ok((draft, path)))
     }
 
     /// The limit of the settings that is reached, if one is.
@@ -318,25 +380,22 @@ impl DraftRounds<'_> {
     }
 }
 
-/// Prints the tasks as a tree, the remarks that are left, and the cost.
-fn show(
-    workspace: &Workspace,
-    draft: &CheckedDraft,
-    agent: &AgentCommand,
-    spend: &Spend,
-) -> Result<()> {
+/// Prints the tasks as a tree, what they run and read, the remarks that are left, and the cost.
+fn show(workspace: &Workspace, made: &MadeDraft) -> Result<()> {
+    let MadeDraft { draft, agent, spend, .. } = made;
     terminal::print(&graph::text(&draft.picture(workspace)?, true))?;
     let remarks = draft.remarks(Paint::for_stream(&std::io::stderr()).is_on());
     if !remarks.is_empty() {
         terminal::say(remarks.trim_end());
     }
+    draft.effects().iter().for_each(|line| say(line));
     let took = std::time::Duration::try_from_secs_f64(spend.duration_seconds).unwrap_or_default();
     say(&format!(
         "{}, {}; {} of `{}` in {}, cost {}",
         counted(draft.ids.len(), "task"),
         counted(draft.findings.len(), "remark"),
         counted(spend.attempts as usize, "call"),
-        agent.name,
+        agent,
         duration::short(took),
         spend.cost(),
     ));
@@ -353,12 +412,13 @@ fn say(text: &str) {
 
 impl DraftTarget {
     /// The command that keeps a draft in this file.
-    fn keep_command(&self, path: &Path) -> String {
+    fn keep_command(&self, workspace: &Workspace, path: &Path) -> String {
         let aim = match self.aim() {
             DraftAim::New => String::new(),
             DraftAim::Extend => " --extend".to_owned(),
             DraftAim::Split(id) => format!(" --split {id}"),
         };
-        format!("ralph draft{aim} --keep {}", path.display())
+        let path = typed(&workspace.root().join(path));
+        format!("{} draft{aim} --keep {}", workspace.typed_command(), shell_word(&path))
     }
 }

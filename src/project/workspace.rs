@@ -408,10 +408,30 @@ impl Workspace {
         let Ok(exe) = process::own_file() else {
             return "ralph".to_owned();
         };
-        let text = exe.display().to_string();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-        if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+        shell_word(&exe.display().to_string())
     }
+
+    /// Returns the command to type for this program, with the graph file if it is not the usual one.
+    pub fn typed_command(&self) -> String {
+        match self.other_graph() {
+            Some(graph) => format!("ralph --graph {}", shell_word(&typed(graph))),
+            None => "ralph".to_owned(),
+        }
+    }
+}
+
+/// Returns a path as it can be typed in the working directory.
+pub fn typed(path: &Path) -> String {
+    let here = std::env::current_dir().ok();
+    let inside = here.as_deref().and_then(|here| path.strip_prefix(here).ok());
+    inside.unwrap_or(path).display().to_string()
+}
+
+/// Returns a text as one word of a shell command.
+pub fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    let is_plain = !text.is_empty() && text.chars().all(plain);
+    if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// Opens the repository around `dir`, and returns it with the top of the current worktree. In the

@@ -471,3 +471,82 @@ fn a_repository_without_a_commit_cannot_be_copied() {
     let agent = agent("draft");
     trial.run(["draft", "PRD.md", "--", &agent]).code(1).stderr_has("make the first commit");
 }
+
+#[test]
+fn what_runs_and_is_read_is_shown_before_it_is_kept() {
+    let trial = project();
+    let draft = "tasks:\n  - id: types\n    title: Write the type checker in types.sh\n    \
+                 description: It must print each error.\n    path: secrets.txt\n    verify:\n      \
+                 - sh -n types.sh\n      - |\n        echo one\n        echo \"\\e[2K\"\n";
+    tell(&trial, "draft", &writes(draft));
+    let said = trial.run(["draft", "Check the types"]).code(4).err();
+    assert!(said.contains("  types: sh -n types.sh\n  types: echo one\n      echo "), "{said}");
+    assert!(said.contains("\n  types: secrets.txt\n"), "{said}");
+}
+
+#[test]
+fn hints_name_the_graph_file_that_was_given() {
+    let trial = project();
+    tell(&trial, "draft", &writes(GOOD));
+    let said = trial.run(["--graph", "my graph.yaml", "draft", "Check the types"]).code(4).err();
+    let hint = "ralph --graph 'my graph.yaml' draft --keep logs/draft/";
+    assert!(said.contains(hint), "{said}");
+    let ran = trial.run(["--graph", "my graph.yaml", "draft", "Check the types", "--yes"]);
+    ran.stderr_has("`ralph --graph 'my graph.yaml' undo`");
+}
+
+#[test]
+fn the_next_agent_drafts_where_one_is_refused() {
+    let trial = project();
+    let agents = format!(
+        "agent:\n  - {{command: [no-such-agent], name: none}}\n  - {{command: [\"{0}\"], name: one}}\n  \
+         - {{command: [\"{0}\"], name: two}}\n",
+        agent("draft")
+    );
+    trial.write(".ralph/config.yaml", &format!("fsync: false\n{agents}"));
+    tell(&trial, "draft-1", "echo 'Error: 401 Unauthorized: invalid API key' >&2; exit 1\n");
+    tell(&trial, "draft-2", &writes(GOOD));
+    let ran = trial.run(["draft", "Check the types", "--yes"]);
+    ran.stderr_has("without `none`").stderr_has("calling `two` instead");
+    assert_eq!(trial.graph_text(), GOOD);
+    let calls = trial.lines("drafted");
+    let seen: Vec<(&Value, &Value)> =
+        calls.iter().map(|call| (&call["agent"], &call["tasks"])).collect();
+    assert_eq!(seen, [(&json!("one"), &Value::Null), (&json!("two"), &json!(2))]);
+    // What an agent does wrong by itself is its own fault.
+    let trial = project();
+    trial.write(".ralph/config.yaml", &format!("fsync: false\n{agents}"));
+    tell(&trial, "draft", "exit 3\n");
+    trial.run(["draft", "Check the types"]).code(1);
+    assert_eq!(trial.lines("drafted").len(), 1);
+}
+
+#[test]
+fn the_slot_of_a_draft_is_set_up() {
+    let settings = format!(
+        "fsync: false\nagent: [\"{}\"]\nsetup: [echo ready > made, echo no >&2; exit 7, touch never]\n",
+        agent("draft")
+    );
+    let trial = TestProject::new().file(".ralph/config.yaml", &settings);
+    let script = format!("cat made > \"$TRIAL_DIR/seen\"; ! [ -e never ]\n{}", writes(GOOD));
+    tell(&trial, "draft", &script);
+    let ran = trial.run(["draft", "Check the types", "--yes"]);
+    ran.stderr_has("exited with code 7; the agent goes on without it");
+    assert_eq!(fs::read_to_string(trial.sign("seen")).unwrap(), "ready\n");
+    assert!(!trial.dir().join("repo.slots").exists());
+    trial.no_process_is_left();
+}
+
+#[test]
+fn a_signal_ends_the_setup_of_a_draft() {
+    let settings = format!(
+        "fsync: false\ngrace: 200ms\nagent: [\"{}\"]\nsetup: [\"trap '' INT TERM; touch $TRIAL_DIR/setup; \
+         setsid sleep 1000 & while :; do sleep 1; done\"]\n",
+        agent("draft")
+    );
+    let trial = TestProject::new().file(".ralph/config.yaml", &settings);
+    let live = trial.start_until(["draft", "Do it", "--yes"], "setup");
+    live.signal(Signal::INT);
+    live.end(&trial).code(130).stderr_has("the graph is unchanged");
+    is_untouched(&trial);
+}

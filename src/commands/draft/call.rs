@@ -14,7 +14,7 @@ use super::{DraftSignals, slot::DraftSlot, stopped};
 use crate::{
     adapters::{
         agent_output::{self, Follow},
-        process::{self, GuardPost},
+        process::{self, GuardPost, ProcessSpec},
         state::Lock,
         terminal,
     },
@@ -61,6 +61,13 @@ pub(super) struct EndedCall {
     folder: PathBuf,
 }
 
+/// Why a draft cannot go on with the agent of a call.
+pub(super) struct CallFault {
+    pub(super) error: anyhow::Error,
+    /// Whether the agent cannot be started or its provider refuses, so that another may do.
+    pub(super) is_refusal: bool,
+}
+
 /// Why `ralph` ends an agent.
 enum DraftEnd {
     Signal(i32),
@@ -69,6 +76,61 @@ enum DraftEnd {
 }
 
 impl DraftAgent<'_> {
+    /// Runs the setup commands of the settings in the slot. The agent can do without them.
+    ///
+    /// # Errors
+    /// A signal; errors of the disk.
+    pub(super) fn set_up(&self, log: &str, signals: &DraftSignals) -> Result<()> {
+        let DraftAgent { workspace, call, slot, .. } = *self;
+        let (folder, config) = (workspace.root().join(log), &workspace.config);
+        for (at, command) in config.setup.0.iter().enumerate() {
+            fs::create_dir_all(&folder).with_context(|| format!("create `{log}`"))?;
+            super::say(&format!("setup: `{command}`"));
+            let name = format!("setup-{}.log", at + 1);
+            let agent = draft_agent(workspace, call, &slot.root, &folder, &slot.answer_file());
+            let spec = ProcessSpec {
+                argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
+                stdin: "/dev/null".into(),
+                stdout: folder.join(&name),
+                stderr: folder.join(&name),
+                ..agent
+            };
+            let limits = (config.setup_timeout, config.grace);
+            let Ok(outcome) = process::run_guarded(&spec, &self.post(None)?, limits, |process| {
+                if signals.count() > 1 {
+                    process.kill();
+                }
+                Ok::<_, Infallible>(signals.number().is_none())
+            });
+            if let Some(number) = signals.number() {
+                return Err(stopped(number, None));
+            }
+            if outcome != (Outcome::Exited { exit_code: 0 }) {
+                super::say(&format!(
+                    "`{command}` (setup) {outcome}; the agent goes on without it; its output is in \
+                     {log}/{name}"
+                ));
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// What the guardian of a process gets.
+    fn post(&self, idle: Option<Duration>) -> Result<GuardPost<'_>> {
+        let record = self.workspace.state.draft().join("record");
+        fs::write(&record, "").context("write the record of the draft")?;
+        Ok(GuardPost {
+            program: process::own_program(),
+            record,
+            exit: None,
+            lock: self.lock.folder(),
+            idle,
+            redact: self.workspace.redacts(),
+            screen: None,
+        })
+    }
+
     /// Calls the agent. Nothing that it started runs on return.
     ///
     /// # Errors
@@ -80,7 +142,7 @@ impl DraftAgent<'_> {
         prompt: &str,
         signals: &DraftSignals,
     ) -> Result<EndedCall> {
-        let DraftAgent { workspace, call, slot, lock } = *self;
+        let DraftAgent { workspace, call, slot, .. } = *self;
         let folder = workspace.root().join(log);
         fs::create_dir_all(&folder).with_context(|| format!("create `{log}`"))?;
         let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(prompt));
@@ -89,18 +151,8 @@ impl DraftAgent<'_> {
             clean.as_deref().unwrap_or(prompt).as_bytes(),
         )
         .with_context(|| format!("write `{log}/prompt.md`"))?;
-        let record = workspace.state.draft().join("record");
-        fs::write(&record, "").context("write the record of the draft")?;
         let spec = draft_agent(workspace, call, &slot.root, &folder, &slot.answer_file());
-        let post = GuardPost {
-            program: process::own_program(),
-            record,
-            exit: None,
-            lock: lock.folder(),
-            idle: Some(workspace.config.idle).filter(|idle| !idle.is_zero()),
-            redact: workspace.redacts(),
-            screen: None,
-        };
+        let post = self.post(Some(workspace.config.idle).filter(|idle| !idle.is_zero()))?;
         let began = Instant::now();
         let mut watch = DraftWatch {
             workspace,
@@ -164,22 +216,21 @@ impl DraftAgent<'_> {
         }
     }
 
-    /// Why the draft cannot go on after this call.
-    ///
-    /// # Errors
-    /// A signal, a limit, the provider, or an agent that failed without a draft.
-    pub(super) fn fault(&self, ended: &EndedCall, has_answer: bool) -> Result<()> {
+    /// Why the draft cannot go on after this call, if it cannot: a signal, a limit, the provider, or
+    /// an agent that failed without a draft.
+    pub(super) fn fault(&self, ended: &EndedCall, has_answer: bool) -> Option<CallFault> {
         let EndedCall { record, transcript, folder, .. } = ended;
         let log = &record.log;
         if let Some(number) = ended.signal {
-            return Err(stopped(number, Some(log)));
+            return Some(CallFault { error: stopped(number, Some(log)), is_refusal: false });
         }
         let unchanged = format!("the graph is unchanged; prompt and output are in {log}");
-        let fail =
-            |exit, why: String| Err(Failure::new(exit, format!("{why}; {unchanged}")).into());
+        let failure = |exit, why: String| Failure::new(exit, format!("{why}; {unchanged}")).into();
+        let fail = |exit, why| Some(CallFault { error: failure(exit, why), is_refusal: false });
+        let refuse = |exit, why| Some(CallFault { error: failure(exit, why), is_refusal: true });
         let name = &self.call.name;
         if let Outcome::NotStarted { error } = &record.outcome {
-            return fail(Exit::Agent, format!("the agent cannot be started: {error}"));
+            return refuse(Exit::Agent, format!("the agent cannot be started: {error}"));
         }
         let stderr = agent_output::end(&folder.join("stderr"), STDERR);
         let output = AttemptOutput {
@@ -195,11 +246,14 @@ impl DraftAgent<'_> {
             Some((error, Advice::Stop(exit))) => {
                 let remedy = error.remedy(self.call);
                 let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
-                return fail(exit, format!("`{name}`: {error}{remedy}"));
+                return refuse(exit, format!("`{name}`: {error}{remedy}"));
             }
             Some((error, Advice::Wait { until })) if error != ProviderErrorKind::NoAnswer => {
                 let until = moment(until, now);
-                return fail(Exit::Limit, format!("`{name}`: {error}; run it again after {until}"));
+                return refuse(
+                    Exit::Limit,
+                    format!("`{name}`: {error}; run it again after {until}"),
+                );
             }
             Some((error, _)) if !has_answer && is_own_end(&record.outcome) => {
                 return fail(Exit::Error, format!("`{name}`: {error}"));
@@ -218,8 +272,8 @@ impl DraftAgent<'_> {
                 let limit = duration::short(self.workspace.config.timeout);
                 fail(Exit::Limit, format!("limit reached: `{name}` took longer than {limit}"))
             }
-            Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. } => Ok(()),
-            _ if has_answer => Ok(()),
+            Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. } => None,
+            _ if has_answer => None,
             outcome => {
                 let lines = [agent_output::failure(&folder.join("stdout")), stderr];
                 let line =

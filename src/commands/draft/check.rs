@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::Result;
 use chrono::Utc;
+use serde_json::Value;
 
 use crate::{
     adapters::excerpt,
@@ -198,6 +199,32 @@ impl CheckedDraft {
         // Without a graph around it, the lines are those of the draft.
         let name = if self.file.graph().tasks().len() == self.ids.len() { NAME } else { name };
         excerpt::render(name, self.file.text(), &found, color)
+    }
+
+    /// The commands that its tasks run on this machine, and the paths that their agents read first,
+    /// one a line.
+    pub(super) fn effects(&self) -> Vec<String> {
+        let graph = self.file.graph();
+        let tasks = || self.ids.iter().filter_map(|id| Some(graph.task(graph.number(id)?)));
+        let runs = tasks().flat_map(|task| {
+            let commands = task.verify.iter().flatten();
+            let indented = |command: &String| command.trim_end().replace('\n', "\n      ");
+            commands.map(move |command| format!("  {}: {}", task.id, indented(command)))
+        });
+        let reads = tasks().filter_map(|task| {
+            let path = match task.extra.get("path")? {
+                Value::String(path) => path.clone(),
+                other => other.to_string(),
+            };
+            Some(format!("  {}: {path}", task.id))
+        });
+        let titled = |title: &str, lines: Vec<String>| {
+            let title = (!lines.is_empty()).then(|| title.to_owned());
+            title.into_iter().chain(lines)
+        };
+        titled("these `verify` commands run on this machine:", runs.collect())
+            .chain(titled("these `path`s are given to the agents:", reads.collect()))
+            .collect()
     }
 
     /// The picture of its tasks.

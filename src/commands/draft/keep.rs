@@ -47,8 +47,9 @@ pub(super) fn keep(
         })?;
         found.into_iter().filter(|one| one.old.is_none()).map(|one| one.id).collect()
     };
+    let ralph = workspace.typed_command();
     say(&format!(
-        "kept {} in {name}; `ralph undo` takes them back, `ralph run` works on them",
+        "kept {} in {name}; `{ralph} undo` takes them back, `{ralph} run` works on them",
         counted(ids.len(), "task")
     ));
     Ok(Exit::Success)
