@@ -60,7 +60,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     adapters::{git, signal},
-    cli::{Cli, Command, Flags, Named, Which},
+    cli::{Cli, Command, DraftArgs, Flags, Named, Which},
     core::{
         diagnostic::nearest,
         event::Begun,
@@ -118,7 +118,13 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         signal::listen(end_with_git).context("listen for signals")?;
     }
     match cli.command {
-        Command::Init(Flags(options)) => init::run(&at, &options),
+        Command::Init(Flags(options)) => match init::run(&at, &options)? {
+            init::SetupEnd::Done(exit) => Ok(exit),
+            init::SetupEnd::Draft(plan) => draft::run(
+                &at,
+                DraftArgs { spec: Some(plan.display().to_string()), ..DraftArgs::default() },
+            ),
+        },
         Command::Template(Flags(options)) => template::run(options.name.into()),
         Command::Run(Flags(options)) => run::run(&at, *options),
         Command::Loop(Flags(options)) => plain_loop::run(&at, *options),

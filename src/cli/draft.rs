@@ -9,7 +9,7 @@ use super::{complete, run::money};
 use crate::core::duration;
 
 /// `ralph draft`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(
     after_help = "The agent works in a slot; only the tasks that it writes are used. They are checked \
     as `ralph check --strict` does, and sent back with the errors up to three times. They are kept \

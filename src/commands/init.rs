@@ -45,11 +45,19 @@ pub const DRAFT: &str = "prompts/draft.md";
 /// The prompt of a loop, relative to the working directory.
 const PROMPT: &str = "PROMPT.md";
 
+/// What follows a setup.
+pub enum SetupEnd {
+    /// Nothing.
+    Done(Exit),
+    /// The tasks are to be drafted from this file.
+    Draft(PathBuf),
+}
+
 /// Inspects the project, asks on a terminal, and writes missing files.
 ///
 /// # Errors
 /// No repository; a conflicting file; a declined question.
-pub fn run(invocation: &Invocation, options: &InitArgs) -> Result<Exit> {
+pub fn run(invocation: &Invocation, options: &InitArgs) -> Result<SetupEnd> {
     if invocation.graph.is_some() || invocation.config.is_some() {
         let message = format!(
             "`ralph init` writes `{GRAPH}` and `{}`; remove `--graph` and `--config`, and unset \
@@ -60,12 +68,12 @@ pub fn run(invocation: &Invocation, options: &InitArgs) -> Result<Exit> {
     }
     let dir = invocation.directory()?;
     if options.prompt {
-        return one(&dir, PROMPT, Template::Prompt, options.force);
+        return one(&dir, PROMPT, Template::Prompt, options.force).map(SetupEnd::Done);
     }
     let asks = !options.yes && !options.dry_run && terminal::can_ask();
     let wizard = asks.then(Wizard::new).transpose()?;
     if options.global {
-        return global(&dir, options, wizard.as_ref());
+        return global(&dir, options, wizard.as_ref()).map(SetupEnd::Done);
     }
     project(&dir, options, wizard.as_ref())
 }
@@ -120,7 +128,7 @@ fn global_step(wanted: &SetupChoices, replace: bool) -> Result<FileStep> {
     Ok(step.keeping())
 }
 
-fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Exit> {
+fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<SetupEnd> {
     // `ask` offers to create the repository. Nothing is written before the last question.
     let is_new = wizard.is_some() && dir.is_dir() && Repo::is_missing(dir);
     let repo = if is_new { None } else { Some(Repo::discover(dir)?) };
@@ -138,7 +146,7 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Ex
     let steps = steps(root, &found, &wanted, options)?;
     check_idle(repo.as_ref(), &steps)?;
     if options.dry_run {
-        return preview(&steps);
+        return preview(&steps).map(SetupEnd::Done);
     }
     if let Some(wizard) = wizard {
         let mut changes = 0;
@@ -161,7 +169,8 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Ex
         merge_driver::install(&workspace)?;
     }
     let command = Workspace::own_command();
-    let draft = setup::draftable(&found.backlog).map_or(String::new(), |path| {
+    let plan = setup::draftable(&found.backlog);
+    let draft = plan.map_or(String::new(), |path| {
         format!("{command} draft {path}\n               have the agent write its tasks\n  ")
     });
     let next = format!(
@@ -170,7 +179,19 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Ex
          {command} doctor       find what would stop a run\n  \
          {command} run --once   make one attempt"
     );
-    report(&steps, &unignored, &next)
+    let exit = report(&steps, &unignored, &next)?;
+    let plan =
+        plan.filter(|plan| wizard.is_some_and(|wizard| is_drafted(wizard, &workspace, plan)));
+    Ok(plan.map_or(SetupEnd::Done(exit), |plan| SetupEnd::Draft(root.join(plan))))
+}
+
+/// Asks whether the agent writes the tasks of a plan now, where it can: over the examples, and in a
+/// repository with a commit. No answer is a no, since the setup is done.
+fn is_drafted(wizard: &Wizard, workspace: &Workspace, plan: &str) -> bool {
+    let has_commit = workspace.repo.head().is_ok_and(|head| head.commit.is_some());
+    let text = regular_file::read_to_string(workspace.graph_path()).unwrap_or_default();
+    let question = format!("Have the agent write the tasks from {plan} now?");
+    has_commit && setup::is_example(&text) && wizard.is_wanted(&question, false).unwrap_or(false)
 }
 
 /// Whether the user settings name the agent, so that the project need not.

@@ -547,6 +547,43 @@ fn leaving_the_wizard_writes_no_file() {
 }
 
 #[test]
+fn the_wizard_has_a_plan_drafted() {
+    for (answer, drafted) in [("y", true), ("\r", false)] {
+        let trial = repository(&[]);
+        trial.write("PRD.md", "Check the types.\n");
+        trial.git(&["add", "PRD.md"]);
+        let own = ["-c", "user.name=T", "-c", "user.email=t@example.invalid"];
+        trial.git(&[&own[..], &["commit", "--quiet", "--message", "Plan"]].concat());
+        let drafts = trial.dir().join("drafts");
+        let said = "```yaml\\ntasks: [{id: types}]\\n```\\n";
+        trial.script(&drafts, &format!("#!/bin/sh\nprintf '{said}'\n"));
+        let mut terminal = on_terminal(&trial, 60, "init");
+        // The last agent of the list is any command.
+        let answers = [
+            ("Which agent?", "\u{1b}[A\r".to_owned()),
+            ("Command that reads", format!("{}\r", drafts.display())),
+            ("number of attempts", "\r".to_owned()),
+            ("Maximum cost", "\r".to_owned()),
+            ("Command that tests", "\r".to_owned()),
+            ("Add recipes", "n".to_owned()),
+            ("Add a section", "n".to_owned()),
+            ("in all your projects?", "n".to_owned()),
+            ("Write ", "y".to_owned()),
+            ("write the tasks from PRD.md now?", answer.to_owned()),
+            ("Keep 1 task in task-graph.yaml?", "y".to_owned()),
+        ];
+        for (question, answer) in &answers[..if drafted { 11 } else { 10 }] {
+            terminal.exp_string(question).unwrap();
+            terminal.send(answer).unwrap();
+            terminal.flush().unwrap();
+        }
+        let rest = terminal.exp_eof().unwrap();
+        assert_eq!(code(&terminal), 0, "{rest}");
+        assert_eq!(trial.graph_text() == "tasks: [{id: types}]\n", drafted, "{rest}");
+    }
+}
+
+#[test]
 fn a_run_without_a_set_up_asks_nothing() {
     let trial = repository(&[]);
     let mut terminal = on_terminal(&trial, 80, "run");
