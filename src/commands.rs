@@ -60,7 +60,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     adapters::{git, signal},
-    cli::{Cli, Command, DraftArgs, Flags, Named, Which},
+    cli::{Cli, Command, DraftArgs, Flags, InitArgs, Named, Which},
     core::{
         diagnostic::nearest,
         event::Begun,
@@ -107,6 +107,17 @@ fn end_with_git(number: i32) {
     signal::end_by(number);
 }
 
+/// Sets a project up, and has its first tasks drafted if that is wanted.
+fn set_up(at: &Invocation, options: &InitArgs) -> Result<Exit> {
+    match init::run(at, options)? {
+        init::SetupEnd::Done(exit) => Ok(exit),
+        init::SetupEnd::Draft(plan) => {
+            let spec = Some(plan.display().to_string());
+            draft::run(at, DraftArgs { spec, ..DraftArgs::default() })
+        }
+    }
+}
+
 /// Runs the command of a parsed command line.
 ///
 /// # Errors
@@ -118,13 +129,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         signal::listen(end_with_git).context("listen for signals")?;
     }
     match cli.command {
-        Command::Init(Flags(options)) => match init::run(&at, &options)? {
-            init::SetupEnd::Done(exit) => Ok(exit),
-            init::SetupEnd::Draft(plan) => draft::run(
-                &at,
-                DraftArgs { spec: Some(plan.display().to_string()), ..DraftArgs::default() },
-            ),
-        },
+        Command::Init(Flags(options)) => set_up(&at, &options),
         Command::Template(Flags(options)) => template::run(options.name.into()),
         Command::Run(Flags(options)) => run::run(&at, *options),
         Command::Loop(Flags(options)) => plain_loop::run(&at, *options),

@@ -225,6 +225,9 @@ fn stopped(number: i32, log: Option<&str>) -> anyhow::Error {
     Failure::drawn(Exit::Signal(number), message).into()
 }
 
+/// A draft, or what is wrong with it, and its file, relative to the repository.
+type ReceivedDraft = (Result<CheckedDraft, LastDraft>, PathBuf);
+
 /// A draft in the making.
 struct DraftRounds<'a> {
     agent: DraftAgent<'a>,
@@ -301,11 +304,7 @@ impl DraftRounds<'_> {
     }
 
     /// Has an agent write a draft and checks it. The next agent is called if one is refused.
-    fn round(
-        &mut self,
-        number: u32,
-        last: Option<&LastDraft>,
-    ) -> Result<(Result<CheckedDraft, LastDraft>, PathBuf)> {
+    fn round(&mut self, number: u32, last: Option<&LastDraft>) -> Result<ReceivedDraft> {
         loop {
             let fault = match self.call(number, last)? {
                 Ok(found) => return Ok(found),
@@ -325,7 +324,7 @@ impl DraftRounds<'_> {
         &mut self,
         number: u32,
         last: Option<&LastDraft>,
-    ) -> Result<Result<(Result<CheckedDraft, LastDraft>, PathBuf), CallFault>> {
+    ) -> Result<Result<ReceivedDraft, CallFault>> {
         let DraftAgent { workspace, call, slot, .. } = self.agent;
         self.calls += 1;
         let log = format!("{}/{}", self.log, self.calls);

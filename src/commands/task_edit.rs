@@ -141,11 +141,19 @@ fn in_editor(editor: &mut TaskEditor, id: &TaskId) -> Result<Vec<TaskDifference>
         is_editing.store(true, Ordering::Relaxed);
         let status = open(&program, &draft.path);
         is_editing.store(false, Ordering::Relaxed);
-        typed = draft.read().unwrap_or(typed);
         let status = status.with_context(|| format!("run the editor `{program}`"))?;
+        typed = match draft.read() {
+            Ok(text) => text,
+            // Some text that is not UTF-8 may be all that the person has.
+            Err(why) => return Err(draft.refuse(Exit::Error, &format!("{why:#}"), true)),
+        };
         if !status.success() {
             let why = format!("the editor `{program}` failed ({status})");
             return Err(draft.refuse(Exit::Error, &why, typed != original));
+        }
+        if typed.trim().is_empty() {
+            let hint = format!("the text is empty; `ralph task-remove {id}` removes the task");
+            terminal::say(&hint);
         }
         if typed == original || typed.trim().is_empty() {
             draft.remove();
@@ -250,9 +258,12 @@ impl TaskDraft {
             .with_context(|| format!("write `{}`", shown(&self.path)))
     }
 
+    /// Reads what the editor left. A removed file is an empty text.
     fn read(&self) -> Result<String> {
-        regular_file::read_to_string(&self.path)
-            .with_context(|| format!("read `{}`", shown(&self.path)))
+        match regular_file::read_to_string(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            read => read.context("cannot read what the editor left"),
+        }
     }
 
     /// Checks that a text is YAML.

@@ -7,7 +7,7 @@ pub mod attempt_log;
 mod active;
 mod run_history;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,8 @@ pub use run_history::{PastRun, RunHistory, Waiting};
 #[serde(default)]
 pub struct History {
     tasks: HashMap<TaskId, TaskHistory>,
+    /// The tasks whose status was ever set to complete.
+    completed: BTreeSet<TaskId>,
     /// The newest run.
     pub run: RunHistory,
     /// The runs before it, oldest first; only the last few.
@@ -118,9 +120,6 @@ pub struct TaskHistory {
     /// Whether a person reset it after it was complete, so that earlier work does not count.
     #[serde(default)]
     pub was_reset: bool,
-    /// Whether its status was ever set to complete.
-    #[serde(default)]
-    pub was_complete: bool,
     /// The ref of what its newest attempt with an agent left, until it is complete.
     #[serde(default)]
     pub left: Option<String>,
@@ -170,7 +169,6 @@ static NO_HISTORY: TaskHistory = TaskHistory {
     failed_at: 0,
     stuck: false,
     was_reset: false,
-    was_complete: false,
     left: None,
     work: None,
     spend: Spend {
@@ -208,7 +206,6 @@ impl TaskHistory {
 
     fn set_status(&mut self, new: Option<Status>, cause: Cause, reason: Option<&str>) {
         self.reason = reason.map(str::to_owned);
-        self.was_complete |= new == Some(Status::Complete);
         if let (Some(new), Cause::Edited | Cause::Command) = (new, cause) {
             self.asks &= new == Status::NeedsInput;
             self.set_by_hand(new);
@@ -239,34 +236,15 @@ impl History {
 
     /// The ids that a new task must not have: those of tasks that were attempted or complete, whether
     /// or not they are still in the graph.
-    pub fn used_ids(&self) -> HashSet<TaskId> {
-        let used = self.tasks.iter().filter(|(_, past)| past.attempts > 0 || past.was_complete);
-        used.map(|(id, _)| id.clone()).collect()
+    pub fn used_ids(&self) -> BTreeSet<TaskId> {
+        let attempted = self.tasks.iter().filter(|(_, past)| past.attempts > 0);
+        attempted.map(|(id, _)| id).chain(&self.completed).cloned().collect()
     }
 
     /// Whether an attempt at a task failed since the last completed task and since its own last
     /// reset.
     pub fn has_failed(&self, id: &TaskId) -> bool {
         self.of(id).failed_at > self.succeeded_at
-    }
-
-    /// The tasks that the newest run completed, in the order of completion.
-    pub fn completed_in_run(&self) -> Vec<(&TaskId, &LastAttempt)> {
-        self.ended_in_run(|verdict| verdict == Verdict::Complete)
-    }
-
-    /// The tasks whose newest attempt failed in the newest run, in the order of failure.
-    pub fn failed_in_run(&self) -> Vec<(&TaskId, &LastAttempt)> {
-        self.ended_in_run(Verdict::counts)
-    }
-
-    fn ended_in_run(&self, wanted: fn(Verdict) -> bool) -> Vec<(&TaskId, &LastAttempt)> {
-        let began = self.run.started_at;
-        let last = self.tasks.iter().filter_map(|(id, past)| Some((id, past.last.as_deref()?)));
-        let in_run = |last: &LastAttempt| wanted(last.ended.verdict) && Some(last.at) >= began;
-        let mut ended: Vec<_> = last.filter(|(_, last)| in_run(last)).collect();
-        ended.sort_by_key(|(id, last)| (last.at, id.as_str()));
-        ended
     }
 
     /// The number of attempts of an agent in a row that got provider errors before the open attempt
@@ -303,6 +281,7 @@ impl History {
             Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
             Event::Reset {} => self.with(id, TaskHistory::reset_by_command),
             Event::StatusChanged { new, cause, reason, .. } => {
+                self.completed.extend(id.filter(|_| *new == Some(Status::Complete)).cloned());
                 self.with(id, |past| past.set_status(*new, *cause, reason.as_deref()));
             }
             Event::Drafted(call) => self.add_cost(record.timestamp, call.usage.cost_usd),

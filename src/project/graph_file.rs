@@ -322,7 +322,7 @@ impl GraphFile {
                 .with_context(|| format!("write `{}`", self.name))?;
             statuses.extend(differences(&self.graph, &edited.graph));
             let (stamp, name) = (state::stamp(&self.path).ok(), self.name.clone());
-            let before = std::mem::replace(self, GraphFile { stamp, name, ..edited });
+            let before = std::mem::replace(self, GraphFile { name, stamp, ..edited });
             return Ok(EditedText { before: Some(before.text().to_owned()), statuses });
         }
     }

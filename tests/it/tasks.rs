@@ -323,6 +323,24 @@ fn a_refused_text_is_kept() {
 }
 
 #[test]
+fn what_an_editor_left_is_lost_in_no_case() {
+    for (script, code, said) in [
+        (": > \"$1\"", 0, "`ralph task-remove lexer` removes the task"),
+        ("rm \"$1\"", 0, "`ralph task-remove lexer` removes the task"),
+        ("printf '\\377' >> \"$1\"", 1, "what you typed is in "),
+        ("rm \"$1\"; mkdir \"$1\"", 1, "cannot read what the editor left"),
+        ("rm \"$1\"; mkfifo \"$1\"", 1, "cannot read what the editor left"),
+        ("echo '  x: 1' >> \"$1\"; exit 1", 1, "what you typed is in "),
+    ] {
+        let trial = editor(project(GRAPH), script);
+        trial.run(["task-edit", "lexer"]).code(code).stderr_has(said);
+        assert_eq!(trial.graph_text(), GRAPH, "{script}");
+        let left = fs::read_dir(trial.state().join("edit")).unwrap().count();
+        assert_eq!(left > 0, code == 1, "{script}");
+    }
+}
+
+#[test]
 fn what_others_change_while_the_editor_is_open_is_kept() {
     let script =
         "sed -i 's/Write the lexer/Lex/' \"$1\"; printf '  - id: more\\n' >> task-graph.yaml";

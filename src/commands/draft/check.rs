@@ -1,6 +1,6 @@
 //! What a draft is for, and the check of a draft against it.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use anyhow::Result;
 use chrono::Utc;
@@ -43,7 +43,7 @@ pub(super) struct DraftTarget {
     /// The text of the graph; none if the draft becomes the graph.
     base: Option<String>,
     /// The ids that the history knows.
-    used: HashSet<TaskId>,
+    used: BTreeSet<TaskId>,
     /// Whether the file has only the examples of `ralph init`, which the draft replaces.
     pub(super) has_examples: bool,
 }

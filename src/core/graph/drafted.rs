@@ -6,7 +6,7 @@
 
 mod fence;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -88,7 +88,7 @@ pub fn drafted(
     draft: &str,
     base: Option<&str>,
     aim: &DraftAim,
-    used: &HashSet<TaskId>,
+    used: &BTreeSet<TaskId>,
 ) -> Result<DraftedTasks, DraftRefusal> {
     let whole = if draft.ends_with('\n') { draft.to_owned() } else { format!("{draft}\n") };
     let document = parse(&whole)?;
@@ -208,7 +208,7 @@ fn taken_id(
     document: &Document,
     node: NodeId,
     old: Option<&TaskGraph>,
-    used: &HashSet<TaskId>,
+    used: &BTreeSet<TaskId>,
 ) -> Option<Diagnostic> {
     let (tree, text) = (document.tree(), document.text());
     let (_, value) = tree.entry(text, node, "id")?;
@@ -319,7 +319,7 @@ tasks:
         base: Option<&str>,
         aim: &DraftAim,
     ) -> Result<DraftedTasks, DraftRefusal> {
-        super::drafted(draft, base, aim, &HashSet::from([TaskId::new("tried").unwrap()]))
+        super::drafted(draft, base, aim, &BTreeSet::from([TaskId::new("tried").unwrap()]))
     }
 
     /// The errors, each with the text that it is about.

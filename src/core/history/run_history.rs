@@ -5,6 +5,7 @@ use std::{mem, time::Duration};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::{History, LastAttempt};
 use crate::core::{
     event::{AgentChange, AttemptResult, Begun, StopRequest, record::Record},
     graph::task::TaskId,
@@ -193,5 +194,26 @@ impl RunHistory {
     pub(super) fn request_stop(&mut self, stop: &StopRequest) {
         let now = stop.now || self.stop.as_ref().is_some_and(|before| before.now);
         self.stop = Some(StopRequest { now, ..stop.clone() });
+    }
+}
+
+impl History {
+    /// The tasks that the newest run completed, in the order of completion.
+    pub fn completed_in_run(&self) -> Vec<(&TaskId, &LastAttempt)> {
+        self.ended_in_run(|verdict| verdict == Verdict::Complete)
+    }
+
+    /// The tasks whose newest attempt failed in the newest run, in the order of failure.
+    pub fn failed_in_run(&self) -> Vec<(&TaskId, &LastAttempt)> {
+        self.ended_in_run(Verdict::counts)
+    }
+
+    fn ended_in_run(&self, wanted: fn(Verdict) -> bool) -> Vec<(&TaskId, &LastAttempt)> {
+        let began = self.run.started_at;
+        let last = self.tasks.iter().filter_map(|(id, past)| Some((id, past.last.as_deref()?)));
+        let in_run = |last: &LastAttempt| wanted(last.ended.verdict) && Some(last.at) >= began;
+        let mut ended: Vec<_> = last.filter(|(_, last)| in_run(last)).collect();
+        ended.sort_by_key(|(id, last)| (last.at, id.as_str()));
+        ended
     }
 }

@@ -6,7 +6,7 @@ use super::{LintFinding, LintRule, Linter, finding, paths::is_path_part};
 use crate::core::graph::{ancestors::STEPS, task::Task, task_paths};
 
 /// A program or path that a task needs and that is not there.
-struct MissingFile {
+struct AbsentPath {
     task: usize,
     rule: LintRule,
     path: String,
@@ -29,24 +29,24 @@ impl Linter<'_> {
         }
         let makers = Makers::of(self.graph.tasks(), &files);
         let mut steps = STEPS;
-        let mut is_made = |file: &MissingFile| {
+        let mut is_made = |file: &AbsentPath| {
             let makers = makers.of_path(&file.path);
             // A task does not make the path that it starts from.
             let by_itself =
                 file.rule == LintRule::MissingProgram && makers.binary_search(&file.task).is_ok();
             by_itself || self.ancestors.waits_on_any(file.task, makers, &mut steps)
         };
-        files.into_iter().filter(|file| !is_made(file)).map(MissingFile::finding).collect()
+        files.into_iter().filter(|file| !is_made(file)).map(AbsentPath::finding).collect()
     }
 
-    fn missing_files(&self, open: &[usize]) -> Vec<MissingFile> {
+    fn missing_files(&self, open: &[usize]) -> Vec<AbsentPath> {
         let mut programs: HashMap<&str, bool> = HashMap::new();
         let mut found = Vec::new();
         for number in open.iter().copied() {
             let task = self.graph.task(number);
             let paths = task.extra.get("path").map(task_paths::of_output).unwrap_or_default();
             let paths = paths.into_iter().filter(|path| !(self.facts.has_path)(path));
-            found.extend(paths.map(|path| MissingFile {
+            found.extend(paths.map(|path| AbsentPath {
                 task: number,
                 rule: LintRule::MissingPath,
                 path,
@@ -57,7 +57,7 @@ impl Linter<'_> {
                 let has_program = || (self.facts.has_program)(program);
                 if !*programs.entry(program).or_insert_with(has_program) {
                     let path = program.to_owned();
-                    found.push(MissingFile { task: number, rule: LintRule::MissingProgram, path });
+                    found.push(AbsentPath { task: number, rule: LintRule::MissingProgram, path });
                 }
             }
         }
@@ -65,9 +65,9 @@ impl Linter<'_> {
     }
 }
 
-impl MissingFile {
+impl AbsentPath {
     fn finding(self) -> LintFinding {
-        let MissingFile { task, rule, path } = self;
+        let AbsentPath { task, rule, path } = self;
         let (field, words) = if rule == LintRule::MissingProgram {
             let words = [
                 format!("there is no program `{path}`"),
@@ -89,7 +89,7 @@ impl MissingFile {
 
 impl Makers {
     /// Reads each text once, however many paths are missing.
-    fn of(tasks: &[Task], files: &[MissingFile]) -> Makers {
+    fn of(tasks: &[Task], files: &[AbsentPath]) -> Makers {
         let wanted = files.iter().map(|file| (plain(&file.path).to_owned(), Vec::new()));
         let by_path: HashMap<String, Vec<usize>> = wanted.collect();
         let is_odd = |path: &&String| !path.chars().all(is_path_part);
@@ -140,7 +140,9 @@ impl Makers {
         const PARTS: usize = 16;
         let named: Vec<String> =
             self.odd.iter().filter(|path| text.contains(path.as_str())).cloned().collect();
-        named.iter().for_each(|path| self.add(path, number));
+        for path in &named {
+            self.add(path, number);
+        }
         for word in text.split(|c| !is_path_part(c)) {
             let word = plain(word.trim_end_matches('.'));
             let starts = std::iter::once(0).chain(word.match_indices('/').map(|(at, _)| at + 1));
