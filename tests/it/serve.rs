@@ -1,6 +1,7 @@
 //! The server of the page: who is let in, what a page can do, and what hostile clients cannot.
 
 use std::{
+    fmt::Write as _,
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
@@ -53,9 +54,9 @@ fn send(address: SocketAddr, method: &str, path: &str, headers: &[&str], body: &
     let mut stream = TcpStream::connect(address).unwrap();
     let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
     for header in headers {
-        text += &format!("{header}\r\n");
+        let _ = write!(text, "{header}\r\n");
     }
-    text += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
+    let _ = write!(text, "Content-Length: {}\r\n\r\n{body}", body.len());
     let _ = stream.write_all(text.as_bytes());
     answer(stream)
 }
@@ -304,7 +305,7 @@ fn events_resume_where_a_connection_was_lost() {
     server.trial.run(["pause"]);
     let mut stream = server.events(Some(&id));
     assert_eq!(next_event(&mut stream).1, "snapshot");
-    for broken in ["", "x", "{}", &start.replace("0", "9")] {
+    for broken in ["", "x", "{}", &start.replace('0', "9")] {
         assert_eq!(next_event(&mut server.events(Some(broken))).1, "snapshot", "{broken}");
     }
     server.end();
