@@ -39,7 +39,7 @@ pub use edit::{
 pub use flags::Flags;
 pub use look::{
     AttachArgs, AttemptsArgs, By, CheckArgs, ConfigArgs, CostsArgs, DoctorArgs, HeartbeatArgs,
-    LogsArgs, NotifyArgs, RestoreArgs, SchemaArgs, Schemas, ShowArgs, StatusArgs,
+    LogsArgs, NotifyArgs, ReportArgs, RestoreArgs, SchemaArgs, Schemas, ShowArgs, StatusArgs,
 };
 pub use plain_loop::{Called, LoopArgs, Ls, Named};
 pub use run::{
@@ -109,8 +109,10 @@ pub enum Command {
     Resume(Flags<ResumeArgs>),
     /// Stop the run after its attempt, or immediately with `--now`
     Stop(Flags<StopArgs>),
-    /// Show the state of the run
+    /// Show how the run stands, who is needed, and what is next
     Status(Flags<StatusArgs>),
+    /// Print the full report of a run, also as Markdown
+    Report(Flags<ReportArgs>),
     /// Show the state of every task
     DagStatus(Flags<DagStatusArgs>),
     /// Draw the task graph

@@ -30,6 +30,7 @@ pub mod plain_loop;
 pub mod plan;
 pub mod prompt;
 pub mod replay;
+pub mod report;
 pub mod requests;
 pub mod run;
 mod page_data;
@@ -171,6 +172,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Doctor(Flags(options)) => doctor::run(&at, options),
         Command::Notify(Flags(options)) => notify::run(&at, &options),
         Command::Status(Flags(options)) => status::run(&at.named(&options.named), &options),
+        Command::Report(Flags(options)) => report::run(&at.named(&options.named), &options),
         Command::Pause(Flags(named)) => requests::pause(&at.named(&named)),
         Command::Resume(Flags(options)) => requests::resume(&at.named(&options.named), &options),
         Command::Stop(Flags(options)) => match &options.child {

@@ -5,6 +5,7 @@ pub mod config;
 pub mod config_layers;
 pub mod schema;
 pub mod event_store;
+pub mod failure_output;
 pub mod graph_change;
 pub mod graph_file;
 pub mod kept_change;

@@ -141,6 +141,11 @@ pub fn stderr_width() -> Option<usize> {
     width(&io::stderr())
 }
 
+/// The rows of the terminal of standard output; none without a terminal.
+pub fn stdout_height() -> Option<usize> {
+    stdout_is_terminal().then(stderr_height).flatten()
+}
+
 /// The rows of the terminal of standard error; none without a terminal.
 pub fn stderr_height() -> Option<usize> {
     console::Term::stderr()
@@ -168,6 +173,19 @@ pub fn visible_lines(text: &str) -> String {
     let line = |line: &str| match line.strip_suffix('\n') {
         Some(line) => visible(line.strip_suffix('\r').unwrap_or(line)).into_owned() + "\n",
         None => visible(line).into_owned(),
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
+/// Converts the output of a program to lines that are safe to print, without escape sequences. Only
+/// the last version of a line that a progress bar overwrote remains.
+pub fn printable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let text = plain(&text);
+    let line = |line: &str| {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        let line = line.trim_end_matches('\r');
+        visible(line.rsplit('\r').next().unwrap_or(line)).into_owned() + end
     };
     text.split_inclusive('\n').map(line).collect()
 }
@@ -223,6 +241,9 @@ pub fn fit(text: &str, width: usize) -> Cow<'_, str> {
 /// Text wrapped at blanks to lines of at most `width` columns; continuation lines get the
 /// indentation of the first line and two columns more. A word wider than a line is broken.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    if columns(text) <= width {
+        return vec![text.to_owned()];
+    }
     let indent = text.len() - text.trim_start().len();
     let mut lines = vec![" ".repeat(indent)];
     let mut filled = indent;

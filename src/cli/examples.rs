@@ -223,8 +223,17 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "status",
         &[
             ("ralph status", ""),
+            ("ralph status --run 2", "the run before the newest one"),
             ("ralph status --name loop", "the loop named `loop`"),
             ("ralph status --json | jq .status", ""),
+        ],
+    ),
+    (
+        "report",
+        &[
+            ("ralph report", "the newest run"),
+            ("ralph report --run 2 night.md", "the run before, as Markdown"),
+            ("ralph report --markdown | gh pr comment --body-file -", ""),
         ],
     ),
     ("pause", &[("ralph pause", "the running attempt finishes")]),

@@ -28,6 +28,7 @@ const GROUPS: &[CommandGroup] = &[
         is_main: true,
         commands: &[
             "status",
+            "report",
             "dag-status",
             "graph",
             "serve",

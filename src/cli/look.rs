@@ -123,6 +123,25 @@ pub struct StatusArgs {
     pub named: Named,
 }
 
+/// `ralph report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Write the report to this file; `.md` and `.json` choose the format [default: standard output]
+    pub file: Option<PathBuf>,
+    /// Report an earlier run: N counts back from the newest run, which is 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub run: Option<u32>,
+    /// Print Markdown, for a pull request or a chat
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The loop.
+    #[command(flatten)]
+    pub named: Named,
+}
+
 /// `ralph heartbeat`.
 #[derive(Debug, Args)]
 pub struct HeartbeatArgs {

@@ -28,6 +28,7 @@ const SYNONYMS: &[(&[&str], &[&str])] = &[
     (&["board", "list", "list-tasks", "ls-tasks", "task-list", "tasks", "todo"], &["dag-status"]),
     (&["dot", "draw", "mermaid", "picture", "tree"], &["graph"]),
     (&["loops"], &["ls"]),
+    (&["digest", "overview", "summary"], &["report"]),
     (&["history", "iterations", "runs"], &["attempts"]),
     (&["attempt", "describe", "inspect", "view"], &["show"]),
     (&["events", "journal", "log", "output", "tail"], &["logs"]),

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, fs, iter};
 use anyhow::Result;
 use chrono::{DateTime, Utc};
 
-use super::{Invocation, listen, status::full};
+use super::{Invocation, listen};
 use crate::{
     adapters::terminal::{self, visible},
     cli::{AttemptsArgs, RestoreArgs, ShowArgs},
@@ -19,9 +19,9 @@ use crate::{
         spend::dollars,
         verdict::Autocommit,
     },
-    project::{attempt::leftovers::pin_name, workspace::Workspace},
+    project::{attempt::leftovers::pin_name, failure_output, workspace::Workspace},
     view::{
-        lines::counted,
+        lines::{counted, full},
         log::JournalLog,
         past_attempt::{PastAttemptDetails, PastAttemptView},
     },
@@ -106,7 +106,7 @@ pub(super) fn details(workspace: &Workspace, name: &str) -> Result<PastAttemptDe
         attempt: PastAttemptView::of(entry),
         changes: entry.changes.clone(),
         files: files(workspace, entry),
-        errors: listen::last_words(&folder.join("stderr"), LINES),
+        errors: failure_output::last_words(&folder.join("stderr"), LINES),
         output: listen::last_lines(&folder.join("stdout"), entry.format, LINES),
         verify_output: verify_output(workspace, entry),
     })
@@ -290,7 +290,7 @@ fn verify_output(workspace: &Workspace, entry: &AttemptEntry) -> Vec<String> {
     let ended = entry.ended.as_ref();
     let red = ended.and_then(|(_, ended)| ended.evidence.verify.iter().find(|it| !it.is_green()));
     let log = red.map(|check| workspace.root().join(&check.log));
-    log.map_or_else(Vec::new, |log| listen::last_words(&log, LINES))
+    log.map_or_else(Vec::new, |log| failure_output::last_words(&log, LINES))
 }
 
 /// The files of an attempt with their sizes in bytes, by name.

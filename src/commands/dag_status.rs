@@ -5,11 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use chrono::{DateTime, Utc};
 
-use super::{
-    Invocation, check_filter, filter,
-    status::{self, short},
-    with_view,
-};
+use super::{Invocation, check_filter, filter, status, with_view};
 use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli::DagStatusArgs,
@@ -17,7 +13,7 @@ use crate::{
     view::{
         attempt::AttemptPosition,
         graph::{GraphFacts, GraphView},
-        lines::{counted, moment},
+        lines::{counted, moment, short},
         task::{DependencyView, TaskStanding, TaskView},
     },
 };

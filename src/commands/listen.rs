@@ -16,9 +16,9 @@ use anyhow::Result;
 use super::journal_reader::{JournalReader, LOOK, RecordFilter, draw};
 use crate::{
     adapters::{
-        agent_output::{self, OutputTail},
+        agent_output::OutputTail,
         signal,
-        terminal::{self, Visible, plain, visible},
+        terminal::{self, Visible},
     },
     core::{
         agents::transcript::{Format, Heard, TranscriptReader},
@@ -27,7 +27,7 @@ use crate::{
         graph::task::TaskId,
         history::History,
     },
-    project::workspace::Workspace,
+    project::{failure_output, workspace::Workspace},
     view::log::JournalLog,
 };
 use out::{Out, OutputSide};
@@ -396,7 +396,7 @@ impl OutputReader {
                     return Ok(());
                 };
                 let rest = held.split_off(end + 1);
-                let text = words(held);
+                let text = terminal::printable(held);
                 *held = rest;
                 out.put(OutputSide::Out, text.as_bytes())
             }
@@ -413,7 +413,7 @@ impl OutputReader {
             OutputReader::Typed(_) => out.begin_line(),
             OutputReader::Words(held) if held.is_empty() => Ok(()),
             OutputReader::Words(held) => {
-                let text = words(held) + "\n";
+                let text = terminal::printable(held) + "\n";
                 held.clear();
                 out.put(OutputSide::Out, text.as_bytes())
             }
@@ -431,7 +431,7 @@ pub(super) fn last_lines(path: &Path, format: Format, count: usize) -> Vec<Strin
     const KEPT: usize = 64 << 10;
     match format {
         Format::Text | Format::Aider => {
-            return last_words(path, count);
+            return failure_output::last_words(path, count);
         }
         _ => {}
     }
@@ -450,31 +450,5 @@ pub(super) fn last_lines(path: &Path, format: Format, count: usize) -> Vec<Strin
             text.drain(..from.find(|at| text.is_char_boundary(*at)).unwrap_or(0));
         }
     });
-    last_of(&text, count)
-}
-
-/// The last lines of a file with plain output, in the form that [`Voice::Readable`] shows.
-pub(super) fn last_words(path: &Path, count: usize) -> Vec<String> {
-    last_of(&words(agent_output::failure(path).as_bytes()), count)
-}
-
-/// The last lines of a text that are not blank, each cut to 500 characters.
-fn last_of(text: &str, count: usize) -> Vec<String> {
-    let lines: Vec<&str> =
-        text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
-    let last = &lines[lines.len().saturating_sub(count)..];
-    last.iter().map(|line| line.chars().take(500).collect()).collect()
-}
-
-/// Converts bytes to printable lines. Only the last version of a line that a progress bar overwrote
-/// remains.
-fn words(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let text = plain(&text);
-    let line = |line: &str| {
-        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
-        let line = line.trim_end_matches('\r');
-        visible(line.rsplit('\r').next().unwrap_or(line)).into_owned() + end
-    };
-    text.split_inclusive('\n').map(line).collect()
+    failure_output::last_of(&text, count)
 }

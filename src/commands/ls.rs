@@ -5,14 +5,14 @@ use std::iter;
 use anyhow::Result;
 use chrono::Utc;
 
-use super::{
-    Invocation,
-    status::{self, full, short},
-};
+use super::{Invocation, status};
 use crate::{
     adapters::terminal::{self, visible},
     core::{exit::Exit, graph::task::TaskId},
-    view::run::RunView,
+    view::{
+        lines::{full, short},
+        run::RunView,
+    },
 };
 
 /// The heads of the columns.

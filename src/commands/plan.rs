@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use chrono::{DateTime, Utc};
 
-use super::{Invocation, check_filter, filter, status::short};
+use super::{Invocation, check_filter, filter};
 use crate::{
     adapters::terminal::{self, visible},
     cli,
     core::{exit::Exit, graph::task::TaskId, select::Policy},
     project::workspace::view,
     view::{
-        lines::{counted, moment},
+        lines::{counted, moment, short},
         plan::{PaceView, PlanView},
     },
 };
@@ -32,7 +32,7 @@ pub fn run(invocation: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
     let store = workspace.event_store()?;
     let view = view(&file, store.history(), &policy);
     let now = Utc::now();
-    let plan = PlanView::of(&view, &workspace.attempt_log()?, options.jobs, now);
+    let plan = PlanView::of(&view, options.jobs, now);
     terminal::print(&if options.json {
         terminal::json(&plan)
     } else {

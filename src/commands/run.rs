@@ -22,6 +22,7 @@ use crate::{
     project::{
         attempt,
         config::{self, ConfigLayer, NotifierTarget},
+        failure_output::FailureOutputReader,
         graph_file::GraphFile,
         import,
         workspace::{Workspace, view},
@@ -212,10 +213,11 @@ pub(super) fn runner(
 ) -> Result<Runner> {
     let heartbeat = workspace.root().join(workspace.place.heartbeat());
     let run_log = BoundedLog::new(workspace.root().join(workspace.place.run_log()));
+    let outputs = FailureOutputReader::new(&workspace);
     let view: Box<dyn Reporter> = if terminal::stderr_is_live() {
-        Box::new(FancyReporter::new(verbosity))
+        Box::new(FancyReporter::new(verbosity, outputs.clone()))
     } else {
-        Box::new(PlainReporter::new(std::io::stderr(), verbosity))
+        Box::new(PlainReporter::new(std::io::stderr(), verbosity, outputs.clone()))
     };
     let desktop = workspace.config.notify.iter().any(|one| one.way == NotifierTarget::Desktop);
     if verbosity == Verbosity::Verbose
@@ -227,7 +229,7 @@ pub(super) fn runner(
     let notify = NotifyReporter::new(&workspace).context("start the notifiers")?;
     let reporters: Vec<Box<dyn Reporter>> = vec![
         view,
-        Box::new(PlainReporter::dated(run_log)),
+        Box::new(PlainReporter::dated(run_log, outputs)),
         Box::new(HeartbeatReporter::new(heartbeat)),
         Box::new(notify),
     ];

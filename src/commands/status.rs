@@ -1,24 +1,23 @@
 //! `ralph status`: how the run stands, from lock, journal and heartbeat; true also when no process
 //! is left to ask.
 
+mod run_report;
+
 use std::{fmt::Write as _, time::Duration};
 
 use anyhow::{Context, Result};
-use chrono::{DateTime, Local, Utc};
+use chrono::{DateTime, Utc};
 
 use super::Invocation;
 use crate::{
     adapters::{
-        journal::JournalPosition,
         process,
-        terminal::{self, visible},
+        terminal::{self, Paint, visible},
     },
     cli::StatusArgs,
     core::{
         duration,
-        event::{Event, record::Record},
-        exit::{Exit, Failure},
-        graph::task::TaskId,
+        exit::Exit,
         history::{ActiveAttempt, History, OpenChild},
     },
     project::{
@@ -29,10 +28,14 @@ use crate::{
     report::heartbeat,
     view::{
         attempt::{AttemptView, ChildView},
-        lines::{clock, counted},
+        lines::{Line, full, short},
         run::{LoopView, RunFacts, RunView, Standing},
     },
 };
+pub(super) use run_report::read_report;
+
+/// The rows to fill where no terminal says how many it has.
+const ROWS: usize = 30;
 
 /// How many earlier runs are named.
 const EARLIER: usize = 3;
@@ -42,51 +45,29 @@ const EARLIER: usize = 3;
 /// # Errors
 /// No repository; as the disk gives them.
 pub fn run(invocation: &Invocation, options: &StatusArgs) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
     let now = Utc::now();
-    let view = match options.run {
-        None | Some(1) => read(&workspace, now)?,
-        Some(number) => earlier(&workspace, number as usize, now)?,
-    };
-    terminal::print(&if options.json { terminal::json(&view) } else { text(&view, now) })?;
+    let report = read_report(invocation, options.run.unwrap_or(1) as usize, now)?;
+    terminal::print(&if options.json {
+        terminal::json(&report)
+    } else if report.run.name.is_some() {
+        text_of_loop(&report.run, now)
+    } else {
+        let rows = terminal::stdout_height().unwrap_or(ROWS);
+        drawn(&report.status(terminal::stdout_width(), rows, now))
+    })?;
     Ok(Exit::Success)
 }
 
-/// Reads an earlier run from the journal, as it stood when the next one began.
-fn earlier(workspace: &Workspace, number: usize, now: DateTime<Utc>) -> Result<RunView> {
-    let each = |see: &mut dyn FnMut(&Record)| {
-        let take = |record: Option<Record>| record.iter().for_each(&mut *see);
-        workspace.journal().read(&mut JournalPosition::default(), take)
-    };
-    let mut runs = 0;
-    each(&mut |record| runs += usize::from(matches!(record.event, Event::LoopStarted(_))))?;
-    if number > runs {
-        let message = format!("no run {number}; the journal has {}", counted(runs, "run"));
-        return Err(Failure::new(Exit::Usage, message).into());
+/// Lines in the colors of standard output.
+pub(super) fn drawn(lines: &[Line]) -> String {
+    let paint = Paint::for_stream(&std::io::stdout());
+    let mut text = String::new();
+    for line in lines {
+        let shown =
+            line.style.map_or_else(|| line.text.as_str().into(), |s| paint.text(s, &*line.text));
+        let _ = writeln!(text, "{shown}");
     }
-    let (mut history, mut begun) = (History::default(), 0);
-    each(&mut |record| {
-        begun += usize::from(matches!(record.event, Event::LoopStarted(_)));
-        if begun <= runs + 1 - number {
-            history.apply(record);
-        }
-    })?;
-    let facts = RunFacts {
-        name: workspace.place.name().cloned(),
-        standing: Standing::of(&history, false),
-        last_beat: None,
-        max_attempts: max_attempts(&history, workspace),
-        done_pattern: None,
-        loops: Vec::new(),
-        attempts: open_attempts(workspace, &history, now),
-        children: Vec::new(),
-        scheduled: Some(false),
-    };
-    let mut view = RunView::of(&history, facts, now);
-    for run in &mut view.earlier_runs {
-        run.number += number - 1;
-    }
-    Ok(view)
+    text
 }
 
 /// Reads the newest run of the loop that is meant.
@@ -95,7 +76,16 @@ fn earlier(workspace: &Workspace, number: usize, now: DateTime<Utc>) -> Result<R
 /// As the disk gives them.
 pub(super) fn read(workspace: &Workspace, now: DateTime<Utc>) -> Result<RunView> {
     let (store, live) = look(workspace)?;
-    let history = store.history();
+    of_history(workspace, store.history(), live, now)
+}
+
+/// The newest run of a history; `live` where a process holds its lock.
+fn of_history(
+    workspace: &Workspace,
+    history: &History,
+    live: bool,
+    now: DateTime<Utc>,
+) -> Result<RunView> {
     let elsewhere = !live && is_elsewhere(workspace, history)?;
     let standing = if elsewhere { Standing::Elsewhere } else { Standing::of(history, live) };
     let process = history.schedule.as_ref().and_then(|schedule| schedule.slept.process.as_ref());
@@ -137,7 +127,8 @@ fn living_children(history: &History) -> Vec<&OpenChild> {
     history.children.iter().filter(|open| process::is_alive(&open.child.process)).collect()
 }
 
-fn text(view: &RunView, now: DateTime<Utc>) -> String {
+/// The lines of a plain loop.
+fn text_of_loop(view: &RunView, now: DateTime<Utc>) -> String {
     let mut text = String::new();
     let mut line = |key: &str, value: &str| {
         let _ = writeln!(text, "{key}: {}", visible(value));
@@ -145,7 +136,7 @@ fn text(view: &RunView, now: DateTime<Utc>) -> String {
     if let Some(name) = &view.name {
         line("Loop", name.as_str());
     }
-    if view.is_blank() && view.name.is_some() {
+    if view.is_blank() {
         line("Status", "none: it has not run yet");
         return text;
     }
@@ -156,17 +147,11 @@ fn text(view: &RunView, now: DateTime<Utc>) -> String {
     if let Some(schedule) = &view.schedule {
         line("Schedule", &schedule.text(now));
     }
-    let Some(run_id) = &view.run_id else {
-        if !view.loops.is_empty() {
-            let names: Vec<&str> = view.loops.iter().map(TaskId::as_str).collect();
-            line("Plain loops", &format!("{}; `ralph ls` shows them", names.join(", ")));
-        }
-        return text;
-    };
-    line("Run", &format!("{run_id}, process {}", view.pid));
-    match &view.plain {
-        Some(plain) => lines_of_loop(view, plain, &mut line),
-        None => lines_of_graph(view, &mut line),
+    if let Some(run_id) = &view.run_id {
+        line("Run", &format!("{run_id}, process {}", view.pid));
+    }
+    if let Some(plain) = &view.plain {
+        lines_of_loop(view, plain, &mut line);
     }
     for run in view.earlier_runs.iter().take(EARLIER) {
         let began = run.started_at.map_or(String::new(), full);
@@ -180,50 +165,6 @@ fn text(view: &RunView, now: DateTime<Utc>) -> String {
     text
 }
 
-/// The run over the graph.
-fn lines_of_graph(view: &RunView, line: &mut impl FnMut(&str, &str)) {
-    line("Iteration", &format!("{} of {}", view.iteration, view.limits.max_iterations));
-    if let Some(at) = view.started_at {
-        line("Started", &full(at));
-    }
-    if view.attempts.is_empty() {
-        line("Current attempt", "none");
-    }
-    for attempt in &view.attempts {
-        let AttemptView { task_id, attempt: number, since, position, .. } = attempt;
-        let age = age(view, attempt);
-        let more = position.text().map_or(String::new(), |text| format!("; {text}"));
-        line(
-            "Current attempt",
-            &format!("{task_id}, attempt {number}, since {}, {age}{more}", clock(*since)),
-        );
-        for child in &attempt.children {
-            line("  child agent", &of_child(child));
-        }
-    }
-    if let Some(queue) = view.merge_queue.text() {
-        line("Merge queue", &queue);
-    }
-    line("Failures in a row", &view.failures_in_a_row.to_string());
-    line("Failures in this run", &view.failures.to_string());
-    let names: Vec<&str> = view.completed_tasks.iter().map(TaskId::as_str).collect();
-    let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
-    line("Completed in this run", &format!("{}{names}", view.completed));
-    if view.spend.attempts > 0 {
-        line("Spent", &view.spend.cost);
-    }
-    line("Timeout", &limit(view.limits.timeout_seconds));
-    line("Idle limit", &limit(view.limits.idle_seconds));
-    let max = view.limits.max_attempts.unwrap_or_default();
-    line("Attempts per task", &format!("at most {max}"));
-    line("Agent", &view.agent.join(" "));
-}
-
-fn of_child(child: &ChildView) -> String {
-    let ChildView { name, run_id, pid, seconds, .. } = child;
-    format!("{name}, run {run_id}, process {pid}, for {}", short(*seconds))
-}
-
 /// A plain loop.
 fn lines_of_loop(view: &RunView, plain: &LoopView, line: &mut impl FnMut(&str, &str)) {
     line("Iteration", &format!("{}/{}", view.iteration, view.limits.max_iterations));
@@ -231,10 +172,10 @@ fn lines_of_loop(view: &RunView, plain: &LoopView, line: &mut impl FnMut(&str, &
         line("Started", &full(at));
     }
     let current = view.attempts.first();
-    let current = current.map(|open| format!("{}, {}", full(open.since), age(view, open)));
+    let current = current.map(|open| format!("{}, {}", full(open.since), open.age(view.goes_on())));
     line("Current iteration started", current.as_deref().unwrap_or("none runs"));
     for child in &view.children {
-        line("  child agent", &of_child(child));
+        line("  child agent", &child.text());
     }
     let most = match plain.max_failures {
         0 => "no limit".to_owned(),
@@ -260,15 +201,6 @@ fn lines_of_loop(view: &RunView, plain: &LoopView, line: &mut impl FnMut(&str, &
     line("Done pattern", view.done_pattern.as_deref().unwrap_or("none"));
     line("Prompt file", &plain.prompt_file.display().to_string());
     line("Agent", &view.agent.join(" "));
-}
-
-/// How long an attempt has run, if it still does.
-fn age(view: &RunView, attempt: &AttemptView) -> String {
-    if view.goes_on() || attempt.position.state.has_passed() {
-        format!("for {}", short(attempt.seconds))
-    } else {
-        "cut off".to_owned()
-    }
 }
 
 /// Reads the past, and whether its newest run has a living process.
@@ -315,14 +247,4 @@ fn max_attempts(history: &History, workspace: &Workspace) -> u32 {
 fn limit(seconds: Option<f64>) -> String {
     let length = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     length.filter(|length| !length.is_zero()).map_or("none".to_owned(), duration::short)
-}
-
-/// Day and time here.
-pub(super) fn full(at: DateTime<Utc>) -> String {
-    at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string()
-}
-
-/// A length of whole seconds, for people.
-pub(super) fn short(seconds: u64) -> String {
-    duration::short(Duration::from_secs(seconds))
 }

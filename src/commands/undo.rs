@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use super::{
     Invocation,
-    status::full,
     task_editor::{TaskEditor, usage},
 };
 use crate::{
@@ -25,6 +24,7 @@ use crate::{
         graph_file::{GraphFile, read_graph},
         kept_change::{KeptChange, KeptChanges},
     },
+    view::lines::full,
 };
 
 /// How many tasks of a change are named.

@@ -293,7 +293,7 @@ impl History {
             Event::AgentChanged(change) => self.run.agent_change = Some(change.clone()),
             Event::Suspended {} => self.run.suspended = true,
             Event::Continued { .. } => self.run.suspended = false,
-            Event::Finished { why, exit_code, .. } => self.run.finish(why, *exit_code),
+            Event::Blocked { holders } => self.run.blockers.clone_from(holders),
             Event::Slept(_)
             | Event::Woken(_)
             | Event::WakeSkipped(_)
@@ -331,11 +331,12 @@ impl History {
             | Event::Parked { .. }
             | Event::Recovered { .. }
             | Event::TaskEdited { .. }
-            | Event::Blocked { .. }
+            | Event::Finished { .. }
             | Event::ClockSet { .. }
             | Event::HookFailed(_)
             | Event::NotifyFailed(_) => {}
         }
+        self.run.look_at(record);
         self.active.apply(record, self.ended);
         if let Some(log) = &mut self.log {
             log.apply(record);
@@ -375,6 +376,7 @@ impl History {
     fn start(&mut self, id: Option<&TaskId>, attempt: u32) {
         (self.run.iterations, self.run.waits) = (self.run.iterations + 1, 0);
         self.run.waiting = None;
+        self.run.blockers.clear();
         self.with(id, |past| (past.attempts, past.asks) = (attempt, false));
     }
 

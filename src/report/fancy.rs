@@ -23,10 +23,11 @@ use crate::{
     },
 };
 use crate::{
+    project::failure_output::FailureOutputReader,
     runner::reporter::Reporter,
     view::{
         lines::{self, Line, Verbosity},
-        summary::SummaryView,
+        run_report::RunReport,
     },
 };
 
@@ -38,6 +39,7 @@ const BAR: usize = 72;
 /// A reporter that draws on standard error.
 pub struct FancyReporter {
     verbosity: Verbosity,
+    outputs: FailureOutputReader,
     paint: Paint,
     drawn: Arc<Mutex<Drawn>>,
     /// The drawing bar, if there is something to draw.
@@ -54,9 +56,9 @@ struct Drawn {
 
 impl FancyReporter {
     /// Returns a reporter with this verbosity.
-    pub fn new(verbosity: Verbosity) -> FancyReporter {
+    pub fn new(verbosity: Verbosity, outputs: FailureOutputReader) -> FancyReporter {
         let paint = Paint::for_stream(&std::io::stderr());
-        FancyReporter { verbosity, paint, drawn: Arc::default(), bar: None }
+        FancyReporter { verbosity, outputs, paint, drawn: Arc::default(), bar: None }
     }
 
     fn say(&self, lines: &[Line]) {
@@ -146,14 +148,17 @@ fn begin(drawn: Arc<Mutex<Drawn>>, paint: Paint) -> ProgressBar {
 
 impl Reporter for FancyReporter {
     fn record(&mut self, record: &Record, view: &View<'_>) {
-        if let Some(summary) = SummaryView::of(record, view) {
+        if let Some(report) = RunReport::at_end(record, view, |history| self.outputs.read(history))
+        {
             self.rest();
-            let lines = summary.lines();
-            let (bar, (head, rest)) = (rule(), lines.split_at(2));
+            let (bar, head) = (rule(), report.head());
+            let rows = terminal::stderr_height().unwrap_or(24);
+            // The two bars with the head between them.
+            let body = report.body_on_screen(terminal::stderr_width(), rows, 4);
             self.say(std::slice::from_ref(&bar));
-            self.say(head);
+            self.say(&head);
             self.say(std::slice::from_ref(&bar));
-            return self.say(rest);
+            return self.say(&body);
         }
         if self.verbosity == Verbosity::Quiet {
             return;

@@ -23,6 +23,7 @@ use crate::{
     project::{
         config::{Config, Notifier, NotifierTarget},
         event_store::EventStore,
+        failure_output::FailureOutputReader,
         workspace::Workspace,
     },
 };
@@ -42,6 +43,7 @@ const LAST: Duration = Duration::from_secs(1);
 /// A reporter that sends the configured notifications.
 pub struct NotifyReporter {
     sender: MessageSender,
+    outputs: FailureOutputReader,
     context: Arc<NotifierContext>,
     /// The notifiers of the current settings.
     lines: Vec<NotifierLine>,
@@ -88,6 +90,7 @@ impl NotifyReporter {
         };
         let mut notify = NotifyReporter {
             sender,
+            outputs: FailureOutputReader::new(workspace),
             context: Arc::new(context),
             lines: Vec::new(),
             leaving: Vec::new(),
@@ -186,7 +189,7 @@ impl Reporter for NotifyReporter {
         let Some(first) = lines.next() else {
             return;
         };
-        let text = lines::notice(record, view);
+        let text = lines::notice(record, view, &self.outputs);
         let message = Arc::new(self.sender.message(moment.word(), facts(record), &text));
         // The end of the run is the most important message.
         let urgent = moment == NotificationKind::Finished;

@@ -9,10 +9,11 @@ use crate::core::{
     select::View,
 };
 use crate::{
+    project::failure_output::FailureOutputReader,
     runner::reporter::Reporter,
     view::{
         lines::{self, Line, Verbosity},
-        summary::SummaryView,
+        run_report::RunReport,
     },
 };
 
@@ -20,19 +21,20 @@ use crate::{
 pub struct PlainReporter<W> {
     out: W,
     verbosity: Verbosity,
+    outputs: FailureOutputReader,
     /// Whether each run begins with a line that has its date and id.
     dated: bool,
 }
 
 impl<W: Write> PlainReporter<W> {
     /// Returns a reporter with this verbosity.
-    pub fn new(out: W, verbosity: Verbosity) -> PlainReporter<W> {
-        PlainReporter { out, verbosity, dated: false }
+    pub fn new(out: W, verbosity: Verbosity, outputs: FailureOutputReader) -> PlainReporter<W> {
+        PlainReporter { out, verbosity, outputs, dated: false }
     }
 
     /// Returns a reporter for a file with several runs: each begins with its date and id.
-    pub fn dated(out: W) -> PlainReporter<W> {
-        PlainReporter { out, verbosity: Verbosity::Normal, dated: true }
+    pub fn dated(out: W, outputs: FailureOutputReader) -> PlainReporter<W> {
+        PlainReporter { out, verbosity: Verbosity::Normal, outputs, dated: true }
     }
 
     fn say(&mut self, time: &str, lines: &[Line]) {
@@ -52,8 +54,9 @@ impl<W: Write> Reporter for PlainReporter<W> {
             let day = record.timestamp.with_timezone(&Local).format("%Y-%m-%d");
             let _ = self.out.write_all(format!("{day} run {}\n", record.run_id).as_bytes());
         }
-        if let Some(summary) = SummaryView::of(record, view) {
-            return self.say(&time, &summary.lines());
+        if let Some(report) = RunReport::at_end(record, view, |history| self.outputs.read(history))
+        {
+            return self.say(&time, &report.lines());
         }
         if self.verbosity == Verbosity::Quiet {
             return;

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
+use super::words::short;
 use crate::core::{
     attempt::AttemptState,
     graph::task::TaskId,
@@ -131,6 +132,17 @@ impl AttemptView {
     }
 }
 
+impl AttemptView {
+    /// How long it has run; `goes_on` is whether its run does.
+    pub fn age(&self, goes_on: bool) -> String {
+        if goes_on || self.position.state.has_passed() {
+            format!("for {}", short(self.seconds))
+        } else {
+            "cut off".to_owned()
+        }
+    }
+}
+
 impl AttemptPosition {
     /// The state where it is not simply running, and the slot, in words.
     pub fn text(&self) -> Option<String> {
@@ -157,6 +169,12 @@ impl AttemptPosition {
 }
 
 impl ChildView {
+    /// Its name, run, process and age.
+    pub fn text(&self) -> String {
+        let ChildView { name, run_id, pid, seconds, .. } = self;
+        format!("{name}, run {run_id}, process {pid}, for {}", short(*seconds))
+    }
+
     /// A child agent of the history.
     pub fn of(open: &OpenChild, now: DateTime<Utc>) -> ChildView {
         ChildView {

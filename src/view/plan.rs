@@ -6,8 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::VERSION;
 use crate::core::{
-    graph::task::TaskId,
-    history::attempt_log::AttemptLog,
+    graph::task::{Task, TaskId},
     select::{Forecast, Slot, View},
     verdict::Verdict,
 };
@@ -98,8 +97,8 @@ fn as_time<S: Serializer>(at: &DateTime<Utc>, to: S) -> Result<S::Ok, S::Error> 
 
 impl PlanView {
     /// A plan for these numbers of attempts at once, or for the usual ones where there is none.
-    pub fn of(view: &View<'_>, log: &AttemptLog, jobs: Vec<usize>, now: DateTime<Utc>) -> PlanView {
-        let pace = PaceView::of(view, log);
+    pub fn of(view: &View<'_>, jobs: Vec<usize>, now: DateTime<Utc>) -> PlanView {
+        let pace = PaceView::of(view);
         let length = |number: usize| pace.seconds(view.graph.task(number).minutes);
         let path = view.critical_path(&length, now);
         let most = widest(view, &length, now);
@@ -130,7 +129,13 @@ impl PlanView {
 }
 
 impl ForecastView {
-    fn of(view: &View<'_>, jobs: usize, forecast: &Forecast, now: DateTime<Utc>) -> ForecastView {
+    /// A forecast of the selection for this number of attempts at once, from this time on.
+    pub fn of(
+        view: &View<'_>,
+        jobs: usize,
+        forecast: &Forecast,
+        now: DateTime<Utc>,
+    ) -> ForecastView {
         let seconds = i64::try_from(forecast.end).unwrap_or(i64::MAX);
         let longest = TimeDelta::days(36_500);
         let task = |slot: &Slot| ForecastTaskView {
@@ -148,21 +153,16 @@ impl ForecastView {
 }
 
 impl PaceView {
-    fn of(view: &View<'_>, log: &AttemptLog) -> PaceView {
-        let mut took = vec![0.0; view.graph.tasks().len()];
-        let mut complete = vec![false; took.len()];
-        for entry in log.of(None) {
-            if let (Some(number), Some((_, ended))) =
-                (view.graph.number(&entry.task_id), &entry.ended)
-            {
-                took[number] += ended.duration().as_secs_f64();
-                complete[number] |= ended.verdict == Verdict::Complete;
-            }
-        }
-        let mut factors: Vec<f64> = (0..took.len())
-            .filter(|number| complete[*number])
-            .map(|n| took[n] / (f64::from(view.graph.task(n).minutes) * 60.0))
-            .collect();
+    /// Compares the attempts at the complete tasks with their estimates.
+    pub fn of(view: &View<'_>) -> PaceView {
+        let factor = |task: &Task| {
+            let past = view.history.of(&task.id);
+            let is_complete =
+                past.last.as_ref().is_some_and(|last| last.ended.verdict == Verdict::Complete);
+            let estimate = f64::from(task.minutes) * 60.0;
+            is_complete.then(|| past.spend.duration_seconds / estimate)
+        };
+        let mut factors: Vec<f64> = view.graph.tasks().iter().filter_map(factor).collect();
         factors.sort_by(f64::total_cmp);
         let tasks = factors.len();
         let factor = if tasks < ENOUGH { 1.0 } else { factors[tasks / 2] };
@@ -174,7 +174,8 @@ impl PaceView {
         self.tasks >= ENOUGH
     }
 
-    fn seconds(&self, minutes: u32) -> u64 {
+    /// The length to expect of a task with this estimate.
+    pub fn seconds(&self, minutes: u32) -> u64 {
         let seconds = f64::from(minutes) * 60.0 * self.factor;
         #[expect(
             clippy::cast_sign_loss,

@@ -76,6 +76,9 @@ pub struct RunView {
     pub done_pattern: Option<String>,
     /// The schedule by which runs start, if a process follows one.
     pub schedule: Option<ScheduleView>,
+    /// The start that the schedule missed because its process has gone.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub missed_start: Option<DateTime<Utc>>,
     /// The runs before it, the newest first; only the last few.
     pub earlier_runs: Vec<PastRunView>,
     /// How long ago it beat last; none where it does not run.
@@ -87,6 +90,9 @@ pub struct RunView {
     #[serde(skip)]
     pub children: Vec<ChildView>,
 }
+
+/// How late a schedule may be: cron asks every minute.
+const OVERDUE: TimeDelta = TimeDelta::minutes(2);
 
 /// A run before the newest one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -253,6 +259,7 @@ impl RunView {
             plain: begun.plain.as_ref().map(|plain| LoopView::of(plain, history)),
             done_pattern: flag.or(facts.done_pattern),
             schedule: schedule.and_then(|it| ScheduleView::of(it, facts.scheduled, now)),
+            missed_start: schedule.and_then(|it| ScheduleView::missed(it, facts.scheduled, now)),
             earlier_runs: PastRunView::all(history),
             last_beat_seconds: facts.last_beat.map(|beat| beat.as_secs()),
             loops: facts.loops,
@@ -370,8 +377,6 @@ impl ScheduleView {
         alive: Option<bool>,
         now: DateTime<Utc>,
     ) -> Option<ScheduleView> {
-        /// Cron asks every minute.
-        const OVERDUE: TimeDelta = TimeDelta::minutes(2);
         let slept = &schedule.slept;
         let recent = || slept.until.is_some_and(|until| until + OVERDUE > now);
         alive.unwrap_or_else(recent).then(|| ScheduleView {
@@ -381,6 +386,23 @@ impl ScheduleView {
             time_zone: slept.time_zone.clone(),
             pid: slept.process.as_ref().map(|process| process.pid),
         })
+    }
+
+    /// The start that a schedule missed; none if that is not certain.
+    fn missed(
+        schedule: &ScheduleState,
+        alive: Option<bool>,
+        now: DateTime<Utc>,
+    ) -> Option<DateTime<Utc>> {
+        let slept = &schedule.slept;
+        let is_gone = match (alive, &slept.process) {
+            (Some(alive), _) => !alive,
+            (None, Some(_)) => false,
+            // Cron starts a process each time.
+            (None, None) => true,
+        };
+        let until = slept.until.filter(|_| is_gone && !schedule.awake);
+        until.filter(|until| *until + OVERDUE < now)
     }
 
     /// What it waits for, in words.

@@ -9,6 +9,7 @@ use super::{
     picture::GraphPicture,
     plan::PlanView,
     run::RunView,
+    run_report::RunReport,
     slot::SlotView,
     spend::CostView,
     task::TaskView,
@@ -28,7 +29,10 @@ pub struct PrintedViews {
     pub graph: Option<GraphPicture>,
     /// `ralph status`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<RunView>,
+    pub status: Option<RunReport>,
+    /// `ralph report`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<RunReport>,
     /// `ralph ls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ls: Option<Vec<RunView>>,

@@ -28,6 +28,16 @@ pub fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     at.with_timezone(&Local).format("%a %b %-d, %H:%M").to_string()
 }
 
+/// Day and time here.
+pub fn full(at: DateTime<Utc>) -> String {
+    at.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// A length of whole seconds, for people.
+pub fn short(seconds: u64) -> String {
+    duration::short(Duration::from_secs(seconds))
+}
+
 /// Seconds of the journal, for people.
 pub(super) fn length(seconds: f64) -> String {
     duration::short(Duration::try_from_secs_f64(seconds).unwrap_or_default())

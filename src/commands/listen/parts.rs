@@ -4,8 +4,9 @@ use std::{io, os::unix::fs::FileExt, path::Path};
 
 use serde::Serialize;
 
-use super::{out, words};
+use super::out;
 use crate::{
+    adapters::terminal::printable,
     core::agents::transcript::{Format, Heard, TranscriptReader},
     regular_file,
 };
@@ -85,7 +86,7 @@ fn lines_from(path: &Path, from: Option<u64>) -> io::Result<(u64, Vec<u8>, u64)>
 pub(in crate::commands) fn file_part(path: &Path, from: Option<u64>) -> io::Result<FilePart> {
     let (from, block, size) = lines_from(path, from)?;
     let next = from + block.len() as u64;
-    Ok(FilePart { from, next, size, text: words(&block) })
+    Ok(FilePart { from, next, size, text: printable(&block) })
 }
 
 /// A part of an agent's transcript from an offset of its output on, or its last part. A missing
@@ -98,7 +99,7 @@ pub(in crate::commands) fn transcript(
     let (from, block, size) = lines_from(path, from).unwrap_or_default();
     let next = from + block.len() as u64;
     let pieces = if matches!(format, Format::Text | Format::Aider) {
-        words(&block)
+        printable(&block)
             .lines()
             .map(|line| TranscriptPiece { kind: PieceKind::Says, text: line.to_owned() })
             .collect()

@@ -5,9 +5,9 @@ use std::{mem, time::Duration};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::{History, LastAttempt};
+use super::{History, LastAttempt, TaskHistory};
 use crate::core::{
-    event::{AgentChange, AttemptResult, Begun, StopRequest, record::Record},
+    event::{AgentChange, AttemptResult, Begun, Blocker, Event, StopRequest, record::Record},
     graph::task::TaskId,
     spend::Spend,
     verdict::Verdict,
@@ -69,6 +69,14 @@ pub struct RunHistory {
     pub stop: Option<StopRequest>,
     /// Why it ended and its exit code, once it has ended.
     pub finished: Option<(String, u8)>,
+    /// The time of its newest event; of its end, once it has ended.
+    pub last_at: Option<DateTime<Utc>>,
+    /// Its wall time, once it has ended.
+    pub duration_seconds: Option<f64>,
+    /// The number of tasks that were neither complete nor cancelled when it ended.
+    pub remaining: Option<usize>,
+    /// The tasks that blocked everything else, if that was so when it last looked.
+    pub blockers: Vec<Blocker>,
 }
 
 /// A run before the newest one.
@@ -127,9 +135,16 @@ impl RunHistory {
         self.waiting = Some(Waiting { until, why: why.to_owned() });
     }
 
-    /// Applies the end of the run.
-    pub(super) fn finish(&mut self, why: &str, exit_code: u8) {
-        self.finished = Some((why.to_owned(), exit_code));
+    /// Applies the time of an event, and its end if the event is that.
+    pub(super) fn look_at(&mut self, record: &Record) {
+        if record.run_id == self.id && self.finished.is_none() {
+            self.last_at = Some(record.timestamp);
+        }
+        if let Event::Finished { why, exit_code, remaining, duration_seconds, .. } = &record.event {
+            self.finished = Some((why.clone(), *exit_code));
+            self.remaining = Some(*remaining);
+            self.duration_seconds = Some(*duration_seconds);
+        }
     }
 
     /// Applies the end of an attempt. `at` is the number of ended attempts including this one, and
@@ -198,6 +213,13 @@ impl RunHistory {
 }
 
 impl History {
+    /// The tasks with a history, by id.
+    pub fn tasks(&self) -> Vec<(&TaskId, &TaskHistory)> {
+        let mut tasks: Vec<_> = self.tasks.iter().collect();
+        tasks.sort_unstable_by_key(|(id, _)| id.as_str());
+        tasks
+    }
+
     /// The tasks that the newest run completed, in the order of completion.
     pub fn completed_in_run(&self) -> Vec<(&TaskId, &LastAttempt)> {
         self.ended_in_run(|verdict| verdict == Verdict::Complete)

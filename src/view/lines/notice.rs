@@ -8,14 +8,15 @@ use crate::{
         event::{Begun, Event, record::Record},
         select::View,
     },
-    view::{lines::Verbosity, summary::SummaryView, task::TaskCounts},
+    project::failure_output::FailureOutputReader,
+    view::{lines::Verbosity, run_report::RunReport, task::TaskCounts},
 };
 
 /// The largest number of blockers to name.
 const HOLDERS: usize = 10;
 
 /// Returns the lines of a record.
-pub fn notice(record: &Record, view: &View<'_>) -> Vec<Line> {
+pub fn notice(record: &Record, view: &View<'_>, outputs: &FailureOutputReader) -> Vec<Line> {
     if let Event::LoopStarted(Begun { plain: Some(plain), .. }) = &record.event {
         vec![line(None, format!("the loop {} began", plain.name))]
     } else if let Event::LoopStarted(begun) = &record.event {
@@ -27,8 +28,8 @@ pub fn notice(record: &Record, view: &View<'_>) -> Vec<Line> {
         let rest = holders.iter().take(HOLDERS);
         let rest = rest.map(|one| line(None, format!("  {}: {}", one.task_id, one.why)));
         [head].into_iter().chain(rest).collect()
-    } else if let Some(summary) = SummaryView::of(record, view) {
-        summary.lines()
+    } else if let Some(report) = RunReport::at_end(record, view, |history| outputs.read(history)) {
+        report.lines()
     } else {
         lines(record, view, Verbosity::Normal)
     }

@@ -1,0 +1,119 @@
+//! Reads the report of a run, for `ralph status` and `ralph report`.
+
+use anyhow::Result;
+use chrono::{DateTime, Utc};
+
+use super::{look, max_attempts, of_history, open_attempts};
+use crate::{
+    adapters::journal::JournalPosition,
+    commands::{Invocation, with_view},
+    core::{
+        event::{Event, record::Record},
+        exit::{Exit, Failure},
+        graph::filter::Filter,
+        history::History,
+        select::{Policy, View},
+    },
+    project::{
+        failure_output::{FailureOutputReader, FailureOutputs},
+        graph_file::GraphFile,
+        workspace::Workspace,
+    },
+    view::{
+        lines::counted,
+        run::{RunFacts, RunView, Standing},
+        run_report::{ReportSource, RunReport},
+    },
+};
+
+/// Reads the report of a run by its number, counted back from the newest run, which is 1.
+///
+/// # Errors
+/// No repository, no such run; as the disk gives them.
+pub(in crate::commands) fn read_report(
+    invocation: &Invocation,
+    number: usize,
+    now: DateTime<Utc>,
+) -> Result<RunReport> {
+    let mut workspace = invocation.workspace()?;
+    if number > 1 { earlier(&workspace, number) } else { newest(&mut workspace, now) }
+}
+
+fn newest(workspace: &mut Workspace, now: DateTime<Utc>) -> Result<RunReport> {
+    let (store, live) = look(workspace)?;
+    let history = store.history();
+    let run = of_history(workspace, history, live, now)?;
+    // Of a run with other flags, the states of tasks depend on these.
+    let _ = workspace.set_flags(history.run.begun.flags.clone());
+    let outputs = FailureOutputReader::new(workspace).read(history);
+    let source = ReportSource { history, graph: None, view: None, outputs: &outputs, now };
+    if run.is_blank() || run.name.is_some() {
+        return Ok(RunReport::of(run, &source));
+    }
+    let filter = Filter::of_words(&history.run.begun.filter);
+    let policy = Policy { filter, ..workspace.policy() };
+    let Ok(file) = workspace.graph() else {
+        return Ok(without_graph(RunReport::of(run, &source), workspace));
+    };
+    with_view(workspace, &file, history, &policy, |view: &View<'_>| {
+        RunReport::of(run, &ReportSource { graph: Some(view.graph), view: Some(*view), ..source })
+    })
+}
+
+fn without_graph(report: RunReport, workspace: &Workspace) -> RunReport {
+    let name = workspace.graph_name();
+    let unknown =
+        format!("the states of the tasks, since `{name}` cannot be read; `ralph check` says why");
+    RunReport { unknown: vec![unknown], ..report }
+}
+
+/// Reads an earlier run from the journal, as it stood when the next one began.
+fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
+    let each = |see: &mut dyn FnMut(&Record)| {
+        let take = |record: Option<Record>| record.iter().for_each(&mut *see);
+        workspace.journal().read(&mut JournalPosition::default(), take)
+    };
+    let mut runs = 0;
+    each(&mut |record| runs += usize::from(matches!(record.event, Event::LoopStarted(_))))?;
+    if number > runs {
+        let message = format!("no run {number}; the journal has {}", counted(runs, "run"));
+        return Err(Failure::new(Exit::Usage, message).into());
+    }
+    let (mut history, mut begun) = (History::default(), 0);
+    each(&mut |record| {
+        begun += usize::from(matches!(record.event, Event::LoopStarted(_)));
+        // What people did afterwards is not part of the run.
+        let is_after = history.run.finished.is_some() && begun == runs + 1 - number;
+        if begun <= runs + 1 - number && !is_after {
+            history.apply(record);
+        }
+    })?;
+    let now = history.run.last_at.unwrap_or_default();
+    let facts = RunFacts {
+        name: workspace.place.name().cloned(),
+        standing: Standing::of(&history, false),
+        last_beat: None,
+        max_attempts: max_attempts(&history, workspace),
+        done_pattern: None,
+        loops: Vec::new(),
+        attempts: open_attempts(workspace, &history, now),
+        children: Vec::new(),
+        scheduled: Some(false),
+    };
+    let mut run = RunView { missed_start: None, ..RunView::of(&history, facts, now) };
+    for earlier in &mut run.earlier_runs {
+        earlier.number += number - 1;
+    }
+    let outputs: FailureOutputs = FailureOutputReader::new(workspace).read(&history);
+    let file: Option<GraphFile> = workspace.graph().ok().filter(|_| run.name.is_none());
+    let graph = file.as_ref().map(GraphFile::graph);
+    let source = ReportSource { history: &history, graph, view: None, outputs: &outputs, now };
+    let report = RunReport::of(run, &source);
+    let is_graph = report.run.name.is_none();
+    let titles = is_graph.then(|| {
+        "the states of other tasks and the plan, since the journal has no copy of the graph; \
+         titles are those of now"
+            .to_owned()
+    });
+    Ok(RunReport { unknown: titles.into_iter().collect(), ..report })
+}

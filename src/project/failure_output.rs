@@ -1,0 +1,82 @@
+//! The end of the output of a command that failed.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use super::workspace::Workspace;
+use crate::{
+    adapters::{agent_output, terminal},
+    core::{
+        event::AttemptResult,
+        graph::task::TaskId,
+        history::{History, LastAttempt},
+        redact::Redactor,
+        verdict::{CheckResult, Verdict},
+    },
+};
+
+/// How many lines of an output are kept.
+const LINES: usize = 12;
+/// How many tasks have their output read.
+const TASKS: usize = 40;
+
+/// Reads the ends of outputs below the top of a repository.
+#[derive(Clone, Debug)]
+pub struct FailureOutputReader {
+    root: PathBuf,
+    secrets: Option<Redactor>,
+}
+
+/// By task, the last lines of the command that failed in its newest attempt; safe to print.
+pub type FailureOutputs = BTreeMap<TaskId, Vec<String>>;
+
+impl FailureOutputReader {
+    /// Returns a reader for a repository. Like the logs, what it reads has no secrets, unless the
+    /// settings say so.
+    pub fn new(workspace: &Workspace) -> FailureOutputReader {
+        FailureOutputReader { root: workspace.root().to_owned(), secrets: workspace.secrets() }
+    }
+
+    /// Reads the outputs for the tasks whose newest attempt did not complete them; only those of the
+    /// newest attempts if there are many.
+    pub fn read(&self, history: &History) -> FailureOutputs {
+        let last =
+            history.tasks().into_iter().filter_map(|(id, past)| Some((id, past.last.as_deref()?)));
+        let mut failed: Vec<(&TaskId, &LastAttempt)> =
+            last.filter(|(_, last)| last.ended.verdict != Verdict::Complete).collect();
+        failed.sort_by_key(|(_, last)| std::cmp::Reverse(last.at));
+        let failed = failed.into_iter().take(TASKS);
+        failed
+            .filter_map(|(id, last)| Some((id.clone(), self.tail(failed_check(&last.ended)?))))
+            .collect()
+    }
+
+    fn tail(&self, check: &CheckResult) -> Vec<String> {
+        let mut lines = last_words(&self.root.join(&check.log), LINES);
+        if let Some(secrets) = &self.secrets {
+            lines = lines.iter().map(|line| secrets.clone().text(line)).collect();
+        }
+        lines
+    }
+}
+
+/// The command of verify or setup that failed in an attempt.
+fn failed_check(ended: &AttemptResult) -> Option<&CheckResult> {
+    ended.evidence.red().or(ended.evidence.setup.as_ref())
+}
+
+/// The last lines of a file with plain output that are not blank, safe to print, each cut to 500
+/// characters.
+pub fn last_words(path: &Path, count: usize) -> Vec<String> {
+    last_of(&terminal::printable(agent_output::failure(path).as_bytes()), count)
+}
+
+/// The last lines of a text that are not blank, each cut to 500 characters.
+pub fn last_of(text: &str, count: usize) -> Vec<String> {
+    let lines: Vec<&str> =
+        text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(count)..];
+    last.iter().map(|line| line.chars().take(500).collect()).collect()
+}

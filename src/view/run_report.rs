@@ -1,0 +1,406 @@
+//! The report of a run: how it stands or ended, who is needed, what landed, and what is next.
+//!
+//! `ralph status`, `ralph report`, the end of `ralph run` and notifications show this one value.
+
+mod attention;
+mod markdown;
+mod next;
+mod page;
+mod text;
+
+use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    past_attempt::CommitSchema,
+    run::{RunView, Standing},
+    task::TaskCounts,
+};
+use crate::{
+    core::{
+        event::{Event, record::Record},
+        graph::{TaskGraph, task::TaskId},
+        history::{History, LastAttempt},
+        select::{Decision, View},
+        verdict::Commit,
+    },
+    project::failure_output::FailureOutputs,
+};
+pub use attention::{Attention, AttentionKind};
+pub use next::{RunForecast, UpcomingTask};
+pub use page::Fold;
+
+/// The report of a run that ended or goes on.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RunReport {
+    /// How the run stands.
+    #[serde(flatten)]
+    pub run: RunView,
+    /// When it ended; if it exited unexpectedly, the time of its last event.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub ended_at: Option<DateTime<Utc>>,
+    /// Its wall time; `spend.duration_seconds` is the time of its attempts together.
+    pub duration_seconds: Option<f64>,
+    /// The mean of what its attempts cost per completed task, in US dollars; none if a cost is
+    /// unknown or nothing was completed.
+    pub cost_per_task_usd: Option<f64>,
+    /// What needs a person, the most useful first.
+    pub attention: Vec<Attention>,
+    /// The tasks that it completed, in the order of completion.
+    pub landed: Vec<LandedTask>,
+    /// The tasks whose newest attempt failed in it, in the order of failure.
+    pub failed: Vec<FailedTask>,
+    /// The tasks that are next, in the order in which they start; only the first ones.
+    pub upcoming: Vec<UpcomingTask>,
+    /// When everything that can start would be done; none if nothing can.
+    pub forecast: Option<RunForecast>,
+    /// How many tasks are in each state; none if the graph is not known.
+    pub left: Option<TaskCounts>,
+    /// How many tasks were neither complete nor cancelled when it ended.
+    pub remaining: Option<usize>,
+    /// What a person can do next, with the commands.
+    pub next: Vec<String>,
+    /// What this report cannot say, and why.
+    pub unknown: Vec<String>,
+}
+
+/// A task that a run completed.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LandedTask {
+    /// The task.
+    #[schemars(with = "String")]
+    pub id: TaskId,
+    /// Its title; none if it is no longer in the graph.
+    pub title: Option<String>,
+    /// The commits that completed it, oldest first.
+    #[schemars(with = "Vec<CommitSchema>")]
+    pub commits: Vec<Commit>,
+    /// The number of files that these changed.
+    pub files: usize,
+    /// Lines added.
+    pub insertions: usize,
+    /// Lines removed.
+    pub deletions: usize,
+    /// What its attempts cost since its last reset, in US dollars; none if a cost is unknown.
+    pub cost_usd: Option<f64>,
+    /// The number of these attempts.
+    pub attempts: u32,
+    /// The time of these attempts together.
+    pub duration_seconds: f64,
+    /// When it was completed.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub at: DateTime<Utc>,
+}
+
+/// A task whose newest attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FailedTask {
+    /// The task.
+    #[schemars(with = "String")]
+    pub id: TaskId,
+    /// Its title; none if it is no longer in the graph.
+    pub title: Option<String>,
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// Why it failed.
+    pub why: String,
+    /// When it ended.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub at: DateTime<Utc>,
+}
+
+/// What a report is made of.
+#[derive(Clone, Copy)]
+pub struct ReportSource<'a> {
+    /// The history; of an earlier run, as it stood at the end of that run.
+    pub history: &'a History,
+    /// The graph as it is now, for titles.
+    pub graph: Option<&'a TaskGraph>,
+    /// The states of the tasks; none if the graph at the time of the report is not known.
+    pub view: Option<View<'a>>,
+    /// The ends of the outputs of failed commands.
+    pub outputs: &'a FailureOutputs,
+    /// The time of the report.
+    pub now: DateTime<Utc>,
+}
+
+impl RunReport {
+    /// Returns the report for the event that ends a run; none for any other event.
+    pub fn at_end(
+        record: &Record,
+        view: &View<'_>,
+        outputs: impl FnOnce(&History) -> FailureOutputs,
+    ) -> Option<RunReport> {
+        let Event::Finished { .. } = record.event else {
+            return None;
+        };
+        let (history, now) = (view.history, record.timestamp);
+        let run = RunView { status: Standing::of(history, false), ..RunView::live(view, now) };
+        let source = ReportSource {
+            history,
+            graph: Some(view.graph),
+            view: Some(*view),
+            outputs: &outputs(history),
+            now,
+        };
+        Some(RunReport::of(run, &source))
+    }
+
+    /// Returns the report of a run.
+    pub fn of(run: RunView, source: &ReportSource<'_>) -> RunReport {
+        let past = &source.history.run;
+        let decision = source.view.map(|view| view.decide(source.now));
+        let attention = match (&source.view, &decision) {
+            (Some(view), Some(decision)) => attention::now(view, source, decision),
+            _ => attention::then(source),
+        };
+        let (upcoming, forecast) = match &source.view {
+            Some(view) if run.plain.is_none() => next::upcoming(view, &run, source.now),
+            _ => (Vec::new(), None),
+        };
+        let landed: Vec<LandedTask> = source.landed();
+        let next = decision
+            .map_or_else(Vec::new, |decision: Decision| next::steps(&decision, &run, &attention));
+        let has_ended = past.finished.is_some() || !run.goes_on();
+        let end = if has_ended { past.last_at } else { Some(source.now) };
+        let spend = &past.spend;
+        let is_known = spend.unknown_cost == 0 && !landed.is_empty();
+        RunReport {
+            ended_at: past.last_at.filter(|_| has_ended),
+            duration_seconds: past.duration_seconds.or_else(|| wall_time(past.started_at?, end?)),
+            #[expect(clippy::cast_precision_loss, reason = "there are not that many tasks")]
+            cost_per_task_usd: is_known.then(|| spend.cost_usd / landed.len() as f64),
+            attention,
+            failed: source.failed(),
+            landed,
+            upcoming,
+            forecast,
+            left: source.view.map(|view| TaskCounts::of(&view, source.now)),
+            remaining: past.remaining,
+            next,
+            unknown: Vec::new(),
+            run,
+        }
+    }
+
+    /// Whether the run ended as it should, and completed something.
+    pub fn is_good(&self) -> bool {
+        self.run.exit_code == Some(0) && (self.run.completed > 0 || self.run.plain.is_some())
+    }
+
+    /// The failed tasks that do not already need a person.
+    fn only_failed(&self) -> Vec<&FailedTask> {
+        let needs = |id: &TaskId| self.attention.iter().any(|it| it.task_id.as_ref() == Some(id));
+        self.failed.iter().filter(|task| !needs(&task.id)).collect()
+    }
+}
+
+impl ReportSource<'_> {
+    fn title(&self, id: &TaskId) -> Option<String> {
+        let graph = self.graph?;
+        Some(graph.task(graph.number(id)?).title.clone())
+    }
+
+    fn landed(&self) -> Vec<LandedTask> {
+        let task = |(id, last): (&TaskId, &LastAttempt)| {
+            let evidence = &last.ended.evidence;
+            let diff = evidence.diff.filter(|_| !evidence.commits.is_empty()).unwrap_or_default();
+            let spend = &self.history.of(id).spend;
+            LandedTask {
+                id: id.clone(),
+                title: self.title(id),
+                commits: evidence.commits.clone(),
+                files: diff.files,
+                insertions: diff.insertions,
+                deletions: diff.deletions,
+                cost_usd: (spend.unknown_cost == 0).then_some(spend.cost_usd),
+                attempts: spend.attempts,
+                duration_seconds: spend.duration_seconds,
+                at: last.at,
+            }
+        };
+        self.history.completed_in_run().into_iter().map(task).collect()
+    }
+
+    fn failed(&self) -> Vec<FailedTask> {
+        let is_gone = |id: &TaskId| self.view.is_some_and(|view| view.graph.number(id).is_none());
+        let task = |(id, last): (&TaskId, &LastAttempt)| FailedTask {
+            id: id.clone(),
+            title: self.title(id),
+            attempt: last.ended.attempt,
+            why: format!("{}: {}", last.ended.verdict, last.ended.why),
+            at: last.at,
+        };
+        let failed = self.history.failed_in_run().into_iter();
+        failed.filter(|(id, _)| !is_gone(id)).map(task).collect()
+    }
+}
+
+/// The seconds between two times; none if the clock was set back.
+fn wall_time(from: DateTime<Utc>, to: DateTime<Utc>) -> Option<f64> {
+    (to - from).to_std().ok().map(|length| length.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::core::{
+        event::PlainLoop,
+        graph::{
+            task::{Status, Task},
+            tests::task,
+        },
+        history::tests::{end, record, started},
+        select::{Policy, keys},
+        verdict::{DiffStat, Verdict},
+    };
+
+    fn finished(exit_code: u8, completed: u32, remaining: usize) -> Record {
+        let event = Event::Finished {
+            why: "the end".to_owned(),
+            exit_code,
+            iterations: 2,
+            completed,
+            remaining,
+            duration_seconds: 61.0,
+        };
+        Record { task_id: None, ..record("run", 60, event) }
+    }
+
+    /// Returns the report of a run that completed `done` with this many commits and failed at
+    /// `parked`, whose check printed two lines. Its JSON has exactly the fields of the schema.
+    pub(super) fn report_of(
+        tasks: Vec<Task>,
+        commits: usize,
+        policy: &Policy,
+        finished: &Record,
+    ) -> RunReport {
+        let graph = TaskGraph::new(tasks, vec![(1, 2)]).unwrap();
+        let mut history = History::default();
+        history.run.started_at = DateTime::from_timestamp(0, 0);
+        (history.run.id, history.run.begun.plain) = ("r".to_owned(), policy.plain.clone());
+        let mut complete = end(1, Verdict::Complete);
+        complete.usage.cost_usd = Some(1.5);
+        complete.evidence.diff = Some(DiffStat { files: 2, insertions: 30, deletions: 4 });
+        let commit = |number| Commit {
+            id: format!("{number}bcdef0123").into(),
+            subject: format!("Part {number}"),
+        };
+        complete.evidence.commits = (0..commits).map(commit).collect();
+        let mut failed = end(1, Verdict::VerifyFailed);
+        "`make` exited with code 2".clone_into(&mut failed.why);
+        for (id, at, event) in [
+            ("done", 1, started(1)),
+            ("done", 2, Event::Completed(complete)),
+            ("parked", 3, started(1)),
+            ("parked", 4, Event::Failed(failed)),
+        ] {
+            history.apply(&record(id, at, event));
+        }
+        history.apply(finished);
+        let keys = keys(&graph, false);
+        let view = View { graph: &graph, keys: &keys, history: &history, policy, active: &[] };
+        let output = vec!["the first line".to_owned(), "2 tests failed".to_owned()];
+        let outputs = FailureOutputs::from([(TaskId::new("parked").unwrap(), output)]);
+        let report = RunReport::at_end(finished, &view, |_| outputs).unwrap();
+        let json = serde_json::to_value(&report).unwrap();
+        let schema = schemars::SchemaGenerator::default().into_root_schema_for::<RunReport>();
+        let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&schema.to_value()["properties"]), keys(&json));
+        report
+    }
+
+    pub(super) fn tasks() -> Vec<Task> {
+        let titled = |id: &str, title: &str| Task { title: title.to_owned(), ..task(id) };
+        let done = Task { status: Status::Complete, ..titled("done", "Do `this` | that") };
+        let parked = titled("parked", "Ask @octocat about #12 & <b>");
+        vec![done, parked, task("after"), task("other")]
+    }
+
+    #[test]
+    fn a_blocked_run_names_who_is_needed_with_the_next_commands() {
+        let policy = Policy { max_attempts: 1, ..Policy::default() };
+        let mut tasks = tasks();
+        tasks[3].status = Status::Blocked;
+        let report = report_of(tasks, 4, &policy, &finished(1, 1, 3));
+        let done = &report.landed[0];
+        assert_eq!((done.id.as_str(), done.commits.len(), done.files), ("done", 4, 2));
+        assert_eq!((done.cost_usd, done.attempts, done.insertions), (Some(1.5), 1, 30));
+        assert_eq!(report.attention.len(), 2);
+        let parked = &report.attention[0];
+        assert_eq!((parked.kind, parked.frees), (AttentionKind::Parked, 2));
+        assert_eq!(parked.remedy.as_deref(), Some("`ralph task-reset parked`"));
+        assert_eq!(parked.look.as_deref(), Some("`ralph show parked.1`"));
+        assert_eq!(parked.detail.last().unwrap(), "2 tests failed");
+        assert!(parked.why.contains("`make` exited with code 2"), "{}", parked.why);
+        let blocked = &report.attention[1];
+        assert_eq!(blocked.kind, AttentionKind::Blocked);
+        assert_eq!(report.next.len(), 1, "{:?}", report.next);
+        assert_eq!((report.failed[0].id.as_str(), report.failed[0].attempt), ("parked", 1));
+        assert!(report.only_failed().is_empty(), "it is named once");
+        let left = report.left.unwrap();
+        assert_eq!((left.parked, left.held), (1, 1));
+        assert_eq!((report.forecast, report.upcoming[0].id.as_str()), (None, "after"));
+    }
+
+    #[test]
+    fn a_run_that_stops_early_has_a_forecast_of_the_rest() {
+        let policy = Policy { once: true, jobs: 2, ..Policy::default() };
+        let report = report_of(tasks(), 0, &policy, &finished(0, 1, 3));
+        assert_eq!(report.attention, []);
+        assert_eq!(report.landed[0].commits, []);
+        let upcoming: Vec<&str> = report.upcoming.iter().map(|task| task.id.as_str()).collect();
+        assert_eq!(upcoming, ["other", "parked", "after"]);
+        let all = report.forecast.as_ref().unwrap();
+        assert_eq!((all.tasks, all.jobs), (3, 2));
+        assert_eq!(report.upcoming.last().unwrap().ends_at, Some(all.done_at));
+        assert_eq!((report.run.failures, report.remaining), (1, Some(3)));
+        assert_eq!((report.duration_seconds, report.cost_per_task_usd), (Some(61.0), None));
+        assert!(report.is_good());
+    }
+
+    #[test]
+    fn a_run_without_a_completed_task_is_never_good() {
+        let done = tasks().into_iter().map(|task| Task { status: Status::Complete, ..task });
+        let mut report = report_of(done.collect(), 1, &Policy::default(), &finished(0, 0, 0));
+        report.landed.clear();
+        report.run.completed = 0;
+        assert!(!report.is_good());
+        let [head, totals] = report.head();
+        assert_ne!(head.style, Some(crate::adapters::terminal::Style::Good));
+        assert!(totals.text.starts_with("nothing completed in "), "{}", totals.text);
+    }
+
+    #[test]
+    fn a_plain_loop_that_asks_says_how_to_go_on() {
+        let name = TaskId::new("parked").unwrap();
+        let plain = PlainLoop {
+            name: name.clone(),
+            prompt_file: "PROMPT.md".into(),
+            restart_delay_seconds: 0.0,
+            fixed_delay: false,
+            max_restarts: None,
+            max_failures: 0,
+        };
+        let policy = Policy { plain: Some(plain), ..Policy::default() };
+        let mut tasks = tasks();
+        tasks[1].status = Status::NeedsInput;
+        let report = report_of(tasks, 1, &policy, &finished(1, 0, 1));
+        assert_eq!(report.run.name, Some(name));
+        assert_eq!(report.attention.len(), 1);
+        let remedy = report.attention[0].remedy.as_ref().unwrap();
+        assert!(remedy.ends_with("`ralph resume --name parked`"), "{remedy}");
+        assert!(report.lines().iter().all(|line| !line.text.starts_with("left")));
+    }
+
+    #[test]
+    fn a_cost_per_task_is_told_only_if_every_cost_is_known() {
+        let policy = Policy::default();
+        let report = report_of(tasks(), 1, &policy, &finished(0, 1, 3));
+        assert_eq!(report.run.spend.unknown_cost, 1);
+        assert_eq!(report.cost_per_task_usd, None);
+    }
+}

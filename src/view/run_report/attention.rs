@@ -1,0 +1,328 @@
+//! What needs a person.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::ReportSource;
+use crate::{
+    adapters::terminal::visible,
+    core::{
+        agents::{agent_command::AgentCommand, provider_error::Advice},
+        event::{Blocker, StopReason},
+        graph::task::{Status, TaskId},
+        history::TaskHistory,
+        select::{Decision, TaskState, View},
+        verdict::Verdict,
+    },
+    view::{queue::HeldView, words::counted},
+};
+
+/// How many lines of a question are kept.
+const ASKED: usize = 12;
+/// How many files a command names.
+const FILES: usize = 8;
+
+/// Something that needs a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Attention {
+    /// What it is.
+    pub kind: AttentionKind,
+    /// The task.
+    #[schemars(with = "Option<String>")]
+    pub task_id: Option<TaskId>,
+    /// The title of the task.
+    pub title: Option<String>,
+    /// Why it needs a person.
+    pub why: String,
+    /// The lines that say more: the question, the end of the output of the command that failed, or
+    /// the files in the way.
+    pub detail: Vec<String>,
+    /// The number of unfinished tasks that can go on once this and everything before it in the list
+    /// are resolved, including the task itself.
+    pub frees: usize,
+    /// The command that shows more.
+    pub look: Option<String>,
+    /// The command that resolves it, or what to do if that is not a command; none for an earlier
+    /// run.
+    #[serde(rename = "next")]
+    pub remedy: Option<String>,
+}
+
+/// What needs a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AttentionKind {
+    /// An agent is denied access to its provider.
+    Login,
+    /// The target branch cannot move.
+    MergeHeld,
+    /// A verify command failed before an attempt.
+    Baseline,
+    /// An agent asked a question.
+    Question,
+    /// A task is out of attempts.
+    Parked,
+    /// A task reached its cost limit.
+    Spent,
+    /// A person blocked a task.
+    Blocked,
+    /// A task is in progress, but not by this run.
+    Claimed,
+    /// A task is cancelled, but others depend on it.
+    Cancelled,
+    /// A task is not selected, but others depend on it.
+    Excluded,
+}
+
+/// What needs a person at the time of the report.
+pub(super) fn now(
+    view: &View<'_>,
+    source: &ReportSource<'_>,
+    decision: &Decision,
+) -> Vec<Attention> {
+    let is_stuck =
+        matches!(decision, Decision::Stop(StopReason::Blocked(_) | StopReason::NeedsInput(_)));
+    let blockers = view.blockers(source.now).into_iter();
+    let of_tasks = blockers.filter_map(|blocker| of_blocker(blocker, view, source, is_stuck));
+    let mut all = denied(view);
+    all.extend(held(source, true));
+    all.extend(baseline(source, true));
+    all.extend(of_tasks);
+    all
+}
+
+/// What needed a person when an earlier run ended. The states of tasks that it did not touch are not
+/// known, except of those that blocked everything else.
+pub(super) fn then(source: &ReportSource<'_>) -> Vec<Attention> {
+    let run = &source.history.run;
+    let plain = run.begun.plain.as_ref();
+    let mut all: Vec<Attention> = held(source, false).into_iter().collect();
+    all.extend(baseline(source, false));
+    let known = run.blockers.iter().map(|blocker| blocker.task_id.clone());
+    let known: Vec<TaskId> = known.collect();
+    for blocker in &run.blockers {
+        let past = source.history.of(&blocker.task_id);
+        let kind = kind_then(past, source).unwrap_or(AttentionKind::Blocked);
+        all.push(of_task(kind, blocker.clone(), source));
+    }
+    for (id, past) in source.history.tasks() {
+        let kind = kind_then(past, source).filter(|_| !known.contains(id));
+        let Some(kind) = kind.filter(|kind| plain.is_none() || *kind == AttentionKind::Question)
+        else {
+            continue;
+        };
+        let why = if kind == AttentionKind::Question {
+            "needs input".to_owned()
+        } else {
+            format!("parked after {}", counted(past.counted as usize, "attempt"))
+        };
+        all.push(of_task(kind, Blocker { task_id: id.clone(), why, frees: 1 }, source));
+    }
+    all
+}
+
+/// What a task needed, as far as its history tells.
+fn kind_then(past: &TaskHistory, source: &ReportSource<'_>) -> Option<AttentionKind> {
+    let max = source.history.run.begun.max_attempts;
+    if past.asks {
+        Some(AttentionKind::Question)
+    } else if past.stuck || (max > 0 && past.counted >= max) {
+        Some(AttentionKind::Parked)
+    } else {
+        None
+    }
+}
+
+fn of_blocker(
+    blocker: Blocker,
+    view: &View<'_>,
+    source: &ReportSource<'_>,
+    is_stuck: bool,
+) -> Option<Attention> {
+    let id = blocker.task_id.clone();
+    let number = view.graph.number(&id)?;
+    let state = view.state(number, source.now);
+    if let Some(plain) = &view.policy.plain {
+        let name = &plain.name;
+        let answer = format!("`ralph answer {name} \"…\"`, then `ralph resume --name {name}`");
+        let asked = of_task(AttentionKind::Question, blocker, source);
+        return (state == TaskState::NeedsInput)
+            .then_some(Attention { remedy: Some(answer), ..asked });
+    }
+    let (kind, remedy) = match state {
+        TaskState::NeedsInput => (AttentionKind::Question, format!("`ralph answer {id} \"…\"`")),
+        TaskState::Parked(_) => (AttentionKind::Parked, format!("`ralph task-reset {id}`")),
+        TaskState::Spent => {
+            let spent = view.history.of(&id).spend.assumed_cost();
+            let more = (spent * 2.0).ceil();
+            (AttentionKind::Spent, format!("`ralph task-edit {id} --set max_cost={more}`"))
+        }
+        TaskState::Blocked => (AttentionKind::Blocked, format!("`ralph task-reset {id}`")),
+        // The next run continues an attempt that was cut off.
+        TaskState::Claimed if view.history.active.of(&id).is_some() => return None,
+        TaskState::Claimed if is_stuck || is_stale(view, number, source) => {
+            let remedy = format!("if nothing works on it, `ralph task-reset {id}`");
+            (AttentionKind::Claimed, remedy)
+        }
+        TaskState::Cancelled => {
+            let remedy = format!(
+                "`ralph task-reset {id}`, or remove it from the `depends_on` of the tasks that \
+                 wait on it"
+            );
+            (AttentionKind::Cancelled, remedy)
+        }
+        TaskState::Ready if is_stuck => (
+            AttentionKind::Excluded,
+            format!("run again with `--task {id}`, or without the restriction"),
+        ),
+        TaskState::Claimed
+        | TaskState::Ready
+        | TaskState::Complete
+        | TaskState::Running
+        | TaskState::Conflicting
+        | TaskState::Retrying(_)
+        | TaskState::RateLimited(_)
+        | TaskState::Denied
+        | TaskState::Waiting => return None,
+    };
+    Some(Attention { remedy: Some(remedy), ..of_task(kind, blocker, source) })
+}
+
+/// A task that needs a person, with the lines that say more.
+fn of_task(kind: AttentionKind, blocker: Blocker, source: &ReportSource<'_>) -> Attention {
+    let Blocker { task_id: id, why, frees } = blocker;
+    let past = source.history.of(&id);
+    let last = past.last.as_deref();
+    let (mut why, mut detail, mut look) = (why, Vec::new(), None);
+    match kind {
+        AttentionKind::Question => {
+            let question = past.question().unwrap_or_default();
+            detail = question.lines().take(ASKED).map(|text| visible(text).into_owned()).collect();
+            if !detail.is_empty() {
+                "needs input".clone_into(&mut why);
+            }
+        }
+        AttentionKind::Parked | AttentionKind::Spent => {
+            if let Some(last) = last {
+                why = format!("{why}: {}: {}", last.ended.verdict, last.ended.why);
+                look = Some(format!("`ralph show {id}.{}`", last.ended.attempt));
+            }
+            detail = source.outputs.get(&id).cloned().unwrap_or_default();
+        }
+        AttentionKind::Login
+        | AttentionKind::MergeHeld
+        | AttentionKind::Baseline
+        | AttentionKind::Blocked
+        | AttentionKind::Claimed
+        | AttentionKind::Cancelled
+        | AttentionKind::Excluded => {}
+    }
+    let title = source.title(&id);
+    Attention { kind, task_id: Some(id), title, why, detail, frees, look, remedy: None }
+}
+
+/// The agents that are denied access.
+fn denied(view: &View<'_>) -> Vec<Attention> {
+    let of_tasks = (0..view.graph.tasks().len()).flat_map(|number| view.agents(number));
+    let mut seen: Vec<&str> = Vec::new();
+    let mut all = Vec::new();
+    if view.history.cooldowns.is_empty() {
+        return all;
+    }
+    for call in view.policy.agents.iter().chain(of_tasks) {
+        if !seen.contains(&call.name.as_str()) {
+            seen.push(&call.name);
+            all.extend(refusal(call, view));
+        }
+    }
+    all
+}
+
+fn refusal(call: &AgentCommand, view: &View<'_>) -> Option<Attention> {
+    let error = view.history.cooldowns.get(&call.name)?.error;
+    let Advice::Stop(_) = error.advice() else {
+        return None;
+    };
+    Some(Attention {
+        kind: AttentionKind::Login,
+        task_id: None,
+        title: None,
+        why: format!("`{}`: {}", call.name, error.obstacle),
+        detail: Vec::new(),
+        frees: 0,
+        look: Some("`ralph doctor`".to_owned()),
+        remedy: error.obstacle.remedy(call),
+    })
+}
+
+/// What keeps the target branch from moving.
+fn held(source: &ReportSource<'_>, is_now: bool) -> Option<Attention> {
+    let active = &source.history.active;
+    let held = HeldView::of(active.held.as_ref()?);
+    let why = match (&held.why, &*held.tasks) {
+        (Some(_), _) => held.text(),
+        (None, []) => format!("your uncommitted changes keep `{}` from moving", held.branch),
+        (None, _) => format!("your uncommitted changes block landing on `{}`", held.branch),
+    };
+    let remedy = is_now.then(|| clearing(&held)).flatten();
+    Some(Attention {
+        kind: AttentionKind::MergeHeld,
+        task_id: held.tasks.first().cloned(),
+        title: held.tasks.first().and_then(|id| source.title(id)),
+        why: visible(&why).into_owned(),
+        detail: held.paths.iter().map(|path| visible(path).into_owned()).collect(),
+        frees: held.tasks.len().max(active.queue.len()),
+        look: None,
+        remedy,
+    })
+}
+
+/// The command that clears the way for a landing.
+fn clearing(held: &HeldView) -> Option<String> {
+    let cure = held.cure()?;
+    let words = held.paths.iter().map(String::as_str);
+    let is_plain = |word: &str| {
+        word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+@%".contains(c))
+            && !word.starts_with('-')
+    };
+    let mut all = words.clone().chain([held.checkout.as_str()]);
+    if held.paths.len() > FILES || !all.all(is_plain) {
+        return Some(cure);
+    }
+    let files: Vec<&str> = words.collect();
+    let (checkout, files) = (&held.checkout, files.join(" "));
+    Some(format!("commit them, or `git -C {checkout} stash push --include-untracked -- {files}`"))
+}
+
+/// The verify command that failed before an attempt.
+fn baseline(source: &ReportSource<'_>, is_now: bool) -> Option<Attention> {
+    let run = &source.history.run;
+    let why = run.baseline_broken.as_ref().filter(|_| run.finished.is_some())?;
+    let tasks = source.history.tasks().into_iter();
+    let broken = tasks.filter_map(|(id, past)| Some((id, past.last.as_deref()?)));
+    let newest = broken
+        .filter(|(_, last)| last.ended.verdict == Verdict::BaselineBroken)
+        .max_by_key(|(_, last)| last.at);
+    let output = newest.and_then(|(id, _)| source.outputs.get(id));
+    let id = newest.map(|(id, _)| id.clone());
+    Some(Attention {
+        kind: AttentionKind::Baseline,
+        title: id.as_ref().and_then(|id| source.title(id)),
+        why: format!("failed before the attempt: {why}"),
+        detail: output.cloned().unwrap_or_default(),
+        frees: 0,
+        look: newest.map(|(id, last)| format!("`ralph show {id}.{}`", last.ended.attempt)),
+        remedy: is_now.then(|| "fix it and commit, then `ralph run`".to_owned()),
+        task_id: id,
+    })
+}
+
+/// Whether the file has said for too long that a task is in progress.
+fn is_stale(view: &View<'_>, number: usize, source: &ReportSource<'_>) -> bool {
+    let task = view.graph.task(number);
+    let claimed = task.claimed_at.as_deref();
+    let claimed = claimed.and_then(|at| chrono::DateTime::parse_from_rfc3339(at).ok());
+    let limit = task.stale_after.unwrap_or(view.policy.stale_after);
+    let age = claimed.and_then(|at| (source.now - at.to_utc()).to_std().ok());
+    task.status == Status::InProgress && age.is_none_or(|age| age > limit)
+}

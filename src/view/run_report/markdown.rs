@@ -1,0 +1,192 @@
+//! The report as Markdown, for a pull request or a chat.
+
+use std::fmt::Write as _;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+use super::RunReport;
+use crate::{
+    adapters::terminal::visible,
+    core::{graph::task::TaskId, spend::dollars, verdict::Commit},
+    view::words::{counted, length, short},
+};
+
+impl RunReport {
+    /// Returns the report as Markdown with tables. Texts of others stay what they are: they neither
+    /// mention people, link issues nor change the layout.
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        let [head, totals] = self.head();
+        let id = self.run.run_id.as_deref().unwrap_or("none");
+        let _ = write!(
+            text,
+            "## Run {}\n\n**{}**\n\n{}\n",
+            escaped(id),
+            escaped(&head.text),
+            escaped(&totals.text)
+        );
+        let times = [("Started", self.run.started_at), ("Ended", self.ended_at)];
+        for (what, at) in times.into_iter().filter_map(|(what, at)| Some((what, at?))) {
+            let _ = write!(text, "\n- {what}: {}", at.to_rfc3339_opts(SecondsFormat::Secs, true));
+        }
+        let spend = &self.run.spend;
+        let _ = write!(
+            text,
+            "\n- Attempts: {}, {} together, cost {}\n",
+            spend.attempts,
+            length(spend.duration_seconds),
+            spend.cost
+        );
+        self.attention_table(&mut text);
+        self.landed_table(&mut text);
+        self.failed_table(&mut text);
+        self.upcoming_table(&mut text);
+        list(&mut text, "Next", self.next.iter().map(|next| instruction(next)));
+        list(&mut text, "Not known", self.unknown.iter().map(|unknown| escaped(unknown)));
+        text
+    }
+
+    fn attention_table(&self, text: &mut String) {
+        let rows = self.attention.iter().map(|it| {
+            let remedy = it
+                .remedy
+                .as_ref()
+                .or(it.look.as_ref())
+                .map_or(String::new(), |next| instruction(next));
+            let waiting = it.frees.saturating_sub(usize::from(it.task_id.is_some())).to_string();
+            [task(it.task_id.as_ref(), it.title.as_deref()), escaped(&it.why), waiting, remedy]
+        });
+        table(text, "Needs you", ["Task", "Why", "Tasks waiting on it", "What to do"], rows);
+        for it in self.attention.iter().filter(|it| !it.detail.is_empty()) {
+            let name = it.task_id.as_ref().map_or("", TaskId::as_str);
+            let lines: Vec<String> =
+                it.detail.iter().map(|line| format!("    {}\n", visible(line))).collect();
+            let _ = write!(text, "\n{} {}:\n\n{}", escaped(name), escaped(&it.why), lines.concat());
+        }
+    }
+
+    fn landed_table(&self, text: &mut String) {
+        let commit =
+            |commit: &Commit| format!("{} {}", code(commit.short()), escaped(&commit.subject));
+        let rows = self.landed.iter().map(|it| {
+            let commits: Vec<String> = it.commits.iter().map(commit).collect();
+            let changed =
+                format!("{}, +{} -{}", counted(it.files, "file"), it.insertions, it.deletions);
+            [
+                task(Some(&it.id), it.title.as_deref()),
+                commits.join("<br>"),
+                changed,
+                it.attempts.to_string(),
+                length(it.duration_seconds),
+                it.cost_usd.map_or("unknown".to_owned(), dollars),
+            ]
+        });
+        let heads = ["Task", "Commits", "Changed", "Attempts", "Time", "Cost"];
+        table(text, "Landed", heads, rows);
+    }
+
+    fn failed_table(&self, text: &mut String) {
+        let rows = self.only_failed().into_iter().map(|it| {
+            let shown = code(&format!("ralph show {}.{}", it.id, it.attempt));
+            [task(Some(&it.id), it.title.as_deref()), escaped(&it.why), shown]
+        });
+        table(text, "Failed", ["Task", "Why", "Details"], rows);
+    }
+
+    fn upcoming_table(&self, text: &mut String) {
+        let time = |at: Option<DateTime<Utc>>| {
+            at.map_or(String::new(), |at| at.to_rfc3339_opts(SecondsFormat::Secs, true))
+        };
+        let rows = self.upcoming.iter().map(|it| {
+            let why = it.why.as_deref().map_or(String::new(), escaped);
+            [task(Some(&it.id), Some(&it.title)), time(it.starts_at), time(it.ends_at), why]
+        });
+        table(text, "Left", ["Task", "Starts", "Ends", "Waits"], rows);
+        if let Some(counts) = &self.left {
+            let parts = counts.parts().into_iter().map(|(count, word)| format!("{count} {word}"));
+            let parts: Vec<String> = parts.collect();
+            if !parts.is_empty() {
+                let _ = writeln!(
+                    text,
+                    "\n{} left: {}.",
+                    counted(counts.left(), "task"),
+                    parts.join(", ")
+                );
+            }
+        }
+        if let Some(all) = &self.forecast {
+            let _ = writeln!(
+                text,
+                "\nIf every attempt succeeds, {} with {} take {}.",
+                counted(all.tasks, "task"),
+                counted(all.jobs, "job"),
+                short(all.seconds)
+            );
+        }
+    }
+}
+
+fn task(id: Option<&TaskId>, title: Option<&str>) -> String {
+    match (id, title) {
+        (Some(id), Some(title)) if title != id.as_str() => {
+            format!("{}: {}", code(id.as_str()), escaped(title))
+        }
+        (Some(id), _) => code(id.as_str()),
+        (None, _) => String::new(),
+    }
+}
+
+fn table<const N: usize>(
+    text: &mut String,
+    heading: &str,
+    heads: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return;
+    }
+    let _ = write!(text, "\n### {heading}\n\n| {} |\n|{}\n", heads.join(" | "), "---|".repeat(N));
+    for row in rows {
+        let _ = writeln!(text, "| {} |", row.join(" | "));
+    }
+}
+
+fn list(text: &mut String, heading: &str, items: impl Iterator<Item = String>) {
+    let mut items = items.peekable();
+    if items.peek().is_none() {
+        return;
+    }
+    let _ = write!(text, "\n### {heading}\n\n");
+    for item in items {
+        let _ = writeln!(text, "- {item}");
+    }
+}
+
+/// Text of our own with commands in backticks: these stay code, and the rest is escaped.
+fn instruction(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    let part = |(at, part): (usize, &str)| if at % 2 == 1 { code(part) } else { escaped(part) };
+    parts.map(part).collect()
+}
+
+/// Code in one line. A pipe would end a cell even in code, so such code is escaped text.
+fn code(text: &str) -> String {
+    if text.contains(['`', '|', '\n']) { escaped(text) } else { format!("`{}`", visible(text)) }
+}
+
+/// Text of others: characters that mean something in Markdown or HTML are written as entities, and a
+/// mention or the number of an issue is broken by one.
+fn escaped(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in visible(text).chars() {
+        match c {
+            '&' | '<' | '>' | '|' | '`' | '*' | '_' | '~' | '[' | ']' | '\\' | '!' | '@' | '#'
+            | '$' | ':' => {
+                let _ = write!(shown, "&#{};", u32::from(c));
+            }
+            c => shown.push(c),
+        }
+    }
+    shown
+}

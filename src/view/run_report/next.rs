@@ -1,0 +1,188 @@
+//! What is next: the tasks with their times, and what a person can do.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::attention::Attention;
+use crate::{
+    core::{
+        event::StopReason,
+        graph::task::TaskId,
+        select::{Decision, TaskState, View},
+    },
+    view::{
+        plan::{ForecastView, PaceView},
+        run::{RunView, Standing},
+        words::{ids, moment},
+    },
+};
+
+/// How many tasks are listed.
+const TASKS: usize = 20;
+
+/// A task that has not started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UpcomingTask {
+    /// The task.
+    #[schemars(with = "String")]
+    pub id: TaskId,
+    /// Its title.
+    pub title: String,
+    /// When it would start if every attempt succeeds; none if that is not known.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub starts_at: Option<DateTime<Utc>>,
+    /// When it would end.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub ends_at: Option<DateTime<Utc>>,
+    /// Why it waits, if it does.
+    pub why: Option<String>,
+}
+
+/// When everything that can start would be done if every attempt succeeds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RunForecast {
+    /// The number of attempts at once.
+    pub jobs: usize,
+    /// The number of tasks.
+    pub tasks: usize,
+    /// How long they take.
+    pub seconds: u64,
+    /// When the first one starts: now, or at the next start of the schedule.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub from: DateTime<Utc>,
+    /// When the last one is done.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub done_at: DateTime<Utc>,
+}
+
+/// The first tasks that have not started, and the forecast for all of them.
+pub(super) fn upcoming(
+    view: &View<'_>,
+    run: &RunView,
+    now: DateTime<Utc>,
+) -> (Vec<UpcomingTask>, Option<RunForecast>) {
+    let jobs = view.policy.jobs.max(1);
+    let pace = PaceView::of(view);
+    let length = |number: usize| pace.seconds(view.graph.task(number).minutes);
+    let wake = run.schedule.as_ref().and_then(|schedule| schedule.next_wake);
+    let from = wake.filter(|wake| *wake > now && !run.goes_on()).unwrap_or(now);
+    let slots = view.forecast(jobs, &length, now);
+    let forecast = ForecastView::of(view, jobs, &slots, from);
+    let after = |seconds: u64| {
+        let length = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
+        from.checked_add_signed(length?)
+    };
+    let mut is_planned = vec![false; view.graph.tasks().len()];
+    for slot in &slots.slots {
+        is_planned[slot.key.number] = true;
+    }
+    let task = |number: usize| UpcomingTask {
+        id: view.graph.task(number).id.clone(),
+        title: view.graph.task(number).title.clone(),
+        starts_at: None,
+        ends_at: None,
+        why: why(view, number, now),
+    };
+    let planned = slots.slots.iter().map(|slot| UpcomingTask {
+        starts_at: after(slot.start),
+        ends_at: after(slot.end),
+        ..task(slot.key.number)
+    });
+    let mut tasks: Vec<UpcomingTask> = planned.take(TASKS).collect();
+    let waiting = view
+        .admitted()
+        .filter(|number| !is_planned[*number] && view.state(*number, now) == TaskState::Waiting);
+    let room = TASKS - tasks.len();
+    tasks.extend(waiting.take(room).map(task));
+    let forecast = (!slots.slots.is_empty()).then_some(RunForecast {
+        jobs,
+        tasks: slots.slots.len(),
+        seconds: forecast.seconds,
+        from,
+        done_at: forecast.done_at,
+    });
+    (tasks, forecast)
+}
+
+/// Why a task cannot start now.
+fn why(view: &View<'_>, number: usize, now: DateTime<Utc>) -> Option<String> {
+    Some(match view.state(number, now) {
+        TaskState::Waiting => {
+            let on = view.waits_for(number).map(|number| view.graph.task(number).id.clone());
+            format!("waiting on {}", ids(&on.collect::<Vec<_>>()))
+        }
+        TaskState::Retrying(until) => format!("retrying at {}", moment(until, now)),
+        TaskState::RateLimited(until) => format!("rate-limited until {}", moment(until, now)),
+        TaskState::Conflicting => view.explain(view.conflict(number, now)?),
+        TaskState::Denied => "its agent is denied access".to_owned(),
+        TaskState::Complete
+        | TaskState::Cancelled
+        | TaskState::Running
+        | TaskState::Claimed
+        | TaskState::Ready
+        | TaskState::Parked(_)
+        | TaskState::Spent
+        | TaskState::NeedsInput
+        | TaskState::Blocked => return None,
+    })
+}
+
+/// What a person can do next besides what [`Attention`] says, the most useful first.
+pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention]) -> Vec<String> {
+    let is_over = match run.status {
+        Standing::Finished | Standing::Paused | Standing::Crashed => true,
+        Standing::None
+        | Standing::Running
+        | Standing::Suspended
+        | Standing::Pausing
+        | Standing::Stopping
+        | Standing::Elsewhere => false,
+    };
+    if !is_over || run.exit_code == Some(0) {
+        return Vec::new();
+    }
+    let name = run.plain.as_ref().map(|plain| plain.name.as_str());
+    let goes_on = name.map_or("`ralph run` continues".to_owned(), |name| {
+        format!("`ralph resume --name {name}` continues")
+    });
+    let again = name.map_or("`ralph run` continues".to_owned(), |_| {
+        "`ralph loop` with the same flags starts it again".to_owned()
+    });
+    let flag = name.map_or(String::new(), |name| format!(" --name {name}"));
+    let doctor = "`ralph doctor` checks the agent and the setup".to_owned();
+    if run.status == Standing::Crashed {
+        return vec![goes_on];
+    }
+    match decision {
+        Decision::Stop(StopReason::Blocked(_) | StopReason::NeedsInput(_)) => {
+            let has_remedy = attention.iter().any(|it| it.remedy.is_some());
+            let afterwards = if has_remedy { "afterwards, " } else { "" };
+            name.is_none().then(|| format!("{afterwards}{goes_on}")).into_iter().collect()
+        }
+        Decision::Stop(
+            StopReason::Failures(_) | StopReason::FailedTasks(_) | StopReason::StartLimit(_),
+        ) => vec![doctor, again],
+        Decision::Stop(StopReason::Denied(..)) => {
+            vec!["log in to the provider, or set its key".to_owned(), doctor, again]
+        }
+        Decision::Stop(StopReason::Paused(_)) => {
+            vec![format!("`ralph resume{flag}` continues, `ralph stop{flag}` ends it")]
+        }
+        Decision::Stop(StopReason::Stopped | StopReason::Signal(..)) => vec![goes_on],
+        Decision::Stop(
+            StopReason::Limit(_)
+            | StopReason::Provider { .. }
+            | StopReason::Once { .. }
+            | StopReason::BaselineBroken(_)
+            | StopReason::HookFailed(_)
+            | StopReason::MergeHeld(_)
+            | StopReason::Complete
+            | StopReason::SelectionComplete
+            | StopReason::Done { .. }
+            | StopReason::Promised,
+        )
+        | Decision::Start(_)
+        | Decision::Wait(_) => vec![again],
+    }
+}

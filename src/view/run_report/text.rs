@@ -1,0 +1,394 @@
+//! The report as text for a terminal.
+
+use std::fmt::Write as _;
+
+use chrono::{DateTime, Utc};
+
+use super::{
+    Attention, AttentionKind, FailedTask, LandedTask, RunReport, UpcomingTask,
+    page::{Fold, ReportPage, fitting},
+};
+use crate::{
+    adapters::terminal::Style,
+    core::{graph::task::TaskId, spend::dollars},
+    view::{
+        attempt::AttemptView,
+        lines::{Line, line},
+        run::RunView,
+        words::{clock, counted, full, ids, length, moment, short},
+    },
+};
+
+impl RunReport {
+    /// Returns how it ended with its totals: two lines.
+    pub fn head(&self) -> [Line; 2] {
+        let style = self.style();
+        let text = match (&self.run.why, self.run.exit_code) {
+            (Some(why), Some(code)) => format!("{why} (exit code {code})"),
+            _ => self.run.sentence(),
+        };
+        let totals = line(if self.did_nothing() { Some(Style::Warn) } else { None }, self.totals());
+        [line(style, text), totals]
+    }
+
+    /// Returns the rest of the report of a run that ended, at most as wide as this.
+    pub fn body(&self, width: Option<usize>, fold: Fold) -> Vec<Line> {
+        let mut page = ReportPage { width, lines: Vec::new() };
+        self.parts(&mut page, fold);
+        page.lines
+    }
+
+    /// Returns the body with as much as fits below `above` lines on a screen of `rows`.
+    pub fn body_on_screen(&self, width: Option<usize>, rows: usize, above: usize) -> Vec<Line> {
+        fitting(rows.saturating_sub(above), |fold| self.body(width, fold))
+    }
+
+    /// Returns the whole report of a run that ended, as lines of any width.
+    pub fn lines(&self) -> Vec<Line> {
+        self.head().into_iter().chain(self.body(None, Fold::LONG)).collect()
+    }
+
+    /// Returns the page of `ralph status`, on a screen with so many rows.
+    pub fn status(&self, width: Option<usize>, rows: usize, now: DateTime<Utc>) -> Vec<Line> {
+        fitting(rows, |fold| self.page(width, fold, now))
+    }
+
+    /// Returns the page with all that is known.
+    pub fn page(&self, width: Option<usize>, fold: Fold, now: DateTime<Utc>) -> Vec<Line> {
+        let mut page = ReportPage { width, lines: Vec::new() };
+        let exit = self.run.exit_code.filter(|_| self.run.why.is_some());
+        let exit = exit.map_or(String::new(), |code| format!(" (exit code {code})"));
+        let rows = fold.rows.max(2);
+        page.short(self.style(), &format!("Status: {}", self.run.sentence()), &exit, rows);
+        if let Some(waiting) = &self.run.waiting {
+            page.text(Style::Warn, &format!("Waiting: {}", waiting.text(now)));
+        }
+        self.schedule(&mut page, now);
+        if self.run.run_id.is_some() {
+            let style = self.did_nothing().then_some(Style::Warn);
+            page.text(style, &self.totals());
+            self.work(&mut page);
+        }
+        self.parts(&mut page, fold);
+        self.tail(&mut page, fold);
+        page.lines
+    }
+
+    /// The attempts that have not ended, and the merge queue.
+    fn work(&self, page: &mut ReportPage) {
+        let goes_on = self.run.goes_on();
+        for attempt in &self.run.attempts {
+            // What waits to land after the end of its run is in the merge queue.
+            if goes_on || !attempt.position.state.has_passed() {
+                page.text(None, &current(&self.run, attempt));
+            }
+            for child in &attempt.children {
+                page.text(None, &format!("  child agent: {}", child.text()));
+            }
+        }
+        let queue = &self.run.merge_queue;
+        let text = if goes_on { queue.text() } else { Some(ids(&queue.waiting)) };
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
+            page.text(None, &format!("Merge queue: {text}"));
+        }
+    }
+
+    fn style(&self) -> Option<Style> {
+        match self.run.exit_code {
+            _ if self.is_good() => Some(Style::Good),
+            Some(0) | None if self.run.goes_on() || self.run.exit_code == Some(0) => None,
+            _ => Some(Style::Warn),
+        }
+    }
+
+    /// Whether it ended without a completed task.
+    fn did_nothing(&self) -> bool {
+        !self.run.goes_on() && self.run.completed == 0 && self.run.plain.is_none()
+    }
+
+    fn totals(&self) -> String {
+        let run = &self.run;
+        let time = self.duration_seconds.map_or(String::new(), |wall| {
+            let sum = run.spend.duration_seconds;
+            let agents =
+                if sum > wall { format!(" (attempts {})", length(sum)) } else { String::new() };
+            format!(", {}{agents}", length(wall))
+        });
+        let known = run.spend.unknown_cost < run.spend.attempts;
+        let mut cost = if known { format!("; {}", run.spend.cost) } else { String::new() };
+        let attempts = run.iteration as usize;
+        if run.plain.is_some() {
+            return format!(
+                "{}, {} failed{time}{cost}",
+                counted(attempts, "iteration"),
+                run.failures
+            );
+        }
+        if let Some(each) = self.cost_per_task_usd.filter(|_| known && run.completed > 1) {
+            let _ = write!(cost, ", {} a task", dollars(each));
+        }
+        let done = match run.completed {
+            0 => "nothing completed".to_owned(),
+            count => format!("{count} completed"),
+        };
+        let progress = match (&self.left, self.remaining) {
+            (Some(counts), _) => format!("; {}", counts.progress()),
+            (None, Some(left)) => format!("; {left} left"),
+            (None, None) => String::new(),
+        };
+        format!("{done} in {}{time}{cost}{progress}", counted(attempts, "attempt"))
+    }
+
+    fn parts(&self, page: &mut ReportPage, fold: Fold) {
+        let plain = self.run.plain.as_ref();
+        if let Some((plain, kept)) = plain.and_then(|it| Some((it, it.not_landed.as_ref()?))) {
+            let (name, attempt) = (&plain.name, kept.rsplit('/').next().unwrap_or(kept));
+            let text = format!(
+                "  its work has not landed: start it again to continue; `ralph restore --name \
+                 {name} {attempt}` makes a branch of it"
+            );
+            page.text(Style::Warn, &text);
+        }
+        self.people(page, fold);
+        if !self.landed.is_empty() && self.run.plain.is_none() {
+            page.text(Style::Strong, "landed:");
+            let hidden = self.landed.len().saturating_sub(fold.landed);
+            self.landed.iter().take(fold.landed).for_each(|task| task.show(page, fold));
+            page.more(hidden, "ralph report");
+        }
+        let failed = self.only_failed();
+        if !failed.is_empty() && self.run.plain.is_none() {
+            page.text(Style::Strong, "failed:");
+            failed.iter().take(fold.failed).for_each(|task| task.show(page));
+            page.more(failed.len().saturating_sub(fold.failed), "ralph report");
+        }
+        self.future(page, fold);
+        for next in &self.next {
+            page.text(None, &format!("next: {next}"));
+        }
+        for unknown in &self.unknown {
+            page.text(Style::Faint, &format!("not known: {unknown}"));
+        }
+    }
+
+    fn people(&self, page: &mut ReportPage, fold: Fold) {
+        if self.attention.is_empty() {
+            return;
+        }
+        page.text(Style::Strong, "needs you:");
+        self.attention.iter().take(fold.attention).for_each(|it| it.show(page, fold));
+        page.more(self.attention.len().saturating_sub(fold.attention), "ralph report");
+    }
+
+    fn future(&self, page: &mut ReportPage, fold: Fold) {
+        let counts = self.left.filter(|counts| counts.left() > 0 && self.run.plain.is_none());
+        let Some(counts) = counts else { return };
+        let parts = counts.parts().into_iter().map(|(count, word)| format!("{count} {word}"));
+        let parts: Vec<String> = parts.collect();
+        page.text(Style::Strong, &format!("left: {} ({})", counts.left(), parts.join(", ")));
+        let day = self.ended_at.unwrap_or_else(Utc::now);
+        for task in self.upcoming.iter().take(fold.upcoming) {
+            task.show(page, day);
+        }
+        let all = counts.ready + counts.kept_apart + counts.backing_off + counts.blocked;
+        let shown = self.upcoming.len().min(fold.upcoming);
+        page.more(all.saturating_sub(shown), "ralph dag-status");
+        if let Some(all) = &self.forecast {
+            let what = match all.tasks {
+                1 => "it takes".to_owned(),
+                count => format!("these {count} take"),
+            };
+            let at_once =
+                if all.jobs == 1 { String::new() } else { format!(" with {} jobs", all.jobs) };
+            let (took, done) = (short(all.seconds), moment(all.done_at, all.from));
+            let text = format!("  if all goes well, {what} {took}{at_once}: until {done}");
+            page.text(Style::Faint, &text);
+        }
+    }
+
+    fn schedule(&self, page: &mut ReportPage, now: DateTime<Utc>) {
+        if let Some(schedule) = &self.run.schedule {
+            page.text(None, &format!("Schedule: {}", schedule.text(now)));
+        }
+        if let Some(missed) = self.run.missed_start {
+            let text = format!(
+                "Schedule: missed the start of {}: `ralph schedule` does not run",
+                full(missed)
+            );
+            page.text(Style::Bad, &text);
+        }
+    }
+
+    /// The run, its limits, and the runs before it.
+    fn tail(&self, page: &mut ReportPage, fold: Fold) {
+        let run = &self.run;
+        let Some(run_id) = &run.run_id else {
+            if !run.loops.is_empty() {
+                page.text(None, &plain_loops(&run.loops));
+            }
+            return;
+        };
+        let started = run.started_at.map_or(String::new(), |at| format!(", started {}", full(at)));
+        let beat = run.last_beat_seconds;
+        let beat = beat.map_or(String::new(), |beat| format!(", last beat {} ago", short(beat)));
+        page.item(Style::Faint, &format!("Run: {run_id}{started}, process {}{beat}", run.pid), "");
+        page.item(Style::Faint, &limits(run), "");
+        for earlier in run.earlier_runs.iter().take(fold.earlier) {
+            let (began, number) = (earlier.started_at.map_or(String::new(), full), earlier.number);
+            let text = format!("Run {number}: {began}, {}", earlier.text());
+            page.item(Style::Faint, &text, &format!("; `ralph status --run {number}`"));
+        }
+    }
+}
+
+fn plain_loops(loops: &[TaskId]) -> String {
+    let names: Vec<&str> = loops.iter().map(TaskId::as_str).collect();
+    format!("Plain loops: {}; `ralph ls` shows them", names.join(", "))
+}
+
+fn limits(run: &RunView) -> String {
+    let limit = |seconds: Option<f64>| {
+        seconds.filter(|seconds| *seconds > 0.0).map_or("none".to_owned(), length)
+    };
+    format!(
+        "Limits: {} of {} attempts used, {} per task; timeout {}, idle limit {}; agent: {}",
+        run.iteration,
+        run.limits.max_iterations,
+        run.limits.max_attempts.unwrap_or_default(),
+        limit(run.limits.timeout_seconds),
+        limit(run.limits.idle_seconds),
+        run.agent.join(" ")
+    )
+}
+
+fn current(run: &RunView, attempt: &AttemptView) -> String {
+    let AttemptView { task_id, attempt: number, since, position, .. } = attempt;
+    let (age, since) = (attempt.age(run.goes_on()), clock(*since));
+    let more = position.text().map_or(String::new(), |text| format!("; {text}"));
+    format!("Current attempt: {task_id}, attempt {number}, since {since}, {age}{more}")
+}
+
+impl Attention {
+    fn show(&self, page: &mut ReportPage, Fold { detail, rows, .. }: Fold) {
+        let frees = match self.frees {
+            0 | 1 => String::new(),
+            2 => "; 1 other waits on it".to_owned(),
+            count => format!("; {} others wait on it", count - 1),
+        };
+        let frees = if self.task_id.is_some() { frees } else { String::new() };
+        let head = format!("  - {}{}", self.subject(), self.why);
+        page.short(Style::Warn, &head, &frees, rows);
+        let skipped = self.detail.len().saturating_sub(detail);
+        // The beginning of a question and the end of an output say the most.
+        let shown = if self.is_output() {
+            &self.detail[skipped..]
+        } else {
+            &self.detail[..self.detail.len() - skipped]
+        };
+        for text in shown {
+            page.item(None, &format!("      {text}"), "");
+        }
+        if let Some(remedy) = &self.remedy {
+            let look =
+                self.look.as_ref().map_or(String::new(), |look| format!("{look} shows it; "));
+            page.text(Style::Strong, &format!("      {look}{remedy}"));
+        } else if let Some(look) = &self.look {
+            page.text(Style::Faint, &format!("      {look} shows it"));
+        }
+    }
+
+    /// Whether the detail is the end of an output.
+    fn is_output(&self) -> bool {
+        match self.kind {
+            AttentionKind::Parked | AttentionKind::Spent | AttentionKind::Baseline => true,
+            AttentionKind::Login
+            | AttentionKind::MergeHeld
+            | AttentionKind::Question
+            | AttentionKind::Blocked
+            | AttentionKind::Claimed
+            | AttentionKind::Cancelled
+            | AttentionKind::Excluded => false,
+        }
+    }
+
+    /// The task with its title, and a colon.
+    fn subject(&self) -> String {
+        match (&self.task_id, &self.title) {
+            (Some(id), Some(title)) if title != id.as_str() => format!("{id} ({title}): "),
+            (Some(id), _) => format!("{id}: "),
+            (None, _) => String::new(),
+        }
+    }
+}
+
+impl LandedTask {
+    fn show(&self, page: &mut ReportPage, fold: Fold) {
+        let first = self.commits.first().map(|commit| commit.subject.as_str());
+        let title = self.title.as_deref().filter(|title| *title != self.id.as_str());
+        let title = title.or(first).unwrap_or("no commit");
+        let end = self.facts(page.is_narrow());
+        page.item(Style::Good, &format!("  + {}: {title}", self.id), &end);
+        for commit in
+            self.commits.iter().take(fold.commits.saturating_add(1)).filter(|_| fold.commits > 0)
+        {
+            page.item(None, &format!("      {} {}", commit.short(), commit.subject), "");
+        }
+        let hidden = self.commits.len().saturating_sub(fold.commits.saturating_add(1));
+        if fold.commits > 0 && hidden > 0 {
+            page.text(Style::Faint, &format!("      and {}", counted(hidden, "more commit")));
+        }
+    }
+
+    /// What changed, what it took and what it cost.
+    fn facts(&self, is_narrow: bool) -> String {
+        let mut facts = Vec::new();
+        if !self.commits.is_empty() {
+            if !is_narrow {
+                facts.push(counted(self.commits.len(), "commit"));
+                facts.push(counted(self.files, "file"));
+            }
+            facts.push(format!("+{} -{}", self.insertions, self.deletions));
+        }
+        if self.attempts > 1 && !is_narrow {
+            facts.push(counted(self.attempts as usize, "attempt"));
+        }
+        facts.push(length(self.duration_seconds));
+        facts.extend(self.cost_usd.filter(|cost| *cost > 0.0).map(dollars));
+        format!("; {}", facts.join(", "))
+    }
+}
+
+impl FailedTask {
+    fn show(&self, page: &mut ReportPage) {
+        let FailedTask { id, attempt, why, .. } = self;
+        page.item(
+            Style::Bad,
+            &format!("  ! {id}: {why}"),
+            &format!("; `ralph show {id}.{attempt}`"),
+        );
+    }
+}
+
+impl UpcomingTask {
+    fn show(&self, page: &mut ReportPage, day: DateTime<Utc>) {
+        let title = if self.title == self.id.as_str() {
+            String::new()
+        } else {
+            format!(": {}", self.title)
+        };
+        let times = match (self.starts_at, self.ends_at) {
+            (Some(from), Some(to)) => format!("; {} - {}", minute(from, day), minute(to, from)),
+            _ => String::new(),
+        };
+        let why = self.why.as_ref().map_or(String::new(), |why| format!("; {why}"));
+        page.item(None, &format!("  > {}{title}", self.id), &format!("{times}{why}"));
+    }
+}
+
+/// A time of day in minutes, with the date where it is another day.
+fn minute(at: DateTime<Utc>, day: DateTime<Utc>) -> String {
+    let text = moment(at, day);
+    // A time of the same day has seconds.
+    let seconds = text.matches(':').count() == 2;
+    if seconds { text[..text.len() - 3].to_owned() } else { text }
+}
