@@ -359,7 +359,7 @@ fn a_budget_stops_the_run_when_the_attempt_is_over() {
     assert_eq!(sums["total"]["cost_usd"].as_f64(), Some(cost(&trial) * attempts as f64));
     assert_eq!(sums["sums"][1]["name"], "s");
     trial.run(["costs", "--by", "agent"]).stdout_has(&format!("streams  {attempts}"));
-    trial.run(["status"]).stdout_has("Iteration: 0 of 50");
+    trial.run(["status"]).stdout_has("Limits: 0 of 50 attempts used");
 }
 
 #[test]

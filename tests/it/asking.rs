@@ -39,11 +39,16 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     [time]    2 left (1 needs input; 1 waiting)
     [time]  waiting for a person: `ask` needs input: Which colour? (exit code 4)
     [time]  1 completed in 2 attempts, [took]; 1 of 3 complete
-    [time]    + other: [commit] Work on other
-    [time]  left:
-    [time]    - ask: needs input: Which colour?; 1 other waits on it
-    [time]    next: answer it with `ralph answer ask "…"`
-    [time]    next: afterwards, `ralph run` continues
+    [time]  needs you:
+    [time]    - ask (Paint it): needs input; 1 other waits on it
+    [time]        Which colour?
+    [time]        Red or blue?
+    [time]        `ralph answer ask "…"`
+    [time]  landed:
+    [time]    + other: Work on other; 1 commit, 1 file, +1 -0, [took]
+    [time]  left: 2 (1 needs input, 1 waiting)
+    [time]    > after; waiting on ask
+    [time]  next: afterwards, `ralph run` continues
     "##);
     assert_eq!(trial.status("ask"), "needs-input");
     let ended = trial.lines("needs_input").remove(0);

@@ -30,6 +30,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
         "The tasks and dependencies of the graph, as a picture shows them.",
     ),
     (&["status", "--json"], "The state of the newest run."),
+    (&["report", "--json"], "The report of the newest run; the same as `ralph status --json`."),
     (&["slots", "--json"], "The slots of attempts, and whether each can be removed."),
     (&["ls", "--json"], "The run and the loops of this repository."),
     (&["plan", "--json", "--jobs", "2"], "The forecast of a run in which every attempt succeeds."),

@@ -14,12 +14,14 @@ fn the_limit_of_iterations_ends_a_run_with_two() {
     --- stderr ---
     [time]  limit reached: 2 iterations (exit code 2)
     [time]  2 completed in 2 attempts, [took]; 2 of 4 complete
-    [time]    + start: [commit] Work on start
-    [time]    + right: [commit] Work on right
-    [time]  left:
-    [time]    1 ready: left
-    [time]    1 waiting
-    [time]    next: `ralph run` continues
+    [time]  landed:
+    [time]    + start: Begin; 1 commit, 1 file, +1 -0, [took]
+    [time]    + right: The right half; 1 commit, 1 file, +1 -0, [took]
+    [time]  left: 2 (1 ready, 1 waiting)
+    [time]    > left: The left half; [time] - [time]
+    [time]    > end: Put it together; [time] - [time]
+    [time]    if all goes well, these 2 take 2h: until [time]
+    [time]  next: `ralph run` continues
     ");
     assert_eq!(trial.tasks("completed"), ["start", "right"]);
     trial.run(["run", "--max-iterations=2"]).graph_complete();

@@ -313,7 +313,10 @@ fn a_loop_that_asks_goes_on_with_the_answer() {
     [time]    answer it with `ralph answer docs "…"`; output in logs/loops/docs/attempts/1
     [time]  waiting for a person: `docs` needs input: Which colour? (exit code 4)
     [time]  1 iteration, 0 failed, [took]
-    [time]    next: answer it with `ralph answer docs "…"`, then `ralph resume --name docs`
+    [time]  needs you:
+    [time]    - docs (Work of the loop docs): needs input
+    [time]        Which colour?
+    [time]        `ralph answer docs "…"`, then `ralph resume --name docs`
     "#);
     trial.run(words).code(4);
     assert_eq!(lines(&trial, "docs", "started").len(), 1, "it is not asked again");

@@ -185,7 +185,7 @@ fn the_status_says_what_a_run_waits_for_and_what_it_completed() {
     let said = status(&trial);
     assert_eq!(said["completed_tasks"], json!(["a"]));
     assert_eq!(said["waiting"]["why"], "retrying after a failure");
-    let shown = trial.run(["status"]).stdout_has("Completed in this run: 1: a\n").out();
+    let shown = trial.run(["status"]).stdout_has("1 completed in ").out();
     let waits = |text: &str| text.contains("aiting until ") && text.contains(": retrying after");
     assert!(shown.contains("\nWaiting: until ") && shown.contains(": retrying after"), "{shown}");
     let graph = trial.run(["dag-status"]).out();
@@ -261,24 +261,16 @@ fn the_status_tells_how_a_run_stands() {
     assert!(!trial.root().join("logs").exists());
     let run = trial.start_until(["run"], "waiting-a");
     let shown = trial.run(["status"]).out();
-    let shown: String = shown
-        .lines()
-        .filter(|line| !line.starts_with("Started: "))
-        .map(|line| line.to_owned() + "\n")
-        .collect();
     insta::assert_snapshot!(shown, @r"
     Status: running
-    Run: [run], process [pid]
-    Iteration: 1 of 50
+    nothing completed in 1 attempt, [took]; 0 of 3 complete
     Current attempt: a, attempt 1, since [time], for [took]; in ../repo.slots/1 (ralph/a)
-    Failures in a row: 0
-    Failures in this run: 0
-    Completed in this run: 0
-    Timeout: 2h
-    Idle limit: 15m
-    Attempts per task: at most 3
-    Agent: [agents]/gate
-    Last beat: [took] ago
+    left: 3 (1 in progress, 2 ready)
+      > b; [time] - [time]
+      > c; [time] - [time]
+      if all goes well, these 2 take 2h: until [time]
+    Run: [run], started [date] [time], process [pid], last beat [took] ago
+    Limits: 1 of 50 attempts used, 3 per task; timeout 2h, idle limit 15m; agent: [agents]/gate
     ");
     let said = status(&trial);
     assert_eq!(said["attempts"][0]["task_id"], "a");
@@ -291,7 +283,7 @@ fn the_status_tells_how_a_run_stands() {
     let said = status(&trial);
     assert_eq!((&said["status"], &said["completed"]), (&json!("finished"), &json!(3)));
     assert_eq!(said["attempts"], json!([]));
-    trial.run(["status"]).stdout_has("Status: finished: the graph is complete\n");
+    trial.run(["status"]).stdout_has("Status: finished: the graph is complete (exit code 0)\n");
 }
 
 #[test]
@@ -303,8 +295,8 @@ fn an_earlier_run_is_not_hidden_by_the_next() {
     let hint = ", 2 completed in 2 attempts; limit reached: 2 iterations; `ralph status --run 2`\n";
     assert!(shown.contains("\nRun 2: ") && shown.contains(hint), "{shown}");
     let night = trial.run(["status", "--run", "2"]);
-    let night = night.stdout_has("Status: finished: limit reached: 2 iterations\n");
-    night.stdout_has("Completed in this run: 2: a, b\n");
+    let night = night.stdout_has("Status: finished: limit reached: 2 iterations (exit code 2)\n");
+    night.stdout_has("\n2 completed in 2 attempts, ");
     let said = trial.run(["status", "--run", "2", "--json"]).json();
     assert_eq!((&said["iteration"], &said["exit_code"]), (&json!(2), &json!(2)));
     trial.run(["status", "--run", "3"]).code(64).stderr_has("no run 3; the journal has 2 runs");

@@ -37,10 +37,11 @@ fn a_diamond_is_worked_off_in_order() {
     [time]    0 left
     [time]  the graph is complete (exit code 0)
     [time]  4 completed in 4 attempts, [took]; 4 of 4 complete
-    [time]    + start: [commit] Work on start
-    [time]    + right: [commit] Work on right
-    [time]    + left: [commit] Work on left
-    [time]    + end: [commit] Work on end
+    [time]  landed:
+    [time]    + start: Begin; 1 commit, 1 file, +1 -0, [took]
+    [time]    + right: The right half; 1 commit, 1 file, +1 -0, [took]
+    [time]    + left: The left half; 1 commit, 1 file, +1 -0, [took]
+    [time]    + end: Put it together; 1 commit, 1 file, +1 -0, [took]
     ");
     assert_eq!(trial.tasks("started"), ["start", "right", "left", "end"]);
     let subjects = ["start", "right", "left", "end"].map(|id| format!("Work on {id}"));
@@ -186,7 +187,7 @@ fn a_finished_graph_is_complete_at_once() {
     let trial = TestProject::new().graph("tasks: [{id: a, status: done}]\n").agent("fail");
     trial.run(["run"]).stderr(
         "[time]  1 task, 1 complete\n[time]  the graph is complete (exit code 0)\n\
-         [time]  0 completed in 0 attempts, [took]; 1 of 1 complete\n",
+         [time]  nothing completed in 0 attempts, [took]; 1 of 1 complete\n",
     );
 }
 
@@ -194,7 +195,7 @@ fn a_finished_graph_is_complete_at_once() {
 fn quiet_says_only_how_it_ended() {
     let trial = TestProject::new().graph("tasks: [{id: a, title: Do it}]\n").agent("done-file");
     let lines = trial.run(["run", "-q"]).graph_complete().err().lines().count();
-    assert_eq!(lines, 3, "why it ended, how much was done, and what");
+    assert_eq!(lines, 4, "why it ended, how much was done, and what");
 }
 
 #[test]
@@ -220,7 +221,8 @@ fn verbose_says_all_that_is_in_the_journal() {
     [time]    0 left
     [time]  the graph is complete (exit code 0)
     [time]  1 completed in 1 attempt, [took]; 1 of 1 complete
-    [time]    + a: [commit] Work on a
+    [time]  landed:
+    [time]    + a: Do it; 1 commit, 1 file, +1 -0, [took]
     ");
 }
 
@@ -290,11 +292,13 @@ fn what_waits_outside_the_filter_is_named() {
     --- stderr ---
     [time]  4 tasks, 0 complete
     [time]  everything left is blocked (exit code 3)
-    [time]  0 completed in 0 attempts, [took]; 0 of 1 complete
-    [time]  left:
-    [time]    - start: ready, but excluded by the filters of this run; 3 others wait on it
-    [time]    next: run again with `--task start`, or without the restriction
-    [time]    next: afterwards, `ralph run` continues
+    [time]  nothing completed in 0 attempts, [took]; 0 of 1 complete
+    [time]  needs you:
+    [time]    - start (Begin): ready, but excluded by the filters of this run; 3 others wait on it
+    [time]        run again with `--task start`, or without the restriction
+    [time]  left: 1 (1 waiting)
+    [time]    > end: Put it together; waiting on left, right
+    [time]  next: afterwards, `ralph run` continues
     ");
 }
 

@@ -36,10 +36,11 @@ fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
     [time]  a cancelled after [took]: ended by ralph because the run was stopped
     [time]    0 of 3 attempts used; output in logs/attempts/a/1
     [time]  stopped by SIGINT (exit code 130)
-    [time]  0 completed in 1 attempt, [took]; 0 of 1 complete
-    [time]  left:
-    [time]    1 ready: a
-    [time]    next: `ralph run` continues
+    [time]  nothing completed in 1 attempt, [took]; 0 of 1 complete
+    [time]  left: 1 (1 ready)
+    [time]    > a; [time] - [time]
+    [time]    if all goes well, it takes 1h: until [time]
+    [time]  next: `ralph run` continues
     ");
     trial.run(["prompt", "a"]).stdout_has("This is attempt 2 at the task.");
 }

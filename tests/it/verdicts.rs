@@ -211,12 +211,16 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
 [time]    3 left (1 parked; 2 waiting)
 [time]  everything left is blocked (exit code 3)
 [time]  1 completed in 2 attempts, [took]; 1 of 4 complete
-[time]    + good: [commit] Work on good
-[time]    ! bad: failed: exited with code 7; `ralph show bad.1`
-[time]  left:
-[time]    - bad: parked after 1 attempt; 2 others wait on it
-[time]    next: look at it with `ralph dag-status`, then `ralph task-reset bad`
-[time]    next: afterwards, `ralph run` continues
+[time]  needs you:
+[time]    - bad: parked after 1 attempt: failed: exited with code 7; 2 others wait on it
+[time]        no idea how to do bad
+[time]        `ralph show bad.1` shows it; `ralph task-reset bad`
+[time]  landed:
+[time]    + good: Work on good; 1 commit, 1 file, +1 -0, [took]
+[time]  left: 3 (1 parked, 2 waiting)
+[time]    > after; waiting on bad
+[time]    > last; waiting on after
+[time]  next: afterwards, `ralph run` continues
 ",
         );
     assert_eq!(

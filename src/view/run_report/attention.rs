@@ -34,8 +34,8 @@ pub struct Attention {
     pub title: Option<String>,
     /// Why it needs a person.
     pub why: String,
-    /// The lines that say more: the question, the end of the output of the command that failed, or
-    /// the files in the way.
+    /// The lines that say more: the question, the end of the output of the command that failed (of
+    /// the agent, if none did), or the files in the way.
     pub detail: Vec<String>,
     /// The number of unfinished tasks that can go on once this and everything before it in the list
     /// are resolved, including the task itself.
@@ -207,7 +207,10 @@ fn of_task(kind: AttentionKind, blocker: Blocker, source: &ReportSource<'_>) -> 
                 why = format!("{why}: {}: {}", last.ended.verdict, last.ended.why);
                 look = Some(format!("`ralph show {id}.{}`", last.ended.attempt));
             }
-            detail = source.outputs.get(&id).cloned().unwrap_or_default();
+            let said = last.and_then(|last| last.ended.last_line.as_deref());
+            let said = said.map(|text| visible(text).into_owned());
+            let output = source.outputs.get(&id).filter(|lines| !lines.is_empty());
+            detail = output.cloned().unwrap_or_else(|| said.into_iter().collect());
         }
         AttentionKind::Login
         | AttentionKind::MergeHeld

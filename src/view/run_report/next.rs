@@ -35,7 +35,7 @@ pub struct UpcomingTask {
     /// When it would end.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ends_at: Option<DateTime<Utc>>,
-    /// Why it waits, if it does.
+    /// Why it cannot start now; none if its dependencies are planned before it.
     pub why: Option<String>,
 }
 
@@ -84,10 +84,15 @@ pub(super) fn upcoming(
         ends_at: None,
         why: why(view, number, now),
     };
-    let planned = slots.slots.iter().map(|slot| UpcomingTask {
-        starts_at: after(slot.start),
-        ends_at: after(slot.end),
-        ..task(slot.key.number)
+    let planned = slots.slots.iter().map(|slot| {
+        let waits = view.state(slot.key.number, now) == TaskState::Waiting;
+        let task = task(slot.key.number);
+        UpcomingTask {
+            starts_at: after(slot.start),
+            ends_at: after(slot.end),
+            why: task.why.filter(|_| !waits),
+            ..task
+        }
     });
     let mut tasks: Vec<UpcomingTask> = planned.take(TASKS).collect();
     let waiting = view
