@@ -49,6 +49,7 @@ mod programs;
 mod prompt;
 mod real;
 mod replay;
+mod report;
 mod requests;
 mod run;
 mod schedule;

@@ -276,7 +276,7 @@ impl Attention {
             count => format!("; {} others wait on it", count - 1),
         };
         let frees = if self.task_id.is_some() { frees } else { String::new() };
-        let head = format!("  - {}{}", self.subject(), self.why);
+        let head = format!("  - {}{}", self.subject(page.is_narrow()), self.why);
         page.short(Style::Warn, &head, &frees, rows);
         let skipped = self.detail.len().saturating_sub(detail);
         // The beginning of a question and the end of an output say the most.
@@ -311,10 +311,10 @@ impl Attention {
         }
     }
 
-    /// The task with its title, and a colon.
-    fn subject(&self) -> String {
+    /// The task, with its title if there is room, and a colon.
+    fn subject(&self, is_narrow: bool) -> String {
         match (&self.task_id, &self.title) {
-            (Some(id), Some(title)) if title != id.as_str() => format!("{id} ({title}): "),
+            (Some(id), Some(title)) if title != id.as_str() && !is_narrow => format!("{id} ({title}): "),
             (Some(id), _) => format!("{id}: "),
             (None, _) => String::new(),
         }
