@@ -32,6 +32,7 @@ use crate::{
     view::{
         lines,
         message::{MessageSender, ProgramMessage, facts},
+        run_report::RunReport,
     },
 };
 use queue::MessageQueue;
@@ -189,8 +190,11 @@ impl Reporter for NotifyReporter {
         let Some(first) = lines.next() else {
             return;
         };
-        let text = lines::notice(record, view, &self.outputs);
-        let message = Arc::new(self.sender.message(moment.word(), facts(record), &text));
+        let report = RunReport::at_stop(record, view, |history| self.outputs.read(history));
+        let text = lines::notice(record, view, report.as_ref());
+        let mut facts = facts(record);
+        facts.extend(report.iter().flat_map(RunReport::facts));
+        let message = Arc::new(self.sender.message(moment.word(), facts, &text));
         // The end of the run is the most important message.
         let urgent = moment == NotificationKind::Finished;
         for line in [first].into_iter().chain(lines) {

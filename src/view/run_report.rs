@@ -11,6 +11,7 @@ mod text;
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use super::{
     past_attempt::CommitSchema,
@@ -132,11 +133,33 @@ impl RunReport {
         view: &View<'_>,
         outputs: impl FnOnce(&History) -> FailureOutputs,
     ) -> Option<RunReport> {
-        let Event::Finished { .. } = record.event else {
-            return None;
-        };
+        let is_end = matches!(record.event, Event::Finished { .. });
+        is_end.then(|| RunReport::at(record, view, outputs))
+    }
+
+    /// Returns the report for an event that says how the run stands: its end, or that nothing left
+    /// can start; none for any other event.
+    pub fn at_stop(
+        record: &Record,
+        view: &View<'_>,
+        outputs: impl FnOnce(&History) -> FailureOutputs,
+    ) -> Option<RunReport> {
+        let is_stop = matches!(record.event, Event::Finished { .. } | Event::Blocked { .. });
+        is_stop.then(|| RunReport::at(record, view, outputs))
+    }
+
+    /// Returns the report at the time of an event.
+    fn at(
+        record: &Record,
+        view: &View<'_>,
+        outputs: impl FnOnce(&History) -> FailureOutputs,
+    ) -> RunReport {
         let (history, now) = (view.history, record.timestamp);
-        let run = RunView { status: Standing::of(history, false), ..RunView::live(view, now) };
+        let status = match history.run.finished {
+            Some(_) => Standing::of(history, false),
+            None => Standing::of(history, true),
+        };
+        let run = RunView { status, ..RunView::live(view, now) };
         let source = ReportSource {
             history,
             graph: Some(view.graph),
@@ -144,7 +167,18 @@ impl RunReport {
             outputs: &outputs(history),
             now,
         };
-        Some(RunReport::of(run, &source))
+        RunReport::of(run, &source)
+    }
+
+    /// Returns the fields that a message about the run has besides its event.
+    pub fn facts(&self) -> Map<String, Value> {
+        let landed: Vec<&TaskId> = self.landed.iter().map(|task| &task.id).collect();
+        let facts = [
+            ("attention", json!(self.attention)),
+            ("landed", json!(landed)),
+            ("left", json!(self.left)),
+        ];
+        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// Returns the report of a run.
@@ -244,8 +278,6 @@ fn wall_time(from: DateTime<Utc>, to: DateTime<Utc>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
     use crate::core::{
         event::PlainLoop,

@@ -125,9 +125,9 @@ fn the_screen_of_the_morning_fits_the_terminal() {
     trial.git(&["checkout", "--", "README.md"]);
     trial.run(["run", "-q"]).code(3);
     for columns in [100, 60] {
-        let mut session = on_terminal(&trial, columns, "status");
-        let text = bare(&session.exp_eof().unwrap()).replace('\r', "");
-        assert_eq!(code(&session), 0);
+        let mut screen = on_terminal(&trial, columns, "status");
+        let text = bare(&screen.exp_eof().unwrap()).replace('\r', "");
+        assert_eq!(code(&screen), 0);
         for line in text.lines() {
             let width = ralph::adapters::terminal::columns(line);
             assert!(width <= columns as usize, "{width} of {columns}: {line}");
@@ -286,15 +286,15 @@ fn a_killed_run_says_what_it_did_until_then() {
 #[test]
 fn a_night_without_work_is_not_green() {
     let trial = TestProject::new().graph("tasks: [{id: a, status: done}]\n").agent("fail");
-    let mut session = on_terminal(&trial, 100, "run -- true");
-    let said = session.exp_eof().unwrap();
-    assert_eq!(code(&session), 0);
+    let mut screen = on_terminal(&trial, 100, "run -- true");
+    let said = screen.exp_eof().unwrap();
+    assert_eq!(code(&screen), 0);
     assert!(
         !said.contains("\u{1b}[32m") && bare(&said).contains("nothing completed in 0"),
         "{said}"
     );
-    let mut session = on_terminal(&trial, 100, "status");
-    let said = session.exp_eof().unwrap();
+    let mut screen = on_terminal(&trial, 100, "status");
+    let said = screen.exp_eof().unwrap();
     assert!(
         !said.contains("\u{1b}[32m") && bare(&said).contains("nothing completed in 0"),
         "{said}"

@@ -190,3 +190,21 @@ fn escaped(text: &str) -> String {
     }
     shown
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_others_are_escaped_and_commands_stay_code() {
+        assert_eq!(escaped("a|b"), "a&#124;b");
+        assert_eq!(escaped("@me #12 <b> `x`"), "&#64;me &#35;12 &#60;b&#62; &#96;x&#96;");
+        assert_eq!(escaped("https://x.y"), "https&#58;//x.y");
+        assert!(!escaped("two\nlines").contains('\n'));
+        assert_eq!(
+            instruction("run `ralph run`, then *wait*"),
+            "run `ralph run`, then &#42;wait&#42;"
+        );
+        assert_eq!(code("a|b"), "a&#124;b");
+    }
+}

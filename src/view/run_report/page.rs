@@ -161,3 +161,35 @@ pub(super) fn fitting(rows: usize, lines: impl Fn(Fold) -> Vec<Line>) -> Vec<Lin
     }
     best
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_is_filled_and_never_longer_than_it_can_be() {
+        let part = |count: usize, wanted: usize| (0..count.min(wanted)).map(|_| line(None, "x"));
+        let page = |fold: Fold| -> Vec<Line> {
+            let needs = part(30, fold.attention).flat_map(|it| vec![it; 2 + fold.detail]);
+            needs.chain(part(100, fold.landed)).chain(part(100, fold.failed)).collect()
+        };
+        for rows in [24, 30, 50, 80] {
+            let lines = fitting(rows, page).len();
+            assert!((rows * 2 / 3..rows).contains(&lines), "{lines} lines on {rows} rows");
+        }
+        assert_eq!(fitting(3, page), page(Fold::LEAST), "the least is always shown");
+    }
+
+    #[test]
+    fn the_end_of_an_item_is_never_cut() {
+        let mut page = ReportPage { width: Some(40), lines: Vec::new() };
+        page.item(None, "  + a: A title that is longer than the screen is", "; 1 file, +1 -0");
+        page.short(Style::Warn, "  - a: a reason that is longer than the screen is", "; end", 1);
+        page.item(None, "  ! x: why", "; `ralph show a-very-long-name-of-a-task.1`");
+        let texts: Vec<&str> = page.lines.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!(texts[0], "  + a: A title that is l…; 1 file, +1 -0");
+        assert_eq!(texts[1], "  - a: a reason that is longer tha…; end");
+        assert!(texts[2..].concat().contains("a-very-long-name-of-a-task.1`"), "{texts:?}");
+        assert!(texts.iter().all(|text| terminal::columns(text) <= 40), "{texts:?}");
+    }
+}

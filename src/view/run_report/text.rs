@@ -48,6 +48,15 @@ impl RunReport {
         self.head().into_iter().chain(self.body(None, Fold::LONG)).collect()
     }
 
+    /// Returns this heading with how much is complete, and who is needed.
+    pub fn people_lines(&self, heading: &str) -> Vec<Line> {
+        let mut page = ReportPage { width: None, lines: Vec::new() };
+        let progress = self.left.map_or(String::new(), |left| format!("; {}", left.progress()));
+        page.text(Style::Warn, &format!("{heading}{progress}"));
+        self.people(&mut page, Fold::LONG);
+        page.lines
+    }
+
     /// Returns the page of `ralph status`, on a screen with so many rows.
     pub fn status(&self, width: Option<usize>, rows: usize, now: DateTime<Utc>) -> Vec<Line> {
         fitting(rows, |fold| self.page(width, fold, now))
@@ -314,7 +323,9 @@ impl Attention {
     /// The task, with its title if there is room, and a colon.
     fn subject(&self, is_narrow: bool) -> String {
         match (&self.task_id, &self.title) {
-            (Some(id), Some(title)) if title != id.as_str() && !is_narrow => format!("{id} ({title}): "),
+            (Some(id), Some(title)) if title != id.as_str() && !is_narrow => {
+                format!("{id} ({title}): ")
+            }
             (Some(id), _) => format!("{id}: "),
             (None, _) => String::new(),
         }
