@@ -38,7 +38,7 @@ pub struct RunReport {
     /// How the run stands.
     #[serde(flatten)]
     pub run: RunView,
-    /// When it ended; if it exited unexpectedly, the time of its last event.
+    /// When it ended; if it exited unexpectedly, when it was last known to run.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ended_at: Option<DateTime<Utc>>,
     /// Its wall time; `spend.duration_seconds` is the time of its attempts together.
@@ -122,6 +122,8 @@ pub struct ReportSource<'a> {
     pub view: Option<View<'a>>,
     /// The ends of the outputs of failed commands.
     pub outputs: &'a FailureOutputs,
+    /// When the run beat last.
+    pub beat: Option<DateTime<Utc>>,
     /// The time of the report.
     pub now: DateTime<Utc>,
 }
@@ -165,6 +167,7 @@ impl RunReport {
             graph: Some(view.graph),
             view: Some(*view),
             outputs: &outputs(history),
+            beat: None,
             now,
         };
         RunReport::of(run, &source)
@@ -197,11 +200,16 @@ impl RunReport {
         let next = decision
             .map_or_else(Vec::new, |decision: Decision| next::steps(&decision, &run, &attention));
         let has_ended = past.finished.is_some() || !run.goes_on();
-        let end = if has_ended { past.last_at } else { Some(source.now) };
+        // One that exited unexpectedly may have lived on after its last event.
+        let last_at = match past.finished {
+            Some(_) => past.last_at,
+            None => past.last_at.max(source.beat),
+        };
+        let end = if has_ended { last_at } else { Some(source.now) };
         let spend = &past.spend;
         let is_known = spend.unknown_cost == 0 && !landed.is_empty();
         RunReport {
-            ended_at: past.last_at.filter(|_| has_ended),
+            ended_at: last_at.filter(|_| has_ended),
             duration_seconds: past.duration_seconds.or_else(|| wall_time(past.started_at?, end?)),
             #[expect(clippy::cast_precision_loss, reason = "there are not that many tasks")]
             cost_per_task_usd: is_known.then(|| spend.cost_usd / landed.len() as f64),
@@ -236,7 +244,11 @@ impl ReportSource<'_> {
         Some(graph.task(graph.number(id)?).title.clone())
     }
 
+    /// The completed tasks; none of a plain loop, which has no tasks.
     fn landed(&self) -> Vec<LandedTask> {
+        if self.history.run.begun.plain.is_some() {
+            return Vec::new();
+        }
         let task = |(id, last): (&TaskId, &LastAttempt)| {
             let evidence = &last.ended.evidence;
             let diff = evidence.diff.filter(|_| !evidence.commits.is_empty()).unwrap_or_default();
@@ -258,6 +270,9 @@ impl ReportSource<'_> {
     }
 
     fn failed(&self) -> Vec<FailedTask> {
+        if self.history.run.begun.plain.is_some() {
+            return Vec::new();
+        }
         let is_gone = |id: &TaskId| self.view.is_some_and(|view| view.graph.number(id).is_none());
         let task = |(id, last): (&TaskId, &LastAttempt)| FailedTask {
             id: id.clone(),

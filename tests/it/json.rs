@@ -164,8 +164,11 @@ fn the_page_of_shapes_is_what_is_printed() {
         take(&trial, words);
         match words[0] {
             "check" => take(&trial, &["check", "other.yaml", "--json"]),
-            "status" => {
-                take(&trial, &["status", "--json", "--name", "loop"]);
+            "status" | "report" => {
+                take(&trial, &[words[0], "--json", "--name", "loop"]);
+                // The run that completed a task, and the one that failed.
+                take(&trial, &[words[0], "--json", "--run", "3"]);
+                take(&trial, &[words[0], "--json", "--run", "2"]);
                 take(&busy, words);
             }
             "import" | "export" => take_more_of_backlogs(&trial, words[0], &mut take),

@@ -1,9 +1,9 @@
 //! Reads the report of a run, for `ralph status` and `ralph report`.
 
 use anyhow::Result;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{look, max_attempts, of_history, open_attempts};
+use super::{last_beat, look, max_attempts, of_history, open_attempts};
 use crate::{
     adapters::journal::JournalPosition,
     commands::{Invocation, with_view},
@@ -46,7 +46,16 @@ fn newest(workspace: &mut Workspace, now: DateTime<Utc>) -> Result<RunReport> {
     // Of a run with other flags, the states of tasks depend on these.
     let _ = workspace.set_flags(history.run.begun.flags.clone());
     let outputs = FailureOutputReader::new(workspace).read(history);
-    let source = ReportSource { history, graph: None, view: None, outputs: &outputs, now };
+    let beat = last_beat(workspace).and_then(|age| TimeDelta::from_std(age).ok());
+    let kept = workspace.kept_graph().filter(|_| run.name.is_none());
+    let source = ReportSource {
+        history,
+        graph: kept.as_ref().map(GraphFile::graph),
+        view: None,
+        outputs: &outputs,
+        beat: beat.map(|age| now - age),
+        now,
+    };
     if run.is_blank() || run.name.is_some() {
         return Ok(RunReport::of(run, &source));
     }
@@ -107,7 +116,8 @@ fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
     let outputs: FailureOutputs = FailureOutputReader::new(workspace).read(&history);
     let file: Option<GraphFile> = workspace.graph().ok().filter(|_| run.name.is_none());
     let graph = file.as_ref().map(GraphFile::graph);
-    let source = ReportSource { history: &history, graph, view: None, outputs: &outputs, now };
+    let source =
+        ReportSource { history: &history, graph, view: None, outputs: &outputs, beat: None, now };
     let report = RunReport::of(run, &source);
     let is_graph = report.run.name.is_none();
     let titles = is_graph.then(|| {

@@ -159,14 +159,14 @@ impl RunReport {
             page.text(Style::Warn, &text);
         }
         self.people(page, fold);
-        if !self.landed.is_empty() && self.run.plain.is_none() {
+        if !self.landed.is_empty() {
             page.text(Style::Strong, "landed:");
             let hidden = self.landed.len().saturating_sub(fold.landed);
             self.landed.iter().take(fold.landed).for_each(|task| task.show(page, fold));
             page.more(hidden, "ralph report");
         }
         let failed = self.only_failed();
-        if !failed.is_empty() && self.run.plain.is_none() {
+        if !failed.is_empty() {
             page.text(Style::Strong, "failed:");
             failed.iter().take(fold.failed).for_each(|task| task.show(page));
             page.more(failed.len().saturating_sub(fold.failed), "ralph report");
@@ -259,11 +259,12 @@ fn limits(run: &RunView) -> String {
     let limit = |seconds: Option<f64>| {
         seconds.filter(|seconds| *seconds > 0.0).map_or("none".to_owned(), length)
     };
+    let per_task = run.limits.max_attempts.map(|max| format!(", {max} per task"));
     format!(
-        "Limits: {} of {} attempts used, {} per task; timeout {}, idle limit {}; agent: {}",
+        "Limits: {} of {} attempts used{}; timeout {}, idle limit {}; agent: {}",
         run.iteration,
         run.limits.max_iterations,
-        run.limits.max_attempts.unwrap_or_default(),
+        per_task.unwrap_or_default(),
         limit(run.limits.timeout_seconds),
         limit(run.limits.idle_seconds),
         run.agent.join(" ")
