@@ -83,6 +83,29 @@ pub fn put(bytes: &[u8]) -> io::Result<()> {
     out.write_all(bytes).and_then(|()| out.flush())
 }
 
+/// Draws a text over the screen of standard output, as much as fits these rows.
+///
+/// # Errors
+/// As [`put`].
+pub fn redraw(text: &str, rows: Option<usize>) -> io::Result<()> {
+    let rows = rows.unwrap_or(usize::MAX).max(2);
+    let lines: Vec<&str> = text.lines().collect();
+    // The cursor needs the last row.
+    let fits = lines.len() < rows;
+    let shown = if fits { lines.len() } else { rows - 2 };
+    let mut drawn = "\u{1b}[H".to_owned();
+    for line in &lines[..shown] {
+        drawn += line;
+        drawn += "\u{1b}[K\r\n";
+    }
+    if !fits {
+        let more = format!("  … and {} more lines\u{1b}[K\r\n", lines.len() - shown);
+        drawn += &more;
+    }
+    drawn += "\u{1b}[J";
+    put(drawn.as_bytes())
+}
+
 /// Writes bytes to standard error and reports when its reader is gone.
 ///
 /// # Errors

@@ -77,6 +77,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "dag-status",
         &[
             ("ralph dag-status", "the state of every task"),
+            ("ralph dag-status --watch", "the same, redrawn during a run"),
             ("ralph dag-status --json | jq .counts", "counts only"),
         ],
     ),

@@ -190,6 +190,9 @@ pub struct DagStatusArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Redraw the page whenever it changes, until Ctrl-C
+    #[arg(long, conflicts_with = "json")]
+    pub watch: bool,
     /// Show every task, without a limit
     #[arg(long)]
     pub all: bool,

@@ -1,6 +1,6 @@
 //! `ralph dag-status`: what is complete, in progress, ready and waiting, and on what.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, io::ErrorKind, thread, time::Duration};
 
 use anyhow::Result;
 use chrono::{DateTime, Utc};
@@ -9,28 +9,50 @@ use super::{Invocation, check_filter, filter, status, with_view};
 use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli::DagStatusArgs,
-    core::{attempt::AttemptState, exit::Exit, graph::task::Priority, select::Policy},
+    core::{
+        attempt::AttemptState,
+        exit::{Exit, Failure},
+        graph::{filter::Filter, task::Priority},
+        select::Policy,
+    },
     view::{
         attempt::AttemptPosition,
         graph::{GraphFacts, GraphView},
-        lines::{counted, moment, short},
+        lines::{clock, counted, moment, short},
         task::{DependencyView, TaskStanding, TaskView},
     },
 };
 
 /// How many tasks of each part are shown without `--all`.
 const SHOWN: usize = 15;
+/// How often `--watch` looks for a change.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Shows how the graph stands.
 ///
 /// # Errors
-/// No repository; an invalid graph.
+/// No repository; an invalid graph; `--watch` without a terminal.
 pub fn run(invocation: &Invocation, options: DagStatusArgs) -> Result<Exit> {
+    let shown = if options.all { usize::MAX } else { SHOWN };
+    let (json, watches) = (options.json, options.watch);
+    let filter = filter(options.which);
+    let now = Utc::now();
+    if watches {
+        return watch(invocation, &filter, shown);
+    }
+    let (graph, damaged) = read(invocation, &filter, now)?;
+    let text = if json { terminal::json(&graph) } else { page(&graph, damaged, shown, now) };
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}
+
+/// Reads the graph, and the number of journal lines that could not be read.
+fn read(invocation: &Invocation, filter: &Filter, now: DateTime<Utc>) -> Result<(GraphView, u64)> {
     let workspace = invocation.workspace()?;
     let file = workspace.graph()?;
     let store = workspace.event_store()?;
-    let (history, now) = (store.history(), Utc::now());
-    let policy = Policy { filter: filter(options.which), ..workspace.policy() };
+    let history = store.history();
+    let policy = Policy { filter: filter.clone(), ..workspace.policy() };
     check_filter(&file, &policy.filter)?;
     let facts = GraphFacts {
         file: file.name().to_owned(),
@@ -39,16 +61,47 @@ pub fn run(invocation: &Invocation, options: DagStatusArgs) -> Result<Exit> {
     };
     let graph =
         with_view(&workspace, &file, history, &policy, |view| GraphView::of(view, facts, now))?;
-    if options.json {
-        terminal::print(&terminal::json(&graph))?;
-    } else {
-        let shown = if options.all { usize::MAX } else { SHOWN };
-        let mut page = DagStatusPage::new(shown, now);
-        page.graph(&graph);
-        page.damaged(store.skipped().damaged);
-        terminal::print(&page.text)?;
+    Ok((graph, store.skipped().damaged))
+}
+
+fn page(graph: &GraphView, damaged: u64, shown: usize, now: DateTime<Utc>) -> String {
+    let mut page = DagStatusPage::new(shown, now);
+    page.graph(graph);
+    page.damaged(damaged);
+    page.text
+}
+
+/// Redraws the page whenever it changes, until Ctrl-C. While the graph cannot be read, the last page
+/// stays, with a line that says so.
+fn watch(invocation: &Invocation, filter: &Filter, shown: usize) -> Result<Exit> {
+    if !terminal::stdout_is_terminal() {
+        let message = "`--watch` redraws a terminal, and the output is none; without it the state \
+                       is printed once";
+        return Err(Failure::new(Exit::Usage, message).into());
     }
-    Ok(Exit::Success)
+    let now = Utc::now();
+    let (graph, damaged) = read(invocation, filter, now)?;
+    let mut good = page(&graph, damaged, shown, now);
+    let (mut text, mut drawn, mut read_at) = (good.clone(), None, now);
+    loop {
+        let screen = (terminal::stdout_width(), terminal::stdout_height());
+        if drawn.as_ref() != Some(&(text.clone(), screen)) {
+            match terminal::redraw(&text, screen.1) {
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Success),
+                result => result?,
+            }
+            drawn = Some((text, screen));
+        }
+        thread::sleep(LOOK);
+        let now = Utc::now();
+        text = if let Ok((graph, damaged)) = read(invocation, filter, now) {
+            (good, read_at) = (page(&graph, damaged, shown, now), now);
+            good.clone()
+        } else {
+            let at = clock(read_at);
+            format!("as of {at}; the graph cannot be read: `ralph check`\n{good}")
+        };
+    }
 }
 
 /// The page for people: as wide as the terminal, or as wide as it needs to be.

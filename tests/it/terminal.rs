@@ -135,6 +135,29 @@ fn status_fits_the_terminal() {
 }
 
 #[test]
+fn a_watched_status_is_redrawn_and_survives_an_invalid_graph() {
+    for columns in [60, 100] {
+        let trial = TestProject::new().graph(GRAPH);
+        let mut screen = on_terminal(&trial, columns, "dag-status --watch");
+        let mut said = screen.exp_string("0 of 2 complete").unwrap();
+        trial.save("task-graph.yaml", "tasks: [");
+        said += &screen.exp_string("the graph cannot be read: `ralph check`").unwrap();
+        said += &screen.exp_string("0 of 2 complete").unwrap();
+        trial.save("task-graph.yaml", &GRAPH.replace("{id: second,", "{id: second, status: done,"));
+        said += &screen.exp_string("1 of 2 complete").unwrap();
+        screen.send_control('c').unwrap();
+        said += &screen.exp_eof().unwrap();
+        for line in bare(&said).split(['\n', '\r']) {
+            let width = ralph::adapters::terminal::columns(line);
+            assert!(width <= columns as usize, "{width} columns of {columns}: {line:?}");
+        }
+        assert!(said.contains("\u{1b}[H") && said.contains("\u{1b}[J"), "{said:?}");
+    }
+    let trial = TestProject::new().graph(GRAPH);
+    trial.run(["dag-status", "--watch"]).code(64).stderr_has("`--watch` redraws a terminal");
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let tasks: String =
         (0..4000).map(|n| format!("  - {{id: t{n}, title: The task with number {n}}}\n")).collect();
