@@ -38,6 +38,8 @@ pub struct RunReport {
     /// How the run stands.
     #[serde(flatten)]
     pub run: RunView,
+    /// Its number, counted back from the newest run, which is 1.
+    pub number: usize,
     /// When it ended; if it exited unexpectedly, when it was last known to run.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ended_at: Option<DateTime<Utc>>,
@@ -209,6 +211,7 @@ impl RunReport {
         let spend = &past.spend;
         let is_known = spend.unknown_cost == 0 && !landed.is_empty();
         RunReport {
+            number: 1,
             ended_at: last_at.filter(|_| has_ended),
             duration_seconds: past.duration_seconds.or_else(|| wall_time(past.started_at?, end?)),
             #[expect(clippy::cast_precision_loss, reason = "there are not that many tasks")]

@@ -244,6 +244,7 @@ fn an_earlier_night_stays_as_it_was() {
     trial.git(&["checkout", "--", "README.md"]);
     trial.run(["run", "-q"]).code(3);
     let report = trial.run(["report", "--run", "2", "--json"]).json();
+    assert_eq!((&then["number"], &report["number"]), (&json!(1), &json!(2)));
     assert_eq!(names(&report["landed"]), ["parser"]);
     for field in ["run_id", "why", "exit_code", "spend", "landed", "failed", "duration_seconds"] {
         assert_eq!(report[field], then[field], "{field}");

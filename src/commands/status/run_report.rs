@@ -125,5 +125,5 @@ fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
          titles are those of now"
             .to_owned()
     });
-    Ok(RunReport { unknown: titles.into_iter().collect(), ..report })
+    Ok(RunReport { number, unknown: titles.into_iter().collect(), ..report })
 }

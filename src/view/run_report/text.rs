@@ -163,13 +163,13 @@ impl RunReport {
             page.text(Style::Strong, "landed:");
             let hidden = self.landed.len().saturating_sub(fold.landed);
             self.landed.iter().take(fold.landed).for_each(|task| task.show(page, fold));
-            page.more(hidden, "ralph report");
+            page.more(hidden, &self.command());
         }
         let failed = self.only_failed();
         if !failed.is_empty() {
             page.text(Style::Strong, "failed:");
             failed.iter().take(fold.failed).for_each(|task| task.show(page));
-            page.more(failed.len().saturating_sub(fold.failed), "ralph report");
+            page.more(failed.len().saturating_sub(fold.failed), &self.command());
         }
         self.future(page, fold);
         for next in &self.next {
@@ -180,13 +180,20 @@ impl RunReport {
         }
     }
 
+    /// The command that prints this report in full.
+    fn command(&self) -> String {
+        let name = self.run.plain.as_ref().map(|plain| format!(" --name {}", plain.name));
+        let number = (self.number > 1).then(|| format!(" --run {}", self.number));
+        format!("ralph report{}{}", name.unwrap_or_default(), number.unwrap_or_default())
+    }
+
     fn people(&self, page: &mut ReportPage, fold: Fold) {
         if self.attention.is_empty() {
             return;
         }
         page.text(Style::Strong, "needs you:");
         self.attention.iter().take(fold.attention).for_each(|it| it.show(page, fold));
-        page.more(self.attention.len().saturating_sub(fold.attention), "ralph report");
+        page.more(self.attention.len().saturating_sub(fold.attention), &self.command());
     }
 
     fn future(&self, page: &mut ReportPage, fold: Fold) {
