@@ -132,8 +132,11 @@ fn site(
     let file = |media_type: &'static str, text: &'static str| {
         move |_: &HttpRequest| HttpReply::of(200, media_type, text)
     };
+    let site = page::SCRIPTS.iter().fold(site, |site, (name, text)| {
+        let script = file("text/javascript; charset=utf-8", text);
+        site.route(HttpMethod::Get, &format!("/{name}"), script)
+    });
     let site = site
-        .route(HttpMethod::Get, "/page.js", file("text/javascript; charset=utf-8", page::SCRIPT))
         .route(HttpMethod::Get, "/page.css", file("text/css; charset=utf-8", page::STYLE))
         .route(HttpMethod::Get, "/favicon.ico", |_| HttpReply::of(204, "image/x-icon", ""));
     let site = data_routes(invocation, site);

@@ -4,22 +4,87 @@ use serde_json::Value;
 
 /// The page.
 pub const HTML: &str = include_str!("page/page.html");
-/// Its script.
-pub const SCRIPT: &str = include_str!("page/page.js");
 /// Its style.
 pub const STYLE: &str = include_str!("page/page.css");
+/// Its scripts: the path of each below `/`, and its text. Each imports only from those before it.
+pub const SCRIPTS: [(&str, &str); 13] = [
+    ("dom.js", include_str!("page/dom.js")),
+    ("words.js", include_str!("page/words.js")),
+    ("data.js", include_str!("page/data.js")),
+    ("actions.js", include_str!("page/actions.js")),
+    ("diff.js", include_str!("page/diff.js")),
+    ("now.js", include_str!("page/now.js")),
+    ("layers.js", include_str!("page/layers.js")),
+    ("graph.js", include_str!("page/graph.js")),
+    ("timeline.js", include_str!("page/timeline.js")),
+    ("task.js", include_str!("page/task.js")),
+    ("costs.js", include_str!("page/costs.js")),
+    ("journal.js", include_str!("page/journal.js")),
+    ("page.js", include_str!("page/page.js")),
+];
 
-/// The page as one file that needs no server: script, style and data are in it.
+/// What stands between `export` and the name.
+const KEYWORDS: [&str; 4] = ["async", "function", "const", "class"];
+
+/// What a page without a server may load: nothing.
+const POLICY: &str = "<meta charset=\"utf-8\">\n<meta http-equiv=\"content-security-policy\" \
+                      content=\"default-src 'none'; script-src 'unsafe-inline'; style-src \
+                      'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">";
+
+/// The page as one file that needs no server: scripts, style and data are in it.
 ///
-/// `data` maps each address that the page reads, without `/api/`, to its answer.
+/// `data` maps each address that the page reads, without `/api/`, to its answer; the answer of
+/// `page` may have `made_at`, the time of the report.
 pub fn in_one_file(data: &Value) -> String {
     // In a script, only `<` can begin something else.
     let data = data.to_string().replace('<', "\\u003c");
     let style = format!("<style>\n{STYLE}</style>");
     let script = format!(
         "<script type=\"application/json\" id=\"data\">{data}</script>\n<script \
-         type=\"module\">\n{SCRIPT}</script>"
+         type=\"module\">\n{}</script>",
+        one_script()
     );
-    HTML.replace("<link rel=\"stylesheet\" href=\"/page.css\">", &style)
+    HTML.replace("<meta charset=\"utf-8\">", POLICY)
+        .replace("<link rel=\"stylesheet\" href=\"/page.css\">", &style)
         .replace("<script type=\"module\" src=\"/page.js\"></script>", &script)
+}
+
+/// The scripts as one: each is a function that returns what it exports.
+fn one_script() -> String {
+    SCRIPTS.iter().map(|(path, text)| one_part(path, text)).collect()
+}
+
+fn one_part(path: &str, text: &str) -> String {
+    let (mut body, mut exports) = (String::new(), Vec::new());
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("export ") {
+            let words = rest.split(|c: char| !c.is_alphanumeric() && c != '_');
+            exports.extend(words.skip_while(|word| KEYWORDS.contains(word)).take(1));
+            body += rest;
+        } else if let Some(rest) = line.strip_prefix("import ") {
+            body += "const ";
+            body += &imported(rest);
+        } else {
+            body += &imported(line);
+        }
+        body.push('\n');
+    }
+    let name = module(path);
+    format!("const {name} = (() => {{\n{body}return {{ {} }};\n}})();\n", exports.join(", "))
+}
+
+/// A line of an import as a line of a declaration.
+fn imported(line: &str) -> String {
+    let source = line.split_once("} from \"./").map(|(_, source)| source);
+    match source.and_then(|source| source.strip_suffix("\";")) {
+        Some(source) => {
+            let names = line.split("from").next().unwrap_or_default();
+            format!("{names}= {};", module(source))
+        }
+        None => line.to_owned(),
+    }
+}
+
+fn module(path: &str) -> String {
+    path.replace('.', "_")
 }

@@ -1,0 +1,380 @@
+// The view of the graph: boxes and lines, to zoom, pan, search and fold.
+
+import { h, s, page } from "./dom.js";
+import { get } from "./data.js";
+import { button, counted, empty, markName, number, said, shapes, sign, taskLink } from "./words.js";
+import { layered } from "./layers.js";
+
+// The most boxes that are drawn; with more, groups are folded.
+const MOST = 1500;
+const FOLDS = [["story", "Stories"], ["milestone", "Milestones"], ["complete", "Complete"], ["chains", "Chains"]];
+const SCALES = { least: 0.05, most: 3 };
+
+// How the graph is shown: where it is, what is folded, searched and chosen.
+const shown = { fold: new Set(), query: "", x: 0, y: 0, scale: 1, isPlaced: false, chosen: null, isForced: false };
+let current = null;
+
+export const graphView = {
+  title: () => "Graph",
+  isWide: true,
+  async load() {
+    const graph = await read();
+    // Too many to draw: what belongs together becomes one box.
+    if ((graph.layout?.boxes.length ?? graph.nodes.length) > MOST && !shown.fold.size && !shown.isForced) {
+      const names = [graph.nodes.some((node) => node.story) && "story", graph.nodes.some((node) => node.milestone) && "milestone", "complete", "chains"];
+      shown.fold = new Set(names.filter(Boolean));
+      shown.isForced = true;
+      return { graph: await read() };
+    }
+    return { graph };
+  },
+  draw({ graph }) {
+    const layout = graph.layout ?? layered(graph, shown.fold);
+    const boxes = layout.boxes.slice(0, MOST);
+    const drawn = new Set(boxes.map((box) => box.id));
+    const lines = layout.lines.filter((line) => drawn.has(line.from) && drawn.has(line.to));
+    current = { graph, layout, boxes, lines, nodes: new Map(graph.nodes.map((node) => [node.id, node])) };
+    return h("div", { class: "graph" },
+      h("div", { class: "view-head" }, h("h1", { class: "away" }, "Graph"), tools(graph)),
+      layout.boxes.length > MOST && h("p", { class: "warn-text" }, `${number(layout.boxes.length)} boxes are too many to draw; the first ${number(MOST)} are shown. `, h("a", { href: "#/task" }, "The list of tasks"), " can be filtered."),
+      shown.isForced && shown.fold.size > 0 && h("p", { class: "faint" }, `${number(graph.nodes.length)} tasks are drawn as ${counted(layout.boxes.length, "box")}.`),
+      graph.nodes.length ? picture(layout, boxes, lines) : empty("The graph has no task."),
+      h("div", { class: "card", key: "card", own: true, "aria-live": "polite" }),
+      legend());
+  },
+  after(main) {
+    const svg = main.querySelector("svg.picture");
+    if (!svg) return;
+    if (!shown.isPlaced) place(svg);
+    move(svg);
+    highlight(main);
+  },
+};
+
+async function read() {
+  return get(`graph?fold=${[...shown.fold].join(",")}`);
+}
+
+function tools(graph) {
+  const has = { story: graph.nodes.some((node) => node.story), milestone: graph.nodes.some((node) => node.milestone), complete: true, chains: Boolean(graph.layout) };
+  const toggle = (name) => () => {
+    if (!shown.fold.delete(name)) shown.fold.add(name);
+    shown.isForced = true;
+    shown.isPlaced = false;
+    page.refresh();
+  };
+  const search = function (event) {
+    shown.query = this.value.toLowerCase();
+    if (event.type === "keydown" && event.key !== "Enter") return;
+    if (event.type === "keydown") go(matches()[0]);
+    highlight(document);
+  };
+  return h("div", { class: "tools" },
+    h("input", { type: "search", id: "graph-search", class: "search", "aria-label": "Search the graph", placeholder: "Search", on: { input: search, keydown: search } }),
+    h("span", { class: "group", role: "group", "aria-label": "Fold" }, h("span", { class: "faint" }, "Fold"), FOLDS.filter(([name]) => has[name]).map(([name, text]) => button(text, toggle(name), { key: name, "aria-pressed": String(shown.fold.has(name)) }))),
+    h("span", { class: "group", role: "group", "aria-label": "Zoom" },
+      button("−", () => zoom(1 / 1.3), { "aria-label": "Zoom out" }), button("+", () => zoom(1.3), { "aria-label": "Zoom in" }),
+      button("Fit", () => fit(), { "aria-label": "Fit the whole graph" })));
+}
+
+function legend() {
+  const marks = ["done", "running", "ready", "waiting", "stuck", "cancelled"];
+  return h("ul", { class: "legend graph-legend" }, marks.map((mark) => h("li", { key: mark, class: `is-${mark}` }, sign(mark), markName(mark))),
+    h("li", { key: "dead" }, s("svg", { width: 30, height: 10, "aria-hidden": "true" }, s("path", { class: "line is-dead", d: "M1 5h28" }), s("path", { class: "line-cross", d: "M12 2l6 6m0-6l-6 6" })), "cannot be satisfied without a person"));
+}
+
+function picture(layout, boxes, lines) {
+  return s("svg", { class: "picture", key: "picture", role: "group", "aria-label": "Graph of the tasks; arrow keys move between them", on: handlers },
+    s("g", { class: "canvas" },
+      s("g", { class: "lines", key: "lines", "aria-hidden": "true" }, lines.map(drawLine)),
+      s("g", { class: "boxes", key: "boxes" }, boxes.map(drawBox))));
+}
+
+function drawLine(line) {
+  const { points } = line;
+  const [middle, slope] = middleOf(points);
+  const key = `${line.from} ${line.to}`;
+  return s("g", { key, "data-from": line.from, "data-to": line.to, class: `edge is-${line.state}` },
+    s("path", { class: `line is-${line.state}`, d: path(points) }),
+    s("path", { class: `line-end is-${line.state}`, d: arrow(points) }),
+    line.state === "dead" && s("path", { class: "line-cross", d: "M-4-4l8 8m0-8l-8 8", transform: `translate(${middle}) rotate(${slope})` }));
+}
+
+function path(points) {
+  const [start, ...rest] = points;
+  if (rest.length === 1) {
+    const [end] = rest;
+    const bend = Math.max(24, Math.abs(end[0] - start[0]) / 2);
+    return `M${start}C${start[0] + bend},${start[1]} ${end[0] - bend},${end[1]} ${end}`;
+  }
+  // Corners are rounded.
+  let d = `M${start}`;
+  rest.forEach((point, at) => {
+    const next = rest[at + 1];
+    if (!next) {
+      d += `L${point}`;
+      return;
+    }
+    const from = at ? rest[at - 1] : start;
+    const near = (other) => {
+      const length = Math.hypot(other[0] - point[0], other[1] - point[1]) || 1;
+      const part = Math.min(8, length / 2) / length;
+      return [point[0] + (other[0] - point[0]) * part, point[1] + (other[1] - point[1]) * part];
+    };
+    d += `L${near(from)}Q${point} ${near(next)}`;
+  });
+  return d;
+}
+
+function arrow(points) {
+  const end = points.at(-1);
+  const before = points.length === 2 ? [end[0] - 1, end[1]] : points.at(-2);
+  const angle = Math.atan2(end[1] - before[1], end[0] - before[0]);
+  const at = (turn) => [end[0] - 6 * Math.cos(angle + turn), end[1] - 6 * Math.sin(angle + turn)];
+  return `M${at(0.5)}L${end}L${at(-0.5)}`;
+}
+
+function middleOf(points) {
+  const at = Math.floor((points.length - 1) / 2);
+  const [one, other] = [points[at], points[at + 1] ?? points[at]];
+  return [[(one[0] + other[0]) / 2, (one[1] + other[1]) / 2], 0];
+}
+
+function fits(text, width, size) {
+  const most = Math.max(1, Math.floor(width / size));
+  const letters = [...text.slice(0, most * 2)];
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
+}
+
+function drawBox(box) {
+  const node = box.tasks.length === 1 && box.kind === "task" ? current.nodes.get(box.tasks[0]) : null;
+  const head = box.label || box.id;
+  const text = node ? node.title : counted(box.tasks.length, "task");
+  const state = node ? said(node.state) : markName(box.mark);
+  const isFirst = shown.chosen ? shown.chosen === box.id : box === current.boxes[0];
+  const isTall = box.height >= 36;
+  return s("a", {
+    key: box.id, class: `box is-${box.mark} is-${box.kind}`, "data-id": box.id, tabindex: isFirst ? 0 : -1,
+    href: node ? `#/task/${encodeURIComponent(node.id)}` : "#/graph", transform: `translate(${box.x} ${box.y})`,
+    "aria-label": `${head}: ${text}, ${state}`,
+  },
+  box.kind !== "task" && s("rect", { class: "box-behind", x: 4, y: 4, width: box.width, height: box.height, rx: 8 }),
+  s("rect", { class: "box-shape", width: box.width, height: box.height, rx: 8 }),
+  s("g", { class: `sign is-${box.mark}`, transform: `translate(11 ${isTall ? 8 : box.height / 2 - 8})` }, shapes(box.mark)),
+  s("text", { class: "box-id", x: 35, y: isTall ? 20.5 : box.height / 2 + 4 }, fits(head, box.width - 43, 7.3)),
+  isTall && s("text", { class: "box-title", x: 35, y: 36.5 }, fits(text, box.width - 43, 6.2)));
+}
+
+function matches() {
+  const { query } = shown;
+  if (!query) return [];
+  return current.boxes.filter((box) => box.tasks.some((id) => {
+    const node = current.nodes.get(id);
+    return id.toLowerCase().includes(query) || node?.title.toLowerCase().includes(query);
+  }));
+}
+
+// Marks the chosen box, its lines, and what a search found; fills the card.
+function highlight(root) {
+  const svg = root.querySelector("svg.picture");
+  if (!svg) return;
+  const { chosen, query } = shown;
+  const found = new Set(matches().map((box) => box.id));
+  for (const box of svg.querySelectorAll(".box")) {
+    box.classList.toggle("is-found", found.has(box.dataset.id));
+    box.classList.toggle("is-dim", query !== "" && !found.has(box.dataset.id));
+    box.classList.toggle("is-chosen", box.dataset.id === chosen);
+  }
+  for (const edge of svg.querySelectorAll(".edge")) {
+    edge.classList.toggle("is-near", chosen !== null && (edge.dataset.from === chosen || edge.dataset.to === chosen));
+  }
+  svg.classList.toggle("has-chosen", chosen !== null);
+  card(root.querySelector(".card"), current.boxes.find((box) => box.id === chosen), found.size);
+}
+
+function card(place, box, found) {
+  const parts = [];
+  if (shown.query) parts.push(h("p", { class: "faint" }, found ? `${counted(found, "match")}; Enter goes to the first` : "Nothing matches."));
+  const node = box?.kind === "task" && current.nodes.get(box.tasks[0]);
+  if (node) {
+    const waits = current.graph.edges.filter((edge) => edge.to === node.id && edge.state !== "satisfied");
+    const after = current.graph.edges.filter((edge) => edge.from === node.id).length;
+    parts.push(h("p", null, sign(node.mark), " ", taskLink(node.id), " ", h("bdi", { class: "title" }, node.title)),
+      h("p", { class: `state is-${node.mark}` }, said(node.state), after > 0 && h("span", { class: "faint" }, `, ${counted(after, "task")} after it`)),
+      waits.length > 0 && h("p", null, "Waits on ", waits.slice(0, 8).map((edge, at) => [at > 0 && ", ", taskLink(edge.from), " ", h("span", { class: edge.state === "dead" ? "bad-text" : "faint" }, said(current.nodes.get(edge.from)?.state))]), waits.length > 8 && ` and ${waits.length - 8} more`));
+  } else if (box) {
+    parts.push(h("p", null, sign(box.mark), " ", h("b", null, box.label), ` ${counted(box.tasks.length, "task")}`),
+      h("ul", { class: "inline" }, box.tasks.slice(0, 60).map((id) => h("li", null, sign(current.nodes.get(id)?.mark ?? box.mark), taskLink(id)))), box.tasks.length > 60 && empty(`and ${number(box.tasks.length - 60)} more`));
+  }
+  place.replaceChildren();
+  for (const part of parts) if (part) place.append(part);
+  place.classList.toggle("is-empty", parts.length === 0);
+}
+
+function move(svg) {
+  svg.querySelector(".canvas").setAttribute("transform", `translate(${shown.x} ${shown.y}) scale(${shown.scale})`);
+  svg.classList.toggle("is-far", shown.scale < 0.45);
+}
+
+function view() {
+  return document.querySelector("svg.picture");
+}
+
+// The place at first: everything if it can be read, else where something happens.
+function place(svg) {
+  fit(svg);
+  const least = 0.55;
+  if (shown.scale < least) {
+    const box = ["running", "stuck", "ready", "waiting"].map((mark) => current.boxes.find((it) => it.mark === mark)).find(Boolean) ?? current.boxes[0];
+    shown.scale = least;
+    if (box) center(svg, box);
+  }
+  shown.isPlaced = true;
+}
+
+function fit(svg = view()) {
+  const { width, height } = svg.getBoundingClientRect();
+  const { layout } = current;
+  shown.scale = Math.max(SCALES.least, Math.min(1.15, (width - 32) / (layout.width || 1), (height - 32) / (layout.height || 1)));
+  shown.x = (width - layout.width * shown.scale) / 2;
+  shown.y = (height - layout.height * shown.scale) / 2;
+  move(svg);
+}
+
+function center(svg, box) {
+  const { width, height } = svg.getBoundingClientRect();
+  shown.x = width / 2 - (box.x + box.width / 2) * shown.scale;
+  shown.y = height / 2 - (box.y + box.height / 2) * shown.scale;
+  move(svg);
+}
+
+function zoom(factor, at) {
+  const svg = view();
+  const { width, height } = svg.getBoundingClientRect();
+  const [x, y] = at ?? [width / 2, height / 2];
+  const scale = Math.min(SCALES.most, Math.max(SCALES.least, shown.scale * factor));
+  shown.x = x - ((x - shown.x) / shown.scale) * scale;
+  shown.y = y - ((y - shown.y) / shown.scale) * scale;
+  shown.scale = scale;
+  move(svg);
+}
+
+// Chooses a box, with the focus on it and on the screen.
+function go(box) {
+  if (!box) return;
+  const svg = view();
+  choose(box.id);
+  const element = [...svg.querySelectorAll(".box")].find((it) => it.dataset.id === box.id);
+  svg.querySelectorAll('.box[tabindex="0"]').forEach((it) => it.setAttribute("tabindex", "-1"));
+  element.setAttribute("tabindex", "0");
+  element.focus({ preventScroll: true });
+  const { width, height } = svg.getBoundingClientRect();
+  const x = shown.x + (box.x + box.width / 2) * shown.scale;
+  const y = shown.y + (box.y + box.height / 2) * shown.scale;
+  if (x < 90 || y < 40 || x > width - 90 || y > height - 40) center(svg, box);
+}
+
+function choose(id) {
+  if (shown.chosen === id) return;
+  shown.chosen = id;
+  highlight(document);
+}
+
+// The nearest box in a direction.
+function neighbor(from, [dx, dy]) {
+  let best = null;
+  let least = Infinity;
+  for (const box of current.boxes) {
+    if (box === from) continue;
+    const x = box.x + box.width / 2 - from.x - from.width / 2;
+    const y = box.y + box.height / 2 - from.y - from.height / 2;
+    const along = x * dx + y * dy;
+    if (along <= 1) continue;
+    const distance = along + 2.5 * Math.abs(x * dy + y * dx);
+    if (distance < least) [best, least] = [box, distance];
+  }
+  return best;
+}
+
+const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const pointers = new Map();
+let dragged = 0;
+
+function middle() {
+  const all = [...pointers.values()];
+  const x = all.reduce((sum, it) => sum + it[0], 0) / all.length;
+  const y = all.reduce((sum, it) => sum + it[1], 0) / all.length;
+  const apart = all.length > 1 ? Math.hypot(all[0][0] - all[1][0], all[0][1] - all[1][1]) : 0;
+  return { x, y, apart };
+}
+
+const handlers = {
+  keydown(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const box = current.boxes.find((it) => it.id === event.target.closest(".box")?.dataset.id);
+    const way = WAYS[event.key];
+    if (way && event.shiftKey) {
+      shown.x -= way[0] * 80;
+      shown.y -= way[1] * 80;
+      move(this);
+    } else if (way && box) go(neighbor(box, way));
+    else if (event.key === "+" || event.key === "=") zoom(1.3);
+    else if (event.key === "-") zoom(1 / 1.3);
+    else if (event.key === "0") fit();
+    else return;
+    event.preventDefault();
+  },
+  wheel(event) {
+    event.preventDefault();
+    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      shown.x -= event.deltaX || event.deltaY;
+      move(this);
+      return;
+    }
+    const { left, top } = this.getBoundingClientRect();
+    const step = event.deltaMode === 1 ? event.deltaY * 16 : event.deltaY;
+    zoom(Math.exp(-step * (event.ctrlKey ? 0.01 : 0.0016)), [event.clientX - left, event.clientY - top]);
+  },
+  pointerdown(event) {
+    if (event.button > 0) return;
+    if (!pointers.size) dragged = 0;
+    pointers.set(event.pointerId, [event.clientX, event.clientY]);
+  },
+  pointermove(event) {
+    if (!pointers.has(event.pointerId)) return;
+    const before = middle();
+    pointers.set(event.pointerId, [event.clientX, event.clientY]);
+    const now = middle();
+    dragged += Math.hypot(now.x - before.x, now.y - before.y);
+    if (dragged > 4) this.setPointerCapture(event.pointerId);
+    shown.x += now.x - before.x;
+    shown.y += now.y - before.y;
+    const { left, top } = this.getBoundingClientRect();
+    if (before.apart && now.apart) zoom(now.apart / before.apart, [now.x - left, now.y - top]);
+    else move(this);
+  },
+  pointerup(event) {
+    pointers.delete(event.pointerId);
+  },
+  pointercancel(event) {
+    pointers.delete(event.pointerId);
+  },
+  click(event) {
+    const id = event.target.closest(".box")?.dataset.id;
+    const box = current.boxes.find((it) => it.id === id);
+    // The end of a drag is no click, and a group has no page of its own.
+    if (dragged > 4 || (box && box.kind !== "task")) event.preventDefault();
+    if (dragged <= 4) choose(id ?? null);
+  },
+  dragstart(event) {
+    event.preventDefault();
+  },
+  focusin(event) {
+    const id = event.target.closest(".box")?.dataset.id;
+    if (id) choose(id);
+  },
+  pointerover(event) {
+    const id = event.target.closest(".box")?.dataset.id;
+    if (id && !pointers.size && event.pointerType === "mouse") choose(id);
+  },
+};

@@ -1,0 +1,254 @@
+// The view of the run: how it stands, who is needed, what runs, what landed, what is next.
+
+import { h, s } from "./dom.js";
+import { get } from "./data.js";
+import { answerBox, resetButton, runTools } from "./actions.js";
+import {
+  age, capped, command, commitId, counted, duration, empty, moment, money, number,
+  panel, said, short, sign, taskLink, withCommands,
+} from "./words.js";
+import { diffs } from "./diff.js";
+
+const GOES_ON = ["running", "suspended", "pausing", "stopping"];
+const KINDS = {
+  login: "authentication", merge_held: "landing is blocked", baseline: "already broken",
+  question: "question", parked: "parked", spent: "cost limit", blocked: "blocked",
+  claimed: "in progress elsewhere", cancelled: "cancelled dependency", excluded: "not selected",
+};
+// How many entries of a list are shown.
+const LIST = 100;
+// How many tasks without a report are looked up.
+const LOOKED_UP = 12;
+
+// The tone of a run: `good` only if it ended well and completed something.
+export function toneOf(now) {
+  if (now.status === "running") return now.waiting ? "warn" : "run";
+  if (["pausing", "stopping", "suspended", "paused"].includes(now.status)) return "warn";
+  if (now.status === "crashed") return "bad";
+  if (now.status === "finished") {
+    if (now.exit_code === 0) return now.completed > 0 || now.loop ? "good" : "calm";
+    return [2, 3, 4, 129, 130, 143].includes(now.exit_code) ? "warn" : "bad";
+  }
+  return "calm";
+}
+
+function headline(now) {
+  const count = now.attempts.length;
+  switch (now.status) {
+    case "none": return "No run yet";
+    case "running": return count ? `Running ${counted(count, "attempt")}` : now.waiting ? "Waiting" : "Running";
+    case "pausing": return "Pausing after the attempts";
+    case "stopping": return "Stopping after the attempts";
+    case "suspended": return "Suspended";
+    case "paused": return "Paused";
+    case "crashed": return "The last run exited unexpectedly";
+    case "elsewhere": return "Running in another worktree";
+    default:
+      if (now.exit_code === 0) return now.completed > 0 ? "Finished" : "Finished; nothing was completed";
+      if (now.exit_code === 2) return "Limit reached";
+      if (now.exit_code === 3) return "Blocked";
+      if (now.exit_code === 4) return "Waiting for a person";
+      return now.exit_code > 128 ? "Stopped" : "Failed";
+  }
+}
+
+function reason(now) {
+  if (now.waiting) return [now.waiting.why, ", until ", moment(now.waiting.until)];
+  if (now.status === "crashed") return ["Its process is gone. ", withCommands("`ralph run` continues; finished work is not repeated.")];
+  if (now.status === "none") return withCommands("`ralph run` starts one.");
+  return now.why ? withCommands(now.why) : null;
+}
+
+export const nowView = {
+  title: () => "Now",
+  async load(route, now) {
+    const graph = await get("graph?fold=").catch(() => null);
+    const stuck = graph && !now.attention ? graph.nodes.filter((node) => node.mark === "stuck") : [];
+    const tasks = await Promise.all(stuck.slice(0, LOOKED_UP).map((node) => get(`tasks/${encodeURIComponent(node.id)}`).catch(() => null)));
+    return { now, graph, attention: now.attention ?? tasks.filter(Boolean).map(needOf) };
+  },
+  draw({ now, graph, attention, loadedAt }) {
+    const titles = new Map(graph?.nodes.map((node) => [node.id, node.title]));
+    return h("div", { class: "now" },
+      h("section", { class: `hero is-${toneOf(now)}`, key: "hero" },
+        h("div", { class: "hero-text" },
+          h("h1", null, headline(now)),
+          h("p", { class: "why" }, reason(now))),
+        runTools(now),
+        progress(now.left ?? graph?.counts)),
+      h("div", { class: "columns", key: "columns" },
+        h("div", { class: "main-column" },
+          needs(attention, now),
+          running(now, titles, loadedAt),
+          failed(now),
+          landed(now, titles),
+          upcoming(now, graph)),
+        h("aside", { class: "side-column", "aria-label": "Numbers" }, totals(now, loadedAt), steps(now), queue(now), earlier(now))));
+  },
+};
+
+// What a task needs, as the report of the run says it.
+function needOf(task) {
+  const kind = task.state === "needs_input" ? "question" : task.state;
+  const lines = kind === "question" ? (task.question ?? "").split("\n") : [];
+  const next = kind === "question" ? `\`ralph answer ${task.id} "…"\`` : `\`ralph task-reset ${task.id}\``;
+  const why = task.why ?? task.reason ?? (kind === "question" ? "the agent asked a question" : said(task.state));
+  return { kind, task_id: task.id, title: task.title, why, detail: lines, frees: task.unfinished_dependents + 1, next };
+}
+
+// How many tasks are in each state, as a bar and in words.
+function progress(counts) {
+  if (!counts || !counts.total) return null;
+  const stuck = counts.parked + counts.needs_input + counts.held;
+  const parts = [
+    ["done", counts.complete, "complete"], ["running", counts.in_progress, "in progress"],
+    ["stuck", stuck, "need a person"], ["ready", counts.ready + counts.kept_apart + counts.backing_off, "ready"],
+    ["waiting", counts.blocked, "waiting"], ["cancelled", counts.cancelled, "cancelled"],
+  ].filter(([, count]) => count > 0);
+  let at = 0;
+  const bars = parts.map(([mark, count]) => {
+    const width = (count / counts.total) * 100;
+    const bar = s("rect", { key: mark, class: `part is-${mark}`, x: `${at}%`, y: 0, width: `${width}%`, height: 8 });
+    at += width;
+    return bar;
+  });
+  const words = parts.map(([mark, count, word]) => h("li", { key: mark, class: `is-${mark}` }, sign(mark), h("b", null, number(count)), ` ${word}`));
+  return h("div", { class: "progress" },
+    h("div", { class: "bar", role: "img", "aria-label": `${counts.complete} of ${counts.total} complete` }, s("svg", { width: "100%", height: 8, "aria-hidden": "true" }, bars)),
+    h("ul", { class: "legend" }, words, h("li", { class: "of" }, `of ${number(counts.total)}`)));
+}
+
+function needs(attention, now) {
+  if (!attention.length) return null;
+  return panel("Needs you", { count: attention.length, class: "needs" },
+    capped(attention, LIST, (need) => needRow(need, now)));
+}
+
+function needRow(need, now) {
+  const id = need.task_id;
+  const canReset = ["parked", "spent", "blocked"].includes(need.kind);
+  return h("article", { class: "need", key: `${need.kind}-${id}` },
+    h("div", { class: "need-head" },
+      sign("stuck"), h("span", { class: "kind" }, KINDS[need.kind] ?? said(need.kind)),
+      id && taskLink(id), need.title && h("bdi", { class: "title" }, need.title),
+      need.frees > 1 && h("span", { class: "faint" }, `frees ${counted(need.frees, "task")}`)),
+    need.kind !== "question" && h("p", { class: "why" }, withCommands(need.why)),
+    need.detail?.length > 0 && h("pre", { class: need.kind === "question" ? "question" : "excerpt", tabindex: 0 }, need.detail.join("\n")),
+    need.kind === "question" && id && !now.loop && answerBox(id),
+    h("div", { class: "need-foot" },
+      canReset && id && resetButton(id, need.kind === "blocked" ? "Unblock" : "Try again"),
+      need.next && h("span", { class: "remedy" }, withCommands(need.next)),
+      need.look && h("span", { class: "remedy" }, withCommands(need.look))));
+}
+
+function running(now, titles, loadedAt) {
+  if (!now.attempts.length) return null;
+  const row = (attempt) => h("li", { class: "row", key: `${attempt.task_id}.${attempt.attempt}` },
+    sign("running"),
+    h("span", { class: "row-main" }, taskLink(attempt.task_id), " ", h("bdi", { class: "title" }, titles.get(attempt.task_id) ?? ""),
+      attempt.children?.length > 0 && h("span", { class: "faint" }, ` · ${counted(attempt.children.length, "child agent")}`)),
+    h("span", { class: "row-facts" },
+      h("span", { class: "stage" }, said(attempt.stage)),
+      attempt.attempt > 1 && h("span", { class: "faint" }, `attempt ${attempt.attempt}`),
+      GOES_ON.includes(now.status) ? age(attempt.seconds, loadedAt) : moment(attempt.since)));
+  return panel(GOES_ON.includes(now.status) ? "Running" : "Interrupted", { count: now.attempts.length },
+    h("ul", { class: "rows" }, capped(now.attempts, LIST, row)));
+}
+
+function failed(now) {
+  if (!now.failed?.length) return null;
+  return panel("Failed", { count: now.failed.length },
+    h("ul", { class: "rows" }, capped(now.failed, LIST, (task) => h("li", { class: "row is-tall", key: task.id },
+      sign("failed"), h("span", { class: "row-main" }, taskLink(task.id), " ", h("bdi", { class: "title" }, task.title ?? ""),
+        h("span", { class: "line" }, withCommands(task.why))),
+      h("span", { class: "row-facts" }, h("span", { class: "faint" }, `attempt ${task.attempt}`), moment(task.at))))));
+}
+
+function landed(now, titles) {
+  const all = now.landed ?? now.completed_tasks.map((id) => ({ id, title: titles.get(id) }));
+  if (!all.length) return now.run_id && !GOES_ON.includes(now.status) ? panel("Landed", { count: 0 }, empty("This run completed no task.")) : null;
+  const newest = [...all].reverse();
+  return panel("Landed", { count: all.length }, h("ul", { class: "rows" }, capped(newest, LIST, landedRow)));
+}
+
+function landedRow(task) {
+  const facts = h("span", { class: "row-facts" },
+    task.insertions !== undefined && h("span", { class: "lines" }, h("span", { class: "plus" }, `+${short(task.insertions)}`), " ", h("span", { class: "minus" }, `−${short(task.deletions)}`)),
+    task.attempts > 1 && h("span", { class: "faint" }, counted(task.attempts, "attempt")),
+    task.cost_usd !== null && task.cost_usd !== undefined && h("span", { class: "number" }, money(task.cost_usd)),
+    task.duration_seconds !== undefined && h("span", { class: "number" }, duration(task.duration_seconds)),
+    task.at && moment(task.at));
+  const name = [sign("done"), h("span", { class: "row-main" }, taskLink(task.id), " ", h("bdi", { class: "title" }, task.title ?? ""))];
+  if (!task.commits?.length) return h("li", { class: "row", key: task.id }, name, facts);
+  return h("li", { key: task.id },
+    h("details", { class: "fold" },
+      h("summary", { class: "row" }, name, facts),
+      h("div", { class: "inside" }, task.commits.map((commit) => h("p", { key: commit.id, class: "commit" },
+        h("code", null, commitId(commit.id)), " ", h("bdi", null, commit.subject))), diffs(task.commits.map((commit) => commit.id)))));
+}
+
+function upcoming(now, graph) {
+  const ready = graph?.nodes.filter((node) => node.mark === "ready") ?? [];
+  const all = now.upcoming ?? ready.map((node) => ({ id: node.id, title: node.title, why: node.state === "ready" ? null : node.state }));
+  if (!all.length) return null;
+  const row = (task) => h("li", { class: "row", key: task.id },
+    sign(task.why ? "waiting" : "ready"),
+    h("span", { class: "row-main" }, taskLink(task.id), " ", h("bdi", { class: "title" }, task.title)),
+    h("span", { class: "row-facts faint" }, task.why ? h("span", { class: "wrap" }, task.why) : task.starts_at ? ["about ", moment(task.starts_at)] : null));
+  const until = now.forecast && h("span", { class: "faint" }, `${counted(now.forecast.tasks, "task")}, about ${duration(now.forecast.seconds)}, done `, moment(now.forecast.done_at));
+  return panel("Next", { tools: until }, h("ul", { class: "rows" }, capped(all, 12, row)));
+}
+
+function totals(now, loadedAt) {
+  const { spend } = now;
+  const tokens = spend.tokens.input + spend.tokens.output + spend.tokens.cache_read + spend.tokens.cache_write;
+  const goesOn = GOES_ON.includes(now.status);
+  const past = now.started_at ? (Date.now() - Date.parse(now.started_at)) / 1000 : null;
+  const wall = goesOn && past !== null ? age(now.duration_seconds ?? past, loadedAt) : now.duration_seconds && duration(now.duration_seconds);
+  const all = spend.attempts > 0 && spend.unknown_cost === spend.attempts;
+  const unknown = spend.unknown_cost > 0 && !all ? ` + ${spend.unknown_cost} unknown` : "";
+  const fact = (name, ...value) => [h("dt", { key: `${name}-name` }, name), h("dd", { key: name }, value)];
+  return panel("This run", null, h("dl", { class: "facts" },
+    fact("Completed", counted(now.completed, "task")),
+    fact("Attempts", number(now.iteration), now.limits.max_iterations ? h("span", { class: "faint" }, ` of ${number(now.limits.max_iterations)}`) : null, now.failures > 0 && h("span", { class: "faint" }, `, ${now.failures} failed`)),
+    fact("Cost", all ? h("span", { class: "faint" }, "not told") : money(spend.cost_usd), h("span", { class: "faint" }, unknown)),
+    now.cost_per_task_usd !== null && now.cost_per_task_usd !== undefined && fact("Per task", money(now.cost_per_task_usd)),
+    tokens > 0 && fact("Tokens", h("span", { title: `${number(spend.tokens.input)} in, ${number(spend.tokens.output)} out, ${number(spend.tokens.cache_read)} from the cache` }, short(tokens))),
+    wall && fact("Wall time", wall),
+    fact("Agents’ time", duration(spend.duration_seconds)),
+    now.started_at && fact("Started", moment(now.started_at)),
+    now.ended_at && fact("Ended", moment(now.ended_at)),
+    goesOn && now.last_beat_seconds !== null && fact("Last sign of life", age(now.last_beat_seconds, loadedAt), " ago"),
+    now.schedule && fact("Schedule", now.schedule.next_wake ? ["next start ", moment(now.schedule.next_wake)] : now.schedule.awake ? "awake" : "waits for requests"),
+    now.missed_start && fact("Missed start", moment(now.missed_start.at ?? now.missed_start)),
+    now.run_id && fact("Run", h("code", { class: "faint" }, now.run_id)),
+    now.agent.length > 0 && fact("Agent", h("code", { class: "wrap" }, now.agent.map((word, at) => (at ? word : word.split("/").pop())).join(" ").slice(0, 160)))));
+}
+
+function steps(now) {
+  const next = now.next ?? [];
+  const unknown = now.unknown ?? [];
+  if (!next.length && !unknown.length) return null;
+  return panel("You can", null, h("ul", { class: "steps" }, next.map((step) => h("li", { key: step }, step.includes("`") ? withCommands(step) : step.startsWith("ralph ") ? command(step) : step)),
+    unknown.map((text) => h("li", { key: text, class: "faint" }, text))));
+}
+
+function queue(now) {
+  const { waiting, trying, held } = now.merge_queue;
+  if (!waiting.length && !held) return null;
+  return panel("Merge queue", { count: waiting.length },
+    held && h("p", { class: "warn-text" }, `Landing on ${held.branch} is blocked: `, held.why ?? `uncommitted changes in ${held.paths.slice(0, 5).join(", ")}`),
+    trying && h("p", { class: "faint" }, `Landing ${trying.tasks.join(", ")} on ${trying.branch}`),
+    h("ul", { class: "rows" }, capped(waiting, 20, (id) => h("li", { class: "row", key: id }, sign("waiting"), taskLink(id)))));
+}
+
+function earlier(now) {
+  if (!now.earlier_runs.length) return null;
+  return panel("Earlier runs", null, h("ul", { class: "rows" }, now.earlier_runs.map((run) => {
+    const tone = run.exit_code === 0 && run.completed > 0 ? "done" : run.exit_code === null ? "failed" : "cancelled";
+    return h("li", { class: "row", key: run.run_id }, sign(tone),
+      h("a", { class: "row-main", href: `#/timeline?run=${run.number}` }, moment(run.started_at), h("span", { class: "faint" }, ` ${run.why ?? "exited unexpectedly"}`)),
+      h("span", { class: "row-facts faint" }, `${run.completed} done`));
+  })));
+}
+

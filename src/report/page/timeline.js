@@ -1,0 +1,192 @@
+// The view of a run over time: its attempts in lanes, what it waited for, what happened.
+
+import { h, s, page } from "./dom.js";
+import { get } from "./data.js";
+import {
+  button, capped, clock, counted, duration, empty, markOfVerdict, moment, money, number, panel, said,
+  shapes, sign, taskLink, withCommands,
+} from "./words.js";
+
+const LANE = 30;
+const TOP = 46;
+const LEFT = 30;
+// The most bars that are drawn, and the most rows of a list.
+const BARS = 3000;
+const ROWS = 150;
+const GLYPHS = {
+  landed: "✓", asked: "?", answered: "↩", parked: "!", held: "‖", limited: "~", requested: "■",
+  clock: "↻", refused: "×", missed: "…",
+};
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
+
+const shown = { zoom: 1 };
+
+export const timelineView = {
+  title: () => "Timeline",
+  async load(route) {
+    const run = Math.max(1, Number.parseInt(route.query.run, 10) || 1);
+    return { timeline: await get(`timeline?run=${run}`) };
+  },
+  // A bar that runs grows.
+  poll({ timeline, now }) {
+    return timeline.number === 1 && now.status === "running";
+  },
+  draw({ timeline, now }) {
+    if (!timeline.run_id) return [h("div", { class: "view-head" }, h("h1", null, "Timeline")), panel("Runs", null, empty("No run yet."))];
+    const isLive = timeline.number === 1 && ["running", "pausing", "stopping"].includes(now.status);
+    const times = timesOf(timeline, isLive);
+    return [head(timeline, isLive), tiles(timeline, times, isLive),
+      panel("Attempts", { tools: zoomTools() }, timeline.bars.length ? picture(timeline, times) : empty("No attempt yet."), key(timeline)),
+      timeline.critical_path.length > 0 && panel("Critical path", { tools: h("span", { class: "faint" }, "the chain that ended last") },
+        h("ol", { class: "chain" }, timeline.critical_path.slice(0, 40).map((id) => h("li", { key: id }, taskLink(id))), timeline.critical_path.length > 40 && h("li", null, `and ${timeline.critical_path.length - 40} more`))),
+      marks(timeline), attempts(timeline, times)];
+  },
+};
+
+function timesOf(timeline, isLive) {
+  const at = (time) => Date.parse(time);
+  const start = at(timeline.started_at);
+  const ends = timeline.bars.map((bar) => at(bar.ended_at ?? bar.started_at));
+  const last = Math.max(start, at(timeline.last_at), ...ends.slice(-BARS), isLive ? Date.now() : 0);
+  return { start, end: Math.max(last, start + 1000), last };
+}
+
+function head(timeline, isLive) {
+  const runs = Math.min(timeline.runs, 200);
+  const to = (run) => `#/timeline?run=${run}`;
+  const choose = function () {
+    location.hash = to(this.value);
+  };
+  const turn = (run, text, label) => (run >= 1 && run <= timeline.runs ? h("a", { class: "button", href: to(run), "aria-label": label }, text) : h("span", { class: "button is-off", "aria-hidden": "true" }, text));
+  return h("div", { class: "view-head" },
+    h("div", null, h("h1", null, "Timeline"), h("p", { class: "faint" }, isLive ? "goes on" : withCommands(timeline.why ?? "exited unexpectedly"), timeline.exit_code !== null && ` (exit code ${timeline.exit_code})`)),
+    h("div", { class: "tools" }, turn(timeline.number + 1, "‹", "The run before"),
+      h("select", { id: "run", key: `run-${timeline.number}-${runs}`, "aria-label": "Run", on: { change: choose } }, Array.from({ length: runs }, (_, at) => h("option", { value: at + 1, selected: at + 1 === timeline.number }, at ? `${at} before the newest` : "Newest run"))),
+      turn(timeline.number - 1, "›", "The run after")));
+}
+
+function tiles(timeline, times, isLive) {
+  const wall = (times.last - times.start) / 1000;
+  const tile = (name, value, note) => h("div", { class: "tile", key: name }, h("span", { class: "tile-name" }, name), h("b", null, value), note && h("span", { class: "faint" }, note));
+  const path = new Set(timeline.critical_path);
+  const onPath = timeline.bars.filter((bar) => path.has(bar.task_id)).reduce((sum, bar) => sum + (Date.parse(bar.ended_at ?? timeline.last_at) - Date.parse(bar.started_at)) / 1000, 0);
+  return h("section", { class: "tiles" },
+    tile("Started", clock(timeline.started_at), isLive ? "goes on" : `until ${clock(timeline.last_at)}`),
+    tile("Wall time", duration(wall)),
+    tile("Agents’ time", duration(timeline.agent_seconds), wall > 0 && `${(timeline.agent_seconds / wall).toFixed(1)} at once on average`),
+    tile("Critical path", duration(onPath), counted(path.size, "task")),
+    tile("Attempts", number(timeline.bars.length), `${timeline.marks.filter((mark) => mark.kind === "landed").length} landed`));
+}
+
+function zoomTools() {
+  const zoom = (factor) => () => {
+    shown.zoom = Math.min(60, Math.max(1, shown.zoom * factor));
+    page.redraw();
+  };
+  return h("span", { class: "group", role: "group", "aria-label": "Zoom" }, button("−", zoom(1 / 1.6), { "aria-label": "Zoom out" }), button("+", zoom(1.6), { "aria-label": "Zoom in" }));
+}
+
+function picture(timeline, times) {
+  const room = document.getElementById("view").clientWidth - 64;
+  const width = Math.max(room, 560) * shown.zoom;
+  const scale = (width - LEFT - 12) / (times.end - times.start);
+  const x = (time) => LEFT + Math.max(0, (typeof time === "number" ? time : Date.parse(time)) - times.start) * scale;
+  const height = TOP + timeline.lanes * LANE + 8;
+  const path = new Set(timeline.critical_path);
+  return h("div", { class: "scroller", key: "scroller", tabindex: 0, role: "group", "aria-label": "Attempts over time" },
+    s("svg", { class: "timeline", width, height, role: "group", "aria-label": `${counted(timeline.bars.length, "attempt")} in ${counted(timeline.lanes, "lane")}` },
+      s("defs", null, s("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, s("rect", { class: "hatch", width: 2.5, height: 6 })),
+        s("pattern", { id: "dots", width: 5, height: 5, patternUnits: "userSpaceOnUse" }, s("circle", { class: "hatch", cx: 2.5, cy: 2.5, r: 1.1 }))),
+      axis(times, x, scale, height),
+      lanes(timeline.lanes, width),
+      timeline.waits.map((wait) => s("g", { class: "wait" }, s("title", null, wait.why), s("rect", { x: x(wait.from), y: TOP - 4, width: Math.max(2, Math.min(x(wait.until), x(times.end)) - x(wait.from)), height: height - TOP }))),
+      timeline.bars.slice(-BARS).map((bar) => drawBar(bar, x, times, path.has(bar.task_id))),
+      drawMarks(timeline.marks, x, times)));
+}
+
+function axis(times, x, scale, height) {
+  const least = 84 / scale / 1000;
+  const step = (STEPS.find((it) => it >= least) ?? 86400 * Math.ceil(least / 86400)) * 1000;
+  const offset = new Date(times.start).getTimezoneOffset() * 60000;
+  const first = Math.ceil((times.start - offset) / step) * step + offset;
+  const ticks = [];
+  for (let time = first; time <= times.end && ticks.length < 2000; time += step) ticks.push(time);
+  return s("g", { class: "axis", "aria-hidden": "true" }, ticks.map((time) => [
+    s("path", { d: `M${x(time)} 18V${height}` }), s("text", { x: x(time) + 4, y: 13 }, clock(time, step < 60000))]));
+}
+
+function lanes(count, width) {
+  return s("g", { class: "lane", "aria-hidden": "true" }, Array.from({ length: Math.min(count, 500) }, (_, lane) => [
+    s("path", { d: `M0 ${TOP + (lane + 1) * LANE - 2}H${width}` }), s("text", { x: 6, y: TOP + lane * LANE + 18 }, lane + 1)]));
+}
+
+function drawBar(bar, x, times, isCritical) {
+  const end = bar.ended_at ? Date.parse(bar.ended_at) : times.end;
+  const mark = markOfVerdict(bar.verdict, bar.ended_at !== null);
+  const left = x(bar.started_at);
+  const right = Math.max(x(end), left + 3);
+  const top = TOP + bar.lane * LANE;
+  const label = `${bar.task_id}, attempt ${bar.attempt}: ${said(bar.verdict ?? "running")}, ${duration((end - Date.parse(bar.started_at)) / 1000)}`;
+  const part = (from, until, kind) => {
+    const start = Math.min(right, Math.max(left, x(from)));
+    return s("rect", { class: `bar-part ${kind}`, x: start, y: top, width: Math.max(0, Math.min(right, x(until)) - start), height: LANE - 8 });
+  };
+  const room = right - left - 24;
+  const most = Math.floor(room / 6.9);
+  const name = bar.attempt > 1 ? `${bar.task_id} · ${bar.attempt}` : bar.task_id;
+  return s("a", { key: `${bar.task_id}.${bar.attempt}`, class: `attempt-bar is-${mark}`, href: `#/task/${encodeURIComponent(bar.task_id)}`, "aria-label": label },
+    s("title", null, bar.why ? `${label}\n${bar.why}` : label),
+    s("rect", { class: "bar-whole", x: left, y: top, width: right - left, height: LANE - 8, rx: 4 }),
+    bar.verified_from && part(bar.verified_from, bar.queued_at ?? end, "is-verify"),
+    bar.queued_at && part(bar.queued_at, end, "is-queue"),
+    s("rect", { class: "bar-edge", x: left + 0.5, y: top + 0.5, width: Math.max(2, right - left - 1), height: LANE - 9, rx: 4 }),
+    isCritical && s("path", { class: "critical", d: `M${left + 1} ${top + LANE - 5.5}H${right - 1}` }),
+    right - left > 20 && s("g", { class: `sign is-${mark}`, transform: `translate(${left + 4} ${top + 4}) scale(.87)` }, shapes(mark)),
+    most >= 3 && s("text", { x: left + 22, y: top + 15 }, name.length > most ? `${name.slice(0, most - 1)}…` : name));
+}
+
+// Marks that are close together become one with a number.
+function drawMarks(all, x, times) {
+  const groups = [];
+  for (const mark of all) {
+    const at = Math.min(x(mark.at), x(times.end));
+    const last = groups.at(-1);
+    if (last && at - last.at < 15) last.marks.push(mark);
+    else groups.push({ at, marks: [mark] });
+  }
+  const rank = ["landed", "answered", "requested", "missed", "clock", "limited", "held", "refused", "parked", "asked"];
+  return s("g", { class: "marks", "aria-hidden": "true" }, groups.map(({ at, marks }) => {
+    const first = marks.reduce((one, other) => (rank.indexOf(other.kind) > rank.indexOf(one.kind) ? other : one));
+    return s("g", { class: `mark is-${first.kind}`, transform: `translate(${at} 29)` },
+      s("title", null, marks.slice(0, 12).map((mark) => `${clock(mark.at, true)} ${said(mark.kind)} ${mark.task_id ?? ""}: ${mark.text}`).join("\n")),
+      s("circle", { r: 7.5 }), s("text", { y: 3.8 }, marks.length > 1 && first.kind === "landed" ? marks.length : GLYPHS[first.kind] ?? "·"));
+  }));
+}
+
+function key(timeline) {
+  const box = (kind, text) => h("li", { key: kind }, s("svg", { width: 22, height: 12, "aria-hidden": "true" }, s("rect", { class: `key-box ${kind}`, x: 0.5, y: 0.5, width: 21, height: 11, rx: 3 })), text);
+  return h("ul", { class: "legend" }, box("is-work", "working"), box("is-verify", "verifying"), box("is-queue", "queued to land"),
+    timeline.waits.length > 0 && box("is-wait", "nothing could start"),
+    h("li", { key: "critical" }, s("svg", { width: 22, height: 12, "aria-hidden": "true" }, s("path", { class: "critical", d: "M1 6h20" })), "critical path"),
+    ["done", "failed", "running", "stuck", "cancelled"].map((mark) => h("li", { key: mark }, sign(mark), mark === "cancelled" ? "interrupted" : mark === "stuck" ? "asked a person" : mark === "running" ? "runs" : mark === "done" ? "complete" : mark)));
+}
+
+function marks(timeline) {
+  const told = [...timeline.marks, ...timeline.waits.map((wait) => ({ at: wait.from, kind: "waited", task_id: null, text: `${wait.why}, until ${clock(wait.until)}` }))];
+  if (!told.length) return null;
+  told.sort((one, other) => Date.parse(other.at) - Date.parse(one.at));
+  const row = (mark) => h("li", { class: "row", key: `${mark.at} ${mark.kind} ${mark.task_id}` }, h("span", { class: `dot is-${mark.kind}`, "aria-hidden": "true" }, GLYPHS[mark.kind] ?? "⋯"),
+    moment(mark.at, true), h("span", { class: "kind" }, said(mark.kind)), h("span", { class: "row-main" }, mark.task_id && [taskLink(mark.task_id), " "], h("bdi", { class: "title" }, mark.text)));
+  return panel("What happened", { count: told.length }, h("ul", { class: "rows" }, capped(told, ROWS, row)));
+}
+
+function attempts(timeline, times) {
+  if (!timeline.bars.length) return null;
+  const row = (bar) => {
+    const end = bar.ended_at ? Date.parse(bar.ended_at) : times.end;
+    const mark = markOfVerdict(bar.verdict, bar.ended_at !== null);
+    return h("li", { class: "row", key: `${bar.task_id}.${bar.attempt}` }, sign(mark), h("span", { class: "row-main" }, taskLink(bar.task_id), h("span", { class: "faint" }, ` attempt ${bar.attempt}`), mark !== "done" && bar.why && h("span", { class: "line" }, withCommands(bar.why))),
+      h("span", { class: "row-facts" }, h("span", { class: `state is-${mark}` }, said(bar.verdict ?? "running")), bar.cost_usd !== null && h("span", { class: "number" }, money(bar.cost_usd)), h("span", { class: "number" }, duration((end - Date.parse(bar.started_at)) / 1000)), moment(bar.started_at)));
+  };
+  return panel("List", { count: timeline.bars.length }, h("ul", { class: "rows" }, capped([...timeline.bars].reverse(), ROWS, row)));
+}
