@@ -60,7 +60,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use crate::{
-    adapters::{git, signal},
+    adapters::{git, process, signal},
     cli::{Cli, Command, DraftArgs, Flags, InitArgs, Named, Which},
     core::{
         diagnostic::nearest,
@@ -198,11 +198,14 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::DemoAgent => demo_agent::run(),
         Command::Pane(Flags(options)) => pane::run(&options),
         Command::InPane { folder } => pane::inside(&folder),
-        Command::Guard => {
-            crate::adapters::process::guard::run().context("guard the agent")?;
-            Ok(Exit::Success)
-        }
+        Command::Guard => guard(),
     }
+}
+
+/// Guards the processes of an agent.
+fn guard() -> Result<Exit> {
+    process::guard::run().context("guard the agent")?;
+    Ok(Exit::Success)
 }
 
 /// The directory and the files that a command works on.

@@ -126,7 +126,8 @@ pub struct StatusArgs {
 /// `ralph report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Write the report to this file; `.md` and `.json` choose the format [default: standard output]
+    /// Write the report to this file; `.html`, `.md` and `.json` choose the format [default: standard
+    /// output]
     pub file: Option<PathBuf>,
     /// Report an earlier run: N counts back from the newest run, which is 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -134,6 +135,9 @@ pub struct ReportArgs {
     /// Print Markdown, for a pull request or a chat
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
+    /// Print the page of `ralph serve` as one file that needs no server
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    pub html: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

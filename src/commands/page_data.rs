@@ -31,6 +31,7 @@ const JOURNAL: u64 = 96 * 1024;
 
 /// The reader of the page's data.
 pub(super) struct PageData {
+    invocation: Invocation,
     workspace: Workspace,
     now: DateTime<Utc>,
 }
@@ -65,7 +66,8 @@ impl PageData {
     /// # Errors
     /// There is no repository; invalid settings.
     pub(super) fn open(invocation: &Invocation) -> Result<PageData> {
-        Ok(PageData { workspace: invocation.workspace()?, now: Utc::now() })
+        let workspace = invocation.workspace()?;
+        Ok(PageData { invocation: invocation.clone(), workspace, now: Utc::now() })
     }
 
     /// The text of a value, without secrets.
@@ -99,12 +101,22 @@ impl PageData {
         }))
     }
 
-    /// How the newest run stands.
+    /// The text of a value that leaves the machine: without secrets, even if the logs may have them.
+    pub(super) fn text_without_secrets(&self, value: &Value) -> String {
+        self.workspace.all_secrets().text(&value.to_string())
+    }
+
+    /// The folder of the repository.
+    pub(super) fn root(&self) -> String {
+        self.workspace.root().display().to_string()
+    }
+
+    /// The report of the run of this number, counted back from the newest, which is 1.
     ///
     /// # Errors
-    /// Errors of the disk.
-    pub(super) fn now(&self) -> Result<Value> {
-        value(&status::read(&self.workspace, self.now)?)
+    /// There is no such run; errors of the disk.
+    pub(super) fn now(&self, number: usize) -> Result<Value> {
+        value(&status::read_report(&self.invocation, number, self.now)?)
     }
 
     /// The graph as a picture.

@@ -1,4 +1,6 @@
-//! `ralph report`: the report of a run, in full, as text, Markdown or JSON.
+//! `ralph report`: the report of a run, in full, as text, Markdown, JSON or a page for the browser.
+
+mod html;
 
 use std::path::Path;
 
@@ -19,6 +21,7 @@ enum ReportFormat {
     Text,
     Markdown,
     Json,
+    Html,
 }
 
 impl ReportFormat {
@@ -26,6 +29,9 @@ impl ReportFormat {
     fn of(options: &ReportArgs) -> Result<ReportFormat> {
         if options.json {
             return Ok(ReportFormat::Json);
+        }
+        if options.html {
+            return Ok(ReportFormat::Html);
         }
         if options.markdown {
             return Ok(ReportFormat::Markdown);
@@ -35,12 +41,13 @@ impl ReportFormat {
         };
         match file.extension().and_then(|ending| ending.to_str()) {
             Some("md" | "markdown") => Ok(ReportFormat::Markdown),
+            Some("html" | "htm") => Ok(ReportFormat::Html),
             Some("json") => Ok(ReportFormat::Json),
             Some("txt" | "log") | None => Ok(ReportFormat::Text),
             Some(other) => {
                 let message = format!(
-                    "no report has the format `{}`; name a file that ends in `.md`, `.json` or \
-                     `.txt`",
+                    "no report has the format `{}`; name a file that ends in `.html`, `.md`, \
+                     `.json` or `.txt`",
                     other.escape_debug()
                 );
                 Err(Failure::new(Exit::Usage, message).into())
@@ -57,15 +64,18 @@ pub fn run(invocation: &Invocation, options: &ReportArgs) -> Result<Exit> {
     let format = ReportFormat::of(options)?;
     let workspace = invocation.workspace()?;
     let now = Utc::now();
-    let report = status::read_report(invocation, options.run.unwrap_or(1) as usize, now)?;
+    let number = options.run.unwrap_or(1) as usize;
+    let report = status::read_report(invocation, number, now)?;
     // A report leaves the machine, so it has no secrets even if the logs may.
     let secrets = workspace.all_secrets();
     let text = match format {
         ReportFormat::Text => page(&report, options.file.as_deref(), now),
         ReportFormat::Markdown => report.markdown(),
         ReportFormat::Json => terminal::json(&report),
+        ReportFormat::Html => html::html(invocation, number, now)?,
     };
-    let text = secrets.text(&text);
+    // The data of the page has none already; its scripts are the same for all.
+    let text = if format == ReportFormat::Html { text } else { secrets.text(&text) };
     match &options.file {
         None => terminal::print(&text)?,
         Some(file) => {

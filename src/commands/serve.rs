@@ -153,7 +153,7 @@ fn site(
     let at = invocation.clone();
     let may = Arc::clone(access);
     site.route(HttpMethod::Get, "/api/page", move |_| {
-        let root = at.workspace().map(|it| it.root().display().to_string()).unwrap_or_default();
+        let root = PageData::open(&at).map(|data| data.root()).unwrap_or_default();
         let about = json!({
             "acts": may.acts(), "root": root, "version": env!("CARGO_PKG_VERSION"),
         });
@@ -169,7 +169,7 @@ fn site(
 fn data_routes(invocation: &Invocation, site: Site) -> Site {
     type Read = fn(&PageData, &HttpRequest) -> Result<Value>;
     let reads: [(&str, Read); 10] = [
-        ("/api/now", |data, _| data.now()),
+        ("/api/now", |data, request| data.now(number(request, "run")?.unwrap_or(1))),
         ("/api/graph", |data, _| data.graph()),
         ("/api/timeline", |data, request| data.timeline(number(request, "run")?.unwrap_or(1))),
         ("/api/tasks/{id}", |data, request| data.task(request.parameter("id"))),

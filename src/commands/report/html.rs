@@ -1,0 +1,151 @@
+//! The report as a page of the browser: the page of `ralph serve` in one file, with its data.
+
+use anyhow::Result;
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    cli::By,
+    commands::{Invocation, page_data::PageData},
+    report::page,
+};
+
+/// The bytes of data after which only the summary of what follows is left out.
+const ROOM: usize = 170 * 1024;
+/// The bytes of a patch, and of the end of an output.
+const PART: usize = 3 * 1024;
+/// The number of journal lines.
+const LINES: usize = 400;
+
+/// The answers of the page, by address, as far as there is room.
+struct PageAnswers {
+    answers: Map<String, Value>,
+    size: usize,
+}
+
+impl PageAnswers {
+    fn add(&mut self, address: impl Into<String>, answer: Value) {
+        self.size += answer.to_string().len();
+        self.answers.insert(address.into(), answer);
+    }
+
+    /// Adds an answer if there is room for it.
+    fn offer(&mut self, address: impl Into<String>, answer: Result<Value>) {
+        let fits = |answer: &Value| self.size + answer.to_string().len() <= ROOM;
+        // A task that is gone, or a file that was removed, is missing in the report too.
+        if let Some(answer) = answer.ok().filter(fits) {
+            self.add(address, answer);
+        }
+    }
+}
+
+/// Returns the page about a run, counted back from the newest, which is 1. The most important part
+/// comes first: tasks and attempts of the run, then patches and outputs, then the journal.
+///
+/// # Errors
+/// There is no such run; errors of the disk.
+pub(super) fn html(invocation: &Invocation, number: usize, now: DateTime<Utc>) -> Result<String> {
+    let data = PageData::open(invocation)?;
+    let mut answers = PageAnswers { answers: Map::new(), size: 0 };
+    let about = json!({
+        "acts": false,
+        "root": data.root(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "made_at": now,
+    });
+    answers.add("page", about);
+    let report = data.now(number)?;
+    let timeline = data.timeline(number)?;
+    let tasks = tasks_of(&report, &timeline);
+    let attempts: Vec<String> = rows(&timeline, "bars")
+        .map(|bar| format!("{}.{}", bar["task_id"].as_str().unwrap_or_default(), bar["attempt"]))
+        .collect();
+    answers.add("now", report);
+    answers.add("timeline", timeline);
+    if let Ok(graph) = data.graph() {
+        answers.add("graph", graph);
+    }
+    for (by, name) in
+        [(By::Task, "task"), (By::Day, "day"), (By::Agent, "agent"), (By::Story, "story")]
+    {
+        answers.offer(format!("costs?by={name}"), data.costs(by));
+    }
+    for id in &tasks {
+        answers.offer(format!("tasks/{id}"), data.task(id));
+    }
+    let mut commits = Vec::new();
+    for name in &attempts {
+        let attempt = data.attempt(name);
+        if let Ok(attempt) = &attempt {
+            let ids = rows(attempt, "commits").filter_map(|commit| commit["id"].as_str());
+            commits.extend(ids.map(str::to_owned));
+        }
+        answers.offer(format!("attempts/{name}"), attempt);
+    }
+    for id in commits {
+        answers.offer(format!("commits/{id}"), data.patch(&id).map(|patch| cut(patch, "text")));
+    }
+    for name in &attempts {
+        let transcript = data.transcript(name, None).map(last_pieces);
+        answers.offer(format!("attempts/{name}/transcript"), transcript);
+    }
+    answers.offer("journal", data.journal(None, None).map(newest_lines));
+    let text = data.text_without_secrets(&Value::Object(answers.answers));
+    Ok(page::in_one_file(&serde_json::from_str(&text).unwrap_or_default()))
+}
+
+fn rows<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    value[name].as_array().into_iter().flatten()
+}
+
+/// The tasks that a run is about: those that it worked on, and those that it names.
+fn tasks_of(report: &Value, timeline: &Value) -> Vec<String> {
+    let mut tasks: Vec<String> = Vec::new();
+    let worked = rows(timeline, "bars").map(|bar| &bar["task_id"]);
+    let needed = rows(report, "attention").map(|item| &item["task_id"]);
+    let next = rows(report, "upcoming").map(|item| &item["id"]);
+    for id in worked.chain(needed).chain(next).filter_map(Value::as_str) {
+        if !tasks.iter().any(|known| known == id) {
+            tasks.push(id.to_owned());
+        }
+    }
+    tasks
+}
+
+/// The beginning of a text in an answer.
+fn cut(mut answer: Value, name: &str) -> Value {
+    let text = answer[name].as_str().unwrap_or_default();
+    if text.len() > PART {
+        let end = (0..=PART).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        answer[name] = json!(text[..end]);
+        answer["is_cut"] = json!(true);
+    }
+    answer
+}
+
+/// The end of a transcript.
+fn last_pieces(mut transcript: Value) -> Value {
+    let mut size = 0;
+    let Some(pieces) = transcript["pieces"].as_array_mut() else {
+        return transcript;
+    };
+    let fits = |piece: &&Value| {
+        size += piece.to_string().len();
+        size <= PART
+    };
+    let kept = pieces.iter().rev().take_while(fits).count();
+    pieces.drain(..pieces.len() - kept);
+    transcript
+}
+
+/// The newest lines of the journal, in words only.
+fn newest_lines(mut journal: Value) -> Value {
+    if let Some(rows) = journal["rows"].as_array_mut() {
+        rows.drain(..rows.len().saturating_sub(LINES));
+        for row in rows {
+            row["record"] = Value::Null;
+        }
+    }
+    journal["before"] = json!(0);
+    journal
+}
