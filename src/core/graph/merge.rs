@@ -271,7 +271,8 @@ impl MergeText {
             is_crlf,
             is_closed: bare.is_empty() || bare.ends_with('\n'),
         };
-        if !page.is_closed {
+        // A carriage return at the end is not half of a line break, and is refused when it is read.
+        if !page.is_closed && !page.text.ends_with('\r') {
             page.text.push('\n');
         }
         page
@@ -903,6 +904,13 @@ tasks:
                 prop_assert!(holds(texts, &merged.text), "{}", merged.text);
             }
         }
+    }
+
+    #[test]
+    fn a_carriage_return_at_the_end_is_refused() {
+        let base = "tasks:\r\n- {id: a}\r\n";
+        let (ours, theirs) = ("tasks:\r\n- {id: b}\r", "tasks:\r\n- {id: a}\r\n# end\r\n");
+        assert!(merge(Texts { base, ours, theirs }).is_err());
     }
 
     #[test]
