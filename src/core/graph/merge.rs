@@ -264,14 +264,16 @@ impl MergeText {
     fn of(text: &str) -> MergeText {
         let bare = text.strip_prefix(BOM).unwrap_or(text);
         let breaks = bare.matches('\n').count();
-        let is_crlf = breaks > 0 && bare.matches("\r\n").count() == breaks;
+        // With one carriage return more, the text stays as it is, and is refused when it is read.
+        let is_crlf = breaks > 0
+            && bare.matches("\r\n").count() == breaks
+            && bare.matches('\r').count() == breaks;
         let mut page = MergeText {
             text: if is_crlf { bare.replace("\r\n", "\n") } else { bare.to_owned() },
             has_mark: bare.len() < text.len(),
             is_crlf,
             is_closed: bare.is_empty() || bare.ends_with('\n'),
         };
-        // A carriage return at the end is not half of a line break, and is refused when it is read.
         if !page.is_closed && !page.text.ends_with('\r') {
             page.text.push('\n');
         }
@@ -907,10 +909,13 @@ tasks:
     }
 
     #[test]
-    fn a_carriage_return_at_the_end_is_refused() {
+    fn a_carriage_return_alone_is_refused() {
         let base = "tasks:\r\n- {id: a}\r\n";
-        let (ours, theirs) = ("tasks:\r\n- {id: b}\r", "tasks:\r\n- {id: a}\r\n# end\r\n");
-        assert!(merge(Texts { base, ours, theirs }).is_err());
+        let theirs = "tasks:\r\n- {id: a}\r\n# end\r\n";
+        for ours in ["tasks:\r\n- {id: b}\r", "tasks:\r\n- {id: b}\r\r\n", "tasks:\r- {id: b}\r\n"]
+        {
+            assert!(merge(Texts { base, ours, theirs }).is_err(), "{ours:?}");
+        }
     }
 
     #[test]
