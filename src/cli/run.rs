@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 
-use super::complete;
+use super::{complete, serve::DEFAULT_PORT_TEXT};
 
 use crate::core::{agents::promise::Pattern, duration, graph::task::TaskId};
 
@@ -94,6 +94,11 @@ pub struct RunArgs {
     /// Show the order of tasks and the reason for it; change nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Also show the run in the browser, as `ralph serve` does; on a terminal, the page stays when
+    /// the run has ended, until Ctrl-C
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
+        default_missing_value = DEFAULT_PORT_TEXT)]
+    pub serve: Option<u16>,
     /// Run each agent in a tmux window, for `ralph attach`; only screen changes and changed files
     /// count as activity for `--idle`
     #[arg(long)]

@@ -33,3 +33,13 @@ pub struct ServeArgs {
 
 /// The port of the page where none is given: fixed, so that a bookmark stays right.
 pub const DEFAULT_PORT: u16 = 7325;
+/// The same as text.
+pub(super) const DEFAULT_PORT_TEXT: &str = "7325";
+
+impl ServeArgs {
+    /// A page on this port of this machine.
+    pub fn on(port: u16) -> ServeArgs {
+        let hosts = Vec::new();
+        ServeArgs { port, open: false, allow_remote: None, hosts, allow_actions: false }
+    }
+}

@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 use serde_json::json;
 
-use super::{Invocation, check_filter, filter, lint, loop_graph};
+use super::{Invocation, check_filter, filter, lint, loop_graph, serve};
 use crate::{
     adapters::{bounded_log::BoundedLog, terminal},
-    cli::{LimitArgs, RunArgs},
+    cli::{LimitArgs, RunArgs, ServeArgs},
     core::{
         agents::agent_command::AgentCommand,
         duration,
@@ -73,7 +73,16 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     let refreshed = import::refresh_all(&workspace);
     let runner = prepared(workspace, RunOptions { refreshed: refreshed.clone(), ..run }, verbosity)
         .inspect_err(|_| say_refreshed(&refreshed))?;
-    Ok(runner.run()?.exit())
+    let page = options.serve.map(|port| serve::start(invocation, &ServeArgs::on(port)));
+    if let Some(link) = page.transpose()? {
+        terminal::say(&format!("the page: {link}"));
+    }
+    let exit = runner.run()?.exit();
+    // A script waits for the end; a person looks at it.
+    if options.serve.is_some() && terminal::is_interactive() && !matches!(exit, Exit::Signal(_)) {
+        serve::stay()?;
+    }
+    Ok(exit)
 }
 
 /// Returns the runner of the graph, after warnings about it.

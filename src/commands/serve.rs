@@ -43,13 +43,28 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 pub fn run(invocation: &Invocation, options: &ServeArgs) -> Result<Exit> {
     // The errors of a wrong directory or of wrong settings are told now and not on the page.
     drop(invocation.workspace()?);
+    let link = start(invocation, options)?;
+    terminal::print(&format!("{link}\n"))?;
+    terminal::say("Ctrl-C ends the page; it ends no run");
+    until_signal()
+}
+
+/// Keeps the page of a run that has ended, for the person at the terminal.
+///
+/// # Errors
+/// Errors of the system.
+pub(super) fn stay() -> Result<()> {
+    terminal::say("the page stays; Ctrl-C ends it");
+    until_signal().map(drop)
+}
+
+/// Waits for a signal that ends the process.
+fn until_signal() -> Result<Exit> {
     let (tell, told) = mpsc::channel();
     signal::listen(move |number| {
         let _ = tell.send(number);
     })
     .context("listen for signals")?;
-    start(invocation, options)?;
-    terminal::say("Ctrl-C ends the page; it ends no run");
     while let Ok(number) = told.recv() {
         if number == signal::SUSPEND {
             signal::suspend();
@@ -60,11 +75,11 @@ pub fn run(invocation: &Invocation, options: &ServeArgs) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Starts the page on threads of their own, and prints its link.
+/// Starts the page on threads of their own. Returns its link.
 ///
 /// # Errors
 /// The address cannot be used.
-pub(super) fn start(invocation: &Invocation, options: &ServeArgs) -> Result<()> {
+pub(super) fn start(invocation: &Invocation, options: &ServeArgs) -> Result<String> {
     let ip = options.allow_remote.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let listener = listen(ip, options.port)?;
     let address = listener.local_addr().context("find the address of the page")?;
@@ -88,11 +103,10 @@ pub(super) fn start(invocation: &Invocation, options: &ServeArgs) -> Result<()> 
     }
     let site = site(invocation, &access, &feed, link);
     site.serve(listener).context("start the page")?;
-    terminal::print(&format!("{first}\n"))?;
     if options.open && !crate::adapters::browser::open(&first) {
         terminal::say("warning: no browser could be started; open the link yourself");
     }
-    Ok(())
+    Ok(first)
 }
 
 /// The listener. If the usual port is taken, any free one does.

@@ -23,6 +23,12 @@ pub const SCRIPTS: [(&str, &str); 13] = [
     ("page.js", include_str!("page/page.js")),
 ];
 
+/// The size of all of its files, in bytes.
+pub fn size() -> usize {
+    let scripts = SCRIPTS.iter().map(|(_, text)| text.len());
+    HTML.len() + STYLE.len() + scripts.sum::<usize>()
+}
+
 /// What stands between `export` and the name.
 const KEYWORDS: [&str; 4] = ["async", "function", "const", "class"];
 

@@ -315,3 +315,40 @@ fn a_graph_that_cannot_be_read_does_not_hide_the_night() {
     assert!(kinds.contains(&"question".to_owned()), "{kinds:?}");
     trial.run(["status"]).stdout_has("`ralph check` says why");
 }
+
+#[test]
+fn a_page_in_one_file_holds_a_night_of_fifty_tasks() {
+    let tasks: String = (0..50)
+        .map(|number| {
+            let after = if number % 5 == 0 { String::new() } else { format!(", depends_on: [t{}]", number - 1) };
+            format!(
+                "  - {{id: t{number}, title: Do part {number} of the whole, story: part {}, description: \
+                 'A paragraph about part {number} that says what is to be done and how it is \
+                 checked.'{after}}}\n",
+                number / 5
+            )
+        })
+        .collect();
+    let trial = TestProject::new()
+        .graph(&format!("tasks:\n{tasks}  - {{id: left, title: '</script><script>alert(1)</script>', depends_on: [none]}}\n  - {{id: none, status: blocked}}\n"))
+        .agent("commit");
+    trial.run(["run", "--max-iterations", "60"]).code(3);
+    trial.run(["report", "night.html"]);
+    let page = trial.read("night.html");
+    assert!(page.len() <= 300_000, "{} bytes", page.len());
+    assert_eq!(page.matches("</script>").count(), 2, "data cannot end a script");
+    for outside in ["src=\"http", "href=\"http", "url(http", "@import"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let start = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
+    let data = page[start..].split("</script>").next().unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    for address in
+        ["page", "now", "timeline", "graph", "costs?by=task", "tasks/t49", "attempts/t49.1"]
+    {
+        assert!(data.get(address).is_some(), "{address} is missing");
+    }
+    assert_eq!(data["timeline"]["bars"].as_array().unwrap().len(), 50);
+    let stdout = trial.run(["report", "--html"]).whole();
+    assert!(stdout.contains("<!doctype html>"), "{}", &stdout[..200]);
+}

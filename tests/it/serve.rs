@@ -431,3 +431,26 @@ fn the_page_shows_a_run_that_died_and_outlives_it() {
     assert!(server.get("/metrics").body.contains("ralph_graph_valid 0.0"));
     server.end();
 }
+
+#[test]
+fn a_run_can_serve_its_page_itself() {
+    let settings = format!("{SETTINGS}agent: [{}]\n", agent("gate"));
+    let trial = simple().file(".ralph/config.yaml", &settings);
+    let run = trial.start(["run", "--serve=0"]);
+    wait_for(&trial.sign("waiting-a"));
+    let said = run.said();
+    let link = &said[said.find("http://").unwrap()..];
+    let (address, path) = link["http://".len()..].split_once('/').unwrap();
+    let path = format!("/{}", path.split_whitespace().next().unwrap());
+    let address: SocketAddr = address.parse().unwrap();
+    let host = format!("Host: {address}");
+    let entry = send(address, "GET", &path, &[&host], "");
+    let cookie =
+        format!("Cookie: {}", entry.header("set-cookie").unwrap().split(';').next().unwrap());
+    let now = send(address, "GET", "/api/now", &[&host, &cookie], "").json();
+    assert_eq!((&now["status"], &now["attempts"][0]["task_id"]), (&json!("running"), &json!("a")));
+    trial.leave("open");
+    // Without a terminal there is nobody to keep the page for.
+    run.end(&trial).code(0);
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+}

@@ -10,8 +10,10 @@ use crate::{
     report::page,
 };
 
-/// The bytes of data after which only the summary of what follows is left out.
-const ROOM: usize = 170 * 1024;
+/// The size in bytes that a page should not exceed, so that mail and chats take it; a large graph may.
+const PAGE: usize = 300_000;
+/// The part of it for what data becomes longer by in a page.
+const MARGIN: usize = 12_000;
 /// The bytes of a patch, and of the end of an output.
 const PART: usize = 3 * 1024;
 /// The number of journal lines.
@@ -31,7 +33,8 @@ impl PageAnswers {
 
     /// Adds an answer if there is room for it.
     fn offer(&mut self, address: impl Into<String>, answer: Result<Value>) {
-        let fits = |answer: &Value| self.size + answer.to_string().len() <= ROOM;
+        let room = PAGE.saturating_sub(MARGIN + page::size());
+        let fits = |answer: &Value| self.size + answer.to_string().len() <= room;
         // A task that is gone, or a file that was removed, is missing in the report too.
         if let Some(answer) = answer.ok().filter(fits) {
             self.add(address, answer);
