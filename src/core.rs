@@ -31,3 +31,4 @@ pub mod select;
 pub mod run;
 pub mod prompt;
 pub mod setup;
+pub mod layout;

@@ -27,6 +27,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("console", &["adapters/terminal"]),
     ("croner", &["core/timetable"]),
     ("csv", &["core/import/table"]),
+    ("dagre", &["core/layout"]),
     ("dialoguer", &["commands/init/wizard"]),
     ("duct", &["adapters/process"]),
     ("futures_util", &["adapters/http_server"]),

@@ -1,0 +1,187 @@
+//! From columns and heights to corners and routes. A line crosses a column level, at a height that
+//! no box of the column has, and climbs between columns only.
+
+use super::{
+    LayoutPoint, PartLayout, Ranked,
+    parts::Part,
+    spacing::{BETWEEN_BOXES, BETWEEN_LINES, spaced},
+};
+
+/// The least space between two columns.
+const LEAST_GAP: f64 = 44.0;
+/// The most space between two columns.
+const MOST_GAP: f64 = 150.0;
+/// The space between columns that a line needs for each unit that it climbs there.
+const SLOPE: f64 = 0.15;
+/// The most space between two lines at the side of a box.
+const BETWEEN_ENDS: f64 = 9.0;
+/// The part of a side that lines may use.
+const SIDE: f64 = 0.7;
+
+/// What stands in a column.
+#[derive(Clone, Copy)]
+enum Stander {
+    Box(usize),
+    /// A line, and which of its passes.
+    Pass(usize, usize),
+}
+
+/// The corners of the boxes of a part and the routes of its lines.
+pub(super) fn place(part: &Part, drafted: &Ranked) -> PartLayout {
+    let mut ranked = Ranked {
+        columns: drafted.columns.clone(),
+        middles: drafted.middles.clone(),
+        passes: drafted.passes.clone(),
+    };
+    let count = ranked.columns.iter().max().map_or(0, |last| last + 1);
+    separate(part, &mut ranked, count);
+    let (starts, ends) = ends(part, &ranked);
+    let levels: Vec<Vec<(usize, f64)>> = (0..part.lines.len())
+        .map(|at| {
+            let (from, to) = part.lines[at];
+            let first = (ranked.columns[from], starts[at]);
+            let last = (ranked.columns[to], ends[at]);
+            [first].into_iter().chain(ranked.passes[at].iter().copied()).chain([last]).collect()
+        })
+        .collect();
+    let (lefts, rights) = sides(part, &ranked, &levels, count);
+    let corner =
+        |at: usize| [lefts[ranked.columns[at]], ranked.middles[at] - part.sizes[at].height / 2.0];
+    let route = |at: usize| {
+        let (from, _) = part.lines[at];
+        let start = lefts[ranked.columns[from]] + part.sizes[from].width;
+        let mut points: Vec<LayoutPoint> = vec![[start, starts[at]]];
+        let last = levels[at].len() - 1;
+        for (place, (column, height)) in levels[at].iter().enumerate() {
+            if place > 0 {
+                points.push([lefts[*column], *height]);
+            }
+            if place < last {
+                points.push([rights[*column], *height]);
+            }
+        }
+        plain(points)
+    };
+    let bottom = (0..part.boxes.len()).map(|at| ranked.middles[at] + part.sizes[at].height / 2.0);
+    let lowest = ranked.passes.iter().flatten().map(|(_, height)| *height);
+    PartLayout {
+        width: rights.iter().copied().fold(0.0, f64::max),
+        height: bottom.chain(lowest).fold(0.0, f64::max),
+        corners: (0..part.boxes.len()).map(corner).collect(),
+        routes: (0..part.lines.len()).map(route).collect(),
+    }
+}
+
+/// Moves apart what touches in a column, and all of it to the top.
+fn separate(part: &Part, ranked: &mut Ranked, count: usize) {
+    let mut columns: Vec<Vec<(f64, f64, Stander)>> = vec![Vec::new(); count];
+    for (at, size) in part.sizes.iter().enumerate() {
+        let entry = (ranked.middles[at], size.height, Stander::Box(at));
+        columns[ranked.columns[at]].push(entry);
+    }
+    for (line, passes) in ranked.passes.iter().enumerate() {
+        for (at, (column, height)) in passes.iter().enumerate() {
+            columns[*column].push((*height, 0.0, Stander::Pass(line, at)));
+        }
+    }
+    let mut top = f64::MAX;
+    for column in &mut columns {
+        column.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let is_box = |stander: Stander| matches!(stander, Stander::Box(_));
+        let gap = |pair: &[(f64, f64, Stander)]| {
+            let both = is_box(pair[0].2) && is_box(pair[1].2);
+            let space = if both { BETWEEN_BOXES } else { BETWEEN_LINES };
+            // What is far enough apart already stays where it is.
+            f64::midpoint(pair[0].1, pair[1].1) + space * 0.8
+        };
+        let gaps: Vec<f64> = column.windows(2).map(gap).collect();
+        let wanted: Vec<f64> = column.iter().map(|it| it.0).collect();
+        for (height, (_, size, stander)) in spaced(&wanted, &gaps).into_iter().zip(column) {
+            top = top.min(height - *size / 2.0);
+            match *stander {
+                Stander::Box(at) => ranked.middles[at] = height,
+                Stander::Pass(line, at) => ranked.passes[line][at].1 = height,
+            }
+        }
+    }
+    ranked.middles.iter_mut().for_each(|height| *height -= top);
+    ranked.passes.iter_mut().flatten().for_each(|(_, height)| *height -= top);
+}
+
+/// Where each line leaves its first box and reaches its second one: spread over the side, in the
+/// order of where the lines lead.
+fn ends(part: &Part, ranked: &Ranked) -> (Vec<f64>, Vec<f64>) {
+    let mut leaving: Vec<Vec<(f64, usize)>> = vec![Vec::new(); part.boxes.len()];
+    let mut reaching = leaving.clone();
+    for (line, (from, to)) in part.lines.iter().enumerate() {
+        let passes = &ranked.passes[line];
+        let next = passes.first().map_or(ranked.middles[*to], |(_, height)| *height);
+        let last = passes.last().map_or(ranked.middles[*from], |(_, height)| *height);
+        leaving[*from].push((next, line));
+        reaching[*to].push((last, line));
+    }
+    let spread = |sides: Vec<Vec<(f64, usize)>>| {
+        let mut heights = vec![0.0; part.lines.len()];
+        for (at, mut lines) in sides.into_iter().enumerate() {
+            lines.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let gaps = lines.len().saturating_sub(1) as f64;
+            let gap = BETWEEN_ENDS.min(part.sizes[at].height * SIDE / gaps.max(1.0));
+            for (place, (_, line)) in lines.into_iter().enumerate() {
+                heights[line] = ranked.middles[at] + (place as f64 - gaps / 2.0) * gap;
+            }
+        }
+        heights
+    };
+    (spread(leaving), spread(reaching))
+}
+
+/// The left and right side of each column. Steep lines get more space.
+fn sides(
+    part: &Part,
+    ranked: &Ranked,
+    levels: &[Vec<(usize, f64)>],
+    count: usize,
+) -> (Vec<f64>, Vec<f64>) {
+    let mut widths: Vec<f64> = vec![0.0; count];
+    for (at, size) in part.sizes.iter().enumerate() {
+        let width = &mut widths[ranked.columns[at]];
+        *width = width.max(size.width);
+    }
+    let mut gaps = vec![LEAST_GAP; count];
+    for pair in levels.iter().flat_map(|line| line.windows(2)) {
+        let ((column, from), (_, to)) = (pair[0], pair[1]);
+        gaps[column] = gaps[column].max((to - from).abs() * SLOPE).min(MOST_GAP);
+    }
+    let (mut lefts, mut rights) = (Vec::new(), Vec::new());
+    let mut x = 0.0;
+    for (width, gap) in widths.into_iter().zip(gaps) {
+        lefts.push(x);
+        rights.push(x + width);
+        x += width + gap;
+    }
+    (lefts, rights)
+}
+
+/// The points without those that lie on the line between their neighbours.
+fn plain(points: Vec<LayoutPoint>) -> Vec<LayoutPoint> {
+    let mut kept: Vec<LayoutPoint> = Vec::with_capacity(points.len());
+    for point in points {
+        if kept.last().is_some_and(|last| near(*last, point)) {
+            continue;
+        }
+        while let [.., first, middle] = kept[..] {
+            let is_level =
+                (first[1] - middle[1]).abs() < 0.05 && (middle[1] - point[1]).abs() < 0.05;
+            if !is_level {
+                break;
+            }
+            kept.pop();
+        }
+        kept.push(point);
+    }
+    kept
+}
+
+fn near(one: LayoutPoint, other: LayoutPoint) -> bool {
+    (one[0] - other[0]).abs() < 0.05 && (one[1] - other[1]).abs() < 0.05
+}
