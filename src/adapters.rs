@@ -14,6 +14,8 @@ pub mod disk;
 pub mod journal;
 pub mod git;
 pub mod process;
+#[cfg(feature = "png")]
+pub mod png;
 pub mod random;
 pub mod tmux;
 #[cfg(feature = "webhook")]

@@ -86,7 +86,9 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("ralph graph", "what is left, as a tree"),
             ("ralph graph --all --milestone M1", "a part of it, with what is done"),
-            ("ralph graph --format dot | dot -Tsvg > graph.svg", "for Graphviz"),
+            ("ralph graph --format svg > graph.svg", "an image"),
+            ("ralph graph --format svg --fold complete,story > graph.svg", "a smaller one"),
+            ("ralph graph --format dot | dot -Tpdf > graph.pdf", "for Graphviz"),
             ("ralph graph --format mermaid", "for a Markdown page"),
         ],
     ),

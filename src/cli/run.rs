@@ -7,7 +7,10 @@ use clap_complete::ArgValueCandidates;
 
 use super::{complete, serve::DEFAULT_PORT_TEXT};
 
-use crate::core::{agents::promise::Pattern, duration, graph::task::TaskId};
+use crate::{
+    core::{agents::promise::Pattern, duration, graph::task::TaskId},
+    view::picture::FoldKinds,
+};
 
 /// The selection of tasks.
 #[derive(Debug, Default, Args)]
@@ -215,6 +218,11 @@ pub struct GraphArgs {
     /// Also draw what is complete or cancelled (the other forms always have it)
     #[arg(long)]
     pub all: bool,
+    /// Draw several tasks as one box: `chains` (the default of images), `complete`, `story`,
+    /// `milestone`, several with commas, or `none`. For `svg`, `png` and `json`, which gets a
+    /// layout by it
+    #[arg(long, value_name = "WHAT")]
+    pub fold: Option<FoldKinds>,
     /// The selection of tasks.
     #[command(flatten)]
     pub which: Which,
@@ -231,6 +239,10 @@ pub enum PictureFormat {
     Mermaid,
     /// JSON, for programs
     Json,
+    /// An SVG image, for light and dark pages
+    Svg,
+    /// A PNG image, in builds with `--features png`
+    Png,
 }
 
 pub(super) fn money(text: &str) -> Result<f64, String> {

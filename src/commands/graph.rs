@@ -1,13 +1,17 @@
 //! `ralph graph`: draws the graph.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
 
 use super::{Invocation, check_filter, filter, with_view};
 use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli::{GraphArgs, PictureFormat},
-    core::{exit::Exit, graph::filter::Filter, select::Policy},
+    core::{
+        exit::{Exit, Failure},
+        graph::filter::Filter,
+        select::Policy,
+    },
     project::workspace::Workspace,
     view::picture::{GraphPicture, PictureNode, StateMark, TreeLine},
 };
@@ -20,15 +24,52 @@ const IDS: usize = 40;
 /// # Errors
 /// No repository; an invalid graph; a filter that matches nothing.
 pub fn run(invocation: &Invocation, options: GraphArgs) -> Result<Exit> {
+    refuse(&options)?;
     let workspace = invocation.workspace()?;
     let picture = picture(&workspace, filter(options.which), Utc::now())?;
+    let folding = options.fold.clone().unwrap_or_default();
     terminal::print(&match options.format {
         PictureFormat::Text => text(&picture, options.all),
         PictureFormat::Dot => picture.dot(),
         PictureFormat::Mermaid => picture.mermaid(),
-        PictureFormat::Json => terminal::json(&picture),
+        PictureFormat::Json if options.fold.is_none() => terminal::json(&picture),
+        PictureFormat::Json => terminal::json(&picture.with_layout(&folding)),
+        PictureFormat::Svg => picture.svg(&folding),
+        PictureFormat::Png => {
+            terminal::put(&png(&picture.svg(&folding))?).context("write the image")?;
+            return Ok(Exit::Success);
+        }
     })?;
     Ok(Exit::Success)
+}
+
+/// Refuses flags that do not fit together.
+fn refuse(options: &GraphArgs) -> Result<()> {
+    let has_boxes = match options.format {
+        PictureFormat::Json | PictureFormat::Svg | PictureFormat::Png => true,
+        PictureFormat::Text | PictureFormat::Dot | PictureFormat::Mermaid => false,
+    };
+    let message = if options.fold.is_some() && !has_boxes {
+        "`--fold` needs `--format svg`, `png` or `json`"
+    } else if options.format == PictureFormat::Png && !cfg!(feature = "png") {
+        "this `ralph` was built without PNG images; use `--format svg`, or build it with `cargo \
+         install --path . --features png`"
+    } else if options.format == PictureFormat::Png && terminal::stdout_is_terminal() {
+        "a PNG image is not text; write it to a file: `ralph graph --format png > graph.png`"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(Exit::Usage, message).into())
+}
+
+#[cfg(feature = "png")]
+fn png(svg: &str) -> Result<Vec<u8>> {
+    crate::adapters::png::draw(svg).map_err(|why| Failure::new(Exit::Error, why).into())
+}
+
+#[cfg(not(feature = "png"))]
+fn png(_: &str) -> Result<Vec<u8>> {
+    unreachable!("such a build refuses the format")
 }
 
 /// The picture of the tasks that a filter selects.

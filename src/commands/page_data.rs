@@ -21,7 +21,7 @@ use crate::{
     },
     project::{graph_file::GraphFile, workspace::Workspace},
     report::metrics::{self, MetricsFacts},
-    view::{log::JournalLog, task::TaskCounts, timeline::TimelineFold},
+    view::{log::JournalLog, picture::FoldKinds, task::TaskCounts, timeline::TimelineFold},
 };
 
 /// The most bytes of a patch.
@@ -119,12 +119,15 @@ impl PageData {
         value(&status::read_report(&self.invocation, number, self.now)?)
     }
 
-    /// The graph as a picture.
+    /// The graph as a picture with its layout; `fold` says which tasks share a box.
     ///
     /// # Errors
-    /// An invalid graph; errors of the disk.
-    pub(super) fn graph(&self) -> Result<Value> {
-        value(&graph::picture(&self.workspace, Filter::default(), self.now)?)
+    /// An unknown word in `fold`; an invalid graph; errors of the disk.
+    pub(super) fn graph(&self, fold: Option<&str>) -> Result<Value> {
+        let folding: Result<FoldKinds, String> = fold.map_or(Ok(FoldKinds::default()), str::parse);
+        let folding = folding.map_err(|error| Failure::new(Exit::Usage, error))?;
+        let picture = graph::picture(&self.workspace, Filter::default(), self.now)?;
+        value(&picture.with_layout(&folding))
     }
 
     /// The timeline of the run of this number, counted back from the newest, which is 1.

@@ -184,7 +184,7 @@ fn data_routes(invocation: &Invocation, site: Site) -> Site {
     type Read = fn(&PageData, &HttpRequest) -> Result<Value>;
     let reads: [(&str, Read); 10] = [
         ("/api/now", |data, request| data.now(number(request, "run")?.unwrap_or(1))),
-        ("/api/graph", |data, _| data.graph()),
+        ("/api/graph", |data, request| data.graph(request.query("fold"))),
         ("/api/timeline", |data, request| data.timeline(number(request, "run")?.unwrap_or(1))),
         ("/api/tasks/{id}", |data, request| data.task(request.parameter("id"))),
         ("/api/attempts/{name}", |data, request| data.attempt(request.parameter("name"))),

@@ -1,6 +1,10 @@
 //! The graph as a picture: its tasks with their states, and the dependencies between them.
 
+mod drawing;
+mod folding;
 mod formats;
+mod svg;
+mod text_width;
 mod tree;
 
 use chrono::{DateTime, Utc};
@@ -16,6 +20,8 @@ use crate::core::{
     select::{TaskState, View},
 };
 
+pub use drawing::{PictureBox, PictureLayout, PictureLine};
+pub use folding::{BoxKind, FoldKind, FoldKinds, FoldedBox, FoldedGraph, MarkCounts};
 pub use tree::TreeLine;
 
 /// The tasks and dependencies of a graph.
@@ -31,6 +37,9 @@ pub struct GraphPicture {
     pub nodes: Vec<PictureNode>,
     /// The dependencies.
     pub edges: Vec<PictureEdge>,
+    /// What is drawn and where, if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<PictureLayout>,
 }
 
 /// A task in a picture.
@@ -48,8 +57,10 @@ pub struct PictureNode {
     /// The shape that shows the state.
     pub mark: StateMark,
     /// The story, if the task names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub story: Option<String>,
     /// The milestone, if the task names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub milestone: Option<String>,
 }
 
@@ -86,8 +97,8 @@ pub struct PictureEdge {
     pub implied: bool,
 }
 
-/// Whether a dependency holds up the task that has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+/// Whether a dependency holds up the task that has it; the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EdgeState {
     /// The dependency is complete.
@@ -135,7 +146,8 @@ impl GraphPicture {
             }
         }
         let counts = TaskCounts::of(view, now);
-        GraphPicture { schema: VERSION, file: file.to_owned(), counts, nodes, edges }
+        let file = file.to_owned();
+        GraphPicture { schema: VERSION, file, counts, nodes, edges, layout: None }
     }
 
     /// The picture without tasks that are complete or cancelled, and the number of those.

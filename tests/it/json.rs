@@ -29,6 +29,10 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["graph", "--format", "json"],
         "The tasks and dependencies of the graph, as a picture shows them.",
     ),
+    (
+        &["graph", "--format", "json", "--fold", "chains"],
+        "The same, with the boxes and lines of the image and where they are.",
+    ),
     (&["status", "--json"], "The state of the newest run."),
     (&["report", "--json"], "The report of the newest run; the same as `ralph status --json`."),
     (&["slots", "--json"], "The slots of attempts, and whether each can be removed."),

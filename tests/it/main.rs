@@ -22,6 +22,7 @@ mod edits;
 mod evidence;
 mod faults;
 mod help;
+mod images;
 mod import;
 mod init;
 mod isolation;

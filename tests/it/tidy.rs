@@ -45,6 +45,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("pulldown_cmark", &["core/import/markdown"]),
     ("regex_lite", &["core/agents/promise"]),
     ("schemars", &["project/config", "view"]),
+    ("resvg", &["adapters/png"]),
     (
         "rustix",
         &[

@@ -65,7 +65,7 @@ pub(super) fn html(invocation: &Invocation, number: usize, now: DateTime<Utc>) -
         .collect();
     answers.add("now", report);
     answers.add("timeline", timeline);
-    if let Ok(graph) = data.graph() {
+    if let Ok(graph) = data.graph(None) {
         answers.add("graph", graph);
     }
     for (by, name) in

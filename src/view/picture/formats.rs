@@ -72,7 +72,8 @@ impl GraphPicture {
     }
 }
 
-fn look(mark: StateMark) -> (&'static str, &'static str) {
+/// The name of a kind of state and its fill.
+pub(super) fn look(mark: StateMark) -> (&'static str, &'static str) {
     let found = LOOKS.iter().find(|(one, _, _)| *one == mark);
     found.map_or(("", ""), |(_, name, fill)| (name, fill))
 }

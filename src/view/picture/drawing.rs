@@ -1,0 +1,155 @@
+//! A picture with its layout, as the page and the image of the graph show it.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    BoxKind, EdgeState, FoldKinds, FoldedGraph, GraphPicture, MarkCounts, StateMark,
+    text_width::{Font, text_width},
+};
+use crate::core::layout::{BoxSize, GraphLayout, LayoutEngine};
+
+/// The narrowest box.
+const NARROWEST: f64 = 72.0;
+/// The widest box.
+const WIDEST: f64 = 230.0;
+/// The space to the left of the text of a box, which has the sign.
+pub(super) const LEFT: f64 = 30.0;
+/// The space to the right of the text of a box.
+pub(super) const RIGHT: f64 = 10.0;
+/// The height of a box with one line of text.
+const LOW: f64 = 30.0;
+/// The height of a box with two lines of text.
+const HIGH: f64 = 46.0;
+/// The height of a box with several tasks.
+const FOLDED: f64 = 54.0;
+
+/// A layout of a picture: what is drawn, and where.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PictureLayout {
+    /// The width of the picture.
+    pub width: f64,
+    /// Its height.
+    pub height: f64,
+    /// What placed the boxes: `dagre` or `layers`.
+    pub engine: &'static str,
+    /// The number of implied dependencies, which have no line.
+    pub implied: usize,
+    /// Why more was folded than asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folded: Option<String>,
+    /// The boxes.
+    pub boxes: Vec<PictureBox>,
+    /// The lines between them.
+    pub lines: Vec<PictureLine>,
+}
+
+/// A task, or several that are drawn as one.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PictureBox {
+    /// The name of the box: the id of its task, or what it contains.
+    pub id: String,
+    /// Its left side.
+    pub x: f64,
+    /// Its top.
+    pub y: f64,
+    /// From left to right.
+    pub width: f64,
+    /// From top to bottom.
+    pub height: f64,
+    /// What is written in it.
+    pub label: String,
+    /// What it contains.
+    pub kind: BoxKind,
+    /// The state of its task, or the worst of its tasks.
+    pub mark: StateMark,
+    /// How many tasks are in each kind of state.
+    pub counts: MarkCounts,
+    /// Its tasks.
+    pub tasks: Vec<String>,
+}
+
+/// A line from a box to one that waits on it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PictureLine {
+    /// The box that comes first.
+    pub from: String,
+    /// The box that waits on it.
+    pub to: String,
+    /// The worst state of the dependencies that the line stands for.
+    pub state: EdgeState,
+    /// Where it leads, from box to box.
+    pub points: Vec<[f64; 2]>,
+}
+
+impl GraphPicture {
+    /// The picture with its layout.
+    #[must_use]
+    pub fn with_layout(self, folding: &FoldKinds) -> GraphPicture {
+        let layout = self.drawing(folding);
+        GraphPicture { layout: Some(layout), ..self }
+    }
+
+    /// The layout with these kinds of folding.
+    pub fn drawing(&self, folding: &FoldKinds) -> PictureLayout {
+        let folded = FoldedGraph::of(self, folding);
+        let texts: Vec<(String, String)> = folded
+            .boxes
+            .iter()
+            .map(|it| match it.kind {
+                BoxKind::Task => self.nodes[it.tasks[0]].texts(),
+                BoxKind::Chain | BoxKind::Group => (it.label.clone(), String::new()),
+            })
+            .collect();
+        let wide = |(first, second): &(String, String)| {
+            text_width(first, Font::Title).max(text_width(second, Font::Text)).ceil() + LEFT + RIGHT
+        };
+        let width = texts.iter().map(wide).fold(NARROWEST, f64::max).min(WIDEST);
+        let height = |at: usize| match folded.boxes[at].kind {
+            BoxKind::Chain | BoxKind::Group => FOLDED,
+            BoxKind::Task if texts[at].1.is_empty() => LOW,
+            BoxKind::Task => HIGH,
+        };
+        let sizes = (0..texts.len()).map(|at| BoxSize { width, height: height(at) });
+        let sizes: Vec<BoxSize> = sizes.collect();
+        let ends: Vec<(usize, usize)> =
+            folded.lines.iter().map(|(from, to, _)| (*from, *to)).collect();
+        let laid = GraphLayout::of(&sizes, &ends);
+        let lines = folded.lines.iter().zip(laid.routes).map(|((from, to, state), points)| {
+            let id = |at: usize| folded.boxes[at].id.clone();
+            PictureLine { from: id(*from), to: id(*to), state: *state, points }
+        });
+        let lines = lines.collect();
+        let boxes = folded.boxes.into_iter().zip(laid.corners).zip(sizes);
+        let boxes = boxes.map(|((it, [x, y]), BoxSize { width, height })| {
+            let mut counts = MarkCounts::default();
+            it.tasks.iter().for_each(|task| counts.add(self.nodes[*task].mark));
+            let tasks = it.tasks.iter().map(|task| self.nodes[*task].id.to_string()).collect();
+            let (mark, kind) = (counts.worst(), it.kind);
+            PictureBox {
+                id: it.id,
+                x,
+                y,
+                width,
+                height,
+                label: it.label,
+                kind,
+                mark,
+                counts,
+                tasks,
+            }
+        });
+        PictureLayout {
+            width: laid.width,
+            height: laid.height,
+            engine: match laid.engine {
+                LayoutEngine::Dagre => "dagre",
+                LayoutEngine::Layers => "layers",
+            },
+            implied: folded.implied,
+            folded: folded.reason,
+            boxes: boxes.collect(),
+            lines,
+        }
+    }
+}
