@@ -32,7 +32,7 @@ const LIMIT: i32 = 2;
 type Part = fn(&Bench);
 
 /// The parts, by the name that asks for one.
-const PARTS: [(&str, Part); 19] = [
+const PARTS: [(&str, Part); 20] = [
     ("start-up", start_up),
     ("choose", choose),
     ("shapes", shapes),
@@ -52,6 +52,7 @@ const PARTS: [(&str, Part); 19] = [
     ("heartbeat", heartbeat),
     ("growth", growth),
     ("import", import),
+    ("image", image),
 ];
 
 fn main() -> ExitCode {
@@ -241,6 +242,26 @@ fn import(bench: &Bench) {
     };
     let times = in_turn(ROUNDS, &mut [&mut || whole(), &mut || parse()]);
     compared("19", "… into a graph", &times, &format!("`{program}`"), "<= 3x");
+}
+
+/// The image of a graph beside that of Graphviz, which does not finish 10,000 tasks in minutes.
+fn image(bench: &Bench) {
+    let place = |count| Place::layered(&bench.root, count);
+    let (small, large) = (place(200), place(10_000));
+    let drawn = |place: &Place| {
+        time(ralph(&place.dir, &["graph", "--format", "svg"]).stdout(Stdio::null()), &[0])
+    };
+    let ours = in_turn(ROUNDS, &mut [&mut || drawn(&large), &mut || drawn(&small)]);
+    compared("20", "image of 10,000 tasks", &ours, "200 tasks", "<= 1000 ms");
+    if !there_is("dot") {
+        return;
+    }
+    let text =
+        ralph(&small.dir, &["graph", "--format", "dot"]).output().expect("start ralph").stdout;
+    fs::write(small.dir.join("graph.dot"), text).expect("write the graph");
+    let dot = || time(&mut shell(&small.dir, "dot -Tsvg graph.dot > graph.svg"), &[0]);
+    let times = in_turn(FEW, &mut [&mut || drawn(&small), &mut || dot()]);
+    compared("20", "image of 200 tasks", &times, "`dot -Tsvg`", "<= 1x");
 }
 
 fn shapes(bench: &Bench) {
