@@ -8,6 +8,7 @@ use serde_json::Value;
 const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
+    "BSD-2-Clause",
     "BSD-3-Clause",
     // The license of a list of root certificates.
     "CDLA-Permissive-2.0",
