@@ -165,6 +165,18 @@ impl GraphPicture {
 }
 
 impl StateMark {
+    /// It in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            StateMark::Done => "complete",
+            StateMark::Cancelled => "cancelled",
+            StateMark::Running => "in progress",
+            StateMark::Ready => "ready",
+            StateMark::Waiting => "waiting",
+            StateMark::Stuck => "stuck",
+        }
+    }
+
     /// The character that stands for it in a text.
     pub fn sign(self) -> char {
         match self {

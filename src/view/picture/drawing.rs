@@ -93,14 +93,20 @@ impl GraphPicture {
     /// The layout with these kinds of folding.
     pub fn drawing(&self, folding: &FoldKinds) -> PictureLayout {
         let folded = FoldedGraph::of(self, folding);
-        let texts: Vec<(String, String)> = folded
+        let counts: Vec<MarkCounts> = folded
             .boxes
             .iter()
-            .map(|it| match it.kind {
-                BoxKind::Task => self.nodes[it.tasks[0]].texts(),
-                BoxKind::Chain | BoxKind::Group => (it.label.clone(), String::new()),
+            .map(|it| {
+                let mut counts = MarkCounts::default();
+                it.tasks.iter().for_each(|task| counts.add(self.nodes[*task].mark));
+                counts
             })
             .collect();
+        let texts = folded.boxes.iter().zip(&counts).map(|(it, counts)| match it.kind {
+            BoxKind::Task => self.nodes[it.tasks[0]].texts(),
+            BoxKind::Chain | BoxKind::Group => (it.label.clone(), counts.text()),
+        });
+        let texts: Vec<(String, String)> = texts.collect();
         let wide = |(first, second): &(String, String)| {
             text_width(first, Font::Title).max(text_width(second, Font::Text)).ceil() + LEFT + RIGHT
         };
@@ -120,10 +126,8 @@ impl GraphPicture {
             PictureLine { from: id(*from), to: id(*to), state: *state, points }
         });
         let lines = lines.collect();
-        let boxes = folded.boxes.into_iter().zip(laid.corners).zip(sizes);
-        let boxes = boxes.map(|((it, [x, y]), BoxSize { width, height })| {
-            let mut counts = MarkCounts::default();
-            it.tasks.iter().for_each(|task| counts.add(self.nodes[*task].mark));
+        let boxes = folded.boxes.into_iter().zip(counts).zip(laid.corners).zip(sizes);
+        let boxes = boxes.map(|(((it, counts), [x, y]), BoxSize { width, height })| {
             let tasks = it.tasks.iter().map(|task| self.nodes[*task].id.to_string()).collect();
             let (mark, kind) = (counts.worst(), it.kind);
             PictureBox {

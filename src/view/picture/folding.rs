@@ -152,6 +152,13 @@ impl MarkCounts {
         ]
     }
 
+    /// The counts in words, the worst state first: `1 ready, 3 waiting`.
+    pub fn text(&self) -> String {
+        let found = self.by_mark().into_iter().filter(|(_, count)| *count > 0);
+        let words = found.map(|(mark, count)| format!("{count} {}", mark.words()));
+        words.collect::<Vec<_>>().join(", ")
+    }
+
     /// The worst state of a task.
     pub fn worst(&self) -> StateMark {
         let worst = self.by_mark().into_iter().find(|(_, count)| *count > 0);

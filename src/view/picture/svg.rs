@@ -138,7 +138,7 @@ impl GraphPicture {
         let mut x = MARGIN;
         for (mark, ..) in COLORS {
             let count = self.nodes.iter().filter(|node| node.mark == mark).count();
-            let words = format!("{} ({count})", words(mark));
+            let words = format!("{} ({count})", mark.words());
             let needed = text_width(&words, Font::Text) + 30.0;
             if count == 0 || x + needed > width + MARGIN {
                 continue;
@@ -179,7 +179,7 @@ fn drawn_box(one: &PictureBox, task: Option<&PictureNode>) -> String {
         };
         (id, title, whole)
     } else {
-        let counts = counts(one);
+        let counts = one.counts.text();
         let whole = format!("{}: {counts}\n{}", one.label, named(&one.tasks));
         (one.label.clone(), counts, whole)
     };
@@ -227,13 +227,6 @@ fn bar(one: &PictureBox, room: f64) -> String {
     text + "</g>"
 }
 
-/// The states of the tasks of a box in words.
-fn counts(one: &PictureBox) -> String {
-    let found = one.counts.by_mark().into_iter().filter(|(_, count)| *count > 0);
-    let words = found.map(|(mark, count)| format!("{count} {}", words(mark)));
-    words.collect::<Vec<_>>().join(", ")
-}
-
 /// The ids of tasks, as many as a person reads.
 fn named(tasks: &[String]) -> String {
     const NAMED: usize = 40;
@@ -243,17 +236,6 @@ fn named(tasks: &[String]) -> String {
         let _ = write!(text, " and {more} more");
     }
     text
-}
-
-fn words(mark: StateMark) -> &'static str {
-    match mark {
-        StateMark::Done => "complete",
-        StateMark::Cancelled => "cancelled",
-        StateMark::Running => "in progress",
-        StateMark::Ready => "ready",
-        StateMark::Waiting => "waiting",
-        StateMark::Stuck => "stuck",
-    }
 }
 
 fn xml_lines(text: &str) -> String {

@@ -39,7 +39,7 @@ pub(super) fn folded(source: &FoldSource<'_>, boxes: Vec<FoldedBox>) -> Vec<Fold
     let mut found = Vec::new();
     let alone = alone.concat();
     if alone.len() > MOST_BANDS {
-        found.push(source.group("alone", "without dependencies", tasks(&alone)));
+        found.push(source.group("alone", "independent", tasks(&alone)));
     } else {
         found.extend(alone.iter().map(|at| boxes[*at].clone()));
     }
