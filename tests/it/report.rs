@@ -1,5 +1,6 @@
 //! The report of a night: `ralph report`, `ralph status`, the end of a run, and notifications.
 
+use base64::Engine;
 use std::fs;
 
 use serde_json::{Value, json};
@@ -342,10 +343,20 @@ fn a_page_in_one_file_holds_a_night_of_fifty_tasks() {
     }
     let start = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
     let data = page[start..].split("</script>").next().unwrap();
-    let data: serde_json::Value = serde_json::from_str(data).unwrap();
-    for address in
-        ["page", "now", "timeline", "graph", "costs?by=task", "tasks/t49", "attempts/t49.1"]
-    {
+    let packed = base64::engine::general_purpose::STANDARD.decode(data).unwrap();
+    let data: serde_json::Value =
+        serde_json::from_reader(flate2::read::GzDecoder::new(&packed[..])).unwrap();
+    for address in [
+        "page",
+        "now",
+        "timeline",
+        "graph",
+        "costs?by=task",
+        "tasks/t49",
+        "attempts/t49.1",
+        "attempts/t49.1/transcript",
+        "journal",
+    ] {
         assert!(data.get(address).is_some(), "{address} is missing");
     }
     assert_eq!(data["timeline"]["bars"].as_array().unwrap().len(), 50);

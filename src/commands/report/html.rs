@@ -10,12 +10,15 @@ use crate::{
     report::page,
 };
 
-/// The size in bytes that a page should not exceed, so that mail and chats take it; a large graph may.
+/// The size in bytes that a page should not exceed, so that mail and chats take it; the page about a
+/// large graph may.
 const PAGE: usize = 300_000;
-/// The part of it for what data becomes longer by in a page.
-const MARGIN: usize = 12_000;
+/// The bytes of data with which a page is tried first; they are packed to an eighth or less.
+const ROOM: usize = 1_500_000;
+/// The bytes of data at which no more is left out.
+const LEAST: usize = 100_000;
 /// The bytes of a patch, and of the end of an output.
-const PART: usize = 3 * 1024;
+const PART: usize = 8 * 1024;
 /// The number of journal lines.
 const LINES: usize = 400;
 
@@ -23,6 +26,7 @@ const LINES: usize = 400;
 struct PageAnswers {
     answers: Map<String, Value>,
     size: usize,
+    room: usize,
 }
 
 impl PageAnswers {
@@ -33,8 +37,7 @@ impl PageAnswers {
 
     /// Adds an answer if there is room for it.
     fn offer(&mut self, address: impl Into<String>, answer: Result<Value>) {
-        let room = PAGE.saturating_sub(MARGIN + page::size());
-        let fits = |answer: &Value| self.size + answer.to_string().len() <= room;
+        let fits = |answer: &Value| self.size + answer.to_string().len() <= self.room;
         // A task that is gone, or a file that was removed, is missing in the report too.
         if let Some(answer) = answer.ok().filter(fits) {
             self.add(address, answer);
@@ -49,7 +52,20 @@ impl PageAnswers {
 /// There is no such run; errors of the disk.
 pub(super) fn html(invocation: &Invocation, number: usize, now: DateTime<Utc>) -> Result<String> {
     let data = PageData::open(invocation)?;
-    let mut answers = PageAnswers { answers: Map::new(), size: 0 };
+    let mut room = ROOM;
+    loop {
+        let answers = answers(&data, number, now, room)?;
+        let text = page::in_one_file(&data.text_without_secrets(&answers))?;
+        if text.len() <= PAGE || room <= LEAST {
+            return Ok(text);
+        }
+        room /= 2;
+    }
+}
+
+/// The answers about a run that there is room for.
+fn answers(data: &PageData, number: usize, now: DateTime<Utc>, room: usize) -> Result<Value> {
+    let mut answers = PageAnswers { answers: Map::new(), size: 0, room };
     let about = json!({
         "acts": false,
         "root": data.root(),
@@ -83,6 +99,11 @@ pub(super) fn html(invocation: &Invocation, number: usize, now: DateTime<Utc>) -
             let ids = rows(attempt, "commits").filter_map(|commit| commit["id"].as_str());
             commits.extend(ids.map(str::to_owned));
         }
+        let attempt = attempt.map(|mut attempt| {
+            // The journal has these lines too.
+            attempt["changes"] = json!([]);
+            attempt
+        });
         answers.offer(format!("attempts/{name}"), attempt);
     }
     for id in commits {
@@ -93,8 +114,7 @@ pub(super) fn html(invocation: &Invocation, number: usize, now: DateTime<Utc>) -
         answers.offer(format!("attempts/{name}/transcript"), transcript);
     }
     answers.offer("journal", data.journal(None, None).map(newest_lines));
-    let text = data.text_without_secrets(&Value::Object(answers.answers));
-    Ok(page::in_one_file(&serde_json::from_str(&text).unwrap_or_default()))
+    Ok(Value::Object(answers.answers))
 }
 
 fn rows<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {

@@ -2,7 +2,14 @@
 
 const inside = document.getElementById("data");
 // The answers of a report, by address; none on a server.
-export const report = inside ? JSON.parse(inside.textContent) : null;
+export const report = inside ? await unpacked(inside.textContent) : null;
+
+// Reads the data of a report: JSON, packed by gzip, as base64.
+function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text.trim()), (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).json();
+}
 
 // An answer that is not a success.
 export class DataError extends Error {
