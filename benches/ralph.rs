@@ -8,6 +8,7 @@
 mod inputs;
 mod jobs;
 mod measure;
+mod page;
 
 use std::{
     env, fs,
@@ -32,7 +33,7 @@ const LIMIT: i32 = 2;
 type Part = fn(&Bench);
 
 /// The parts, by the name that asks for one.
-const PARTS: [(&str, Part); 20] = [
+const PARTS: [(&str, Part); 21] = [
     ("start-up", start_up),
     ("choose", choose),
     ("shapes", shapes),
@@ -53,6 +54,7 @@ const PARTS: [(&str, Part); 20] = [
     ("growth", growth),
     ("import", import),
     ("image", image),
+    ("page", page::page),
 ];
 
 fn main() -> ExitCode {
