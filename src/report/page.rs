@@ -102,3 +102,39 @@ fn imported(line: &str) -> String {
 fn module(path: &str) -> String {
     path.replace('.', "_")
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_page_is_small_and_never_takes_text_for_html() {
+        let scripts = SCRIPTS.iter().map(|(_, text)| text.len());
+        let size = HTML.len() + STYLE.len() + scripts.sum::<usize>();
+        assert!(size <= 150_000, "{size} bytes");
+        for (path, text) in SCRIPTS {
+            for harm in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "eval(",
+                "Function(",
+                "document.write",
+            ] {
+                assert!(!text.contains(harm), "{path} uses {harm}");
+            }
+            assert!(!text.contains("style:") && !text.contains("https://"), "{path}");
+        }
+    }
+
+    #[test]
+    fn one_file_has_everything_and_data_cannot_end_its_script() {
+        let text = in_one_file(&json!({ "now": "</script><!--" }));
+        assert!(!text.contains("src=\"") && !text.contains("rel=\"stylesheet\""));
+        assert!(!text.contains("import ") && !text.contains("\nexport "), "{text}");
+        assert!(text.contains("{\"now\":\"\\u003c/script>\\u003c!--\"}"));
+        assert_eq!(text.matches("</script>").count(), 2);
+    }
+}

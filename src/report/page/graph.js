@@ -37,6 +37,7 @@ export const graphView = {
     return h("div", { class: "graph" },
       h("div", { class: "view-head" }, h("h1", { class: "away" }, "Graph"), tools(graph)),
       layout.boxes.length > MOST && h("p", { class: "warn-text" }, `${number(layout.boxes.length)} boxes are too many to draw; the first ${number(MOST)} are shown. `, h("a", { href: "#/task" }, "The list of tasks"), " can be filtered."),
+      layout.folded && h("p", { class: "faint" }, layout.folded),
       shown.isForced && shown.fold.size > 0 && h("p", { class: "faint" }, `${number(graph.nodes.length)} tasks are drawn as ${counted(layout.boxes.length, "box")}.`),
       graph.nodes.length ? picture(layout, boxes, lines) : empty("The graph has no task."),
       h("div", { class: "card", key: "card", own: true, "aria-live": "polite" }),
@@ -52,7 +53,7 @@ export const graphView = {
 };
 
 async function read() {
-  return get(`graph?fold=${[...shown.fold].join(",")}`);
+  return get(`graph?fold=${[...shown.fold].join(",") || "none"}`);
 }
 
 function tools(graph) {
@@ -92,52 +93,31 @@ function picture(layout, boxes, lines) {
 
 function drawLine(line) {
   const { points } = line;
-  const [middle, slope] = middleOf(points);
   const key = `${line.from} ${line.to}`;
   return s("g", { key, "data-from": line.from, "data-to": line.to, class: `edge is-${line.state}` },
     s("path", { class: `line is-${line.state}`, d: path(points) }),
     s("path", { class: `line-end is-${line.state}`, d: arrow(points) }),
-    line.state === "dead" && s("path", { class: "line-cross", d: "M-4-4l8 8m0-8l-8 8", transform: `translate(${middle}) rotate(${slope})` }));
+    line.state === "dead" && s("path", { class: "line-cross", d: "M-4-4l8 8m0-8l-8 8", transform: `translate(${middleOf(points)})` }));
 }
 
+// A line that leaves and reaches each point to the right.
 function path(points) {
-  const [start, ...rest] = points;
-  if (rest.length === 1) {
-    const [end] = rest;
-    const bend = Math.max(24, Math.abs(end[0] - start[0]) / 2);
-    return `M${start}C${start[0] + bend},${start[1]} ${end[0] - bend},${end[1]} ${end}`;
-  }
-  // Corners are rounded.
-  let d = `M${start}`;
-  rest.forEach((point, at) => {
-    const next = rest[at + 1];
-    if (!next) {
-      d += `L${point}`;
-      return;
-    }
-    const from = at ? rest[at - 1] : start;
-    const near = (other) => {
-      const length = Math.hypot(other[0] - point[0], other[1] - point[1]) || 1;
-      const part = Math.min(8, length / 2) / length;
-      return [point[0] + (other[0] - point[0]) * part, point[1] + (other[1] - point[1]) * part];
-    };
-    d += `L${near(from)}Q${point} ${near(next)}`;
-  });
-  return d;
+  return points.slice(1).reduce((d, [x, y], at) => {
+    const [fromX, fromY] = points[at];
+    const bend = points.length === 2 ? Math.max(24, Math.abs(x - fromX) / 2) : (x - fromX) / 2;
+    return y === fromY || bend <= 0 ? `${d}L${x},${y}` : `${d}C${fromX + bend},${fromY} ${x - bend},${y} ${x},${y}`;
+  }, `M${points[0]}`);
 }
 
 function arrow(points) {
-  const end = points.at(-1);
-  const before = points.length === 2 ? [end[0] - 1, end[1]] : points.at(-2);
-  const angle = Math.atan2(end[1] - before[1], end[0] - before[0]);
-  const at = (turn) => [end[0] - 6 * Math.cos(angle + turn), end[1] - 6 * Math.sin(angle + turn)];
-  return `M${at(0.5)}L${end}L${at(-0.5)}`;
+  const [x, y] = points.at(-1);
+  return `M${x - 6},${y - 3.5}L${x},${y}L${x - 6},${y + 3.5}`;
 }
 
 function middleOf(points) {
   const at = Math.floor((points.length - 1) / 2);
   const [one, other] = [points[at], points[at + 1] ?? points[at]];
-  return [[(one[0] + other[0]) / 2, (one[1] + other[1]) / 2], 0];
+  return [(one[0] + other[0]) / 2, (one[1] + other[1]) / 2];
 }
 
 function fits(text, width, size) {
@@ -149,20 +129,33 @@ function fits(text, width, size) {
 function drawBox(box) {
   const node = box.tasks.length === 1 && box.kind === "task" ? current.nodes.get(box.tasks[0]) : null;
   const head = box.label || box.id;
-  const text = node ? node.title : counted(box.tasks.length, "task");
+  const text = node ? (node.title === node.id ? "" : node.title) : box.counts ? `${number(box.counts.done)} of ${number(box.tasks.length)} complete` : counted(box.tasks.length, "task");
   const state = node ? said(node.state) : markName(box.mark);
   const isFirst = shown.chosen ? shown.chosen === box.id : box === current.boxes[0];
   const isTall = box.height >= 36;
+  const name = [head, text].filter(Boolean).join(": ");
   return s("a", {
     key: box.id, class: `box is-${box.mark} is-${box.kind}`, "data-id": box.id, tabindex: isFirst ? 0 : -1,
     href: node ? `#/task/${encodeURIComponent(node.id)}` : "#/graph", transform: `translate(${box.x} ${box.y})`,
-    "aria-label": `${head}: ${text}, ${state}`,
   },
+  s("title", null, `${name}, ${state}`),
   box.kind !== "task" && s("rect", { class: "box-behind", x: 4, y: 4, width: box.width, height: box.height, rx: 8 }),
   s("rect", { class: "box-shape", width: box.width, height: box.height, rx: 8 }),
   s("g", { class: `sign is-${box.mark}`, transform: `translate(11 ${isTall ? 8 : box.height / 2 - 8})` }, shapes(box.mark)),
   s("text", { class: "box-id", x: 35, y: isTall ? 20.5 : box.height / 2 + 4 }, fits(head, box.width - 43, 7.3)),
-  isTall && s("text", { class: "box-title", x: 35, y: 36.5 }, fits(text, box.width - 43, 6.2)));
+  !node && box.counts && progress(box),
+  isTall && text && s("text", { class: "box-title", x: 35, y: 36.5 }, fits(text, box.width - 43, 6.6)));
+}
+
+// How many tasks of a group are in each state, as a bar at its bottom.
+function progress(box) {
+  let at = 12;
+  const room = (box.width - 24) / box.tasks.length;
+  return ["done", "running", "stuck", "ready", "waiting", "cancelled"].filter((mark) => box.counts[mark] > 0).map((mark) => {
+    const part = s("rect", { class: `part is-${mark}`, x: at, y: box.height - 11, width: room * box.counts[mark], height: 5 });
+    at += room * box.counts[mark];
+    return part;
+  });
 }
 
 function matches() {
@@ -223,7 +216,7 @@ function view() {
 // The place at first: everything if it can be read, else where something happens.
 function place(svg) {
   fit(svg);
-  const least = 0.55;
+  const least = 0.6;
   if (shown.scale < least) {
     const box = ["running", "stuck", "ready", "waiting"].map((mark) => current.boxes.find((it) => it.mark === mark)).find(Boolean) ?? current.boxes[0];
     shown.scale = least;

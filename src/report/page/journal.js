@@ -2,7 +2,7 @@
 
 import { h, page } from "./dom.js";
 import { get } from "./data.js";
-import { button, clock, empty, panel, taskLink } from "./words.js";
+import { button, clock, disclosure, empty, panel, taskLink } from "./words.js";
 
 // What was read of the journal: the rows in their order, and where the oldest part begins.
 const read = { task: null, rows: [], known: new Set(), before: null, all: false, isReading: false };
@@ -80,10 +80,11 @@ export const journalView = {
 };
 
 function line(row) {
-  return h("li", { key: keyOf(row) }, h("details", { class: "fold" },
-    h("summary", null, h("time", { datetime: row.at, title: row.at }, clock(row.at, true)), h("code", { class: `action is-${row.action}` }, row.action),
-      h("span", { class: "journal-text" }, row.task_id && [taskLink(row.task_id), " "], h("bdi", null, textOf(row)))),
-    h("pre", { class: "excerpt", tabindex: 0, "aria-label": "The line" }, JSON.stringify(row.record, null, 1))));
+  const raw = () => h("pre", { class: "excerpt", tabindex: 0 }, JSON.stringify(row.record, null, 1));
+  const [turn, more] = disclosure(`line-${keyOf(row)}`, "{ }", { "aria-label": `Line ${row.seq} as it is in the file` }, raw);
+  return h("li", { key: keyOf(row) }, h("div", { class: "journal-row" },
+    h("time", { datetime: row.at, title: row.at }, clock(row.at, true)), h("code", { class: `action is-${row.action}` }, row.action),
+    h("span", { class: "journal-text" }, row.task_id && [taskLink(row.task_id), " "], h("bdi", null, textOf(row))), turn), more);
 }
 
 // The text without the task, which stands before it.

@@ -4,8 +4,8 @@ import { h, s } from "./dom.js";
 import { get } from "./data.js";
 import { answerBox, resetButton, runTools } from "./actions.js";
 import {
-  age, capped, command, commitId, counted, duration, empty, moment, money, number,
-  panel, said, short, sign, taskLink, withCommands,
+  age, capped, command, commitId, counted, disclosure, duration, empty, moment, money, number,
+  panel, said, short, sign, taskLink, withCode, withCommands,
 } from "./words.js";
 import { diffs } from "./diff.js";
 
@@ -62,7 +62,7 @@ function reason(now) {
 export const nowView = {
   title: () => "Now",
   async load(route, now) {
-    const graph = await get("graph?fold=").catch(() => null);
+    const graph = await get("graph").catch(() => null);
     const stuck = graph && !now.attention ? graph.nodes.filter((node) => node.mark === "stuck") : [];
     const tasks = await Promise.all(stuck.slice(0, LOOKED_UP).map((node) => get(`tasks/${encodeURIComponent(node.id)}`).catch(() => null)));
     return { now, graph, attention: now.attention ?? tasks.filter(Boolean).map(needOf) };
@@ -80,7 +80,7 @@ export const nowView = {
         h("div", { class: "main-column" },
           needs(attention, now),
           running(now, titles, loadedAt),
-          failed(now),
+          failed(now, attention),
           landed(now, titles),
           upcoming(now, graph)),
         h("aside", { class: "side-column", "aria-label": "Numbers" }, totals(now, loadedAt), steps(now), queue(now), earlier(now))));
@@ -155,12 +155,15 @@ function running(now, titles, loadedAt) {
     h("ul", { class: "rows" }, capped(now.attempts, LIST, row)));
 }
 
-function failed(now) {
-  if (!now.failed?.length) return null;
-  return panel("Failed", { count: now.failed.length },
-    h("ul", { class: "rows" }, capped(now.failed, LIST, (task) => h("li", { class: "row is-tall", key: task.id },
+// The failed tasks that do not need a person: those are told above.
+function failed(now, attention) {
+  const needs = new Set(attention.map((need) => need.task_id));
+  const all = now.failed?.filter((task) => !needs.has(task.id)) ?? [];
+  if (!all.length) return null;
+  return panel("Failed", { count: all.length },
+    h("ul", { class: "rows" }, capped(all, LIST, (task) => h("li", { class: "row is-tall", key: task.id },
       sign("failed"), h("span", { class: "row-main" }, taskLink(task.id), " ", h("bdi", { class: "title" }, task.title ?? ""),
-        h("span", { class: "line" }, withCommands(task.why))),
+        h("span", { class: "line" }, withCode(task.why))),
       h("span", { class: "row-facts" }, h("span", { class: "faint" }, `attempt ${task.attempt}`), moment(task.at))))));
 }
 
@@ -172,19 +175,21 @@ function landed(now, titles) {
 }
 
 function landedRow(task) {
+  const lines = task.insertions !== undefined && h("span", { class: "lines" }, h("span", { class: "plus" }, `+${short(task.insertions)}`), " ", h("span", { class: "minus" }, `−${short(task.deletions)}`));
+  const [turn, more] = task.commits?.length ? disclosure(`landed-${task.id}`, lines, { title: `Changes of ${task.id}` }, () => commits(task)) : [lines];
   const facts = h("span", { class: "row-facts" },
-    task.insertions !== undefined && h("span", { class: "lines" }, h("span", { class: "plus" }, `+${short(task.insertions)}`), " ", h("span", { class: "minus" }, `−${short(task.deletions)}`)),
+    turn,
     task.attempts > 1 && h("span", { class: "faint" }, counted(task.attempts, "attempt")),
     task.cost_usd !== null && task.cost_usd !== undefined && h("span", { class: "number" }, money(task.cost_usd)),
     task.duration_seconds !== undefined && h("span", { class: "number" }, duration(task.duration_seconds)),
     task.at && moment(task.at));
-  const name = [sign("done"), h("span", { class: "row-main" }, taskLink(task.id), " ", h("bdi", { class: "title" }, task.title ?? ""))];
-  if (!task.commits?.length) return h("li", { class: "row", key: task.id }, name, facts);
-  return h("li", { key: task.id },
-    h("details", { class: "fold" },
-      h("summary", { class: "row" }, name, facts),
-      h("div", { class: "inside" }, task.commits.map((commit) => h("p", { key: commit.id, class: "commit" },
-        h("code", null, commitId(commit.id)), " ", h("bdi", null, commit.subject))), diffs(task.commits.map((commit) => commit.id)))));
+  const main = h("span", { class: "row-main" }, taskLink(task.id), " ", h("bdi", { class: "title" }, task.title ?? ""));
+  return h("li", { key: task.id }, h("div", { class: "row" }, sign("done"), main, facts), more);
+}
+
+function commits(task) {
+  const row = (commit) => h("p", { key: commit.id, class: "commit" }, h("code", null, commitId(commit.id)), " ", h("bdi", null, commit.subject));
+  return h("div", { class: "inside" }, task.commits.map(row), diffs(task.commits.map((commit) => commit.id)));
 }
 
 function upcoming(now, graph) {
@@ -204,7 +209,8 @@ function totals(now, loadedAt) {
   const tokens = spend.tokens.input + spend.tokens.output + spend.tokens.cache_read + spend.tokens.cache_write;
   const goesOn = GOES_ON.includes(now.status);
   const past = now.started_at ? (Date.now() - Date.parse(now.started_at)) / 1000 : null;
-  const wall = goesOn && past !== null ? age(now.duration_seconds ?? past, loadedAt) : now.duration_seconds && duration(now.duration_seconds);
+  const whole = now.duration_seconds ?? (now.ended_at && (Date.parse(now.ended_at) - Date.parse(now.started_at)) / 1000);
+  const wall = goesOn && past !== null ? age(now.duration_seconds ?? past, loadedAt) : whole && duration(whole);
   const all = spend.attempts > 0 && spend.unknown_cost === spend.attempts;
   const unknown = spend.unknown_cost > 0 && !all ? ` + ${spend.unknown_cost} unknown` : "";
   const fact = (name, ...value) => [h("dt", { key: `${name}-name` }, name), h("dd", { key: name }, value)];

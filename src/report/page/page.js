@@ -89,6 +89,7 @@ async function read() {
 
 function draw() {
   head();
+  main.classList.toggle("is-wide", Boolean(state.view.isWide));
   if (state.error) {
     const again = button("Read again", read);
     render(main, h("section", { class: "panel", key: "error" }, h("h1", null, state.error.status === 404 ? "Not found" : "This cannot be shown"), h("p", { class: "wrap" }, state.error.message), h("p", null, again)));
@@ -98,7 +99,6 @@ function draw() {
     for (const element of main.querySelectorAll("[data-follow]")) element.scrollTop = element.scrollHeight;
     tick();
   }
-  main.classList.toggle("is-wide", Boolean(state.view.isWide));
 }
 
 let timer = 0;
@@ -142,7 +142,7 @@ function head() {
   const tone = now ? toneOf(now) : "calm";
   const theme = themes[document.documentElement.dataset.theme ?? ""] ?? themes[""];
   const news = report
-    ? h("span", { class: "pill", key: "report" }, "report", about?.made_at ? [" of ", moment(about.made_at)] : "")
+    ? h("span", { class: "pill", key: "report" }, h("span", null, "report", about?.made_at && [" of ", moment(about.made_at)]))
     : h("span", { class: `pill is-${connection.state}`, key: "live", title: `Last news at ${clock(connection.newsAt, true)}` }, connection.state === "live" ? "live" : "no connection");
   render(document.getElementById("head"),
     h("a", { class: "brand", href: "#/now" }, "ralph"),
@@ -199,7 +199,7 @@ async function search() {
   const input = h("input", { type: "search", id: "search", "aria-label": "Id or title of a task", placeholder: "Id or title of a task", autocomplete: "off" });
   const dialog = openDialog("Go to a task", input, found);
   input.focus();
-  const graph = await get("graph?fold=").catch(() => ({ nodes: [] }));
+  const graph = await get("graph").catch(() => ({ nodes: [] }));
   const show = () => {
     const words = input.value.trim().toLowerCase();
     const all = graph.nodes.filter((node) => `${node.id} ${node.title}`.toLowerCase().includes(words));

@@ -6,7 +6,7 @@ import { answerBox, taskTools } from "./actions.js";
 import { diffs } from "./diff.js";
 import {
   age, bytes, button, capped, chip, command, commitId, duration, empty, markOf, markOfVerdict,
-  moment, money, number, panel, said, short, sign, taskLink, withCommands,
+  moment, money, number, panel, said, short, sign, taskLink, withCode, withCommands,
 } from "./words.js";
 
 // The size of the parts in which outputs are read, as on the server.
@@ -22,7 +22,7 @@ const list = { query: "", state: "" };
 export const tasksView = {
   title: () => "Tasks",
   async load() {
-    return { graph: await get("graph?fold=") };
+    return { graph: await get("graph") };
   },
   draw({ graph }) {
     const words = list.query.toLowerCase();
@@ -184,7 +184,7 @@ function attemptBox(attempt, loadedAt) {
   return h("details", { class: "attempt", key: box.name, open: box.isOpen, on: { toggle } },
     h("summary", { class: "row" }, sign(markOfVerdict(attempt.verdict, !running)),
       h("span", { class: "row-main" }, h("b", null, `Attempt ${attempt.attempt}`), " ", h("span", { class: `state is-${markOfVerdict(attempt.verdict, !running)}` }, running ? "running" : said(attempt.verdict ?? "no end recorded")),
-        attempt.why && h("span", { class: "line" }, withCommands(attempt.why))),
+        attempt.why && h("span", { class: "line" }, withCode(attempt.why))),
       h("span", { class: "row-facts" }, attempt.diff && h("span", { class: "lines" }, h("span", { class: "plus" }, `+${short(attempt.diff.insertions)}`), " ", h("span", { class: "minus" }, `−${short(attempt.diff.deletions)}`)),
         attempt.cost_usd !== undefined && attempt.cost_usd !== null && h("span", { class: "number" }, money(attempt.cost_usd)),
         running ? age(Math.max(0, seconds), loadedAt) : h("span", { class: "number" }, duration(attempt.duration_seconds)), moment(attempt.started_at))),

@@ -4,7 +4,7 @@ import { h, s, page } from "./dom.js";
 import { get } from "./data.js";
 import {
   button, capped, clock, counted, duration, empty, markOfVerdict, moment, money, number, panel, said,
-  shapes, sign, taskLink, withCommands,
+  shapes, sign, taskLink, withCode,
 } from "./words.js";
 
 const LANE = 30;
@@ -59,7 +59,7 @@ function head(timeline, isLive) {
   };
   const turn = (run, text, label) => (run >= 1 && run <= timeline.runs ? h("a", { class: "button", href: to(run), "aria-label": label }, text) : h("span", { class: "button is-off", "aria-hidden": "true" }, text));
   return h("div", { class: "view-head" },
-    h("div", null, h("h1", null, "Timeline"), h("p", { class: "faint" }, isLive ? "goes on" : withCommands(timeline.why ?? "exited unexpectedly"), timeline.exit_code !== null && ` (exit code ${timeline.exit_code})`)),
+    h("div", null, h("h1", null, "Timeline"), h("p", { class: "faint" }, isLive ? "goes on" : withCode(timeline.why ?? "exited unexpectedly"), timeline.exit_code !== null && ` (exit code ${timeline.exit_code})`)),
     h("div", { class: "tools" }, turn(timeline.number + 1, "‹", "The run before"),
       h("select", { id: "run", key: `run-${timeline.number}-${runs}`, "aria-label": "Run", on: { change: choose } }, Array.from({ length: runs }, (_, at) => h("option", { value: at + 1, selected: at + 1 === timeline.number }, at ? `${at} before the newest` : "Newest run"))),
       turn(timeline.number - 1, "›", "The run after")));
@@ -134,7 +134,7 @@ function drawBar(bar, x, times, isCritical) {
   const room = right - left - 24;
   const most = Math.floor(room / 6.9);
   const name = bar.attempt > 1 ? `${bar.task_id} · ${bar.attempt}` : bar.task_id;
-  return s("a", { key: `${bar.task_id}.${bar.attempt}`, class: `attempt-bar is-${mark}`, href: `#/task/${encodeURIComponent(bar.task_id)}`, "aria-label": label },
+  return s("a", { key: `${bar.task_id}.${bar.attempt}`, class: `attempt-bar is-${mark}`, href: `#/task/${encodeURIComponent(bar.task_id)}` },
     s("title", null, bar.why ? `${label}\n${bar.why}` : label),
     s("rect", { class: "bar-whole", x: left, y: top, width: right - left, height: LANE - 8, rx: 4 }),
     bar.verified_from && part(bar.verified_from, bar.queued_at ?? end, "is-verify"),
@@ -185,7 +185,7 @@ function attempts(timeline, times) {
   const row = (bar) => {
     const end = bar.ended_at ? Date.parse(bar.ended_at) : times.end;
     const mark = markOfVerdict(bar.verdict, bar.ended_at !== null);
-    return h("li", { class: "row", key: `${bar.task_id}.${bar.attempt}` }, sign(mark), h("span", { class: "row-main" }, taskLink(bar.task_id), h("span", { class: "faint" }, ` attempt ${bar.attempt}`), mark !== "done" && bar.why && h("span", { class: "line" }, withCommands(bar.why))),
+    return h("li", { class: "row", key: `${bar.task_id}.${bar.attempt}` }, sign(mark), h("span", { class: "row-main" }, taskLink(bar.task_id), h("span", { class: "faint" }, ` attempt ${bar.attempt}`), mark !== "done" && bar.why && h("span", { class: "line" }, withCode(bar.why))),
       h("span", { class: "row-facts" }, h("span", { class: `state is-${mark}` }, said(bar.verdict ?? "running")), bar.cost_usd !== null && h("span", { class: "number" }, money(bar.cost_usd)), h("span", { class: "number" }, duration((end - Date.parse(bar.started_at)) / 1000)), moment(bar.started_at)));
   };
   return panel("List", { count: timeline.bars.length }, h("ul", { class: "rows" }, capped([...timeline.bars].reverse(), ROWS, row)));

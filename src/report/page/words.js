@@ -1,6 +1,6 @@
 // Values in words and signs: times, money, states. The same words as in the terminal.
 
-import { h, s, copy } from "./dom.js";
+import { h, s, copy, page } from "./dom.js";
 
 const MARKS = {
   complete: "done", marked_complete: "done", "in progress": "running", in_progress: "running",
@@ -61,7 +61,8 @@ export function said(word) {
 }
 
 export function counted(count, word) {
-  return `${number(count)} ${word}${count === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
+  const end = count === 1 ? "" : /(s|x|ch)$/.test(word) ? "es" : "s";
+  return `${number(count)} ${word}${end}`;
 }
 
 export function number(value) {
@@ -150,7 +151,24 @@ export function command(text) {
         s("path", { d: "M3 8.5l3.2 3.2L13 4.6", class: "copy-tick" }))));
 }
 
-// A sentence whose commands stand between backquotes.
+const opened = new Set();
+
+// A button that shows more, and what it shows while it is open. `name` is unique on the page.
+export function disclosure(name, label, properties, more) {
+  const isOpen = opened.has(name);
+  const turn = () => {
+    if (!opened.delete(name)) opened.add(name);
+    page.redraw();
+  };
+  return [button(label, turn, { class: "plain", "aria-expanded": String(isOpen), ...properties }), isOpen && more()];
+}
+
+// A sentence whose code stands between backquotes.
+export function withCode(text) {
+  return String(text).split("`").map((part, at) => (at % 2 ? h("code", null, part) : part));
+}
+
+// A sentence whose commands stand between backquotes; they can be copied.
 export function withCommands(text) {
   return String(text).split("`").map((part, at) => {
     if (at % 2 === 0) return part;
