@@ -41,6 +41,7 @@ mod oracle;
 mod others;
 #[cfg(target_os = "linux")]
 mod outputs;
+mod page;
 #[cfg(all(target_os = "linux", debug_assertions))]
 mod points;
 mod picture;

@@ -1,0 +1,361 @@
+//! The page of `ralph serve` in a real browser: each view on a live run, answers, hostile texts,
+//! large graphs, the keyboard, narrow windows, accessibility, and what happens when processes die.
+
+mod browser;
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use serde_json::{Value, json};
+
+use crate::support::{Live, TestProject, until, wait_for};
+use browser::{Browser, ENTER, ESCAPE, RIGHT, TAB};
+
+/// The views, each with a text or an element that it has.
+const VIEWS: [&str; 6] = ["#/now", "#/graph", "#/timeline", "#/task", "#/costs", "#/journal"];
+
+/// A graph whose first four tasks can start at once.
+const FOUR: &str = "tasks:\n\
+                    - {id: a, title: The first, story: one}\n\
+                    - {id: b, title: The second, story: one}\n\
+                    - {id: c, title: The third}\n\
+                    - {id: d, title: The fourth}\n\
+                    - {id: e, title: The fifth, depends_on: [a, b]}\n\
+                    - {id: f, title: The last, depends_on: [e]}\n";
+
+/// A page that is served, and its link.
+struct Served {
+    server: Live,
+    link: String,
+}
+
+impl Served {
+    fn start(trial: &TestProject, port: &str) -> Served {
+        let server = trial.start(["serve", "--port", port]);
+        until("the link is printed", || server.printed().contains("token="));
+        let link = server.printed().lines().next().unwrap().to_owned();
+        Served { server, link }
+    }
+
+    fn port(&self) -> &str {
+        let (_, rest) = self.link.rsplit_once(':').unwrap();
+        rest.split('/').next().unwrap()
+    }
+}
+
+/// The project's page in a browser; `None` without chromedriver.
+fn opened(trial: &TestProject) -> Option<(Browser, Served)> {
+    let browser = Browser::start()?;
+    let served = Served::start(trial, "0");
+    browser.open(&served.link);
+    browser.has(1, "#standing");
+    Some((browser, served))
+}
+
+/// Expects that the page is not wider than the window.
+#[track_caller]
+fn fits(browser: &Browser, place: &str) {
+    let wide = "return document.documentElement.scrollWidth - innerWidth";
+    let over = browser.script(wide).as_i64().unwrap();
+    assert!(over <= 0, "{place} is {over} pixels too wide");
+}
+
+#[test]
+fn every_view_shows_a_live_run() {
+    let trial = TestProject::new().graph(FOUR).agent("gate");
+    let run = trial.start(["run", "-j", "4"]);
+    for id in ["a", "b", "c", "d"] {
+        wait_for(&trial.sign(&format!("waiting-{id}")));
+    }
+    let Some((browser, _served)) = opened(&trial) else { return };
+    browser.shows("Running 4 attempts");
+    browser.view("#/graph");
+    browser.has(6, ".box");
+    assert_eq!(browser.count(".box.is-running"), 4);
+    assert_eq!(browser.count(".edge.is-pending"), 3);
+    browser.view("#/timeline");
+    browser.has(4, ".attempt-bar.is-running");
+    browser.view("#/task");
+    browser.shows("The last");
+    browser.view("#/task/a");
+    browser.shows("An attempt works on it");
+    browser.view("#/costs");
+    browser.shows("By story");
+    browser.view("#/journal");
+    browser.shows("Iteration 4 of");
+    browser.view("#/now");
+    // From here on, nothing is loaded by hand.
+    trial.leave("open");
+    browser.shows("Finished");
+    browser.has(1, ".standing.is-good");
+    run.end(&trial).code(0);
+    browser.has(1, "[aria-label='6 of 6 complete']");
+    browser.view("#/timeline");
+    browser.has(6, ".attempt-bar.is-done");
+    browser.view("#/task/a");
+    browser.click(".attempt .tabs button:nth-child(2)");
+    browser.shows("+attempt 1");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_question_is_answered_in_the_page() {
+    let trial = TestProject::new()
+        .graph("tasks: [{id: paint, title: Paint it}, {id: other}]\n")
+        .agent("told");
+    fs::write(trial.sign("do-paint-1"), "\"$RALPH\" ask 'Which colour?'\n").unwrap();
+    fs::write(trial.sign("do-other"), "await open\nwork\n").unwrap();
+    let run = trial.start_until(["run", "-j", "2"], "waiting-other");
+    let Some((browser, _served)) = opened(&trial) else { return };
+    browser.shows("Which colour?");
+    browser.type_into("#answer-paint", "the answer");
+    // What comes meanwhile takes neither the text nor the focus.
+    trial.run(["note", "--task", "other", "be quick"]);
+    browser.view("#/journal");
+    browser.shows("be quick");
+    browser.view("#/now");
+    browser.type_into("#answer-paint", "the answer");
+    trial.run(["task-add", "Another one", "--id", "third", "--after", "other"]);
+    browser.has(1, ".legend .sign.is-waiting");
+    let typed = "const box = document.getElementById('answer-paint'); return [box.value, \
+                 document.activeElement === box]";
+    assert_eq!(browser.script(typed), json!(["the answer", true]));
+    browser.press(" is blue");
+    browser.click(".answer button");
+    trial.wait_for_records(1, "completed");
+    browser.has(0, ".need");
+    let answered = trial.lines("answered");
+    let answer = answered.iter().find(|line| line["task_id"] == "paint").unwrap();
+    assert_eq!(answer["answer"], "the answer is blue");
+    trial.leave("open");
+    run.end(&trial).code(0);
+    assert_eq!(trial.status("paint"), "complete");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_dead_runner_and_a_lost_server_are_told() {
+    let trial = TestProject::new().graph(FOUR).agent("gate");
+    let run = trial.start_until(["run"], "waiting-a");
+    let Some((browser, served)) = opened(&trial) else { return };
+    browser.shows("Running 1 attempt");
+    run.kill();
+    browser.shows("The last run exited unexpectedly");
+    assert_eq!(browser.count(".is-good"), 0);
+    let port = served.port().to_owned();
+    served.server.kill();
+    browser.shows("The server does not answer");
+    let served = Served::start(&trial, &port);
+    browser.shows("The server was restarted");
+    assert!(browser.text().contains("exited unexpectedly"), "what was read stays");
+    // The new link lets the browser in, and so the old page goes on.
+    browser.script(&format!("open({})", json!(served.link)));
+    browser.has(0, ".banner");
+    browser.has(1, ".pill.is-live");
+}
+
+/// A text that does harm wherever it is taken for HTML, or where its characters change the order
+/// of what follows.
+const HOSTILE: &str =
+    "<script>window.harm=1</script><img src=x onerror='window.harm=2'>\u{202e}txet\u{2066}";
+
+#[test]
+fn hostile_text_stays_text() {
+    let graph = json!({ "tasks": [
+        { "id": "evil", "title": format!("T {HOSTILE}"), "description": format!("D {HOSTILE}"),
+          "story": format!("S {HOSTILE}"), "x-field": format!("X {HOSTILE}") },
+        { "id": "asks", "title": "w".repeat(4000), "depends_on": ["evil"] },
+    ] });
+    let trial = TestProject::new().graph(&graph.to_string()).agent("told");
+    let text = format!("O {HOSTILE}");
+    fs::write(trial.sign("text"), &text).unwrap();
+    let say = "cat \"$TRIAL_DIR/text\"\necho\nhead -c 10000000 /dev/zero | tr '\\0' 'w'\necho\n\
+               cat \"$TRIAL_DIR/text\" >&2\n";
+    let commit = "mkdir -p work\ncp \"$TRIAL_DIR/text\" 'work/<b>.txt'\ngit add work\ngit commit \
+                  --quiet -F \"$TRIAL_DIR/text\"\nreport\n";
+    fs::write(trial.sign("do-evil"), format!("{say}{commit}")).unwrap();
+    fs::write(trial.sign("do-asks"), "\"$RALPH\" ask - < \"$TRIAL_DIR/text\"\n").unwrap();
+    trial.run(["run"]).code(4);
+    let Some((browser, _served)) = opened(&trial) else { return };
+    browser.size(375);
+    let harmless = |place: &str| {
+        let script = "return [window.harm ?? null, document.querySelectorAll('main script, main \
+                      img').length, /[\\u202a-\\u202e\\u2066-\\u2069]/.test(document.body.textContent)]";
+        assert_eq!(browser.script(script), json!([null, 0, false]), "{place}");
+        fits(&browser, place);
+    };
+    browser.shows("O <script>");
+    for view in VIEWS {
+        browser.view(view);
+        browser.shows("asks");
+        harmless(view);
+    }
+    browser.view("#/task/evil");
+    for shown in ["D <script>", "X <script>", "⟨U+202E⟩"] {
+        browser.shows(shown);
+    }
+    harmless("the task");
+    // The transcript has only the end of its 10 MB, in one line.
+    browser.click(".parts button");
+    browser.shows("wwwwwwwwww");
+    harmless("the transcript");
+    browser.click(".attempt .tabs button:nth-child(2)");
+    browser.shows("+O <script>");
+    harmless("the changes");
+    browser.click(".attempt .tabs button:nth-child(3)");
+    browser.click(".is-files button:last-child");
+    browser.shows("Start");
+    harmless("the files");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_thousand_tasks_are_usable_and_more_are_folded() {
+    let tasks = |count: usize| {
+        let mut text = "tasks:\n".to_owned();
+        for at in 0..count {
+            let after = if at % 10 == 0 { String::new() } else { format!("t{}", at - 1) };
+            let story = at / 250;
+            let _ = writeln!(text, "- {{id: t{at}, story: s{story}, depends_on: [{after}]}}");
+        }
+        text
+    };
+    let trial = TestProject::new().graph(&tasks(1000));
+    let Some((browser, _served)) = opened(&trial) else { return };
+    browser.view("#/graph");
+    browser.has(1000, ".box");
+    browser.press("/t777");
+    browser.has(1, ".box.is-found");
+    browser.press(ENTER);
+    browser.shows("t777");
+    assert_eq!(browser.script("return document.activeElement.dataset.id"), "t777");
+    browser.view("#/task");
+    browser.shows("and 700 more");
+    browser.type_into("#task-filter", "t99");
+    browser.has(11, "#view .row");
+    browser.view("#/graph");
+    trial.write("task-graph.yaml", &tasks(2000));
+    browser.shows("2,000 tasks are drawn as 8 boxes");
+    browser.has(8, ".box");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn the_keyboard_is_enough() {
+    let trial = TestProject::new().graph(FOUR).agent("commit");
+    trial.run(["run"]);
+    let Some((browser, _served)) = opened(&trial) else { return };
+    let focus = || browser.script("return document.activeElement.textContent");
+    browser.press(TAB);
+    assert_eq!(focus(), "Skip to the content");
+    browser.press("2");
+    browser.has(6, ".box");
+    browser.script("document.querySelector('.box[tabindex=\"0\"]').focus()");
+    browser.press(RIGHT);
+    assert_eq!(browser.script("return document.activeElement.dataset.id"), "e");
+    browser.press(ENTER);
+    browser.shows("The fifth");
+    browser.shows("Attempt 1");
+    browser.press("?");
+    browser.shows("go to a view");
+    browser.press(ESCAPE);
+    browser.has(0, "dialog[open]");
+    browser.press("5/");
+    browser.has(1, "dialog[open] #search");
+    browser.press("last");
+    browser.has(1, ".found a");
+    browser.press(ENTER);
+    browser.has(0, "dialog[open]");
+    browser.shows("The last");
+    assert_eq!(browser.script("return location.hash"), "#/task/f");
+    browser.press("t");
+    assert_eq!(browser.script("return document.documentElement.dataset.theme"), "dark");
+    browser.press("14");
+    browser.shows("The last");
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+/// A repository with a complete, a parked, a failed and a waiting task, and one that asks.
+fn night() -> TestProject {
+    let trial = TestProject::new()
+        .graph(
+            "tasks:\n- {id: good, title: It works, story: one, description: A line}\n\
+             - {id: bad, title: It fails, verify: [\"echo broken; false\"], max_attempts: 1}\n\
+             - {id: asks, title: It asks, depends_on: [good]}\n\
+             - {id: held, title: It is held, status: blocked}\n\
+             - {id: gone, title: It is off, status: cancelled}\n\
+             - {id: later, title: It waits, depends_on: [asks, bad]}\n",
+        )
+        .agent("told");
+    fs::write(trial.sign("do-asks"), "\"$RALPH\" ask 'Which colour?'\n").unwrap();
+    trial.run(["run"]).code(3);
+    trial
+}
+
+#[test]
+fn the_views_are_accessible_and_fit_a_narrow_window() {
+    let trial = night();
+    let Some((browser, _served)) = opened(&trial) else { return };
+    let axe = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/axe/axe.min.js");
+    let axe = fs::read_to_string(axe).ok();
+    match &axe {
+        Some(axe) => drop(browser.script(axe)),
+        None => eprintln!("skipped in part: there is no target/axe/axe.min.js"),
+    }
+    for view in VIEWS.into_iter().chain(["#/task/bad", "#/task/asks"]) {
+        browser.view(view);
+        browser.shows("asks");
+        for scheme in ["light", "dark"] {
+            browser.prefers(scheme);
+            let check = "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', \
+                         'best-practice'] }).then((found) => done(found.violations.map((it) => [it.id, \
+                         it.nodes.map((node) => [node.html, node.failureSummary])])))";
+            let found = axe.as_ref().map_or(json!([]), |_| browser.later(check));
+            assert_eq!(found, json!([]), "{view}, {scheme}");
+        }
+        browser.size(375);
+        fits(&browser, view);
+        browser.size(1280);
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_run_that_completed_nothing_is_never_green() {
+    let trial = TestProject::new().graph("tasks: [{id: a, status: complete}]\n").agent("commit");
+    trial.run(["run"]).code(0);
+    let Some((browser, _served)) = opened(&trial) else { return };
+    browser.shows("nothing was completed");
+    assert_eq!(browser.count("#head .is-good, #head .is-done, .hero.is-good"), 0);
+}
+
+#[test]
+fn a_report_in_one_file_needs_no_server() {
+    let trial = night();
+    let Some((browser, served)) = opened(&trial) else { return };
+    let read = "const data = {}; const all = ['now', 'graph', 'timeline', 'costs', 'journal', 'page', \
+                'tasks/bad', 'attempts/bad.1', 'attempts/bad.1/transcript']; Promise.all(all.map(async \
+                (it) => { data[it] = await (await fetch('/api/' + it)).json(); })).then(() => done(data))";
+    let mut data: Value = browser.later(read);
+    data["page"]["made_at"] = json!("2026-01-02T03:04:05Z");
+    data["now"]["why"] = json!("</script><script>window.harm=1</script>");
+    drop(served);
+    let path = trial.dir().join("report.html");
+    fs::write(&path, ralph::report::page::in_one_file(&data)).unwrap();
+    browser.open(&format!("file://{}", path.display()));
+    // Those of the page before, whose server is gone.
+    drop(browser.complaints());
+    browser.shows("report of Jan 2");
+    browser.shows("</script><script>");
+    for view in VIEWS {
+        browser.view(view);
+        browser.shows("bad");
+    }
+    browser.view("#/task/bad");
+    browser.shows("broken");
+    browser.view("#/task/good");
+    browser.shows("this report does not contain it");
+    let asked = "return [performance.getEntriesByType('resource').length, window.harm ?? null, \
+                 document.querySelectorAll('.answer').length]";
+    assert_eq!(browser.script(asked), json!([0, null, 0]));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
