@@ -2,7 +2,7 @@
 
 import { h, render } from "./dom.js";
 import { act } from "./data.js";
-import { button } from "./words.js";
+import { button, withCode } from "./words.js";
 
 // Whether the page may act; set by the shell.
 export const may = { act: false };
@@ -38,7 +38,7 @@ export function openDialog(title, ...children) {
 // Asks before something that cannot be taken back.
 function confirmed(title, text, yes) {
   return new Promise((decide) => {
-    const dialog = openDialog(title, h("p", null, text),
+    const dialog = openDialog(title, h("p", null, withCode(text)),
       h("div", { class: "dialog-foot" },
         button("Cancel", () => dialog.close(), { autofocus: true }),
         button(yes, () => {

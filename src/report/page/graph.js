@@ -35,10 +35,9 @@ export const graphView = {
     const lines = layout.lines.filter((line) => drawn.has(line.from) && drawn.has(line.to));
     current = { graph, layout, boxes, lines, nodes: new Map(graph.nodes.map((node) => [node.id, node])) };
     return h("div", { class: "graph" },
-      h("div", { class: "view-head" }, h("h1", { class: "away" }, "Graph"), tools(graph)),
+      h("div", { class: "view-head" }, h("h1", { class: "away" }, "Graph"), tools(graph, layout)),
       layout.boxes.length > MOST && h("p", { class: "warn-text" }, `${number(layout.boxes.length)} boxes are too many to draw; the first ${number(MOST)} are shown. `, h("a", { href: "#/task" }, "The list of tasks"), " can be filtered."),
       layout.folded && h("p", { class: "faint" }, layout.folded),
-      shown.isForced && shown.fold.size > 0 && h("p", { class: "faint" }, `${number(graph.nodes.length)} tasks are drawn as ${counted(layout.boxes.length, "box")}.`),
       graph.nodes.length ? picture(layout, boxes, lines) : empty("The graph has no task."),
       h("div", { class: "card", key: "card", own: true, "aria-live": "polite" }),
       legend());
@@ -56,7 +55,7 @@ async function read() {
   return get(`graph?fold=${[...shown.fold].join(",") || "none"}`);
 }
 
-function tools(graph) {
+function tools(graph, layout) {
   const has = { story: graph.nodes.some((node) => node.story), milestone: graph.nodes.some((node) => node.milestone), complete: true, chains: Boolean(graph.layout) };
   const toggle = (name) => () => {
     if (!shown.fold.delete(name)) shown.fold.add(name);
@@ -75,7 +74,8 @@ function tools(graph) {
     h("span", { class: "group", role: "group", "aria-label": "Fold" }, h("span", { class: "faint" }, "Fold"), FOLDS.filter(([name]) => has[name]).map(([name, text]) => button(text, toggle(name), { key: name, "aria-pressed": String(shown.fold.has(name)) }))),
     h("span", { class: "group", role: "group", "aria-label": "Zoom" },
       button("−", () => zoom(1 / 1.3), { "aria-label": "Zoom out" }), button("+", () => zoom(1.3), { "aria-label": "Zoom in" }),
-      button("Fit", () => fit(), { "aria-label": "Fit the whole graph" })));
+      button("Fit", () => fit(), { "aria-label": "Fit the whole graph" })),
+    h("span", { class: "faint" }, counted(graph.nodes.length, "task"), layout.boxes.length < graph.nodes.length && ` in ${counted(layout.boxes.length, "box")}`));
 }
 
 function legend() {
@@ -158,13 +158,18 @@ function progress(box) {
   });
 }
 
-function matches() {
+function isFound(id) {
   const { query } = shown;
-  if (!query) return [];
-  return current.boxes.filter((box) => box.tasks.some((id) => {
-    const node = current.nodes.get(id);
-    return id.toLowerCase().includes(query) || node?.title.toLowerCase().includes(query);
-  }));
+  return query !== "" && (id.toLowerCase().includes(query) || current.nodes.get(id)?.title.toLowerCase().includes(query));
+}
+
+function matches() {
+  return current.boxes.filter((box) => box.tasks.some(isFound));
+}
+
+// The tasks of a group, those that a search found first.
+function foundFirst(tasks) {
+  return [...tasks.filter(isFound), ...tasks.filter((id) => !isFound(id))];
 }
 
 // Marks the chosen box, its lines, and what a search found; fills the card.
@@ -197,7 +202,7 @@ function card(place, box, found) {
       waits.length > 0 && h("p", null, "Waits on ", waits.slice(0, 8).map((edge, at) => [at > 0 && ", ", taskLink(edge.from), " ", h("span", { class: edge.state === "dead" ? "bad-text" : "faint" }, said(current.nodes.get(edge.from)?.state))]), waits.length > 8 && ` and ${waits.length - 8} more`));
   } else if (box) {
     parts.push(h("p", null, sign(box.mark), " ", h("b", null, box.label), ` ${counted(box.tasks.length, "task")}`),
-      h("ul", { class: "inline" }, box.tasks.slice(0, 60).map((id) => h("li", null, sign(current.nodes.get(id)?.mark ?? box.mark), taskLink(id)))), box.tasks.length > 60 && empty(`and ${number(box.tasks.length - 60)} more`));
+      h("ul", { class: "inline" }, foundFirst(box.tasks).slice(0, 60).map((id) => h("li", null, sign(current.nodes.get(id)?.mark ?? box.mark), taskLink(id)))), box.tasks.length > 60 && empty(`and ${number(box.tasks.length - 60)} more`));
   }
   place.replaceChildren();
   for (const part of parts) if (part) place.append(part);

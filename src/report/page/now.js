@@ -19,6 +19,8 @@ const KINDS = {
 const LIST = 100;
 // How many tasks without a report are looked up.
 const LOOKED_UP = 12;
+// The titles of the tasks that were read.
+const titles = new Map();
 
 // The tone of a run: `good` only if it ended well and completed something.
 export function toneOf(now) {
@@ -62,13 +64,15 @@ function reason(now) {
 export const nowView = {
   title: () => "Now",
   async load(route, now) {
-    const graph = await get("graph").catch(() => null);
+    // The graph is large: with a report of the run, only its titles are needed.
+    const isKnown = now.attention && now.attempts.every((attempt) => titles.has(attempt.task_id));
+    const graph = isKnown ? null : await get("graph").catch(() => null);
+    for (const node of graph?.nodes ?? []) titles.set(node.id, node.title);
     const stuck = graph && !now.attention ? graph.nodes.filter((node) => node.mark === "stuck") : [];
     const tasks = await Promise.all(stuck.slice(0, LOOKED_UP).map((node) => get(`tasks/${encodeURIComponent(node.id)}`).catch(() => null)));
     return { now, graph, attention: now.attention ?? tasks.filter(Boolean).map(needOf) };
   },
   draw({ now, graph, attention, loadedAt }) {
-    const titles = new Map(graph?.nodes.map((node) => [node.id, node.title]));
     return h("div", { class: "now" },
       h("section", { class: `hero is-${toneOf(now)}`, key: "hero" },
         h("div", { class: "hero-text" },
@@ -79,9 +83,9 @@ export const nowView = {
       h("div", { class: "columns", key: "columns" },
         h("div", { class: "main-column" },
           needs(attention, now),
-          running(now, titles, loadedAt),
+          running(now, loadedAt),
           failed(now, attention),
-          landed(now, titles),
+          landed(now),
           upcoming(now, graph)),
         h("aside", { class: "side-column", "aria-label": "Numbers" }, totals(now, loadedAt), steps(now), queue(now), earlier(now))));
   },
@@ -121,7 +125,7 @@ function progress(counts) {
 function needs(attention, now) {
   if (!attention.length) return null;
   return panel("Needs you", { count: attention.length, class: "needs" },
-    capped(attention, LIST, (need) => needRow(need, now)));
+    capped(attention, LIST, (need) => needRow(need, now), "p"));
 }
 
 function needRow(need, now) {
@@ -141,7 +145,7 @@ function needRow(need, now) {
       need.look && h("span", { class: "remedy" }, withCommands(need.look))));
 }
 
-function running(now, titles, loadedAt) {
+function running(now, loadedAt) {
   if (!now.attempts.length) return null;
   const row = (attempt) => h("li", { class: "row", key: `${attempt.task_id}.${attempt.attempt}` },
     sign("running"),
@@ -167,7 +171,7 @@ function failed(now, attention) {
       h("span", { class: "row-facts" }, h("span", { class: "faint" }, `attempt ${task.attempt}`), moment(task.at))))));
 }
 
-function landed(now, titles) {
+function landed(now) {
   const all = now.landed ?? now.completed_tasks.map((id) => ({ id, title: titles.get(id) }));
   if (!all.length) return now.run_id && !GOES_ON.includes(now.status) ? panel("Landed", { count: 0 }, empty("This run completed no task.")) : null;
   const newest = [...all].reverse();
@@ -226,7 +230,7 @@ function totals(now, loadedAt) {
     now.ended_at && fact("Ended", moment(now.ended_at)),
     goesOn && now.last_beat_seconds !== null && fact("Last sign of life", age(now.last_beat_seconds, loadedAt), " ago"),
     now.schedule && fact("Schedule", now.schedule.next_wake ? ["next start ", moment(now.schedule.next_wake)] : now.schedule.awake ? "awake" : "waits for requests"),
-    now.missed_start && fact("Missed start", moment(now.missed_start.at ?? now.missed_start)),
+    now.missed_start && fact("Missed start", moment(now.missed_start)),
     now.run_id && fact("Run", h("code", { class: "faint" }, now.run_id)),
     now.agent.length > 0 && fact("Agent", h("code", { class: "wrap" }, now.agent.map((word, at) => (at ? word : word.split("/").pop())).join(" ").slice(0, 160)))));
 }

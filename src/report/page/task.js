@@ -168,10 +168,10 @@ function joined(before, pieces) {
 function attempts(task, loadedAt) {
   if (!task.attempts.length) return panel("Attempts", { count: 0 }, empty("No attempt yet."));
   const newest = [...task.attempts].reverse();
-  return panel("Attempts", { count: task.attempts.length }, capped(newest, 50, (attempt) => attemptBox(attempt, loadedAt)));
+  return panel("Attempts", { count: task.attempts.length }, capped(newest, 50, (attempt) => attemptBox(attempt, task, loadedAt), "p"));
 }
 
-function attemptBox(attempt, loadedAt) {
+function attemptBox(attempt, task, loadedAt) {
   const box = boxOf(attempt);
   const toggle = async function () {
     if (this.open === Boolean(box.isOpen)) return;
@@ -179,15 +179,15 @@ function attemptBox(attempt, loadedAt) {
     if (box.isOpen) await readBox(box, attempt);
     page.redraw();
   };
-  const running = isRunning(attempt);
-  const seconds = running && (Date.now() - Date.parse(attempt.started_at)) / 1000;
+  // One whose runner died has no end either.
+  const running = isRunning(attempt) && task.live === true;
   return h("details", { class: "attempt", key: box.name, open: box.isOpen, on: { toggle } },
     h("summary", { class: "row" }, sign(markOfVerdict(attempt.verdict, !running)),
       h("span", { class: "row-main" }, h("b", null, `Attempt ${attempt.attempt}`), " ", h("span", { class: `state is-${markOfVerdict(attempt.verdict, !running)}` }, running ? "running" : said(attempt.verdict ?? "no end recorded")),
         attempt.why && h("span", { class: "line" }, withCode(attempt.why))),
       h("span", { class: "row-facts" }, attempt.diff && h("span", { class: "lines" }, h("span", { class: "plus" }, `+${short(attempt.diff.insertions)}`), " ", h("span", { class: "minus" }, `−${short(attempt.diff.deletions)}`)),
         attempt.cost_usd !== undefined && attempt.cost_usd !== null && h("span", { class: "number" }, money(attempt.cost_usd)),
-        running ? age(Math.max(0, seconds), loadedAt) : h("span", { class: "number" }, duration(attempt.duration_seconds)), moment(attempt.started_at))),
+        running ? age(task.age_seconds ?? 0, loadedAt) : h("span", { class: "number" }, duration(attempt.duration_seconds)), moment(attempt.started_at))),
     box.isOpen && h("div", { class: "inside" }, inside(box, attempt)));
 }
 

@@ -31,10 +31,10 @@ export const timelineView = {
   poll({ timeline, now }) {
     return timeline.number === 1 && now.status === "running";
   },
-  draw({ timeline, now }) {
+  draw({ timeline, now, loadedAt }) {
     if (!timeline.run_id) return [h("div", { class: "view-head" }, h("h1", null, "Timeline")), panel("Runs", null, empty("No run yet."))];
     const isLive = timeline.number === 1 && ["running", "pausing", "stopping"].includes(now.status);
-    const times = timesOf(timeline, isLive);
+    const times = timesOf(timeline, isLive, clockOf(now, loadedAt));
     return [head(timeline, isLive), tiles(timeline, times, isLive),
       panel("Attempts", { tools: zoomTools() }, timeline.bars.length ? picture(timeline, times) : empty("No attempt yet."), key(timeline)),
       timeline.critical_path.length > 0 && panel("Critical path", { tools: h("span", { class: "faint" }, "the chain that ended last") },
@@ -43,12 +43,18 @@ export const timelineView = {
   },
 };
 
-function timesOf(timeline, isLive) {
+// The time by the clock of the server, which ran the attempts.
+function clockOf(now, loadedAt) {
+  const [attempt] = now.attempts;
+  return attempt ? Date.parse(attempt.since) + attempt.seconds * 1000 + performance.now() - loadedAt : Date.now();
+}
+
+function timesOf(timeline, isLive, nowAt) {
   const at = (time) => Date.parse(time);
   const start = at(timeline.started_at);
   const ends = timeline.bars.map((bar) => at(bar.ended_at ?? bar.started_at));
-  const last = Math.max(start, at(timeline.last_at), ...ends.slice(-BARS), isLive ? Date.now() : 0);
-  return { start, end: Math.max(last, start + 1000), last };
+  const last = Math.max(start, at(timeline.last_at), ...ends.slice(-BARS), isLive ? nowAt : 0);
+  return { start, end: Math.max(last, start + 1000), last, isLive };
 }
 
 function head(timeline, isLive) {
@@ -122,11 +128,11 @@ function lanes(count, width) {
 
 function drawBar(bar, x, times, isCritical) {
   const end = bar.ended_at ? Date.parse(bar.ended_at) : times.end;
-  const mark = markOfVerdict(bar.verdict, bar.ended_at !== null);
+  const mark = markOfVerdict(bar.verdict, bar.ended_at !== null || !times.isLive);
   const left = x(bar.started_at);
   const right = Math.max(x(end), left + 3);
   const top = TOP + bar.lane * LANE;
-  const label = `${bar.task_id}, attempt ${bar.attempt}: ${said(bar.verdict ?? "running")}, ${duration((end - Date.parse(bar.started_at)) / 1000)}`;
+  const label = `${bar.task_id}, attempt ${bar.attempt}: ${said(bar.verdict ?? (times.isLive ? "running" : "no end recorded"))}, ${duration((end - Date.parse(bar.started_at)) / 1000)}`;
   const part = (from, until, kind) => {
     const start = Math.min(right, Math.max(left, x(from)));
     return s("rect", { class: `bar-part ${kind}`, x: start, y: top, width: Math.max(0, Math.min(right, x(until)) - start), height: LANE - 8 });
@@ -184,9 +190,9 @@ function attempts(timeline, times) {
   if (!timeline.bars.length) return null;
   const row = (bar) => {
     const end = bar.ended_at ? Date.parse(bar.ended_at) : times.end;
-    const mark = markOfVerdict(bar.verdict, bar.ended_at !== null);
+    const mark = markOfVerdict(bar.verdict, bar.ended_at !== null || !times.isLive);
     return h("li", { class: "row", key: `${bar.task_id}.${bar.attempt}` }, sign(mark), h("span", { class: "row-main" }, taskLink(bar.task_id), h("span", { class: "faint" }, ` attempt ${bar.attempt}`), mark !== "done" && bar.why && h("span", { class: "line" }, withCode(bar.why))),
-      h("span", { class: "row-facts" }, h("span", { class: `state is-${mark}` }, said(bar.verdict ?? "running")), bar.cost_usd !== null && h("span", { class: "number" }, money(bar.cost_usd)), h("span", { class: "number" }, duration((end - Date.parse(bar.started_at)) / 1000)), moment(bar.started_at)));
+      h("span", { class: "row-facts" }, h("span", { class: `state is-${mark}` }, said(bar.verdict ?? (times.isLive ? "running" : "no end recorded"))), bar.cost_usd !== null && h("span", { class: "number" }, money(bar.cost_usd)), h("span", { class: "number" }, duration((end - Date.parse(bar.started_at)) / 1000)), moment(bar.started_at)));
   };
   return panel("List", { count: timeline.bars.length }, h("ul", { class: "rows" }, capped([...timeline.bars].reverse(), ROWS, row)));
 }

@@ -176,10 +176,10 @@ export function withCommands(text) {
   });
 }
 
-// The first entries of a list, and how many there are besides.
-export function capped(all, limit, draw) {
+// The first entries of a list, and how many there are besides, in an element like the entries.
+export function capped(all, limit, draw, element = "li") {
   const more = all.length - limit;
-  return [all.slice(0, limit).map(draw), more > 0 && h("p", { class: "more", key: "more" }, `and ${number(more)} more`)];
+  return [all.slice(0, limit).map(draw), more > 0 && h(element, { class: "more", key: "more" }, `and ${number(more)} more`)];
 }
 
 export function panel(title, properties, ...children) {
