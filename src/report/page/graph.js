@@ -1,7 +1,7 @@
 // The view of the graph: boxes and lines, to zoom, pan, search and fold.
 
 import { h, s, page } from "./dom.js";
-import { get } from "./data.js";
+import { get, report } from "./data.js";
 import { button, counted, empty, markName, number, said, shapes, sign, taskLink } from "./words.js";
 import { layered } from "./layers.js";
 
@@ -71,7 +71,7 @@ function tools(graph, layout) {
   };
   return h("div", { class: "tools" },
     h("input", { type: "search", id: "graph-search", class: "search", "aria-label": "Search the graph", placeholder: "Search", on: { input: search, keydown: search } }),
-    h("span", { class: "group", role: "group", "aria-label": "Fold" }, h("span", { class: "faint" }, "Fold"), FOLDS.filter(([name]) => has[name]).map(([name, text]) => button(text, toggle(name), { key: name, "aria-pressed": String(shown.fold.has(name)) }))),
+    !report && h("span", { class: "group", role: "group", "aria-label": "Fold" }, h("span", { class: "faint" }, "Fold"), FOLDS.filter(([name]) => has[name]).map(([name, text]) => button(text, toggle(name), { key: name, "aria-pressed": String(shown.fold.has(name)) }))),
     h("span", { class: "group", role: "group", "aria-label": "Zoom" },
       button("−", () => zoom(1 / 1.3), { "aria-label": "Zoom out" }), button("+", () => zoom(1.3), { "aria-label": "Zoom in" }),
       button("Fit", () => fit(), { "aria-label": "Fit the whole graph" })),

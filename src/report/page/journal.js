@@ -1,7 +1,7 @@
 // The view of the journal: its lines, the newest first, with each line as it is in the file on demand.
 
 import { h, page } from "./dom.js";
-import { get } from "./data.js";
+import { get, report } from "./data.js";
 import { button, clock, disclosure, empty, panel, taskLink } from "./words.js";
 
 // What was read of the journal: the rows in their order, and where the oldest part begins.
@@ -47,7 +47,7 @@ export const journalView = {
     return { task };
   },
   draw({ task }) {
-    const rows = [...read.rows].reverse();
+    const rows = read.rows.filter((row) => !task || row.task_id === task).reverse();
     const told = read.all ? rows : rows.filter((row) => row.text !== null);
     const older = async () => {
       if (read.isReading) return;
@@ -75,7 +75,7 @@ export const journalView = {
     panel(task ? `Lines about ${task}` : "Newest first", { count: told.length },
       told.length ? h("ol", { class: "journal" }, told.slice(0, ROWS).map(line)) : empty(read.before ? "No such line in this part." : "No line yet."),
       more > 0 && empty(`The oldest ${more} lines that were read are not shown; filter by task to see them.`),
-      h("div", { class: "panel-foot" }, read.before ? button("Older lines", older) : h("span", { class: "faint" }, "The journal begins here.")))];
+      !report && h("div", { class: "panel-foot" }, read.before ? button("Older lines", older) : h("span", { class: "faint" }, "The journal begins here.")))];
   },
 };
 

@@ -1,7 +1,7 @@
 // The view of the run: how it stands, who is needed, what runs, what landed, what is next.
 
 import { h, s } from "./dom.js";
-import { get } from "./data.js";
+import { get, report } from "./data.js";
 import { answerBox, resetButton, runTools } from "./actions.js";
 import {
   age, capped, command, commitId, counted, disclosure, duration, empty, moment, money, number,
@@ -257,7 +257,7 @@ function earlier(now) {
   return panel("Earlier runs", null, h("ul", { class: "rows" }, now.earlier_runs.map((run) => {
     const tone = run.exit_code === 0 && run.completed > 0 ? "done" : run.exit_code === null ? "failed" : "cancelled";
     return h("li", { class: "row", key: run.run_id }, sign(tone),
-      h("a", { class: "row-main", href: `#/timeline?run=${run.number}` }, moment(run.started_at), h("span", { class: "faint" }, ` ${run.why ?? "exited unexpectedly"}`)),
+      h(report ? "span" : "a", { class: "row-main", href: report ? null : `#/timeline?run=${run.number}` }, moment(run.started_at), h("span", { class: "faint" }, ` ${run.why ?? "exited unexpectedly"}`)),
       h("span", { class: "row-facts faint" }, `${run.completed} done`));
   })));
 }

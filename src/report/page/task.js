@@ -1,7 +1,7 @@
 // The views of all tasks and of one task: its text, neighbors and attempts with their evidence.
 
 import { h, page } from "./dom.js";
-import { get } from "./data.js";
+import { get, report } from "./data.js";
 import { answerBox, taskTools } from "./actions.js";
 import { diffs } from "./diff.js";
 import {
@@ -250,7 +250,7 @@ function transcript(box) {
   };
   return [
     (part.from > 0 || box.isOld) && h("p", { class: "parts" }, h("span", { class: "faint" }, `from ${bytes(part.from)} of ${bytes(part.size)}`),
-      part.from > 0 && button("Part before", older), box.isOld && button("Newest part", newest)),
+      part.from > 0 && !report && button("Part before", older), box.isOld && button("Newest part", newest)),
     h("div", { class: "transcript", key: "transcript", role: "log", tabindex: 0, "aria-label": "Transcript", "data-follow": box.follows ? "end" : null, on: { scroll: scrolled } },
       part.pieces.length ? part.pieces.map((piece) => h("p", { class: `piece is-${piece.kind}` }, h("bdi", null, piece.text))) : empty("Nothing was said in this part."))];
 }

@@ -1,7 +1,7 @@
 // The view of a run over time: its attempts in lanes, what it waited for, what happened.
 
 import { h, s, page } from "./dom.js";
-import { get } from "./data.js";
+import { get, report } from "./data.js";
 import {
   button, capped, clock, counted, duration, empty, markOfVerdict, moment, money, number, panel, said,
   shapes, sign, taskLink, withCode,
@@ -66,7 +66,7 @@ function head(timeline, isLive) {
   const turn = (run, text, label) => (run >= 1 && run <= timeline.runs ? h("a", { class: "button", href: to(run), "aria-label": label }, text) : h("span", { class: "button is-off", "aria-hidden": "true" }, text));
   return h("div", { class: "view-head" },
     h("div", null, h("h1", null, "Timeline"), h("p", { class: "faint" }, isLive ? "goes on" : withCode(timeline.why ?? "exited unexpectedly"), timeline.exit_code !== null && ` (exit code ${timeline.exit_code})`)),
-    h("div", { class: "tools" }, turn(timeline.number + 1, "‹", "The run before"),
+    !report && h("div", { class: "tools" }, turn(timeline.number + 1, "‹", "The run before"),
       h("select", { id: "run", key: `run-${timeline.number}-${runs}`, "aria-label": "Run", on: { change: choose } }, Array.from({ length: runs }, (_, at) => h("option", { value: at + 1, selected: at + 1 === timeline.number }, at ? `${at} before the newest` : "Newest run"))),
       turn(timeline.number - 1, "›", "The run after")));
 }
