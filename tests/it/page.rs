@@ -381,7 +381,7 @@ fn a_report_in_one_file_needs_no_server() {
     data["now"]["why"] = json!("</script><script>window.harm=1</script>");
     drop(served);
     let path = trial.dir().join("report.html");
-    fs::write(&path, ralph::report::page::in_one_file(&data)).unwrap();
+    fs::write(&path, ralph::report::page::in_one_file(&data.to_string()).unwrap()).unwrap();
     browser.open(&format!("file://{}", path.display()));
     // Those of the page before, whose server is gone.
     drop(browser.complaints());
