@@ -93,6 +93,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "serve",
+        &[
+            ("ralph serve --open", "the page of this repository, in the browser"),
+            ("ralph serve --port 8080", "on another port"),
+            ("ralph run --serve", "a run with its page"),
+        ],
+    ),
+    (
         "task-add",
         &[
             ("ralph task-add \"Write the parser\" --verify \"cargo test parser\"", ""),
@@ -236,6 +244,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("ralph report", "the newest run"),
             ("ralph report --run 2 night.md", "the run before, as Markdown"),
+            ("ralph report night.html", "the page of the run, as one file to send"),
             ("ralph report --markdown | gh pr comment --body-file -", ""),
         ],
     ),
