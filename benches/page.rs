@@ -118,6 +118,22 @@ fn of_file(address: SocketAddr) -> Duration {
 pub fn page(bench: &Bench) {
     answers(bench);
     events(bench);
+    beside_a_run(bench);
+}
+
+/// Whether a run is slower while a page shows it.
+fn beside_a_run(bench: &Bench) {
+    const ATTEMPTS: usize = 40;
+    let graph = crate::inputs::graph(crate::inputs::Shape::Layered, 200, 0);
+    let place = Place::new(bench.root.join("shown"), &graph, false);
+    let run = || bench.timed_run(&place, ATTEMPTS, &["sleep", "0.02"]);
+    let shown = || {
+        let served = Served::of(&place);
+        let _stream = served.open("/api/events", "");
+        run()
+    };
+    let times = in_turn(FEW, &mut [&mut || shown(), &mut || run()]);
+    compared("21", "40 attempts while a page is open", &times, "without a page", "<= 1.05x");
 }
 
 fn answers(bench: &Bench) {

@@ -40,9 +40,9 @@ fn a_lock_that_was_there_before_is_not_touched() {
 #[test]
 fn the_advice_fits_what_holds() {
     for (task, code, advice) in [
-        ("status: blocked", 3, "to unblock `a`, set its `status` to `pending`"),
-        ("status: cancelled", 3, "remove `a` from the `depends_on` of the tasks that wait on it"),
-        ("status: needs-input", 4, "answer it with `ralph answer a \"…\"`"),
+        ("status: blocked", 3, "    `ralph task-reset a`"),
+        ("status: cancelled", 3, "or remove it from the `depends_on` of the tasks that wait on it"),
+        ("status: needs-input", 4, "    `ralph answer a \"…\"`"),
         ("status: in-progress", 3, "if nothing works on it, `ralph task-reset a`"),
         ("tags: [x]", 3, "run again with `--task a`, or without the restriction"),
     ] {

@@ -329,7 +329,7 @@ fn a_loop_that_asks_goes_on_with_the_answer() {
 
     ## What a person answered
 
-    Earlier agents asked these questions; the answers still apply.
+    A person answered earlier agents, or left a note; it still applies.
 
     Asked:
 
