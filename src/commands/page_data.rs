@@ -119,15 +119,19 @@ impl PageData {
         value(&status::read_report(&self.invocation, number, self.now)?)
     }
 
-    /// The graph as a picture with its layout; `fold` says which tasks share a box.
+    /// The graph as a picture. With `fold`, which says which tasks share a box, it has a layout; lists
+    /// need none, and that of a large graph takes long.
     ///
     /// # Errors
     /// An unknown word in `fold`; an invalid graph; errors of the disk.
     pub(super) fn graph(&self, fold: Option<&str>) -> Result<Value> {
-        let folding: Result<FoldKinds, String> = fold.map_or(Ok(FoldKinds::default()), str::parse);
+        let folding = fold.map(str::parse::<FoldKinds>).transpose();
         let folding = folding.map_err(|error| Failure::new(Exit::Usage, error))?;
         let picture = graph::picture(&self.workspace, Filter::default(), self.now)?;
-        value(&picture.with_layout(&folding))
+        value(&match folding {
+            Some(folding) => picture.with_layout(&folding),
+            None => picture,
+        })
     }
 
     /// The timeline of the run of this number, counted back from the newest, which is 1.

@@ -66,8 +66,7 @@ fn one_script() -> String {
 
 fn one_part(path: &str, text: &str) -> String {
     let (mut body, mut exports) = (String::new(), Vec::new());
-    let is_comment = |line: &&str| line.trim_start().starts_with("//");
-    for line in text.lines().filter(|line| !is_comment(line)) {
+    for line in text.lines() {
         if let Some(rest) = line.strip_prefix("export ") {
             let words = rest.split(|c: char| !c.is_alphanumeric() && c != '_');
             exports.extend(words.skip_while(|word| KEYWORDS.contains(word)).take(1));
@@ -75,8 +74,9 @@ fn one_part(path: &str, text: &str) -> String {
         } else if let Some(rest) = line.strip_prefix("import ") {
             body += "const ";
             body += &imported(rest);
-        } else {
-            body += &imported(line);
+        } else if !line.trim_start().starts_with("//") {
+            // No text of the scripts spans lines.
+            body += imported(line).trim_start();
         }
         body.push('\n');
     }

@@ -385,7 +385,7 @@ fn a_report_in_one_file_needs_no_server() {
     browser.open(&format!("file://{}", path.display()));
     // Those of the page before, whose server is gone.
     drop(browser.complaints());
-    browser.shows("report of Jan 2");
+    browser.shows("report made at Jan 2");
     browser.shows("</script><script>");
     for view in VIEWS {
         browser.view(view);

@@ -92,7 +92,7 @@ function draw() {
   main.classList.toggle("is-wide", Boolean(state.view.isWide));
   if (state.error) {
     const again = button("Read again", read);
-    render(main, h("section", { class: "panel", key: "error" }, h("h1", null, state.error.status === 404 ? "Not found" : "This cannot be shown"), h("p", { class: "wrap" }, state.error.message), h("p", null, again)));
+    render(main, h("section", { class: "panel", key: "error" }, h("h1", null, state.error.status === 404 ? (report ? "Not in this report" : "Not found") : "This cannot be shown"), h("p", { class: "wrap" }, state.error.message), h("p", null, again)));
   } else if (state.data) {
     render(main, state.view.draw(state.data));
     state.view.after?.(main);
@@ -142,7 +142,7 @@ function head() {
   const tone = now ? toneOf(now) : "calm";
   const theme = themes[document.documentElement.dataset.theme ?? ""] ?? themes[""];
   const news = report
-    ? h("span", { class: "pill", key: "report" }, h("span", null, "report", about?.made_at && [" of ", moment(about.made_at)]))
+    ? h("span", { class: "pill", key: "report" }, h("span", null, "report", about?.made_at && [" made at ", moment(about.made_at)]))
     : h("span", { class: `pill is-${connection.state}`, key: "live", title: `Last news at ${clock(connection.newsAt, true)}` }, connection.state === "live" ? "live" : "no connection");
   render(document.getElementById("head"),
     h("a", { class: "brand", href: "#/now" }, "ralph"),
