@@ -9,6 +9,8 @@ use std::{
     io,
     path::{Path, PathBuf},
     rc::Rc,
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -43,6 +45,9 @@ use crate::{
 
 pub use crate::core::loop_paths::GRAPH;
 pub use lock::LockHolder;
+
+/// How often, and how long after the last time, the graph file is read again while git writes it.
+const CHECKOUTS: (u32, Duration) = (10, Duration::from_millis(20));
 
 /// A repository with its settings.
 pub struct Workspace {
@@ -207,8 +212,23 @@ impl Workspace {
     /// The errors in it, as a drawn diagnostic with its exit code.
     pub fn graph(&self) -> Result<GraphFile> {
         let inherit = self.config.select == Select::Inherit;
-        GraphFile::read(&self.graph, &self.graph_name(), self.durable(), inherit)
-            .map_err(|rejected| refused(&rejected))
+        let read = || GraphFile::read(&self.graph, &self.graph_name(), self.durable(), inherit);
+        let mut found = read();
+        for _ in 0..CHECKOUTS.0 {
+            if found.is_ok() || !self.is_checking_out() {
+                break;
+            }
+            thread::sleep(CHECKOUTS.1);
+            found = read();
+        }
+        found.map_err(|rejected| refused(&rejected))
+    }
+
+    /// Whether git may be writing the graph file of a run whose work lands: it makes the file empty
+    /// first.
+    fn is_checking_out(&self) -> bool {
+        let is_empty = fs::metadata(&self.graph).map_or(true, |found| found.len() == 0);
+        is_empty && self.state.is_locked().unwrap_or(false)
     }
 
     /// The graph at the start of an attempt, as if the file still had that text. None if there is
