@@ -120,6 +120,10 @@ pub struct TaskHistory {
     /// Whether a person reset it after it was complete, so that earlier work does not count.
     #[serde(default)]
     pub was_reset: bool,
+    /// Whether a person opened it again after it was complete: the work that completed it does not
+    /// prove it once more.
+    #[serde(default)]
+    pub reopened: bool,
     /// The ref of what its newest attempt with an agent left, until it is complete.
     #[serde(default)]
     pub left: Option<String>,
@@ -169,6 +173,7 @@ static NO_HISTORY: TaskHistory = TaskHistory {
     failed_at: 0,
     stuck: false,
     was_reset: false,
+    reopened: false,
     left: None,
     work: None,
     spend: Spend {
@@ -197,6 +202,10 @@ impl TaskHistory {
     fn reset_by_command(&mut self) {
         self.reset();
         (self.was_reset, self.asks) = (true, false);
+    }
+
+    fn reopen(&mut self) {
+        (self.reopened, self.work) = (true, None);
     }
 
     fn reset(&mut self) {
@@ -280,7 +289,11 @@ impl History {
             Event::ChildStarted(child) => self.open_child(record, child),
             Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
             Event::Reset {} => self.with(id, TaskHistory::reset_by_command),
-            Event::StatusChanged { new, cause, reason, .. } => {
+            Event::StatusChanged { old, new, cause, reason } => {
+                if *old == Some(Status::Complete) && matches!(cause, Cause::Command | Cause::Edited)
+                {
+                    self.with(id, TaskHistory::reopen);
+                }
                 self.completed.extend(id.filter(|_| *new == Some(Status::Complete)).cloned());
                 self.with(id, |past| past.set_status(*new, *cause, reason.as_deref()));
             }
@@ -477,7 +490,7 @@ impl History {
                 }
             }
             if ended.verdict == Verdict::Complete {
-                (past.counted, past.was_reset) = (0, false);
+                (past.counted, past.was_reset, past.reopened) = (0, false, false);
                 past.commits.clone_from(&ended.evidence.commits);
                 past.added.clear();
                 past.answers.clear();
