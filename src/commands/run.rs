@@ -34,7 +34,7 @@ use crate::{
         plain::PlainReporter,
     },
     runner::{RunOptions, Runner, reporter::Reporter},
-    view::lines::{Verbosity, counted},
+    view::lines::{Verbosity, counted, ids},
 };
 
 /// Runs the graph.
@@ -97,7 +97,16 @@ fn prepared(workspace: Workspace, run: RunOptions, verbosity: Verbosity) -> Resu
     let says_remarks = workspace.config.remarks && verbosity != Verbosity::Quiet;
     let remarks = if says_remarks { lint::of_workspace(&workspace, file.graph()).len() } else { 0 };
     warn_of_many(workspace.config.max_iterations);
+    let unknown = workspace.uncommitted_tasks(file.graph()).unwrap_or_default();
+    let name = file.name().to_owned();
     let runner = runner(workspace, file, run, verbosity)?;
+    if !unknown.is_empty() {
+        let (count, ids) = (counted(unknown.len(), "task"), ids(&unknown));
+        terminal::say(&format!(
+            "warning: {count} not committed, so no commit will say that they are complete: {ids}; \
+             commit `{name}`"
+        ));
+    }
     if remarks > 0 {
         let remarks = counted(remarks, "remark");
         terminal::say(&format!("{remarks} about the tasks; `ralph check --strict` shows them"));

@@ -204,18 +204,22 @@ impl TaskHistory {
         (self.was_reset, self.asks) = (true, false);
     }
 
-    fn reopen(&mut self) {
-        (self.reopened, self.work) = (true, None);
-    }
-
     fn reset(&mut self) {
         (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
         self.failed_at = 0;
     }
 
-    fn set_status(&mut self, new: Option<Status>, cause: Cause, reason: Option<&str>) {
+    fn set_status(
+        &mut self,
+        (old, new): (Option<Status>, Option<Status>),
+        cause: Cause,
+        reason: Option<&str>,
+    ) {
         self.reason = reason.map(str::to_owned);
         if let (Some(new), Cause::Edited | Cause::Command) = (new, cause) {
+            if old == Some(Status::Complete) {
+                (self.reopened, self.work) = (true, None);
+            }
             self.asks &= new == Status::NeedsInput;
             self.set_by_hand(new);
         }
@@ -241,13 +245,6 @@ impl History {
     /// The history of a task; an empty one if it has none.
     pub fn of(&self, id: &TaskId) -> &TaskHistory {
         self.tasks.get(id).unwrap_or(&NO_HISTORY)
-    }
-
-    /// The ids that a new task must not have: those of tasks that were attempted or complete, whether
-    /// or not they are still in the graph.
-    pub fn used_ids(&self) -> BTreeSet<TaskId> {
-        let attempted = self.tasks.iter().filter(|(_, past)| past.attempts > 0);
-        attempted.map(|(id, _)| id).chain(&self.completed).cloned().collect()
     }
 
     /// Whether an attempt at a task failed since the last completed task and since its own last
@@ -290,12 +287,8 @@ impl History {
             Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
             Event::Reset {} => self.with(id, TaskHistory::reset_by_command),
             Event::StatusChanged { old, new, cause, reason } => {
-                if *old == Some(Status::Complete) && matches!(cause, Cause::Command | Cause::Edited)
-                {
-                    self.with(id, TaskHistory::reopen);
-                }
                 self.completed.extend(id.filter(|_| *new == Some(Status::Complete)).cloned());
-                self.with(id, |past| past.set_status(*new, *cause, reason.as_deref()));
+                self.with(id, |past| past.set_status((*old, *new), *cause, reason.as_deref()));
             }
             Event::Drafted(call) => self.add_cost(record.timestamp, call.usage.cost_usd),
             Event::Waiting { until, why } => self.run.wait(*until, why),

@@ -1,5 +1,6 @@
 //! A repository that `ralph` works in: its paths, and how its files are opened.
 
+mod graph;
 mod lock;
 
 use std::{
@@ -9,8 +10,6 @@ use std::{
     io,
     path::{Path, PathBuf},
     rc::Rc,
-    thread,
-    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -34,7 +33,7 @@ use crate::{
         select::{Policy, View},
     },
     project::{
-        config::{Config, ConfigLayer, Select},
+        config::{Config, ConfigLayer},
         config_layers::ConfigLayers,
         event_store::{EventStore, new_run_id},
         fatal,
@@ -45,9 +44,6 @@ use crate::{
 
 pub use crate::core::loop_paths::GRAPH;
 pub use lock::LockHolder;
-
-/// How often, and how long after the last time, the graph file is read again while git writes it.
-const CHECKOUTS: (u32, Duration) = (10, Duration::from_millis(20));
 
 /// A repository with its settings.
 pub struct Workspace {
@@ -204,39 +200,6 @@ impl Workspace {
         let inside = self.graph.strip_prefix(self.root()).ok()?;
         let is_state = self.graph.starts_with(self.repo.common_dir());
         (!is_state).then(|| inside.display().to_string())
-    }
-
-    /// Reads the graph.
-    ///
-    /// # Errors
-    /// The errors in it, as a drawn diagnostic with its exit code.
-    pub fn graph(&self) -> Result<GraphFile> {
-        let inherit = self.config.select == Select::Inherit;
-        let read = || GraphFile::read(&self.graph, &self.graph_name(), self.durable(), inherit);
-        let mut found = read();
-        for _ in 0..CHECKOUTS.0 {
-            if found.is_ok() || !self.is_checking_out() {
-                break;
-            }
-            thread::sleep(CHECKOUTS.1);
-            found = read();
-        }
-        found.map_err(|rejected| refused(&rejected))
-    }
-
-    /// Whether git may be writing the graph file of a run whose work lands: it makes the file empty
-    /// first.
-    fn is_checking_out(&self) -> bool {
-        let is_empty = fs::metadata(&self.graph).map_or(true, |found| found.len() == 0);
-        is_empty && self.state.is_locked().unwrap_or(false)
-    }
-
-    /// The graph at the start of an attempt, as if the file still had that text. None if there is
-    /// no copy of it.
-    pub fn kept_graph(&self) -> Option<GraphFile> {
-        let inherit = self.config.select == Select::Inherit;
-        let text = regular_file::read_to_string(&self.state.graph()).ok()?;
-        GraphFile::assume(&self.graph, &self.graph_name(), self.durable(), inherit, &text).ok()
     }
 
     /// The journal.

@@ -498,3 +498,14 @@ fn changes_at_the_same_time_are_all_kept() {
     }
     assert_eq!(trial.graph_text(), "tasks: []\n");
 }
+
+#[test]
+fn tasks_that_are_not_committed_are_named_before_a_run() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
+    trial.run(["task-add", "Second", "--id", "second"]);
+    trial.run(["run"]).graph_complete().stderr_has("1 task not committed").stderr_has("second");
+    trial.git(&["add", "task-graph.yaml"]);
+    trial.git(&["commit", "-qm", "tasks"]);
+    let said = trial.run(["run"]).whole();
+    assert!(!said.contains("not committed"), "{said}");
+}

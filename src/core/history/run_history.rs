@@ -1,6 +1,6 @@
 //! The history of the newest run.
 
-use std::{mem, time::Duration};
+use std::{collections::BTreeSet, mem, time::Duration};
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -213,6 +213,13 @@ impl RunHistory {
 }
 
 impl History {
+    /// The ids that a new task must not have: those of tasks that were attempted or complete, whether
+    /// or not they are still in the graph.
+    pub fn used_ids(&self) -> BTreeSet<TaskId> {
+        let attempted = self.tasks.iter().filter(|(_, past)| past.attempts > 0);
+        attempted.map(|(id, _)| id).chain(&self.completed).cloned().collect()
+    }
+
     /// The tasks with a history, by id.
     pub fn tasks(&self) -> Vec<(&TaskId, &TaskHistory)> {
         let mut tasks: Vec<_> = self.tasks.iter().collect();

@@ -1,0 +1,72 @@
+//! The graph of a repository: the file in the checkout, the copy of a run, and the last commit.
+
+use std::{fs, thread, time::Duration};
+
+use anyhow::Result;
+
+use super::{Workspace, refused};
+use crate::{
+    core::graph::{TaskGraph, task::TaskId},
+    project::{
+        config::Select,
+        graph_file::{GraphFile, read_graph},
+    },
+    regular_file,
+};
+
+/// How often, and how long after the last time, the graph file is read again while git writes it.
+const CHECKOUTS: (u32, Duration) = (10, Duration::from_millis(20));
+
+impl Workspace {
+    /// Reads the graph.
+    ///
+    /// # Errors
+    /// The errors in it, as a drawn diagnostic with its exit code.
+    pub fn graph(&self) -> Result<GraphFile> {
+        let inherit = self.config.select == Select::Inherit;
+        let read = || GraphFile::read(&self.graph, &self.graph_name(), self.durable(), inherit);
+        let mut found = read();
+        for _ in 0..CHECKOUTS.0 {
+            if found.is_ok() || !self.is_checking_out() {
+                break;
+            }
+            thread::sleep(CHECKOUTS.1);
+            found = read();
+        }
+        found.map_err(|rejected| refused(&rejected))
+    }
+
+    /// The tasks of the graph that the last commit does not have: when they are complete, only the
+    /// file in the checkout says so. None of them if the graph is not tracked at all.
+    ///
+    /// # Errors
+    /// Errors of git.
+    pub fn uncommitted_tasks(&self, graph: &TaskGraph) -> Result<Vec<TaskId>> {
+        let (Some(path), Some(head)) = (self.graph_in_git(), self.repo.head()?.commit) else {
+            return Ok(Vec::new());
+        };
+        let Some(text) = self.repo.file_at(&head, &path)? else {
+            return Ok(Vec::new());
+        };
+        let Ok(committed) = read_graph(&path, &String::from_utf8_lossy(&text)) else {
+            return Ok(Vec::new());
+        };
+        let ids = graph.tasks().iter().map(|task| &task.id);
+        Ok(ids.filter(|id| committed.number(id).is_none()).cloned().collect())
+    }
+
+    /// Whether git may be writing the graph file of a run whose work lands: it makes the file empty
+    /// first.
+    fn is_checking_out(&self) -> bool {
+        let is_empty = fs::metadata(&self.graph).map_or(true, |found| found.len() == 0);
+        is_empty && self.state.is_locked().unwrap_or(false)
+    }
+
+    /// The graph at the start of an attempt, as if the file still had that text. None if there is
+    /// no copy of it.
+    pub fn kept_graph(&self) -> Option<GraphFile> {
+        let inherit = self.config.select == Select::Inherit;
+        let text = regular_file::read_to_string(&self.state.graph()).ok()?;
+        GraphFile::assume(&self.graph, &self.graph_name(), self.durable(), inherit, &text).ok()
+    }
+}
