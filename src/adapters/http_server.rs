@@ -68,6 +68,7 @@ pub enum HttpMethod {
 pub struct HttpRequest {
     peer: SocketAddr,
     is_read: bool,
+    is_head: bool,
     path: String,
     parameters: Vec<(String, String)>,
     query: Vec<(String, String)>,
@@ -139,6 +140,7 @@ impl HttpRequest {
         HttpRequest {
             peer: connection.map_or(SocketAddr::from(([0; 4], 0)), |it| it.peer),
             is_read: parts.method.is_safe(),
+            is_head: parts.method == "HEAD",
             path: parts.uri.path().to_owned(),
             parameters: Vec::new(),
             query: query.map_or_else(|_| Vec::new(), |Query(query)| query),
@@ -155,6 +157,11 @@ impl HttpRequest {
     /// Whether the method only reads.
     pub fn is_read(&self) -> bool {
         self.is_read
+    }
+
+    /// Whether only the head of the answer is asked for.
+    pub fn is_head(&self) -> bool {
+        self.is_head
     }
 
     /// The path, as it was sent.

@@ -12,6 +12,9 @@ pub struct ResumeArgs {
     /// Retry a rate-limited provider immediately
     #[arg(long)]
     pub now: bool,
+    /// Only lift the pause: a run that has ended is not continued
+    #[arg(long, conflicts_with_all = ["now", "max_iterations"])]
+    pub lift: bool,
     /// Stop after this many attempts, counted from the start of the paused run
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,

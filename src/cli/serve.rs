@@ -23,11 +23,12 @@ pub struct ServeArgs {
     /// encryption: a proxy or an SSH tunnel is better
     #[arg(long, value_name = "ADDRESS", requires = "hosts")]
     pub allow_remote: Option<IpAddr>,
-    /// A name by which browsers reach the page, as `HOST` or `HOST:PORT`; may be repeated
+    /// A name by which browsers reach the page, for example through a proxy, as `HOST` or `HOST:PORT`;
+    /// may be repeated. The page then only shows
     #[arg(long = "host", value_name = "HOST")]
     pub hosts: Vec<String>,
     /// Let the page act, although other machines can reach it
-    #[arg(long, requires = "allow_remote")]
+    #[arg(long, requires = "hosts")]
     pub allow_actions: bool,
 }
 

@@ -101,13 +101,16 @@ pub fn show(invocation: &Invocation, options: &ShowArgs) -> Result<Exit> {
 pub(super) fn details(workspace: &Workspace, name: &str) -> Result<PastAttemptDetails> {
     let log = workspace.attempt_log()?;
     let entry = find(&log, name)?;
-    let folder = workspace.root().join(&entry.log);
+    let logs = workspace.log_folder();
+    let file = |name: &str| logs.path(&format!("{}/{name}", entry.log));
     Ok(PastAttemptDetails {
         attempt: PastAttemptView::of(entry),
         changes: entry.changes.clone(),
         files: files(workspace, entry),
-        errors: failure_output::last_words(&folder.join("stderr"), LINES),
-        output: listen::last_lines(&folder.join("stdout"), entry.format, LINES),
+        errors: file("stderr")
+            .map_or_else(Vec::new, |path| failure_output::last_words(&path, LINES)),
+        output: file("stdout")
+            .map_or_else(Vec::new, |path| listen::last_lines(&path, entry.format, LINES)),
         verify_output: verify_output(workspace, entry),
     })
 }
@@ -289,17 +292,20 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
 fn verify_output(workspace: &Workspace, entry: &AttemptEntry) -> Vec<String> {
     let ended = entry.ended.as_ref();
     let red = ended.and_then(|(_, ended)| ended.evidence.verify.iter().find(|it| !it.is_green()));
-    let log = red.map(|check| workspace.root().join(&check.log));
+    let log = red.and_then(|check| workspace.log_folder().path(&check.log));
     log.map_or_else(Vec::new, |log| failure_output::last_words(&log, LINES))
 }
 
 /// The files of an attempt with their sizes in bytes, by name.
 pub(super) fn files(workspace: &Workspace, entry: &AttemptEntry) -> Vec<(String, u64)> {
-    let folder = workspace.root().join(&entry.log);
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folder = workspace.log_folder().path(&entry.log);
+    let entries = folder.and_then(|folder| fs::read_dir(folder).ok());
+    let entries = entries.into_iter().flatten().flatten();
     let mut files: Vec<(String, u64)> = entries
         .filter_map(|entry| {
-            let size = entry.metadata().ok()?.len();
+            // Of the link itself: what it leads to is not a file of the attempt.
+            let found = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            let size = found.len();
             Some((entry.file_name().to_string_lossy().into_owned(), size))
         })
         .collect();

@@ -174,7 +174,8 @@ impl PageData {
     /// An unknown attempt; errors of the disk.
     pub(super) fn transcript(&self, name: &str, from: Option<u64>) -> Result<Value> {
         self.with_attempt(name, |entry| {
-            let path = self.workspace.root().join(&entry.log).join("stdout");
+            let path = self.workspace.log_folder().path(&format!("{}/stdout", entry.log));
+            let path = path.ok_or_else(|| missing(format!("attempt `{name}` has no output")))?;
             value(&listen::transcript(&path, entry.format, from))
         })
     }
@@ -185,11 +186,11 @@ impl PageData {
     /// An unknown attempt or file; errors of the disk.
     pub(super) fn file(&self, name: &str, file: &str, from: Option<u64>) -> Result<Value> {
         self.with_attempt(name, |entry| {
-            let known = attempts::files(&self.workspace, entry);
-            if !known.iter().any(|(known, _)| known == file) {
+            let is_known = attempts::files(&self.workspace, entry).iter().any(|(it, _)| it == file);
+            let path = self.workspace.log_folder().path(&format!("{}/{file}", entry.log));
+            let Some(path) = path.filter(|_| is_known) else {
                 return Err(missing(format!("attempt `{name}` has no file `{file}`")));
-            }
-            let path = self.workspace.root().join(&entry.log).join(file);
+            };
             value(&listen::file_part(&path, from).with_context(|| format!("read `{file}`"))?)
         })
     }

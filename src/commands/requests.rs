@@ -65,8 +65,10 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
     }
     // Restart an interrupted loop too: its command line is long.
     let is_loop = workspace.place.name().is_some();
-    let stands_still =
-        is_loop && was_cut_short(&store.history().run) && !workspace.is_live(store.history())?;
+    let stands_still = !options.lift
+        && is_loop
+        && was_cut_short(&store.history().run)
+        && !workspace.is_live(store.history())?;
     if !store.history().paused && !stands_still {
         terminal::say("warning: not paused");
         return Ok(Exit::Success);
@@ -87,6 +89,10 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
     }
     if workspace.is_live(store.history())? {
         terminal::print("resumed: the run continues\n")?;
+        return Ok(Exit::Success);
+    }
+    if options.lift {
+        terminal::print("resumed: attempts may start again; `ralph run` starts a run\n")?;
         return Ok(Exit::Success);
     }
     store.catch_up()?;

@@ -10,7 +10,8 @@ mod feed;
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, mpsc},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, anyhow};
@@ -31,6 +32,9 @@ use feed::PageFeed;
 
 /// The maximum size of the body of a request.
 const BODY: usize = 64 * 1024;
+
+/// How long the numbers for Prometheus are kept.
+const KEPT_NUMBERS: Duration = Duration::from_secs(2);
 
 /// What the browser may load and do: its own files, and nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -83,22 +87,24 @@ pub(super) fn start(invocation: &Invocation, options: &ServeArgs) -> Result<Stri
     let ip = options.allow_remote.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let listener = listen(ip, options.port)?;
     let address = listener.local_addr().context("find the address of the page")?;
-    let is_remote = !ip.is_loopback();
+    // A page with a name of its own is reached through a proxy.
+    let is_remote = !ip.is_loopback() || !options.hosts.is_empty();
     let acts = !is_remote || options.allow_actions;
     let access = PageAccess::new(address, &options.hosts, is_remote, acts)
         .context("find a secret for the link")?;
     let access = Arc::new(access);
     let feed = Arc::new(PageFeed::start(invocation.clone()).context("watch the journal")?);
-    let host = match options.hosts.first() {
-        Some(host) if host.contains(':') => host.clone(),
-        Some(host) => format!("{host}:{}", address.port()),
-        None => format!("127.0.0.1:{}", address.port()),
+    let link = match options.hosts.first().map(|host| (host, host.rsplit_once(':'))) {
+        Some((_, Some((name, "443")))) => format!("https://{name}/?token="),
+        Some((host, Some(_))) => format!("http://{host}/?token="),
+        Some((host, None)) => format!("http://{host}:{}/?token=", address.port()),
+        None => format!("http://127.0.0.1:{}/?token=", address.port()),
     };
-    let link = format!("http://{host}/?token=");
     let first = format!("{link}{}", access.token());
     if is_remote {
+        terminal::say(&format!("listening on {address}"));
         terminal::say(
-            "warning: other machines can reach this page, and what it sends is not encrypted",
+            "warning: other machines can reach this page; `ralph` does not encrypt what it sends",
         );
     }
     let site = site(invocation, &access, &feed, link);
@@ -158,12 +164,8 @@ fn site(
     let site =
         site.route(HttpMethod::Get, "/api/events", move |it| feed::subscribe(&at, &stream, it));
     let at = invocation.clone();
-    let site = site.route(HttpMethod::Get, access::METRICS, move |_| {
-        match PageData::open(&at).and_then(|data| data.metrics()) {
-            Ok(text) => HttpReply::of(200, metrics::MEDIA_TYPE, text),
-            Err(error) => failed(&error),
-        }
-    });
+    let newest: Mutex<Option<(Instant, String)>> = Mutex::new(None);
+    let site = site.route(HttpMethod::Get, access::METRICS, move |_| numbers(&at, &newest));
     let at = invocation.clone();
     let may = Arc::clone(access);
     site.route(HttpMethod::Get, "/api/page", move |_| {
@@ -177,6 +179,26 @@ fn site(
         let at = invocation.clone();
         move |request| actions::act(&at, request)
     })
+}
+
+/// The numbers for Prometheus, read by one request at a time and then kept for some seconds: anyone on
+/// this machine may ask for them.
+fn numbers(invocation: &Invocation, newest: &Mutex<Option<(Instant, String)>>) -> HttpReply {
+    let Ok(mut newest) = newest.try_lock() else {
+        return HttpReply::text(503, "the numbers are being read; try again");
+    };
+    if let Some((at, text)) = newest.as_ref()
+        && at.elapsed() < KEPT_NUMBERS
+    {
+        return HttpReply::of(200, metrics::MEDIA_TYPE, text.clone());
+    }
+    match PageData::open(invocation).and_then(|data| data.metrics()) {
+        Ok(text) => {
+            *newest = Some((Instant::now(), text.clone()));
+            HttpReply::of(200, metrics::MEDIA_TYPE, text)
+        }
+        Err(error) => failed(&error),
+    }
 }
 
 /// The routes that only read.
@@ -226,7 +248,7 @@ fn failed(error: &anyhow::Error) -> HttpReply {
 
 /// The page itself. The token of the link lets the browser in and is gone from the address.
 fn home(access: &PageAccess, link: &str, request: &HttpRequest) -> HttpReply {
-    let Some(token) = request.query("token") else {
+    let Some(token) = request.query("token").filter(|_| !request.is_head()) else {
         return HttpReply::of(200, "text/html; charset=utf-8", page::HTML);
     };
     match access.exchange(token) {

@@ -1,11 +1,8 @@
 //! The end of the output of a command that failed.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::Path};
 
-use super::workspace::Workspace;
+use super::workspace::{LogFolder, Workspace};
 use crate::{
     adapters::{agent_output, terminal},
     core::{
@@ -22,10 +19,10 @@ const LINES: usize = 12;
 /// How many tasks have their output read.
 const TASKS: usize = 40;
 
-/// Reads the ends of outputs below the top of a repository.
+/// Reads the ends of outputs in the folder of the logs.
 #[derive(Clone, Debug)]
 pub struct FailureOutputReader {
-    root: PathBuf,
+    logs: LogFolder,
     secrets: Option<Redactor>,
 }
 
@@ -36,7 +33,7 @@ impl FailureOutputReader {
     /// Returns a reader for a repository. Like the logs, what it reads has no secrets, unless the
     /// settings say so.
     pub fn new(workspace: &Workspace) -> FailureOutputReader {
-        FailureOutputReader { root: workspace.root().to_owned(), secrets: workspace.secrets() }
+        FailureOutputReader { logs: workspace.log_folder(), secrets: workspace.secrets() }
     }
 
     /// Reads the outputs for the tasks whose newest attempt did not complete them; only those of the
@@ -54,7 +51,8 @@ impl FailureOutputReader {
     }
 
     fn tail(&self, check: &CheckResult) -> Vec<String> {
-        let mut lines = last_words(&self.root.join(&check.log), LINES);
+        let log = self.logs.path(&check.log);
+        let mut lines = log.map_or_else(Vec::new, |log| last_words(&log, LINES));
         if let Some(secrets) = &self.secrets {
             lines = lines.iter().map(|line| secrets.clone().text(line)).collect();
         }

@@ -2,6 +2,7 @@
 
 mod graph;
 mod lock;
+mod logs;
 
 use std::{
     collections::BTreeSet,
@@ -44,6 +45,7 @@ use crate::{
 
 pub use crate::core::loop_paths::GRAPH;
 pub use lock::LockHolder;
+pub use logs::LogFolder;
 
 /// A repository with its settings.
 pub struct Workspace {

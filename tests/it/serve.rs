@@ -67,7 +67,11 @@ impl Server {
         let live = trial.start(words);
         until("the link is printed", || live.printed().contains("token="));
         let printed = live.printed();
-        let port = printed.split(':').nth(2).unwrap().split('/').next().unwrap();
+        let said = live.said();
+        let listens = said.lines().find_map(|line| line.strip_prefix("listening on "));
+        let port = listens.and_then(|address| address.rsplit(':').next());
+        let port =
+            port.unwrap_or_else(|| printed.split(':').nth(2).unwrap().split('/').next().unwrap());
         let address = SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()));
         let mut server = Server { trial, live, address, cookie: String::new() };
         let path = printed[printed.find("/?").unwrap()..].trim().to_owned();
@@ -219,6 +223,20 @@ fn a_page_that_others_can_reach_only_shows_unless_told_otherwise() {
     let trial = simple();
     trial.run(["serve", "--allow-remote", "0.0.0.0"]).code(64);
     trial.run(["serve", "--allow-actions"]).code(64);
+    // A name of its own means a proxy, which others reach.
+    let named = Server::of(simple(), &["--host", "page.example:443"]);
+    assert_eq!(named.get("/api/page").json()["acts"], false);
+    let cookie = format!("Cookie: {}", named.cookie);
+    for host in ["Host: page.example", "Host: page.example:443"] {
+        assert_eq!(send(named.address, "GET", "/api/now", &[host, &cookie], "").status, 200);
+    }
+    named.end();
+    let proxied = Server::of(simple(), &["--host", "page.example:443", "--allow-actions"]);
+    let cookie = format!("Cookie: {}", proxied.cookie);
+    let headers = ["Host: page.example", &cookie, "Origin: https://page.example"];
+    let body = pause.to_string();
+    assert_eq!(send(proxied.address, "POST", "/api/actions", &headers, &body).status, 200);
+    proxied.end();
 }
 
 #[test]
@@ -247,7 +265,10 @@ fn a_person_acts_as_by_the_commands() {
     assert!(unknown.contains("no task `nothing`"), "{unknown}");
     act(json!({"action": "complete", "id": "--help"}), 409);
     act(json!({"action": "answer", "id": "a", "text": "there is no question"}), 409);
-    act(json!({"action": "resume"}), 409);
+    act(json!({"action": "reset", "id": "a\u{0}b"}), 400);
+    // A pause is lifted, and no run starts.
+    act(json!({"action": "pause"}), 200);
+    act(json!({"action": "resume"}), 200);
     for body in ["", "null", "{\"action\": \"run\"}", "{\"action\": \"pause\", \"x\": 1}"] {
         let own = server.own();
         let headers = own.each_ref().map(String::as_str);
@@ -396,6 +417,29 @@ fn files_and_commits_are_read_only_where_they_belong() {
         assert!(!reply.body.contains("not for the page"));
     }
     assert_eq!(server.get("/api/timeline?run=x").status, 400);
+    // Neither a link nor a forged journal leads out of the logs.
+    let root = server.trial.root().to_owned();
+    let outside = root.join("elsewhere");
+    let folder = root.join("logs/attempts/a/1");
+    fs::remove_file(folder.join("stdout")).unwrap();
+    for name in ["stdout", "link"] {
+        std::os::unix::fs::symlink(&outside, folder.join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(&root, root.join("logs/attempts/out")).unwrap();
+    let journal = server.trial.read("logs/ralph.jsonl");
+    for log in ["../..", "/", "logs/../", "logs/attempts/out"] {
+        let forged =
+            journal.replace("\"log\":\"logs/attempts/b/1\"", &format!("\"log\":\"{log}\""));
+        assert_ne!(forged, journal);
+        fs::write(root.join("logs/ralph.jsonl"), forged).unwrap();
+        for path in ["b.1/files/elsewhere", "a.1/files/link", "a.1/files/stdout", "a.1/transcript"]
+        {
+            let reply = server.get(&format!("/api/attempts/{path}"));
+            assert!(!reply.body.contains("not for the page"), "{path} {log}: {reply:?}");
+        }
+        assert!(!server.get("/api/attempts/a.1").body.contains("not for the page"));
+    }
+    fs::write(root.join("logs/ralph.jsonl"), journal).unwrap();
     let graph = server.get("/api/graph");
     assert_eq!(graph.status, 200);
     assert!(!graph.body.contains("swordfish"), "{}", graph.body);

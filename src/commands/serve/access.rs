@@ -61,14 +61,17 @@ impl PageAccess {
         acts: bool,
     ) -> io::Result<PageAccess> {
         let port = address.port();
-        let with_port = |host: &String| {
+        // Browsers leave out the port that is usual.
+        let forms = |host: &String| {
             let host = host.to_ascii_lowercase();
-            let has_port =
-                host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-            if has_port { host } else { format!("{host}:{port}") }
+            match host.rsplit_once(':') {
+                Some((name, "80" | "443")) => vec![name.to_owned(), host.clone()],
+                Some((_, other)) if other.parse::<u16>().is_ok() => vec![host],
+                _ => vec![format!("{host}:{port}"), host],
+            }
         };
         let local = ["127.0.0.1", "localhost", "[::1]"].map(|host| format!("{host}:{port}"));
-        let given = hosts.iter().map(with_port);
+        let given = hosts.iter().flat_map(forms);
         Ok(PageAccess {
             hosts: local.into_iter().chain(given).collect(),
             cookie: format!("ralph_{port}"),
@@ -103,7 +106,10 @@ impl PageAccess {
             return Err(HttpReply::text(403, "requests of other sites are refused"));
         }
         if !request.is_read() {
-            let origin = request.header("origin").and_then(|origin| origin.strip_prefix("http://"));
+            // A proxy that adds TLS changes the scheme, and the host says that it is the page's.
+            let origin = request.header("origin").and_then(|origin| {
+                origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"))
+            });
             if origin.map(str::to_ascii_lowercase) != host {
                 return Err(HttpReply::text(403, "requests of other sites are refused"));
             }

@@ -69,11 +69,10 @@ pub(super) fn act(invocation: &Invocation, request: &HttpRequest) -> HttpReply {
         Ok(action) => action,
         Err(error) => return said(400, false, &format!("this is not an action: {error}")),
     };
-    if matches!(action, PageAction::Resume {}) && !goes_on(invocation) {
-        let text = "no run is active; `ralph resume` in a terminal continues the last one";
-        return said(409, false, text);
-    }
     let call = action.call();
+    if call.arguments.iter().chain([&call.input]).any(|text| text.contains('\0')) {
+        return said(400, false, "a text must not contain the character NUL");
+    }
     let called = || -> Result<OwnCall> {
         let arguments: Vec<String> =
             invocation.flags()?.into_iter().chain(call.arguments).collect();
@@ -93,17 +92,6 @@ pub(super) fn act(invocation: &Invocation, request: &HttpRequest) -> HttpReply {
         }
         Err(error) => said(500, false, &format!("`ralph` cannot be started: {error}")),
     }
-}
-
-/// Whether a run is active, which a lifted pause continues. Without one, `ralph resume` would
-/// become the run.
-fn goes_on(invocation: &Invocation) -> bool {
-    let live = || {
-        let workspace = invocation.workspace()?;
-        let store = workspace.event_store()?;
-        workspace.is_live(store.history())
-    };
-    live().unwrap_or(false)
 }
 
 fn said(status: u16, done: bool, text: &str) -> HttpReply {
@@ -138,7 +126,11 @@ impl PageAction {
                 }
             }
             PageAction::Pause {} => words("pause", &[]),
-            PageAction::Resume {} => words("resume", &[]),
+            // Without the flag, `ralph resume` may become the run.
+            PageAction::Resume {} => {
+                let arguments = vec!["resume".to_owned(), "--lift".to_owned()];
+                ActionCall { arguments, input: String::new() }
+            }
             PageAction::Stop { now } => {
                 let flag = now.then(|| "--now".to_owned());
                 let arguments = std::iter::once("stop".to_owned()).chain(flag).collect();

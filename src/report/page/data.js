@@ -92,6 +92,13 @@ export function follow(event, moved) {
   if (!report) open();
 }
 
+// A browser has six connections to a server: a page that is not seen leaves its own to others.
+document.addEventListener("visibilitychange", () => {
+  if (!stream || checking) return;
+  if (document.hidden) stream.close();
+  else open();
+});
+
 function open() {
   stream = new EventSource("/api/events");
   stream.onopen = () => set("live");
