@@ -158,10 +158,7 @@ impl AttemptsPage {
         self.items(files.iter().map(|(name, size)| format!("{name} ({size} bytes)")));
         self.list("The end of its standard error", errors.iter().cloned());
         self.list("The end of its output", output.iter().cloned());
-        self.list(
-            "The end of the output of the failed verify command",
-            verify_output.iter().cloned(),
-        );
+        self.list("From the output of the failed verify command", verify_output.iter().cloned());
         self.text
     }
 
@@ -288,12 +285,12 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The end of the output of the verify command that failed, if one did.
+/// The part of the output of the verify command that failed that says why, if one did.
 fn verify_output(workspace: &Workspace, entry: &AttemptEntry) -> Vec<String> {
     let ended = entry.ended.as_ref();
     let red = ended.and_then(|(_, ended)| ended.evidence.verify.iter().find(|it| !it.is_green()));
     let log = red.and_then(|check| workspace.log_folder().path(&check.log));
-    log.map_or_else(Vec::new, |log| failure_output::last_words(&log, LINES))
+    log.map_or_else(Vec::new, |log| failure_output::excerpt(&log, LINES))
 }
 
 /// The files of an attempt with their sizes in bytes, by name.

@@ -1,4 +1,4 @@
-//! The end of the output of a command that failed.
+//! The part of the output of a failed command that says why.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -7,6 +7,7 @@ use crate::{
     adapters::{agent_output, terminal},
     core::{
         event::AttemptResult,
+        failure_line,
         graph::task::TaskId,
         history::{History, LastAttempt},
         redact::Redactor,
@@ -26,7 +27,7 @@ pub struct FailureOutputReader {
     secrets: Option<Redactor>,
 }
 
-/// By task, the last lines of the command that failed in its newest attempt; safe to print.
+/// By task, the lines of the command that failed in its newest attempt that say why; safe to print.
 pub type FailureOutputs = BTreeMap<TaskId, Vec<String>>;
 
 impl FailureOutputReader {
@@ -46,13 +47,13 @@ impl FailureOutputReader {
         failed.sort_by_key(|(_, last)| std::cmp::Reverse(last.at));
         let failed = failed.into_iter().take(TASKS);
         failed
-            .filter_map(|(id, last)| Some((id.clone(), self.tail(failed_check(&last.ended)?))))
+            .filter_map(|(id, last)| Some((id.clone(), self.reason(failed_check(&last.ended)?))))
             .collect()
     }
 
-    fn tail(&self, check: &CheckResult) -> Vec<String> {
+    fn reason(&self, check: &CheckResult) -> Vec<String> {
         let log = self.logs.path(&check.log);
-        let mut lines = log.map_or_else(Vec::new, |log| last_words(&log, LINES));
+        let mut lines = log.map_or_else(Vec::new, |log| excerpt(&log, LINES));
         if let Some(secrets) = &self.secrets {
             lines = lines.iter().map(|line| secrets.clone().text(line)).collect();
         }
@@ -65,6 +66,12 @@ fn failed_check(ended: &AttemptResult) -> Option<&CheckResult> {
     ended.evidence.red().or(ended.evidence.setup.as_ref())
 }
 
+/// The lines of a file with the output of a failed command that say why, safe to print.
+pub fn excerpt(path: &Path, count: usize) -> Vec<String> {
+    let text = terminal::printable(agent_output::failure(path).as_bytes());
+    failure_line::excerpt(&written(&text), count)
+}
+
 /// The last lines of a file with plain output that are not blank, safe to print, each cut to 500
 /// characters.
 pub fn last_words(path: &Path, count: usize) -> Vec<String> {
@@ -73,8 +80,12 @@ pub fn last_words(path: &Path, count: usize) -> Vec<String> {
 
 /// The last lines of a text that are not blank, each cut to 500 characters.
 pub fn last_of(text: &str, count: usize) -> Vec<String> {
-    let lines: Vec<&str> =
-        text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    let lines = written(text);
     let last = &lines[lines.len().saturating_sub(count)..];
     last.iter().map(|line| line.chars().take(500).collect()).collect()
+}
+
+/// The lines that are not blank.
+fn written(text: &str) -> Vec<&str> {
+    text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect()
 }

@@ -414,12 +414,9 @@ fn an_attempt_is_shown_with_the_end_of_its_output_as_attach_shows_it() {
     let output = below(&shown, "The end of its output:");
     assert_eq!(output[..2], ["100%", "red words"], "{shown}");
     assert_eq!(below(&shown, "The end of its standard error:"), ["why"]);
-    let numbers: Vec<String> = (9..=20).map(|number| format!("check {number}")).collect();
-    assert_eq!(
-        below(&shown, "The end of the output of the failed verify command:"),
-        numbers,
-        "{shown}"
-    );
+    let last = (9..=20).map(|number| format!("check {number}"));
+    let numbers: Vec<String> = std::iter::once("…".to_owned()).chain(last).collect();
+    assert_eq!(below(&shown, "From the output of the failed verify command:"), numbers, "{shown}");
     let json = trial.run(["show", "a", "--json"]).json();
     assert_eq!((&json["verify_output"], &json["errors"]), (&json!(numbers), &json!(["why"])));
     // `ralph logs --output` prints what `ralph attach` printed.

@@ -34,8 +34,8 @@ pub struct Attention {
     pub title: Option<String>,
     /// Why it needs a person.
     pub why: String,
-    /// The lines that say more: the question, the end of the output of the command that failed (of
-    /// the agent, if none did), or the files in the way.
+    /// The lines that say more: the question, the part of the output of the command that failed
+    /// (of the agent, if none did) that says why, with `…` for lines left out, or the files in the way.
     pub detail: Vec<String>,
     /// The number of unfinished tasks that can go on once this and everything before it in the list
     /// are resolved, including the task itself.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     adapters::terminal::Style,
-    core::{graph::task::TaskId, spend::dollars},
+    core::{failure_line, graph::task::TaskId, spend::dollars},
     view::{
         attempt::AttemptView,
         lines::{Line, line},
@@ -295,14 +295,7 @@ impl Attention {
         let frees = if self.task_id.is_some() { frees } else { String::new() };
         let head = format!("  - {}{}", self.subject(page.is_narrow()), self.why);
         page.short(Style::Warn, &head, &frees, rows);
-        let skipped = self.detail.len().saturating_sub(detail);
-        // The beginning of a question and the end of an output say the most.
-        let shown = if self.is_output() {
-            &self.detail[skipped..]
-        } else {
-            &self.detail[..self.detail.len() - skipped]
-        };
-        for text in shown {
+        for text in self.shown(detail) {
             page.item(None, &format!("      {text}"), "");
         }
         if let Some(remedy) = &self.remedy {
@@ -314,7 +307,20 @@ impl Attention {
         }
     }
 
-    /// Whether the detail is the end of an output.
+    /// The lines of the detail that say the most: the beginning of a question, the reason in an
+    /// output.
+    fn shown(&self, count: usize) -> Vec<String> {
+        if !self.is_output() || self.detail.len() <= count {
+            return self.detail.iter().take(count).cloned().collect();
+        }
+        let lines: Vec<&str> = self.detail.iter().map(String::as_str).collect();
+        let is_line = |line: &&str| *line != failure_line::GAP;
+        let lines: Vec<&str> = lines.into_iter().filter(is_line).collect();
+        let excerpt = failure_line::excerpt(&lines, count).into_iter();
+        excerpt.filter(|line| line != failure_line::GAP).collect()
+    }
+
+    /// Whether the detail is from an output.
     fn is_output(&self) -> bool {
         match self.kind {
             AttentionKind::Parked | AttentionKind::Spent | AttentionKind::Baseline => true,
