@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::duration;
 
+/// The exit code of an agent that needs input and must not be restarted.
+pub const WAITS: i32 = 42;
+
 /// How the agent's process ended: an action of `ralph` takes precedence over the exit status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
@@ -45,6 +48,23 @@ pub enum Outcome {
         /// The reason.
         error: String,
     },
+}
+
+impl Outcome {
+    /// Whether the process ended by itself and failed: with an exit code that has no other meaning,
+    /// or by a signal.
+    pub fn is_own_failure(&self) -> bool {
+        match self {
+            Outcome::Exited { exit_code } => *exit_code != 0 && *exit_code != WAITS,
+            Outcome::Signaled { .. } => true,
+            Outcome::TimedOut { .. }
+            | Outcome::Idle { .. }
+            | Outcome::Lingered { .. }
+            | Outcome::Cancelled
+            | Outcome::Interrupted
+            | Outcome::NotStarted { .. } => false,
+        }
+    }
 }
 
 impl fmt::Display for Outcome {

@@ -42,6 +42,8 @@ pub struct PromptContext {
     pub verify: Vec<String>,
     /// The end of the output of the verify command that failed after the previous attempt.
     pub verify_output: String,
+    /// The end of the standard error of the previous attempt, if its process failed.
+    pub errors: String,
     /// The number of the new attempt.
     pub attempt: u32,
     /// The limit on attempts at the task.
@@ -106,6 +108,7 @@ pub fn context(
             "diff": last.ended.evidence.diff,
             "leftovers": last.ended.evidence.leftovers,
             "last_line": last.ended.last_line,
+            "errors": facts.errors,
             "pinned": last.ended.pinned,
             "others": last.ended.evidence.others,
             "graph_fault": last.ended.evidence.graph_fault,

@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::core::outcome::Outcome;
+pub use crate::core::outcome::{Outcome, WAITS};
 use crate::core::{
     agents::provider_error::{Advice, ProviderError},
     commit_id::CommitId,
@@ -42,9 +42,6 @@ impl fmt::Display for Report {
         })
     }
 }
-
-/// The exit code of an agent that needs input and must not be restarted.
-pub const WAITS: i32 = 42;
 
 /// A commit made by the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -33,7 +33,7 @@ use crate::{
     },
     crash,
     project::{
-        fatal,
+        failure_output, fatal,
         graph_file::{GraphFile, rfc3339},
         workspace::Workspace,
     },
@@ -56,6 +56,8 @@ const LEARNINGS_TAIL: usize = 8 * 1024;
 const NOTES_TAIL: usize = 4 * 1024;
 /// The size limit of a failed verify command's output in a prompt, in bytes.
 const VERIFY_TAIL: usize = 6 * 1024;
+/// The size limit of the standard error of a failed attempt in a prompt, in bytes.
+const ERRORS_TAIL: usize = 2 * 1024;
 /// The file in an attempt's folder with the conflict that its work caused when it was about to
 /// land.
 pub const CONFLICT: &str = "conflict.diff";
@@ -144,6 +146,9 @@ pub fn context(
         graph_path: workspace.graph_name(),
         learnings_path: workspace.learnings().to_owned(),
         isolated_from: isolated.then(|| root.display().to_string()),
+        errors: last.map_or_else(String::new, |last| {
+            failure_output::errors(root, &last.ended, ERRORS_TAIL)
+        }),
         conflict: last.map_or_else(String::new, |last| {
             tail(&root.join(&last.ended.log).join(CONFLICT), VERIFY_TAIL)
         }),

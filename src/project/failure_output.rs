@@ -1,6 +1,6 @@
 //! The part of the output of a failed command that says why.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{borrow::Cow, collections::BTreeMap, path::Path};
 
 use super::workspace::{LogFolder, Workspace};
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
         failure_line,
         graph::task::TaskId,
         history::{History, LastAttempt},
+        prompt,
         redact::Redactor,
         verdict::{CheckResult, Verdict},
     },
@@ -17,6 +18,8 @@ use crate::{
 
 /// How many lines of an output are kept.
 const LINES: usize = 12;
+/// The file in an attempt's folder with its standard error.
+const STDERR: &str = "stderr";
 /// How many tasks have their output read.
 const TASKS: usize = 40;
 
@@ -47,18 +50,48 @@ impl FailureOutputReader {
         failed.sort_by_key(|(_, last)| std::cmp::Reverse(last.at));
         let failed = failed.into_iter().take(TASKS);
         failed
-            .filter_map(|(id, last)| Some((id.clone(), self.reason(failed_check(&last.ended)?))))
+            .map(|(id, last)| (id.clone(), self.reason(&last.ended)))
+            .filter(|(_, lines)| !lines.is_empty())
             .collect()
     }
 
-    fn reason(&self, check: &CheckResult) -> Vec<String> {
-        let log = self.logs.path(&check.log);
-        let mut lines = log.map_or_else(Vec::new, |log| excerpt(&log, LINES));
+    fn reason(&self, ended: &AttemptResult) -> Vec<String> {
+        let mut lines = match failed_check(ended) {
+            Some(check) => {
+                let log = self.logs.path(&check.log);
+                log.map_or_else(Vec::new, |log| excerpt(&log, LINES))
+            }
+            None if ended.outcome.is_own_failure() => self.own_failure(ended),
+            None => Vec::new(),
+        };
         if let Some(secrets) = &self.secrets {
             lines = lines.iter().map(|line| secrets.clone().text(line)).collect();
         }
         lines
     }
+
+    /// The last line of an agent that failed, and the lines of its standard error that say why.
+    fn own_failure(&self, ended: &AttemptResult) -> Vec<String> {
+        let log = self.logs.path(&format!("{}/{STDERR}", ended.log));
+        let errors = log.map_or_else(Vec::new, |log| excerpt(&log, LINES));
+        if errors.is_empty() {
+            return errors;
+        }
+        let said = ended.last_line.as_deref().map(terminal::visible);
+        let is_new = |said: &Cow<'_, str>| !errors.iter().any(|line| line.trim() == said.trim());
+        let said = said.filter(is_new).map(Cow::into_owned);
+        said.into_iter().chain(errors).collect()
+    }
+}
+
+/// The end of the standard error of an attempt, safe to print; none if its process did not fail.
+pub fn errors(root: &Path, ended: &AttemptResult, bytes: usize) -> String {
+    if !ended.outcome.is_own_failure() {
+        return String::new();
+    }
+    let path = root.join(&ended.log).join(STDERR);
+    let text = terminal::printable(agent_output::failure(&path).as_bytes());
+    prompt::tail(&text, bytes).trim().to_owned()
 }
 
 /// The command of verify or setup that failed in an attempt.

@@ -22,7 +22,7 @@ use crate::{
             input::{FoundAttempt, Input},
             verified_batch::VerifyRun,
         },
-        verdict::{self, Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
+        verdict::{Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
     },
     crash,
     project::{
@@ -134,17 +134,7 @@ impl Runner {
     /// why: its standard error has the reason if it states an error, or if the agent said nothing.
     fn last_line(&self, record: &AttemptRecord, said: &str, outcome: &Outcome) -> Option<String> {
         let said = terminal::plain(said);
-        let has_failed = match outcome {
-            Outcome::Exited { exit_code } => *exit_code != 0 && *exit_code != verdict::WAITS,
-            Outcome::Signaled { .. } => true,
-            Outcome::TimedOut { .. }
-            | Outcome::Idle { .. }
-            | Outcome::Lingered { .. }
-            | Outcome::Cancelled
-            | Outcome::Interrupted
-            | Outcome::NotStarted { .. } => false,
-        };
-        if !has_failed {
+        if !outcome.is_own_failure() {
             return agent_output::last_of(&said);
         }
         let errors = agent_output::failure(&record.file(&self.workspace, "stderr"));

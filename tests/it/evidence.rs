@@ -395,6 +395,23 @@ fn work_of_a_failed_attempt_is_kept_shown_and_restored() {
     trial.run(["restore", "a.2"]).code(1).stderr_has("nothing is kept of attempt 2 at `a`");
 }
 
+#[test]
+fn the_standard_error_of_a_failed_agent_is_in_the_report_and_the_next_prompt() {
+    let script = "echo Bye; echo 'cannot open the model' >&2; echo 'key is too old' >&2; exit 3";
+    let graph = "tasks: [{id: a, max_attempts: 2}]\n";
+    let trial = TestProject::new().graph(graph).command(["sh", "-c", script]);
+    trial.run(["run", "-q"]).code(3);
+    let report = trial.run(["report", "--json"]).json();
+    assert_eq!(
+        report["attention"][0]["detail"],
+        json!(["Bye", "cannot open the model", "key is too old"])
+    );
+    let prompt = trial.read("logs/attempts/a/2/prompt.md");
+    let told =
+        "The end of its standard error:\n\n```text\ncannot open the model\nkey is too old\n```";
+    assert!(prompt.contains(told), "{prompt}");
+}
+
 /// The items below a heading of `ralph show`.
 fn below(shown: &str, heading: &str) -> Vec<String> {
     let lines = shown.lines().skip_while(|line| *line != heading).skip(1);
