@@ -16,6 +16,7 @@ use crate::{
     core::{
         exit::{Exit, Failure},
         import::plan::ImportOptions,
+        setup,
     },
     project::{
         graph_file::GraphFile,
@@ -60,12 +61,17 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
     let file = graph(&workspace)?;
     let wishes = ImportOptions { format: options.format, ..wishes(options) };
     let mut record = ImportRecord::read(&workspace);
-    let plan = import::plan(&texts, &import::existing(file.as_ref(), &record), &wishes)?;
+    let replaced = file.as_ref().filter(|file| setup::is_example(file.text()));
+    let base = file.as_ref().filter(|_| replaced.is_none());
+    let plan = import::plan(&texts, &import::existing(base, &record), &wishes)?;
     let name = workspace.graph_name();
-    let mut summary = ImportSummary::new(&name, options.dry_run);
+    let examples = replaced
+        .filter(|_| !plan.new_tasks().is_empty())
+        .map_or(0, |file| file.graph().tasks().len());
+    let mut summary = ImportSummary::new(&name, options.dry_run, examples);
     summary.add(&texts, &skipped, &plan);
     let mut text = report::sources(&texts, &plan, options.dry_run);
-    text += &report::losses(&texts, &plan, file.is_none(), &name);
+    text += &report::losses(&texts, &plan, base.is_none(), &name);
     text += &report::skipped(&skipped);
     if !options.dry_run {
         // A base of tasks that are not there yet does no harm.
@@ -76,7 +82,7 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
         }
         import::add(&workspace, file, &plan)?;
     }
-    text += &report::result(&plan, &name, options.dry_run);
+    text += &report::result(&plan, &name, options.dry_run, examples);
     let text = if options.json { terminal::json(&summary) } else { text };
     terminal::print(&text)?;
     Ok(Exit::Success)
@@ -130,7 +136,7 @@ fn refresh(invocation: &Invocation, workspace: &Workspace, options: &ImportArgs)
         return Err(Failure::new(Exit::Usage, message).into());
     }
     let name = workspace.graph_name();
-    let mut summary = ImportSummary::new(&name, options.dry_run);
+    let mut summary = ImportSummary::new(&name, options.dry_run, 0);
     for (path, source) in sources {
         let given = has_wishes.then_some(&given);
         let report =
@@ -143,7 +149,7 @@ fn refresh(invocation: &Invocation, workspace: &Workspace, options: &ImportArgs)
         let mut text = report::sources(&report.texts, &report.plan, false);
         text += &report::refreshed(&report);
         text += &report::skipped(&report.skipped);
-        text += &report::result(&report.plan, &name, options.dry_run);
+        text += &report::result(&report.plan, &name, options.dry_run, 0);
         terminal::print(&text)?;
     }
     if options.json {

@@ -170,11 +170,14 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Se
     }
     let command = Workspace::own_command();
     let plan = setup::draftable(&found.backlog);
+    let import = setup::importable(&found.backlog).map_or(String::new(), |path| {
+        format!("{command} import {path}\n               put its tasks into the graph\n  ")
+    });
     let draft = plan.map_or(String::new(), |path| {
         format!("{command} draft {path}\n               have the agent write its tasks\n  ")
     });
     let next = format!(
-        "Next: put your tasks into {GRAPH}, commit the new files, then run\n  {draft}\
+        "Next: put your tasks into {GRAPH}, commit the new files, then run\n  {import}{draft}\
          {command} check        validate the graph\n  \
          {command} doctor       find what would stop a run\n  \
          {command} run --once   make one attempt"

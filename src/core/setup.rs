@@ -10,7 +10,7 @@ mod layout;
 mod marks;
 mod recipes;
 
-pub use backlog::{Backlog, backlog, draftable};
+pub use backlog::{Backlog, backlog, draftable, importable};
 pub use checks::{FoundCheck, READ, checks};
 pub use installs::{installs, wanted_files};
 pub use layout::layout;

@@ -19,16 +19,16 @@ use crate::{
     core::{
         diagnostic::{Diagnostic, position},
         exit::{Exit, Failure},
-        graph::{task::TaskId, task_edit::TaskDifference},
+        graph::task_edit::differences,
         import::{
             self, BacklogFormat,
             identity::KnownSourceTask,
             plan::{self, ExistingTasks, ImportOptions, ImportPlan, ImportedTask, SourceFile},
             render,
         },
+        setup,
     },
     project::{
-        event_store::EventStore,
         graph_change::{ChangeCommand, change_text, keep_new_file, record},
         graph_file::{GraphFile, read_graph},
         workspace::Workspace,
@@ -120,8 +120,8 @@ pub fn refused(name: &str, text: &str, faults: &[Diagnostic]) -> anyhow::Error {
     Failure::drawn(Exit::Invalid, drawn).into()
 }
 
-/// Writes the new tasks of a plan into the graph, which is created if there is none. The change is
-/// recorded, and kept for `ralph undo`.
+/// Writes the new tasks of a plan into the graph, which is created if there is none. They replace
+/// unchanged examples of `ralph init`. The change is recorded, and kept for `ralph undo`.
 ///
 /// # Errors
 /// The tasks do not fit into the file; errors of the disk. The file is unchanged then.
@@ -134,10 +134,15 @@ pub fn add(workspace: &Workspace, file: Option<GraphFile>, plan: &ImportPlan) ->
     let Some(mut file) = file else {
         return create(workspace, &new, &plan.top, &command);
     };
-    let count = file.graph().tasks().len();
-    let edit = |file: &GraphFile| with_new(workspace, file.text(), count, &new).map(Some);
-    change_text(workspace, &mut file, Some(&command), edit)?;
-    record_new(&mut workspace.event_store()?, &new)
+    let replaces = setup::is_example(file.text());
+    let count = if replaces { 0 } else { file.graph().tasks().len() };
+    let edit = |file: &GraphFile| match replaces && setup::is_example(file.text()) {
+        true => new_graph(workspace, &new, &plan.top).map(Some),
+        false => with_new(workspace, file.text(), count, &new).map(Some),
+    };
+    let before = change_text(workspace, &mut file, Some(&command), edit)?;
+    let found = before.map(|before| differences(&before, file.text(), &[])).unwrap_or_default();
+    record(&mut workspace.event_store()?, command.name, &found)
 }
 
 /// A graph, which had so many tasks when the ids were chosen, with new ones.
@@ -160,14 +165,16 @@ fn with_new(
         .map_err(|why| anyhow!("cannot add the tasks to `{name}`: {why}; nothing was changed"))
 }
 
-/// Records new tasks in the journal.
-fn record_new(store: &mut EventStore, new: &[&ImportedTask]) -> Result<()> {
-    let of = |task: &&ImportedTask| {
-        let (id, new) = (TaskId::new(&task.id).ok()?, Some(task.status()));
-        Some(TaskDifference { id, old: None, new, fields: Vec::new() })
-    };
-    let found: Vec<TaskDifference> = new.iter().filter_map(of).collect();
-    record(store, "import", &found)
+/// The text of a new graph.
+fn new_graph(
+    workspace: &Workspace,
+    tasks: &[&ImportedTask],
+    top: &[(String, Value)],
+) -> Result<String> {
+    let text = render::graph(tasks, top).map_err(|why| anyhow!("{why}; nothing was written"))?;
+    read_graph(&workspace.graph_name(), &text)
+        .map_err(|why| anyhow!("{why}; nothing was written"))?;
+    Ok(text)
 }
 
 /// Writes a new graph.
@@ -178,13 +185,7 @@ fn create(
     command: &ChangeCommand<'_>,
 ) -> Result<()> {
     let (path, name) = (workspace.graph_path(), workspace.graph_name());
-    let graph = |tasks: &[&ImportedTask]| {
-        let text =
-            render::graph(tasks, top).map_err(|why| anyhow!("{why}; nothing was written"))?;
-        read_graph(&name, &text).map_err(|why| anyhow!("{why}; nothing was written"))?;
-        anyhow::Ok(text)
-    };
-    let (text, empty) = (graph(tasks)?, graph(&[])?);
+    let (text, empty) = (new_graph(workspace, tasks, top)?, new_graph(workspace, &[], top)?);
     let _turn = workspace.state.lock_graph().context("lock the graph file")?;
     if exists(path) {
         return Err(anyhow!("there is a `{name}` now; import again"));

@@ -145,6 +145,29 @@ fn fields_keep_their_meaning_or_their_name() {
 }
 
 #[test]
+fn unchanged_examples_are_replaced() {
+    let plan = "# Plan\n\n- [ ] Write the lexer\n- [ ] Write the parser\n";
+    let trial = TestProject::new().file("PLAN.md", plan);
+    let advice = trial.run(["init", "--yes"]).out();
+    assert!(advice.contains(" import PLAN.md\n"), "{advice}");
+    let examples = trial.graph_text();
+    let dry = trial.run(["import", "PLAN.md", "--dry-run", "--json"]).json();
+    assert_eq!(dry["replaced_examples"], 2, "{dry}");
+    assert_eq!(trial.graph_text(), examples);
+    trial.run(["import", "PLAN.md"]).stdout_has("in place of the 2 examples");
+    let imported = ["write-the-lexer pending", "write-the-parser pending"];
+    assert_eq!(tasks(&trial), imported);
+    // Once more: nothing is replaced.
+    trial.run(["import", "PLAN.md"]).stdout_has("nothing new, 2 are there already");
+    trial.run(["undo"]);
+    assert_eq!(trial.graph_text(), examples);
+    // A changed example is a task of the person.
+    trial.write("task-graph.yaml", &examples.replace("title: ", "title: My "));
+    trial.run(["import", "PLAN.md"]);
+    assert_eq!(tasks(&trial).len(), 4, "{}", trial.graph_text());
+}
+
+#[test]
 fn a_dry_run_shows_all_and_changes_nothing() {
     let trial = TestProject::new();
     put(&trial, "plan.md");

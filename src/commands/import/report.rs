@@ -259,8 +259,8 @@ pub(super) fn skipped(files: &[SkippedFile]) -> String {
     text
 }
 
-/// What was done, or would be.
-pub(super) fn result(plan: &ImportPlan, graph: &str, is_dry: bool) -> String {
+/// What was done, or would be. The new tasks replace so many examples of `ralph init`.
+pub(super) fn result(plan: &ImportPlan, graph: &str, is_dry: bool, examples: usize) -> String {
     let mut text = String::new();
     let new = plan.tasks.iter().filter(|task| task.is_new).count();
     let old = plan.tasks.len() - new;
@@ -290,7 +290,11 @@ pub(super) fn result(plan: &ImportPlan, graph: &str, is_dry: bool) -> String {
         1 => ", 1 is there already".to_owned(),
         old => format!(", {old} are there already"),
     };
-    wrapped(&mut text, &format!("{graph}: {done}{known}"));
+    let instead = match examples {
+        0 => String::new(),
+        count => format!(" in place of the {} of `ralph init`", counted(count, "example")),
+    };
+    wrapped(&mut text, &format!("{graph}: {done}{instead}{known}"));
     text
 }
 

@@ -22,6 +22,8 @@ pub(super) struct ImportSummary {
     graph: String,
     /// Whether nothing was written.
     dry_run: bool,
+    /// The number of unchanged examples of `ralph init` that the tasks replace.
+    replaced_examples: usize,
     /// The files that were read.
     sources: Vec<ReadSource>,
     /// The files of folders that were not read.
@@ -70,8 +72,9 @@ struct SummaryLoss {
 }
 
 impl ImportSummary {
-    pub(super) fn new(graph: &str, dry_run: bool) -> ImportSummary {
-        ImportSummary { graph: graph.to_owned(), dry_run, ..ImportSummary::default() }
+    pub(super) fn new(graph: &str, dry_run: bool, replaced_examples: usize) -> ImportSummary {
+        let graph = graph.to_owned();
+        ImportSummary { graph, dry_run, replaced_examples, ..ImportSummary::default() }
     }
 
     /// Adds what was read.

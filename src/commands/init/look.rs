@@ -7,6 +7,7 @@ use crate::{
     commands::doctor,
     core::{
         agents::agent_preset,
+        import::detect::detect,
         setup::{self, Found, FoundAgent},
     },
     regular_file,
@@ -34,10 +35,16 @@ pub(in crate::commands) fn found(root: &Path) -> Found {
     Found {
         installs: setup::installs(&names, &texts, on_path),
         checks: setup::checks(&names, &texts, &in_tests, on_path),
-        backlog: setup::backlog(&paths(root, &names)),
+        backlog: setup::backlog(&paths(root, &names), |path| has_tasks(&root.join(path))),
         agents: agents(root),
         names,
     }
+}
+
+/// Whether `ralph import` finds tasks in a document.
+fn has_tasks(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LONG)
+        && regular_file::read_to_string(path).is_ok_and(|text| detect(&text).is_some())
 }
 
 /// The presets whose program is on PATH.

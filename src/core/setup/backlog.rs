@@ -9,6 +9,8 @@ pub struct Backlog {
     pub advice: String,
     /// The path to give a task that creates tasks from it, if an agent can read it.
     pub document: Option<String>,
+    /// Whether `ralph import` finds tasks in it.
+    pub is_importable: bool,
 }
 
 /// Names of documents with plans.
@@ -27,8 +29,9 @@ const DOCUMENTS: &[&str] = &[
     ".taskmaster/tasks/tasks.json",
 ];
 
-/// Finds the backlogs among the paths of a project.
-pub fn backlog(paths: &[String]) -> Vec<Backlog> {
+/// Finds the backlogs among the paths of a project. `has_tasks` returns whether `ralph import` finds
+/// tasks in a document.
+pub fn backlog(paths: &[String], has_tasks: impl Fn(&str) -> bool) -> Vec<Backlog> {
     let rank = |path: &String| DOCUMENTS.iter().position(|name| *name == path.to_lowercase());
     let mut plans: Vec<(usize, &String)> =
         paths.iter().filter_map(|path| Some((rank(path)?, path))).collect();
@@ -37,22 +40,28 @@ pub fn backlog(paths: &[String]) -> Vec<Backlog> {
         path: path.clone(),
         advice: format!("a task graph: check it with `ralph --graph {path} check`"),
         document: None,
+        is_importable: false,
     });
     let beads = paths.iter().filter(|path| *path == ".beads/").map(|path| Backlog {
         path: path.clone(),
         advice: "import it with `ralph import .beads`".to_owned(),
         document: None,
+        is_importable: false,
     });
-    let plans = plans.into_iter().map(|(_, path)| Backlog {
-        path: path.clone(),
-        advice: if path.to_lowercase().ends_with(".json") {
+    let plans = plans.into_iter().map(|(_, path)| {
+        let is_importable = !path.ends_with('/') && has_tasks(path);
+        let advice = if is_importable && is_text(path) {
+            format!(
+                "`ralph import {path}` adds its tasks, `ralph draft {path}` has the agent write them"
+            )
+        } else if path.to_lowercase().ends_with(".json") {
             format!("import it with `ralph import {path}`")
         } else if is_text(path) {
             format!("`ralph draft {path}` has the agent write tasks from it")
         } else {
             "name it as `path` in a task, whose agent then reads it first".to_owned()
-        },
-        document: Some(path.clone()),
+        };
+        Backlog { path: path.clone(), advice, document: Some(path.clone()), is_importable }
     });
     graphs.chain(plans).chain(beads).collect()
 }
@@ -65,6 +74,11 @@ fn is_text(path: &str) -> bool {
 /// Returns the first plan that tasks can be drafted from.
 pub fn draftable(found: &[Backlog]) -> Option<&str> {
     found.iter().filter_map(|one| one.document.as_deref()).find(|path| is_text(path))
+}
+
+/// Returns the first plan that `ralph import` finds tasks in.
+pub fn importable(found: &[Backlog]) -> Option<&str> {
+    found.iter().find(|one| one.is_importable).map(|one| one.path.as_str())
 }
 
 fn is_graph(path: &str) -> bool {
@@ -90,7 +104,7 @@ mod tests {
             "specs/",
             "todo.md.bak",
         ];
-        let found = backlog(&paths.map(str::to_owned));
+        let found = backlog(&paths.map(str::to_owned), |path| path == "PRD.md");
         let names: Vec<&str> = found.iter().map(|one| one.path.as_str()).collect();
         assert_eq!(
             names,
@@ -104,5 +118,6 @@ mod tests {
             ]
         );
         assert_eq!(found[2].document.as_deref(), Some("PRD.md"));
+        assert_eq!(importable(&found), Some("PRD.md"));
     }
 }

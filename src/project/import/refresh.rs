@@ -15,9 +15,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{
-    SkippedFile, SourceText, add, existing, exists, gather, plan, record_new, refused, with_new,
-};
+use super::{SkippedFile, SourceText, add, existing, exists, gather, plan, refused, with_new};
 use crate::{
     core::{
         event::{Cause, Event, SourceRefreshed},
@@ -241,12 +239,13 @@ fn take_over(
     let before = change_text(workspace, &mut file, Some(&command), edit)?;
     let Some(before) = before else { return Ok(found.into_inner()) };
     let mut store = workspace.event_store()?;
-    record_new(&mut store, &new)?;
-    let differences = differences(&before, file.text(), &[]);
+    let mut differences = differences(&before, file.text(), &[]);
+    // New tasks first.
+    differences.sort_by_key(|one| one.old.is_some());
     for TaskDifference { id, old, new, fields } in differences {
         let cause = Cause::Command;
-        if old.is_some() && old != new {
-            let reason = Some("changed in its source".to_owned());
+        if old != new {
+            let reason = old.map(|_| "changed in its source".to_owned());
             store.emit(None, Some(&id), Event::StatusChanged { old, new, cause, reason })?;
         }
         if !fields.is_empty() {
