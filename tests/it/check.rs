@@ -454,3 +454,17 @@ fn a_long_chain_overflows_nothing() {
         .run(["check", "chain.yaml"])
         .stdout("chain.yaml: 20000 tasks, 19999 dependencies, longest chain 20000, 1 ready now\n");
 }
+
+#[test]
+fn conflict_markers_are_named_before_other_errors() {
+    let graph = "tasks:\n- id: a\n<<<<<<< HEAD\n  title: A\n=======\n  title: B\n>>>>>>> other\n";
+    let trial = TestProject::new().graph(graph);
+    let ran = trial.run(["check"]).code(65);
+    ran.stderr_has("conflict markers").stderr_has("task-graph.yaml:3:1");
+    // One that was forgotten.
+    trial.write("task-graph.yaml", "tasks:\n- id: a\n- id: b\n>>>>>>> other\n");
+    trial.run(["check"]).code(65).stderr_has("conflict markers").stderr_has(":4:1");
+    // In a text they mean nothing.
+    trial.write("task-graph.yaml", "tasks:\n- id: a\n  description: |\n    =======\n");
+    trial.run(["check"]).code(0);
+}

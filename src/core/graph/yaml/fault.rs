@@ -45,6 +45,29 @@ pub(super) fn unknown_alias(text: &str, at: usize) -> Fault {
     )
 }
 
+/// The first conflict marker that git left at the start of a line, as the reason why a text cannot be
+/// parsed.
+pub(super) fn conflict_marker(text: &str) -> Option<Fault> {
+    const MARKERS: [&str; 4] = ["<<<<<<<", "|||||||", "=======", ">>>>>>>"];
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let marked = line.trim_end();
+        let is_marker = |marker: &&str| {
+            marked
+                .strip_prefix(*marker)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
+        if MARKERS.iter().any(|marker| is_marker(&marker)) {
+            let message = "the text has conflict markers of a merge".to_owned();
+            let help = "resolve the conflicts: edit what is between `<<<<<<<` and `>>>>>>>`, and \
+                        remove the lines with these markers";
+            return Some(fault(text, start..start + marked.len(), message, help));
+        }
+        start += line.len();
+    }
+    None
+}
+
 /// Rejects control characters, which are invisible in an editor and dangerous on a terminal; and a
 /// lone carriage return, which is a line break for the parser but not for most editors.
 pub(super) fn refuse_control_characters(text: &str) -> Result<(), Fault> {
