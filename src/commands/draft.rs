@@ -281,12 +281,14 @@ impl DraftRounds<'_> {
                     if report.is_empty() || was_improved {
                         break;
                     }
+                    say_why(number, &report);
                     last = Some(LastDraft { text, report });
                 }
                 Err(bad) => {
                     if good.is_some() {
                         break;
                     }
+                    say_why(number, &bad.report);
                     last = Some(bad);
                 }
             }
@@ -399,6 +401,32 @@ fn show(workspace: &Workspace, made: &MadeDraft) -> Result<()> {
         spend.cost(),
     ));
     Ok(())
+}
+
+/// Says why a draft goes back to the agent: the first errors or remarks, with their places.
+fn say_why(call: u32, report: &str) {
+    /// The number of errors that are shown.
+    const SHOWN: usize = 2;
+    // The last report is shown whole.
+    if call == CALLS {
+        return;
+    }
+    let mut lines = report.lines().peekable();
+    let mut found: Vec<String> = Vec::new();
+    while let Some(line) = lines.next() {
+        let place = lines.peek().and_then(|next| next.trim_start().strip_prefix("--> "));
+        match place {
+            Some(place) => found.push(format!("{}: {line}", place.trim())),
+            None if found.is_empty() && lines.peek().is_none() => found.push(line.to_owned()),
+            None => {}
+        }
+    }
+    let shown = found[..found.len().min(SHOWN)].join("; ");
+    let more = match found.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    say(&format!("the draft goes back to the agent: {shown}{more}"));
 }
 
 /// Prints lines of text to standard error.

@@ -79,6 +79,8 @@ fn an_agent_that_errs_twice_is_told_its_errors() {
     tell(&trial, "draft-3", &writes(GOOD));
     let ran = trial.run(["draft", "PRD.md", "--yes"]);
     let ran = ran.stderr_has("2 tasks, 0 remarks; 3 calls of `draft`");
+    let ran = ran.stderr_has("goes back to the agent: draft.yaml:2");
+    let ran = ran.stderr_has("unknown dependency `typos`");
     ran.stdout_has("types").stderr_has("kept 2 tasks in task-graph.yaml");
     assert_eq!(trial.graph_text(), GOOD);
     let first = prompt(&trial, 1);
