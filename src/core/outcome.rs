@@ -86,7 +86,7 @@ impl fmt::Display for Outcome {
                 write!(f, "ended by ralph {limit} after its final result or report")
             }
             Outcome::Cancelled => f.write_str("ended by ralph because the run was stopped"),
-            Outcome::Interrupted => f.write_str("interrupted: ralph exited unexpectedly"),
+            Outcome::Interrupted => f.write_str("ended because ralph exited unexpectedly"),
             Outcome::NotStarted { error } => write!(f, "could not be started: {error}"),
         }
     }

@@ -82,7 +82,7 @@ fn tasks(registry: &mut Registry, counts: Option<TaskCounts>) {
     }
     registry.register(
         "tasks",
-        "Tasks of the graph by state; states without tasks are left out",
+        "Tasks of the graph by state; a state other than complete and cancelled is left out while no task is in it",
         states,
     );
 }

@@ -31,10 +31,7 @@ pub(super) fn all(
     call: &AgentCommand,
     hint: &str,
 ) -> Vec<Finding> {
-    let program = call.argv.first().map_or("", |program| base(program));
-    let install =
-        agent_preset::find(program).map(|preset| format!("{}, {hint}", preset.installation()));
-    let mut found = vec![found(workspace, call, install.as_deref().unwrap_or(hint))];
+    let mut found = vec![found(workspace, call, hint)];
     if found[0].mark == FindingLevel::Ok {
         found.extend([version(workspace, bench, call), login(call)]);
     }
