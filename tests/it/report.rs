@@ -199,7 +199,7 @@ fn the_screen_of_the_morning_fits_the_terminal() {
 fn as_markdown_the_words_of_others_stay_what_they_are() {
     let trial = night();
     let text = trial.run(["report", "--markdown"]).out();
-    let title = "| `schema`: Write &#96;it&#96; &#124; for &#64;octocat, see &#35;12 &#60;b&#62; |";
+    let title = "| `schema`: Write `it` &#124; for &#64;octocat, see &#35;12 &#60;b> |";
     assert!(text.contains(title), "{text}");
     for part in ["\n### Needs you\n", "\n### Landed\n", "    test lexer::empty FAILED\n", "+1 -0"] {
         assert!(text.contains(part), "no {part} in\n{text}");

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 
 use super::RunReport;
 use crate::{
     adapters::terminal::visible,
     core::{graph::task::TaskId, spend::dollars, verdict::Commit},
-    view::words::{counted, length, short},
+    view::words::{counted, full, length, moment, short},
 };
 
 impl RunReport {
@@ -27,7 +27,7 @@ impl RunReport {
         );
         let times = [("Started", self.run.started_at), ("Ended", self.ended_at)];
         for (what, at) in times.into_iter().filter_map(|(what, at)| Some((what, at?))) {
-            let _ = write!(text, "\n- {what}: {}", at.to_rfc3339_opts(SecondsFormat::Secs, true));
+            let _ = write!(text, "\n- {what}: {}", full(at));
         }
         let spend = &self.run.spend;
         let _ = write!(
@@ -41,18 +41,15 @@ impl RunReport {
         self.landed_table(&mut text);
         self.failed_table(&mut text);
         self.upcoming_table(&mut text);
-        list(&mut text, "Next", self.next.iter().map(|next| instruction(next)));
+        list(&mut text, "Next", self.next.iter().map(|next| escaped(next)));
         list(&mut text, "Not known", self.unknown.iter().map(|unknown| escaped(unknown)));
         text
     }
 
     fn attention_table(&self, text: &mut String) {
         let rows = self.attention.iter().map(|it| {
-            let remedy = it
-                .remedy
-                .as_ref()
-                .or(it.look.as_ref())
-                .map_or(String::new(), |next| instruction(next));
+            let remedy =
+                it.remedy.as_ref().or(it.look.as_ref()).map_or(String::new(), |next| escaped(next));
             let waiting = it.frees.saturating_sub(usize::from(it.task_id.is_some())).to_string();
             [task(it.task_id.as_ref(), it.title.as_deref()), escaped(&it.why), waiting, remedy]
         });
@@ -95,7 +92,8 @@ impl RunReport {
 
     fn upcoming_table(&self, text: &mut String) {
         let time = |at: Option<DateTime<Utc>>| {
-            at.map_or(String::new(), |at| at.to_rfc3339_opts(SecondsFormat::Secs, true))
+            let day = self.forecast.as_ref().map(|all| all.from);
+            at.map_or(String::new(), |at| day.map_or_else(|| full(at), |day| moment(at, day)))
         };
         let rows = self.upcoming.iter().map(|it| {
             let why = it.why.as_deref().map_or(String::new(), escaped);
@@ -163,32 +161,68 @@ fn list(text: &mut String, heading: &str, items: impl Iterator<Item = String>) {
     }
 }
 
-/// Text of our own with commands in backticks: these stay code, and the rest is escaped.
-fn instruction(text: &str) -> String {
-    let parts = text.split('`').enumerate();
-    let part = |(at, part): (usize, &str)| if at % 2 == 1 { code(part) } else { escaped(part) };
-    parts.map(part).collect()
-}
-
 /// Code in one line. A pipe would end a cell even in code, so such code is escaped text.
 fn code(text: &str) -> String {
-    if text.contains(['`', '|', '\n']) { escaped(text) } else { format!("`{}`", visible(text)) }
+    if text.contains(['`', '|', '\n']) { plain(text, None) } else { format!("`{}`", visible(text)) }
 }
 
-/// Text of others: characters that mean something in Markdown or HTML are written as entities, and a
-/// mention or the number of an issue is broken by one.
+/// A text in which only code in single backticks is markup, as in our own messages.
 fn escaped(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    let is_code = |part: &&str| !part.trim().is_empty() && !part.contains(['|', '\n']);
+    if parts.len() % 2 == 0 || !parts.iter().skip(1).step_by(2).all(|part| is_code(&part)) {
+        return plain(text, None);
+    }
+    let part = |(at, part): (usize, &&str)| match at % 2 {
+        1 => code(part),
+        _ => plain(part, (at > 0).then_some('`')),
+    };
+    parts.iter().enumerate().map(part).collect()
+}
+
+/// A text without markup: what Markdown, HTML or GitHub would act on is escaped, and a mention or the
+/// number of an issue is broken by an entity. `before` is the character in front.
+fn plain(text: &str, before: Option<char>) -> String {
+    let text = visible(text);
     let mut shown = String::with_capacity(text.len());
-    for c in visible(text).chars() {
+    let mut last = before;
+    for (at, c) in text.char_indices() {
+        let rest = &text[at + c.len_utf8()..];
+        let next = rest.chars().next();
+        let is_next = |test: fn(char) -> bool| next.is_some_and(test);
+        let is_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        let is_blank = |c: Option<char>| c.is_none_or(char::is_whitespace);
+        let is_active = match c {
+            '|' | '`' | '[' | '~' => true,
+            '*' => !(is_blank(last) && is_blank(next)),
+            '_' => !(is_word(last) && is_word(next)),
+            '\\' => next.is_none_or(|next| next.is_ascii_punctuation()),
+            '<' => is_next(|next| next.is_ascii_alphabetic() || "/!?".contains(next)),
+            '&' => is_next(|next| next == '#' || next.is_ascii_alphanumeric()),
+            '@' => is_next(|next| next.is_ascii_alphanumeric()),
+            '#' => last.is_none() || is_next(|next| next.is_ascii_digit()),
+            '>' => last.is_none(),
+            // Only a sign after a character ends a formula.
+            '$' => !is_blank(last),
+            ':' => rest.starts_with("//") || is_emoji(rest),
+            _ => false,
+        };
         match c {
-            '&' | '<' | '>' | '|' | '`' | '*' | '_' | '~' | '[' | ']' | '\\' | '!' | '@' | '#'
-            | '$' | ':' => {
+            '*' | '_' | '[' | '~' | '\\' if is_active => shown.extend(['\\', c]),
+            _ if is_active => {
                 let _ = write!(shown, "&#{};", u32::from(c));
             }
-            c => shown.push(c),
+            _ => shown.push(c),
         }
+        last = Some(c);
     }
     shown
+}
+
+/// Whether the text after a colon is the name of an emoji, up to the next colon.
+fn is_emoji(rest: &str) -> bool {
+    let in_name = |c: char| c.is_ascii_alphanumeric() || "_+-".contains(c);
+    rest.split_once(':').is_some_and(|(name, _)| !name.is_empty() && name.chars().all(in_name))
 }
 
 #[cfg(test)]
@@ -197,14 +231,24 @@ mod tests {
 
     #[test]
     fn texts_of_others_are_escaped_and_commands_stay_code() {
-        assert_eq!(escaped("a|b"), "a&#124;b");
-        assert_eq!(escaped("@me #12 <b> `x`"), "&#64;me &#35;12 &#60;b&#62; &#96;x&#96;");
-        assert_eq!(escaped("https://x.y"), "https&#58;//x.y");
+        for (text, want) in [
+            ("a|b", "a&#124;b"),
+            ("@me #12 <b> `x`", "&#64;me &#35;12 &#60;b> `x`"),
+            ("https://x.y :tada:", "https&#58;//x.y &#58;tada:"),
+            ("run `ralph run`, then *wait*", "run `ralph run`, then \\*wait\\*"),
+            ("a `b|c` d", "a &#96;b&#124;c&#96; d"),
+            ("one ` only @me", "one &#96; only &#64;me"),
+            ("``@me`` `", "&#96;&#96;&#64;me&#96;&#96; &#96;"),
+            ("[x](y) ![x] ~~no~~", "\\[x](y) !\\[x] \\~\\~no\\~\\~"),
+            ("__x__ &lt; $a$", "\\_\\_x\\_\\_ &#38;lt; $a&#36;"),
+            ("\\[x] a\\|b", "\\\\\\[x] a\\\\&#124;b"),
+            ("# no head", "&#35; no head"),
+            // These mean nothing.
+            ("a: b_c 2 * 3 < 4, $1.50 & c > d", "a: b_c 2 * 3 < 4, $1.50 & c > d"),
+        ] {
+            assert_eq!(escaped(text), want, "{text}");
+        }
         assert!(!escaped("two\nlines").contains('\n'));
-        assert_eq!(
-            instruction("run `ralph run`, then *wait*"),
-            "run `ralph run`, then &#42;wait&#42;"
-        );
         assert_eq!(code("a|b"), "a&#124;b");
     }
 }
