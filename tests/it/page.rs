@@ -370,6 +370,26 @@ fn a_run_that_completed_nothing_is_never_green() {
 }
 
 #[test]
+fn what_is_not_known_is_no_advice() {
+    let trial = night();
+    let old = trial.root().join("old.html");
+    trial.run(["run", "--once"]).code(3);
+    trial.run(["report", "--run", "2", "old.html"]);
+    let Some((browser, served)) = opened(&trial) else { return };
+    browser.has(1, ".hero .progress");
+    browser.has(0, ".unknown");
+    trial.write("task-graph.yaml", "tasks: [");
+    browser.has(1, ".unknown.banner");
+    browser.shows("Not known: the states of the tasks");
+    assert_eq!(browser.count(".steps .faint"), 0);
+    drop(served);
+    // The counts of today are not those of that night.
+    browser.open(&format!("file://{}", old.display()));
+    browser.shows("Not known: the states of other tasks");
+    assert_eq!(browser.count(".progress, .unknown.banner, .steps .faint"), 0);
+}
+
+#[test]
 fn a_report_in_one_file_needs_no_server() {
     let trial = night();
     let Some((browser, served)) = opened(&trial) else { return };

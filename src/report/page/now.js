@@ -79,7 +79,9 @@ export const nowView = {
           h("h1", null, headline(now)),
           h("p", { class: "why" }, reason(now))),
         runTools(now),
-        progress(now.left ?? graph?.counts)),
+        // The counts of now are not those of an earlier run.
+        progress(now.left ?? (now.number > 1 ? null : graph?.counts))),
+      now.unknown?.length > 0 && h("div", { class: now.number > 1 ? "unknown faint" : "unknown banner", key: "unknown" }, now.unknown.map((text) => h("p", { key: text }, h("b", null, "Not known: "), withCommands(text)))),
       h("div", { class: "columns", key: "columns" },
         h("div", { class: "main-column" },
           needs(attention, now),
@@ -237,10 +239,8 @@ function totals(now, loadedAt) {
 
 function steps(now) {
   const next = now.next ?? [];
-  const unknown = now.unknown ?? [];
-  if (!next.length && !unknown.length) return null;
-  return panel("You can", null, h("ul", { class: "steps" }, next.map((step) => h("li", { key: step }, step.includes("`") ? withCommands(step) : step.startsWith("ralph ") ? command(step) : step)),
-    unknown.map((text) => h("li", { key: text, class: "faint" }, text))));
+  if (!next.length) return null;
+  return panel("You can", null, h("ul", { class: "steps" }, next.map((step) => h("li", { key: step }, step.includes("`") ? withCommands(step) : step.startsWith("ralph ") ? command(step) : step))));
 }
 
 function queue(now) {
