@@ -205,10 +205,13 @@ fn plain(text: &str, before: Option<char>) -> String {
             // Only a sign after a character ends a formula.
             '$' => !is_blank(last),
             ':' => rest.starts_with("//") || is_emoji(rest),
+            '.' => shown.to_ascii_lowercase().ends_with("www"),
             _ => false,
         };
         match c {
             '*' | '_' | '[' | '~' | '\\' if is_active => shown.extend(['\\', c]),
+            // A mention and a mail address are found in what entities stand for.
+            '@' if is_active => shown.push_str("@&#8203;"),
             _ if is_active => {
                 let _ = write!(shown, "&#{};", u32::from(c));
             }
@@ -233,7 +236,7 @@ mod tests {
     fn texts_of_others_are_escaped_and_commands_stay_code() {
         for (text, want) in [
             ("a|b", "a&#124;b"),
-            ("@me #12 <b> `x`", "&#64;me &#35;12 &#60;b> `x`"),
+            ("@me #12 <b> `x`", "@&#8203;me &#35;12 &#60;b> `x`"),
             ("https://x.y :tada:", "https&#58;//x.y &#58;tada:"),
             ("run `ralph run`, then *wait*", "run `ralph run`, then \\*wait\\*"),
             ("a `b|c` d", "a &#96;b&#124;c&#96; d"),
