@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::{
-    support::{SETTINGS, TestProject, until},
+    support::{SETTINGS, TestProject, agent, until},
     terminal::{bare, code, on_terminal},
 };
 
@@ -169,7 +169,8 @@ fn the_screen_of_the_morning_fits_the_terminal() {
             2 completed in 4 attempts, [took]; 2 of 7 complete
             needs you:
               - lexer: parked after 1 attempt: verify-failed: reported
-                done, but `sh check.sh` exi…; 1 other waits on it
+                done, but `sh check.sh` exited with code 9; 1 other
+                waits on it
                   test 1 ok
                   test 2 ok
                   test 3 ok
@@ -193,6 +194,21 @@ fn the_screen_of_the_morning_fits_the_terminal() {
             "#);
         }
     }
+}
+
+#[test]
+fn the_end_of_a_run_on_a_terminal_has_whole_reasons() {
+    let verify = "test -f an-unusual-name-of-a-file -a -f another-unusual-name-of-a-file";
+    let graph = format!("tasks: [{{id: a, verify: {}}}, {{id: b}}]\n", json!(verify));
+    let trial = TestProject::new().graph(&graph);
+    let run = format!("run --task a --max-iterations 1 -- {}", agent("commit"));
+    let mut screen = on_terminal(&trial, 60, &run);
+    let text = bare(&screen.exp_eof().unwrap()).replace('\r', "");
+    let (_, end) = text.rsplit_once('═').expect("the report follows a rule");
+    assert!(end.lines().all(|line| ralph::adapters::terminal::columns(line) <= 60), "{end}");
+    let words = end.split_whitespace().collect::<Vec<_>>().join(" ");
+    let why = format!("verify-failed: reported done, but `{verify}` exited with code 1");
+    assert!(words.contains(&why), "{end}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ const NARROW: usize = 80;
 pub struct Fold {
     /// What needs a person.
     pub(super) attention: usize,
-    /// The lines for why each of these does.
+    /// The lines for why each of these does, and for why each task failed.
     pub(super) rows: usize,
     /// The lines that say more about it.
     pub(super) detail: usize,
@@ -66,14 +66,15 @@ impl Fold {
         earlier: 1,
     };
     /// What may be added to that, the most useful first, as long as it fits the screen.
-    const MORE: [fn(Fold) -> Fold; 17] = [
+    const MORE: [fn(Fold) -> Fold; 18] = [
+        |fold| Fold { rows: 2, ..fold },
         |fold| Fold { attention: 3, ..fold },
         |fold| Fold { attention: 4, ..fold },
+        |fold| Fold { rows: 4, ..fold },
         |fold| Fold { landed: 4, ..fold },
         |fold| Fold { failed: 2, ..fold },
         |fold| Fold { attention: 8, ..fold },
         |fold| Fold { upcoming: 3, ..fold },
-        |fold| Fold { rows: 2, ..fold },
         |fold| Fold { detail: 2, ..fold },
         |fold| Fold { landed: 8, ..fold },
         |fold| Fold { failed: 5, ..fold },

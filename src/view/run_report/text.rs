@@ -168,7 +168,7 @@ impl RunReport {
         let failed = self.only_failed();
         if !failed.is_empty() {
             page.text(Style::Strong, "failed:");
-            failed.iter().take(fold.failed).for_each(|task| task.show(page));
+            failed.iter().take(fold.failed).for_each(|task| task.show(page, fold.rows));
             page.more(failed.len().saturating_sub(fold.failed), &self.command());
         }
         self.future(page, fold);
@@ -384,13 +384,10 @@ impl LandedTask {
 }
 
 impl FailedTask {
-    fn show(&self, page: &mut ReportPage) {
+    fn show(&self, page: &mut ReportPage, rows: usize) {
         let FailedTask { id, attempt, why, .. } = self;
-        page.item(
-            Style::Bad,
-            &format!("  ! {id}: {why}"),
-            &format!("; `ralph show {id}.{attempt}`"),
-        );
+        let end = format!("; `ralph show {id}.{attempt}`");
+        page.short(Style::Bad, &format!("  ! {id}: {why}"), &end, rows);
     }
 }
 
