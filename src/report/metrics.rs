@@ -82,7 +82,7 @@ fn tasks(registry: &mut Registry, counts: Option<TaskCounts>) {
     }
     registry.register(
         "tasks",
-        "Tasks of the graph by state; a state other than complete and cancelled is left out while no task is in it",
+        "Tasks of the graph by state; only complete and cancelled are shown at 0",
         states,
     );
 }
