@@ -106,6 +106,7 @@ pub struct AgentCooldown {
 
 /// The history of one task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "these are independent facts")]
 pub struct TaskHistory {
     /// The number of attempts, which is the number of the newest one. A reset does not change it.
     pub attempts: u32,

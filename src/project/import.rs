@@ -136,9 +136,12 @@ pub fn add(workspace: &Workspace, file: Option<GraphFile>, plan: &ImportPlan) ->
     };
     let replaces = setup::is_example(file.text());
     let count = if replaces { 0 } else { file.graph().tasks().len() };
-    let edit = |file: &GraphFile| match replaces && setup::is_example(file.text()) {
-        true => new_graph(workspace, &new, &plan.top).map(Some),
-        false => with_new(workspace, file.text(), count, &new).map(Some),
+    let edit = |file: &GraphFile| {
+        if replaces && setup::is_example(file.text()) {
+            new_graph(workspace, &new, &plan.top).map(Some)
+        } else {
+            with_new(workspace, file.text(), count, &new).map(Some)
+        }
     };
     let before = change_text(workspace, &mut file, Some(&command), edit)?;
     let found = before.map(|before| differences(&before, file.text(), &[])).unwrap_or_default();

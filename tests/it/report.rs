@@ -215,7 +215,7 @@ fn the_end_of_a_run_on_a_terminal_has_whole_reasons() {
 fn as_markdown_the_words_of_others_stay_what_they_are() {
     let trial = night();
     let text = trial.run(["report", "--markdown"]).out();
-    let title = "| `schema`: Write `it` &#124; for &#64;octocat, see &#35;12 &#60;b> |";
+    let title = "| `schema`: Write `it` &#124; for @&#8203;octocat, see &#35;12 &#60;b> |";
     assert!(text.contains(title), "{text}");
     for part in ["\n### Needs you\n", "\n### Landed\n", "    test lexer::empty FAILED\n", "+1 -0"] {
         assert!(text.contains(part), "no {part} in\n{text}");

@@ -170,7 +170,7 @@ fn code(text: &str) -> String {
 fn escaped(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     let is_code = |part: &&str| !part.trim().is_empty() && !part.contains(['|', '\n']);
-    if parts.len() % 2 == 0 || !parts.iter().skip(1).step_by(2).all(|part| is_code(&part)) {
+    if parts.len().is_multiple_of(2) || !parts.iter().skip(1).step_by(2).all(is_code) {
         return plain(text, None);
     }
     let part = |(at, part): (usize, &&str)| match at % 2 {
