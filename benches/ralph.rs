@@ -246,7 +246,7 @@ fn import(bench: &Bench) {
     compared("19", "… into a graph", &times, &format!("`{program}`"), "<= 3x");
 }
 
-/// The image of a graph beside that of Graphviz, which does not finish 10,000 tasks in minutes.
+/// The image of a graph, compared with that of Graphviz, which does not finish 10,000 tasks in minutes.
 fn image(bench: &Bench) {
     let place = |count| Place::layered(&bench.root, count);
     let (small, large) = (place(200), place(10_000));

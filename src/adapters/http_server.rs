@@ -82,7 +82,7 @@ pub struct HttpRequest {
 pub enum HttpCaller {
     /// It has shown that it may come in.
     Known,
-    /// It asks for what everybody may have.
+    /// It asks for what needs no proof.
     Unknown,
 }
 
@@ -260,7 +260,7 @@ impl EventFeed {
 
     /// Sends an event to all open streams.
     pub fn send(&self, event: ServerEvent) {
-        // Without a subscriber, the event is for nobody.
+        // An error means that there is no subscriber.
         let _ = self.0.send(event);
     }
 

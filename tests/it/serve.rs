@@ -320,7 +320,7 @@ fn events_resume_where_a_connection_was_lost() {
         ("journal", Some("b")),
         "what was missed"
     );
-    // A journal that was rotated is read anew.
+    // A journal that was rotated is read from its beginning.
     let journal = server.trial.root().join("logs/ralph.jsonl");
     fs::rename(&journal, journal.with_extension("old")).unwrap();
     server.trial.run(["pause"]);
@@ -494,7 +494,7 @@ fn a_run_can_serve_its_page_itself() {
     let now = send(address, "GET", "/api/now", &[&host, &cookie], "").json();
     assert_eq!((&now["status"], &now["attempts"][0]["task_id"]), (&json!("running"), &json!("a")));
     trial.leave("open");
-    // Without a terminal there is nobody to keep the page for.
+    // Without a terminal, the page ends with the run.
     run.end(&trial).code(0);
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }

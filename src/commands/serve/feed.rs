@@ -23,7 +23,7 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(100);
 /// The interval for trying to open the repository again.
 const UNREADABLE: Duration = Duration::from_secs(1);
-/// The number of events after which a page that comes back reads everything anew.
+/// The number of missed events from which on a page that comes back reads everything again.
 const MISSED: usize = 200;
 
 /// The state of the files that a page shows.
@@ -126,7 +126,7 @@ fn since(workspace: &Workspace, position: &mut JournalPosition) -> Vec<ServerEve
     if is_other {
         return vec![event("snapshot", position, &json!({ "rotated": true }))];
     }
-    // All of them name the same place: whoever has the first has them all.
+    // All of them name the place after the last: they are sent together.
     events.iter().map(|data| event("journal", position, data)).collect()
 }
 

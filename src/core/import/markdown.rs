@@ -175,7 +175,7 @@ fn section_task(
         boxes = vec![mark];
     }
     PlannedItem {
-        // `Task 3` is another task once the plan is numbered anew.
+        // `Task 3` is another task once the plan is numbered again.
         is_key_made: !key.starts_with(|c: char| c.is_ascii_uppercase()),
         key,
         title: if rest.is_empty() { title.to_owned() } else { rest },
