@@ -106,7 +106,6 @@ pub struct AgentCooldown {
 
 /// The history of one task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "these are independent facts")]
 pub struct TaskHistory {
     /// The number of attempts, which is the number of the newest one. A reset does not change it.
     pub attempts: u32,
@@ -121,10 +120,6 @@ pub struct TaskHistory {
     /// Whether a person reset it after it was complete, so that earlier work does not count.
     #[serde(default)]
     pub was_reset: bool,
-    /// Whether a person opened it again after it was complete: the work that completed it does not
-    /// prove it once more.
-    #[serde(default)]
-    pub reopened: bool,
     /// The ref of what its newest attempt with an agent left, until it is complete.
     #[serde(default)]
     pub left: Option<String>,
@@ -174,7 +169,6 @@ static NO_HISTORY: TaskHistory = TaskHistory {
     failed_at: 0,
     stuck: false,
     was_reset: false,
-    reopened: false,
     left: None,
     work: None,
     spend: Spend {
@@ -210,17 +204,9 @@ impl TaskHistory {
         self.failed_at = 0;
     }
 
-    fn set_status(
-        &mut self,
-        (old, new): (Option<Status>, Option<Status>),
-        cause: Cause,
-        reason: Option<&str>,
-    ) {
+    fn set_status(&mut self, new: Option<Status>, cause: Cause, reason: Option<&str>) {
         self.reason = reason.map(str::to_owned);
         if let (Some(new), Cause::Edited | Cause::Command) = (new, cause) {
-            if old == Some(Status::Complete) {
-                (self.reopened, self.work) = (true, None);
-            }
             self.asks &= new == Status::NeedsInput;
             self.set_by_hand(new);
         }
@@ -287,9 +273,9 @@ impl History {
             Event::ChildStarted(child) => self.open_child(record, child),
             Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
             Event::Reset {} => self.with(id, TaskHistory::reset_by_command),
-            Event::StatusChanged { old, new, cause, reason } => {
+            Event::StatusChanged { new, cause, reason, .. } => {
                 self.completed.extend(id.filter(|_| *new == Some(Status::Complete)).cloned());
-                self.with(id, |past| past.set_status((*old, *new), *cause, reason.as_deref()));
+                self.with(id, |past| past.set_status(*new, *cause, reason.as_deref()));
             }
             Event::Drafted(call) => self.add_cost(record.timestamp, call.usage.cost_usd),
             Event::Waiting { until, why } => self.run.wait(*until, why),
@@ -484,7 +470,7 @@ impl History {
                 }
             }
             if ended.verdict == Verdict::Complete {
-                (past.counted, past.was_reset, past.reopened) = (0, false, false);
+                (past.counted, past.was_reset) = (0, false);
                 past.commits.clone_from(&ended.evidence.commits);
                 past.added.clear();
                 past.answers.clear();

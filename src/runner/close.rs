@@ -145,8 +145,7 @@ impl Runner {
     }
 
     /// Returns a commit of an earlier attempt at the same task that is in the history of the base:
-    /// an attempt that finds everything done has nothing to commit. The work that completed a task
-    /// before a person opened it again does not count.
+    /// an attempt that finds everything done has nothing to commit.
     fn earlier_work(
         &self,
         record: &AttemptRecord,
@@ -162,11 +161,7 @@ impl Runner {
             let line = format!("This reverts commit {commit}.");
             Ok(repo.commit_with_line(&format!("{commit}..{base}"), &line, None)?.is_some())
         };
-        let past = self.store.history().of(&record.task_id);
-        if past.reopened && past.work.is_none() {
-            return Ok(None);
-        }
-        if let Some(work) = past.work.clone()
+        if let Some(work) = self.store.history().of(&record.task_id).work.clone()
             && repo.is_ancestor(&work, base).unwrap_or(false)
         {
             return Ok(Some(work).filter(|work| !is_reverted(work).unwrap_or(false)));

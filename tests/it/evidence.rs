@@ -472,18 +472,3 @@ fn work_of_a_killed_run_is_kept_by_the_next() {
     assert!(trial.lines("completed")[0].get("pinned").is_none());
     trial.run(["restore", "a.2"]).code(1);
 }
-
-#[test]
-fn work_from_before_a_task_was_opened_again_proves_nothing() {
-    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
-    trial.run(["run"]).graph_complete();
-    trial.run(["task-reset", "a"]);
-    let liar = crate::support::agent("lie");
-    for _ in 0..2 {
-        trial.run(["run", "--once", "--", &liar]).code(1);
-    }
-    assert_eq!(trial.lines("failed").len(), 2);
-    assert_eq!(trial.lines("failed")[1]["verdict"], "unverified");
-    trial.run(["run", "--once"]);
-    assert_eq!(trial.tasks("completed"), ["a", "a"]);
-}
