@@ -78,7 +78,9 @@ async function read() {
       if (view === state.view && route === state.route) Object.assign(state, { now, data: { ...data, now, loadedAt: performance.now() }, error: null });
       else state.isDirty = true;
     } catch (error) {
-      if (view === state.view && (error.status || !state.data)) state.error = error;
+      // Without a connection, what was read stays.
+      const isLost = !error.status || error.status === 401;
+      if (view === state.view && (!isLost || !state.data)) state.error = error;
     }
   } while (state.isDirty && (state.view !== viewOf(state.route) || !state.data) && !state.error);
   state.isReading = false;
