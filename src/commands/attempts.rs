@@ -85,7 +85,8 @@ fn row(attempt: &PastAttemptView) -> [String; 6] {
 /// An unknown attempt; as the disk gives them.
 pub fn show(invocation: &Invocation, options: &ShowArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
-    let details = details(&workspace, &typed(&workspace, &options.name))?;
+    let log = workspace.attempt_log()?;
+    let details = details(&workspace, &log, &typed(&workspace, &options.name))?;
     terminal::print(&if options.json {
         terminal::json(&details)
     } else {
@@ -94,13 +95,16 @@ pub fn show(invocation: &Invocation, options: &ShowArgs) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Reads an attempt, named like `a.2`.
+/// Reads an attempt of the log, named like `a.2`.
 ///
 /// # Errors
 /// An unknown attempt; errors of the disk.
-pub(super) fn details(workspace: &Workspace, name: &str) -> Result<PastAttemptDetails> {
-    let log = workspace.attempt_log()?;
-    let entry = find(&log, name)?;
+pub(super) fn details(
+    workspace: &Workspace,
+    log: &AttemptLog,
+    name: &str,
+) -> Result<PastAttemptDetails> {
+    let entry = find(log, name)?;
     let logs = workspace.log_folder();
     let file = |name: &str| logs.path(&format!("{}/{name}", entry.log));
     Ok(PastAttemptDetails {

@@ -9,7 +9,12 @@ use super::Invocation;
 use crate::{
     adapters::terminal::{self, visible},
     cli::{By, CostsArgs},
-    core::{duration, exit::Exit, history::attempt_log::AttemptEntry, spend::Spend},
+    core::{
+        duration,
+        exit::Exit,
+        history::attempt_log::{AttemptEntry, AttemptLog},
+        spend::Spend,
+    },
     project::workspace::Workspace,
     view::spend::{CostSum, CostView, TokensView},
 };
@@ -22,7 +27,8 @@ const DRAFTS: &str = "ralph draft";
 /// # Errors
 /// No repository; an invalid graph, by story; as the disk gives them.
 pub fn run(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
-    let costs = sums(&invocation.workspace()?, options.by)?;
+    let workspace = invocation.workspace()?;
+    let costs = sums(&workspace, &workspace.attempt_log()?, options.by)?;
     let text = if options.json {
         terminal::json(&costs)
     } else if costs.sums.is_empty() {
@@ -38,8 +44,7 @@ pub fn run(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
 ///
 /// # Errors
 /// An invalid graph, by story; errors of the disk.
-pub(super) fn sums(workspace: &Workspace, by: By) -> Result<CostView> {
-    let log = workspace.attempt_log()?;
+pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<CostView> {
     // Only stories need the graph, which may be unreadable for the rest.
     let graph = if by == By::Story { Some(workspace.graph()?) } else { None };
     let story = |entry: &AttemptEntry| {

@@ -1,7 +1,7 @@
 //! What the page shows, as JSON: the same values that the commands print with `--json`. The server
 //! answers requests with them, and the report contains them.
 
-use std::io;
+use std::{cell::OnceCell, io};
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
@@ -16,7 +16,7 @@ use crate::{
         event::record::Record,
         exit::{Exit, Failure},
         graph::{filter::Filter, task::TaskId},
-        history::attempt_log::AttemptEntry,
+        history::attempt_log::{AttemptEntry, AttemptLog},
         select::View,
     },
     project::{graph_file::GraphFile, workspace::Workspace},
@@ -34,6 +34,8 @@ pub(super) struct PageData {
     invocation: Invocation,
     workspace: Workspace,
     now: DateTime<Utc>,
+    /// Read once, at its first use: a report asks for every attempt.
+    log: OnceCell<AttemptLog>,
 }
 
 /// A page of the journal.
@@ -67,7 +69,8 @@ impl PageData {
     /// There is no repository; invalid settings.
     pub(super) fn open(invocation: &Invocation) -> Result<PageData> {
         let workspace = invocation.workspace()?;
-        Ok(PageData { invocation: invocation.clone(), workspace, now: Utc::now() })
+        let (invocation, now) = (invocation.clone(), Utc::now());
+        Ok(PageData { invocation, workspace, now, log: OnceCell::new() })
     }
 
     /// The text of a value, without secrets.
@@ -95,7 +98,7 @@ impl PageData {
         let age = status::last_beat(&self.workspace).filter(|_| is_live);
         Ok(metrics::text(&MetricsFacts {
             counts,
-            log: &self.workspace.attempt_log()?,
+            log: self.log()?,
             is_live,
             heartbeat_age: age.map(|age| age.as_secs_f64()),
         }))
@@ -157,7 +160,7 @@ impl PageData {
     /// # Errors
     /// An unknown task; an invalid graph; errors of the disk.
     pub(super) fn task(&self, id: &str) -> Result<Value> {
-        value(&task_show::details(&self.workspace, id, self.now)?)
+        value(&task_show::details(&self.workspace, self.log()?, id, self.now)?)
     }
 
     /// An attempt, named like `a.2`.
@@ -165,7 +168,7 @@ impl PageData {
     /// # Errors
     /// An unknown attempt; errors of the disk.
     pub(super) fn attempt(&self, name: &str) -> Result<Value> {
-        value(&attempts::details(&self.workspace, name)?)
+        value(&attempts::details(&self.workspace, self.log()?, name)?)
     }
 
     /// The transcript of an attempt from a byte of its output on, by default its last part.
@@ -214,7 +217,7 @@ impl PageData {
     /// # Errors
     /// Errors of the disk.
     pub(super) fn costs(&self, by: By) -> Result<Value> {
-        value(&costs::sums(&self.workspace, by)?)
+        value(&costs::sums(&self.workspace, self.log()?, by)?)
     }
 
     /// The newest lines of the journal, or those before an offset; only those about a task, if one
@@ -239,8 +242,15 @@ impl PageData {
         name: &str,
         see: impl FnOnce(&AttemptEntry) -> Result<T>,
     ) -> Result<T> {
+        see(attempts::find(self.log()?, name)?)
+    }
+
+    fn log(&self) -> Result<&AttemptLog> {
+        if let Some(log) = self.log.get() {
+            return Ok(log);
+        }
         let log = self.workspace.attempt_log()?;
-        see(attempts::find(&log, name)?)
+        Ok(self.log.get_or_init(|| log))
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     adapters::terminal::{self, visible, visible_lines},
     cli::TaskShowArgs,
-    core::{exit::Exit, graph::task::Priority},
+    core::{exit::Exit, graph::task::Priority, history::attempt_log::AttemptLog},
     project::workspace::{Workspace, find},
     view::{
         lines::counted,
@@ -33,24 +33,24 @@ const NAMED: usize = 15;
 /// An unknown task; errors of the disk.
 pub fn run(invocation: &Invocation, options: &TaskShowArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
-    let details = details(&workspace, &options.id, Utc::now())?;
+    let details = details(&workspace, &workspace.attempt_log()?, &options.id, Utc::now())?;
     terminal::print(&if options.json { terminal::json(&details) } else { text(&details) })?;
     Ok(Exit::Success)
 }
 
-/// Reads a task.
+/// Reads a task, with its attempts in the log.
 ///
 /// # Errors
 /// An unknown task; an invalid graph; errors of the disk.
 pub(super) fn details(
     workspace: &Workspace,
+    log: &AttemptLog,
     typed: &str,
     now: DateTime<Utc>,
 ) -> Result<TaskDetails> {
     let (file, store) = (workspace.graph()?, workspace.event_store()?);
     let (id, number) = find(&file, typed)?;
     let (history, policy) = (store.history(), workspace.policy());
-    let log = workspace.attempt_log()?;
     let facts = TaskFacts {
         file: file.name().to_owned(),
         line: file.line_of(number),

@@ -16,12 +16,13 @@ use std::{
 
 use anyhow::{Result, bail};
 use git2::{
-    DiffOptions, ErrorCode, FileMode, Oid, Repository, RepositoryOpenFlags, Signature, Status,
-    StatusOptions, TreeWalkMode, TreeWalkResult, build::TreeUpdateBuilder,
+    ErrorCode, FileMode, Oid, Repository, RepositoryOpenFlags, Signature, Status, StatusOptions,
+    TreeWalkMode, TreeWalkResult, build::TreeUpdateBuilder,
 };
 
 use super::{
     Codes, Head, bounded, branch_name, canonical, is_commit, lossy,
+    patch::trees_diff,
     program::{self, Entries, HOOKS},
 };
 use crate::{
@@ -313,11 +314,7 @@ impl Backend {
         let library = |repo: &Repository| {
             let tree = |name: &str| repo.revparse_single(name)?.peel_to_tree();
             let base = base.map(tree).transpose()?;
-            // A file that becomes a link is one entry.
-            let mut options = DiffOptions::new();
-            options.include_typechange(true);
-            let diff =
-                repo.diff_tree_to_tree(base.as_ref(), Some(&tree(head)?), Some(&mut options))?;
+            let diff = trees_diff(repo, base.as_ref(), &tree(head)?)?;
             let entry = |delta: git2::DiffDelta<'_>| {
                 let is_there = delta.status() != git2::Delta::Deleted;
                 let mode = if is_there { u32::from(delta.new_file().mode()) } else { 0 };

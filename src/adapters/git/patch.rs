@@ -1,7 +1,7 @@
 //! What a commit changed, as text for people.
 
 use anyhow::Result;
-use git2::{DiffFindOptions, DiffFormat, DiffOptions};
+use git2::{Diff, DiffFindOptions, DiffFormat, DiffOptions, Repository, Tree};
 
 use super::{Repo, lossy, program};
 
@@ -24,10 +24,7 @@ impl Repo {
         let library = |repo: &git2::Repository| {
             let commit = repo.revparse_single(commit)?.peel_to_commit()?;
             let parent = commit.parent(0).ok().map(|parent| parent.tree()).transpose()?;
-            let mut options = DiffOptions::new();
-            options.include_typechange(true);
-            let mut diff =
-                repo.diff_tree_to_tree(parent.as_ref(), Some(&commit.tree()?), Some(&mut options))?;
+            let mut diff = trees_diff(repo, parent.as_ref(), &commit.tree()?)?;
             diff.find_similar(Some(DiffFindOptions::new().renames(true)))?;
             let mut bytes = Vec::new();
             diff.print(DiffFormat::Patch, |_, _, line| {
@@ -53,4 +50,15 @@ impl Repo {
         bytes.truncate(most);
         Ok(Patch { text: lossy(&bytes), is_cut })
     }
+}
+
+/// What differs between two trees. A file that becomes a link is one entry.
+pub(super) fn trees_diff<'a>(
+    repo: &'a Repository,
+    base: Option<&Tree<'a>>,
+    head: &Tree<'a>,
+) -> Result<Diff<'a>, git2::Error> {
+    let mut options = DiffOptions::new();
+    options.include_typechange(true);
+    repo.diff_tree_to_tree(base, Some(head), Some(&mut options))
 }

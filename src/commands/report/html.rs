@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use chrono::{DateTime, Utc};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     cli::By,
@@ -22,26 +22,50 @@ const PART: usize = 8 * 1024;
 /// The number of journal lines.
 const LINES: usize = 400;
 
-/// The answers of the page, by address, as far as there is room.
+/// The answers of the page, the most important first.
+#[derive(Default)]
 struct PageAnswers {
-    answers: Map<String, Value>,
+    answers: Vec<PageAnswer>,
+}
+
+/// An answer of the page.
+struct PageAnswer {
+    address: String,
+    answer: Value,
+    /// Its bytes.
     size: usize,
-    room: usize,
+    /// The page is about nothing without it.
+    is_needed: bool,
 }
 
 impl PageAnswers {
-    fn add(&mut self, address: impl Into<String>, answer: Value) {
-        self.size += answer.to_string().len();
-        self.answers.insert(address.into(), answer);
+    fn add(&mut self, address: &str, answer: Value) {
+        self.push(address.to_owned(), answer, true);
     }
 
-    /// Adds an answer if there is room for it.
+    /// Adds an answer that may be left out.
     fn offer(&mut self, address: impl Into<String>, answer: Result<Value>) {
-        let fits = |answer: &Value| self.size + answer.to_string().len() <= self.room;
         // A task that is gone, or a file that was removed, is missing in the report too.
-        if let Some(answer) = answer.ok().filter(fits) {
-            self.add(address, answer);
+        if let Ok(answer) = answer {
+            self.push(address.into(), answer, false);
         }
+    }
+
+    fn push(&mut self, address: String, answer: Value, is_needed: bool) {
+        let size = answer.to_string().len();
+        self.answers.push(PageAnswer { address, answer, size, is_needed });
+    }
+
+    /// The answers by address, as far as there is room.
+    fn within(&self, room: usize) -> Value {
+        let mut size = 0;
+        let fits = |it: &&PageAnswer| {
+            let is_kept = it.is_needed || size + it.size <= room;
+            size += if is_kept { it.size } else { 0 };
+            is_kept
+        };
+        let kept = self.answers.iter().filter(fits);
+        Value::Object(kept.map(|it| (it.address.clone(), it.answer.clone())).collect())
     }
 }
 
@@ -52,10 +76,10 @@ impl PageAnswers {
 /// There is no such run; errors of the disk.
 pub(super) fn html(invocation: &Invocation, number: usize, now: DateTime<Utc>) -> Result<String> {
     let data = PageData::open(invocation)?;
+    let answers = answers(&data, number, now)?;
     let mut room = ROOM;
     loop {
-        let answers = answers(&data, number, now, room)?;
-        let text = page::in_one_file(&data.text_without_secrets(&answers))?;
+        let text = page::in_one_file(&data.text_without_secrets(&answers.within(room)))?;
         if text.len() <= PAGE || room <= LEAST {
             return Ok(text);
         }
@@ -63,9 +87,9 @@ pub(super) fn html(invocation: &Invocation, number: usize, now: DateTime<Utc>) -
     }
 }
 
-/// The answers about a run that there is room for.
-fn answers(data: &PageData, number: usize, now: DateTime<Utc>, room: usize) -> Result<Value> {
-    let mut answers = PageAnswers { answers: Map::new(), size: 0, room };
+/// The answers about a run.
+fn answers(data: &PageData, number: usize, now: DateTime<Utc>) -> Result<PageAnswers> {
+    let mut answers = PageAnswers::default();
     let about = json!({
         "acts": false,
         "root": data.root(),
@@ -111,7 +135,7 @@ fn answers(data: &PageData, number: usize, now: DateTime<Utc>, room: usize) -> R
         answers.offer(format!("attempts/{name}/transcript"), transcript);
     }
     answers.offer("journal", data.journal(None, None).map(newest_lines));
-    Ok(Value::Object(answers.answers))
+    Ok(answers)
 }
 
 /// An attempt without its lines of the journal, which the page shows with the others.
