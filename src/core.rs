@@ -26,6 +26,7 @@ pub mod notes;
 pub mod graph;
 pub mod import;
 pub mod isolation;
+pub mod executor;
 pub mod merge_queue;
 pub mod select;
 pub mod run;

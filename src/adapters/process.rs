@@ -87,6 +87,35 @@ pub struct ProcessSpec {
     pub stderr: PathBuf,
 }
 
+/// The way to a process that runs somewhere else, behind a worker: `ralph __worker`, which a command
+/// starts there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carrier {
+    /// The name of the executor.
+    pub executor: String,
+    /// The command. Its standard input and output are those of the worker.
+    pub argv: Vec<String>,
+    /// How the files of the attempt get there and back; none if they are there under the same path.
+    pub transfer: Option<WorkTransfer>,
+}
+
+/// How the work in a slot gets to a worker and back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkTransfer {
+    /// The name of the repository among those that the worker has.
+    pub repository: String,
+    /// The name of the slot there.
+    pub slot: String,
+    /// What the work of this attempt is recognized by: a worker that comes back with the work of
+    /// another attempt has another one.
+    pub token: String,
+    /// The command that packs what the worker lacks: it reads the ids of the commits that the worker
+    /// has, one per line, and writes a pack.
+    pub pack: Vec<String>,
+    /// The command that reads a pack of the worker and brings its work into the slot.
+    pub unpack: Vec<String>,
+}
+
 /// What the guardian needs in addition to the agent's command.
 #[derive(Debug)]
 pub struct GuardPost<'a> {

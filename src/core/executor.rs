@@ -1,0 +1,245 @@
+//! Where the processes of attempts run: on this machine as they are, or somewhere else.
+//!
+//! Only the settings; how a process gets there is known to the adapters. Tasks, settings and flags
+//! name an executor with `run_on`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::core::diagnostic::nearest;
+
+/// The name of the executor that starts processes as they are.
+pub const LOCAL: &str = "local";
+/// The name of the sandbox that needs no settings.
+pub const SANDBOX: &str = "sandbox";
+
+/// An executor with its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Executor {
+    /// The name in `run_on`.
+    pub name: String,
+    /// What it is.
+    pub kind: ExecutorKind,
+}
+
+/// A kind of executor with its settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutorKind {
+    /// This machine, with all rights of the user.
+    Local,
+    /// This machine, with access to as little as possible.
+    Sandbox(SandboxSettings),
+    /// A container on this machine.
+    Container(ContainerSettings),
+    /// A Slurm cluster.
+    Slurm(SlurmSettings),
+    /// Another machine that `ssh` reaches.
+    Ssh(SshSettings),
+    /// Whatever a command reaches that carries standard input, standard output and an exit code.
+    Command(CommandSettings),
+}
+
+/// What a sandbox allows in addition to the slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SandboxSettings {
+    /// What makes it; by default the strongest that works.
+    pub engine: SandboxEngine,
+    /// The network.
+    pub network: Network,
+    /// Further files and folders that may be changed; `~` is the home folder.
+    pub write: Vec<String>,
+    /// Files and folders that are visible although they are hidden by default.
+    pub show: Vec<String>,
+    /// Further files and folders that are hidden.
+    pub hide: Vec<String>,
+    /// The environment variables that it gets; all if absent. A name may end in `*`.
+    pub env: Option<Vec<String>>,
+}
+
+/// What makes a sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxEngine {
+    /// Bubblewrap, or else Landlock.
+    #[default]
+    Auto,
+    /// The program `bwrap`, which makes namespaces.
+    Bubblewrap,
+    /// Landlock, a part of the Linux kernel.
+    Landlock,
+}
+
+/// The network of a sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// All of it.
+    #[default]
+    On,
+    /// None; the loopback interface only reaches the sandbox itself.
+    Off,
+    /// A command that is put before that of the agent, such as a proxy's.
+    #[serde(untagged)]
+    Wrapper(Vec<String>),
+}
+
+/// A container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContainerSettings {
+    /// The image.
+    pub image: String,
+    /// The program that runs containers; by default `podman`, or else `docker`.
+    #[serde(default)]
+    pub engine: Option<String>,
+    /// Further arguments of its `run`.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Further files and folders to mount, as `FROM:TO` or `FROM:TO:ro`; `~` is the home folder.
+    #[serde(default)]
+    pub mounts: Vec<String>,
+    /// The variables of this environment that it gets.
+    #[serde(default)]
+    pub env: Vec<String>,
+}
+
+/// A Slurm cluster that shares the file system of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SlurmSettings {
+    /// The partition.
+    pub partition: Option<String>,
+    /// What every job asks for; a task's own `resources` override it.
+    pub resources: Resources,
+    /// Further arguments of `srun`.
+    pub args: Vec<String>,
+    /// How files get there and back.
+    pub files: FileTravel,
+    /// The folder for repositories there, if files are sent.
+    pub dir: Option<String>,
+    /// The variables of this environment that attempts get.
+    pub env: Vec<String>,
+    /// The path of `ralph` there.
+    pub ralph: Option<String>,
+}
+
+/// Another machine that `ssh` reaches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SshSettings {
+    /// The host as `ssh` takes it: a name, an alias or `user@host`.
+    pub host: String,
+    /// Further arguments of `ssh`.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// The folder for repositories there. The default is `.cache/ralph` in the home folder.
+    #[serde(default)]
+    pub dir: Option<String>,
+    /// The variables of this environment that attempts get.
+    #[serde(default)]
+    pub env: Vec<String>,
+    /// The path of `ralph` there.
+    #[serde(default)]
+    pub ralph: Option<String>,
+    /// Whether this program is sent to the host if there is no `ralph` of this version.
+    #[serde(default)]
+    pub send_binary: bool,
+}
+
+/// A command that carries standard input, standard output and an exit code to another place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandSettings {
+    /// The command and its arguments; the command line of `ralph` there is appended.
+    pub argv: Vec<String>,
+    /// How files get there and back.
+    #[serde(default = "FileTravel::sent")]
+    pub files: FileTravel,
+    /// The folder for repositories there, if files are sent.
+    #[serde(default)]
+    pub dir: Option<String>,
+    /// The variables of this environment that attempts get.
+    #[serde(default)]
+    pub env: Vec<String>,
+    /// The path of `ralph` there.
+    #[serde(default)]
+    pub ralph: Option<String>,
+}
+
+/// How the files of an attempt get to an executor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileTravel {
+    /// They are there under the same path.
+    #[default]
+    Shared,
+    /// Commits and uncommitted changes are sent there and back.
+    Sent,
+}
+
+impl FileTravel {
+    /// What a command does by default, which may reach any place.
+    fn sent() -> FileTravel {
+        FileTravel::Sent
+    }
+}
+
+/// What an attempt needs of a cluster: the arguments of its queue, such as `{cpus-per-task: 8}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Resources(pub BTreeMap<String, Value>);
+
+impl Executor {
+    /// This machine, with all rights of the user.
+    pub fn local() -> Executor {
+        Executor { name: LOCAL.to_owned(), kind: ExecutorKind::Local }
+    }
+
+    /// Returns the executor of this name: one of the settings, or one that needs none.
+    ///
+    /// # Errors
+    /// A message with the names there are.
+    pub fn find(name: &str, known: &BTreeMap<String, ExecutorKind>) -> Result<Executor, String> {
+        let kind = known.get(name).cloned().or_else(|| match name {
+            LOCAL => Some(ExecutorKind::Local),
+            SANDBOX => Some(ExecutorKind::Sandbox(SandboxSettings::default())),
+            _ => None,
+        });
+        if let Some(kind) = kind {
+            return Ok(Executor { name: name.to_owned(), kind });
+        }
+        let mut names: Vec<&str> = known.keys().map(String::as_str).collect();
+        names.extend([LOCAL, SANDBOX].into_iter().filter(|name| !known.contains_key(*name)));
+        let hint = match nearest(name, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("known are `{}`", names.join("`, `")),
+        };
+        Err(format!("there is no executor `{}`; {hint}", name.escape_debug()))
+    }
+
+    /// Whether its processes are on this machine and see its files.
+    pub fn is_here(&self) -> bool {
+        match self.kind {
+            ExecutorKind::Local | ExecutorKind::Sandbox(_) => true,
+            ExecutorKind::Container(_)
+            | ExecutorKind::Slurm(_)
+            | ExecutorKind::Ssh(_)
+            | ExecutorKind::Command(_) => false,
+        }
+    }
+
+    /// How files get there; none if its processes are started here.
+    pub fn files(&self) -> Option<FileTravel> {
+        match &self.kind {
+            ExecutorKind::Local | ExecutorKind::Sandbox(_) => None,
+            ExecutorKind::Container(_) => Some(FileTravel::Shared),
+            ExecutorKind::Slurm(slurm) => Some(slurm.files),
+            ExecutorKind::Ssh(_) => Some(FileTravel::Sent),
+            ExecutorKind::Command(command) => Some(command.files),
+        }
+    }
+}
