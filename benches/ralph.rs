@@ -152,7 +152,12 @@ fn shell(dir: &Path, script: &str) -> Command {
 }
 
 fn there_is(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    let found = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok();
     if !found {
         println!("|  | no `{program}` here: its rows are left out | | | | |");
     }
