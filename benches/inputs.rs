@@ -281,6 +281,7 @@ pub fn journal(path: &Path, lines: u64, tasks: usize) {
         let log = format!("logs/attempts/{}/{attempt}", id(task));
         let event = if start {
             Event::Started {
+                run_on: None,
                 attempt,
                 base: Some(format!("{:040x}", random.next()).into()),
                 branch: Some("main".to_owned()),

@@ -10,6 +10,8 @@ pub mod graph_change;
 pub mod graph_file;
 pub mod kept_change;
 pub mod workspace;
+pub mod executors;
+pub mod placement;
 pub mod import;
 pub mod attempt;
 pub mod landing_graph;

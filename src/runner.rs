@@ -16,6 +16,7 @@ mod hooks;
 mod isolated;
 mod landing;
 mod options;
+mod placement;
 mod plain;
 mod process_spec;
 mod processes;
@@ -67,7 +68,7 @@ use crate::{
     runner::reporter::Reporter,
 };
 
-pub use agents::{agents, check_agent};
+pub use agents::{agents, check_agent, open};
 use edits::RunGraph;
 use hooks::RunHooks;
 use isolated::RunSlots;
@@ -131,7 +132,7 @@ impl Runner {
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Result<Runner> {
         let policy = options.policy(&workspace);
-        agents::check_agents(&policy, file.graph(), &workspace)?;
+        agents::check_agents(&policy, file.graph(), &workspace, options.run_on.as_deref())?;
         if options.tmux {
             tmux::check().map_err(|why| Failure::new(Exit::Agent, why))?;
         }

@@ -92,6 +92,9 @@ pub enum Schemas {
 /// `ralph doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
+    /// Also try this executor: start, commit and end a process there [default: those of the tasks]
+    #[arg(long = "on", value_name = "NAME", conflicts_with = "quick")]
+    pub run_on: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -91,6 +91,10 @@ pub struct RunArgs {
     /// copilot, aider, or a program
     #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]
     pub agent_name: Option<String>,
+    /// Run attempts there instead of where tasks and settings say: local, sandbox, or one of
+    /// `executors` of the settings
+    #[arg(long = "on", value_name = "NAME", conflicts_with_all = ["in_place", "tmux"])]
+    pub run_on: Option<String>,
     /// Wait instead of stopping when all remaining tasks are claimed elsewhere or need input
     #[arg(long)]
     pub wait: bool,

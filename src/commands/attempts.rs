@@ -150,6 +150,9 @@ impl AttemptsPage {
         self.line("Attempt", &format!("{} at {}", attempt.attempt, attempt.task_id));
         self.line("Run", &attempt.run_id);
         self.line("Began", &full(attempt.started_at));
+        if let Some(name) = &attempt.runs_on {
+            self.line("Runs on", name);
+        }
         self.line("Base", attempt.base.as_deref().unwrap_or("no commit"));
         match (&attempt.end, attempt.ended_at) {
             (Some(end), Some(at)) => self.end(&format!("{flag} {}", attempt.name()), at, end),

@@ -6,6 +6,7 @@
 mod isolated;
 mod bench;
 mod commits;
+mod executor;
 mod machine;
 mod program;
 mod project;
@@ -23,9 +24,10 @@ use crate::{
     cli::DoctorArgs,
     core::{
         agents::agent_command::AgentCommand,
+        executor::LOCAL,
         exit::{self, Exit},
     },
-    project::{attempt, fatal},
+    project::{attempt, executors, fatal},
     runner::{self, RunOptions},
     view::lines::counted,
 };
@@ -120,7 +122,7 @@ impl Finding {
 /// An invalid agent; errors of standard output. Findings are printed and set the exit code.
 pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
     let given = super::run::given_agent(invocation, options.agent, options.agent_name.as_deref())?;
-    let findings = findings(invocation, given, options.quick);
+    let findings = findings(invocation, given, options.run_on.as_deref(), options.quick);
     let exit = findings.iter().find_map(|finding| match finding.mark {
         FindingLevel::Fault(exit) => Some(exit),
         FindingLevel::Ok | FindingLevel::Warning => None,
@@ -143,6 +145,7 @@ pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
 fn findings(
     invocation: &Invocation,
     given: Option<Vec<AgentCommand>>,
+    run_on: Option<&str>,
     is_quick: bool,
 ) -> Vec<Finding> {
     let workspace = match invocation.workspace() {
@@ -174,7 +177,7 @@ fn findings(
     findings.extend(project::halves(workspace));
     let tasks = graph.as_ref().map_or(&[][..], |file| file.graph().tasks());
     let mut seen: Vec<&AgentCommand> = Vec::new();
-    for (call, hint) in runner::agents(&policy, tasks) {
+    for (call, hint) in runner::agents(&policy, tasks, workspace, run_on) {
         if !seen.contains(&call) {
             seen.push(call);
             findings.extend(program::all(workspace, &bench, call, &hint));
@@ -195,6 +198,13 @@ fn findings(
     }
     if workspace.config.is_isolated() && !is_quick {
         findings.extend(slot::tried(workspace, &bench));
+        match executors::needed(workspace, runner::open(&policy, tasks).into_iter(), run_on) {
+            Ok(needed) => {
+                let elsewhere = needed.iter().filter(|executor| executor.name != LOCAL);
+                findings.extend(elsewhere.filter_map(|it| executor::tried(workspace, &bench, it)));
+            }
+            Err(error) => findings.push(Finding::of_error("executor", &error, "correct `run_on`")),
+        }
     }
     findings.extend([
         commits::committer(workspace),

@@ -64,6 +64,7 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
         wait: options.wait,
         before: 0,
         tmux: options.tmux,
+        run_on: options.run_on,
         refreshed: Vec::new(),
         plain: None,
     };
@@ -211,6 +212,7 @@ pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exi
         wait: begun.wait,
         before,
         tmux: begun.tmux,
+        run_on: begun.run_on.clone(),
         refreshed: refreshed.clone(),
         plain: begun.plain.clone(),
     };

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::core::{
     agents::transcript::Format,
     commit_id::CommitId,
+    executor::Placement,
     graph::task::{Status, TaskId},
     variants,
     verdict::CheckResult,
@@ -107,6 +108,9 @@ pub enum Event {
         /// Its own slot, if it is isolated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         slot: Option<String>,
+        /// Where it is to run, if that is not this machine as it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run_on: Option<String>,
     },
     /// A file or empty folder `DONE` was in the folder of the task before an attempt, and was removed:
     /// only the attempt itself reports with it.
@@ -147,6 +151,9 @@ pub enum Event {
     AgentStarted {
         /// The attempt.
         attempt: u32,
+        /// Where it runs, if that is not this machine as it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        placement: Option<Placement>,
     },
     /// The attempt passed in its own slot and is queued to land.
     Queued {

@@ -3,7 +3,7 @@
 //! Only the settings; how a process gets there is known to the adapters. Tasks, settings and flags
 //! name an executor with `run_on`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,6 +22,34 @@ pub struct Executor {
     pub name: String,
     /// What it is.
     pub kind: ExecutorKind,
+}
+
+/// Where an attempt really runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The name of the executor.
+    pub run_on: String,
+    /// What it runs in there, such as `bubblewrap 0.8.0`, `job 12` or a container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+    /// The name of the machine, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let details: Vec<&str> = self.within.iter().chain(&self.host).map(String::as_str).collect();
+        match details.join(", ") {
+            details if details.is_empty() => f.write_str(&self.run_on),
+            details => write!(f, "{} ({details})", self.run_on),
+        }
+    }
+}
+
+/// Where an attempt runs, in words: as it was asked for, until it is known.
+pub fn runs_on(run_on: Option<&str>, placement: Option<&Placement>) -> Option<String> {
+    placement.map(Placement::to_string).or_else(|| run_on.map(str::to_owned))
 }
 
 /// A kind of executor with its settings.

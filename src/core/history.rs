@@ -535,6 +535,7 @@ pub(crate) mod tests {
             why: String::new(),
             format: Format::Text,
             slot: None,
+            run_on: None,
         }
     }
 

@@ -258,7 +258,9 @@ impl Run {
             Input::SlotKept(id, why) => attempts.slot_kept(&id, why, sit),
             Input::TakenAsGiven(id) => attempts.taken_as_given(&id),
             Input::NotStarted(id, error) => attempts.not_started(&id, error, sit),
-            Input::ProcessStarted(id, limits) => attempts.process_started(&id, limits),
+            Input::ProcessStarted(id, limits, placement) => {
+                attempts.process_started(&id, limits, placement)
+            }
             Input::ProcessEnded(id, end) => {
                 let next = attempts.process_ended(&id, *end, sit);
                 self.go_on(next, sit)

@@ -230,6 +230,7 @@ pub fn begin(
         has_own_ignored: false,
         inherited,
         slot: None,
+        run_on: None,
         log: workspace.place.attempt(id, attempt),
         terms: None,
         call: None,

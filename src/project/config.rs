@@ -30,6 +30,7 @@ use crate::{
         },
         duration,
         event::Orphans,
+        executor::{self, ExecutorKind},
         isolation::{Isolation, Retry},
         select::{self, Policy},
         spend::Budget,
@@ -74,6 +75,10 @@ pub struct Config {
     /// A regular expression; a final result that matches it counts as a promise of completion.
     #[schemars(with = "Option<String>")]
     pub done_pattern: Option<Pattern>,
+    /// Where else attempts can run: a mapping of names to `{sandbox: …}`, `{container: …}`,
+    /// `{slurm: …}`, `{ssh: …}` or `{command: …}`.
+    #[schemars(with = "BTreeMap<String, Value>")]
+    pub executors: BTreeMap<String, ExecutorKind>,
     /// The time in which an agent must exit after its final result or its report. Its work counts in
     /// any case.
     #[serde(with = "length")]
@@ -189,6 +194,9 @@ pub struct Config {
     /// attempt before (`continue`), or without them (`fresh`). For attempts in slots.
     #[schemars(with = "String", extend("enum" = ["continue", "fresh"]))]
     pub retry: Retry,
+    /// Where attempts run: `local`, `sandbox`, or the name of one of `executors`. A task can set its
+    /// own.
+    pub run_on: String,
     /// Which priority selects the next task: its `own`, or the most urgent of its own and those of
     /// its dependents (`inherit`).
     #[schemars(with = "String", extend("enum" = ["own", "inherit"]))]
@@ -226,6 +234,9 @@ pub struct Config {
     pub verify: Commands,
     /// Whether to run the verify commands before each attempt too.
     pub verify_baseline: bool,
+    /// Where the verify commands run that try work on the target branch before it lands. The default
+    /// is where the attempt ran if that is a sandbox or a container, and otherwise `local`.
+    pub verify_on: Option<String>,
     /// The time limit for each verify command.
     #[serde(with = "length")]
     #[schemars(with = "String")]
@@ -246,6 +257,7 @@ impl Default for Config {
             child_wait_timeout: minutes(5),
             commit_timeout: minutes(1),
             done_pattern: None,
+            executors: BTreeMap::new(),
             exit_grace: Duration::from_secs(30),
             fsync: true,
             git_timeout: minutes(10),
@@ -278,6 +290,7 @@ impl Default for Config {
             schedule: None,
             remarks: true,
             retry: Retry::default(),
+            run_on: executor::LOCAL.to_owned(),
             select: Select::Own,
             setup: Commands(Vec::new()),
             setup_timeout: minutes(15),
@@ -289,6 +302,7 @@ impl Default for Config {
             timeout: minutes(120),
             verify: Commands(Vec::new()),
             verify_baseline: false,
+            verify_on: None,
             verify_timeout: minutes(15),
             write_back: false,
         }

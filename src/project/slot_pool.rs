@@ -70,6 +70,11 @@ impl SlotPool {
         self.folder.join(self.place.slot("draft"))
     }
 
+    /// Returns the slot of `ralph doctor --on`.
+    pub fn probe(&self) -> PathBuf {
+        self.folder.join(self.place.slot("probe"))
+    }
+
     /// Returns the first slot that is not in `taken`.
     pub fn next(&self, taken: &[PathBuf]) -> PathBuf {
         let mut all = (1_u32..).map(|number| self.numbered(number));

@@ -12,24 +12,40 @@ use crate::{
         graph::{TaskGraph, task::Task},
         select::Policy,
     },
-    project::workspace::Workspace,
+    project::{executors, workspace::Workspace},
 };
 
-/// Checks that all agents of a run can be started.
+/// Checks that all agents of a run can be started, and that its executors are known. What is not on
+/// this machine cannot be seen.
 pub(super) fn check_agents(
     policy: &Policy,
     graph: &TaskGraph,
     workspace: &Workspace,
+    run_on: Option<&str>,
 ) -> Result<()> {
-    let agents = agents(policy, graph.tasks());
+    executors::needed(workspace, open(policy, graph.tasks()).into_iter(), run_on)?;
+    let agents = agents(policy, graph.tasks(), workspace, run_on);
     agents.iter().try_for_each(|(call, hint)| check_agent(call, workspace, hint))
 }
 
-/// Returns the agents that the unfinished tasks need, each with a hint on how to choose another.
-pub fn agents<'a>(policy: &'a Policy, tasks: &'a [Task]) -> Vec<(&'a AgentCommand, String)> {
-    let open = |task: &&Task| !task.status.is_over() && policy.filter.admits(task);
+/// Returns the tasks that a run with this policy may work on.
+pub fn open<'a>(policy: &Policy, tasks: &'a [Task]) -> Vec<&'a Task> {
+    tasks.iter().filter(|task| !task.status.is_over() && policy.filter.admits(task)).collect()
+}
+
+/// Returns the agents that the unfinished tasks need on this machine, each with a hint on how to
+/// choose another.
+pub fn agents<'a>(
+    policy: &'a Policy,
+    tasks: &'a [Task],
+    workspace: &Workspace,
+    run_on: Option<&str>,
+) -> Vec<(&'a AgentCommand, String)> {
+    let Some(here) = executors::here(workspace, open(policy, tasks), run_on) else {
+        return Vec::new();
+    };
     let (own, others): (Vec<&Task>, Vec<&Task>) =
-        tasks.iter().filter(open).partition(|task| !policy.agents_given && !task.agents.is_empty());
+        here.into_iter().partition(|task| !policy.agents_given && !task.agents.is_empty());
     let mut found = Vec::new();
     if own.is_empty() || !others.is_empty() {
         let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";

@@ -21,6 +21,7 @@ use crate::{
     },
     project::{
         attempt::AttemptRecord,
+        executors,
         graph_file::{GraphFile, graph_of, read_graph, rfc3339},
         landing_graph::GraphChange,
     },
@@ -100,6 +101,19 @@ impl Runner {
         let reopened: Vec<TaskId> = added.iter().filter(is_done).cloned().collect();
         if !reopened.is_empty() {
             self.emit_guarded(record, Harm::Finished, reopened.clone(), true, None)?;
+        }
+        if let Some(own) = &record.run_on {
+            // A new task must not get out of where its author is kept.
+            let gets_out = |id: &TaskId| {
+                let task = new.number(id).map(|number| new.task(number));
+                task.is_some_and(|task| {
+                    executors::name_of(&self.workspace.config, task, None) != own
+                })
+            };
+            if added.iter().any(gets_out) {
+                let added = std::mem::take(&mut added);
+                self.emit_guarded(record, Harm::OwnCopy, added, true, None)?;
+            }
         }
         if !added.is_empty() {
             let adopted = Some((was, now));

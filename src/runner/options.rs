@@ -25,6 +25,8 @@ pub struct RunOptions {
     pub before: u32,
     /// Whether each agent gets its own terminal.
     pub tmux: bool,
+    /// Where attempts run, whatever tasks and settings say.
+    pub run_on: Option<String>,
     /// What the sources of the settings brought in before the run.
     pub refreshed: Vec<SourceRefreshed>,
     /// The plain loop, unless the run works on a graph.

@@ -85,6 +85,7 @@ impl Runner {
             max_iterations: policy.max_iterations,
             before: self.options.before,
             tmux: self.options.tmux,
+            run_on: self.options.run_on.clone(),
             max_attempts: if policy.plain.is_some() { 0 } else { policy.max_attempts },
             timeout_seconds: Some(workspace.config.timeout.as_secs_f64()),
             idle_seconds: Some(workspace.config.idle.as_secs_f64()),

@@ -22,6 +22,7 @@ use crate::{
     core::{
         agents::{agent_command::AgentCommand, agent_preset, transcript::Format},
         event::Event,
+        executor::{Executor, LOCAL},
         graph::task::Task,
         run::{
             command::{AttemptId, CheckPurpose, ProcessEnd},
@@ -36,7 +37,9 @@ use crate::{
     crash,
     project::{
         attempt::{self, AcceptanceCriteria, AttemptRecord},
-        config, slot_pool,
+        config, executors,
+        placement::PlacedProcess,
+        slot_pool,
     },
 };
 
@@ -86,8 +89,12 @@ impl Runner {
         let terms = AcceptanceCriteria::of(&self.workspace, task);
         let baseline = self.baseline_of(task, record.slot.is_some());
         let pane = self.options.tmux.then(tmux::folder);
+        let run_on =
+            executors::name_of(&self.workspace.config, task, self.options.run_on.as_deref());
+        let run_on = Some(run_on.to_owned()).filter(|name| name != LOCAL);
         let status_word = Some(self.graph.file.status_word(number).unwrap_or_default());
-        let record = AttemptRecord { call, terms: Some(terms), pane, status_word, ..record };
+        let record =
+            AttemptRecord { call, terms: Some(terms), pane, status_word, run_on, ..record };
         if let Some(change) = self.with_view(|view| view.agent_change(number, Utc::now())) {
             self.emit(Some((&id, iteration)), Event::AgentChanged(change))?;
         }
@@ -104,6 +111,7 @@ impl Runner {
             why: key.to_string(),
             format: record.call.as_ref().map(|call| call.output).unwrap_or_default(),
             slot: record.slot.as_ref().map(|slot| slot.path.display().to_string()),
+            run_on: record.run_on.clone(),
         };
         let open = OpenAttempt { baseline, ..self.open_attempt(&record) };
         self.records.insert(open.id.clone(), record);
@@ -194,8 +202,10 @@ impl Runner {
             self.ignore_litter(&record, &call)?;
             record.ignored = self.ignored_in_slot(&record);
         }
-        // The terminal of an agent would start without it.
-        let missing = if is_agent { process::check(&spec).err() } else { None };
+        let executor = self.executor_of(&record, kind);
+        // The terminal of an agent would start without it, and so would a sandbox.
+        let sees_programs = is_agent && executor.as_ref().is_ok_and(Executor::is_here);
+        let missing = if sees_programs { process::check(&spec).err() } else { None };
         let (mut spec, log) = self.spec_of(spec, &record, kind);
         let limits = self.limits_of(&record, kind);
         let sign = self.workspace.state.attempt(&record.name());
@@ -213,12 +223,18 @@ impl Runner {
         let (outbox, name) = (self.inbox.sender(), id.clone());
         let send = move |news| drop(outbox.send(RunnerMessage::News(name.clone(), news)));
         let graph = self.own_graph_stamp(&record);
-        let started = match missing {
+        let placed = match missing {
             Some(why) => Err(NotStarted::Missing(why)),
-            None => AgentProcess::spawn(&spec, &post, send),
+            None => executor
+                .and_then(|to| self.placed(&record, &to, &spec))
+                .map_err(NotStarted::Refused),
         };
-        let process = match started {
-            Ok(process) => process,
+        let started = placed.and_then(|PlacedProcess { spec, carrier, placement }| {
+            let _ = carrier;
+            Ok((AgentProcess::spawn(&spec, &post, send)?, placement))
+        });
+        let (process, placement) = match started {
+            Ok(started) => started,
             Err(reason) => {
                 let head = verifies.and_then(|(_, head)| head);
                 let end = ProcessEnd {
@@ -253,7 +269,7 @@ impl Runner {
         };
         self.processes.insert(id.clone(), handle);
         self.records.insert(id.clone(), record);
-        Ok(Some(Input::ProcessStarted(id.clone(), limits)))
+        Ok(Some(Input::ProcessStarted(id.clone(), limits, placement)))
     }
 
     /// Returns the files that git ignores in the slot of an attempt whose work is verified.

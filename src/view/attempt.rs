@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use super::words::short;
 use crate::core::{
     attempt::AttemptState,
+    executor::runs_on,
     graph::task::TaskId,
     history::{ActiveAttempt, OpenChild},
 };
@@ -44,6 +45,9 @@ pub struct AttemptPosition {
     pub slot: Option<PathBuf>,
     /// The branch that it is on.
     pub branch: Option<String>,
+    /// Where it runs, if that is not this machine as it is: as it was asked for, until its agent has
+    /// started.
+    pub runs_on: Option<String>,
     /// The slot as it is typed at the top of the repository.
     #[serde(skip)]
     pub place: Option<String>,
@@ -127,6 +131,7 @@ impl AttemptView {
                 place: slot.as_deref().map(|folder| typed_path(root, folder)),
                 slot,
                 branch: recorded.1.or_else(|| active.branch.clone()),
+                runs_on: runs_on(active.run_on.as_deref(), active.placement.as_ref()),
             },
         }
     }
@@ -156,15 +161,15 @@ impl AttemptPosition {
             AttemptState::Queued => "queued to land",
             AttemptState::Landing => "landing",
         };
-        match (&self.place, &self.branch) {
-            (None, _) if stage.is_empty() => None,
-            (None, _) => Some(stage.to_owned()),
-            (Some(place), branch) => {
-                let branch = branch.as_ref().map_or(String::new(), |branch| format!(" ({branch})"));
-                let sep = if stage.is_empty() { "" } else { ", " };
-                Some(format!("{stage}{sep}in {place}{branch}"))
-            }
-        }
+        let slot = self.place.as_ref().map(|place| {
+            let branch =
+                self.branch.as_ref().map_or(String::new(), |branch| format!(" ({branch})"));
+            format!("in {place}{branch}")
+        });
+        let runs_on = self.runs_on.as_ref().map(|name| format!("on {name}"));
+        let stage = Some(stage.to_owned()).filter(|stage| !stage.is_empty());
+        let parts: Vec<String> = [stage, slot, runs_on].into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::{VERSION, spend::TokensView};
 use crate::core::{
     event::{AttemptResult, record::Record},
+    executor::runs_on,
     graph::task::TaskId,
     history::attempt_log::AttemptEntry,
 };
@@ -33,6 +34,9 @@ pub struct PastAttemptView {
     pub base: Option<String>,
     /// The folder of its prompt and output, relative to the repository.
     pub log: String,
+    /// Where it runs, if that is not this machine as it is: as it was asked for, until its agent has
+    /// started.
+    pub runs_on: Option<String>,
     /// When it ended; none while it runs, or if that was not recorded.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ended_at: Option<DateTime<Utc>>,
@@ -211,6 +215,7 @@ impl PastAttemptView {
             started_at: entry.started_at,
             base: entry.base.clone().map(String::from),
             log: entry.log.clone(),
+            runs_on: runs_on(entry.run_on.as_deref(), entry.placement.as_ref()),
             ended_at: entry.ended.as_ref().map(|(at, _)| *at),
             end: entry.ended.as_ref().map(|(_, ended)| ended.clone()),
         }

@@ -16,7 +16,7 @@ use crate::{
         process::{self, GuardPost, ProcessSpec},
     },
     core::verdict::Outcome,
-    project::config::Config,
+    project::{config::Config, placement::PlacedProcess},
 };
 
 /// The time limit for a program to print its version.
@@ -85,6 +85,19 @@ impl ProbeFolder {
     /// # Errors
     /// Errors of the disk.
     pub(super) fn ask(&self, question: Probe, limit: Duration) -> Result<ProbeAnswer> {
+        self.ask_at(question, limit, |spec| Ok(PlacedProcess::here(spec)))
+    }
+
+    /// Runs a program where `place` brings it.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn ask_at(
+        &self,
+        question: Probe,
+        limit: Duration,
+        place: impl FnOnce(ProcessSpec) -> Result<PlacedProcess, String>,
+    ) -> Result<ProbeAnswer> {
         let dir = match question.dir {
             Some(dir) => dir,
             None => self.folder("empty")?,
@@ -102,6 +115,11 @@ impl ProbeFolder {
             stdout: said.clone(),
             stderr: said.clone(),
         };
+        let PlacedProcess { spec, carrier, .. } = match place(spec) {
+            Ok(placed) => placed,
+            Err(why) => return Ok(ProbeAnswer::No(why)),
+        };
+        let _ = carrier;
         let lock = File::open(self.folder.path()).context("open a temporary folder")?;
         let post = GuardPost {
             program: process::own_program(),

@@ -54,6 +54,9 @@ pub struct Begun {
     /// Whether its agents run in terminals.
     #[serde(default, skip_serializing_if = "is_off")]
     pub tmux: bool,
+    /// Where its attempts run, if `--on` says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_on: Option<String>,
     /// The filter of tasks, as the flags gave it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<String>,

@@ -369,6 +369,7 @@ mod tests {
                 why: "w".to_owned(),
                 format: Format::ClaudeJson,
                 slot: Some("/t/1".to_owned()),
+                run_on: Some("near".to_owned()),
             },
             Event::DoneRemoved { path: ".ralph/tasks/a/DONE".to_owned() },
             Event::AgentChanged(AgentChange {
@@ -383,7 +384,7 @@ mod tests {
                 conflicts: vec!["f".to_owned()],
             },
             Event::SettingUp { attempt: 1, command: "npm ci".to_owned(), log: "l".to_owned() },
-            Event::AgentStarted { attempt: 1 },
+            Event::AgentStarted { attempt: 1, placement: None },
             Event::Queued { attempt: 1, waiting: 2 },
             Event::Merging(batch()),
             Event::Split(batch()),

@@ -287,6 +287,8 @@ pub struct Task {
     pub prompt: Option<String>,
     /// The agents, in the order in which they are tried. Empty for those of the settings.
     pub agents: Vec<AgentCommand>,
+    /// Where its attempts run. None for what the settings say.
+    pub run_on: Option<String>,
     /// Shell commands that must succeed before it is complete. None for those of the settings.
     pub verify: Option<Vec<String>>,
     /// Whether they also run before an attempt.
@@ -335,6 +337,7 @@ impl Task {
             touches: Vec::new(),
             prompt: None,
             agents: Vec::new(),
+            run_on: None,
             verify: None,
             verify_baseline: None,
             timeout: None,

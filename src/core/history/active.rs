@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::core::{
     attempt::AttemptState,
     event::{Batch, Cause, Event, Held, record::Record},
+    executor::Placement,
     graph::task::TaskId,
 };
 
@@ -34,6 +35,12 @@ pub struct ActiveAttempt {
     /// Whether its agent has started.
     #[serde(default)]
     pub has_agent: bool,
+    /// Where it is to run, if that is not this machine as it is.
+    #[serde(default)]
+    pub run_on: Option<String>,
+    /// Where its agent really runs.
+    #[serde(default)]
+    pub placement: Option<Placement>,
     /// The tasks whose status a command changed since it started.
     #[serde(default)]
     pub commanded: BTreeSet<TaskId>,
@@ -88,9 +95,10 @@ impl ActiveAttempts {
             self.start(id, record, ended);
         } else if let Event::Queued { .. } = event {
             self.queue.extend(id.filter(|id| !self.queue.contains(id)).cloned());
-        } else if let Event::AgentStarted { .. } = event {
+        } else if let Event::AgentStarted { placement, .. } = event {
             for active in self.attempts.iter_mut().filter(|it| Some(&it.task_id) == id) {
                 active.has_agent = true;
+                active.placement.clone_from(placement);
             }
         } else if let Event::Reported { .. } = event {
             for active in self.attempts.iter_mut().filter(|it| Some(&it.task_id) == id) {
@@ -113,7 +121,7 @@ impl ActiveAttempts {
     }
 
     fn start(&mut self, id: &TaskId, record: &Record, ended: u64) {
-        let Event::Started { attempt, branch, log, slot, .. } = &record.event else {
+        let Event::Started { attempt, branch, log, slot, run_on, .. } = &record.event else {
             return;
         };
         self.attempts.retain(|active| active.task_id != *id);
@@ -127,6 +135,8 @@ impl ActiveAttempts {
             log: log.clone(),
             reported: false,
             has_agent: false,
+            run_on: run_on.clone(),
+            placement: None,
             commanded: BTreeSet::new(),
             began_after: ended,
         });
@@ -224,10 +234,10 @@ mod tests {
             ("a", setting),
             ("a", verifying(true)),
             ("a", verified()),
-            ("a", Event::AgentStarted { attempt: 1 }),
+            ("a", Event::AgentStarted { attempt: 1, placement: None }),
             ("a", verifying(false)),
             ("b", started(1)),
-            ("b", Event::AgentStarted { attempt: 1 }),
+            ("b", Event::AgentStarted { attempt: 1, placement: None }),
             ("a", Event::Queued { attempt: 1, waiting: 1 }),
             ("a", Event::Merging(batch(&["a"]))),
             ("a", verifying(false)),

@@ -9,6 +9,7 @@ use crate::core::{
     agents::transcript::Format,
     commit_id::CommitId,
     event::{AttemptResult, DraftCall, Event, record::Record},
+    executor::Placement,
     graph::task::TaskId,
 };
 
@@ -29,6 +30,10 @@ pub struct AttemptEntry {
     pub log: String,
     /// The format of its output.
     pub format: Format,
+    /// Where it was to run, if that is not this machine as it is.
+    pub run_on: Option<String>,
+    /// Where its agent really ran.
+    pub placement: Option<Placement>,
     /// When and how it ended; none while it runs, or if no end was recorded.
     pub ended: Option<(DateTime<Utc>, AttemptResult)>,
     /// The events about its task and the graph file while it ran.
@@ -69,7 +74,7 @@ impl AttemptLog {
                 entry.ended = Some((record.timestamp, ended.clone()));
             }
         }
-        if let Event::Started { attempt, base, log, format, .. } = &record.event {
+        if let Event::Started { attempt, base, log, format, run_on, .. } = &record.event {
             self.open.insert(id.clone(), self.entries.len());
             self.entries.push(AttemptEntry {
                 task_id: id.clone(),
@@ -79,9 +84,16 @@ impl AttemptLog {
                 base: base.clone(),
                 log: log.clone(),
                 format: *format,
+                run_on: run_on.clone(),
+                placement: None,
                 ended: None,
                 changes: Vec::new(),
             });
+        }
+        if let Event::AgentStarted { placement, .. } = &record.event
+            && let Some(at) = self.open.get(id)
+        {
+            self.entries[*at].placement.clone_from(placement);
         }
         let is_change = matches!(
             record.event,

@@ -15,6 +15,7 @@ use super::{
 use crate::core::{
     duration,
     event::{AttemptResult, Cause, ChildrenLeft, Event, Orphans},
+    executor::Placement,
     verdict::{Evidence, Outcome, Verdict},
 };
 
@@ -88,7 +89,8 @@ impl Attempts {
         let active = sit.view.history.active.of(&id.task_id);
         if had_agent && active.is_some_and(|active| !active.has_agent) {
             // The run was killed in between.
-            commands.push(attempt.emit(Event::AgentStarted { attempt: id.attempt }));
+            commands
+                .push(attempt.emit(Event::AgentStarted { attempt: id.attempt, placement: None }));
         }
         if landed.is_some() {
             let evidence = Evidence { merge: landed, ..Evidence::default() };
@@ -169,6 +171,7 @@ impl Attempts {
         &mut self,
         id: &AttemptId,
         limits: ProcessLimits,
+        placement: Option<Placement>,
     ) -> Vec<RunCommand> {
         let cancel_at = self.cancel_at;
         let Some(attempt) = self.get_mut(id) else {
@@ -184,7 +187,7 @@ impl Attempts {
         if process.purpose.is_some() {
             return Vec::new();
         }
-        vec![attempt.emit(Event::AgentStarted { attempt: id.attempt })]
+        vec![attempt.emit(Event::AgentStarted { attempt: id.attempt, placement })]
     }
 
     /// Starts what follows the end of a process.

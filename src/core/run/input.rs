@@ -10,6 +10,7 @@ use super::{
 };
 use crate::core::{
     event::{ChildrenLeft, Event},
+    executor::Placement,
     verdict::{Merge, Outcome},
 };
 
@@ -34,7 +35,7 @@ pub enum Input {
     /// A step before the agent of an attempt failed.
     NotStarted(AttemptId, String),
     /// The process of an attempt runs.
-    ProcessStarted(AttemptId, ProcessLimits),
+    ProcessStarted(AttemptId, ProcessLimits, Option<Placement>),
     /// The process of an attempt and all of its child processes have ended.
     ProcessEnded(AttemptId, Box<ProcessEnd>),
     /// The agent of an attempt exited and left processes running.

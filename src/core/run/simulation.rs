@@ -383,7 +383,7 @@ impl World {
                 self.check_sent_back(&id, onto);
             }
         }
-        let attempt = if let Event::AgentStarted { attempt }
+        let attempt = if let Event::AgentStarted { attempt, .. }
         | Event::SettingUp { attempt, .. }
         | Event::Verifying { attempt, .. }
         | Event::VerifyPostponed { attempt }
@@ -605,6 +605,7 @@ impl World {
             verdict: None,
         };
         let started = Event::Started {
+            run_on: None,
             attempt,
             base: Some(base),
             branch: None,
@@ -655,7 +656,7 @@ impl World {
             limit: Duration::from_secs(3600),
             idle: purpose.is_none().then_some(Duration::from_secs(600)),
         };
-        Input::ProcessStarted(id, limits)
+        Input::ProcessStarted(id, limits, None)
     }
 
     /// Returns the evidence of an attempt.

@@ -108,6 +108,7 @@ mod tests {
                     why: String::new(),
                     format: Format::Text,
                     slot: None,
+                    run_on: None,
                 },
             ));
             let ended = end(attempt, *verdict);

@@ -120,6 +120,9 @@ pub struct AttemptRecord {
     /// The slot of an isolated attempt; `None` if it works in the checkout.
     #[serde(default, alias = "apart")]
     pub slot: Option<SlotAssignment>,
+    /// Where it runs: the name of an executor; none for this machine as it is.
+    #[serde(default)]
+    pub run_on: Option<String>,
     /// The attempt's folder, relative to the repository.
     pub log: String,
     /// The acceptance criteria.

@@ -15,12 +15,16 @@ use crate::{
         },
         verdict::Evidence,
     },
-    project::workspace::Workspace,
+    project::{config_layers, slot_pool, workspace::Workspace},
     regular_file,
 };
 
 /// The largest number of changed files for which commits are checked for metadata only.
 const FEW: usize = 5;
+
+/// The files that say where attempts run, what runs beside them, and which ignored files they see.
+/// An attempt that is kept in somewhere cannot change them: that would let the next one out.
+const FENCES: [&str; 2] = [config_layers::PATH, slot_pool::INCLUDE];
 
 /// Adds to the evidence the missing outputs of the task, and the changed git hooks, git settings
 /// and existing files named in `verify`.
@@ -41,8 +45,12 @@ pub fn check_evidence(
     let verify = workspace.verify_of(task);
     let may_be_metadata = evidence.report.is_some()
         && evidence.diff.is_some_and(|diff| (1..=FEW).contains(&diff.files));
+    let is_kept_in = record.run_on.is_some();
     let committed = match &head {
-        Some(head) if !evidence.commits.is_empty() && (may_be_metadata || !verify.is_empty()) => {
+        Some(head)
+            if !evidence.commits.is_empty()
+                && (may_be_metadata || !verify.is_empty() || is_kept_in) =>
+        {
             tree.differing(record.base.as_deref(), head)?
         }
         _ => Vec::new(),
@@ -50,6 +58,18 @@ pub fn check_evidence(
     evidence.metadata_only = may_be_metadata
         && !committed.is_empty()
         && committed.iter().all(|path| is_metadata(workspace, task, path));
+    if is_kept_in && evidence.report.is_some() {
+        let is_changed = |path: &&str| {
+            let mut changed = committed.iter().chain(&evidence.leftovers);
+            changed.any(|changed| changed == *path)
+        };
+        let fences: Vec<&str> = FENCES.into_iter().filter(is_changed).collect();
+        evidence.missing.extend(fences.into_iter().map(|path| {
+            format!(
+                "it changed `{path}`, which only a person may change while attempts run elsewhere"
+            )
+        }));
+    }
     if !verify.is_empty() {
         let mut changed = evidence.leftovers.clone();
         changed.extend(committed);

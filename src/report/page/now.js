@@ -155,6 +155,7 @@ function running(now, loadedAt) {
       attempt.children?.length > 0 && h("span", { class: "faint" }, ` · ${counted(attempt.children.length, "child agent")}`)),
     h("span", { class: "row-facts" },
       h("span", { class: "stage" }, said(attempt.stage)),
+      attempt.runs_on && h("span", { class: "faint" }, `on ${attempt.runs_on}`),
       attempt.attempt > 1 && h("span", { class: "faint" }, `attempt ${attempt.attempt}`),
       GOES_ON.includes(now.status) ? age(attempt.seconds, loadedAt) : moment(attempt.since)));
   return panel(GOES_ON.includes(now.status) ? "Running" : "Interrupted", { count: now.attempts.length },

@@ -215,6 +215,7 @@ function evidence(details, attempt) {
     details.errors.length > 0 && [h("h3", null, "Standard error"), h("pre", { class: "excerpt", tabindex: 0, "aria-label": "Standard error" }, details.errors.join("\n"))],
     h("dl", { class: "facts is-wide" },
       end && fact("Process", end),
+      attempt.runs_on && fact("Runs on", h("bdi", null, attempt.runs_on)),
       attempt.report && fact("Reported", `with the ${said(attempt.report)}`),
       attempt.merge && fact("Landing", `${said(attempt.merge.result)} on ${attempt.merge.branch}`, attempt.merge.commit && [" ", h("code", null, commitId(attempt.merge.commit))]),
       attempt.leftovers?.length > 0 && fact("Left uncommitted", h("span", { class: "wrap" }, attempt.leftovers.slice(0, 12).join(", "), attempt.leftovers.length > 12 && ` and ${attempt.leftovers.length - 12} more`)),

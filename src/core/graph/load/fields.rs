@@ -99,6 +99,9 @@ impl InTemplates {
     }
 }
 
+/// The field with what the attempts at a task need of a cluster.
+pub const RESOURCES: &str = "resources";
+
 /// The fields, in the order in which they are read and documented.
 pub const FIELDS: &[TaskField] = &[
     TaskField::new(
@@ -196,6 +199,21 @@ pub const FIELDS: &[TaskField] = &[
         FieldKind::Agents(|task, agents| task.agents = agents),
         "The agent of this task, as in the settings: a preset, a command as a list of words, a \
          mapping, or a list of agents.",
+    )
+    .default()
+    .written(),
+    TaskField::new(
+        "run_on",
+        FieldKind::Word(|task, name| task.run_on = Some(name)),
+        "Where its attempts run, as in the settings: `local`, `sandbox` or one of `executors`.",
+    )
+    .default()
+    .written(),
+    TaskField::new(
+        RESOURCES,
+        FieldKind::Anything,
+        "What its attempts need of a cluster: the options of its queue, such as `{cpus-per-task: 8, \
+         mem: 16G}`.",
     )
     .default()
     .written(),

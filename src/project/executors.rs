@@ -1,0 +1,78 @@
+//! Which executor the attempts at a task run on.
+
+use anyhow::Result;
+
+use crate::{
+    core::{
+        executor::{Executor, LOCAL},
+        exit::{Exit, Failure},
+        graph::task::Task,
+    },
+    project::{config::Config, workspace::Workspace},
+};
+
+/// The name of the executor of a task: the one that `--on` gave, or the task's own, or that of the
+/// settings.
+pub fn name_of<'a>(config: &'a Config, task: &'a Task, given: Option<&'a str>) -> &'a str {
+    given.or(task.run_on.as_deref()).unwrap_or(&config.run_on)
+}
+
+/// Returns the executor of this name; this machine as it is where there is no name.
+///
+/// # Errors
+/// There is none of this name.
+pub fn find(config: &Config, name: Option<&str>) -> Result<Executor> {
+    let found = Executor::find(name.unwrap_or(LOCAL), &config.executors);
+    found.map_err(|why| Failure::new(Exit::Invalid, why).into())
+}
+
+/// Returns the executors that these tasks need, each once.
+///
+/// # Errors
+/// A task, or `given`, names one that does not exist; attempts that work in the checkout cannot run
+/// elsewhere.
+pub fn needed<'a>(
+    workspace: &Workspace,
+    tasks: impl Iterator<Item = &'a Task>,
+    given: Option<&str>,
+) -> Result<Vec<Executor>> {
+    let config = &workspace.config;
+    let mut needed: Vec<Executor> = Vec::new();
+    let of_tasks = tasks.map(|task| (name_of(config, task, given), Some(task)));
+    for (name, task) in given.map(|given| (given, None)).into_iter().chain(of_tasks) {
+        if needed.iter().any(|known| known.name == name) {
+            continue;
+        }
+        let executor = Executor::find(name, &config.executors).map_err(|why| {
+            let own = task.filter(|task| task.run_on.as_deref() == Some(name));
+            let by =
+                own.map_or_else(String::new, |task| format!("`run_on` of task `{}`: ", task.id));
+            Failure::new(Exit::Invalid, format!("{by}{why}"))
+        })?;
+        if executor.name != LOCAL && !config.is_isolated() {
+            let message = format!(
+                "attempts that work in the checkout run on this machine as it is, and `run_on` is \
+                 `{name}`; remove `isolation: checkout`, or add `--on {LOCAL}`"
+            );
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
+        needed.push(executor);
+    }
+    Ok(needed)
+}
+
+/// Returns those of these tasks that run on this machine; none if there are some and all run
+/// elsewhere, where this machine's programs do not matter.
+pub fn here<'a>(
+    workspace: &Workspace,
+    tasks: Vec<&'a Task>,
+    given: Option<&str>,
+) -> Option<Vec<&'a Task>> {
+    let config = &workspace.config;
+    let is_here = |task: &&&Task| {
+        let found = Executor::find(name_of(config, task, given), &config.executors);
+        found.is_ok_and(|executor| executor.is_here())
+    };
+    let here: Vec<&Task> = tasks.iter().filter(is_here).copied().collect();
+    (tasks.is_empty() || !here.is_empty()).then_some(here)
+}
