@@ -132,7 +132,7 @@ impl Runner {
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Result<Runner> {
         let policy = options.policy(&workspace);
-        agents::check_agents(&policy, file.graph(), &workspace, options.run_on.as_deref())?;
+        agents::check_agents(&policy, file.graph(), &workspace, &options)?;
         if options.tmux {
             tmux::check().map_err(|why| Failure::new(Exit::Agent, why))?;
         }

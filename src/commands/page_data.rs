@@ -21,7 +21,10 @@ use crate::{
     },
     project::{graph_file::GraphFile, workspace::Workspace},
     report::metrics::{self, MetricsFacts},
-    view::{log::JournalLog, picture::FoldKinds, task::TaskCounts, timeline::TimelineFold},
+    view::{
+        log::JournalLog, message::facts, picture::FoldKinds, task::TaskCounts,
+        timeline::TimelineFold,
+    },
 };
 
 /// The most bytes of a patch.
@@ -256,16 +259,15 @@ impl PageData {
 
 impl JournalRow {
     fn of(record: &Record, log: &mut JournalLog) -> JournalRow {
-        let line = record.to_line();
-        let json: Value = serde_json::from_str(&line).unwrap_or_default();
+        let json = facts(record);
         JournalRow {
             seq: record.seq,
             timestamp: record.timestamp,
             run_id: record.run_id.clone(),
             task_id: record.task_id.clone(),
-            action: json["action"].as_str().unwrap_or_default().to_owned(),
+            action: json.get("action").and_then(Value::as_str).unwrap_or_default().to_owned(),
             text: log.line(record).map(|line| line.text),
-            record: json,
+            record: Value::Object(json),
         }
     }
 }

@@ -44,8 +44,8 @@ pub fn run(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exit> {
     let agents = given_agent(invocation, options.agent, options.agent_name.as_deref())?;
     warn_of_many(options.max_iterations);
     let file = loop_graph::graph(&workspace, &plain.name)?;
-    let tmux = options.tmux;
-    let run = RunOptions { agents, tmux, plain: Some(plain), ..RunOptions::default() };
+    let (tmux, run_on) = (options.tmux, options.run_on);
+    let run = RunOptions { agents, tmux, run_on, plain: Some(plain), ..RunOptions::default() };
     let runner = runner(workspace, file, run, verbosity)?;
     if options.isolated {
         warn_of_uncommitted(runner.workspace());

@@ -65,17 +65,16 @@ pub fn run(invocation: &Invocation, options: &ReportArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let now = Utc::now();
     let number = options.run.unwrap_or(1) as usize;
-    let report = status::read_report(invocation, number, now)?;
+    let report = || status::read_report(invocation, number, now);
     // A report leaves the machine, so it has no secrets even if the logs may.
-    let secrets = workspace.all_secrets();
+    let clean = |text: String| workspace.all_secrets().text(&text);
     let text = match format {
-        ReportFormat::Text => page(&report, options.file.as_deref(), now),
-        ReportFormat::Markdown => report.markdown(),
-        ReportFormat::Json => terminal::json(&report),
+        ReportFormat::Text => clean(page(&report()?, options.file.as_deref(), now)),
+        ReportFormat::Markdown => clean(report()?.markdown()),
+        ReportFormat::Json => clean(terminal::json(&report()?)),
+        // The data of the page has none already; its scripts are the same for all.
         ReportFormat::Html => html::html(invocation, number, now)?,
     };
-    // The data of the page has none already; its scripts are the same for all.
-    let text = if format == ReportFormat::Html { text } else { secrets.text(&text) };
     match &options.file {
         None => terminal::print(&text)?,
         Some(file) => {

@@ -90,8 +90,7 @@ pub fn errors(root: &Path, ended: &AttemptResult, bytes: usize) -> String {
         return String::new();
     }
     let path = root.join(&ended.log).join(STDERR);
-    let text = terminal::printable(agent_output::failure(&path).as_bytes());
-    prompt::tail(&text, bytes).trim().to_owned()
+    prompt::tail(&readable(&path), bytes).trim().to_owned()
 }
 
 /// The command of verify or setup that failed in an attempt.
@@ -101,14 +100,18 @@ fn failed_check(ended: &AttemptResult) -> Option<&CheckResult> {
 
 /// The lines of a file with the output of a failed command that say why, safe to print.
 pub fn excerpt(path: &Path, count: usize) -> Vec<String> {
-    let text = terminal::printable(agent_output::failure(path).as_bytes());
-    failure_line::excerpt(&written(&text), count)
+    failure_line::excerpt(&written(&readable(path)), count)
 }
 
 /// The last lines of a file with plain output that are not blank, safe to print, each cut to 500
 /// characters.
 pub fn last_words(path: &Path, count: usize) -> Vec<String> {
-    last_of(&terminal::printable(agent_output::failure(path).as_bytes()), count)
+    last_of(&readable(path), count)
+}
+
+/// The part of an output file that may tell a failure, safe to print.
+fn readable(path: &Path) -> String {
+    terminal::printable(agent_output::failure(path).as_bytes())
 }
 
 /// The last lines of a text that are not blank, each cut to 500 characters.

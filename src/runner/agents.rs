@@ -4,10 +4,12 @@ use std::env;
 
 use anyhow::Result;
 
+use super::RunOptions;
 use crate::{
     adapters::process,
     core::{
         agents::{agent_command::AgentCommand, agent_preset},
+        executor::{Executor, LOCAL},
         exit::{Exit, Failure},
         graph::{TaskGraph, task::Task},
         select::Policy,
@@ -21,9 +23,18 @@ pub(super) fn check_agents(
     policy: &Policy,
     graph: &TaskGraph,
     workspace: &Workspace,
-    run_on: Option<&str>,
+    options: &RunOptions,
 ) -> Result<()> {
-    executors::needed(workspace, open(policy, graph.tasks()).into_iter(), run_on)?;
+    let run_on = options.run_on.as_deref();
+    let needed = executors::needed(workspace, open(policy, graph.tasks()).into_iter(), run_on)?;
+    let elsewhere = needed.iter().find(|executor| executor.name != LOCAL);
+    if let Some(Executor { name, .. }) = elsewhere.filter(|_| options.tmux) {
+        let message = format!(
+            "a tmux window shows only agents on this machine as it is, and `run_on` is `{name}`; \
+             remove `--tmux`, or `ralph logs -f --output` shows what they print"
+        );
+        return Err(Failure::new(Exit::Usage, message).into());
+    }
     let agents = agents(policy, graph.tasks(), workspace, run_on);
     agents.iter().try_for_each(|(call, hint)| check_agent(call, workspace, hint))
 }

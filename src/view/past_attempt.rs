@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{VERSION, spend::TokensView};
+use super::{VERSION, message::facts, spend::TokensView};
 use crate::core::{
     event::{AttemptResult, record::Record},
     executor::runs_on,
@@ -241,7 +241,5 @@ fn as_end<S: Serializer>(end: &Option<AttemptResult>, to: S) -> Result<S::Ok, S:
 
 /// Lines of the journal as they are.
 fn as_lines<S: Serializer>(records: &[Record], to: S) -> Result<S::Ok, S::Error> {
-    let lines = records.iter().map(Record::to_line);
-    let lines: Vec<Value> = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
-    lines.serialize(to)
+    to.collect_seq(records.iter().map(facts))
 }

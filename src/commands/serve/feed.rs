@@ -17,6 +17,7 @@ use crate::{
     commands::Invocation,
     core::event::record::Record,
     project::workspace::Workspace,
+    view::message::facts,
 };
 
 /// The interval for checking the files while a page is open.
@@ -132,8 +133,7 @@ fn since(workspace: &Workspace, position: &mut JournalPosition) -> Vec<ServerEve
 
 /// What an event says: the kind and what it is about. Details are fetched.
 fn data(record: &Record) -> serde_json::Value {
-    let line: serde_json::Value = serde_json::from_str(&record.to_line()).unwrap_or_default();
-    json!({ "kind": line["action"], "seq": record.seq, "task_id": record.task_id })
+    json!({ "kind": facts(record).get("action"), "seq": record.seq, "task_id": record.task_id })
 }
 
 fn event(name: &'static str, position: &JournalPosition, data: &serde_json::Value) -> ServerEvent {
