@@ -280,16 +280,7 @@ pub fn journal(path: &Path, lines: u64, tasks: usize) {
         let attempt = attempts[task];
         let log = format!("logs/attempts/{}/{attempt}", id(task));
         let event = if start {
-            Event::Started {
-                run_on: None,
-                attempt,
-                base: Some(format!("{:040x}", random.next()).into()),
-                branch: Some("main".to_owned()),
-                log,
-                format: Format::Text,
-                slot: None,
-                why: "P2, longest chain 4h, unblocks 2, place 17".to_owned(),
-            }
+            started(&mut random, attempt, log)
         } else {
             let end = ended(&mut random, attempt, log);
             if end.verdict == Verdict::Complete {
@@ -310,7 +301,22 @@ pub fn journal(path: &Path, lines: u64, tasks: usize) {
     }
 }
 
-fn ended(random: &mut Random, attempt: u32, log: String) -> AttemptResult {
+/// The start of an attempt.
+pub fn started(random: &mut Random, attempt: u32, log: String) -> Event {
+    Event::Started {
+        attempt,
+        base: Some(format!("{:040x}", random.next()).into()),
+        branch: Some("main".to_owned()),
+        log,
+        format: Format::Text,
+        slot: None,
+        run_on: None,
+        why: "P2, longest chain 4h, unblocks 2, place 17".to_owned(),
+    }
+}
+
+/// The end of an attempt: most are complete.
+pub fn ended(random: &mut Random, attempt: u32, log: String) -> AttemptResult {
     let complete = random.pick(0..100) < 93;
     let commit =
         || Commit { id: "0123456789abcdef".repeat(3)[..40].into(), subject: "Work".to_owned() };

@@ -9,6 +9,7 @@ mod inputs;
 mod jobs;
 mod measure;
 mod page;
+mod scale;
 
 use std::{
     env, fs,
@@ -33,7 +34,7 @@ const LIMIT: i32 = 2;
 type Part = fn(&Bench);
 
 /// The parts, by the name that asks for one.
-const PARTS: [(&str, Part); 21] = [
+const PARTS: [(&str, Part); 22] = [
     ("start-up", start_up),
     ("choose", choose),
     ("shapes", shapes),
@@ -55,6 +56,7 @@ const PARTS: [(&str, Part); 21] = [
     ("import", import),
     ("image", image),
     ("page", page::page),
+    ("scale", scale::scale),
 ];
 
 fn main() -> ExitCode {
