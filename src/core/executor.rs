@@ -6,9 +6,9 @@
 use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
-use crate::core::diagnostic::nearest;
+use crate::core::{diagnostic::nearest, graph::task::TaskId};
 
 /// The name of the executor that starts processes as they are.
 pub const LOCAL: &str = "local";
@@ -221,6 +221,41 @@ impl FileTravel {
 #[serde(transparent)]
 pub struct Resources(pub BTreeMap<String, Value>);
 
+/// Reads executors from the settings, by name. `ssh` may be a host, `container` an image, `command` a
+/// command line, and `sandbox` may be empty.
+///
+/// # Errors
+/// The first that is invalid, with its name.
+pub fn read_executors(
+    written: &Map<String, Value>,
+) -> Result<BTreeMap<String, ExecutorKind>, String> {
+    let read = |(name, value): (&String, &Value)| {
+        TaskId::new(name).map_err(|why| format!("executor `{}`: {why}", name.escape_debug()))?;
+        if name == LOCAL {
+            return Err(format!("executor `{LOCAL}` is this machine as it is; use another name"));
+        }
+        let kind = serde_json::from_value(in_full(value.clone()));
+        Ok((name.clone(), kind.map_err(|why| format!("executor `{name}`: {why}"))?))
+    };
+    written.iter().map(read).collect()
+}
+
+/// An executor without the short forms of its settings.
+fn in_full(mut value: Value) -> Value {
+    if let Some((kind, settings)) = value.as_object_mut().and_then(|kinds| kinds.iter_mut().next())
+    {
+        let short = settings.take();
+        *settings = match (kind.as_str(), short) {
+            (_, Value::Null) => json!({}),
+            ("ssh", Value::String(host)) => json!({ "host": host }),
+            ("container", Value::String(image)) => json!({ "image": image }),
+            ("command", Value::Array(argv)) => json!({ "argv": argv }),
+            (_, whole) => whole,
+        };
+    }
+    value
+}
+
 impl Executor {
     /// This machine, with all rights of the user.
     pub fn local() -> Executor {
@@ -269,5 +304,61 @@ impl Executor {
             ExecutorKind::Ssh(_) => Some(FileTravel::Sent),
             ExecutorKind::Command(command) => Some(command.files),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(written: &Value) -> Result<BTreeMap<String, ExecutorKind>, String> {
+        read_executors(written.as_object().unwrap())
+    }
+
+    #[test]
+    fn short_forms_are_the_whole_ones() {
+        let short = json!({
+            "a": {"ssh": "near"},
+            "b": {"container": "image"},
+            "c": {"command": ["env", "-i"]},
+            "d": {"sandbox": null},
+            "e": {"slurm": {}},
+        });
+        let whole = json!({
+            "a": {"ssh": {"host": "near"}},
+            "b": {"container": {"image": "image"}},
+            "c": {"command": {"argv": ["env", "-i"], "files": "sent"}},
+            "d": {"sandbox": {"engine": "auto", "network": "on", "write": []}},
+            "e": {"slurm": {"files": "shared"}},
+        });
+        assert_eq!(read(&short), read(&whole));
+        assert_eq!(read(&short).unwrap().len(), 5);
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let executors = read(&json!({
+            "a": {"sandbox": {"network": ["proxy", "--"], "env": ["AWS_*"]}},
+            "b": {"slurm": {"resources": {"mem": "8G"}, "files": "sent"}},
+        }))
+        .unwrap();
+        let written = serde_json::to_value(&executors).unwrap();
+        assert_eq!(read(&written), Ok(executors));
+    }
+
+    #[test]
+    fn errors_name_the_executor() {
+        for (written, part) in [
+            (json!({"a": {"ssh": {"hots": "x"}}}), "executor `a`: unknown field `hots`"),
+            (json!({"a": {"lambda": {}}}), "executor `a`: unknown variant `lambda`"),
+            (json!({"a b": {"ssh": "x"}}), "executor `a b`: "),
+            (json!({"local": {"ssh": "x"}}), "use another name"),
+            (json!({"a": "ssh"}), "executor `a`: "),
+        ] {
+            let why = read(&written).unwrap_err();
+            assert!(why.contains(part), "{why}");
+        }
+        let why = Executor::find("sandbx", &BTreeMap::new()).unwrap_err();
+        assert_eq!(why, "there is no executor `sandbx`; did you mean `sandbox`?");
     }
 }

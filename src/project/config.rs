@@ -77,6 +77,7 @@ pub struct Config {
     pub done_pattern: Option<Pattern>,
     /// Where else attempts can run: a mapping of names to `{sandbox: …}`, `{container: …}`,
     /// `{slurm: …}`, `{ssh: …}` or `{command: …}`.
+    #[serde(deserialize_with = "read_executors")]
     #[schemars(with = "BTreeMap<String, Value>")]
     pub executors: BTreeMap<String, ExecutorKind>,
     /// The time in which an agent must exit after its final result or its report. Its work counts in
@@ -244,6 +245,12 @@ pub struct Config {
     /// Whether a run tells the sources of tasks that these are done, once their work has landed: it
     /// marks them in the files that they were imported from, and closes GitHub issues with `gh`.
     pub write_back: bool,
+}
+
+fn read_executors<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, ExecutorKind>, D::Error> {
+    executor::read_executors(&Map::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 impl Default for Config {

@@ -20,6 +20,7 @@ mod draft;
 mod door;
 mod edits;
 mod evidence;
+mod executors;
 mod faults;
 mod help;
 mod images;

@@ -1,0 +1,121 @@
+//! Where attempts run: which executor a task gets, what is refused, and what is told about it. A
+//! sandbox and a command on this machine stand for all executors.
+
+use serde_json::json;
+
+use crate::support::{RALPH, SETTINGS, TestProject};
+
+/// A command that starts a worker on this machine, in another home.
+fn other_home(trial: &TestProject) -> String {
+    let home = trial.dir().join("elsewhere");
+    std::fs::create_dir_all(&home).unwrap();
+    format!(
+        "executors:\n  near:\n    command:\n      argv: [env, -i, 'PATH={}', 'HOME={}', \
+         GIT_AUTHOR_NAME=a, GIT_AUTHOR_EMAIL=a@b, GIT_COMMITTER_NAME=a, GIT_COMMITTER_EMAIL=a@b]\n      \
+         ralph: '{RALPH}'\n",
+        std::env::var("PATH").unwrap(),
+        home.display(),
+    )
+}
+
+#[test]
+fn unknown_executors_are_named_before_anything_starts() {
+    let trial = TestProject::new().graph("tasks: [{id: a, run_on: sandbx}]\n").agent("commit");
+    trial
+        .run(["run"])
+        .code(65)
+        .stderr("ralph: `run_on` of task `a`: there is no executor `sandbx`; did you mean `sandbox`?\n");
+    trial.run(["run", "--on", "far"]).code(65).stderr_has("there is no executor `far`; known are");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
+    trial.save(".ralph/config.yaml", &format!("{SETTINGS}run_on: far\n"));
+    trial.run(["run"]).code(65).stderr_has("no executor `far`");
+    assert!(trial.journal().is_empty());
+    // What a person gives replaces what is wrong.
+    trial.run(["run", "--on", "local"]).graph_complete();
+}
+
+#[test]
+fn attempts_in_the_checkout_run_here() {
+    let trial = TestProject::new().graph("tasks: [{id: a, run_on: sandbox}]\n").agent("commit");
+    trial.run(["run", "--in-place"]).code(64).stderr_has("`--on local`");
+    trial.run(["run", "--in-place", "--on", "sandbox"]).code(64);
+    trial.run(["run", "--tmux", "--on", "sandbox"]).code(64);
+    trial.run(["loop", "--on", "sandbox", "--prompt-file", "task-graph.yaml"]).code(64);
+}
+
+#[test]
+fn the_work_of_a_worker_elsewhere_lands() {
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b, depends_on: [a]}]\n");
+    let trial = trial.agent("commit");
+    let settings = other_home(&trial);
+    trial.save(".ralph/config.yaml", &format!("{SETTINGS}{settings}run_on: near\n"));
+    trial.git(&["commit", "--quiet", "-am", "Use another place"]);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.completions(), ["a", "b"]);
+    for started in trial.lines("started") {
+        assert_eq!(started["run_on"], json!("near"));
+    }
+    for started in trial.lines("agent_started") {
+        assert_eq!(started["placement"]["run_on"], json!("near"));
+        assert!(started["placement"]["host"].is_string(), "{started}");
+    }
+    trial.run(["show", "a"]).stdout_has("Runs on: near (");
+    trial.no_process_is_left();
+}
+
+#[test]
+fn a_task_has_its_own_executor_and_the_flag_wins() {
+    let trial = TestProject::new();
+    let settings = other_home(&trial);
+    let trial = trial
+        .file(".ralph/config.yaml", &format!("{SETTINGS}{settings}"))
+        .graph("tasks: [{id: a, run_on: near}, {id: b}]\n")
+        .agent("commit");
+    trial.run(["run"]).graph_complete();
+    let places: Vec<_> = trial.lines("started").iter().map(|it| it["run_on"].clone()).collect();
+    assert_eq!(places, [json!("near"), json!(null)]);
+    trial.run(["task-reset", "a"]).code(0);
+    trial.run(["run", "--on", "local"]);
+    assert_eq!(trial.lines("started")[2]["run_on"], json!(null));
+}
+
+#[test]
+fn an_agent_that_is_kept_in_lets_no_other_out() {
+    let trial = TestProject::new();
+    let settings = other_home(&trial);
+    let trial = trial
+        .file(".ralph/config.yaml", &format!("{SETTINGS}{settings}max_attempts: 1\n"))
+        .graph("defaults: {run_on: near}\ntasks:\n  - {id: a, output: task-graph.yaml}\n  - {id: b}\n");
+    // It adds a task that would run here.
+    let out = "sed -i 's/^  - {id: b}/  - {id: b}\\n  - {id: out, run_on: local}/' task-graph.yaml; \
+               echo x > x; git add -A; git commit -qm x; touch \"$RALPH_TASK_DIR/DONE\"";
+    trial.run(["run", "--task", "a", "--", "sh", "-c", out]);
+    assert!(!trial.graph_text().contains("id: out"), "{}", trial.graph_text());
+    // It changes where attempts run.
+    let settings = "sed -i 's/^executors/hooks: {before_run: touch out}\\nexecutors/' .ralph/config.yaml; \
+                    git commit -qam x; touch \"$RALPH_TASK_DIR/DONE\"";
+    trial.run(["run", "--task", "b", "--", "sh", "-c", settings]);
+    let why = trial.lines("failed").pop().unwrap()["why"].to_string();
+    assert!(why.contains("it changed `.ralph/config.yaml`"), "{why}");
+    assert!(!trial.read(".ralph/config.yaml").contains("before_run"));
+}
+
+#[test]
+fn the_doctor_tries_an_executor() {
+    let trial = TestProject::new();
+    let settings = other_home(&trial);
+    let trial = trial
+        .file(".ralph/config.yaml", &format!("{SETTINGS}{settings}"))
+        .graph("tasks: [{id: a}]\n")
+        .agent("commit");
+    let found = trial.run(["doctor", "--on", "near", "--", "true"]).code(0).out();
+    assert!(found.contains("near ("), "{found}");
+    trial.no_process_is_left();
+    trial.save(
+        ".ralph/config.yaml",
+        &format!("{SETTINGS}executors:\n  gone:\n    command: {{argv: [/no/such/carrier]}}\n"),
+    );
+    trial.run(["doctor", "--on", "gone", "--", "true"]).code(69).stdout_has("/no/such/carrier");
+    trial.run(["run", "--on", "gone"]).code(69).stderr_has("/no/such/carrier");
+    assert!(trial.lines("started").is_empty());
+}
