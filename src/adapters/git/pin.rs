@@ -153,17 +153,31 @@ impl Repo {
         program::run(&self.root, &["branch", "--no-track", "--", name, commit]).map(drop)
     }
 
-    /// The changed paths that can be kept, and the others with the reason.
+    /// The changed paths of these names that can be kept, and the others with the reason.
     fn to_keep(&self, names: &[String]) -> Result<(Vec<Vec<u8>>, Vec<String>)> {
         if names.is_empty() {
             return Ok((Vec::new(), Vec::new()));
         }
+        Ok(self.keepable(&self.changed(names)?))
+    }
+
+    /// The changed paths that can be kept, and the others with the reason.
+    pub(super) fn keepable(&self, changed: &Codes) -> (Vec<Vec<u8>>, Vec<String>) {
         let (mut kept, mut left_out) = (Vec::new(), Vec::new());
-        let changed: Codes = self.changed(names)?;
-        for path in changed.into_keys() {
+        for path in changed.keys() {
             let mut leave = |why: &str| {
-                left_out.push(format!("{} ({why})", lossy(&path).escape_debug()));
+                left_out.push(format!("{} ({why})", lossy(path).escape_debug()));
             };
+            match self.link_above(path) {
+                // Adding the link removes everything that the index has below it.
+                Some(link) if changed.contains_key(link) => continue,
+                Some(_) => {
+                    leave("behind a link that git ignores");
+                    continue;
+                }
+                None => {}
+            }
+            let path = path.clone();
             let file = self.file(&path);
             match fs::symlink_metadata(&file) {
                 Ok(_) if path.ends_with(b"/") => leave("a nested repository"),
@@ -179,7 +193,16 @@ impl Repo {
                 Ok(_) | Err(_) => kept.push(path),
             }
         }
-        Ok((kept, left_out))
+        (kept, left_out)
+    }
+
+    /// The first folder of a path that is a symbolic link now.
+    fn link_above<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let mut above = ends.map(|end| &path[..end]);
+        above.find(|above| {
+            fs::symlink_metadata(self.file(above)).is_ok_and(|found| found.is_symlink())
+        })
     }
 
     /// The tree of HEAD with these paths as they are now.
@@ -323,6 +346,26 @@ mod tests {
             }
         }
         all
+    }
+
+    #[test]
+    fn a_folder_that_became_a_link_is_kept() {
+        let place = TestRepository::new();
+        place.write(".gitignore", "ignored\n");
+        place.write("ignored/x", "1\n");
+        place.git(&["add", "-f", "ignored/x"]);
+        let base = place.commit("folder/x", "1\n", "First");
+        for name in ["folder", "ignored"] {
+            let to = place.top.with_file_name(name);
+            fs::create_dir(&to).unwrap();
+            fs::write(to.join("x"), "elsewhere\n").unwrap();
+            fs::remove_dir_all(place.top.join(name)).unwrap();
+            symlink(&to, place.top.join(name)).unwrap();
+        }
+        let pin = pin(&place, Some(&base));
+        let list = place.git(&["ls-tree", "-r", "--format=%(objectmode) %(path)", NAME]);
+        assert_eq!(list, "100644 .gitignore\n120000 folder\n100644 ignored/x");
+        assert_eq!(pin.left_out, ["ignored/x (behind a link that git ignores)"]);
     }
 
     #[test]
