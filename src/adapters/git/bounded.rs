@@ -8,8 +8,9 @@
 use std::{
     io::{self, Read, Write},
     mem,
+    ops::Range,
     os::fd::AsFd,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -52,6 +53,9 @@ const HANGING: Duration = Duration::from_millis(200);
 
 /// The time between SIGTERM, on which git removes its lock files, and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// The number of bytes that pass at once.
+const PIECE: usize = 16 * 1024;
 
 /// The longest time between two looks at the limit.
 const LOOK: Duration = Duration::from_millis(100);
@@ -162,12 +166,21 @@ fn due(began: Instant, limit: Duration) -> Option<CallEnd> {
     stopped.filter(|at| began.max(*at).elapsed() >= patience).map(|_| CallEnd::Stop)
 }
 
+/// The input and output of a call.
+pub(super) struct CallStreams<'a> {
+    pub(super) input: &'a mut dyn Read,
+    pub(super) output: &'a mut dyn Write,
+}
+
 /// A running call.
 struct GitCall {
     child: Child,
     group: Option<Pid>,
-    stdout: Vec<u8>,
     stderr: Vec<u8>,
+    /// The start of the limit.
+    began: Instant,
+    /// Whether the limit starts again when bytes have passed: the other end of a stream may be slow.
+    is_stream: bool,
     /// Why it is being ended, and since when.
     ending: Option<(CallEnd, Instant)>,
     asked: Instant,
@@ -178,12 +191,38 @@ struct GitCall {
 ///
 /// # Errors
 /// When it cannot be started, reaches the limit, or is ended because the run was asked to stop.
-pub(super) fn output(mut command: Command, input: &[u8], name: &str) -> Result<Output> {
+pub(super) fn output(mut command: Command, mut input: &[u8], name: &str) -> Result<Output> {
+    command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
+    let mut stdout = Vec::new();
+    let streams = CallStreams { input: &mut input, output: &mut stdout };
+    let (status, stderr) = call(command, streams, name, false)?;
+    Ok(Output { status, stdout, stderr })
+}
+
+/// Runs a command as [`output`] does, while its input is read and its output is written in pieces.
+/// The limit applies to the time in which nothing passes. Returns the end and the standard error.
+///
+/// # Errors
+/// Errors of [`output`] and of the streams.
+pub(super) fn stream(
+    mut command: Command,
+    streams: CallStreams<'_>,
+    name: &str,
+) -> Result<(ExitStatus, Vec<u8>)> {
+    command.stdin(Stdio::piped());
+    call(command, streams, name, true)
+}
+
+fn call(
+    mut command: Command,
+    streams: CallStreams<'_>,
+    name: &str,
+    is_stream: bool,
+) -> Result<(ExitStatus, Vec<u8>)> {
     if let Some((name, value)) = MARK.get() {
         command.env(name, value);
     }
-    let stdin = if input.is_empty() { Stdio::null() } else { Stdio::piped() };
-    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running_calls = running();
     let child = command.spawn().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => anyhow!("`git` is not on PATH; install it"),
@@ -193,10 +232,10 @@ pub(super) fn output(mut command: Command, input: &[u8], name: &str) -> Result<O
     running_calls.extend(group);
     drop(running_calls);
     let now = Instant::now();
-    let mut call =
-        GitCall { child, group, stdout: Vec::new(), stderr: Vec::new(), ending: None, asked: now };
+    let (stderr, ending) = (Vec::new(), None);
+    let mut call = GitCall { child, group, stderr, began: now, is_stream, ending, asked: now };
     let limit = Duration::from_millis(LIMIT.load(Ordering::Relaxed));
-    let ended = call.run(input, limit);
+    let ended = call.run(streams, limit);
     // What it left in its group ends with it, before the number of the group is free again.
     call.signal(Signal::KILL);
     if let Some(pid) = group {
@@ -210,7 +249,7 @@ pub(super) fn output(mut command: Command, input: &[u8], name: &str) -> Result<O
     let status = ended.and(status).map_err(|error| anyhow!("wait for `git {name}`: {error}"))?;
     // It may have ended by itself just before.
     match call.ending.filter(|_| !status.success()) {
-        None => Ok(Output { status, stdout: call.stdout, stderr: call.stderr }),
+        None => Ok((status, call.stderr)),
         Some((CallEnd::Limit(limit), _)) => Err(anyhow!(
             "`git {name}` exceeded its limit of {} (`git_timeout`); a filter, a merge driver or a \
              signing program may hang",
@@ -221,11 +260,12 @@ pub(super) fn output(mut command: Command, input: &[u8], name: &str) -> Result<O
 }
 
 impl GitCall {
-    /// Passes on the input and reads the output until the process is dead, and does not reap it.
-    fn run(&mut self, input: &[u8], limit: Duration) -> io::Result<()> {
-        let began = Instant::now();
-        let (mut stdin, mut rest) = (self.child.stdin.take(), input);
-        let (mut stdout, mut stderr) = (self.child.stdout.take(), self.child.stderr.take());
+    /// Passes on the input and the output until the process is dead, and does not reap it.
+    fn run(&mut self, streams: CallStreams<'_>, limit: Duration) -> io::Result<()> {
+        let CallStreams { input, output } = streams;
+        let mut piece = InputPiece::new(input);
+        let (mut stdin, mut stdout) = (self.child.stdin.take(), self.child.stdout.take());
+        let mut stderr = self.child.stderr.take();
         let fds = [
             stdin.as_ref().map(AsFd::as_fd),
             stdout.as_ref().map(AsFd::as_fd),
@@ -242,18 +282,28 @@ impl GitCall {
                 fds.extend(stdout.as_ref().map(|it| PollFd::new(it, PollFlags::IN)));
                 fds.extend(stderr.as_ref().map(|it| PollFd::new(it, PollFlags::IN)));
                 let look = Timespec::try_from(LOOK.min(limit)).ok();
-                match poll(&mut fds, look.as_ref()) {
-                    Ok(_) | Err(Errno::INTR) => {}
+                let ready = match poll(&mut fds, look.as_ref()) {
+                    Ok(ready) => ready,
+                    Err(Errno::INTR) => 0,
                     Err(error) => return Err(error.into()),
-                }
-                if stdin.as_mut().is_some_and(|pipe| write_some(pipe, &mut rest)) {
+                };
+                if let Some(pipe) = &mut stdin
+                    && piece.write_some(pipe)?
+                {
                     stdin = None;
                 }
-                if stdout.as_mut().is_some_and(|pipe| read_some(pipe, &mut self.stdout)) {
+                if let Some(pipe) = &mut stdout
+                    && read_some(pipe, output)?
+                {
                     stdout = None;
                 }
-                if stderr.as_mut().is_some_and(|pipe| read_some(pipe, &mut self.stderr)) {
+                if let Some(pipe) = &mut stderr
+                    && read_some(pipe, &mut self.stderr)?
+                {
                     stderr = None;
+                }
+                if self.is_stream && ready > 0 {
+                    self.began = Instant::now();
                 }
             } else {
                 if self.group.is_none_or(|pid| is_dead(pid).unwrap_or(true)) {
@@ -262,7 +312,7 @@ impl GitCall {
                 thread::sleep(pause);
                 pause = (pause * 2).min(LOOK / 5);
             }
-            if self.enforce(began, limit) {
+            if self.enforce(limit) {
                 return Ok(());
             }
         }
@@ -270,7 +320,7 @@ impl GitCall {
 
     /// Ends the call when it must end. Returns whether to stop waiting for its output: a process
     /// outside of its group holds the pipes.
-    fn enforce(&mut self, began: Instant, limit: Duration) -> bool {
+    fn enforce(&mut self, limit: Duration) -> bool {
         if self.asked.elapsed() >= Duration::from_secs(1) {
             self.asked = Instant::now();
             if ASK.get().is_some_and(|ask| ask()) {
@@ -279,7 +329,7 @@ impl GitCall {
         }
         match self.ending {
             None => {
-                self.ending = due(began, limit).map(|why| (why, Instant::now()));
+                self.ending = due(self.began, limit).map(|why| (why, Instant::now()));
                 if let Some((why, _)) = self.ending {
                     HANGS.fetch_or(why == CallEnd::Stop, Ordering::Relaxed);
                     self.signal(Signal::TERM);
@@ -303,35 +353,56 @@ impl GitCall {
     }
 }
 
-/// Reads what is there; returns whether the pipe is at its end.
-fn read_some(pipe: &mut impl Read, into: &mut Vec<u8>) -> bool {
-    let mut bytes = [0; 16 * 1024];
+/// Passes on what is there; returns whether the pipe is at its end.
+fn read_some(pipe: &mut impl Read, into: &mut (impl Write + ?Sized)) -> io::Result<bool> {
+    let mut bytes = [0; PIECE];
     loop {
         match pipe.read(&mut bytes) {
-            Ok(0) => return true,
-            Ok(count) => into.extend_from_slice(&bytes[..count]),
+            Ok(0) => return Ok(true),
+            Ok(count) => into.write_all(&bytes[..count])?,
             Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock => return false,
+                io::ErrorKind::WouldBlock => return Ok(false),
                 io::ErrorKind::Interrupted => {}
-                _ => return true,
+                _ => return Ok(true),
             },
         }
     }
 }
 
-/// Writes what fits; returns whether everything is written. A `git` that fails early does not read
-/// all input; its error message gives the reason.
-fn write_some(pipe: &mut impl Write, rest: &mut &[u8]) -> bool {
-    while !rest.is_empty() {
-        match pipe.write(rest) {
-            Ok(0) => return true,
-            Ok(count) => *rest = &mem::take(rest)[count..],
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock => return false,
-                io::ErrorKind::Interrupted => {}
-                _ => return true,
-            },
+/// The piece of the input that is being written.
+struct InputPiece<'a> {
+    input: &'a mut dyn Read,
+    bytes: Box<[u8; PIECE]>,
+    /// The part of the bytes that is not written yet.
+    rest: Range<usize>,
+}
+
+impl<'a> InputPiece<'a> {
+    fn new(input: &'a mut dyn Read) -> InputPiece<'a> {
+        InputPiece { input, bytes: Box::new([0; PIECE]), rest: 0..0 }
+    }
+
+    /// Writes what fits; returns whether everything is written. A `git` that fails early does not
+    /// read all input; its error message gives the reason.
+    fn write_some(&mut self, pipe: &mut impl Write) -> io::Result<bool> {
+        loop {
+            if self.rest.is_empty() {
+                match self.input.read(&mut self.bytes[..]) {
+                    Ok(0) => return Ok(true),
+                    Ok(count) => self.rest = 0..count,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(error),
+                }
+            }
+            match pipe.write(&self.bytes[self.rest.clone()]) {
+                Ok(0) => return Ok(true),
+                Ok(count) => self.rest.start += count,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(false),
+                    io::ErrorKind::Interrupted => {}
+                    _ => return Ok(true),
+                },
+            }
         }
     }
-    true
 }

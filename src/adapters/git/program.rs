@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Result, anyhow, bail};
 
-use super::{Codes, Head, RepositoryFolders, bounded, branch_name, lossy};
+use super::{Codes, Head, RepositoryFolders, bounded, bounded::CallStreams, branch_name, lossy};
 use crate::core::{
     commit_id::CommitId,
     verdict::{Commit, DiffStat},
@@ -223,6 +223,11 @@ pub(super) fn is_ignored(root: &Path, path: &str) -> Result<bool> {
     test(root, &["check-ignore", "--no-index", "-q", "--", path])
 }
 
+/// Whether git accepts the full name of a ref.
+pub(super) fn is_ref_name(name: &str) -> Result<bool> {
+    test(Path::new("/"), &["check-ref-format", name])
+}
+
 /// The top of the main worktree; none in a bare repository with added worktrees.
 pub(super) fn main_root(root: &Path) -> Result<Option<PathBuf>> {
     let text = run(root, &["worktree", "list", "--porcelain", "-z"])?;
@@ -333,6 +338,20 @@ pub(super) fn failed(arguments: &[&str], output: &Output) -> anyhow::Error {
         Some((_, kind)) => anyhow::Error::new(io::Error::from(*kind)).context(error),
         None => anyhow!(error),
     }
+}
+
+/// Runs `git` with more variables while its input is read and its output is written in pieces.
+pub(super) fn run_streaming(
+    dir: &Path,
+    arguments: &[&str],
+    env: &[(&str, &OsStr)],
+    streams: CallStreams<'_>,
+) -> Result<()> {
+    let mut command = command(dir, arguments);
+    command.envs(env.iter().copied());
+    let (status, stderr) = bounded::stream(command, streams, name(arguments))?;
+    let output = Output { status, stdout: Vec::new(), stderr };
+    if status.success() { Ok(()) } else { Err(failed(arguments, &output)) }
 }
 
 /// Runs `git` with more variables and with `input` on its standard input.
