@@ -17,6 +17,7 @@ mod setup;
 mod suggest;
 mod task;
 mod slots;
+mod work;
 
 use std::{
     ffi::OsString,
@@ -53,6 +54,7 @@ pub use slots::{SlotsArgs, SlotsCommand};
 pub use task::{
     AnswerArgs, AskArgs, NoteArgs, TaskBlockArgs, TaskCompleteArgs, TaskResetArgs, VerifyArgs,
 };
+pub use work::WorkStep;
 
 /// Runs coding agents through a task graph and trusts only what git shows
 #[derive(Debug, Parser)]
@@ -218,6 +220,14 @@ pub enum Command {
     /// Guards the processes of an agent for `ralph run`
     #[command(name = "__guard", hide = true)]
     Guard,
+    /// Packs or unpacks the work in a slot, for a guardian whose agent runs on another machine
+    #[command(name = "__work", hide = true)]
+    Work {
+        /// What to do
+        step: WorkStep,
+        /// The file that names the slot
+        spec: PathBuf,
+    },
 }
 
 /// Parses the command line. Shell completions and help are answered here.

@@ -51,6 +51,7 @@ pub mod template;
 pub mod undo;
 pub mod verify;
 pub mod slots;
+pub mod work;
 
 use std::{
     env, iter,
@@ -199,6 +200,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Pane(Flags(options)) => pane::run(&options),
         Command::InPane { folder } => pane::inside(&folder),
         Command::Guard => guard(),
+        Command::Work { step, spec } => work::run(step, &spec),
     }
 }
 

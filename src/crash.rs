@@ -80,6 +80,14 @@ pub const POINTS: &[&str] = &[
     "journal.written",
     "record.removing",
     "record.damaged",
+    "transfer.noted",
+    "transfer.arrived",
+    "transfer.kept",
+    "transfer.filled",
+    "transfer.moved",
+    "transfer.received",
+    "transfer.taken",
+    "transfer.cleared",
 ];
 
 /// A point at which a test may kill this process.

@@ -45,6 +45,7 @@ mod settle;
 mod slot;
 mod slot_settings;
 mod submodule;
+mod transfer;
 mod trial;
 mod worktree;
 
@@ -60,6 +61,7 @@ pub use pin::{Pin, PinSource};
 pub use restore_work::{NOT_WORK, RestoredWork};
 pub use slot::remove_special_files;
 pub use slot_settings::SlotSettings;
+pub use transfer::{Arrival, LackingCommits, StaleWork, Unpacked, WorkerSlot, WorkerStore};
 pub use trial::TrialRepository;
 pub use worktree::Worktree;
 
@@ -109,6 +111,13 @@ impl Repo {
         let (backend, folders) = Backend::open(dir)?;
         let RepositoryFolders { root, common_dir, git_dir } = folders;
         Ok(Repo { root, common_dir, git_dir, backend })
+    }
+
+    /// Opens a bare repository: only for what needs neither files nor an index.
+    fn bare(dir: &Path) -> Result<Repo> {
+        let dir = canonical(dir)?;
+        let backend = Backend::bare(&dir);
+        Ok(Repo { root: dir.clone(), common_dir: dir.clone(), git_dir: dir, backend })
     }
 
     /// Whether no repository contains `dir`, not even one that cannot be opened.

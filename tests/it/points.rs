@@ -3,7 +3,8 @@
 //!
 //! A first run records which points a scenario passes and how often. The process is killed at the
 //! first and the last passing of each, in the checkout at the last; with `RALPH_CRASH_ALL=1`, at
-//! every passing.
+//! every passing. The points of a transfer have a test of their own in
+//! `transfer.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -216,8 +217,9 @@ fn a_kill_at_any_point_costs_nothing() {
             }
         }
     }
+    let of_runs = POINTS.iter().filter(|point| !point.starts_with("transfer."));
     let never: Vec<_> =
-        POINTS.iter().filter(|point| !counts.keys().any(|(known, _)| known == *point)).collect();
+        of_runs.filter(|point| !counts.keys().any(|(known, _)| known == *point)).collect();
     assert!(never.is_empty(), "passed in no scenario: {never:?}");
 
     let mut deadly: BTreeMap<Stage, Vec<String>> = BTreeMap::new();

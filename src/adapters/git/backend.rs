@@ -83,6 +83,11 @@ impl Backend {
         Ok((backend, folders))
     }
 
+    /// Opens the bare repository in this folder.
+    pub(super) fn bare(dir: &Path) -> Backend {
+        Backend { root: dir.to_owned(), library: Repository::open_bare(dir).ok() }
+    }
+
     /// The same repository without libgit2.
     #[cfg(test)]
     pub(super) fn without_library(self) -> Backend {

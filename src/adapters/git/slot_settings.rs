@@ -195,6 +195,13 @@ impl SlotSettings {
         }
     }
 
+    /// Sets the identity of commits in the slots.
+    pub(super) fn commit_as(&mut self, name: &str, email: &str) {
+        let [name, email] = [name, email].map(|text| quoted(text.as_bytes()));
+        let lines = [b"[user]\n\tname = ", &*name, b"\n\temail = ", &*email, b"\n"];
+        self.config.extend(lines.concat());
+    }
+
     /// Writes them to a git directory.
     pub(super) fn write(&self, git_dir: &Path) -> io::Result<()> {
         for folder in ["objects/info", "refs/heads", "info"] {
@@ -218,7 +225,7 @@ impl SlotSettings {
 }
 
 /// A value as git reads it in a settings file.
-fn quoted(value: &[u8]) -> Vec<u8> {
+pub(super) fn quoted(value: &[u8]) -> Vec<u8> {
     let mut text = vec![b'"'];
     for byte in value {
         match byte {

@@ -1,0 +1,209 @@
+//! A pack that arrives. Its objects are in a folder of their own until they are checked.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    io::{self, Read},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+    process,
+};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{header::PackHeader, state::WorkState};
+use crate::{
+    adapters::git::{
+        Repo,
+        bounded::CallStreams,
+        lossy, program,
+        slot_settings::{quoted, remove_all},
+    },
+    core::commit_id::CommitId,
+};
+
+/// How much the other side is trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PackSource {
+    /// The repository of a person, which may contain old commits that git would not write today.
+    Owner,
+    /// A worker, where an agent may have written anything.
+    Worker,
+}
+
+/// The faults in old commits, tags and trees that do no harm.
+const OLD_FAULTS: &[&str] = &[
+    "badDate",
+    "badDateOverflow",
+    "badEmail",
+    "badName",
+    "badTimezone",
+    "missingEmail",
+    "missingNameBeforeEmail",
+    "missingSpaceBeforeDate",
+    "missingSpaceBeforeEmail",
+    "multipleAuthors",
+    "nulInCommit",
+    "zeroPaddedDate",
+    "zeroPaddedFilemode",
+];
+
+/// The objects of a pack, which the repository does not have yet.
+pub(super) struct IncomingPack<'a> {
+    repo: &'a Repo,
+    folder: PathBuf,
+    /// The folder of objects of the repository, as git reads it in a variable.
+    objects: OsString,
+    /// The file that says where the history ends; none if that is known in the repository.
+    shallow: Option<PathBuf>,
+}
+
+impl<'a> IncomingPack<'a> {
+    /// Receives a pack and checks its objects: each is valid, and all that they name is there.
+    ///
+    /// # Errors
+    /// The error of `git`; I/O errors.
+    pub(super) fn receive(
+        repo: &'a Repo,
+        header: &PackHeader,
+        pack: &mut dyn Read,
+        source: PackSource,
+    ) -> Result<IncomingPack<'a>> {
+        let mut incoming = IncomingPack::begin(repo).context("make a folder for the pack")?;
+        if source == PackSource::Owner {
+            let ends = header.shallow.iter().map(CommitId::as_str);
+            let lines: Vec<&str> = ends.flat_map(|id| [id, "\n"]).collect();
+            let file = incoming.folder.join("shallow");
+            fs::write(&file, lines.concat()).context("write where the history ends")?;
+            incoming.shallow = Some(file);
+        }
+        let is_partial = repo.is_partial_clone()?;
+        let check = match source {
+            PackSource::Owner => format!("--strict={}=ignore", OLD_FAULTS.join("=ignore,")),
+            // What is missing in a partial clone is with its server.
+            PackSource::Worker if is_partial => "--fsck-objects".to_owned(),
+            PackSource::Worker => "--strict".to_owned(),
+        };
+        let index = ["-c", "core.bigFileThreshold=64m", "index-pack", "--stdin", "--fix-thin"];
+        let streams = CallStreams { input: pack, output: &mut io::sink() };
+        let arguments = [&index[..], &[&check]].concat();
+        program::run_streaming(&repo.root, &arguments, &incoming.env(), streams)
+            .context("the pack is not accepted")?;
+        let work = header.work();
+        incoming.check_tips(&work).context("the pack is not accepted")?;
+        if source == PackSource::Worker {
+            incoming.check_history(&work, is_partial).context("the pack is not complete")?;
+        }
+        Ok(incoming)
+    }
+
+    fn begin(repo: &'a Repo) -> io::Result<IncomingPack<'a>> {
+        let objects = repo.common_dir.join("objects");
+        fs::create_dir_all(objects.join("pack"))?;
+        let mut number = 0;
+        let folder = loop {
+            // Git removes folders of this name when they are old.
+            let folder = objects.join(format!("tmp_objdir-ralph-{}-{number}", process::id()));
+            match fs::create_dir(&folder) {
+                Ok(()) => break folder,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(error),
+            }
+        };
+        let objects = OsString::from_vec(quoted(objects.as_os_str().as_bytes()));
+        let incoming = IncomingPack { repo, folder, objects, shallow: None };
+        fs::create_dir(incoming.folder.join("pack"))?;
+        Ok(incoming)
+    }
+
+    fn env(&self) -> Vec<(&'static str, &OsStr)> {
+        let mut env = vec![
+            ("GIT_OBJECT_DIRECTORY", self.folder.as_os_str()),
+            ("GIT_ALTERNATE_OBJECT_DIRECTORIES", &*self.objects),
+        ];
+        env.extend(self.shallow.iter().map(|file| ("GIT_SHALLOW_FILE", file.as_os_str())));
+        env
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<Vec<u8>> {
+        program::run_with_input(&self.repo.root, arguments, &self.env(), &[])
+    }
+
+    /// Checks that the header names commits, and that the one with the changes is on top of HEAD.
+    fn check_tips(&self, work: &WorkState) -> Result<()> {
+        let Some(changes) = &work.changes else {
+            let kind = self.run(&["cat-file", "-t", &work.head])?;
+            ensure!(kind == b"commit\n", "`{}` is not a commit", work.head);
+            return Ok(());
+        };
+        let parents = self.run(&["rev-list", "--parents", "--max-count=1", changes, "--"])?;
+        ensure!(
+            lossy(&parents).trim() == format!("{changes} {}", work.head),
+            "the commit with the uncommitted changes is not on top of HEAD"
+        );
+        Ok(())
+    }
+
+    /// Checks that everything which the repository does not have yet is in the pack.
+    fn check_history(&self, work: &WorkState, is_partial: bool) -> Result<()> {
+        let mut list = vec!["rev-list", "--objects", "--quiet"];
+        if is_partial {
+            list.push("--exclude-promisor-objects");
+        }
+        list.extend([work.tip(), "--not", "--all", "--"]);
+        self.run(&list).map(drop)
+    }
+
+    /// Gives the objects to the repository.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(super) fn accept(self) -> Result<()> {
+        let accept = || -> io::Result<()> {
+            let to = self.repo.common_dir.join("objects/pack");
+            let mut files: Vec<PathBuf> = fs::read_dir(self.folder.join("pack"))?
+                .map(|entry| Ok(entry?.path()))
+                .collect::<io::Result<_>>()?;
+            // Git looks for a pack by its index, which is therefore the last.
+            files.sort_by_key(|file| file.extension() == Some(OsStr::new("idx")));
+            for file in files {
+                let to = to.join(file.file_name().unwrap_or_default());
+                if !to.exists() {
+                    fs::rename(&file, to)?;
+                }
+            }
+            match &self.shallow {
+                Some(file) => self.write_shallow(file),
+                None => Ok(()),
+            }
+        };
+        accept().context("accept the objects of the pack")
+    }
+
+    /// Makes the repository end its history where that of the sender ends.
+    fn write_shallow(&self, file: &Path) -> io::Result<()> {
+        let own = self.repo.common_dir.join("shallow");
+        if fs::metadata(file)?.len() == 0 { remove_all(&own) } else { fs::rename(file, own) }
+    }
+}
+
+impl Drop for IncomingPack<'_> {
+    fn drop(&mut self) {
+        // Git removes it later otherwise.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Repo {
+    /// Where the history of a shallow clone ends.
+    pub(super) fn shallow_ends(&self) -> Vec<CommitId> {
+        let text = crate::regular_file::read_to_string(&self.common_dir.join("shallow"));
+        text.unwrap_or_default().lines().map(CommitId::from).collect()
+    }
+
+    /// Whether objects that are missing here are with a server.
+    fn is_partial_clone(&self) -> Result<bool> {
+        let find = ["config", "--get-regexp", r"^(extensions\.partialclone|remote\..*\.promisor)$"];
+        Ok(program::answer(&self.root, &find)?.is_some())
+    }
+}
