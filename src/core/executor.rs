@@ -3,12 +3,20 @@
 //! Only the settings; how a process gets there is known to the adapters. Tasks, settings and flags
 //! name an executor with `run_on`.
 
+mod carrier_command;
+mod slurm_job;
+
 use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::core::{diagnostic::nearest, graph::task::TaskId};
+pub use carrier_command::{
+    CarrierFacts, ContainerEngine, ContainerUser, SharedPath, carrier_command, container_name,
+    job_name, ssh_command,
+};
+pub use slurm_job::{JobEnd, JobState};
 
 /// The name of the executor that starts processes as they are.
 pub const LOCAL: &str = "local";
