@@ -19,6 +19,8 @@ mod doctor;
 mod draft;
 mod door;
 mod edits;
+#[cfg(target_os = "linux")]
+mod engines;
 mod evidence;
 mod executors;
 mod faults;

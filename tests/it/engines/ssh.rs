@@ -1,0 +1,173 @@
+//! The command for an ssh host with a real `ssh` and a real `sshd`.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{Read, Write},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use ralph::core::executor::{
+    CarrierFacts, Executor, ExecutorKind, Resources, SshSettings, carrier_command,
+};
+
+use super::ssh_host::SshHost;
+use crate::support::{until, wait_for};
+
+/// The carrier command for these settings.
+fn carrier(settings: SshSettings) -> Command {
+    let facts = CarrierFacts {
+        ralph: Path::new("/nowhere/ralph"),
+        sent_ralph: None,
+        mark: "r1.a.2",
+        home: Path::new("/nowhere"),
+        slot: Path::new("/nowhere"),
+        mounts: &[],
+        resources: &Resources(BTreeMap::new()),
+        time_limit: None,
+        container: None,
+        slurm_variables: &[],
+    };
+    let executor = Executor { name: "far".to_owned(), kind: ExecutorKind::Ssh(settings) };
+    let argv = carrier_command(&executor, &facts).unwrap();
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]);
+    command
+}
+
+/// Puts a shell script in the place of a worker.
+fn worker(host: &SshHost, path: &str, script: &str) {
+    let file = host.home().join(path);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, format!("#!/bin/sh\n{script}")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn input_output_and_the_exit_code_are_carried() {
+    let Some(host) = SshHost::start() else { return };
+    worker(&host, ".local/bin/ralph", "echo \"$@\"; cat; echo oops >&2; exit 7\n");
+    let mut child = carrier(host.settings())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env("SECRET", "hunter2")
+        .spawn()
+        .unwrap();
+    // More than any buffer between the two.
+    let sent: Vec<u8> = (0..3_000_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
+    let mut stdin = child.stdin.take().unwrap();
+    let output = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            stdin.write_all(&sent).unwrap();
+            drop(stdin);
+        });
+        child.wait_with_output().unwrap()
+    });
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "oops\n");
+    assert!(output.stdout == [b"__worker\n".as_slice(), &sent].concat(), "bytes are changed");
+    host.nothing_is_left();
+}
+
+#[test]
+fn the_path_of_the_program_may_have_a_home_folder_spaces_and_quotes() {
+    let Some(host) = SshHost::start() else { return };
+    let absolute = host.home().join("it's $HOME `here`; \"there\"/ralph").display().to_string();
+    for (path, setting) in [
+        ("my bin/ralph", "~/my bin/ralph"),
+        ("it's $HOME `here`; \"there\"/ralph", absolute.as_str()),
+    ] {
+        worker(&host, path, "echo \"here: $0 $1\"\n");
+        let settings = SshSettings { ralph: Some(setting.to_owned()), ..host.settings() };
+        let output = carrier(settings).stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(said, format!("here: {} __worker\n", host.home().join(path).display()));
+    }
+}
+
+#[test]
+fn a_missing_program_a_refused_connection_and_an_unknown_key_are_told_apart() {
+    let Some(host) = SshHost::start() else { return };
+    let said = |settings: SshSettings| {
+        let output = carrier(settings).stdin(Stdio::null()).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, errors) = said(SshSettings { ralph: Some("/no/ralph".into()), ..host.settings() });
+    assert_eq!(code, Some(127), "{errors}");
+    host.refuse(true);
+    let (code, errors) = said(host.settings());
+    assert_eq!(code, Some(255), "{errors}");
+    host.refuse(false);
+    let mut strange = host.settings();
+    strange.args.extend(["-o".to_owned(), "UserKnownHostsFile=/dev/null".to_owned()]);
+    let (code, errors) = said(strange);
+    assert_eq!(code, Some(255), "{errors}");
+    assert!(errors.contains("verification failed"), "{errors}");
+}
+
+/// A worker that ends with its input, and says so in its home folder.
+const ENDS_WITH_ITS_INPUT: &str =
+    "sleep 600 & touch \"$HOME/there\"; cat >/dev/null; kill $!; touch \"$HOME/ended\"\n";
+
+#[test]
+fn the_worker_there_notices_that_the_connection_is_cut() {
+    let Some(host) = SshHost::start() else { return };
+    worker(&host, ".local/bin/ralph", ENDS_WITH_ITS_INPUT);
+    let mut child = carrier(host.settings()).stdin(Stdio::piped()).spawn().unwrap();
+    wait_for(&host.home().join("there"));
+    host.cut();
+    wait_for(&host.home().join("ended"));
+    assert_eq!(child.wait().unwrap().code(), Some(255));
+    host.nothing_is_left();
+}
+
+#[test]
+fn the_worker_there_notices_that_ssh_was_killed() {
+    let Some(host) = SshHost::start() else { return };
+    worker(&host, ".local/bin/ralph", ENDS_WITH_ITS_INPUT);
+    let mut child = carrier(host.settings()).stdin(Stdio::piped()).spawn().unwrap();
+    wait_for(&host.home().join("there"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for(&host.home().join("ended"));
+    host.nothing_is_left();
+}
+
+#[test]
+fn a_network_that_loses_everything_ends_the_connection_here() {
+    let Some(host) = SshHost::start() else { return };
+    worker(&host, ".local/bin/ralph", ENDS_WITH_ITS_INPUT);
+    let mut settings = host.settings();
+    for option in ["ServerAliveInterval=1", "ServerAliveCountMax=1"] {
+        settings.args.extend(["-o".to_owned(), option.to_owned()]);
+    }
+    let mut child = carrier(settings).stdin(Stdio::piped()).spawn().unwrap();
+    wait_for(&host.home().join("there"));
+    host.stop();
+    assert_eq!(child.wait().unwrap().code(), Some(255));
+    assert!(!host.home().join("ended").exists(), "the worker there cannot know it yet");
+    host.go_on();
+    wait_for(&host.home().join("ended"));
+    host.nothing_is_left();
+}
+
+#[test]
+fn a_stalled_connection_goes_on_where_it_was() {
+    let Some(host) = SshHost::start() else { return };
+    worker(&host, ".local/bin/ralph", "touch \"$HOME/there\"; read line; echo \"got $line\"\n");
+    let mut child =
+        carrier(host.settings()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    wait_for(&host.home().join("there"));
+    host.stop();
+    child.stdin.as_mut().unwrap().write_all(b"this\n").unwrap();
+    until("the server is stopped", || child.try_wait().unwrap().is_none());
+    host.go_on();
+    let mut said = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "got this\n");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(host.connections(), 1, "{}", host.log());
+}
