@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Repo, Worktree, lossy, program, settle::QUIET};
+use super::{Repo, Worktree, lossy, pin::KeptPaths, program, settle::QUIET};
 use crate::regular_file;
 
 /// The reflog message.
@@ -162,7 +162,8 @@ impl Repo {
         let bytes: Vec<Vec<u8>> = paths.iter().map(|path| path.clone().into_bytes()).collect();
         let scratch = self.git_dir.join("ralph-index");
         // Only a file can be added to an index; anything else differs from the commit.
-        let Ok(tree) = self.tree(Some(new), &bytes, &scratch) else { return Ok(false) };
+        let files = KeptPaths::of_files(&bytes);
+        let Ok(tree) = self.tree(Some(new), &files, &scratch) else { return Ok(false) };
         match &*self.differing(Some(new), &tree)? {
             [] => {}
             // Git writes one file after the other; if it has written some, this one was the last.

@@ -150,7 +150,7 @@ impl Repo {
         let input: String = lines.collect();
         let update = ["--replace", "-z", "--index-info"];
         let scratch = self.git_dir.join("ralph-index");
-        self.changed_tree(Some(commit), &update, input.as_bytes(), &scratch)
+        self.changed_tree(Some(commit), &[(&update, input.as_bytes())], &scratch)
     }
 }
 

@@ -44,6 +44,29 @@ pub struct Pin {
     pub left_out: Vec<String>,
 }
 
+/// The flags of a call of `git update-index`, and its input.
+pub(super) type IndexUpdate<'a> = (&'a [&'a str], &'a [u8]);
+
+/// Changed paths that can be kept.
+#[derive(Debug, Default)]
+pub(super) struct KeptPaths {
+    /// Those that are files or links, and those where nothing is.
+    as_they_are: Vec<Vec<u8>>,
+    /// Those whose file is gone because a folder or a link to one is in its place.
+    gone: Vec<Vec<u8>>,
+}
+
+impl KeptPaths {
+    /// Paths in whose place is no folder.
+    pub(super) fn of_files(paths: &[Vec<u8>]) -> KeptPaths {
+        KeptPaths { as_they_are: paths.to_vec(), gone: Vec::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.as_they_are.is_empty() && self.gone.is_empty()
+    }
+}
+
 impl Repo {
     /// Keeps HEAD, the commits that HEAD was moved away from, and the changed paths, as one commit
     /// under the ref `name`. Its tree is that of HEAD with the changed paths as they are now; its
@@ -133,7 +156,7 @@ impl Repo {
         }
         let now = self.tree(Some(pin), &paths, scratch)?;
         let touched = self.differing(Some(pin), &now)?;
-        let paths = paths.iter().map(|path| lossy(path));
+        let paths = paths.as_they_are.iter().chain(&paths.gone).map(|path| lossy(path));
         Ok(paths.filter(|path| !touched.contains(path)).collect())
     }
 
@@ -154,77 +177,69 @@ impl Repo {
     }
 
     /// The changed paths of these names that can be kept, and the others with the reason.
-    fn to_keep(&self, names: &[String]) -> Result<(Vec<Vec<u8>>, Vec<String>)> {
+    fn to_keep(&self, names: &[String]) -> Result<(KeptPaths, Vec<String>)> {
         if names.is_empty() {
-            return Ok((Vec::new(), Vec::new()));
+            return Ok((KeptPaths::default(), Vec::new()));
         }
         Ok(self.keepable(&self.changed(names)?))
     }
 
     /// The changed paths that can be kept, and the others with the reason.
-    pub(super) fn keepable(&self, changed: &Codes) -> (Vec<Vec<u8>>, Vec<String>) {
-        let (mut kept, mut left_out) = (Vec::new(), Vec::new());
+    pub(super) fn keepable(&self, changed: &Codes) -> (KeptPaths, Vec<String>) {
+        let (mut kept, mut left_out) = (KeptPaths::default(), Vec::new());
         for path in changed.keys() {
             let mut leave = |why: &str| {
                 left_out.push(format!("{} ({why})", lossy(path).escape_debug()));
             };
-            match self.link_above(path) {
-                // Adding the link removes everything that the index has below it.
-                Some(link) if changed.contains_key(link) => continue,
-                Some(_) => {
-                    leave("behind a link that git ignores");
-                    continue;
-                }
-                None => {}
-            }
             let path = path.clone();
             let file = self.file(&path);
             match fs::symlink_metadata(&file) {
+                _ if self.is_behind_link(&path) => kept.gone.push(path),
                 Ok(_) if path.ends_with(b"/") => leave("a nested repository"),
                 Ok(found) if found.is_file() && found.len() > BIG => {
                     leave(&format!("{} MB", found.len() >> 20));
                 }
                 Ok(found) if found.is_file() => match regular_file::open(&file) {
-                    Ok(_) => kept.push(path),
+                    Ok(_) => kept.as_they_are.push(path),
                     Err(error) => leave(&error.to_string()),
                 },
                 Ok(found) if !found.is_dir() && !found.is_symlink() => leave("not a file"),
-                // A path that is gone is kept as gone.
-                Ok(_) | Err(_) => kept.push(path),
+                Ok(found) if found.is_dir() && !file.join(".git").exists() => kept.gone.push(path),
+                Ok(_) | Err(_) => kept.as_they_are.push(path),
             }
         }
         (kept, left_out)
     }
 
-    /// The first folder of a path that is a symbolic link now.
-    fn link_above<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
+    /// Whether a folder of a path is a symbolic link now.
+    fn is_behind_link(&self, path: &[u8]) -> bool {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        let mut above = ends.map(|end| &path[..end]);
-        above.find(|above| {
-            fs::symlink_metadata(self.file(above)).is_ok_and(|found| found.is_symlink())
-        })
+        let mut above = ends.map(|end| fs::symlink_metadata(self.file(&path[..end])));
+        above.any(|above| above.is_ok_and(|found| found.is_symlink()))
     }
 
     /// The tree of HEAD with these paths as they are now.
     pub(super) fn tree(
         &self,
         head: Option<&str>,
-        changed: &[Vec<u8>],
+        changed: &KeptPaths,
         scratch: &Path,
     ) -> Result<String> {
         if changed.is_empty() {
             return self.tree_of(head);
         }
+        let remove = ["--force-remove", "-z", "--stdin"];
         let add = ["--add", "--remove", "--replace", "-z", "--stdin"];
-        self.changed_tree(head, &add, &changed.join(&0), scratch)
+        let (gone, as_they_are) = (changed.gone.join(&0), changed.as_they_are.join(&0));
+        let updates: [IndexUpdate<'_>; 2] = [(&remove, &gone), (&add, &as_they_are)];
+        self.changed_tree(head, &updates, scratch)
     }
 
-    /// The tree of a commit as `git update-index` changes it according to `input`.
+    /// The tree of a commit as calls of `git update-index` change it.
     pub(super) fn changed_tree(
         &self,
         commit: Option<&str>,
-        update: &[&str],
-        input: &[u8],
+        updates: &[IndexUpdate<'_>],
         scratch: &Path,
     ) -> Result<String> {
         let mut lock = scratch.as_os_str().to_owned();
@@ -237,9 +252,14 @@ impl Repo {
         let git = |arguments: &[&str], input: &[u8]| {
             program::run_with_input(&self.root, &[&own[..], arguments].concat(), &env, input)
         };
-        let tree = git(&["read-tree", commit.unwrap_or("--empty")], &[])
-            .and_then(|_| git(&[&["update-index"], update].concat(), input))
-            .and_then(|_| git(&["write-tree", "--missing-ok"], &[]));
+        let write = || -> Result<Vec<u8>> {
+            git(&["read-tree", commit.unwrap_or("--empty")], &[])?;
+            for (update, input) in updates.iter().filter(|(_, input)| !input.is_empty()) {
+                git(&[&["update-index"], *update].concat(), input)?;
+            }
+            git(&["write-tree", "--missing-ok"], &[])
+        };
+        let tree = write();
         clear();
         Ok(lossy(&tree?).trim().to_owned())
     }
@@ -349,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_became_a_link_is_kept() {
+    fn a_folder_that_became_a_link_and_the_reverse_are_kept() {
         let place = TestRepository::new();
         place.write(".gitignore", "ignored\n");
         place.write("ignored/x", "1\n");
@@ -362,10 +382,14 @@ mod tests {
             fs::remove_dir_all(place.top.join(name)).unwrap();
             symlink(&to, place.top.join(name)).unwrap();
         }
+        place.write("staged", "1\n");
+        place.git(&["add", "staged"]);
+        fs::remove_file(place.top.join("staged")).unwrap();
+        place.write("staged/x", "1\n");
         let pin = pin(&place, Some(&base));
         let list = place.git(&["ls-tree", "-r", "--format=%(objectmode) %(path)", NAME]);
-        assert_eq!(list, "100644 .gitignore\n120000 folder\n100644 ignored/x");
-        assert_eq!(pin.left_out, ["ignored/x (behind a link that git ignores)"]);
+        assert_eq!(list, "100644 .gitignore\n120000 folder\n100644 staged/x");
+        assert_eq!(pin.left_out, Vec::<String>::new());
     }
 
     #[test]
