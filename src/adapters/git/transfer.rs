@@ -131,6 +131,8 @@ impl Repo {
         );
         let unpack = || -> Result<Unpacked> {
             let (header, mut pack) = PackHeader::read(pack)?;
+            // Of a call that was killed.
+            self.drop_locks()?;
             self.must_have(&header.base)?;
             IncomingPack::receive(self, &header, &mut pack, PackSource::Worker)?.accept()?;
             crash::point("transfer.arrived");
@@ -150,7 +152,8 @@ impl Repo {
                 }
                 match self.take_on(&now, &to) {
                     Ok(()) => {
-                        self.note_sent(token, to.tip())?;
+                        // Line ends may differ here.
+                        self.note_sent(token, self.work_state()?.tip())?;
                         crash::point("transfer.moved");
                         main.drop_ref(&kept)?;
                         if is_there { Arrival::Unchanged } else { Arrival::Moved }

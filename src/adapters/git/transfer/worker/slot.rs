@@ -34,13 +34,20 @@ pub struct WorkerSlot {
     name: String,
     token: String,
     dir: PathBuf,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for WorkerSlot {
+    fn drop(&mut self) {
+        // A child that this process is just starting shares the lock.
+        let _ = self.lock.unlock();
+    }
 }
 
 impl WorkerSlot {
     pub(super) fn new(store: WorkerStore, name: &str, token: &str, lock: File) -> WorkerSlot {
         let dir = store.folder.join("slots").join(name);
-        WorkerSlot { store, name: name.to_owned(), token: token.to_owned(), dir, _lock: lock }
+        WorkerSlot { store, name: name.to_owned(), token: token.to_owned(), dir, lock }
     }
 
     /// The folder of its files.
@@ -114,6 +121,8 @@ impl WorkerSlot {
                 (slot, WorkState::clean(&to.head))
             }
             Some(slot) => {
+                // Of a worker that was killed.
+                slot.drop_locks()?;
                 let now = slot.work_state()?;
                 if !old.is_fetched(now.tip()) && now.tip() != to.tip() {
                     self.store.keep(store, &slot, &old, &now)?;
@@ -198,8 +207,12 @@ impl WorkerSlot {
             Err(error) => return Err(error).context("read the slot"),
             Ok(_) => {}
         }
-        remove_special_files(&self.dir).context("remove special files")?;
-        let is_own = fs::symlink_metadata(self.dir.join(".git")).is_ok_and(|found| found.is_dir());
+        // A link may lead to the slot of another attempt.
+        let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+        let is_own = is_folder(&self.dir) && is_folder(&self.dir.join(".git"));
+        if is_own {
+            remove_special_files(&self.dir).context("remove special files")?;
+        }
         let slot = store.open_slot(&self.dir).filter(|_| is_own);
         let slot = slot.with_context(|| {
             format!("`{}` is no slot any more; an agent may have broken it", self.dir.display())
