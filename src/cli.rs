@@ -217,6 +217,25 @@ pub enum Command {
         /// The folder of the pane
         folder: PathBuf,
     },
+    /// Enters a sandbox and becomes the command
+    #[command(name = "__confine", hide = true)]
+    Confine {
+        /// The orders, as JSON
+        orders: String,
+        /// The command
+        #[arg(last = true, required = true)]
+        argv: Vec<String>,
+    },
+    /// Runs a command of an agent outside of its sandbox
+    #[command(name = "__relayed", hide = true)]
+    Relayed {
+        /// The arguments of the command
+        #[arg(last = true)]
+        words: Vec<String>,
+    },
+    /// Records a child agent that runs in a sandbox; reads the event from standard input
+    #[command(name = "__child", hide = true)]
+    Child,
     /// Guards the processes of an agent for `ralph run`
     #[command(name = "__guard", hide = true)]
     Guard,

@@ -26,6 +26,7 @@ pub mod ls;
 pub mod merge_driver;
 pub mod notify;
 mod pane;
+mod relay;
 pub mod plain_loop;
 pub mod plan;
 pub mod prompt;
@@ -55,6 +56,7 @@ pub mod work;
 
 use std::{
     env, iter,
+    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
@@ -92,6 +94,7 @@ fn handles_signals(command: &Command) -> bool {
             | Command::Init(_)
             | Command::Draft(_)
             | Command::Spawn(_)
+            | Command::Relayed { .. }
             | Command::Demo(_)
             | Command::DemoAgent
             | Command::Pane(_)
@@ -125,6 +128,10 @@ fn set_up(at: &Invocation, options: &InitArgs) -> Result<Exit> {
 /// # Errors
 /// Errors of the command.
 pub fn execute(cli: Cli) -> Result<Exit> {
+    let cli = match relay::forward(cli)? {
+        ControlFlow::Break(exit) => return Ok(exit),
+        ControlFlow::Continue(cli) => cli,
+    };
     let at =
         Invocation { directory: cli.directory, graph: cli.graph, config: cli.config, name: None };
     if !handles_signals(&cli.command) {
@@ -201,7 +208,16 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::InPane { folder } => pane::inside(&folder),
         Command::Guard => guard(),
         Command::Work { step, spec } => work::run(step, &spec),
+        Command::Confine { orders, argv } => confine(&orders, &argv),
+        Command::Relayed { words } => relay::relayed(&words),
+        Command::Child => spawn::record(),
     }
+}
+
+/// Becomes a command in a sandbox.
+fn confine(orders: &str, argv: &[String]) -> Result<Exit> {
+    process::sandbox::enter(orders, argv).map_err(|why| Failure::new(Exit::Agent, why))?;
+    Ok(Exit::Success)
 }
 
 /// Guards the processes of an agent.

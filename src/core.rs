@@ -27,6 +27,7 @@ pub mod notes;
 pub mod graph;
 pub mod import;
 pub mod isolation;
+pub mod sandbox;
 pub mod merge_queue;
 pub mod select;
 pub mod run;

@@ -5,16 +5,20 @@
 //! blocking, and read up to a size. The wait for its lock has a limit as well.
 
 use std::{
+    ffi::OsString,
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
+    path::{Component, Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::fs::OFlags;
+use rustix::{
+    fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, renameat, unlinkat},
+    io::Errno,
+};
 
 use crate::core::duration;
 
@@ -61,6 +65,90 @@ pub fn open_with(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
 /// Errors of [`open_with`].
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(path, OpenOptions::new().read(true))
+}
+
+/// Opens a regular file to read it, unless a link leads out of the folder `root`: an agent in a
+/// sandbox may make a link to a file that only this process can read.
+///
+/// # Errors
+/// Errors of [`open_with`]; a link that leads out is an error.
+pub fn open_within(root: &Path, path: &Path) -> io::Result<File> {
+    let path = fs::canonicalize(path)?;
+    if !path.starts_with(fs::canonicalize(root)?) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a link leads out of the folder"));
+    }
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    if is_special(&path) {
+        return Err(special());
+    }
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(special()) }
+}
+
+/// A file at a path below a folder, without a link on the way: what a process does for an agent in
+/// a sandbox must not leave the folders that the agent may change.
+#[derive(Debug)]
+pub struct FileBelow {
+    folder: OwnedFd,
+    name: OsString,
+}
+
+impl FileBelow {
+    /// Finds the folder of the file, and makes what is missing of it.
+    ///
+    /// # Errors
+    /// I/O errors; a link on the way, or a path that leads out.
+    pub fn of(root: &Path, path: &Path) -> io::Result<FileBelow> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut folder = openat(CWD, root, flags, Mode::empty())?;
+        let mut parts = path.components().peekable();
+        loop {
+            let Some(Component::Normal(name)) = parts.next() else {
+                return Err(io::ErrorKind::InvalidInput.into());
+            };
+            if parts.peek().is_none() {
+                return Ok(FileBelow { folder, name: name.to_owned() });
+            }
+            match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            folder = openat(&folder, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        }
+    }
+
+    /// Reads the file; none if it does not exist.
+    ///
+    /// # Errors
+    /// I/O errors; anything but a regular file of at most [`LARGEST`] bytes.
+    pub fn read_to_string(&self) -> io::Result<Option<String>> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match openat(&self.folder, &self.name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            opened => File::from(opened?),
+        };
+        let found = file.metadata()?;
+        if !found.is_file() || found.len() > LARGEST {
+            return Err(special());
+        }
+        let mut text = String::new();
+        file.take(LARGEST).read_to_string(&mut text)?;
+        Ok(Some(text))
+    }
+
+    /// Replaces the file by this text.
+    ///
+    /// # Errors
+    /// I/O errors; the file is unchanged then.
+    pub fn replace(&self, text: &str) -> io::Result<()> {
+        let draft = format!(".ralph-below-{}.tmp", std::process::id());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let _ = unlinkat(&self.folder, &draft, AtFlags::empty());
+        let file = openat(&self.folder, &draft, flags, Mode::from_raw_mode(0o666))?;
+        File::from(file).write_all(text.as_bytes())?;
+        Ok(renameat(&self.folder, &draft, &self.folder, &self.name)?)
+    }
 }
 
 /// Reads a regular file of at most [`LARGEST`] bytes.

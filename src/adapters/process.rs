@@ -17,6 +17,8 @@ mod group;
 mod outputs;
 mod own_call;
 mod program;
+pub mod relay;
+pub mod sandbox;
 mod stop;
 mod stream;
 mod tree;

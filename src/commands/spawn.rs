@@ -1,13 +1,17 @@
 //! `ralph spawn -- CMD…`: runs and records a child agent inside an attempt.
 
 use std::{
+    env, io,
+    path::PathBuf,
     sync::{Arc, OnceLock},
     time::Instant,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use chrono::Utc;
+use serde::{Deserialize, Serialize};
 
-use super::{Invocation, inside::AttemptContext};
+use super::{Invocation, inside::AttemptContext, relay};
 use crate::{
     adapters::{
         process::{self, Foreground, ForegroundGroup},
@@ -19,6 +23,7 @@ use crate::{
         exit::{Exit, Failure},
         verdict::Outcome,
     },
+    project::event_store::{EventStore, new_run_id},
 };
 
 /// Runs the command and returns its exit code.
@@ -32,8 +37,8 @@ pub fn run(invocation: &Invocation, argv: &[String]) -> Result<Exit> {
     let (program, arguments) = argv.split_first().context("name a command after `--`")?;
     let program = process::resolve(program, &dir)
         .map_err(|why| Failure::new(Exit::Agent, format!("cannot start a child agent: {why}")))?;
-    let mut store = parent.workspace()?.event_store()?;
-    let run_id = store.run_id().to_owned();
+    let mut book = ChildBook::of(&parent)?;
+    let run_id = book.run_id().to_owned();
     let env = [
         ("RALPH_RUN_ID", Some(run_id.as_str())),
         ("RALPH_PARENT_RUN_ID", Some(parent.run_id.as_str())),
@@ -53,8 +58,7 @@ pub fn run(invocation: &Invocation, argv: &[String]) -> Result<Exit> {
         argv: argv.to_vec(),
         process: running.identity().clone(),
     };
-    let id = &parent.task_id;
-    if let Err(error) = store.emit(None, Some(id), Event::ChildStarted(child.clone())) {
+    if let Err(error) = book.add(&parent, ChildRecord::Started(child.clone())) {
         running.kill();
         return Err(error);
     }
@@ -68,6 +72,82 @@ pub fn run(invocation: &Invocation, argv: &[String]) -> Result<Exit> {
     };
     let duration_seconds = Some(duration::seconds(began.elapsed()));
     let ended = ChildEnded { child, outcome, duration_seconds };
-    store.emit(None, Some(id), Event::ChildEnded(ended))?;
+    book.add(&parent, ChildRecord::Ended(ended))?;
     Ok(exit)
+}
+
+/// What is recorded of a child agent.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ChildRecord {
+    Started(ChildAgent),
+    Ended(ChildEnded),
+}
+
+impl ChildRecord {
+    fn child(&self) -> &ChildAgent {
+        match self {
+            ChildRecord::Started(child) => child,
+            ChildRecord::Ended(ended) => &ended.child,
+        }
+    }
+}
+
+/// Where child agents are recorded: in the journal, or outside of the sandbox around this process.
+enum ChildBook {
+    Journal(Box<EventStore>),
+    Relay { socket: PathBuf, run_id: String },
+}
+
+impl ChildBook {
+    fn of(parent: &AttemptContext) -> Result<ChildBook> {
+        Ok(match env::var_os(process::relay::VARIABLE) {
+            None => ChildBook::Journal(Box::new(parent.workspace()?.event_store()?)),
+            Some(socket) => {
+                ChildBook::Relay { socket: socket.into(), run_id: new_run_id(Utc::now()) }
+            }
+        })
+    }
+
+    fn run_id(&self) -> &str {
+        match self {
+            ChildBook::Journal(store) => store.run_id(),
+            ChildBook::Relay { run_id, .. } => run_id,
+        }
+    }
+
+    fn add(&mut self, parent: &AttemptContext, record: ChildRecord) -> Result<()> {
+        let store = match self {
+            ChildBook::Journal(store) => store,
+            ChildBook::Relay { socket, .. } => {
+                let input = serde_json::to_string(&record)?;
+                let exit = relay::call(socket, vec!["__child".to_owned()], input)?;
+                ensure!(exit.code() == 0, "the child agent was not recorded");
+                return Ok(());
+            }
+        };
+        let event = match record {
+            ChildRecord::Started(child) => Event::ChildStarted(child),
+            ChildRecord::Ended(ended) => Event::ChildEnded(ended),
+        };
+        store.emit(None, Some(&parent.task_id), event).map(drop)
+    }
+}
+
+/// Records a child agent of a sandbox, as standard input says.
+///
+/// # Errors
+/// Outside an attempt; another attempt; errors of the disk.
+pub(super) fn record() -> Result<Exit> {
+    let parent = AttemptContext::of_environment("__child", "")?;
+    let record: ChildRecord = serde_json::from_reader(io::stdin().lock())?;
+    let child = record.child();
+    ensure!(child.attempt == parent.attempt, "attempt {} is another one", child.attempt);
+    let is_run = |id: &str| {
+        (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    ensure!(is_run(&child.child_run_id) && is_run(&child.parent_run_id), "the run has no id");
+    let store = parent.workspace()?.event_store_of(child.child_run_id.clone())?;
+    ChildBook::Journal(Box::new(store)).add(&parent, record)?;
+    Ok(Exit::Success)
 }

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     adapters::{
+        process::relay,
         state,
         terminal::{self, visible},
     },
@@ -32,7 +33,7 @@ use crate::{
         graph_file::Write,
         workspace::{Workspace, find},
     },
-    regular_file,
+    regular_file::{self, FileBelow},
     view::lines::how_to_answer,
 };
 
@@ -222,6 +223,16 @@ pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
 fn add(workspace: &Workspace, root: &Path, name: &str, note: &Note<'_>) -> Result<bool> {
     let path = root.join(name);
     let _turn = workspace.lock_notes().context("lock the notes")?;
+    if relay::is_relayed() {
+        let file =
+            FileBelow::of(root, Path::new(name)).with_context(|| format!("open `{name}`"))?;
+        let old = file.read_to_string().with_context(|| format!("read `{name}`"))?;
+        let Some(new) = notes::add(&old.unwrap_or_default(), note, notes::ROOM) else {
+            return Ok(false);
+        };
+        file.replace(&new).with_context(|| format!("write `{name}`"))?;
+        return Ok(true);
+    }
     let old = match regular_file::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.with_context(|| format!("read `{name}`"))?,

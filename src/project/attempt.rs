@@ -20,7 +20,7 @@ use anyhow::{Context, Result, ensure};
 use chrono::Utc;
 
 use crate::{
-    adapters::{git::Repo, state},
+    adapters::{git::Repo, process::relay, state},
     core::{
         agents::agent_command::AgentCommand,
         graph::{
@@ -37,7 +37,7 @@ use crate::{
         graph_file::{GraphFile, rfc3339},
         workspace::Workspace,
     },
-    regular_file,
+    regular_file::{self, FileBelow},
 };
 
 pub use open::{AcceptanceCriteria, AttemptRecord, SlotAssignment};
@@ -111,7 +111,10 @@ pub fn context(
     let id = &graph.task(number).id;
     let root = workspace.root();
     let tail = |path: &Path, limit| {
-        let text = regular_file::read(path).unwrap_or_default();
+        let mut text = Vec::new();
+        let file =
+            regular_file::open_within(root, path).map(|file| file.take(regular_file::LARGEST));
+        let _ = file.and_then(|mut file| file.read_to_end(&mut text));
         prompt::tail(&String::from_utf8_lossy(&text), limit).trim().to_owned()
     };
     let notes = graph
@@ -368,6 +371,12 @@ pub fn ask(workspace: &Workspace, id: &TaskId, text: &str) -> Result<()> {
         "the questions of an attempt may have {QUESTION} characters in total, not {length}; put the \
          details in a file and name the file"
     );
+    if relay::is_relayed() {
+        let file = format!("{}/{WAIT}", workspace.task_dir(id));
+        let written = FileBelow::of(workspace.root(), Path::new(&file))
+            .and_then(|file| file.replace(&(whole + "\n")));
+        return written.with_context(|| format!("write `{file}`"));
+    }
     fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
     state::replace(&path, (whole + "\n").as_bytes(), workspace.durable())
         .with_context(|| format!("write `{}`", path.display()))
@@ -380,7 +389,10 @@ fn question(path: &Path) -> Option<String> {
     }
     let mut text = Vec::new();
     // A character takes four bytes at most. An unreadable file still counts as a question.
-    let file = regular_file::open(path).map(|file| file.take(4 * QUESTION as u64));
+    let file = path
+        .parent()
+        .map_or_else(|| regular_file::open(path), |folder| regular_file::open_within(folder, path));
+    let file = file.map(|file| file.take(4 * QUESTION as u64));
     let _ = file.and_then(|mut file| file.read_to_end(&mut text));
     Some(String::from_utf8_lossy(&text).trim().chars().take(QUESTION).collect())
 }

@@ -214,7 +214,15 @@ impl Workspace {
     /// # Errors
     /// Errors of the disk.
     pub fn event_store(&self) -> Result<EventStore> {
-        EventStore::open(self.journal(), self.state.clone(), new_run_id(Utc::now()), self.secrets())
+        self.event_store_of(new_run_id(Utc::now()))
+    }
+
+    /// Opens the journal with its history for events of this run.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn event_store_of(&self, run_id: String) -> Result<EventStore> {
+        EventStore::open(self.journal(), self.state.clone(), run_id, self.secrets())
     }
 
     /// Reads all attempts in the journal.

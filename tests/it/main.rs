@@ -57,6 +57,8 @@ mod replay;
 mod report;
 mod requests;
 mod run;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod schedule;
 mod secrets;
 mod serve;

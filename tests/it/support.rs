@@ -607,6 +607,11 @@ impl Ran {
         self
     }
 
+    /// Accepts any exit code.
+    pub fn code_is_any(mut self) {
+        self.code.1 = self.code.0;
+    }
+
     /// Expects exactly this text on standard output.
     pub fn stdout(mut self, text: &str) -> Ran {
         self.stdout.want = Some(text.to_owned());

@@ -21,8 +21,8 @@ use rustix::process::{getpid, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Identity, Member, PANE, ProcessSpec, group::Process, program::NoProgram, secrets, send, sign,
-    stream::Streams, tree,
+    Identity, Member, PANE, ProcessSpec, group::Process, program::NoProgram, relay, secrets, send,
+    sign, stream::Streams, tree,
 };
 use crate::{core::verdict::Outcome, crash};
 
@@ -185,7 +185,9 @@ pub fn run() -> io::Result<()> {
     crash::point("guard.briefed");
     let (outbox, inbox) = mpsc::channel();
     let pulse = Pulse::new(brief.screen.clone());
-    let (agent, streams) = match start(&brief, outbox.clone(), &pulse.printed) {
+    let started = relay::listen(&brief.spec)
+        .and_then(|relay| Ok((start(&brief, outbox.clone(), &pulse.printed)?, relay)));
+    let ((agent, streams), relay) = match started {
         Ok(started) => started,
         Err(error) => {
             let missing = NoProgram::is(&error);
@@ -227,6 +229,7 @@ pub fn run() -> io::Result<()> {
     } else {
         streams.drain();
     }
+    drop(relay);
     if let Some(path) = &brief.exit {
         leave(path, &AgentExit { outcome: outcome.clone(), cut_off })?;
         crash::point("guard.left");

@@ -16,6 +16,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::relay;
 use crate::core::event::Identity;
 
 impl Identity {
@@ -170,7 +171,9 @@ pub(super) fn freeze() {
     let mut stopped = HashSet::new();
     loop {
         let before = stopped.len();
-        for Member { pid, .. } in descendants(std::process::id()) {
+        // Commands of the relay hold locks.
+        let relayed = relay::running().clone();
+        for Member { pid, .. } in descendants_without(std::process::id(), &relayed) {
             if stopped.insert(pid) {
                 signal_if(pid, Signal::STOP, || is_living(pid));
             }
@@ -252,7 +255,8 @@ fn reap() -> bool {
 /// whose status its waiter needs.
 pub(super) fn reap_orphans(agent: u32) {
     let own = std::process::id();
-    for pid in processes().into_iter().filter(|pid| *pid != agent) {
+    let relayed = relay::running();
+    for pid in processes().into_iter().filter(|pid| *pid != agent && !relayed.contains(pid)) {
         if Stat::of(pid).is_some_and(|stat| stat.parent == own && !stat.alive()) {
             let _ = waitpid(number(pid), WaitOptions::NOHANG);
         }

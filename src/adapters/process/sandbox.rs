@@ -1,0 +1,196 @@
+//! A sandbox on this machine: bubblewrap, or else Landlock.
+//!
+//! It belongs to the processes, and is no adapter of its own, because it rewrites a [`ProcessSpec`]
+//! and both ends of it are processes of this program: `confined` puts a command line before that of
+//! the agent, and [`enter`] is its last step inside.
+//!
+//! ```text
+//! bubblewrap: guardian -> sh (ignores TERM) -> bwrap -> bwrap (PID 1) -> ralph __confine -> agent
+//! Landlock:   guardian -> ralph __confine -> agent
+//! ```
+//!
+//! An open file is a way around every mount: `/proc/self/fd/0` leads to the file as the process that
+//! opened it saw it, and there it can be opened again to be written. So nothing outside is open in
+//! a sandbox except pipes: the standard input is opened by [`enter`], and everything else is closed.
+
+mod access;
+mod bubblewrap;
+mod enter;
+mod landlock;
+
+use std::{collections::BTreeMap, env, ffi::OsString, path::PathBuf, sync::OnceLock};
+
+use serde::{Deserialize, Serialize};
+
+use super::{ProcessSpec, relay};
+use crate::core::{
+    executor::{Network, SandboxEngine, SandboxSettings},
+    sandbox::keeps_variable,
+};
+use access::AccessRules;
+pub use enter::enter;
+
+/// The files and folders of an attempt, with absolute paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SandboxPaths {
+    /// The top of the main checkout.
+    pub main: PathBuf,
+    /// Git's common directory of the repository, from which slots borrow objects.
+    pub git: PathBuf,
+    /// The top of the worktree that may be changed: a slot, or the main checkout.
+    pub worktree: PathBuf,
+    /// The folder of all slots.
+    pub pool: PathBuf,
+    /// The folder of the task, which has the reports of the attempt.
+    pub task: PathBuf,
+    /// The record of the attempt.
+    pub record: PathBuf,
+    /// Files and folders in the main checkout that only `ralph` and people change, relative to it:
+    /// the graph, the logs, the prompts, the settings.
+    pub guarded: Vec<PathBuf>,
+    /// Further files that must be readable, such as a graph or settings elsewhere.
+    pub read: Vec<PathBuf>,
+    /// This program, as processes inside start it.
+    pub ralph: PathBuf,
+    /// The name of the agent's preset, if it has one.
+    pub agent: Option<String>,
+    /// The home folder.
+    pub home: PathBuf,
+    /// The environment from which that of the process is made.
+    pub environment: BTreeMap<String, String>,
+}
+
+impl SandboxPaths {
+    /// The home folder and the environment of this process, and no paths yet.
+    pub fn of_environment() -> SandboxPaths {
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        };
+        SandboxPaths {
+            home: env::var_os("HOME").map(PathBuf::from).unwrap_or_default(),
+            environment: env::vars_os().filter_map(text).collect(),
+            ..SandboxPaths::default()
+        }
+    }
+}
+
+/// What works on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxSupport {
+    /// Bubblewrap or Landlock.
+    pub engine: SandboxEngine,
+    /// Its version.
+    pub version: String,
+    /// What it does not hold, one sentence each.
+    pub gaps: Vec<String>,
+    /// The program, if it is one.
+    program: PathBuf,
+    /// Whether it can forbid further user namespaces.
+    closes_namespaces: bool,
+    /// Whether the kernel has Landlock with scopes.
+    has_scopes: bool,
+}
+
+/// The orders of [`enter`].
+#[derive(Debug, Serialize, Deserialize)]
+struct EntrySpec {
+    /// The standard input.
+    stdin: PathBuf,
+    /// The record of the attempt, which every process of the attempt has open.
+    record: PathBuf,
+    /// What Landlock allows; none if mounts do that.
+    rules: Option<AccessRules>,
+    /// Whether signals and abstract sockets stay inside.
+    scopes: bool,
+}
+
+/// Returns what makes a sandbox on this machine: tries it, once per process.
+///
+/// # Errors
+/// What is missing, and how to get it.
+pub fn support(engine: SandboxEngine) -> Result<SandboxSupport, String> {
+    static BUBBLEWRAP: OnceLock<Result<SandboxSupport, String>> = OnceLock::new();
+    static LANDLOCK: OnceLock<Result<SandboxSupport, String>> = OnceLock::new();
+    let bubblewrap = || BUBBLEWRAP.get_or_init(bubblewrap::probe).clone();
+    let landlock = || LANDLOCK.get_or_init(landlock::probe).clone();
+    match engine {
+        SandboxEngine::Bubblewrap => bubblewrap(),
+        SandboxEngine::Landlock => landlock(),
+        SandboxEngine::Auto => bubblewrap().or_else(|why| {
+            landlock().map_err(|other| format!("no sandbox works here: {why}; {other}"))
+        }),
+    }
+}
+
+/// Returns the process inside a sandbox with these settings.
+///
+/// # Errors
+/// What cannot be held here, and what to do.
+pub fn confined(
+    spec: ProcessSpec,
+    settings: &SandboxSettings,
+    paths: &SandboxPaths,
+) -> Result<ProcessSpec, String> {
+    super::check(&spec)?;
+    let mut rules = AccessRules::of(settings, paths)?;
+    let support = support(settings.engine)?;
+    let is_landlock = support.engine == SandboxEngine::Landlock;
+    if is_landlock {
+        landlock::must_hold(settings, paths, &rules)?;
+    }
+    let env_remove = removed_variables(&spec, settings, paths);
+    let mut env = spec.env.clone();
+    env.push((
+        relay::VARIABLE.to_owned(),
+        paths.record.with_extension("relay").display().to_string(),
+    ));
+    env.push((relay::MAIN.to_owned(), paths.main.display().to_string()));
+    rules.must_show(&paths.ralph);
+    if is_landlock {
+        let scratch = landlock::make_scratch(&paths.record)?;
+        rules.must_write(&scratch);
+        env.push(("TMPDIR".to_owned(), scratch.display().to_string()));
+    }
+    let entry = EntrySpec {
+        stdin: spec.stdin.clone(),
+        record: paths.record.clone(),
+        rules: is_landlock.then(|| rules.clone()),
+        scopes: support.has_scopes,
+    };
+    let mut inside =
+        vec![paths.ralph.display().to_string(), "__confine".to_owned(), entry.to_word()];
+    inside.push("--".to_owned());
+    inside.extend(spec.argv.iter().cloned());
+    let mut argv = match &settings.network {
+        Network::Wrapper(wrapper) => wrapper.clone(),
+        Network::On | Network::Off => Vec::new(),
+    };
+    let is_off = settings.network == Network::Off;
+    if is_landlock {
+        argv.extend(inside);
+    } else {
+        argv.extend(bubblewrap::command_line(&support, &rules, &spec.dir, is_off));
+        argv.extend(inside);
+        argv = bubblewrap::outlasting_signals(argv);
+    }
+    Ok(ProcessSpec { argv, env, env_remove, stdin: "/dev/null".into(), ..spec })
+}
+
+impl EntrySpec {
+    fn to_word(&self) -> String {
+        serde_json::to_string(self).expect("paths and names only")
+    }
+}
+
+/// The variables that a process does not get. They are removed before the sandbox begins: its first
+/// process shows its environment to all others.
+fn removed_variables(
+    spec: &ProcessSpec,
+    settings: &SandboxSettings,
+    paths: &SandboxPaths,
+) -> Vec<String> {
+    let allowed = settings.env.as_deref();
+    let keeps = |name: &str| keeps_variable(name, allowed, paths.agent.as_deref());
+    let other = paths.environment.keys().filter(|name| !keeps(name));
+    spec.env_remove.iter().chain(other).cloned().collect()
+}

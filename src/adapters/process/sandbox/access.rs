@@ -1,0 +1,244 @@
+//! What a sandbox may see and change: rules for paths, of which the longest one that fits counts.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::SandboxPaths;
+use crate::core::{
+    executor::{Network, SandboxSettings},
+    sandbox::{HIDDEN, PRIVATE, SHOWN_OF_RUN, folders_of},
+};
+
+/// The access to a file, or to a folder with everything in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum PathAccess {
+    /// It looks empty.
+    Hidden,
+    /// A folder of the sandbox alone takes its place.
+    Private,
+    /// It can be read.
+    ReadOnly,
+    /// It can be changed.
+    Writable,
+    /// It can be changed, and stays where it is.
+    Anchored,
+}
+
+impl PathAccess {
+    /// Whether files of the machine can be changed.
+    pub(super) fn writes(self) -> bool {
+        matches!(self, PathAccess::Writable | PathAccess::Anchored)
+    }
+}
+
+/// The rules, by canonical paths. What no rule names can be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct AccessRules {
+    rules: BTreeMap<PathBuf, PathAccess>,
+}
+
+impl AccessRules {
+    /// Returns the rules of a sandbox.
+    ///
+    /// # Errors
+    /// A path of the settings is not absolute, or cannot be used.
+    pub(super) fn of(
+        settings: &SandboxSettings,
+        paths: &SandboxPaths,
+    ) -> Result<AccessRules, String> {
+        let home = paths.home.clone();
+        let mut rules = AccessRules::default();
+        for folder in PRIVATE {
+            rules.set(Path::new(folder), PathAccess::Private);
+        }
+        rules.hide_run(&settings.network);
+        rules.set(&home, PathAccess::ReadOnly);
+        for path in [&paths.main, &paths.git, &paths.record].into_iter().chain(&paths.read) {
+            rules.set(path, PathAccess::ReadOnly);
+        }
+        for path in HIDDEN {
+            rules.set(&at_home(path, &home), PathAccess::Hidden);
+        }
+        for socket in sockets_of(&paths.environment) {
+            rules.set(&socket, PathAccess::Hidden);
+        }
+        for path in &settings.hide {
+            rules.set(&named(path, &home, "hide")?, PathAccess::Hidden);
+        }
+        rules.set(&paths.pool, PathAccess::Hidden);
+        for path in &settings.show {
+            rules.show(&named(path, &home, "show")?);
+        }
+        rules.allow_agent(paths.agent.as_deref(), &home);
+        for path in &settings.write {
+            let path = named(path, &home, "write")?;
+            if !path.exists() {
+                fs::create_dir_all(&path).map_err(|error| {
+                    format!("`write` of the sandbox: create `{}`: {error}", path.display())
+                })?;
+            }
+            rules.set(&path, PathAccess::Writable);
+        }
+        rules.allow_worktree(paths)?;
+        rules.set(&paths.task, PathAccess::Writable);
+        Ok(rules)
+    }
+
+    /// Sets the rule of a path; one that does not exist has none.
+    fn set(&mut self, path: &Path, access: PathAccess) {
+        if let Ok(path) = fs::canonicalize(path)
+            && path != Path::new("/")
+        {
+            self.rules.insert(path, access);
+        }
+    }
+
+    /// Makes a file readable wherever it is.
+    pub(super) fn must_show(&mut self, path: &Path) {
+        let Ok(path) = fs::canonicalize(path) else { return };
+        if matches!(self.of_path(&path), PathAccess::Hidden | PathAccess::Private) {
+            self.rules.insert(path, PathAccess::ReadOnly);
+        }
+    }
+
+    /// Makes a folder of the attempt writable.
+    pub(super) fn must_write(&mut self, folder: &Path) {
+        self.set(folder, PathAccess::Writable);
+    }
+
+    /// Takes a path off the list of what is hidden.
+    fn show(&mut self, path: &Path) {
+        let Ok(path) = fs::canonicalize(path) else { return };
+        self.rules
+            .retain(|hidden, access| *access != PathAccess::Hidden || !hidden.starts_with(&path));
+        self.must_show(&path);
+    }
+
+    fn hide_run(&mut self, network: &Network) {
+        let run = Path::new("/run");
+        self.set(run, PathAccess::Hidden);
+        for name in SHOWN_OF_RUN {
+            self.set(&run.join(name), PathAccess::ReadOnly);
+        }
+        // The file with the name servers may be a link to there.
+        if let Ok(names) = fs::canonicalize("/etc/resolv.conf") {
+            self.must_show(&names);
+        }
+        if *network == Network::Off {
+            // A service that resolves names for others.
+            self.rules.remove(Path::new("/run/systemd/resolve"));
+        }
+    }
+
+    fn allow_agent(&mut self, agent: Option<&str>, home: &Path) {
+        let Some(folders) = agent.and_then(folders_of) else { return };
+        for own in folders.own {
+            let path = at_home(own.trim_end_matches('/'), home);
+            if own.ends_with('/') && !path.exists() {
+                // The agent says what it lacks.
+                let _ = fs::create_dir_all(&path);
+            }
+            self.set(&path, PathAccess::Anchored);
+        }
+        for path in folders.settings {
+            self.set(&at_home(path, home), PathAccess::ReadOnly);
+        }
+    }
+
+    /// Allows changes in the worktree, except of what git and `ralph` read as settings.
+    fn allow_worktree(&mut self, paths: &SandboxPaths) -> Result<(), String> {
+        let top = &paths.worktree;
+        self.set(top, PathAccess::Anchored);
+        let is_main = fs::canonicalize(top).ok() == fs::canonicalize(&paths.main).ok();
+        let git = if is_main { paths.git.clone() } else { top.join(".git") };
+        // Without a folder there, an attempt could make one.
+        let made = ["hooks", "info"].iter().try_for_each(|name| fs::create_dir_all(git.join(name)));
+        made.map_err(|error| format!("create a folder in `{}`: {error}", git.display()))?;
+        // A folder that contains a mount can be renamed, unless it is one.
+        self.set(&git, PathAccess::Anchored);
+        for name in ["config", "hooks", "info", "ralph"] {
+            self.set(&git.join(name), PathAccess::ReadOnly);
+        }
+        for entry in fs::read_dir(git.join("modules")).into_iter().flatten().flatten() {
+            self.guard_module(&entry.path());
+        }
+        if !is_main {
+            return Ok(());
+        }
+        if top.join(".git").is_file() {
+            self.set(&top.join(".git"), PathAccess::ReadOnly);
+        }
+        for name in &paths.guarded {
+            let path = top.join(name);
+            if !path.exists() && !name.to_string_lossy().contains('.') {
+                let _ = fs::create_dir_all(&path);
+            }
+            self.set(&path, PathAccess::ReadOnly);
+        }
+        Ok(())
+    }
+
+    /// Protects the settings of a submodule, whose git directory is in that of the worktree.
+    fn guard_module(&mut self, git: &Path) {
+        for name in ["config", "hooks"] {
+            self.set(&git.join(name), PathAccess::ReadOnly);
+        }
+    }
+
+    /// The access to a path by the longest rule that fits.
+    pub(super) fn of_path(&self, path: &Path) -> PathAccess {
+        let found = path.ancestors().find_map(|path| self.rules.get(path));
+        found.copied().unwrap_or(PathAccess::ReadOnly)
+    }
+
+    /// The rules that change something, parents before what they contain.
+    pub(super) fn steps(&self) -> impl Iterator<Item = (&Path, PathAccess)> {
+        self.rules.iter().filter_map(|(path, access)| {
+            let above = path.parent().map_or(PathAccess::ReadOnly, |above| self.of_path(above));
+            let is_needed = above != *access || *access == PathAccess::Anchored;
+            is_needed.then_some((path.as_path(), *access))
+        })
+    }
+
+    /// The rules for what is in a folder.
+    pub(super) fn below(&self, folder: &Path) -> impl Iterator<Item = (&Path, PathAccess)> {
+        let inside = self
+            .rules
+            .iter()
+            .filter(move |(path, _)| path.starts_with(folder) && path.as_path() != folder);
+        inside.map(|(path, access)| (path.as_path(), *access))
+    }
+}
+
+/// The sockets that variables name.
+fn sockets_of(environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    let names = ["SSH_AUTH_SOCK", "DOCKER_HOST", "CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS"];
+    let values = names.into_iter().filter_map(|name| environment.get(name));
+    let path = |value: &String| {
+        let path = value.split([',', ';']).next().unwrap_or_default();
+        let path = path.trim_start_matches("unix:").trim_start_matches("path=");
+        PathBuf::from(path.replace("//", "/"))
+    };
+    values.map(path).filter(|path| path.is_absolute()).collect()
+}
+
+fn at_home(path: &str, home: &Path) -> PathBuf {
+    path.strip_prefix("~/").map_or_else(|| PathBuf::from(path), |rest| home.join(rest))
+}
+
+/// Returns a path of the settings.
+fn named(path: &str, home: &Path, setting: &str) -> Result<PathBuf, String> {
+    let found = if path == "~" { home.to_owned() } else { at_home(path, home) };
+    if found.is_absolute() {
+        return Ok(found);
+    }
+    let path = path.escape_debug();
+    Err(format!(
+        "`{setting}` of the sandbox names `{path}`; use an absolute path, or one with `~/`"
+    ))
+}

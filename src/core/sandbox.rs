@@ -1,0 +1,369 @@
+//! What a sandbox hides, removes and allows by default.
+//!
+//! Only names and patterns; the adapter looks for the files.
+
+/// Files and folders with credentials, sockets of other programs, or what people typed. `~` is the
+/// home folder. What is not there is not hidden.
+pub const HIDDEN: &[&str] = &[
+    "~/.ssh",
+    "~/.aws",
+    "~/.azure",
+    "~/.gnupg",
+    "~/.netrc",
+    "~/_netrc",
+    "~/.authinfo",
+    "~/.config/gh",
+    "~/.config/glab-cli",
+    "~/.config/hub",
+    "~/.config/gcloud",
+    "~/.config/doctl",
+    "~/.config/git/credentials",
+    "~/.config/pip",
+    "~/.config/rclone",
+    "~/.config/sops",
+    "~/.config/containers/auth.json",
+    "~/.git-credentials",
+    "~/.kube",
+    "~/.docker",
+    "~/.npmrc",
+    "~/.yarnrc.yml",
+    "~/.pypirc",
+    "~/.gem/credentials",
+    "~/.cargo/credentials",
+    "~/.cargo/credentials.toml",
+    "~/.composer/auth.json",
+    "~/.config/composer/auth.json",
+    "~/.m2/settings.xml",
+    "~/.gradle/gradle.properties",
+    "~/.terraform.d",
+    "~/.terraformrc",
+    "~/.vault-token",
+    "~/.boto",
+    "~/.s3cfg",
+    "~/.pgpass",
+    "~/.my.cnf",
+    "~/.mylogin.cnf",
+    "~/.password-store",
+    "~/.local/share/keyrings",
+    "~/.local/share/kwalletd",
+    "~/.config/kwalletrc",
+    "~/.config/Bitwarden",
+    "~/.config/Bitwarden CLI",
+    "~/.config/1Password",
+    "~/.config/op",
+    "~/.1password",
+    "~/.config/age",
+    // Browsers and mail.
+    "~/.mozilla",
+    "~/.thunderbird",
+    "~/.config/google-chrome",
+    "~/.config/chromium",
+    "~/.config/BraveSoftware",
+    "~/.config/microsoft-edge",
+    "~/.config/vivaldi",
+    "~/.config/opera",
+    "~/.config/Slack",
+    "~/.config/Signal",
+    "~/.config/discord",
+    "~/snap/firefox",
+    "~/snap/chromium",
+    "~/.var/app",
+    // What people typed.
+    "~/.bash_history",
+    "~/.zsh_history",
+    "~/.histfile",
+    "~/.history",
+    "~/.local/share/fish/fish_history",
+    "~/.python_history",
+    "~/.node_repl_history",
+    "~/.psql_history",
+    "~/.mysql_history",
+    "~/.sqlite_history",
+    "~/.rediscli_history",
+    "~/.lesshst",
+    "~/.viminfo",
+    "~/.local/state/nvim",
+    // Sockets of programs that do more than the sandbox may.
+    "~/.colima",
+    "~/.lima",
+    "~/.orbstack",
+    "~/.local/share/containers/podman",
+    "~/.config/systemd",
+    "/var/lib/docker",
+    "/var/lib/incus/unix.socket",
+    "/var/lib/lxd/unix.socket",
+    "/var/snap/lxd/common/lxd/unix.socket",
+    // Password hashes and keys of the machine, which root can read.
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssl/private",
+    "/etc/ssh/ssh_host_ecdsa_key",
+    "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/var/spool/cron",
+    "/var/lib/systemd/credential.secret",
+];
+
+/// The parts of `/run` that programs need; all else in it is hidden, because it contains sockets.
+pub const SHOWN_OF_RUN: &[&str] = &[
+    "booted-system",
+    "current-system",
+    "opengl-driver",
+    "wrappers",
+    "systemd/resolve",
+    "resolvconf",
+];
+
+/// The folders that are private and empty.
+pub const PRIVATE: &[&str] = &["/tmp", "/var/tmp"];
+
+/// Variables that carry credentials or lead to a socket. `*` is any text.
+pub const SECRET_VARIABLES: &[&str] = &[
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_PID",
+    "SSH_ASKPASS",
+    "GIT_ASKPASS",
+    "SUDO_ASKPASS",
+    "GPG_AGENT_INFO",
+    "DBUS_*",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+    "DOCKER_HOST",
+    "CONTAINER_HOST",
+    "KUBECONFIG",
+    "TMUX",
+    "TMUX_PANE",
+    "STY",
+    "VSCODE_*",
+    "AWS_*",
+    "AZURE_*",
+    "ARM_*",
+    "GCP_*",
+    "GOOGLE_*",
+    "CLOUDSDK_*",
+    "GITHUB_TOKEN",
+    "GH_TOKEN",
+    "GITLAB_TOKEN",
+    "CI_JOB_TOKEN",
+    "ACTIONS_*",
+    "NPM_TOKEN",
+    "NODE_AUTH_TOKEN",
+    "CARGO_REGISTRY_TOKEN",
+    "CARGO_REGISTRIES_*",
+    "PYPI_*",
+    "TWINE_*",
+    "VAULT_*",
+    "DATABASE_URL",
+    "PGPASSWORD",
+    "MYSQL_PWD",
+    "*_TOKEN",
+    "*_SECRET",
+    "*_SECRET_KEY",
+    "*_PASSWORD",
+    "*_PASSWD",
+    "*_API_KEY",
+    "*_APIKEY",
+    "*_ACCESS_KEY",
+    "*_PRIVATE_KEY",
+    "*_CREDENTIALS",
+];
+
+/// Variables that every process keeps, also with a list of those it gets.
+pub const NEEDED_VARIABLES: &[&str] = &[
+    "RALPH",
+    "RALPH_*",
+    "TASK_FOLDER",
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "COLORTERM",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "TZ",
+    "PWD",
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_KEY_*",
+    "GIT_CONFIG_VALUE_*",
+];
+
+/// What an agent keeps for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgentFolders {
+    /// The name of its preset.
+    pub agent: &'static str,
+    /// The files and folders that it writes; those that end in `/` are created if they are missing.
+    pub own: &'static [&'static str],
+    /// What it reads there as settings or runs as programs. Otherwise an attempt could leave behind
+    /// what acts outside, when a person starts the same agent.
+    pub settings: &'static [&'static str],
+    /// The variables with its credentials.
+    pub variables: &'static [&'static str],
+}
+
+/// The known agents.
+pub const AGENT_FOLDERS: &[AgentFolders] = &[
+    AgentFolders {
+        agent: "claude",
+        own: &["~/.claude/", "~/.claude.json", "~/.cache/claude/", "~/.cache/claude-cli-nodejs/"],
+        settings: &[
+            "~/.claude/settings.json",
+            "~/.claude/settings.local.json",
+            "~/.claude/CLAUDE.md",
+            "~/.claude/agents",
+            "~/.claude/commands",
+            "~/.claude/hooks",
+            "~/.claude/plugins",
+            "~/.claude/rules",
+            "~/.claude/skills",
+        ],
+        variables: &["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"],
+    },
+    AgentFolders {
+        agent: "codex",
+        own: &["~/.codex/"],
+        settings: &[
+            "~/.codex/config.toml",
+            "~/.codex/AGENTS.md",
+            "~/.codex/prompts",
+            "~/.codex/rules",
+            "~/.codex/skills",
+        ],
+        variables: &["OPENAI_*", "CODEX_*"],
+    },
+    AgentFolders {
+        agent: "gemini",
+        own: &["~/.gemini/"],
+        settings: &[
+            "~/.gemini/settings.json",
+            "~/.gemini/GEMINI.md",
+            "~/.gemini/commands",
+            "~/.gemini/extensions",
+            "~/.gemini/policies",
+        ],
+        variables: &["GEMINI_*", "GOOGLE_*"],
+    },
+    AgentFolders {
+        agent: "opencode",
+        own: &["~/.local/share/opencode/", "~/.local/state/opencode/", "~/.cache/opencode/"],
+        settings: &["~/.local/share/opencode/bin"],
+        variables: &["OPENCODE_*", "ANTHROPIC_*", "OPENAI_*", "OPENROUTER_*", "GEMINI_*"],
+    },
+    AgentFolders {
+        agent: "amp",
+        own: &["~/.local/share/amp/", "~/.cache/amp/"],
+        settings: &[],
+        variables: &["AMP_*"],
+    },
+    AgentFolders {
+        agent: "copilot",
+        own: &["~/.copilot/"],
+        settings: &[
+            "~/.copilot/config.json",
+            "~/.copilot/mcp-config.json",
+            "~/.copilot/agents",
+            "~/.copilot/pkg",
+        ],
+        variables: &["COPILOT_*", "GITHUB_TOKEN", "GH_TOKEN"],
+    },
+    AgentFolders {
+        agent: "aider",
+        own: &["~/.aider/"],
+        settings: &[],
+        variables: &[
+            "AIDER_*",
+            "ANTHROPIC_*",
+            "OPENAI_*",
+            "OPENROUTER_*",
+            "GEMINI_*",
+            "DEEPSEEK_*",
+        ],
+    },
+];
+
+/// Returns what an agent keeps for itself; none for an agent that is not known.
+pub fn folders_of(agent: &str) -> Option<&'static AgentFolders> {
+    AGENT_FOLDERS.iter().find(|folders| folders.agent == agent)
+}
+
+/// Whether a process keeps a variable.
+///
+/// `allowed` is the list of the settings, if there is one. The credentials of the agent stay; those
+/// of every known agent stay for an agent that is not known.
+pub fn keeps_variable(name: &str, allowed: Option<&[String]>, agent: Option<&str>) -> bool {
+    let is_in = |patterns: &[&str]| patterns.iter().any(|pattern| is_match(pattern, name));
+    let own = agent.and_then(folders_of);
+    let is_own = match own {
+        Some(folders) => is_in(folders.variables),
+        None => AGENT_FOLDERS.iter().any(|folders| {
+            // A token for a code host is not only an agent's.
+            is_in(folders.variables) && !["GITHUB_TOKEN", "GH_TOKEN"].contains(&name)
+        }),
+    };
+    let is_secret = is_in(SECRET_VARIABLES);
+    if is_own || is_in(NEEDED_VARIABLES) && !is_secret {
+        return true;
+    }
+    match allowed {
+        Some(allowed) => allowed.iter().any(|pattern| is_match(pattern, name)),
+        None => !is_secret,
+    }
+}
+
+/// Whether a name fits a pattern, in which a `*` at the start or the end is any text.
+fn is_match(pattern: &str, name: &str) -> bool {
+    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(_), Some(_)) => name.contains(pattern.trim_matches('*')),
+        (Some(end), None) => name.ends_with(end),
+        (None, Some(start)) => name.starts_with(start),
+        (None, None) => name == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::agents::agent_preset;
+
+    #[test]
+    fn every_agent_has_its_folders() {
+        let known: Vec<&str> = AGENT_FOLDERS.iter().map(|folders| folders.agent).collect();
+        let presets: Vec<&str> = agent_preset::ALL.iter().map(|preset| preset.name).collect();
+        assert_eq!(known, presets);
+        for folders in AGENT_FOLDERS {
+            let preset = agent_preset::find(folders.agent).unwrap();
+            for name in preset.login.iter().flat_map(|login| login.variables) {
+                assert!(keeps_variable(name, None, Some(folders.agent)), "{name}");
+                assert!(keeps_variable(name, Some(&[]), Some(folders.agent)), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn credentials_are_removed_and_the_own_key_stays() {
+        let kept = |name: &str, agent: &str| keeps_variable(name, None, Some(agent));
+        for name in ["SSH_AUTH_SOCK", "AWS_PROFILE", "GITHUB_TOKEN", "STRIPE_API_KEY"] {
+            assert!(!kept(name, "claude"), "{name}");
+            assert!(!keeps_variable(name, None, None), "{name}");
+        }
+        assert!(kept("ANTHROPIC_API_KEY", "claude") && !kept("OPENAI_API_KEY", "claude"));
+        assert!(keeps_variable("OPENAI_API_KEY", None, Some("my-agent")));
+        assert!(kept("EDITOR", "claude") && kept("RALPH_TASK_ID", "claude"));
+        let allowed = ["GITHUB_TOKEN".to_owned(), "CARGO_*".to_owned()];
+        let kept = |name: &str| keeps_variable(name, Some(&allowed), Some("claude"));
+        for name in ["GITHUB_TOKEN", "CARGO_HOME", "PATH", "RALPH_RELAY", "ANTHROPIC_API_KEY"] {
+            assert!(kept(name), "{name}");
+        }
+        assert!(!kept("EDITOR") && !kept("GH_TOKEN"));
+    }
+}
