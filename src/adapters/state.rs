@@ -296,6 +296,11 @@ impl StateFolder {
         self.dir.join("attempts").join(format!("{name}.json"))
     }
 
+    /// The path of the description of the work in a slot, for the programs that pack and unpack it.
+    pub fn work(&self, slot: &str) -> PathBuf {
+        self.dir.join("attempts").join(format!("{slot}.work"))
+    }
+
     /// The path where the guardian of an attempt writes how it ended.
     pub fn exit(&self, name: &str) -> PathBuf {
         self.dir.join("attempts").join(format!("{name}.exit"))

@@ -303,6 +303,27 @@ impl Executor {
         }
     }
 
+    /// The names of the variables of this environment that its processes get.
+    pub fn variables(&self) -> &[String] {
+        match &self.kind {
+            ExecutorKind::Local | ExecutorKind::Sandbox(_) => &[],
+            ExecutorKind::Container(container) => &container.env,
+            ExecutorKind::Slurm(slurm) => &slurm.env,
+            ExecutorKind::Ssh(ssh) => &ssh.env,
+            ExecutorKind::Command(command) => &command.env,
+        }
+    }
+
+    /// The folder for repositories there, if the settings name one.
+    pub fn dir(&self) -> Option<&str> {
+        match &self.kind {
+            ExecutorKind::Local | ExecutorKind::Sandbox(_) | ExecutorKind::Container(_) => None,
+            ExecutorKind::Slurm(slurm) => slurm.dir.as_deref(),
+            ExecutorKind::Ssh(ssh) => ssh.dir.as_deref(),
+            ExecutorKind::Command(command) => command.dir.as_deref(),
+        }
+    }
+
     /// How files get there; none if its processes are started here.
     pub fn files(&self) -> Option<FileTravel> {
         match &self.kind {

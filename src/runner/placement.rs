@@ -1,5 +1,7 @@
 //! The executor of each process of an attempt.
 
+use std::time::Duration;
+
 use super::{Runner, start::ProcessKind};
 use crate::{
     adapters::process::ProcessSpec,
@@ -57,12 +59,16 @@ impl Runner {
         record: &AttemptRecord,
         executor: &Executor,
         spec: &ProcessSpec,
+        limit: Duration,
     ) -> Result<PlacedProcess, String> {
         let facts = ProcessFacts {
             mark: record.mark(),
             slot: spec.dir.clone(),
             base: record.base.clone(),
             task_dir: self.workspace.root().join(self.workspace.task_dir(&record.task_id)),
+            record: self.workspace.state.attempt(&record.name()),
+            agent: record.call.as_ref().map(|call| call.name.clone()),
+            limit: Some(limit),
             resources: self.task_of(record).and_then(|task| task.extra.get(RESOURCES).cloned()),
         };
         placement::placed(&self.workspace, executor, &facts, spec.clone())

@@ -226,7 +226,7 @@ impl Runner {
         let placed = match missing {
             Some(why) => Err(NotStarted::Missing(why)),
             None => executor
-                .and_then(|to| self.placed(&record, &to, &spec))
+                .and_then(|to| self.placed(&record, &to, &spec, limits.limit))
                 .map_err(NotStarted::Refused),
         };
         let started = placed.and_then(|PlacedProcess { spec, carrier, placement }| {

@@ -21,10 +21,9 @@ fn other_home(trial: &TestProject) -> String {
 #[test]
 fn unknown_executors_are_named_before_anything_starts() {
     let trial = TestProject::new().graph("tasks: [{id: a, run_on: sandbx}]\n").agent("commit");
-    trial
-        .run(["run"])
-        .code(65)
-        .stderr("ralph: `run_on` of task `a`: there is no executor `sandbx`; did you mean `sandbox`?\n");
+    trial.run(["run"]).code(65).stderr(
+        "ralph: `run_on` of task `a`: there is no executor `sandbx`; did you mean `sandbox`?\n",
+    );
     trial.run(["run", "--on", "far"]).code(65).stderr_has("there is no executor `far`; known are");
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
     trial.save(".ralph/config.yaml", &format!("{SETTINGS}run_on: far\n"));
@@ -83,9 +82,10 @@ fn a_task_has_its_own_executor_and_the_flag_wins() {
 fn an_agent_that_is_kept_in_lets_no_other_out() {
     let trial = TestProject::new();
     let settings = other_home(&trial);
-    let trial = trial
-        .file(".ralph/config.yaml", &format!("{SETTINGS}{settings}max_attempts: 1\n"))
-        .graph("defaults: {run_on: near}\ntasks:\n  - {id: a, output: task-graph.yaml}\n  - {id: b}\n");
+    let trial =
+        trial.file(".ralph/config.yaml", &format!("{SETTINGS}{settings}max_attempts: 1\n")).graph(
+            "defaults: {run_on: near}\ntasks:\n  - {id: a, output: task-graph.yaml}\n  - {id: b}\n",
+        );
     // It adds a task that would run here.
     let out = "sed -i 's/^  - {id: b}/  - {id: b}\\n  - {id: out, run_on: local}/' task-graph.yaml; \
                echo x > x; git add -A; git commit -qm x; touch \"$RALPH_TASK_DIR/DONE\"";

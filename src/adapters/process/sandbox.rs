@@ -18,7 +18,7 @@ mod bubblewrap;
 mod enter;
 mod landlock;
 
-use std::{collections::BTreeMap, env, ffi::OsString, path::PathBuf, sync::OnceLock};
+use std::{collections::BTreeMap, env, ffi::OsString, fmt, path::PathBuf, sync::OnceLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +89,16 @@ pub struct SandboxSupport {
     closes_namespaces: bool,
     /// Whether the kernel has Landlock with scopes.
     has_scopes: bool,
+}
+
+impl fmt::Display for SandboxSupport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let engine = match self.engine {
+            SandboxEngine::Bubblewrap => "bubblewrap",
+            SandboxEngine::Landlock | SandboxEngine::Auto => "Landlock",
+        };
+        write!(f, "{engine} {}", self.version)
+    }
 }
 
 /// The orders of [`enter`].

@@ -79,6 +79,11 @@ impl ProbeFolder {
         Ok(path)
     }
 
+    /// The record of the processes that are tried.
+    pub(super) fn record(&self) -> PathBuf {
+        self.folder.path().join("record")
+    }
+
     /// Runs a program without input or terminal, under a guardian like an agent: its processes end with
     /// it, at the limit, or when this process dies.
     ///
@@ -104,7 +109,7 @@ impl ProbeFolder {
         };
         let said = self.folder.path().join("said");
         fs::write(&said, "").context("write to a temporary folder")?;
-        let record = self.folder.path().join("record");
+        let record = self.record();
         fs::write(&record, "").context("write to a temporary folder")?;
         let spec = ProcessSpec {
             argv: question.argv,

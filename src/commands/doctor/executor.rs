@@ -111,6 +111,9 @@ fn probes(
         slot: slot.to_owned(),
         base: Some(base.clone()),
         task_dir: workspace.root().join(task_dir),
+        record: bench.record(),
+        agent: None,
+        limit: Some(START),
         resources: None,
     };
     std::fs::create_dir_all(&facts.task_dir).context("create the folder of a task")?;
