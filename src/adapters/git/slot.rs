@@ -87,6 +87,27 @@ impl Repo {
         (is_top && slot.slot_of().is_some_and(|main| main == self.root)).then_some(slot)
     }
 
+    /// Opens a slot of this repository that an agent has had to itself, with these settings; none if
+    /// the folder or its git directory is not what it was.
+    ///
+    /// # Errors
+    /// I/O errors; git cannot read the slot.
+    pub(super) fn reopen_slot(&self, path: &Path, settings: &SlotSettings) -> Result<Option<Repo>> {
+        let git_dir = path.join(".git");
+        // A link or a file may lead to the slot of another attempt.
+        let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+        if !is_folder(path) || !is_folder(&git_dir) {
+            return Ok(None);
+        }
+        let secure = || -> io::Result<()> {
+            remove_special_files(path)?;
+            // Before git reads them.
+            write_controls(&git_dir, settings)
+        };
+        secure().with_context(|| format!("cannot restore the slot `{}`", path.display()))?;
+        self.open_slot(path).map(|slot| slot.secure_slot(settings)).transpose()
+    }
+
     /// The top of the repository of which this is a slot; none if it is not a slot.
     pub fn slot_of(&self) -> Option<PathBuf> {
         Some(read_mark(&self.git_dir)?.1)
@@ -167,10 +188,7 @@ impl Repo {
     pub fn secure_slot(&self, settings: &SlotSettings) -> Result<Repo> {
         self.must_be_slot()?;
         let secure = || -> Result<Repo> {
-            for name in CONTROLS {
-                remove_all(&self.git_dir.join(name))?;
-            }
-            settings.write(&self.git_dir)?;
+            write_controls(&self.git_dir, settings)?;
             let slot = Repo::discover(&self.root)?;
             slot.head()?;
             if slot.backend.hides_changes(settings.is_sparse).unwrap_or(true) {
@@ -315,6 +333,14 @@ impl Repo {
         );
         Ok(())
     }
+}
+
+/// Writes again what git reads as settings in a slot.
+fn write_controls(git_dir: &Path, settings: &SlotSettings) -> io::Result<()> {
+    for name in CONTROLS {
+        remove_all(&git_dir.join(name))?;
+    }
+    settings.write(git_dir)
 }
 
 fn mark(main: &Path, commit: &str) -> Vec<u8> {

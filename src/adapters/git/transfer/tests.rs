@@ -451,3 +451,217 @@ fn objects_that_git_refuses_do_not_arrive() {
         assert!(both.slot.commit_of(&commit).unwrap().is_none(), "{why}");
     }
 }
+
+#[test]
+fn an_agent_cannot_control_git_at_a_worker() {
+    let both = TransferTest::new();
+    let there = both.send("t1");
+    let (dir, git_dir) = (there.dir(), there.dir().join(".git"));
+    let ran = both.trees.path("ran");
+    let command = format!("touch {}; cat", ran.display());
+    both.git(dir, &["config", "filter.x.clean", &command]);
+    both.git(dir, &["config", "filter.x.smudge", &command]);
+    both.git(dir, &["config", "core.fsmonitor", &command]);
+    both.git(dir, &["config", "core.worktree", "/"]);
+    fs::write(git_dir.join("info/attributes"), "* filter=x\n").unwrap();
+    fs::create_dir_all(git_dir.join("hooks")).unwrap();
+    for hook in ["post-checkout", "post-index-change", "reference-transaction"] {
+        let file = git_dir.join("hooks").join(hook);
+        fs::write(&file, format!("#!/bin/sh\n{command}\n")).unwrap();
+        fs::set_permissions(file, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    fs::write(git_dir.join("objects/info/alternates"), "/nowhere\n").unwrap();
+    fs::write(dir.join("a"), "work\n").unwrap();
+    let mkfifo = std::process::Command::new("mkfifo").arg(git_dir.join("info/grafts")).status();
+    assert!(mkfifo.unwrap().success());
+    assert_eq!(both.fetch("t1", &there).arrival, Arrival::Moved);
+    both.assert_same(&there);
+    drop(there);
+    let there = both.send("t1");
+    both.assert_same(&there);
+    assert!(!ran.exists());
+    // Links that lead outside are only links.
+    symlink(both.trees.place.top.join(".git"), there.dir().join("hooks")).unwrap();
+    both.fetch("t1", &there);
+    both.assert_same(&there);
+    // A slot that is none any more is an error, and another attempt gets another one.
+    let elsewhere = both.trees.path("elsewhere");
+    for link in [false, true] {
+        let git_dir = there.dir().join(".git");
+        fs::rename(&git_dir, &elsewhere).unwrap();
+        if link {
+            symlink(&elsewhere, &git_dir).unwrap();
+        } else {
+            fs::write(&git_dir, format!("gitdir: {}\n", elsewhere.display())).unwrap();
+        }
+        let error = said(there.pack(&[], &mut Vec::new()));
+        assert!(error.contains("is no slot any more"), "{error}");
+        fs::remove_file(&git_dir).unwrap();
+        fs::rename(&elsewhere, &git_dir).unwrap();
+    }
+    fs::remove_dir_all(there.dir().join(".git")).unwrap();
+    drop(there);
+    let other = both.send("t2");
+    assert_eq!(other.name(), "1+2");
+    both.assert_same(&other);
+}
+
+#[test]
+fn a_slot_in_use_is_not_shared() {
+    let both = TransferTest::new();
+    let first = both.send("t1");
+    let second = both.send("t2");
+    assert_eq!((first.name(), second.name()), ("1", "1+2"));
+    fs::write(first.dir().join("b"), "1\n").unwrap();
+    both.assert_same(&second);
+    // The slot of an attempt is not replaced by another one.
+    assert!(said(both.store.slot("1", "t1")).contains("another worker"));
+    drop(first);
+    let again = both.store.slot("1", "t1").unwrap();
+    assert_eq!(again.name(), "1");
+    assert_eq!(both.fetch("t1", &again).arrival, Arrival::Moved);
+    both.assert_same(&again);
+    assert!(both.store.slot("../x", "t3").is_err() && both.store.slot("x", "../t3").is_err());
+    assert!(WorkerStore::open(&both.trees.path("worker"), "..").is_err());
+}
+
+#[test]
+fn work_that_was_never_fetched_is_stale() {
+    let both = TransferTest::new();
+    let main = both.trees.main();
+    let there = both.send("t1");
+    fs::write(there.dir().join("b"), "work\n").unwrap();
+    both.git(there.dir(), &["add", "b"]);
+    both.git(there.dir(), &["commit", "-q", "-m", "Work"]);
+    fs::write(there.dir().join("c"), "more\n").unwrap();
+    fs::create_dir(there.dir().join("target")).unwrap();
+    drop(there);
+    // Another attempt gets the slot; ignored files stay in it.
+    let there = both.store.slot("1", "t2").unwrap();
+    there.apply(&mut &*both.packed("t2")).unwrap();
+    assert_eq!(there.name(), "1");
+    both.assert_same(&there);
+    let stale = there.stale().unwrap();
+    assert_eq!((stale.token(), stale.sent()), ("t1", vec![both.trees.first.to_string()]));
+    let mut pack = Vec::new();
+    stale.pack(&stale.sent(), &mut pack).unwrap();
+    let unpacked = both.unpack("t2", &pack).unwrap();
+    let kept = format!("{STALE}/t1");
+    assert_eq!(unpacked.arrival, Arrival::OtherToken { kept: kept.clone() });
+    assert_eq!(both.trees.place.git(&["show", &format!("{kept}:c")]), "more");
+    assert_eq!(both.trees.place.git(&["show", &format!("{kept}^:b")]), "work");
+    both.assert_same(&there);
+    // Only once.
+    stale.note_fetched().unwrap();
+    assert!(there.stale().is_none());
+    // Work that another state of the same attempt replaces is stale as well.
+    fs::write(there.dir().join("d"), "lost\n").unwrap();
+    there.apply(&mut &*both.packed("t2")).unwrap();
+    both.assert_same(&there);
+    let stale = there.stale().unwrap();
+    let mut pack = Vec::new();
+    stale.pack(&[], &mut pack).unwrap();
+    let unpacked = both.unpack("t3", &pack).unwrap();
+    assert_eq!(unpacked.arrival, Arrival::OtherToken { kept: format!("{STALE}/t2") });
+    assert_eq!(
+        main.file_at(&main.commit_of(&format!("{STALE}/t2")).unwrap().unwrap(), "d").unwrap(),
+        Some(b"lost\n".to_vec())
+    );
+}
+
+#[test]
+fn a_pack_is_thin_and_whole_where_it_must_be() {
+    let both = TransferTest::new();
+    let noise: Vec<String> =
+        (0..20_000_u64).map(|n| (n * n * 7_919 % 99_991).to_string()).collect();
+    both.trees.place.commit("large", &noise.concat(), "Large");
+    let main = both.trees.main();
+    let settings = main.slot_settings().unwrap();
+    let base = main.head().unwrap().commit.unwrap();
+    let slot = main.start_slot(&both.slot, &settings, &base, "ralph/x").unwrap();
+    let both = TransferTest { slot, ..both };
+    let whole = both.packed("t1");
+    let there = both.send("t1");
+    fs::write(there.dir().join("large"), noise.concat() + "more\n").unwrap();
+    let mut pack = Vec::new();
+    there.pack(&there.sent(), &mut pack).unwrap();
+    assert!(pack.len() * 20 < whole.len(), "{} of {}", pack.len(), whole.len());
+    both.fetch("t1", &there);
+    both.assert_same(&there);
+    drop(there);
+    let thin = both.packed("t2");
+    assert!(thin.len() * 20 < whole.len(), "{} of {}", thin.len(), whole.len());
+    // The store is wiped before the pack arrives.
+    fs::remove_dir_all(both.trees.path("worker")).unwrap();
+    let store = WorkerStore::open(&both.trees.path("worker"), "top").unwrap();
+    let both = TransferTest { store, ..both };
+    let there = both.store.slot("1", "t2").unwrap();
+    let error = there.apply(&mut &*thin).unwrap_err();
+    assert_eq!(error.downcast_ref(), Some(&LackingCommits(vec![base.clone()])));
+    there.apply(&mut &*both.packed("t2")).unwrap();
+    both.assert_same(&there);
+    // This side does not have what the worker builds on.
+    fs::write(there.dir().join("b"), "1\n").unwrap();
+    both.git(there.dir(), &["add", "b"]);
+    both.git(there.dir(), &["commit", "-q", "-m", "Work"]);
+    let head = both.git(there.dir(), &["rev-parse", "HEAD"]);
+    fs::write(there.dir().join("b"), "2\n").unwrap();
+    let mut pack = Vec::new();
+    there.pack(&[head.clone()], &mut pack).unwrap();
+    let error = both.unpack("t2", &pack).unwrap_err();
+    assert_eq!(error.downcast_ref(), Some(&LackingCommits(vec![head.into()])));
+    let mut pack = Vec::new();
+    there.pack(&[], &mut pack).unwrap();
+    assert_eq!(both.unpack("t2", &pack).unwrap().arrival, Arrival::Moved);
+    both.assert_same(&there);
+    // Another format of objects under the same name.
+    if let Some(other) = TransferTest::with(&["--object-format=sha256"]) {
+        let there = both.store.slot("2", "t4").unwrap();
+        let error = said(there.apply(&mut &*other.packed("t4")));
+        assert!(error.contains("sha256"), "{error}");
+    }
+}
+
+#[test]
+fn shallow_and_partial_clones_work() {
+    let both = TransferTest::new();
+    both.trees.place.commit("b", "1\n", "Second");
+    both.trees.place.commit("c", "1\n", "Third");
+    both.trees.place.git(&["config", "uploadpack.allowFilter", "true"]);
+    let from = format!("file://{}", both.trees.place.top.display());
+    for how in ["--depth=2", "--filter=blob:none"] {
+        let path = both.trees.path(how);
+        both.trees.place.git(&["clone", "-q", how, &from, path.to_str().unwrap()]);
+        let main = Repo::discover(&path).unwrap();
+        let base = main.head().unwrap().commit.unwrap();
+        let settings = main.slot_settings().unwrap();
+        let slot = main.make_slot(&both.trees.path(&format!("slot{how}")), &settings, &base);
+        let slot = slot.unwrap();
+        let mut deeper = false;
+        for token in ["t1", "t2", "t3"] {
+            let there = both.store.slot("1", token).unwrap();
+            let mut pack = Vec::new();
+            slot.pack_work(&both.store.have().unwrap(), token, &mut pack).unwrap();
+            there.apply(&mut &*pack).unwrap_or_else(|error| panic!("{how} {token}: {error:#}"));
+            assert_eq!(files(slot.root()), files(there.dir()));
+            let count = both.git(there.dir(), &["rev-list", "--count", "HEAD"]);
+            assert_eq!(count, both.git(slot.root(), &["rev-list", "--count", "HEAD"]));
+            fs::write(there.dir().join("b"), token).unwrap();
+            both.git(there.dir(), &["commit", "-q", "-a", "-m", token]);
+            fs::write(there.dir().join("d"), token).unwrap();
+            let mut pack = Vec::new();
+            there.pack(&there.sent(), &mut pack).unwrap();
+            let unpacked = slot.unpack_work(&main, Some(&base), token, &mut &*pack).unwrap();
+            assert_eq!(unpacked.arrival, Arrival::Moved, "{how}");
+            assert_eq!(files(slot.root()), files(there.dir()));
+            there.note_fetched().unwrap();
+            if token == "t2" && how == "--depth=2" {
+                both.git(&path, &["fetch", "-q", "--unshallow"]);
+                fs::remove_file(slot.git_dir().join("shallow")).unwrap();
+                deeper = true;
+            }
+        }
+        assert_eq!(deeper, how == "--depth=2");
+        assert!(both.store.have().unwrap().len() > 0);
+    }
+}

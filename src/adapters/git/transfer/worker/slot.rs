@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     adapters::git::{
-        Repo, SlotSettings, remove_special_files,
+        Repo, SlotSettings,
         transfer::{
             header::PackHeader,
             incoming::{IncomingPack, PackSource},
@@ -207,17 +207,10 @@ impl WorkerSlot {
             Err(error) => return Err(error).context("read the slot"),
             Ok(_) => {}
         }
-        // A link may lead to the slot of another attempt.
-        let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
-        let is_own = is_folder(&self.dir) && is_folder(&self.dir.join(".git"));
-        if is_own {
-            remove_special_files(&self.dir).context("remove special files")?;
-        }
-        let slot = store.open_slot(&self.dir).filter(|_| is_own);
-        let slot = slot.with_context(|| {
+        let slot = store.reopen_slot(&self.dir, settings)?;
+        slot.map(Some).with_context(|| {
             format!("`{}` is no slot any more; an agent may have broken it", self.dir.display())
-        })?;
-        slot.secure_slot(settings).map(Some)
+        })
     }
 
     fn ref_of(&self, what: &str) -> String {
