@@ -76,6 +76,7 @@ mod tmux;
 #[cfg(target_os = "linux")]
 mod torture;
 mod transcripts;
+mod transfer;
 mod units;
 mod usage;
 mod verdicts;

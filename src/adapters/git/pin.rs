@@ -277,7 +277,7 @@ impl Repo {
     }
 
     /// The base and the commits that HEAD was moved away from, if HEAD does not reach them.
-    fn strays(&self, head: Option<&str>, left: PinSource<'_>) -> Result<Vec<CommitId>> {
+    pub(super) fn strays(&self, head: Option<&str>, left: PinSource<'_>) -> Result<Vec<CommitId>> {
         let mut tips: Vec<CommitId> = left.base.map(CommitId::from).into_iter().collect();
         if let Some(branch) = left.branch {
             tips.extend(program::commit(&self.root, &format!("refs/heads/{branch}"))?);

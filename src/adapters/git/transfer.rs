@@ -36,6 +36,9 @@ const SENT: &str = "ralph-sent";
 /// The folder of refs with work that arrived and was not taken on.
 const STALE: &str = "refs/ralph/stale";
 
+/// The folder of refs in a slot with commits of an agent that its HEAD does not reach.
+const STRAYS: &str = "refs/strays";
+
 /// The largest number of commits of the other side that a pack builds on.
 const MOST_BASES: usize = 100;
 
@@ -140,11 +143,18 @@ impl Repo {
             let kept = main.keep_stale(self, &header.token, to.tip())?;
             crash::point("transfer.kept");
             let mut replaced = None;
-            let arrival = if header.token != token {
-                Arrival::OtherToken { kept }
-            } else if expected_base.is_some_and(|base| !self.descends(&to.head, base)) {
-                Arrival::Strayed { kept }
+            let is_other = header.token != token;
+            let has_strayed = expected_base.is_some_and(|base| !self.descends(&to.head, base));
+            let arrival = if is_other || has_strayed {
+                for stray in &to.strays {
+                    main.keep_stale(self, &header.token, stray)?;
+                }
+                if is_other { Arrival::OtherToken { kept } } else { Arrival::Strayed { kept } }
             } else {
+                for stray in &to.strays {
+                    // With the slot, they are kept if the attempt does not complete its task.
+                    self.keep(&format!("{STRAYS}/{stray}"), stray)?;
+                }
                 let now = self.work_state()?;
                 let is_there = now.tip() == to.tip() && now.branch == to.branch;
                 if now.tip() != to.tip() && self.sent_tip().as_ref() != Some(now.tip()) {
@@ -217,7 +227,10 @@ impl Repo {
         }
         header.write(out)?;
         let work = header.work();
-        let mut revisions = format!("{}\n{}\n", work.head, work.tip());
+        let mut revisions = String::new();
+        for commit in work.tips() {
+            revisions.extend([commit, "\n"]);
+        }
         for base in &header.base {
             revisions.extend(["^", base, "\n"]);
         }

@@ -48,6 +48,9 @@ pub(super) struct PackHeader {
     pub(super) branch: Option<String>,
     /// A commit on top of HEAD with the uncommitted changes; none without changes.
     pub(super) changes: Option<CommitId>,
+    /// Commits that HEAD does not reach, such as stashes and other branches.
+    #[serde(default)]
+    pub(super) strays: Vec<CommitId>,
     /// The commits that the pack builds on and does not contain.
     pub(super) base: Vec<CommitId>,
     /// Where the history of a shallow clone ends.
@@ -100,6 +103,7 @@ impl PackHeader {
             head: work.head.clone(),
             branch: work.branch.clone(),
             changes: work.changes.clone(),
+            strays: work.strays.clone(),
             base: Vec::new(),
             shallow: Vec::new(),
             left_out,
@@ -114,6 +118,7 @@ impl PackHeader {
             head: self.head.clone(),
             branch: self.branch.clone(),
             changes: self.changes.clone(),
+            strays: self.strays.clone(),
             left_out: self.left_out.clone(),
         }
     }
@@ -164,7 +169,7 @@ impl PackHeader {
             self.ralph_pack
         );
         check_name("token", &self.token)?;
-        let lists = [&self.base, &self.shallow];
+        let lists = [&self.base, &self.shallow, &self.strays];
         let ids = [Some(&self.head), self.changes.as_ref()].into_iter().flatten();
         for id in ids.chain(lists.into_iter().flatten()) {
             ensure!(

@@ -131,11 +131,11 @@ impl<'a> IncomingPack<'a> {
 
     /// Checks that the header names commits, and that the one with the changes is on top of HEAD.
     fn check_tips(&self, work: &WorkState) -> Result<()> {
-        let Some(changes) = &work.changes else {
-            let kind = self.run(&["cat-file", "-t", &work.head])?;
-            ensure!(kind == b"commit\n", "`{}` is not a commit", work.head);
-            return Ok(());
-        };
+        for commit in work.tips() {
+            let kind = self.run(&["cat-file", "-t", commit])?;
+            ensure!(kind == b"commit\n", "`{commit}` is not a commit");
+        }
+        let Some(changes) = &work.changes else { return Ok(()) };
         let parents = self.run(&["rev-list", "--parents", "--max-count=1", changes, "--"])?;
         ensure!(
             lossy(&parents).trim() == format!("{changes} {}", work.head),
@@ -150,7 +150,8 @@ impl<'a> IncomingPack<'a> {
         if is_partial {
             list.push("--exclude-promisor-objects");
         }
-        list.extend([work.tip(), "--not", "--all", "--"]);
+        list.extend(work.tips().map(CommitId::as_str));
+        list.extend(["--not", "--all", "--"]);
         self.run(&list).map(drop)
     }
 

@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, ffi::OsStr};
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    adapters::git::{Repo, lossy, pin::IDENTITY, program, submodule},
+    adapters::git::{PinSource, Repo, lossy, pin::IDENTITY, program, submodule},
     core::commit_id::CommitId,
     crash,
 };
@@ -16,17 +17,22 @@ const MESSAGE: &str = "Uncommitted changes\n";
 /// The date of that commit: the same state is the same commit.
 const DATE: &str = "2000-01-01T00:00:00+00:00";
 
+/// The largest number of strays.
+const MOST_STRAYS: usize = 50;
+
 /// The reflog message of moves.
 const MOVED: &str = "ralph: work of a worker";
 
 /// What a slot contains besides its ignored files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WorkState {
     pub(super) head: CommitId,
     /// The branch without `refs/heads/`; none when HEAD is detached.
     pub(super) branch: Option<String>,
     /// A commit on top of HEAD with the uncommitted changes; none without changes.
     pub(super) changes: Option<CommitId>,
+    /// Commits that HEAD does not reach, such as stashes and other branches of an agent.
+    pub(super) strays: Vec<CommitId>,
     /// What the commit does not contain, and why.
     pub(super) left_out: Vec<String>,
 }
@@ -34,12 +40,18 @@ pub(super) struct WorkState {
 impl WorkState {
     /// The work that only consists of a commit.
     pub(super) fn clean(head: &CommitId) -> WorkState {
-        WorkState { head: head.clone(), branch: None, changes: None, left_out: Vec::new() }
+        let (strays, left_out) = (Vec::new(), Vec::new());
+        WorkState { head: head.clone(), branch: None, changes: None, strays, left_out }
     }
 
     /// The commit that contains everything.
     pub(super) fn tip(&self) -> &CommitId {
         self.changes.as_ref().unwrap_or(&self.head)
+    }
+
+    /// The commits that have no other commit of this work above them.
+    pub(super) fn tips(&self) -> impl Iterator<Item = &CommitId> {
+        [self.tip()].into_iter().chain(&self.strays)
     }
 }
 
@@ -72,7 +84,21 @@ impl Repo {
         for (_, path) in submodule::modules_at(&self.root, tip).unwrap_or_default() {
             left_out.push(format!("{} (the files of a submodule)", path.escape_debug()));
         }
-        Ok(WorkState { head, branch: at.branch, changes, left_out })
+        Ok(WorkState { head, branch: at.branch, changes, strays: Vec::new(), left_out })
+    }
+
+    /// The state of this slot, with the commits that an agent made in it and HEAD does not reach.
+    pub(super) fn work_of_agent(&self) -> Result<WorkState> {
+        let mut work = self.work_state()?;
+        // All that the repository of the slot does not have.
+        let left = PinSource { base: None, branch: None, began: i64::MAX, changed: &[] };
+        work.strays = self.strays(Some(&work.head), left)?;
+        if work.strays.len() > MOST_STRAYS {
+            let more = work.strays.len() - MOST_STRAYS;
+            work.left_out.push(format!("{more} commits that HEAD does not reach"));
+            work.strays.truncate(MOST_STRAYS);
+        }
+        Ok(work)
     }
 
     /// Brings this slot from the state `now`, which it has, to another one. Only files that differ

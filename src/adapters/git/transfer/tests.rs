@@ -665,3 +665,183 @@ fn shallow_and_partial_clones_work() {
         assert!(both.store.have().unwrap().len() > 0);
     }
 }
+
+#[test]
+fn commits_that_head_does_not_reach_come_as_well() {
+    let both = TransferTest::new();
+    let there = both.send("t1");
+    let git = |arguments: &[&str]| both.git(there.dir(), arguments);
+    fs::write(there.dir().join("a"), "stashed\n").unwrap();
+    git(&["stash", "-q"]);
+    git(&["checkout", "-q", "-b", "aside"]);
+    fs::write(there.dir().join("b"), "aside\n").unwrap();
+    git(&["add", "b"]);
+    git(&["commit", "-q", "-m", "Aside"]);
+    let aside = git(&["rev-parse", "HEAD"]);
+    git(&["checkout", "-q", "ralph/x"]);
+    both.fetch("t1", &there);
+    both.assert_same(&there);
+    // A pin of the slot contains them.
+    let left = crate::adapters::git::PinSource {
+        base: Some(&both.trees.first),
+        branch: Some("ralph/x"),
+        began: i64::MAX,
+        changed: &[],
+    };
+    let scratch = both.trees.path("scratch");
+    let pin = both.slot.pin("refs/ralph/x/1", "Left\n\n", left, &scratch).unwrap().commit.unwrap();
+    let parents = both.git(both.slot.root(), &["rev-list", "--parents", "-n1", &pin]);
+    assert!(parents.contains(&aside));
+    let reached = both.git(both.slot.root(), &["log", "--format=%s", &pin]);
+    assert!(reached.contains("WIP on ralph/x"), "{reached}");
+    // They are fetched once, and the slot has nothing stale for the next attempt.
+    let mut pack = Vec::new();
+    there.pack(&there.sent(), &mut pack).unwrap();
+    let (header, _) = PackHeader::read(&*pack).unwrap();
+    assert_eq!(header.strays, Vec::<CommitId>::new());
+    drop(there);
+    let there = both.store.slot("1", "t2").unwrap();
+    assert!(there.stale().is_none());
+    // Without a fetch they are stale.
+    there.apply(&mut &*both.packed("t2")).unwrap();
+    fs::write(there.dir().join("a"), "stashed\n").unwrap();
+    both.git(there.dir(), &["stash", "-q"]);
+    drop(there);
+    let stale = both.store.slot("1", "t3").unwrap().stale().unwrap();
+    let mut pack = Vec::new();
+    stale.pack(&[], &mut pack).unwrap();
+    both.unpack("t3", &pack).unwrap();
+    let list = ["for-each-ref", "--format=%(contents:subject)", STALE];
+    assert!(both.trees.place.git(&list).contains("WIP on ralph/x"));
+}
+
+#[test]
+fn ignored_files_stay_on_each_side() {
+    let both = TransferTest::new();
+    let here = both.slot.root();
+    fs::write(here.join(".gitignore"), "/cache/\n").unwrap();
+    fs::write(both.slot.git_dir().join("info/exclude"), "*.log\n").unwrap();
+    fs::create_dir(here.join("cache")).unwrap();
+    fs::write(here.join("cache/x"), "here\n").unwrap();
+    fs::write(here.join("x.log"), "here\n").unwrap();
+    let there = both.send("t1");
+    assert!(!there.dir().join("cache").exists() && !there.dir().join("x.log").exists());
+    fs::create_dir(there.dir().join("cache")).unwrap();
+    fs::write(there.dir().join("cache/x"), "there\n").unwrap();
+    fs::write(there.dir().join("y.log"), "there\n").unwrap();
+    fs::write(there.dir().join("b"), "work\n").unwrap();
+    both.fetch("t1", &there);
+    drop(there);
+    let there = both.send("t2");
+    let read = |root: &Path, name: &str| fs::read_to_string(root.join(name)).unwrap_or_default();
+    for name in ["cache/x", "x.log", "y.log", "b"] {
+        let both = [read(here, name), read(there.dir(), name)];
+        let expected = match name {
+            "cache/x" => ["here\n", "there\n"],
+            "x.log" => ["here\n", ""],
+            "y.log" => ["", "there\n"],
+            _ => ["work\n", "work\n"],
+        };
+        assert_eq!(both, expected, "{name}");
+    }
+    // Commits are made for the person.
+    both.git(there.dir(), &["add", "b"]);
+    both.trees.place.git(&["config", "user.name", "Person \"x\" \\ y"]);
+    both.trees.place.git(&["config", "user.email", "p@example.invalid"]);
+    let main = both.trees.main();
+    let slot = main.refresh_slot(&both.slot, &main.slot_settings().unwrap()).unwrap();
+    let mut pack = Vec::new();
+    slot.pack_work(&[], "t2", &mut pack).unwrap();
+    there.apply(&mut &*pack).unwrap();
+    let name = both.git(there.dir(), &["config", "user.name"]);
+    assert_eq!(name, "Person \"x\" \\ y");
+}
+
+#[test]
+fn line_ends_and_pointers_of_large_files_arrive_as_git_has_them() {
+    let both = TransferTest::new();
+    let main = both.trees.main();
+    both.trees.place.git(&["config", "core.autocrlf", "true"]);
+    both.trees.place.git(&["config", "filter.lfs.clean", "sed s/content/pointer/"]);
+    both.trees.place.git(&["config", "filter.lfs.smudge", "sed s/pointer/content/"]);
+    both.trees.place.write(".gitattributes", "*.bin filter=lfs -text\n");
+    both.trees.place.write("x.bin", "content 1\n");
+    let base = both.trees.place.commit("lines", "1\r\n2\r\n", "Lines");
+    let settings = main.slot_settings().unwrap();
+    let slot = main.start_slot(&both.slot, &settings, &base, "ralph/x").unwrap();
+    let both = TransferTest { slot, ..both };
+    let here = both.slot.root();
+    assert_eq!(fs::read(here.join("lines")).unwrap(), b"1\r\n2\r\n");
+    fs::write(here.join("new"), "1\r\n").unwrap();
+    fs::write(here.join("new.bin"), "content 2\n").unwrap();
+    let there = both.send("t1");
+    let dir = there.dir();
+    let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
+    assert_eq!([read("lines"), read("new")], ["1\n2\n", "1\n"]);
+    assert_eq!([read("x.bin"), read("new.bin")], ["pointer 1\n", "pointer 2\n"]);
+    assert_eq!(Repo::discover(dir).unwrap().work_state().unwrap(), both.slot.work_state().unwrap());
+    fs::write(dir.join("lines"), "1\n2\n3\n").unwrap();
+    fs::write(dir.join("mixed"), "1\r\n2\n").unwrap();
+    let before = files(here);
+    assert_eq!(both.fetch("t1", &there).arrival, Arrival::Moved);
+    let after = files(here);
+    assert_eq!(after[Path::new("lines")].1, b"1\r\n2\r\n3\r\n");
+    for same in ["x.bin", "new.bin", "new", "a"] {
+        assert_eq!(before[Path::new(same)], after[Path::new(same)]);
+    }
+    // What arrived is known here, whatever the line ends have become.
+    let unpacked = both.fetch("t1", &there);
+    assert_eq!(unpacked.replaced, None);
+}
+
+#[test]
+fn submodules_and_special_files_are_named() {
+    let both = TransferTest::new();
+    let module = both.trees.path("module");
+    fs::create_dir_all(&module).unwrap();
+    both.git(&module, &["init", "-q"]);
+    both.git(&module, &["commit", "-q", "--allow-empty", "-m", "Module"]);
+    both.trees.place.git(&["submodule", "--quiet", "add", module.to_str().unwrap(), "sub"]);
+    let base = both.trees.place.commit("b", "1\n", "Submodule");
+    let main = both.trees.main();
+    let slot =
+        main.start_slot(&both.slot, &main.slot_settings().unwrap(), &base, "ralph/x").unwrap();
+    slot.update_submodules(&main).unwrap();
+    let both = TransferTest { slot, ..both };
+    let here = both.slot.root();
+    fs::write(here.join("sub/inside"), "x").unwrap();
+    both.git(here, &["init", "-q", "nested"]);
+    fs::write(here.join("nested/x"), "x").unwrap();
+    let there = both.send("t1");
+    assert!(fs::read_dir(there.dir().join("sub")).unwrap().next().is_none());
+    assert!(!there.dir().join("nested").exists());
+    let fifo = there.dir().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(fifo).status().unwrap().success());
+    fs::write(there.dir().join("c"), "work\n").unwrap();
+    let unpacked = both.fetch("t1", &there);
+    assert_eq!(unpacked.arrival, Arrival::Moved);
+    assert_eq!(unpacked.left_out, ["sub (the files of a submodule)"]);
+    assert!(here.join("sub/inside").exists() && here.join("nested/x").exists());
+    assert_eq!(fs::read(here.join("c")).unwrap(), b"work\n");
+}
+
+#[test]
+fn many_files_arrive() {
+    let both = TransferTest::new();
+    for number in 0..20_000 {
+        let folder = both.slot.root().join(format!("f{}", number % 100));
+        if number < 100 {
+            fs::create_dir(&folder).unwrap();
+        }
+        fs::write(folder.join(number.to_string()), format!("{number}\n")).unwrap();
+    }
+    let there = both.send("t1");
+    for number in (0..20_000).step_by(3) {
+        let file = there.dir().join(format!("f{}/{number}", number % 100));
+        if number % 2 == 0 { fs::remove_file(file).unwrap() } else { fs::write(file, "x").unwrap() }
+    }
+    both.git(there.dir(), &["add", "-A"]);
+    both.git(there.dir(), &["commit", "-q", "-m", "Many"]);
+    assert_eq!(both.fetch("t1", &there).arrival, Arrival::Moved);
+    both.assert_same(&there);
+}

@@ -9,7 +9,10 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    adapters::git::{Repo, SlotSettings, transfer::header::WorkAuthor},
+    adapters::git::{
+        Repo, SlotSettings,
+        transfer::{header::WorkAuthor, state::WorkState},
+    },
     core::commit_id::CommitId,
     regular_file,
 };
@@ -26,14 +29,21 @@ pub(super) struct WorkerNote {
     pub(super) packed: Option<CommitId>,
     /// The commit with all that the other side is known to have.
     pub(super) fetched: Option<CommitId>,
+    /// The commits that HEAD does not reach and that were last packed.
+    #[serde(default)]
+    pub(super) packed_strays: Vec<CommitId>,
+    /// Those that the other side has.
+    #[serde(default)]
+    pub(super) fetched_strays: Vec<CommitId>,
     pub(super) ignore: String,
     pub(super) author: Option<WorkAuthor>,
 }
 
 impl WorkerNote {
     /// Whether the other side has this state of the slot.
-    pub(super) fn is_fetched(&self, tip: &CommitId) -> bool {
-        [&self.arrived, &self.fetched].contains(&&Some(tip.clone()))
+    pub(super) fn is_fetched(&self, work: &WorkState) -> bool {
+        [&self.arrived, &self.fetched].contains(&&Some(work.tip().clone()))
+            && work.strays.iter().all(|stray| self.fetched_strays.contains(stray))
     }
 
     /// The settings of a slot with this note.

@@ -105,6 +105,8 @@ impl WorkerSlot {
             arrived_head: Some(to.head.clone()),
             packed: None,
             fetched: None,
+            packed_strays: Vec::new(),
+            fetched_strays: old.fetched_strays.clone(),
             ignore: header.ignore.clone(),
             author: header.author.clone(),
         };
@@ -116,15 +118,17 @@ impl WorkerSlot {
                 (slot, WorkState::clean(&to.head))
             }
             Some(slot) if old.arrived.is_none() => {
-                // Cleared by `clear`.
+                // It is clean since `clear`, unless a worker was killed here.
+                let left = slot.work_state()?;
+                if left.changes.is_some() {
+                    slot.settle_on(left.tip())?;
+                }
                 let slot = store.start_slot(&slot, &settings, &to.head, BEGUN)?;
                 (slot, WorkState::clean(&to.head))
             }
             Some(slot) => {
-                // Of a worker that was killed.
-                slot.drop_locks()?;
-                let now = slot.work_state()?;
-                if !old.is_fetched(now.tip()) && now.tip() != to.tip() {
+                let now = slot.work_of_agent()?;
+                if !old.is_fetched(&now) && now.tip() != to.tip() {
                     self.store.keep(store, &slot, &old, &now)?;
                 }
                 (slot, now)
@@ -143,9 +147,15 @@ impl WorkerSlot {
     pub fn pack(&self, have: &[String], out: &mut impl Write) -> Result<()> {
         let mut pack = || -> Result<()> {
             let (_, slot) = self.opened()?.context("nothing has arrived in it")?;
-            let work = slot.work_state()?;
+            let mut work = slot.work_of_agent()?;
+            let note = self.note();
+            self.write_note(&WorkerNote {
+                packed: Some(work.tip().clone()),
+                packed_strays: work.strays.clone(),
+                ..note.clone()
+            })?;
+            work.strays.retain(|stray| !note.fetched_strays.contains(stray));
             let mut header = PackHeader::new(&self.token, &work);
-            self.write_note(&WorkerNote { packed: Some(work.tip().clone()), ..self.note() })?;
             slot.write_pack(&mut header, have, out)
         };
         pack().with_context(|| format!("cannot pack the work in `{}`", self.dir.display()))
@@ -158,7 +168,8 @@ impl WorkerSlot {
     /// I/O errors.
     pub fn note_fetched(&self) -> Result<()> {
         let note = self.note();
-        self.write_note(&WorkerNote { fetched: note.packed.clone(), ..note })
+        let (fetched, fetched_strays) = (note.packed.clone(), note.packed_strays.clone());
+        self.write_note(&WorkerNote { fetched, fetched_strays, ..note })
     }
 
     /// Prepares the slot for other work: what it contains is in the store then, and it is clean.
@@ -177,13 +188,12 @@ impl WorkerSlot {
         };
         store.remove_incomplete_slot(&self.dir)?;
         let Some((store, slot)) = self.opened()? else { return Ok(()) };
-        slot.drop_locks()?;
         let mut note = self.note();
         if note.token.is_empty() {
             note.token = format!("unknown-{}", self.name);
         }
-        let work = slot.work_state()?;
-        if !note.is_fetched(work.tip()) {
+        let work = slot.work_of_agent()?;
+        if !note.is_fetched(&work) {
             self.store.keep(&store, &slot, &note, &work)?;
         }
         store.bring_home(&slot, work.tip(), &self.ref_of("tip"))?;
@@ -207,10 +217,12 @@ impl WorkerSlot {
             Err(error) => return Err(error).context("read the slot"),
             Ok(_) => {}
         }
-        let slot = store.reopen_slot(&self.dir, settings)?;
-        slot.map(Some).with_context(|| {
+        let slot = store.reopen_slot(&self.dir, settings)?.with_context(|| {
             format!("`{}` is no slot any more; an agent may have broken it", self.dir.display())
-        })
+        })?;
+        // Of an agent or a worker that was killed.
+        slot.drop_locks()?;
+        Ok(Some(slot))
     }
 
     fn ref_of(&self, what: &str) -> String {

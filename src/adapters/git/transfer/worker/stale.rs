@@ -29,10 +29,7 @@ pub struct StaleWork {
 struct StaleRecord {
     token: String,
     base: Option<CommitId>,
-    head: CommitId,
-    branch: Option<String>,
-    changes: Option<CommitId>,
-    left_out: Vec<String>,
+    work: WorkState,
 }
 
 impl WorkerStore {
@@ -58,14 +55,13 @@ impl WorkerStore {
             // Of a worker that was killed before it noted what the slot is used for now.
             return Ok(());
         }
-        store.bring_home(slot, work.tip(), &name)?;
+        for commit in work.tips() {
+            store.bring_home(slot, commit, &stale_ref(&note.token, commit))?;
+        }
         let record = StaleRecord {
             token: note.token.clone(),
             base: note.arrived_head.clone(),
-            head: work.head.clone(),
-            branch: work.branch.clone(),
-            changes: work.changes.clone(),
-            left_out: work.left_out.clone(),
+            work: work.clone(),
         };
         replace(&file, &serde_json::to_vec(&record)?).context("note stale work")
     }
@@ -88,13 +84,7 @@ impl StaleWork {
     pub fn pack(&self, have: &[String], out: &mut impl Write) -> Result<()> {
         let record = &self.record;
         let store = self.store.repo()?.context("the store is gone")?;
-        let work = WorkState {
-            head: record.head.clone(),
-            branch: record.branch.clone(),
-            changes: record.changes.clone(),
-            left_out: record.left_out.clone(),
-        };
-        let mut header = PackHeader::new(&record.token, &work);
+        let mut header = PackHeader::new(&record.token, &record.work);
         store
             .write_pack(&mut header, have, out)
             .with_context(|| format!("cannot pack the stale work of `{}`", record.token))
@@ -110,14 +100,15 @@ impl StaleWork {
     /// # Errors
     /// The error of `git`; I/O errors.
     pub fn note_fetched(self) -> Result<()> {
-        let record = &self.record;
-        let tip = record.changes.as_ref().unwrap_or(&record.head);
-        fs::remove_file(self.store.stale_file(&record.token, tip))
+        let StaleRecord { token, work, .. } = &self.record;
+        fs::remove_file(self.store.stale_file(token, work.tip()))
             .context("note that stale work is fetched")?;
-        match self.store.repo()? {
-            Some(store) => store.drop_ref(&stale_ref(&record.token, tip)),
-            None => Ok(()),
+        if let Some(store) = self.store.repo()? {
+            for commit in work.tips() {
+                store.drop_ref(&stale_ref(token, commit))?;
+            }
         }
+        Ok(())
     }
 }
 
