@@ -14,6 +14,7 @@ pub mod disk;
 pub mod journal;
 pub mod git;
 pub mod process;
+pub mod executor;
 #[cfg(feature = "png")]
 pub mod png;
 pub mod random;

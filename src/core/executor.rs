@@ -4,6 +4,8 @@
 //! name an executor with `run_on`.
 
 mod carrier_command;
+mod container_fault;
+mod sent_program;
 mod slurm_job;
 
 use std::{collections::BTreeMap, fmt};
@@ -16,6 +18,8 @@ pub use carrier_command::{
     CarrierFacts, ContainerEngine, ContainerUser, SharedPath, carrier_command, container_name,
     job_name, ssh_command,
 };
+pub use container_fault::ContainerFault;
+pub use sent_program::{HostAnswer, ProgramBuild};
 pub use slurm_job::{JobEnd, JobState};
 
 /// The name of the executor that starts processes as they are.

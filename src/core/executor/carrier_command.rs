@@ -162,9 +162,9 @@ fn worker_by_shell(ralph: &str) -> Result<String, String> {
 }
 
 /// Returns a path as a word of a POSIX shell, with `~` as its home folder.
-fn shell_path(path: &str) -> Result<String, String> {
+pub(super) fn shell_path(path: &str) -> Result<String, String> {
     if path.is_empty() || path.starts_with('-') {
-        return Err(format!("`ralph: {}` is no path of a program", path.escape_debug()));
+        return Err(format!("`{}` is no path", path.escape_debug()));
     }
     Ok(match path.strip_prefix("~/") {
         Some(rest) => format!("\"$HOME\"/{}", quoted(rest)),
@@ -321,7 +321,7 @@ fn text(path: &Path) -> Result<String, String> {
 }
 
 /// Quotes a word for a POSIX shell, without a backslash.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\"'\"'"))
 }
 
@@ -345,7 +345,7 @@ fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn facts<'a>(resources: &'a Resources) -> CarrierFacts<'a> {
+    fn facts(resources: &Resources) -> CarrierFacts<'_> {
         CarrierFacts {
             ralph: Path::new("/opt/ralph"),
             sent_ralph: None,

@@ -1,0 +1,95 @@
+//! Engines that run containers: which one there is, and the end of a container that is left.
+
+use std::{
+    env, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use super::query::{self, ask};
+use crate::core::executor::{
+    ContainerEngine, ContainerFault, ContainerSettings, ContainerUser, container_name,
+};
+
+/// Returns the engine of these settings, or the one that is installed.
+///
+/// # Errors
+/// There is none, or it cannot be used.
+pub fn find(settings: &ContainerSettings) -> Result<ContainerEngine, ContainerFault> {
+    if let Some(name) = &settings.engine {
+        return engine(name);
+    }
+    let found = ["podman", "docker"].into_iter().find(|name| is_installed(name));
+    found.map_or(Err(ContainerFault::NoEngine(None)), engine)
+}
+
+fn is_installed(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder: PathBuf| folder.join(name).is_file())
+}
+
+/// Finds out which user an engine's containers have. A program of another name may be a podman.
+fn engine(name: &str) -> Result<ContainerEngine, ContainerFault> {
+    let is_podman = say(name, ["--version"])?.to_lowercase().starts_with("podman");
+    let user = if is_podman {
+        let rootless = say(name, ["info", "--format={{.Host.Security.Rootless}}"])?;
+        if rootless.trim() == "true" { ContainerUser::KeepId } else { ContainerUser::Root }
+    } else {
+        let options = say(name, ["info", "--format={{.SecurityOptions}}"])?;
+        if options.contains("name=rootless") { ContainerUser::Root } else { own_ids() }
+    };
+    Ok(ContainerEngine { program: name.to_owned(), user })
+}
+
+/// The ids of this process.
+fn own_ids() -> ContainerUser {
+    match Path::new("/proc/self").metadata() {
+        Ok(own) if own.uid() == 0 => ContainerUser::Root,
+        Ok(own) => ContainerUser::Ids { user: own.uid(), group: own.gid() },
+        Err(_) => ContainerUser::Root,
+    }
+}
+
+/// Returns what an engine says.
+fn say<const N: usize>(name: &str, arguments: [&str; N]) -> Result<String, ContainerFault> {
+    let argv = [vec![name.to_owned()], query::words(arguments)].concat();
+    let answer = ask(&argv, query::LIMIT).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => ContainerFault::NoEngine(Some(name.to_owned())),
+        _ => ContainerFault::Other(error.to_string()),
+    })?;
+    if answer.is_good() {
+        return Ok(answer.output);
+    }
+    // Only `run` has these exit codes of its own; the words are the same.
+    let fault = ContainerFault::of(Some(125), &answer.errors);
+    Err(fault.unwrap_or_else(|| ContainerFault::Other(answer.why())))
+}
+
+/// Kills and removes what is left of an attempt's container. Returns whether there was one.
+///
+/// # Errors
+/// It is not certain that the container is gone.
+pub fn remove(engine: &ContainerEngine, mark: &str) -> Result<bool, ContainerFault> {
+    let there = is_there(engine, mark)?;
+    if there {
+        let name = container_name(mark);
+        // Without the kill, `rm` waits for a container that ignores TERM.
+        let _ = say(&engine.program, ["kill", &name]);
+        let removed = say(&engine.program, ["rm", "--force", &name]);
+        if is_there(engine, mark)? {
+            let why = removed.err().unwrap_or(ContainerFault::NameTaken);
+            return Err(why);
+        }
+    }
+    Ok(there)
+}
+
+/// Whether an attempt has a container, running or not.
+///
+/// # Errors
+/// The engine does not tell.
+pub fn is_there(engine: &ContainerEngine, mark: &str) -> Result<bool, ContainerFault> {
+    let filter = format!("--filter=label=ralph={mark}");
+    let listed = say(&engine.program, ["ps", "--all", "--quiet", &filter])?;
+    Ok(!listed.trim().is_empty())
+}

@@ -1,0 +1,63 @@
+//! A Slurm cluster: what became of a job, and its end. Needs no accounting.
+
+use std::env;
+
+use super::query::{self, ask};
+use crate::core::executor::{JobState, SlurmSettings, job_name};
+
+/// The variables that select the cluster, and that every program of Slurm needs.
+const KEPT: [&str; 3] = ["SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"];
+
+/// Returns where the newest job of an attempt stands. A question that is not answered gives
+/// [`JobState::Unknown`].
+pub fn look(settings: &SlurmSettings, mark: &str) -> JobState {
+    let mut argv = query::words(["squeue", "--noheader", "--states=all"]);
+    argv.push(format!("--name={}", job_name(mark)));
+    argv.push(format!("--format={}", JobState::FORMAT));
+    argv.extend(cluster(settings));
+    match ask(&argv, query::LIMIT) {
+        Ok(answer) if answer.is_good() => JobState::of(&answer.output),
+        Ok(answer) => JobState::Unknown(answer.why()),
+        Err(error) => JobState::Unknown(format!("squeue: {error}")),
+    }
+}
+
+/// Cancels every job of an attempt, also one that still waits. That they have ended is only known
+/// once [`look`] proves it.
+///
+/// # Errors
+/// The cluster did not take the order.
+pub fn cancel(settings: &SlurmSettings, mark: &str) -> Result<(), String> {
+    let mut argv = query::words(["scancel", "--quiet"]);
+    argv.push(format!("--name={}", job_name(mark)));
+    argv.extend(cluster(settings));
+    match ask(&argv, query::LIMIT) {
+        Ok(answer) if answer.is_good() => Ok(()),
+        Ok(answer) => Err(answer.why()),
+        Err(error) => Err(format!("scancel: {error}")),
+    }
+}
+
+/// The names of the variables that would make `srun` start a step of the job that this process runs
+/// in, with the size of that job, instead of a job of its own.
+pub fn job_variables() -> Vec<String> {
+    if env::var_os("SLURM_JOB_ID").is_none() && env::var_os("SLURM_JOBID").is_none() {
+        return Vec::new();
+    }
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.filter(|name| name.starts_with("SLURM_") && !KEPT.contains(&name.as_str())).collect()
+}
+
+/// The arguments that select another cluster than the default one.
+fn cluster(settings: &SlurmSettings) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut args = settings.args.iter();
+    while let Some(arg) = args.next() {
+        if arg == "-M" || arg == "--clusters" {
+            found.extend([arg.clone()].into_iter().chain(args.next().cloned()));
+        } else if arg.starts_with("-M") || arg.starts_with("--clusters=") {
+            found.push(arg.clone());
+        }
+    }
+    found
+}
