@@ -9,12 +9,15 @@ use std::{
     process::{Command, Stdio},
 };
 
-use ralph::core::executor::{
-    CarrierFacts, Executor, ExecutorKind, Resources, SshSettings, carrier_command,
+use ralph::{
+    adapters::executor::ssh::send_program,
+    core::executor::{
+        CarrierFacts, Executor, ExecutorKind, Resources, SshSettings, carrier_command,
+    },
 };
 
 use super::ssh_host::SshHost;
-use crate::support::{until, wait_for};
+use crate::support::{RALPH, until, wait_for};
 
 /// The carrier command for these settings.
 fn carrier(settings: SshSettings) -> Command {
@@ -170,4 +173,60 @@ fn a_stalled_connection_goes_on_where_it_was() {
     assert_eq!(said, "got this\n");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(host.connections(), 1, "{}", host.log());
+}
+
+/// The programs that were sent to a host.
+fn programs(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn the_program_is_sent_once_over_one_connection() {
+    let Some(host) = SshHost::start() else { return };
+    let path = send_program(&host.settings(), Path::new(RALPH)).unwrap();
+    let sent = Path::new(&path);
+    assert!(sent.starts_with(host.home().join(".cache/ralph/bin")), "{path}");
+    assert!(fs::read(sent).unwrap() == fs::read(RALPH).unwrap());
+    let made = fs::metadata(sent).unwrap().modified().unwrap();
+    assert_eq!(send_program(&host.settings(), Path::new(RALPH)), Ok(path.clone()));
+    assert_eq!(fs::metadata(sent).unwrap().modified().unwrap(), made);
+    assert_eq!(host.connections(), 2);
+    // One that was damaged is replaced.
+    fs::write(sent, "").unwrap();
+    assert_eq!(send_program(&host.settings(), Path::new(RALPH)), Ok(path.clone()));
+    assert!(fs::read(sent).unwrap() == fs::read(RALPH).unwrap());
+    let dir = host.home().join("other place").display().to_string();
+    let settings = SshSettings { dir: Some(dir.clone()), ..host.settings() };
+    let other = send_program(&settings, Path::new(RALPH)).unwrap();
+    assert!(other.starts_with(&format!("{dir}/bin/ralph-")), "{other}");
+    host.nothing_is_left();
+}
+
+#[test]
+fn a_program_that_does_not_run_or_does_not_arrive_is_not_kept() {
+    let Some(host) = SshHost::start() else { return };
+    let folder = host.home().join(".cache/ralph/bin");
+    let broken = host.home().join("broken");
+    fs::write(&broken, "#!/bin/sh\necho no library >&2\nexit 1\n").unwrap();
+    let error = send_program(&host.settings(), &broken).unwrap_err();
+    assert!(error.ends_with("no library"), "{error}");
+    assert!(programs(&folder).is_empty(), "{:?}", programs(&folder));
+    // The connection is cut in between: a large program, and a host that is slow to read it.
+    let large = host.home().join("large");
+    fs::write(&large, vec![b'x'; 64 << 20]).unwrap();
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until("it is being received", || !programs(&folder).is_empty());
+            host.stop();
+            host.cut();
+            host.go_on();
+        });
+        send_program(&host.settings(), &large).unwrap_err()
+    });
+    assert!(error.starts_with("cannot send ralph to `elsewhere`: "), "{error}");
+    until("the part is removed", || programs(&folder).is_empty());
+    host.refuse(true);
+    send_program(&host.settings(), Path::new(RALPH)).unwrap_err();
+    host.nothing_is_left();
 }
