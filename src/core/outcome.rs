@@ -43,6 +43,14 @@ pub enum Outcome {
     /// `ralph` exited unexpectedly; how the agent ended is unknown.
     #[default]
     Interrupted,
+    /// The connection to where it ran was lost; how it ended is unknown.
+    Lost {
+        /// The name of the executor.
+        executor: String,
+        /// The reason.
+        #[serde(rename = "lost")]
+        why: String,
+    },
     /// It did not start.
     NotStarted {
         /// The reason.
@@ -62,6 +70,7 @@ impl Outcome {
             | Outcome::Lingered { .. }
             | Outcome::Cancelled
             | Outcome::Interrupted
+            | Outcome::Lost { .. }
             | Outcome::NotStarted { .. } => false,
         }
     }
@@ -87,6 +96,7 @@ impl fmt::Display for Outcome {
             }
             Outcome::Cancelled => f.write_str("ended by ralph because the run was stopped"),
             Outcome::Interrupted => f.write_str("ended because ralph exited unexpectedly"),
+            Outcome::Lost { executor, why } => write!(f, "lost at executor `{executor}`: {why}"),
             Outcome::NotStarted { error } => write!(f, "could not be started: {error}"),
         }
     }

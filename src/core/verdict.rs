@@ -339,7 +339,7 @@ impl Verdict {
                 }
                 Outcome::TimedOut { .. } | Outcome::Idle { .. } => Verdict::TimedOut,
                 Outcome::Cancelled => Verdict::Cancelled,
-                Outcome::Interrupted => Verdict::Interrupted,
+                Outcome::Interrupted | Outcome::Lost { .. } => Verdict::Interrupted,
             };
         }
         let is_proven = rule != Rule::Loop(Isolation::Checkout);
@@ -347,7 +347,7 @@ impl Verdict {
             // Processes of the attempt were still running, so it had not finished.
             match outcome {
                 Outcome::Cancelled => return Verdict::Cancelled,
-                Outcome::Interrupted => return Verdict::Interrupted,
+                Outcome::Interrupted | Outcome::Lost { .. } => return Verdict::Interrupted,
                 Outcome::Exited { .. }
                 | Outcome::Signaled { .. }
                 | Outcome::TimedOut { .. }
@@ -370,7 +370,9 @@ impl Verdict {
         match evidence.red() {
             None => {}
             Some(CheckResult { outcome: Outcome::Cancelled, .. }) => return Verdict::Cancelled,
-            Some(CheckResult { outcome: Outcome::Interrupted, .. }) => return Verdict::Interrupted,
+            Some(CheckResult { outcome: Outcome::Interrupted | Outcome::Lost { .. }, .. }) => {
+                return Verdict::Interrupted;
+            }
             Some(_) => return Verdict::VerifyFailed,
         }
         if let Some(Merge::Conflict { .. } | Merge::Refused { .. }) = &evidence.merge {

@@ -246,7 +246,10 @@ pub fn classify<Z: TimeZone>(
             let is_silent = output.streams && !output.transcript.has_answered();
             return is_silent.then_some(ProviderErrorKind::NoAnswer);
         }
-        Outcome::Cancelled | Outcome::Interrupted | Outcome::NotStarted { .. } => return None,
+        Outcome::Cancelled
+        | Outcome::Interrupted
+        | Outcome::Lost { .. }
+        | Outcome::NotStarted { .. } => return None,
     };
     if let Some(end) = &output.transcript.end {
         return end.is_error.then(|| of_end(output.format, end, exit_code, now)).flatten();

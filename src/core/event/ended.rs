@@ -75,6 +75,8 @@ struct Flat {
     signal: Option<i32>,
     limit_seconds: Option<u64>,
     error: Option<String>,
+    executor: Option<String>,
+    lost: Option<String>,
     duration_seconds: f64,
     report: Option<Report>,
     #[serde(default)]
@@ -136,6 +138,7 @@ enum OutcomeTag {
     Lingered,
     Cancelled,
     Interrupted,
+    Lost,
     NotStarted,
 }
 
@@ -156,6 +159,10 @@ impl TryFrom<Flat> for AttemptResult {
             }
             OutcomeTag::Cancelled => Outcome::Cancelled,
             OutcomeTag::Interrupted => Outcome::Interrupted,
+            OutcomeTag::Lost => Outcome::Lost {
+                executor: flat.executor.ok_or(missing)?,
+                why: flat.lost.ok_or(missing)?,
+            },
             OutcomeTag::NotStarted => Outcome::NotStarted { error: flat.error.ok_or(missing)? },
         };
         Ok(AttemptResult {

@@ -237,7 +237,7 @@ mod tests {
             transcript::{Format, Tokens, Usage},
         },
         event::*,
-        graph::task::Status,
+        graph::task::{CommitRule, Status},
         verdict::*,
     };
 
@@ -530,6 +530,49 @@ mod tests {
             assert_eq!(value["timestamp"], "2026-11-20T22:44:03.125Z");
             assert_eq!(Record::from_line(line.as_bytes()).as_ref(), Ok(&record), "{line}");
         }
+    }
+
+    #[test]
+    fn every_outcome_survives_writing_and_reading() {
+        let lost = || Outcome::Lost { executor: "far".to_owned(), why: "no route".to_owned() };
+        let outcomes = [
+            Outcome::Exited { exit_code: 3 },
+            Outcome::Signaled { signal: 15 },
+            Outcome::TimedOut { limit_seconds: 1 },
+            Outcome::Idle { limit_seconds: 2 },
+            Outcome::Lingered { limit_seconds: 3 },
+            Outcome::Cancelled,
+            Outcome::Interrupted,
+            lost(),
+            Outcome::NotStarted { error: "no program".to_owned() },
+        ];
+        for outcome in outcomes {
+            let mut ended = AttemptResult { outcome, ..ended(Verdict::Failed) };
+            ended.evidence.verify[0].outcome = lost();
+            let record = record(Event::of_end(ended));
+            assert_eq!(Record::from_line(record.to_line().as_bytes()), Ok(record));
+        }
+    }
+
+    #[test]
+    fn a_lost_attempt_is_interrupted_and_names_the_executor() {
+        let lost = Outcome::Lost { executor: "far".to_owned(), why: "no route".to_owned() };
+        let mut evidence = ended(Verdict::Failed).evidence;
+        (evidence.question, evidence.obstacle) = (None, None);
+        (evidence.merge, evidence.graph_fault, evidence.strayed) = (None, None, None);
+        for report in [None, Some(Report::DoneFile)] {
+            evidence.report = report;
+            let verdict = Verdict::of(&lost, &evidence, Rule::Task(CommitRule::Required));
+            assert_eq!((verdict, verdict.counts()), (Verdict::Interrupted, false));
+            let why = verdict.explain(&lost, &evidence);
+            assert!(why.contains("`far`") && why.contains("no route"), "{why}");
+        }
+        // The agent had ended; a verify command was lost.
+        evidence.verify[0].outcome = lost;
+        let exited = Outcome::Exited { exit_code: 0 };
+        let verdict = Verdict::of(&exited, &evidence, Rule::Task(CommitRule::Required));
+        assert_eq!(verdict, Verdict::Interrupted);
+        assert!(verdict.explain(&exited, &evidence).contains("`far`"));
     }
 
     #[test]

@@ -227,7 +227,8 @@ impl Attempts {
             self.open.retain(|open| open.id != *id);
             return vec![postponed].into();
         }
-        let cut_off = matches!(outcome, Outcome::Cancelled | Outcome::Interrupted);
+        let cut_off =
+            matches!(outcome, Outcome::Cancelled | Outcome::Interrupted | Outcome::Lost { .. });
         if cut_off && purpose != CheckPurpose::Verify {
             if purpose == CheckPurpose::Trial {
                 return Next::Tried(None);

@@ -317,7 +317,7 @@ impl LandingQueue {
         let run = VerifyRun { changed, commands };
         match VerifiedBatch::new(&branch, &onto, &commits, &required, &run) {
             Ok(batch) => self.land(batch, sit),
-            Err(Unproven::Red(check)) => self.red(check, commits.len(), &branch, onto),
+            Err(Unproven::Red(check)) => self.red(*check, commits.len(), &branch, onto),
             // It is no verdict on the work. The next trial starts from a clean worktree.
             Err(Unproven::Strayed(why)) => {
                 if self.strayed.replace(onto.clone()) != Some(onto) {

@@ -69,6 +69,7 @@ impl EndSignal {
             | Outcome::Exited { .. }
             | Outcome::Signaled { .. }
             | Outcome::Interrupted
+            | Outcome::Lost { .. }
             | Outcome::NotStarted { .. } => EndSignal::Terminate,
         }
     }

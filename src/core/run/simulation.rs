@@ -365,7 +365,10 @@ impl World {
         }
         if let (Event::Completed(ended), Some(id)) = (&event, &task_id) {
             let id = AttemptId { task_id: id.clone(), attempt: ended.attempt };
-            let cut_off = matches!(ended.outcome, Outcome::Cancelled | Outcome::Interrupted);
+            let cut_off = matches!(
+                ended.outcome,
+                Outcome::Cancelled | Outcome::Interrupted | Outcome::Lost { .. }
+            );
             assert!(!cut_off || self.found_landed.contains(&id), "{id} was still running");
             if let (Some(Merge::Landed { commit, .. }), false) =
                 (&ended.evidence.merge, self.found_landed.contains(&id))

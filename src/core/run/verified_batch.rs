@@ -79,7 +79,7 @@ impl VerifyRun {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unproven {
     /// This command failed on it.
-    Red(CheckResult),
+    Red(Box<CheckResult>),
     /// The commands did not run on its last commit, for this reason: they prove nothing.
     Strayed(String),
 }
@@ -116,7 +116,7 @@ impl VerifiedBatch {
             return Err(Unproven::Strayed(why));
         }
         if let Some(red) = run.commands.iter().find(|it| !it.result.is_green()) {
-            return Err(Unproven::Red(red.result.clone()));
+            return Err(Unproven::Red(Box::new(red.result.clone())));
         }
         let ran = run.commands.iter().map(|it| &it.result.command);
         if !required.iter().eq(ran) {

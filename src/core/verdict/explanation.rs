@@ -58,7 +58,12 @@ impl Verdict {
             ),
             Verdict::NeedsInput => "needs input".to_owned(),
             Verdict::Cancelled | Verdict::Interrupted if evidence.report.is_some() => {
-                format!("reported done, but {}", cut_off(outcome))
+                match evidence.red() {
+                    Some(red) if matches!(red.outcome, Outcome::Lost { .. }) => {
+                        format!("reported done, but {red}")
+                    }
+                    _ => format!("reported done, but {}", cut_off(outcome)),
+                }
             }
             Verdict::Failed
             | Verdict::TimedOut
@@ -126,15 +131,17 @@ impl Evidence {
 }
 
 /// Explains why an attempt that reported is not judged.
-fn cut_off(outcome: &Outcome) -> &'static str {
-    match outcome {
+fn cut_off(outcome: &Outcome) -> String {
+    let why = match outcome {
         Outcome::Cancelled => "the run was stopped before its processes ended",
         Outcome::Interrupted => "ralph exited before its processes ended",
+        Outcome::Lost { .. } => return outcome.to_string(),
         Outcome::Exited { .. }
         | Outcome::Signaled { .. }
         | Outcome::TimedOut { .. }
         | Outcome::Idle { .. }
         | Outcome::Lingered { .. }
         | Outcome::NotStarted { .. } => "it was not verified before the run ended",
-    }
+    };
+    why.to_owned()
 }
