@@ -247,6 +247,9 @@ pub enum Command {
         /// The file that names the slot
         spec: PathBuf,
     },
+    /// Runs the processes of an attempt at an executor
+    #[command(name = "__worker", hide = true)]
+    Worker,
 }
 
 /// Parses the command line. Shell completions and help are answered here.

@@ -51,6 +51,7 @@ pub mod task_show;
 pub mod template;
 pub mod undo;
 pub mod verify;
+mod worker;
 pub mod slots;
 pub mod work;
 
@@ -100,6 +101,7 @@ fn handles_signals(command: &Command) -> bool {
             | Command::Pane(_)
             | Command::InPane { .. }
             | Command::Guard
+            | Command::Worker
     )
 }
 
@@ -211,6 +213,7 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Confine { orders, argv } => confine(&orders, &argv),
         Command::Relayed { words } => relay::relayed(&words),
         Command::Child => spawn::record(),
+        Command::Worker => worker::run(),
     }
 }
 

@@ -428,6 +428,7 @@ impl Runner {
             Some(RunnerMessage::News(id, ProcessNews::Left(members))) => {
                 self.process_left(&id, &members)?
             }
+            Some(RunnerMessage::News(_, ProcessNews::Arrived(_) | ProcessNews::Fetching)) => None,
             Some(RunnerMessage::Prepared(id, prepared)) => self.slot_prepared(&id, prepared)?,
             Some(RunnerMessage::Built(built)) => {
                 crash::point("merge.built");

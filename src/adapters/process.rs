@@ -10,46 +10,47 @@
 //! - its standard output is the runner's lock, so that no other run begins while it still cleans up;
 //! - its standard error is a pipe on which it tells the runner what happened.
 
+mod agent;
+mod carried;
 mod child;
+mod connection;
 pub mod guard;
 mod guarded;
 mod group;
+mod line;
+mod notices;
 mod outputs;
 mod own_call;
 mod program;
 pub mod relay;
 pub mod sandbox;
+mod protocol;
 mod stop;
 mod stream;
+mod task_files;
+mod there;
 mod tree;
+pub mod worker;
 
 use std::{
     env,
     fs::File,
-    io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write},
+    io::{self, Write},
     os::{fd::OwnedFd, unix::process::ExitStatusExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, mpsc},
-    thread,
-    time::{Duration, Instant},
+    sync::{Arc, mpsc},
+    time::Duration,
 };
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-    process::{Signal, getpgrp, kill_process_group},
-};
+use rustix::process::{Signal, getpgrp, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 pub use crate::core::event::Identity;
-use crate::{
-    core::{redact::Redactor, verdict::Outcome},
-    crash,
-};
+use crate::core::{redact::Redactor, verdict::Outcome};
+pub use agent::AgentProcess;
 pub use child::{Foreground, ForegroundGroup};
 use group::Process;
 pub use group::check;
-use guard::{GuardianCommand, GuardianNotice, GuardianSpec};
 pub use guarded::run_guarded;
 pub use outputs::outputs;
 pub use own_call::{OwnCall, call_own};
@@ -136,6 +137,8 @@ pub struct GuardPost<'a> {
     /// The file with the fingerprint of the screen, if the agent has a terminal of its own. A
     /// change of the screen is then the only sign of life.
     pub screen: Option<PathBuf>,
+    /// The way to the agent, if it runs somewhere else.
+    pub carrier: Option<Carrier>,
 }
 
 /// A notice about a running agent.
@@ -146,12 +149,16 @@ pub enum ProcessNews {
     /// The agent ended by itself, and these of its processes have not; sent again when the list
     /// changes. They are waited for until an order says otherwise.
     Left(Vec<Member>),
+    /// The agent runs now on the machine of this name, behind a carrier that started before.
+    Arrived(String),
+    /// The agent is gone from where it ran, and its work is being fetched.
+    Fetching,
     /// The agent is gone, with everything it started that was not spared. Nothing follows.
     Closed(Closed),
 }
 
 /// How an attempt's processes ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Closed {
     /// The outcome of the agent; none if the guardian died before it could report it.
     pub outcome: Option<Outcome>,
@@ -159,6 +166,8 @@ pub struct Closed {
     pub swept: Vec<String>,
     /// The number of those that did not die.
     pub immortal: usize,
+    /// Whether the agent did not start because a program is missing where it was to run.
+    pub missing: bool,
 }
 
 /// The reason why an agent does not run.
@@ -178,181 +187,10 @@ impl From<io::Error> for NotStarted {
     }
 }
 
-/// A running agent behind its guardian.
-#[derive(Debug)]
-pub struct AgentProcess {
-    guardian: Identity,
-    identity: Identity,
-    orders: Mutex<PipeWriter>,
-}
-
-impl AgentProcess {
-    /// Starts the guardian, which starts the agent, and a thread that calls `tell` for each notice.
-    ///
-    /// # Errors
-    /// When the agent or its guardian cannot be started. `tell` is not called then. Nothing runs,
-    /// except what a guardian started that was killed before it could report it.
-    pub fn spawn(
-        spec: &ProcessSpec,
-        post: &GuardPost<'_>,
-        tell: impl Fn(ProcessNews) + Send + 'static,
-    ) -> Result<AgentProcess, NotStarted> {
-        let (order_reader, mut orders) = io::pipe()?;
-        let (notice_reader, notices) = io::pipe()?;
-        let mut guardians = tree::guardians();
-        let handle = duct::cmd(&post.program, ["__guard"])
-            .stdin_file(order_reader)
-            .stdout_file(post.lock.try_clone()?)
-            .stderr_file(notices)
-            .unchecked()
-            .start()?;
-        let pid = *handle.pids().first().expect("a started command has a process");
-        let guardian = Identity::of(pid);
-        guardians.push(pid);
-        drop(guardians);
-        let gone = move || tree::guardians().retain(|guardian| *guardian != pid);
-        crash::point("agent.guarded");
-        let brief = GuardianSpec {
-            spec: spec.clone(),
-            record: post.record.clone(),
-            exit: post.exit.clone(),
-            idle: post.idle,
-            redact: post.redact,
-            screen: post.screen.clone(),
-        };
-        // A guardian that ends before it has read its orders is handled like one that ends
-        // afterwards.
-        let _ = send(&mut orders, &brief);
-        await_answer(&notice_reader, &guardian);
-        let mut notices = BufReader::new(notice_reader).lines();
-        let notice = next(&mut notices);
-        let Some(GuardianNotice::Started { identity }) = notice else {
-            let killed = handle.wait().is_ok_and(|output| output.status.signal().is_some());
-            gone();
-            return Err(match notice {
-                Some(GuardianNotice::NotStarted { error, missing: true }) => {
-                    NotStarted::Missing(error)
-                }
-                Some(GuardianNotice::NotStarted { error, missing: false }) => {
-                    NotStarted::Refused(error)
-                }
-                _ if killed => NotStarted::Unguarded,
-                _ => NotStarted::Refused("its guardian could not be started".to_owned()),
-            });
-        };
-        thread::Builder::new().name("agent".to_owned()).spawn(move || {
-            let closed = loop {
-                match next(&mut notices) {
-                    Some(GuardianNotice::Idle {}) => tell(ProcessNews::Idle),
-                    Some(GuardianNotice::Left { members }) => tell(ProcessNews::Left(members)),
-                    Some(GuardianNotice::Closed { outcome, swept, immortal }) => {
-                        break Closed { outcome: Some(outcome), swept, immortal };
-                    }
-                    Some(GuardianNotice::Started { .. } | GuardianNotice::NotStarted { .. }) => {}
-                    None => break Closed { outcome: None, swept: Vec::new(), immortal: 0 },
-                }
-            };
-            let _ = handle.wait();
-            gone();
-            tell(ProcessNews::Closed(closed));
-        })?;
-        Ok(AgentProcess { guardian, identity, orders: Mutex::new(orders) })
-    }
-
-    /// The agent's process.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// The guardian's process.
-    pub fn guardian(&self) -> &Identity {
-        &self.guardian
-    }
-
-    /// Notes that a person stopped the run, for an exit that only the next run sees.
-    pub fn cancel(&self) {
-        self.order(GuardianCommand::Cancel);
-    }
-
-    /// Sends INT to the agent and its group.
-    pub fn interrupt(&self) {
-        self.order(GuardianCommand::Interrupt);
-    }
-
-    /// Continues the guardian if something has stopped it.
-    pub fn wake(&self) {
-        tree::wake(&self.guardian);
-    }
-
-    /// Kills a guardian that does not answer. What it guarded must be ended by other means.
-    pub fn kill_guardian(&self) {
-        tree::kill(&self.guardian);
-    }
-
-    /// Sends TERM to the agent and its group.
-    pub fn terminate(&self) {
-        self.order(GuardianCommand::Terminate);
-    }
-
-    /// Ends the agent and everything it started.
-    pub fn kill(&self) {
-        self.order(GuardianCommand::Kill);
-    }
-
-    /// Stops the agent and everything it started, until [`thaw`](AgentProcess::thaw).
-    pub fn freeze(&self) {
-        self.order(GuardianCommand::Freeze);
-    }
-
-    /// Continues the agent after [`freeze`](AgentProcess::freeze).
-    pub fn thaw(&self) {
-        self.order(GuardianCommand::Thaw);
-    }
-
-    /// Resets the idle timer: files have changed.
-    pub fn awake(&self) {
-        self.order(GuardianCommand::Awake);
-    }
-
-    /// Leaves the remaining processes running, unguarded.
-    pub fn spare(&self) {
-        self.order(GuardianCommand::Spare);
-    }
-
-    fn order(&self, order: GuardianCommand) {
-        self.wake();
-        // A guardian that is gone has ended everything already.
-        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = send(&mut *orders, &order);
-    }
-}
-
-/// Waits until a guardian has told something or has ended. One that does neither is killed.
-fn await_answer(notices: &PipeReader, guardian: &Identity) {
-    const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-    /// The time in which even a busy machine starts a process.
-    const LIMIT: Duration = Duration::from_secs(60);
-    let began = Instant::now();
-    loop {
-        match poll(&mut [PollFd::new(notices, PollFlags::IN)], Some(&LOOK)) {
-            Ok(0) | Err(Errno::INTR) => tree::wake(guardian),
-            Ok(_) | Err(_) => return,
-        }
-        if began.elapsed() >= LIMIT {
-            return tree::kill(guardian);
-        }
-    }
-}
-
 fn send(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     out.write_all(&line)
-}
-
-/// The next line that is a notice; other output of a dying guardian is skipped.
-fn next(lines: &mut impl Iterator<Item = io::Result<String>>) -> Option<GuardianNotice> {
-    lines.map_while(Result::ok).find_map(|line| serde_json::from_str(&line).ok())
 }
 
 /// Runs a shell command to its end, with this process's own input and output.
@@ -500,7 +338,16 @@ mod tests {
             let (record, exit) = (dir.join("record"), dir.join("exit"));
             let exit = Some(exit);
             let (idle, redact, screen) = (None, true, None);
-            let post = GuardPost { program, record, exit, lock: &lock, idle, redact, screen };
+            let post = GuardPost {
+                program,
+                record,
+                exit,
+                lock: &lock,
+                idle,
+                redact,
+                screen,
+                carrier: None,
+            };
             AgentProcess::spawn(&spec, &post, |_| panic!("nothing ran")).unwrap_err()
         };
         assert_eq!(start("kill -KILL $$"), NotStarted::Unguarded);

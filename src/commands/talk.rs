@@ -25,6 +25,7 @@ use crate::{
         event::{Answer, Event},
         exit::{Exit, Failure},
         graph::task::Status,
+        loop_paths,
         notes::{self, Note},
     },
     project::{
@@ -199,7 +200,7 @@ pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
         let root = desk.inside.tree.as_deref().unwrap_or(main);
         (root, desk.workspace.learnings().to_owned(), Some(tag))
     } else {
-        (main, format!("{}/{}", desk.workspace.task_dir(id), attempt::NOTES), None)
+        (main, format!("{}/{}", desk.workspace.task_dir(id), loop_paths::NOTES), None)
     };
     let author = format!("{id}.{attempt}");
     let note = Note { text: &text, heading, attempt: &author, at: Utc::now() };

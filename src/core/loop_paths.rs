@@ -12,6 +12,18 @@ use crate::core::graph::task::TaskId;
 /// The graph file, relative to the repository.
 pub const GRAPH: &str = "task-graph.yaml";
 
+/// The file in the folder of a task that reports it done.
+pub const DONE: &str = "DONE";
+
+/// The file in the folder of a task that asks for input.
+pub const WAIT: &str = "WAIT_WITHOUT_RESTART";
+
+/// The file in the folder of a task with the notes of its agents.
+pub const NOTES: &str = "notes.md";
+
+/// The files in the folder of a task with which an agent reports.
+pub const REPORTS: [&str; 3] = [DONE, WAIT, NOTES];
+
 /// The folder for state, within git's common folder.
 const STATE: &str = "ralph";
 

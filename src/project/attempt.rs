@@ -28,6 +28,7 @@ use crate::{
             task::{Status, TaskId},
         },
         history::History,
+        loop_paths::{DONE, NOTES, WAIT},
         prompt::{self, PromptContext},
         verdict::{Evidence, Report},
     },
@@ -42,12 +43,6 @@ use crate::{
 
 pub use open::{AcceptanceCriteria, AttemptRecord, SlotAssignment};
 
-/// The file in a task's folder that reports the task done.
-const DONE: &str = "DONE";
-/// The file in a task's folder that asks a person for input; it contains the question.
-const WAIT: &str = "WAIT_WITHOUT_RESTART";
-/// The file in a task's folder with notes for its dependents.
-pub const NOTES: &str = "notes.md";
 /// The number of recent commits in a prompt.
 const RECENT: usize = 10;
 /// The size limit of the learnings in a prompt, in bytes.

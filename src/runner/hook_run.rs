@@ -112,6 +112,7 @@ impl HookRun {
                 lock: &self.lock,
                 idle: None,
                 screen: None,
+                carrier: None,
                 redact: self.redact,
             };
             let began = Instant::now();

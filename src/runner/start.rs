@@ -181,6 +181,7 @@ impl Runner {
             idle,
             redact: self.workspace.redacts(),
             screen,
+            carrier: None,
         }
     }
 

@@ -65,6 +65,7 @@ impl Runner {
             closed.immortal,
         );
         let head = handle.head();
+        let is_agent = handle.log.is_none();
         let log = handle.log.unwrap_or_default();
         let is_green = closed.outcome == Some(Outcome::Exited { exit_code: 0 });
         let last_line = (!log.is_empty()).then(|| self.workspace.root().join(&log));
@@ -82,7 +83,7 @@ impl Runner {
             log,
             last_line,
             head,
-            no_program: false,
+            no_program: closed.missing && is_agent,
         };
         Ok(Some(Input::ProcessEnded(id.clone(), Box::new(end))))
     }

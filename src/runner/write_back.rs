@@ -174,6 +174,7 @@ impl Runner {
             lock: &lock,
             idle: None,
             screen: None,
+            carrier: None,
             redact: self.workspace.redacts(),
         };
         let mut ticked = Instant::now();

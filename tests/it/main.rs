@@ -7,6 +7,8 @@ mod agents;
 mod apart;
 mod asking;
 mod bugs;
+#[cfg(target_os = "linux")]
+mod carrier;
 mod check;
 mod checkout;
 mod children;

@@ -20,7 +20,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("annotate_snippets", &["adapters/excerpt"]),
     ("anstream", &["adapters/terminal"]),
     ("axum", &["adapters/http_server"]),
-    ("base64", &["report/page"]),
+    ("base64", &["adapters/process/protocol", "report/page"]),
     ("chrono_tz", &["core/time_zone"]),
     ("clap", &["cli"]),
     ("clap_complete", &["cli"]),

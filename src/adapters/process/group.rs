@@ -55,7 +55,22 @@ impl Process {
         stderr: impl Into<OwnedFd>,
         ended: impl FnOnce(Outcome) + Send + 'static,
     ) -> io::Result<Process> {
-        let (program, command) = command(spec, stdout.into(), stderr.into())?;
+        let stdin = || Ok(named(&spec.stdin, File::open(&spec.stdin))?.into());
+        Process::spawn_reading(spec, stdin, stdout, stderr, ended)
+    }
+
+    /// Like [`spawn`](Self::spawn), with another standard input than the file of `spec`.
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn), and those of `stdin`.
+    pub(super) fn spawn_reading(
+        spec: &ProcessSpec,
+        stdin: impl FnOnce() -> io::Result<OwnedFd>,
+        stdout: impl Into<OwnedFd>,
+        stderr: impl Into<OwnedFd>,
+        ended: impl FnOnce(Outcome) + Send + 'static,
+    ) -> io::Result<Process> {
+        let (program, command) = command(spec, stdin, stdout.into(), stderr.into())?;
         let handle = command.start().map_err(|error| NoProgram::of_start(&program, error))?;
         let pid = *handle.pids().first().expect("a started command has a process");
         // Nothing can reap the process before the waiter exists, so that even a process that is
@@ -111,6 +126,7 @@ impl Process {
 /// path (`posix_spawn`) with a changed `PATH` only if it need not search it.
 fn command(
     spec: &ProcessSpec,
+    stdin: impl FnOnce() -> io::Result<OwnedFd>,
     stdout: OwnedFd,
     stderr: OwnedFd,
 ) -> io::Result<(PathBuf, duct::Expression)> {
@@ -127,7 +143,7 @@ fn command(
     environment.insert("PWD".into(), dir.clone().into());
     let search = environment.get(OsStr::new("PATH"));
     let program = program::find(program, &dir, search.map(OsString::as_os_str))?;
-    let stdin = named(&spec.stdin, File::open(&spec.stdin))?;
+    let stdin = stdin()?;
     let command = duct::cmd(&program, arguments)
         .dir(dir)
         .full_env(environment)

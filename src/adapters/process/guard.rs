@@ -13,7 +13,6 @@ use std::{
         atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, Sender},
     },
-    thread,
     time::{Duration, Instant},
 };
 
@@ -21,84 +20,16 @@ use rustix::process::{getpid, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Identity, Member, PANE, ProcessSpec, group::Process, program::NoProgram, relay, secrets, send,
-    sign, stream::Streams, tree,
+    PANE, carried,
+    carried::GuardedEnd,
+    group::Process,
+    notices::{listen, tell, tell_not_started},
+    protocol::{Encoded, GuardianCommand, GuardianNotice, GuardianSpec, OutputName, OutputRoute},
+    relay, secrets, sign,
+    stream::{ByteSink, Streams},
+    tree,
 };
 use crate::{core::verdict::Outcome, crash};
-
-/// The orders of the guardian; the first line on its standard input.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct GuardianSpec {
-    /// The agent.
-    pub spec: ProcessSpec,
-    /// The attempt's record.
-    pub record: PathBuf,
-    /// The file for how the agent ended.
-    pub exit: Option<PathBuf>,
-    /// The time without a sign of life after which the runner is notified.
-    pub idle: Option<Duration>,
-    /// Whether secrets are removed from the output. Their values are in the agent's environment.
-    pub redact: bool,
-    /// The file with the fingerprint of the screen, if the agent has a terminal of its own.
-    pub screen: Option<PathBuf>,
-}
-
-/// A further line on its standard input.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GuardianCommand {
-    /// Send INT to the agent's group.
-    Interrupt,
-    /// Send TERM to the agent's group.
-    Terminate,
-    /// End everything.
-    Kill,
-    /// Stop the whole tree.
-    Freeze,
-    /// Continue the tree.
-    Thaw,
-    /// Reset the idle timer: the runner has seen files change.
-    Awake,
-    /// Do not end what the agent left behind.
-    Spare,
-    /// Note that a person stopped the run. The order to end the agent follows.
-    Cancel,
-}
-
-/// A line on the guardian's standard error.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GuardianNotice {
-    /// The agent runs.
-    Started {
-        /// Its process.
-        identity: Identity,
-    },
-    /// The agent could not be started; the guardian ends.
-    NotStarted {
-        /// The reason.
-        error: String,
-        /// Whether its program is missing or cannot be executed.
-        missing: bool,
-    },
-    /// Nothing in the tree has printed or used the processor for the configured time.
-    Idle {},
-    /// The agent ended by itself, and these of its processes have not; sent again when the list
-    /// changes. They are waited for until an order says otherwise.
-    Left {
-        /// The processes that are left.
-        members: Vec<Member>,
-    },
-    /// The agent and everything it started is gone, or was spared; the guardian ends.
-    Closed {
-        /// How the agent ended.
-        outcome: Outcome,
-        /// The processes that were killed after it.
-        swept: Vec<String>,
-        /// The number of those that did not die.
-        immortal: usize,
-    },
-}
 
 /// How an agent ended, as the guardian writes it to a file for the next run.
 #[derive(Debug, Serialize, Deserialize)]
@@ -183,21 +114,42 @@ pub fn run() -> io::Result<()> {
     io::stdin().lock().read_line(&mut brief)?;
     let brief: GuardianSpec = serde_json::from_str(&brief)?;
     crash::point("guard.briefed");
+    let end = match &brief.carrier {
+        None => guard_here(&brief)?,
+        Some(carrier) => carried::guard(&brief, carrier)?,
+    };
+    let Some(GuardedEnd { outcome, swept, immortal, missing, cut_off }) = end else {
+        return Ok(());
+    };
+    if let Some(path) = &brief.exit {
+        leave(path, &AgentExit { outcome: outcome.clone(), cut_off })?;
+        crash::point("guard.left");
+    }
+    tell(&GuardianNotice::Closed { outcome, swept, immortal, missing })?;
+    crash::point("guard.closed");
+    Ok(())
+}
+
+/// Guards an agent on this machine. Returns none if it was not started, which is told.
+fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
     let (outbox, inbox) = mpsc::channel();
     let pulse = Pulse::new(brief.screen.clone());
     let started = relay::listen(&brief.spec)
-        .and_then(|relay| Ok((start(&brief, outbox.clone(), &pulse.printed)?, relay)));
+        .and_then(|relay| Ok((start(brief, outbox.clone(), &pulse.printed)?, relay)));
     let ((agent, streams), relay) = match started {
         Ok(started) => started,
         Err(error) => {
-            let missing = NoProgram::is(&error);
-            return tell(&GuardianNotice::NotStarted { error: error.to_string(), missing });
+            tell_not_started(&error)?;
+            return Ok(None);
         }
     };
     crash::point("guard.spawned");
     tell(&GuardianNotice::Started { identity: agent.identity().clone() })?;
     crash::point("guard.told");
-    thread::spawn(move || listen(&outbox));
+    listen(move |order| {
+        let message = order.map_or(GuardianMessage::Alone, GuardianMessage::Order);
+        let _ = outbox.send(message);
+    });
     let pane = brief.spec.env.iter().find(|(name, _)| name == PANE);
     let pane = pane.map(|(name, value)| format!("{name}={value}"));
     let mut guard = Guard {
@@ -230,14 +182,8 @@ pub fn run() -> io::Result<()> {
         streams.drain();
     }
     drop(relay);
-    if let Some(path) = &brief.exit {
-        leave(path, &AgentExit { outcome: outcome.clone(), cut_off })?;
-        crash::point("guard.left");
-    }
     let swept = swept.into_iter().map(|member| member.name).collect();
-    tell(&GuardianNotice::Closed { outcome, swept, immortal })?;
-    crash::point("guard.closed");
-    Ok(())
+    Ok(Some(GuardedEnd { outcome, swept, immortal, missing: false, cut_off }))
 }
 
 /// What is done with the tree; a later value replaces an earlier one.
@@ -360,7 +306,17 @@ fn start(
     printed: &Arc<AtomicU64>,
 ) -> io::Result<(Process, Streams)> {
     let secrets = brief.redact.then(|| secrets(&brief.spec));
-    let (streams, stdout, stderr) = Streams::open(&brief.spec, secrets.as_ref(), printed)?;
+    let secrets = secrets.as_ref();
+    let (streams, stdout, stderr) = match brief.output {
+        OutputRoute::Files => Streams::open(&brief.spec, secrets, printed),
+        OutputRoute::Notices => Streams::open_into(&brief.spec, secrets, printed, |path| {
+            Ok(Box::new(OutputNotices(if path == brief.spec.stdout {
+                OutputName::Stdout
+            } else {
+                OutputName::Stderr
+            })))
+        }),
+    }?;
     let sign = sign(&brief.record)?;
     let agent = Process::spawn(&brief.spec, stdout, stderr, move |outcome| {
         let _ = outbox.send(GuardianMessage::Ended(outcome));
@@ -369,20 +325,20 @@ fn start(
     Ok((agent, streams))
 }
 
-fn listen(outbox: &Sender<GuardianMessage>) {
-    for line in io::stdin().lock().lines().map_while(Result::ok) {
-        if let Ok(order) = serde_json::from_str(&line) {
-            let _ = outbox.send(GuardianMessage::Order(order));
-        }
-    }
-    let _ = outbox.send(GuardianMessage::Alone);
-}
+/// Output that becomes notices.
+#[derive(Debug)]
+struct OutputNotices(OutputName);
 
-/// Sends a notice; a runner that is gone is no reason to fail.
-fn tell(notice: &GuardianNotice) -> io::Result<()> {
-    match send(&mut io::stderr().lock(), notice) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
-        _ => Ok(()),
+impl ByteSink for OutputNotices {
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        tell(&GuardianNotice::Output { stream: self.0, bytes: Encoded::of(bytes) })
+    }
+
+    fn close(self: Box<Self>) -> io::Result<()> {
+        Ok(())
     }
 }
 

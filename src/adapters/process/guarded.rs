@@ -53,7 +53,8 @@ pub fn run_guarded<E>(
             }
             Ok(ProcessNews::Left(_)) => agent.kill(),
             Ok(ProcessNews::Idle) => is_idle = true,
-            Err(RecvTimeoutError::Timeout) => {}
+            Ok(ProcessNews::Arrived(_) | ProcessNews::Fetching)
+            | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Interrupted),
         }
         left = left.saturating_sub(began.elapsed());

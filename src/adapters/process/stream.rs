@@ -1,10 +1,12 @@
 //! The streams of a process, with secrets removed, stored in bounded space: the first part, the
-//! last part, and a mark for what was dropped between them.
+//! last part, and a mark for what was dropped between them. The streams of a process somewhere else
+//! are passed on instead.
 //!
 //! Streams are always drained, however much is printed: an agent must not block on its own output.
 //! The last part is kept in two files that alternate, so that neither memory nor disk use grows.
 
 use std::{
+    fmt,
     fs::{self, File, OpenOptions},
     io::{self, PipeReader, PipeWriter, Read, Write},
     path::{Path, PathBuf},
@@ -42,6 +44,21 @@ pub(super) struct Streams {
     drained: Receiver<()>,
 }
 
+/// What receives the bytes of a stream.
+pub(super) trait ByteSink: Send + fmt::Debug {
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// I/O errors.
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Ends the stream.
+    ///
+    /// # Errors
+    /// I/O errors.
+    fn close(self: Box<Self>) -> io::Result<()>;
+}
+
 /// A stream that one thread reads and another may close; none once it is closed. It is locked from
 /// before bytes leave the pipe until they are in the file.
 type Shared = Arc<Mutex<Option<OutputStream>>>;
@@ -58,13 +75,26 @@ impl Streams {
         secrets: Option<&Redactor>,
         taken: &Arc<AtomicU64>,
     ) -> io::Result<(Streams, PipeWriter, PipeWriter)> {
+        Streams::open_into(spec, secrets, taken, |path| Ok(Box::new(KeptOutput::create(path)?)))
+    }
+
+    /// Like [`open`](Streams::open), with another receiver than each of the files.
+    ///
+    /// # Errors
+    /// I/O errors, and those of `sink`.
+    pub(super) fn open_into(
+        spec: &ProcessSpec,
+        secrets: Option<&Redactor>,
+        taken: &Arc<AtomicU64>,
+        sink: impl Fn(&Path) -> io::Result<Box<dyn ByteSink>>,
+    ) -> io::Result<(Streams, PipeWriter, PipeWriter)> {
         let (done, drained) = mpsc::channel();
         let (mut streams, mut readers) = (Vec::new(), Vec::new());
         let mut open = |path: &Path| -> io::Result<PipeWriter> {
             let (reader, writer) = io::pipe()?;
             let reader = Arc::new(reader);
-            let kept = KeptOutput::create(path)?;
-            let stream = OutputStream { kept, secrets: secrets.cloned(), clean: Vec::new() };
+            let sink = sink(path)?;
+            let stream = OutputStream { sink, secrets: secrets.cloned(), clean: Vec::new() };
             let shared = Arc::new(Mutex::new(Some(stream)));
             streams.push(Arc::clone(&shared));
             readers.push(Arc::clone(&reader));
@@ -140,10 +170,10 @@ fn lock(shared: &Shared) -> MutexGuard<'_, Option<OutputStream>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The path of bytes from a stream to its file.
+/// The path of bytes from a stream to their receiver.
 #[derive(Debug)]
 struct OutputStream {
-    kept: KeptOutput,
+    sink: Box<dyn ByteSink>,
     /// Holds back what may be the beginning of a secret until that is known, however long the
     /// stream is silent.
     secrets: Option<Redactor>,
@@ -154,11 +184,11 @@ struct OutputStream {
 impl OutputStream {
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(secrets) = &mut self.secrets else {
-            return self.kept.take(bytes);
+            return self.sink.take(bytes);
         };
         self.clean.clear();
         secrets.push(bytes, &mut self.clean);
-        self.kept.take(&self.clean)
+        self.sink.take(&self.clean)
     }
 
     fn close(mut self) -> io::Result<()> {
@@ -166,8 +196,8 @@ impl OutputStream {
         if let Some(secrets) = self.secrets {
             secrets.finish(&mut self.clean);
         }
-        self.kept.take(&self.clean)?;
-        self.kept.close()
+        self.sink.take(&self.clean)?;
+        self.sink.close()
     }
 }
 
@@ -208,14 +238,6 @@ impl KeptOutput {
         })
     }
 
-    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let room = usize::try_from(self.part - self.written.min(self.part)).unwrap_or(usize::MAX);
-        let (head, rest) = bytes.split_at(room.min(bytes.len()));
-        self.head.write_all(head)?;
-        self.written += head.len() as u64;
-        if rest.is_empty() { Ok(()) } else { self.take_late(rest) }
-    }
-
     fn take_late(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.tail.as_ref().is_none_or(|tail| tail.size >= self.part) {
             let older = match self.tail.take() {
@@ -238,9 +260,19 @@ impl KeptOutput {
     fn half(&self, which: &str) -> PathBuf {
         self.path.with_extension(which)
     }
+}
+
+impl ByteSink for KeptOutput {
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let room = usize::try_from(self.part - self.written.min(self.part)).unwrap_or(usize::MAX);
+        let (head, rest) = bytes.split_at(room.min(bytes.len()));
+        self.head.write_all(head)?;
+        self.written += head.len() as u64;
+        if rest.is_empty() { Ok(()) } else { self.take_late(rest) }
+    }
 
     /// Joins the parts.
-    fn close(mut self) -> io::Result<()> {
+    fn close(mut self: Box<Self>) -> io::Result<()> {
         let Some(tail) = self.tail.take() else {
             return Ok(());
         };
@@ -270,7 +302,7 @@ mod tests {
         for block in blocks {
             kept.take(block).unwrap();
         }
-        kept.close().unwrap();
+        Box::new(kept).close().unwrap();
         let files = fs::read_dir(dir.path()).unwrap().count();
         (fs::read_to_string(&path).unwrap(), files)
     }

@@ -134,6 +134,7 @@ impl ProbeFolder {
             idle: None,
             redact: false,
             screen: None,
+            carrier: None,
         };
         // A probe needs no grace period.
         let limits = (limit, Duration::ZERO);

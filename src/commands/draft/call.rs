@@ -128,6 +128,7 @@ impl DraftAgent<'_> {
             idle,
             redact: self.workspace.redacts(),
             screen: None,
+            carrier: None,
         })
     }
 

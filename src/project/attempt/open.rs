@@ -30,6 +30,7 @@ use crate::{
         },
         commit_id::CommitId,
         graph::task::{CommitRule, Task, TaskId},
+        loop_paths,
         verdict::Outcome,
     },
     project::workspace::Workspace,
@@ -341,7 +342,7 @@ impl AttemptRecord {
         let Some(slot) = &self.slot else {
             return Ok(());
         };
-        for name in [super::DONE, super::WAIT] {
+        for name in [loop_paths::DONE, loop_paths::WAIT] {
             let path = slot.path.join(workspace.task_dir(&self.task_id)).join(name);
             if path.is_file() {
                 fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
@@ -352,7 +353,7 @@ impl AttemptRecord {
 
     /// Whether the file `DONE` reports the task done.
     pub fn has_done_file(&self, workspace: &Workspace) -> bool {
-        self.report_file(workspace, super::DONE).is_file()
+        self.report_file(workspace, loop_paths::DONE).is_file()
     }
 
     /// Returns the path of a file in the attempt's folder.

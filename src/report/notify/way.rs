@@ -100,6 +100,7 @@ impl Messenger {
             lock: &lock,
             idle: None,
             screen: None,
+            carrier: None,
             redact: true,
         };
         let turn = |_: &_| Ok::<_, Infallible>(!is_cut());

@@ -1,0 +1,488 @@
+//! A guardian whose agent is somewhere else: it starts the carrier, and passes on what the runner
+//! orders and what the worker tells.
+//!
+//! The worker ends everything when the line ends, so a guardian that dies, is killed or gives up
+//! leaves nothing running. It does not believe that the agent is gone before the worker says so: if
+//! the line ends first, the outcome is [`Outcome::Lost`].
+
+mod ending;
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Carrier, NESTED, ProcessSpec,
+    connection::{
+        Arrivals, CarriedMessage, CarrierNews, Connection, SharedArrivals, lock, send_pack,
+        send_prompt,
+    },
+    notices::{listen, tell, tell_not_started},
+    protocol::{
+        FromWorker, GuardianCommand, GuardianNotice, GuardianSpec, PROTOCOL, PULSE, ToWorker,
+        VERSION, WorkerBegin, WorkerFiles, WorkerHello, WorkerTask,
+    },
+    secrets, sign,
+    stream::Streams,
+    task_files::TaskFolder,
+    tree,
+};
+use crate::core::{duration, verdict::Outcome};
+
+/// The number of pulses without a word of the worker after which it counts as lost.
+const SILENT_PULSES: u32 = 24;
+
+/// The time in which a worker ends everything it was told to kill. Less than the time after which
+/// the runner kills a guardian that does not answer.
+const KILL_PATIENCE: Duration = Duration::from_secs(15);
+
+/// The variable that identifies the processes of an attempt.
+const MARK: &str = "RALPH_ATTEMPT_ID";
+
+/// The exit codes of a shell that cannot execute a program.
+const NO_PROGRAM: [i32; 2] = [126, 127];
+
+/// How an agent and everything it started ended.
+#[derive(Debug)]
+pub(super) struct GuardedEnd {
+    pub(super) outcome: Outcome,
+    pub(super) swept: Vec<String>,
+    pub(super) immortal: usize,
+    /// Whether a program is missing where the agent was to run.
+    pub(super) missing: bool,
+    /// Whether the runner died or a person stopped the run before that.
+    pub(super) cut_off: bool,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ConnectionPurpose {
+    /// The agent runs behind it.
+    Run,
+    /// It only fetches the work of a lost one.
+    Fetch,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum CarriedStage {
+    /// The worker has not answered.
+    Reaching,
+    /// It gets what the agent needs.
+    Sending,
+    /// The agent runs.
+    Running,
+    /// All its processes have ended; its work is on the way.
+    Fetching,
+}
+
+impl CarriedStage {
+    /// What a loss interrupted.
+    fn lost(self) -> &'static str {
+        match self {
+            CarriedStage::Reaching => "the worker did not answer",
+            CarriedStage::Sending => "the connection ended before the agent started",
+            CarriedStage::Running => "the connection ended while the agent ran",
+            CarriedStage::Fetching => "the connection ended before its work was fetched",
+        }
+    }
+}
+
+/// Why a connection is over.
+#[derive(Debug)]
+enum CarriedEnd {
+    /// The worker has told everything.
+    Done,
+    /// The agent cannot run there, for this reason, and whether because a program is missing.
+    Impossible(String, bool),
+    /// The connection was lost, for this reason.
+    Lost(String),
+    /// It was ended before the agent ran, or because the runner is gone.
+    Stopped(Outcome),
+}
+
+/// Guards an agent behind a carrier. Returns none if the carrier was not started, which is told.
+///
+/// # Errors
+/// I/O errors.
+pub(super) fn guard(brief: &GuardianSpec, carrier: &Carrier) -> io::Result<Option<GuardedEnd>> {
+    let (outbox, inbox) = mpsc::channel();
+    let (mut guard, streams) = match CarriedGuard::start(brief, carrier, &outbox, inbox) {
+        Ok(started) => started,
+        Err(error) => {
+            tell_not_started(&error)?;
+            return Ok(None);
+        }
+    };
+    tell(&GuardianNotice::Started { identity: guard.connection.process.identity().clone() })?;
+    listen(move |order| {
+        let message = order.map_or(CarriedMessage::Alone, CarriedMessage::Order);
+        let _ = outbox.send(message);
+    });
+    let end = guard.watch()?;
+    if let CarriedEnd::Lost(_) = end
+        && guard.stage > CarriedStage::Sending
+        && carrier.transfer.is_some()
+    {
+        guard.fetch()?;
+    }
+    let end = guard.ended(end);
+    // What still runs here only carried, and may hold up what follows.
+    let (_, immortal) = tree::sweep(None);
+    lock(&guard.arrivals).close();
+    streams.drain();
+    Ok(Some(GuardedEnd { immortal: end.immortal + immortal, ..end }))
+}
+
+/// A guardian behind whose carrier an agent runs.
+struct CarriedGuard<'a> {
+    brief: &'a GuardianSpec,
+    carrier: &'a Carrier,
+    outbox: Sender<CarriedMessage>,
+    inbox: Receiver<CarriedMessage>,
+    arrivals: SharedArrivals,
+    /// Counts what arrives.
+    count: Arc<AtomicU64>,
+    connection: Connection,
+    /// The number of the connection; messages of earlier ones are ignored.
+    number: u32,
+    stage: CarriedStage,
+    /// The name of the machine of the worker.
+    host: String,
+    purpose: ConnectionPurpose,
+    /// How the agent ended, once the worker has told it.
+    closed: Option<GuardedEnd>,
+    /// How the carrier exited.
+    exited: Option<Outcome>,
+    is_frozen: bool,
+    cancelled: bool,
+    /// Whether the runner is gone.
+    abandoned: bool,
+    killed_at: Option<Instant>,
+}
+
+impl<'a> CarriedGuard<'a> {
+    fn start(
+        brief: &'a GuardianSpec,
+        carrier: &'a Carrier,
+        outbox: &Sender<CarriedMessage>,
+        inbox: Receiver<CarriedMessage>,
+    ) -> io::Result<(CarriedGuard<'a>, Streams)> {
+        let secrets = brief.redact.then(|| secrets(&brief.spec));
+        let count: Arc<AtomicU64> = Arc::default();
+        let (streams, stdout, stderr) =
+            Streams::open(&brief.spec, secrets.as_ref(), &Arc::default())?;
+        let transfer = carrier.transfer.as_ref();
+        let folder = transfer.and_then(|_| task_folder(&brief.spec));
+        let arrivals = Arc::new(Mutex::new(Arrivals {
+            output: Some((stdout, stderr)),
+            folder: folder.map(|dir| TaskFolder::new(&dir)),
+            unpack: transfer.map(|transfer| transfer.unpack.clone()).unwrap_or_default(),
+            unpacking: None,
+            count: Arc::clone(&count),
+        }));
+        let connection = connect(brief, carrier, 0, &arrivals, outbox)?;
+        let guard = CarriedGuard {
+            brief,
+            carrier,
+            outbox: outbox.clone(),
+            inbox,
+            arrivals,
+            count,
+            connection,
+            number: 0,
+            stage: CarriedStage::Reaching,
+            host: String::new(),
+            purpose: ConnectionPurpose::Run,
+            closed: None,
+            exited: None,
+            is_frozen: false,
+            cancelled: false,
+            abandoned: false,
+            killed_at: None,
+        };
+        guard.begin();
+        Ok((guard, streams))
+    }
+
+    fn begin(&self) {
+        let work = self.carrier.transfer.as_ref().map(|transfer| WorkerFiles {
+            repository: transfer.repository.clone(),
+            slot: transfer.slot.clone(),
+            token: transfer.token.clone(),
+        });
+        self.connection.line.send(&ToWorker::Begin(WorkerBegin {
+            protocol: PROTOCOL,
+            version: VERSION.to_owned(),
+            work,
+            fetch: self.purpose == ConnectionPurpose::Fetch,
+        }));
+    }
+
+    /// Follows the connection until it is over.
+    fn watch(&mut self) -> io::Result<CarriedEnd> {
+        let (mut silent, mut count) = (0, 0);
+        let mut due = Instant::now() + PULSE;
+        loop {
+            let end = match self.inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                Ok(CarriedMessage::Order(order)) => self.obey(order),
+                Ok(CarriedMessage::Alone) => {
+                    self.abandoned = true;
+                    Some(CarriedEnd::Stopped(Outcome::Interrupted))
+                }
+                Ok(CarriedMessage::Heard(number, heard)) if number == self.number => {
+                    self.hear(heard)?
+                }
+                Ok(CarriedMessage::Heard(..)) => None,
+                Err(RecvTimeoutError::Disconnected) => {
+                    Some(CarriedEnd::Stopped(Outcome::Interrupted))
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    due = Instant::now() + PULSE;
+                    self.connection.line.send(&ToWorker::Pulse {});
+                    let arrived = self.count.load(Ordering::Relaxed);
+                    // Counted and not measured, so that a guardian that was stopped for a while
+                    // does not blame the worker.
+                    silent = if arrived == count { silent + 1 } else { 0 };
+                    count = arrived;
+                    self.doubt(silent)
+                }
+            };
+            if let Some(end) = end {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Returns why a worker that has said nothing for this number of pulses counts as lost.
+    fn doubt(&self, silent: u32) -> Option<CarriedEnd> {
+        let is_unanswered = self.killed_at.is_some_and(|at| at.elapsed() >= KILL_PATIENCE);
+        if is_unanswered && self.closed.is_none() {
+            return Some(CarriedEnd::Lost("the worker did not obey the order to kill".to_owned()));
+        }
+        if self.exited.is_some() && silent > 0 {
+            return Some(CarriedEnd::Lost(self.loss(None)));
+        }
+        // Before it has answered, it may be in a queue.
+        let answers = self.stage > CarriedStage::Reaching && silent >= SILENT_PULSES;
+        answers.then(|| {
+            let silence = duration::short(PULSE * silent);
+            CarriedEnd::Lost(format!("the worker has been silent for {silence}"))
+        })
+    }
+
+    fn obey(&mut self, order: GuardianCommand) -> Option<CarriedEnd> {
+        let signal = match order {
+            GuardianCommand::Interrupt => Some(2),
+            GuardianCommand::Terminate => Some(15),
+            GuardianCommand::Kill => {
+                self.killed_at.get_or_insert_with(Instant::now);
+                Some(9)
+            }
+            GuardianCommand::Cancel => {
+                self.cancelled = true;
+                return None;
+            }
+            GuardianCommand::Freeze | GuardianCommand::Thaw => {
+                self.is_frozen = order == GuardianCommand::Freeze;
+                None
+            }
+            GuardianCommand::Awake | GuardianCommand::Spare => None,
+        };
+        let is_running = self.stage >= CarriedStage::Running;
+        match self.purpose {
+            ConnectionPurpose::Run if is_running => {
+                self.connection.line.send(&ToWorker::Order(order));
+                return None;
+            }
+            // Only what was running until now is ended.
+            ConnectionPurpose::Fetch if order != GuardianCommand::Kill => return None,
+            ConnectionPurpose::Run | ConnectionPurpose::Fetch => {}
+        }
+        signal.map(|signal| CarriedEnd::Stopped(Outcome::Signaled { signal }))
+    }
+
+    fn hear(&mut self, heard: CarrierNews) -> io::Result<Option<CarriedEnd>> {
+        Ok(match heard {
+            CarrierNews::Message(message) => self.hear_message(message)?,
+            CarrierNews::Unpacked(Ok(())) => {
+                self.connection.line.send(&ToWorker::Received {});
+                None
+            }
+            CarrierNews::Unpacked(Err(why)) => {
+                let why = format!("its work could not be brought back: {why}");
+                let was_stale =
+                    self.stage < CarriedStage::Running && self.purpose == ConnectionPurpose::Run;
+                Some(if was_stale {
+                    CarriedEnd::Impossible(why, false)
+                } else {
+                    CarriedEnd::Lost(why)
+                })
+            }
+            CarrierNews::Unsendable(why) => Some(CarriedEnd::Impossible(why, false)),
+            CarrierNews::Ended(_) if self.closed.is_some() && self.carrier.transfer.is_none() => {
+                Some(CarriedEnd::Done)
+            }
+            CarrierNews::Ended(fault) => {
+                self.await_exit(Duration::from_secs(1));
+                let why = self.loss(fault.as_deref());
+                match self.exited {
+                    Some(Outcome::Exited { exit_code })
+                        if self.stage == CarriedStage::Reaching
+                            && NO_PROGRAM.contains(&exit_code) =>
+                    {
+                        Some(CarriedEnd::Impossible(why, true))
+                    }
+                    _ => Some(CarriedEnd::Lost(why)),
+                }
+            }
+            CarrierNews::Exited(outcome) => {
+                self.exited = Some(outcome);
+                None
+            }
+        })
+    }
+
+    fn hear_message(&mut self, message: FromWorker) -> io::Result<Option<CarriedEnd>> {
+        match message {
+            FromWorker::Hello(hello) => return Ok(self.greet(&hello)),
+            FromWorker::Refused { error } => {
+                return Ok(Some(CarriedEnd::Impossible(error, false)));
+            }
+            FromWorker::Want { have } => {
+                let pack = self.carrier.transfer.as_ref().map(|transfer| transfer.pack.clone());
+                self.send(move |line| send_pack(line, &pack.unwrap_or_default(), &have));
+            }
+            FromWorker::Ready {} => self.send_task(),
+            FromWorker::Notice(GuardianNotice::Started { .. }) => {
+                self.stage = CarriedStage::Running;
+                tell(&GuardianNotice::Arrived { host: self.host.clone() })?;
+                if self.is_frozen {
+                    self.connection.line.send(&ToWorker::Order(GuardianCommand::Freeze));
+                }
+            }
+            FromWorker::Notice(GuardianNotice::NotStarted { error, missing }) => {
+                return Ok(Some(CarriedEnd::Impossible(error, missing)));
+            }
+            FromWorker::Notice(
+                notice @ (GuardianNotice::Idle {} | GuardianNotice::Left { .. }),
+            ) => tell(&notice)?,
+            FromWorker::Notice(GuardianNotice::Closed { outcome, swept, immortal, missing }) => {
+                self.close(outcome, swept, immortal, missing)?;
+            }
+            FromWorker::Unguarded { swept, immortal } => {
+                let outcome = self.lost("the guardian there was killed".to_owned());
+                self.close(outcome, swept, immortal, false)?;
+            }
+            FromWorker::Done {} => return Ok(Some(CarriedEnd::Done)),
+            FromWorker::Stale { .. }
+            | FromWorker::Pulse {}
+            | FromWorker::Notice(
+                GuardianNotice::Arrived { .. }
+                | GuardianNotice::Output { .. }
+                | GuardianNotice::Fetching {},
+            )
+            | FromWorker::File(_)
+            | FromWorker::Pack(_)
+            | FromWorker::PackEnd {} => {}
+        }
+        Ok(None)
+    }
+
+    /// Checks that the worker is of the same version.
+    fn greet(&mut self, hello: &WorkerHello) -> Option<CarriedEnd> {
+        let WorkerHello { protocol, version, host, program } = hello;
+        if (*protocol, version.as_str()) != (PROTOCOL, VERSION) {
+            let name = |protocol: u32, version: &str| format!("{version} (protocol {protocol})");
+            let why = format!(
+                "`{}` at `{}` is ralph {}, and this is ralph {}; install the same version there",
+                program.escape_debug(),
+                host.escape_debug(),
+                name(*protocol, &version.escape_debug().to_string()),
+                name(PROTOCOL, VERSION),
+            );
+            return Some(CarriedEnd::Impossible(why, true));
+        }
+        self.host.clone_from(host);
+        self.stage = self.stage.max(CarriedStage::Sending);
+        None
+    }
+
+    /// Sends bulk from a thread of its own, while orders are obeyed.
+    fn send(
+        &self,
+        what: impl FnOnce(&super::line::LineWriter) -> Result<(), String> + Send + 'static,
+    ) {
+        let (line, outbox, number) =
+            (self.connection.line.clone(), self.outbox.clone(), self.number);
+        thread::spawn(move || {
+            if let Err(why) = what(&line) {
+                let _ = outbox.send(CarriedMessage::Heard(number, CarrierNews::Unsendable(why)));
+            }
+        });
+    }
+
+    /// Sends what the agent needs to start.
+    fn send_task(&self) {
+        let files = lock(&self.arrivals).folder.as_mut().map(TaskFolder::news);
+        for file in files.unwrap_or_default() {
+            self.connection.line.send(&ToWorker::File(file));
+        }
+        let (spec, idle, redact) = (self.brief.spec.clone(), self.brief.idle, self.brief.redact);
+        self.send(move |line| {
+            send_prompt(line, &spec)?;
+            line.send(&ToWorker::Start(Box::new(WorkerTask { spec, idle, redact })));
+            Ok(())
+        });
+    }
+
+    fn lost(&self, why: String) -> Outcome {
+        Outcome::Lost { executor: self.carrier.executor.clone(), why }
+    }
+
+    /// Notes that all processes there have ended.
+    fn close(
+        &mut self,
+        outcome: Outcome,
+        swept: Vec<String>,
+        immortal: usize,
+        missing: bool,
+    ) -> io::Result<()> {
+        self.stage = CarriedStage::Fetching;
+        self.closed = Some(GuardedEnd { outcome, swept, immortal, missing, cut_off: false });
+        if self.carrier.transfer.is_some() { tell(&GuardianNotice::Fetching {}) } else { Ok(()) }
+    }
+}
+
+/// Starts a carrier. It is marked as a process of the attempt, and gets no other variable of the
+/// agent.
+fn connect(
+    brief: &GuardianSpec,
+    carrier: &Carrier,
+    number: u32,
+    arrivals: &SharedArrivals,
+    outbox: &Sender<CarriedMessage>,
+) -> io::Result<Connection> {
+    let is_mark = |(name, _): &&(String, String)| name == MARK;
+    let spec = ProcessSpec {
+        env: brief.spec.env.iter().filter(is_mark).cloned().collect(),
+        env_remove: NESTED.map(str::to_owned).to_vec(),
+        ..brief.spec.clone()
+    };
+    let _sign = sign(&brief.record)?;
+    Connection::open(carrier, &spec, number, arrivals, outbox)
+}
+
+/// The folder with the reports of the task.
+fn task_folder(spec: &ProcessSpec) -> Option<PathBuf> {
+    let folder = spec.env.iter().find(|(name, _)| name == "RALPH_TASK_DIR");
+    folder.map(|(_, dir)| PathBuf::from(dir))
+}

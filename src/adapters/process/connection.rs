@@ -1,0 +1,332 @@
+//! One connection to a worker: the command that carries it, what it is told, and what arrives.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, PipeReader, PipeWriter, Read, Write},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc::Sender,
+    },
+    thread,
+};
+
+use super::{
+    Carrier, ProcessSpec,
+    group::Process,
+    line::{self, LineWriter},
+    protocol::{
+        CHUNK, Encoded, FromWorker, GuardianCommand, GuardianNotice, LONGEST_LINE, OutputName,
+        ToWorker,
+    },
+    task_files::TaskFolder,
+};
+use crate::core::verdict::Outcome;
+
+/// The bytes of other text that are skipped before the worker answers: shells and login programs
+/// print greetings.
+const GREETING: usize = 64 * 1024;
+
+/// The bytes at the end of the carrier's standard error that are kept.
+const ERRORS: usize = 4 * 1024;
+
+/// What a carried guardian reacts to.
+#[derive(Debug)]
+pub(super) enum CarriedMessage {
+    /// An order of the runner.
+    Order(GuardianCommand),
+    /// The runner is gone.
+    Alone,
+    /// Something arrived on the connection with this number.
+    Heard(u32, CarrierNews),
+}
+
+/// What arrives on a connection.
+#[derive(Debug)]
+pub(super) enum CarrierNews {
+    /// A message of the worker that is neither output, nor a file, nor a pack.
+    Message(FromWorker),
+    /// A pack of the worker was brought into the slot, or could not be, for this reason.
+    Unpacked(Result<(), String>),
+    /// What was to be sent to the worker cannot be read, for this reason.
+    Unsendable(String),
+    /// The line has ended, with the reason if the worker sent something wrong.
+    Ended(Option<String>),
+    /// The carrier has exited.
+    Exited(Outcome),
+}
+
+/// What receives the bulk that arrives: output, files and packs.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    /// None once nothing is accepted any more.
+    pub(super) output: Option<(PipeWriter, PipeWriter)>,
+    pub(super) folder: Option<TaskFolder>,
+    /// The command that reads a pack.
+    pub(super) unpack: Vec<String>,
+    pub(super) unpacking: Option<Unpacking>,
+    /// Counts what has arrived, as a sign of life.
+    pub(super) count: Arc<AtomicU64>,
+}
+
+/// A pack on its way into the slot.
+#[derive(Debug)]
+pub(super) struct Unpacking {
+    handle: duct::Handle,
+    input: PipeWriter,
+}
+
+impl Unpacking {
+    fn start(argv: &[String]) -> io::Result<Unpacking> {
+        let (reader, input) = io::pipe()?;
+        let (program, arguments) = split(argv)?;
+        let handle = duct::cmd(program, arguments)
+            .stdin_file(reader)
+            .stdout_null()
+            .stderr_capture()
+            .unchecked()
+            .start()?;
+        Ok(Unpacking { handle, input })
+    }
+
+    fn end(self) -> Result<(), String> {
+        drop(self.input);
+        end_of(&self.handle)
+    }
+}
+
+/// The result of a command whose standard error is captured.
+fn end_of(handle: &duct::Handle) -> Result<(), String> {
+    let output = handle.wait().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = last_line(&output.stderr);
+    Err(if said.is_empty() { output.status.to_string() } else { said })
+}
+
+fn split(argv: &[String]) -> io::Result<(&String, &[String])> {
+    let empty = || io::Error::new(io::ErrorKind::InvalidInput, "the command is empty");
+    argv.split_first().ok_or_else(empty)
+}
+
+/// The last line of a text that is not blank.
+fn last_line(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
+}
+
+pub(super) type SharedArrivals = Arc<Mutex<Arrivals>>;
+
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Arrivals {
+    /// Takes what arrived, and returns what the guardian must know.
+    fn take(&mut self, message: FromWorker) -> Option<CarrierNews> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        match message {
+            FromWorker::Notice(GuardianNotice::Output { stream, bytes }) => {
+                if let (Some((stdout, stderr)), Ok(bytes)) = (&mut self.output, bytes.bytes()) {
+                    // The stream of a file that cannot be written is dropped.
+                    let _ = match stream {
+                        OutputName::Stdout => stdout.write_all(&bytes),
+                        OutputName::Stderr => stderr.write_all(&bytes),
+                    };
+                }
+                None
+            }
+            FromWorker::File(file) => {
+                let stored = self.folder.as_mut().map_or(Ok(()), |folder| folder.store(&file));
+                stored.err().map(|error| CarrierNews::Ended(Some(error.to_string())))
+            }
+            FromWorker::Pack(bytes) => {
+                if self.unpacking.is_none() {
+                    match Unpacking::start(&self.unpack) {
+                        Ok(started) => self.unpacking = Some(started),
+                        Err(error) => return Some(CarrierNews::Ended(Some(error.to_string()))),
+                    }
+                }
+                if let (Some(unpacking), Ok(bytes)) = (&mut self.unpacking, bytes.bytes()) {
+                    // How it ends tells why it reads no more.
+                    let _ = unpacking.input.write_all(&bytes);
+                }
+                None
+            }
+            FromWorker::PackEnd {} => {
+                self.unpacking.take().map(|it| CarrierNews::Unpacked(it.end()))
+            }
+            message => Some(CarrierNews::Message(message)),
+        }
+    }
+
+    /// Drops what is incomplete, and accepts no more output.
+    pub(super) fn close(&mut self) {
+        self.output = None;
+        self.unpacking = None;
+    }
+}
+
+/// A started carrier.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) process: Process,
+    pub(super) line: LineWriter,
+    errors: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Connection {
+    /// Starts the carrier in the folder of `spec`, with its environment, and threads that tell what
+    /// arrives, with this number.
+    ///
+    /// # Errors
+    /// As for [`Process::spawn`].
+    pub(super) fn open(
+        carrier: &Carrier,
+        spec: &ProcessSpec,
+        number: u32,
+        arrivals: &SharedArrivals,
+        tell: &Sender<CarriedMessage>,
+    ) -> io::Result<Connection> {
+        let (stdin, orders) = io::pipe()?;
+        let (answers, stdout) = io::pipe()?;
+        let (errors_reader, stderr) = io::pipe()?;
+        let line = LineWriter::start(orders)?;
+        let spec = ProcessSpec { argv: carrier.argv.clone(), ..spec.clone() };
+        let ended = tell.clone();
+        let exited = move |outcome| {
+            let _ = ended.send(CarriedMessage::Heard(number, CarrierNews::Exited(outcome)));
+        };
+        let stdin = || Ok(stdin.into());
+        let process = Process::spawn_reading(&spec, stdin, stdout, stderr, exited)?;
+        let errors: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let (kept, tell, arrivals) = (Arc::clone(&errors), tell.clone(), Arc::clone(arrivals));
+        thread::spawn(move || keep_errors(errors_reader, &kept));
+        thread::spawn(move || {
+            let heard = |heard| {
+                let _ = tell.send(CarriedMessage::Heard(number, heard));
+            };
+            let fault = hear(answers, &arrivals, heard).err().map(|error| error.to_string());
+            // A part of a pack is of no use.
+            lock(&arrivals).unpacking = None;
+            let _ = tell.send(CarriedMessage::Heard(number, CarrierNews::Ended(fault)));
+        });
+        Ok(Connection { process, line, errors })
+    }
+
+    /// The last line that the carrier printed on its standard error; empty if there is none.
+    pub(super) fn last_error(&self) -> String {
+        last_line(&lock(&self.errors))
+    }
+}
+
+/// Reads what the worker says, to the end.
+fn hear(
+    answers: PipeReader,
+    arrivals: &SharedArrivals,
+    tell: impl Fn(CarrierNews),
+) -> io::Result<()> {
+    let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    let mut answers = BufReader::with_capacity(64 * 1024, answers);
+    let (mut line, mut skipped, mut has_answered) = (Vec::new(), 0, false);
+    loop {
+        let limit = if has_answered { LONGEST_LINE } else { GREETING };
+        if !line::read_line(&mut answers, limit, &mut line)? {
+            return Ok(());
+        }
+        match serde_json::from_slice::<FromWorker>(&line) {
+            Ok(message) if has_answered || matches!(message, FromWorker::Hello(_)) => {
+                has_answered = true;
+                let heard = lock(arrivals).take(message);
+                if let Some(heard) = heard {
+                    tell(heard);
+                }
+            }
+            _ if has_answered => {
+                return Err(invalid(format!("the worker sent `{}`", excerpt(&line))));
+            }
+            _ => {
+                skipped += line.len();
+                if skipped >= GREETING {
+                    let shown = excerpt(&line);
+                    return Err(invalid(format!("there is no worker, but text such as `{shown}`")));
+                }
+            }
+        }
+    }
+}
+
+fn excerpt(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&line[..line.len().min(80)]);
+    text.trim().escape_debug().to_string()
+}
+
+/// Keeps the end of the carrier's standard error.
+fn keep_errors(mut reader: PipeReader, kept: &Mutex<Vec<u8>>) {
+    let mut block = [0; 4096];
+    while let Ok(length @ 1..) = reader.read(&mut block) {
+        let mut kept = lock(kept);
+        kept.extend_from_slice(&block[..length]);
+        let surplus = kept.len().saturating_sub(ERRORS);
+        kept.drain(..surplus);
+    }
+}
+
+/// Sends what `pack` writes, which reads the ids `have`.
+///
+/// # Errors
+/// The reason why there is no pack; a line that ended is none.
+pub(super) fn send_pack(line: &LineWriter, pack: &[String], have: &[String]) -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    let ids: String = have.iter().flat_map(|id| [id.as_str(), "\n"]).collect();
+    let (mut reader, writer) = io::pipe().map_err(text)?;
+    let (program, arguments) = split(pack).map_err(text)?;
+    let handle = duct::cmd(program, arguments)
+        .stdin_bytes(ids)
+        .stdout_file(writer)
+        .stderr_capture()
+        .unchecked()
+        .start()
+        .map_err(text)?;
+    if send_all(line, &mut reader, ToWorker::Pack).is_err() {
+        drop(reader);
+        let _ = handle.wait();
+        return Ok(());
+    }
+    end_of(&handle)?;
+    line.send(&ToWorker::PackEnd {});
+    Ok(())
+}
+
+/// Sends the prompt of a process.
+///
+/// # Errors
+/// The reason why it cannot be read; a line that ended is none.
+pub(super) fn send_prompt(line: &LineWriter, spec: &ProcessSpec) -> Result<(), String> {
+    let path = spec.stdin.display();
+    let mut file = File::open(&spec.stdin).map_err(|error| format!("open `{path}`: {error}"))?;
+    match send_all(line, &mut file, ToWorker::Prompt) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("read `{path}`: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Sends everything that `from` has, in parts.
+fn send_all(
+    line: &LineWriter,
+    from: &mut impl Read,
+    message: impl Fn(Encoded) -> ToWorker,
+) -> io::Result<()> {
+    let mut block = vec![0; CHUNK];
+    loop {
+        match from.read(&mut block) {
+            Ok(0) => return Ok(()),
+            Ok(length) => line.send_bulk(&message(Encoded::of(&block[..length])))?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! What runner, guardian and worker tell each other: lines of JSON.
+//!
+//! The runner sends its guardian a [`GuardianSpec`] and [`GuardianCommand`]s, and gets
+//! [`GuardianNotice`]s. A guardian whose agent is somewhere else passes both on: as [`ToWorker`] to the
+//! worker there, and from it as [`FromWorker`].
+
+use std::{fmt, io, path::PathBuf, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+
+use super::{Carrier, Identity, Member, ProcessSpec};
+use crate::core::verdict::Outcome;
+
+/// The number of this protocol between a guardian and a worker.
+pub const PROTOCOL: u32 = 1;
+
+/// The version of this program.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The most bytes of a pack or a prompt in one line.
+pub(super) const CHUNK: usize = 48 * 1024;
+
+/// The most bytes of a file in the folder of a task that are sent.
+pub(super) const LARGEST_FILE: u64 = 1 << 20;
+
+/// The longest line that is read: a file of a task, with what is around it.
+pub(super) const LONGEST_LINE: usize = 4 << 20;
+
+/// The interval at which both sides show that they are there.
+pub(super) const PULSE: Duration = Duration::from_secs(5);
+
+/// The orders of the guardian; the first line on its standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct GuardianSpec {
+    /// The agent.
+    pub spec: ProcessSpec,
+    /// The attempt's record.
+    pub record: PathBuf,
+    /// The file for how the agent ended.
+    pub exit: Option<PathBuf>,
+    /// The time without a sign of life after which the runner is notified.
+    pub idle: Option<Duration>,
+    /// Whether secrets are removed from the output. Their values are in the agent's environment.
+    pub redact: bool,
+    /// The file with the fingerprint of the screen, if the agent has a terminal of its own.
+    pub screen: Option<PathBuf>,
+    /// The way to the agent, if it is somewhere else.
+    pub carrier: Option<Carrier>,
+    /// What happens to the output.
+    pub output: OutputRoute,
+}
+
+/// What a guardian does with the output of its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputRoute {
+    /// It is written to the files of the agent.
+    Files,
+    /// It becomes notices.
+    Notices,
+}
+
+/// A further line on the guardian's standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuardianCommand {
+    /// Send INT to the agent's group.
+    Interrupt,
+    /// Send TERM to the agent's group.
+    Terminate,
+    /// End everything.
+    Kill,
+    /// Stop the whole tree.
+    Freeze,
+    /// Continue the tree.
+    Thaw,
+    /// Reset the idle timer: the runner has seen files change.
+    Awake,
+    /// Do not end what the agent left behind.
+    Spare,
+    /// Note that a person stopped the run. The order to end the agent follows.
+    Cancel,
+}
+
+/// A line on the guardian's standard error.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuardianNotice {
+    /// The agent runs, or the command that carries it to where it will.
+    Started {
+        /// Its process.
+        identity: Identity,
+    },
+    /// The agent could not be started; the guardian ends.
+    NotStarted {
+        /// The reason.
+        error: String,
+        /// Whether its program is missing or cannot be executed.
+        missing: bool,
+    },
+    /// The agent of a guardian that has told the start of a carrier runs now.
+    Arrived {
+        /// The name of the machine.
+        host: String,
+    },
+    /// A part of the output.
+    Output {
+        /// The stream.
+        stream: OutputName,
+        /// The bytes.
+        bytes: Encoded,
+    },
+    /// Nothing in the tree has printed or used the processor for the configured time.
+    Idle {},
+    /// The agent ended by itself, and these of its processes have not; sent again when the list
+    /// changes. They are waited for until an order says otherwise.
+    Left {
+        /// The processes that are left.
+        members: Vec<Member>,
+    },
+    /// All processes somewhere else have ended, and their work is being fetched.
+    Fetching {},
+    /// The agent and everything it started is gone, or was spared; the guardian ends.
+    Closed {
+        /// How the agent ended.
+        outcome: Outcome,
+        /// The processes that were killed after it.
+        swept: Vec<String>,
+        /// The number of those that did not die.
+        immortal: usize,
+        /// Whether the agent was not started because a program is missing where it was to run.
+        missing: bool,
+    },
+}
+
+/// The name of an output stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputName {
+    /// The standard output, with the standard error if both go to the same file.
+    Stdout,
+    /// The standard error.
+    Stderr,
+}
+
+/// Bytes as base64.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Encoded(String);
+
+impl Encoded {
+    /// Encodes bytes.
+    pub fn of(bytes: &[u8]) -> Encoded {
+        Encoded(STANDARD.encode(bytes))
+    }
+
+    /// Returns the bytes.
+    ///
+    /// # Errors
+    /// It is not base64.
+    pub fn bytes(&self) -> io::Result<Vec<u8>> {
+        STANDARD.decode(&self.0).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+}
+
+impl fmt::Debug for Encoded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} characters", self.0.len())
+    }
+}
+
+/// A line from a guardian to a worker.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ToWorker {
+    /// The first line.
+    Begin(WorkerBegin),
+    /// A part of the pack with the work to start from.
+    Pack(Encoded),
+    /// The end of that pack.
+    PackEnd {},
+    /// A file in the folder of the task.
+    File(TaskFile),
+    /// A part of the prompt.
+    Prompt(Encoded),
+    /// The process to start.
+    Start(Box<WorkerTask>),
+    /// An order of the runner.
+    Order(GuardianCommand),
+    /// The work in the last pack of the worker is kept here.
+    Received {},
+    /// The guardian is there.
+    Pulse {},
+}
+
+/// What a worker must know before anything else. Fields of later versions are ignored, so that every
+/// worker can answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkerBegin {
+    /// The protocol of the guardian.
+    pub protocol: u32,
+    /// The version of the guardian.
+    pub version: String,
+    /// What the worker needs to bring its files into the state of those here; none if it has the
+    /// same files.
+    #[serde(default)]
+    pub work: Option<WorkerFiles>,
+    /// Whether only work is fetched that a lost worker did not send.
+    #[serde(default)]
+    pub fetch: bool,
+}
+
+/// Which files a worker uses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerFiles {
+    /// The name of the repository.
+    pub repository: String,
+    /// The name of the slot.
+    pub slot: String,
+    /// What the work is recognized by.
+    pub token: String,
+}
+
+/// The process that a worker starts.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct WorkerTask {
+    /// The process. Its files have the names that they have here, and only tell whether they differ;
+    /// its folder is used if no files are sent.
+    pub(super) spec: ProcessSpec,
+    /// The time without a sign of life after which the runner is notified.
+    pub(super) idle: Option<Duration>,
+    /// Whether secrets are removed from the output.
+    pub(super) redact: bool,
+}
+
+/// A line from a worker to a guardian.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FromWorker {
+    /// The first line.
+    Hello(WorkerHello),
+    /// The worker cannot do what it was told, for this reason; it ends.
+    Refused {
+        /// The reason.
+        error: String,
+    },
+    /// The worker has work of an earlier attempt that was never fetched, and sends it first.
+    Stale {
+        /// What that work is recognized by.
+        token: String,
+    },
+    /// The commits that it has; it waits for a pack.
+    Want {
+        /// Their ids.
+        have: Vec<String>,
+    },
+    /// It waits for the process to start.
+    Ready {},
+    /// What the guardian there tells.
+    Notice(GuardianNotice),
+    /// The guardian there was killed. Its agent is ended.
+    Unguarded {
+        /// The processes that were killed.
+        swept: Vec<String>,
+        /// The number of those that did not die.
+        immortal: usize,
+    },
+    /// A file in the folder of the task has changed.
+    File(TaskFile),
+    /// A part of a pack with work.
+    Pack(Encoded),
+    /// The end of that pack.
+    PackEnd {},
+    /// Nothing follows.
+    Done {},
+    /// The worker is there.
+    Pulse {},
+}
+
+/// Who a worker is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct WorkerHello {
+    /// Its protocol.
+    pub(super) protocol: u32,
+    /// Its version.
+    pub(super) version: String,
+    /// The name of its machine.
+    #[serde(default)]
+    pub(super) host: String,
+    /// The path of its program.
+    #[serde(default)]
+    pub(super) program: String,
+}
+
+/// A file in the folder of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TaskFile {
+    /// Its name.
+    pub(super) name: String,
+    /// What it is now.
+    pub(super) content: TaskFileContent,
+}
+
+/// What a file in the folder of a task contains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum TaskFileContent {
+    /// It does not exist.
+    Absent,
+    /// A folder has its name.
+    Folder,
+    /// This text.
+    Text(Encoded),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_travel_unchanged() {
+        let all: Vec<u8> = (0..=255).collect();
+        let encoded = Encoded::of(&all);
+        let text = serde_json::to_string(&encoded).unwrap();
+        let back: Encoded = serde_json::from_str(&text).unwrap();
+        assert_eq!(back.bytes().unwrap(), all);
+        assert!(serde_json::from_str::<Encoded>("\"%\"").unwrap().bytes().is_err());
+    }
+
+    #[test]
+    fn a_later_version_can_be_told_apart() {
+        let later = r#"{"begin":{"protocol":9,"version":"9.9.9","fetch":false,"news":{"a":1}}}"#;
+        let ToWorker::Begin(begin) = serde_json::from_str(later).unwrap() else {
+            panic!("it is a beginning");
+        };
+        assert_eq!((begin.protocol, begin.version.as_str()), (9, "9.9.9"));
+        let later = r#"{"hello":{"protocol":9,"version":"9.9.9","moon":"full"}}"#;
+        let FromWorker::Hello(hello) = serde_json::from_str(later).unwrap() else {
+            panic!("it is an answer");
+        };
+        assert_eq!((hello.protocol, hello.host.as_str()), (9, ""));
+    }
+}

@@ -1,0 +1,412 @@
+//! `ralph __worker`: starts the processes of an attempt on a machine that a carrier reaches.
+//!
+//! A worker is to its guardian what the runner is to the local one: it starts `ralph __guard`, passes
+//! on orders and notices, and sweeps up after a guardian that was killed. Its standard input and
+//! output are the line to the guardian that started the carrier. When the line ends, or the worker
+//! dies in any way, the guardian here ends everything.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader, Read, Write},
+    os::{fd::AsFd, unix::fs::DirBuilderExt},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+pub use super::protocol::{WorkerBegin, WorkerFiles};
+use super::{
+    AgentProcess, Identity, NotStarted, adopt_orphans,
+    connection::lock,
+    line::{self, LineWriter},
+    own_file, own_program,
+    protocol::TaskFile,
+    protocol::{
+        CHUNK, Encoded, FromWorker, GuardianCommand, GuardianNotice, GuardianSpec, LONGEST_LINE,
+        OutputRoute, PROTOCOL, PULSE, ToWorker, VERSION, WorkerHello, WorkerTask,
+    },
+    task_files::TaskFolder,
+    there, tree,
+};
+
+/// The messages that wait to be handled: a worker that unpacks slowly must not store what comes.
+const WAITING: usize = 32;
+
+/// The interval between two looks at the files of the task.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The number of pulses without a word of the guardian after which the line counts as cut: its
+/// machine may have vanished without closing it.
+const SILENT_PULSES: u32 = 60;
+
+/// The time for the guardian here to end everything once it was told to kill.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The time to tell the guardian why nothing can be done.
+const LAST_WORD: Duration = Duration::from_secs(10);
+
+/// What a worker reacts to.
+enum WorkerMessage {
+    /// A message of the guardian that started the carrier.
+    Heard(ToWorker),
+    /// The line to that guardian has ended.
+    Cut,
+    /// The last notice of the guardian here; none if it was killed.
+    Over(Option<GuardianNotice>),
+}
+
+/// Where a worker starts the process.
+#[derive(Debug)]
+pub struct WorkerPlace<'a> {
+    /// The slot with the files that were sent; none if the files are the same under the same paths.
+    pub slot: Option<&'a Path>,
+    /// A folder of the worker's own, which exists.
+    pub folder: &'a Path,
+    /// What the guardian holds open until everything has ended: the lock of the slot.
+    pub lock: &'a File,
+}
+
+/// A worker with the line to the guardian that started its carrier.
+#[derive(Debug)]
+pub struct Worker {
+    line: LineWriter,
+    inbox: Receiver<WorkerMessage>,
+    outbox: SyncSender<WorkerMessage>,
+}
+
+impl Worker {
+    /// Reads the first line of the guardian and answers who this is.
+    ///
+    /// # Errors
+    /// I/O errors; a first line of another kind.
+    pub fn accept() -> io::Result<(Worker, WorkerBegin)> {
+        adopt_orphans();
+        let line = LineWriter::start(io::stdout())?;
+        let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let mut input = BufReader::with_capacity(64 * 1024, stdin);
+        let mut first = Vec::new();
+        line::read_line(&mut input, LONGEST_LINE, &mut first)?;
+        let Ok(ToWorker::Begin(begin)) = serde_json::from_slice(&first) else {
+            let why = "only `ralph` starts this command, at an executor";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        };
+        // What was printed before may lack the end of its line.
+        line.send(&"");
+        line.send(&FromWorker::Hello(WorkerHello {
+            protocol: PROTOCOL,
+            version: VERSION.to_owned(),
+            host: fs::read_to_string("/proc/sys/kernel/hostname")
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
+            program: own_file().unwrap_or_default().display().to_string(),
+        }));
+        let (outbox, inbox) = mpsc::sync_channel(WAITING);
+        let (listener, cut, pulse) = (outbox.clone(), line.clone(), line.clone());
+        thread::Builder::new().name("orders".to_owned()).spawn(move || {
+            let mut text = Vec::new();
+            while let Ok(true) = line::read_line(&mut input, LONGEST_LINE, &mut text) {
+                let Ok(message) = serde_json::from_slice(&text) else {
+                    break;
+                };
+                if listener.send(WorkerMessage::Heard(message)).is_err() {
+                    return;
+                }
+            }
+            cut.cut();
+            let _ = listener.send(WorkerMessage::Cut);
+        })?;
+        thread::Builder::new().name("pulse".to_owned()).spawn(move || {
+            while pulse.send_if_idle(&FromWorker::Pulse {}) {
+                thread::sleep(PULSE);
+            }
+        })?;
+        Ok((Worker { line, inbox, outbox }, begin))
+    }
+
+    /// Whether the guardian that started the carrier understands this worker.
+    pub fn is_understood(begin: &WorkerBegin) -> bool {
+        (begin.protocol, begin.version.as_str()) == (PROTOCOL, VERSION)
+    }
+
+    /// Tells why nothing can be done.
+    pub fn refuse(&self, error: &str) {
+        self.line.send(&FromWorker::Refused { error: error.to_owned() });
+    }
+
+    /// Waits until everything is told or the line is cut.
+    pub fn finish(self) {
+        self.line.finish();
+        self.line.flush(LAST_WORD);
+    }
+
+    /// Tells which commits are here, and reads the pack with the work to start from.
+    pub fn receive_pack(&self, have: Vec<String>) -> impl Read + '_ {
+        self.line.send(&FromWorker::Want { have });
+        PackReader { worker: self, part: io::Cursor::default(), has_ended: false }
+    }
+
+    /// Sends the pack that `pack` writes, and waits until it is kept. The pack of an earlier attempt
+    /// has its token.
+    ///
+    /// # Errors
+    /// Errors of `pack`; the line is cut.
+    pub fn send_pack<E: From<io::Error>>(
+        &self,
+        stale: Option<&str>,
+        pack: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if let Some(token) = stale {
+            self.line.send(&FromWorker::Stale { token: token.to_owned() });
+        }
+        let mut writer = PackWriter { line: &self.line, part: Vec::with_capacity(CHUNK) };
+        pack(&mut writer)?;
+        writer.flush()?;
+        self.line.send(&FromWorker::PackEnd {});
+        loop {
+            if let ToWorker::Received {} = self.next()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tells that nothing follows.
+    pub fn done(&self) {
+        self.line.send(&FromWorker::Done {});
+    }
+
+    /// The next message of the guardian.
+    fn next(&self) -> io::Result<ToWorker> {
+        match self.inbox.recv() {
+            Ok(WorkerMessage::Heard(message)) => Ok(message),
+            Ok(WorkerMessage::Cut | WorkerMessage::Over(_)) | Err(_) => Err(cut()),
+        }
+    }
+
+    /// Starts the process that the guardian asks for, and guards it to its end.
+    ///
+    /// # Errors
+    /// I/O errors; the line was cut, and everything that ran has ended.
+    pub fn guard(&self, place: &WorkerPlace<'_>) -> io::Result<()> {
+        let prompt = place.folder.join("prompt.md");
+        let (task, files) = self.await_task(&prompt)?;
+        let folder = place.slot.and_then(|slot| there::task_folder(&task.spec, slot));
+        let folder = folder.map(|dir| TaskFolder::new(&dir));
+        let folder = Arc::new(Mutex::new(folder));
+        if let Some(folder) = lock(&folder).as_mut() {
+            files.iter().try_for_each(|file| folder.store(file))?;
+        }
+        let record = place.folder.join("record");
+        let brief = GuardianSpec {
+            spec: there::process(task.spec, place.slot, prompt.clone()),
+            record: record.clone(),
+            exit: None,
+            idle: task.idle,
+            redact: task.redact,
+            screen: None,
+            carrier: None,
+            output: OutputRoute::Notices,
+        };
+        File::create(&record)?;
+        let (line, reports, over) = (self.line.clone(), Arc::clone(&folder), self.outbox.clone());
+        let tell = move |notice: Option<GuardianNotice>| match notice {
+            Some(notice @ GuardianNotice::Output { .. }) => {
+                // Output that the line takes no more is dropped.
+                let _ = line.send_bulk(&FromWorker::Notice(notice));
+            }
+            notice @ (Some(GuardianNotice::Closed { .. }) | None) => {
+                let _ = over.send(WorkerMessage::Over(notice));
+            }
+            Some(notice) => {
+                // What it left running is judged by its reports.
+                report(&line, &reports);
+                line.send(&FromWorker::Notice(notice));
+            }
+        };
+        let agent = AgentProcess::under_guard(&brief, &own_program(), place.lock, tell);
+        let agent = match agent {
+            Ok(agent) => agent,
+            Err(reason) => {
+                self.tell_not_started(reason, &record);
+                return Ok(());
+            }
+        };
+        // The agent has opened them.
+        let _ = fs::remove_file(prompt);
+        self.tell(GuardianNotice::Started { identity: agent.identity().clone() });
+        let end = self.watch(&agent, &folder);
+        self.tell_end(end?, &record, &folder)
+    }
+
+    /// Waits for the process to start, and writes its prompt.
+    fn await_task(&self, prompt: &Path) -> io::Result<(WorkerTask, Vec<TaskFile>)> {
+        self.line.send(&FromWorker::Ready {});
+        let mut text = File::options().write(true).create(true).truncate(true).open(prompt)?;
+        let mut files = Vec::new();
+        loop {
+            match self.next()? {
+                ToWorker::File(file) => files.push(file),
+                ToWorker::Prompt(part) => text.write_all(&part.bytes()?)?,
+                ToWorker::Start(task) => return Ok((*task, files)),
+                ToWorker::Begin(_)
+                | ToWorker::Pack(_)
+                | ToWorker::PackEnd {}
+                | ToWorker::Order(_)
+                | ToWorker::Received {}
+                | ToWorker::Pulse {} => {}
+            }
+        }
+    }
+
+    /// Passes orders on until the process is over. Returns the last notice of its guardian, and
+    /// whether the line was cut.
+    fn watch(
+        &self,
+        agent: &AgentProcess,
+        folder: &Mutex<Option<TaskFolder>>,
+    ) -> io::Result<(Option<GuardianNotice>, bool)> {
+        let (mut silent, mut due) = (0, Instant::now() + PULSE);
+        let mut cut_at: Option<Instant> = None;
+        loop {
+            match self.inbox.recv_timeout(LOOK) {
+                Ok(WorkerMessage::Heard(ToWorker::Order(order))) => agent.order(order),
+                Ok(WorkerMessage::Heard(_)) => silent = 0,
+                Ok(WorkerMessage::Over(notice)) => return Ok((notice, cut_at.is_some())),
+                Ok(WorkerMessage::Cut) | Err(RecvTimeoutError::Disconnected) => {
+                    cut_at = cut_at.or_else(|| Some(Instant::now()));
+                    agent.order(GuardianCommand::Kill);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    agent.wake();
+                    report(&self.line, folder);
+                }
+            }
+            if Instant::now() >= due {
+                // Counted and not measured: a worker that was stopped for a while hears first.
+                (silent, due) = (silent + 1, Instant::now() + PULSE);
+            }
+            if silent >= SILENT_PULSES && cut_at.is_none() {
+                self.line.cut();
+                cut_at = Some(Instant::now());
+                agent.order(GuardianCommand::Kill);
+            }
+            if cut_at.is_some_and(|at| at.elapsed() >= PATIENCE) {
+                agent.kill_guardian();
+            }
+        }
+    }
+
+    fn tell(&self, notice: GuardianNotice) {
+        self.line.send(&FromWorker::Notice(notice));
+    }
+
+    fn tell_not_started(&self, reason: NotStarted, record: &Path) {
+        let (error, missing) = match reason {
+            NotStarted::Missing(error) => (error, true),
+            NotStarted::Refused(error) => (error, false),
+            NotStarted::Unguarded => {
+                tree::kill_marked(None, record);
+                tree::sweep(None);
+                ("its guardian was killed".to_owned(), false)
+            }
+        };
+        self.tell(GuardianNotice::NotStarted { error, missing });
+    }
+
+    /// Tells how the process ended, after its last reports.
+    fn tell_end(
+        &self,
+        (notice, is_cut): (Option<GuardianNotice>, bool),
+        record: &Path,
+        folder: &Mutex<Option<TaskFolder>>,
+    ) -> io::Result<()> {
+        let message = notice.map_or_else(|| unguarded(record), FromWorker::Notice);
+        report(&self.line, folder);
+        self.line.send(&message);
+        if is_cut { Err(cut()) } else { Ok(()) }
+    }
+}
+
+/// Ends what a killed guardian could not.
+fn unguarded(record: &Path) -> FromWorker {
+    let mut killed = tree::kill_marked(None, record);
+    let (swept, immortal) = tree::sweep(None);
+    killed.extend(swept);
+    let swept = killed.into_iter().map(|member| member.name).collect();
+    FromWorker::Unguarded { swept, immortal }
+}
+
+fn cut() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the line was cut")
+}
+
+/// Sends the files of the task that have changed.
+fn report(line: &LineWriter, folder: &Mutex<Option<TaskFolder>>) {
+    if let Some(folder) = lock(folder).as_mut() {
+        folder.news().into_iter().for_each(|file| line.send(&FromWorker::File(file)));
+    }
+}
+
+/// The parts of a pack as they arrive.
+struct PackReader<'a> {
+    worker: &'a Worker,
+    part: io::Cursor<Vec<u8>>,
+    has_ended: bool,
+}
+
+impl Read for PackReader<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let length = self.part.read(into)?;
+            if length > 0 || into.is_empty() || self.has_ended {
+                return Ok(length);
+            }
+            match self.worker.next()? {
+                ToWorker::Pack(part) => self.part = io::Cursor::new(part.bytes()?),
+                ToWorker::PackEnd {} => self.has_ended = true,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A pack that is sent in parts.
+struct PackWriter<'a> {
+    line: &'a LineWriter,
+    part: Vec<u8>,
+}
+
+impl Write for PackWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = bytes.len().min(CHUNK - self.part.len());
+        self.part.extend_from_slice(&bytes[..length]);
+        if self.part.len() == CHUNK {
+            self.flush()?;
+        }
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if !self.part.is_empty() {
+            self.line.send_bulk(&FromWorker::Pack(Encoded::of(&self.part)))?;
+            self.part.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Creates a folder that only this user can read, for a worker whose files are not sent.
+///
+/// # Errors
+/// I/O errors.
+pub fn private_folder() -> io::Result<PathBuf> {
+    let own = Identity::of(std::process::id());
+    let name = format!("ralph-worker-{}-{}", own.pid, own.start_time);
+    let path = std::env::temp_dir().join(name);
+    fs::DirBuilder::new().mode(0o700).create(&path)?;
+    Ok(path)
+}
