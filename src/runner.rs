@@ -46,6 +46,7 @@ use crate::{
         agents::promise::Worth,
         duration,
         event::{Event, StopReason, record::Record},
+        executor::JobState,
         exit::{Exit, Failure},
         graph::task::{Status, TaskId},
         run::{
@@ -87,6 +88,8 @@ enum RunnerMessage {
     News(AttemptId, ProcessNews),
     /// The slot of an attempt was prepared, or preparing it failed.
     Prepared(AttemptId, Result<PreparedSlot>),
+    /// The cluster told where the job of an attempt stands.
+    Job(AttemptId, JobState),
     /// The merge queue built a batch, or failed to.
     Built(Result<BuiltBatch>),
     /// The target branch was moved, or moving it failed.
@@ -428,7 +431,11 @@ impl Runner {
             Some(RunnerMessage::News(id, ProcessNews::Left(members))) => {
                 self.process_left(&id, &members)?
             }
-            Some(RunnerMessage::News(_, ProcessNews::Arrived(_) | ProcessNews::Fetching)) => None,
+            Some(RunnerMessage::News(id, ProcessNews::Arrived(host))) => {
+                self.process_arrived(&id, host)
+            }
+            Some(RunnerMessage::News(_, ProcessNews::Fetching)) => None,
+            Some(RunnerMessage::Job(id, state)) => self.job_seen(id, &state),
             Some(RunnerMessage::Prepared(id, prepared)) => self.slot_prepared(&id, prepared)?,
             Some(RunnerMessage::Built(built)) => {
                 crash::point("merge.built");

@@ -112,7 +112,8 @@ impl AttemptState {
             | Event::RateLimited(_)
             | Event::Denied(_)
             | Event::Iterated(_) => return None,
-            Event::GraphLoaded { .. }
+            Event::AwaitingExecutor { .. }
+            | Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
             | Event::SettingsLoaded { .. }
             | Event::SettingsRejected { .. }

@@ -147,6 +147,15 @@ pub enum Event {
         /// The file with its output, relative to the repository.
         log: String,
     },
+    /// A process of the attempt waits for its executor, in the queue of a cluster.
+    AwaitingExecutor {
+        /// The attempt.
+        attempt: u32,
+        /// The executor.
+        run_on: String,
+        /// What it waits for, as far as that is known.
+        why: String,
+    },
     /// The agent of the attempt started.
     AgentStarted {
         /// The attempt.

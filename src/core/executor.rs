@@ -49,6 +49,16 @@ pub struct Placement {
     pub host: Option<String>,
 }
 
+impl Placement {
+    /// The same on this machine.
+    #[must_use]
+    pub fn at(self, host: String) -> Placement {
+        // A container has a name of its own as a machine, which says nothing.
+        let host = Some(host).filter(|host| !host.is_empty() && self.within.is_none());
+        Placement { host, ..self }
+    }
+}
+
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let details: Vec<&str> = self.within.iter().chain(&self.host).map(String::as_str).collect();

@@ -21,7 +21,7 @@ use crate::core::{
     },
     graph::task::{Status, TaskId},
     spend::{self, DAY, Spend},
-    verdict::{Commit, Verdict},
+    verdict::{Commit, Outcome, Verdict},
 };
 pub use active::{ActiveAttempt, ActiveAttempts};
 use attempt_log::AttemptLog;
@@ -104,6 +104,10 @@ pub struct AgentCooldown {
     pub since: DateTime<Utc>,
 }
 
+/// The number of attempts in a row that may be lost with their executor before a task is parked: with
+/// the pauses between them, more than an hour.
+const MAX_LOST: u32 = 20;
+
 /// The history of one task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskHistory {
@@ -117,6 +121,9 @@ pub struct TaskHistory {
     /// Whether it is parked even if it has attempts left.
     #[serde(default)]
     pub stuck: bool,
+    /// The number of attempts in a row that were lost with their executor.
+    #[serde(default)]
+    pub lost: u32,
     /// Whether a person reset it after it was complete, so that earlier work does not count.
     #[serde(default)]
     pub was_reset: bool,
@@ -168,6 +175,7 @@ static NO_HISTORY: TaskHistory = TaskHistory {
     counted: 0,
     failed_at: 0,
     stuck: false,
+    lost: 0,
     was_reset: false,
     left: None,
     work: None,
@@ -201,6 +209,7 @@ impl TaskHistory {
 
     fn reset(&mut self) {
         (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
+        self.lost = 0;
         self.failed_at = 0;
     }
 
@@ -292,6 +301,7 @@ impl History {
             | Event::WakeSkipped(_)
             | Event::ScheduleEnded { .. } => self.apply_schedule(record),
             Event::Reported { .. }
+            | Event::AwaitingExecutor { .. }
             | Event::AgentStarted { .. }
             | Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
@@ -479,6 +489,9 @@ impl History {
             }
             // Another attempt would fail in the same way; a person has to resolve it.
             past.stuck = ended.verdict == Verdict::SetupFailed;
+            past.lost =
+                if matches!(ended.outcome, Outcome::Lost { .. }) { past.lost + 1 } else { 0 };
+            past.stuck |= past.lost >= MAX_LOST;
             past.last = Some(Box::new(LastAttempt { at: record.timestamp, ended: ended.clone() }));
         });
     }
@@ -490,7 +503,7 @@ pub(crate) mod tests {
     use crate::core::{
         agents::transcript::{Format, Usage},
         event::{WakeTrigger, Woken},
-        verdict::{Evidence, Outcome},
+        verdict::Evidence,
     };
 
     /// Returns a record of `event` about task `id`, `at` seconds after the epoch.

@@ -112,6 +112,7 @@ pub fn notification_of(record: &Record) -> Option<NotificationKind> {
         | Event::SlotKept { .. }
         | Event::WorkRestored { .. }
         | Event::SettingUp { .. }
+        | Event::AwaitingExecutor { .. }
         | Event::AgentStarted { .. }
         | Event::Queued { .. }
         | Event::Merging(_)

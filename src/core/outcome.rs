@@ -51,6 +51,14 @@ pub enum Outcome {
         #[serde(rename = "lost")]
         why: String,
     },
+    /// The engine of its executor ended it at a limit of its own, such as time or memory.
+    Exceeded {
+        /// The name of the executor.
+        executor: String,
+        /// What the engine says.
+        #[serde(rename = "lost")]
+        why: String,
+    },
     /// It did not start.
     NotStarted {
         /// The reason.
@@ -71,6 +79,7 @@ impl Outcome {
             | Outcome::Cancelled
             | Outcome::Interrupted
             | Outcome::Lost { .. }
+            | Outcome::Exceeded { .. }
             | Outcome::NotStarted { .. } => false,
         }
     }
@@ -97,6 +106,9 @@ impl fmt::Display for Outcome {
             Outcome::Cancelled => f.write_str("ended by ralph because the run was stopped"),
             Outcome::Interrupted => f.write_str("ended because ralph exited unexpectedly"),
             Outcome::Lost { executor, why } => write!(f, "lost at executor `{executor}`: {why}"),
+            Outcome::Exceeded { executor, why } => {
+                write!(f, "ended by executor `{executor}`: {why}")
+            }
             Outcome::NotStarted { error } => write!(f, "could not be started: {error}"),
         }
     }

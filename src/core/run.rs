@@ -258,9 +258,13 @@ impl Run {
             Input::SlotKept(id, why) => attempts.slot_kept(&id, why, sit),
             Input::TakenAsGiven(id) => attempts.taken_as_given(&id),
             Input::NotStarted(id, error) => attempts.not_started(&id, error, sit),
-            Input::ProcessStarted(id, limits, placement) => {
-                attempts.process_started(&id, limits, placement)
+            Input::ProcessStarted(id, limits, start) => {
+                attempts.process_started(&id, limits, start)
             }
+            Input::ProcessArrived(id, limits, placement) => {
+                attempts.process_arrived(&id, limits, placement)
+            }
+            Input::ProcessAwaits { id, run_on, why } => attempts.process_awaits(&id, run_on, why),
             Input::ProcessEnded(id, end) => {
                 let next = attempts.process_ended(&id, *end, sit);
                 self.go_on(next, sit)

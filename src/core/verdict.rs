@@ -337,7 +337,9 @@ impl Verdict {
                 Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {
                     Verdict::Failed
                 }
-                Outcome::TimedOut { .. } | Outcome::Idle { .. } => Verdict::TimedOut,
+                Outcome::TimedOut { .. } | Outcome::Idle { .. } | Outcome::Exceeded { .. } => {
+                    Verdict::TimedOut
+                }
                 Outcome::Cancelled => Verdict::Cancelled,
                 Outcome::Interrupted | Outcome::Lost { .. } => Verdict::Interrupted,
             };
@@ -353,6 +355,7 @@ impl Verdict {
                 | Outcome::TimedOut { .. }
                 | Outcome::Idle { .. }
                 | Outcome::Lingered { .. }
+                | Outcome::Exceeded { .. }
                 | Outcome::NotStarted { .. } => {}
             }
         }
@@ -362,7 +365,10 @@ impl Verdict {
         if is_proven && evidence.graph_fault.is_some() {
             return Verdict::Unverified;
         }
-        let is_cut_off = matches!(outcome, Outcome::TimedOut { .. } | Outcome::Idle { .. });
+        let is_cut_off = matches!(
+            outcome,
+            Outcome::TimedOut { .. } | Outcome::Idle { .. } | Outcome::Exceeded { .. }
+        );
         if is_proven && !evidence.leftovers.is_empty() && is_cut_off {
             // The agent was cut off during its last changes, so the report came too early.
             return Verdict::TimedOut;

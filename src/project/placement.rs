@@ -11,7 +11,10 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    adapters::process::{self, Carrier, ProcessSpec, sandbox::SandboxPaths},
+    adapters::{
+        executor::{container, slurm, ssh},
+        process::{self, Carrier, ProcessSpec, WorkTransfer, sandbox::SandboxPaths},
+    },
     core::{
         commit_id::CommitId,
         executor::{
@@ -79,7 +82,7 @@ pub fn placed(
         ExecutorKind::Container(_)
         | ExecutorKind::Slurm(_)
         | ExecutorKind::Ssh(_)
-        | ExecutorKind::Command(_) => Err(String::new()),
+        | ExecutorKind::Command(_) => carried(workspace, executor, facts, spec),
     }
 }
 
@@ -117,4 +120,136 @@ fn confined(
     let within = Some(support.to_string());
     let placement = Placement { run_on: executor.name.clone(), within, host: None };
     Ok(PlacedProcess { spec, carrier: None, placement: Some(placement) })
+}
+
+/// Returns a process that a worker elsewhere starts.
+fn carried(
+    workspace: &Workspace,
+    executor: &Executor,
+    facts: &ProcessFacts,
+    mut spec: ProcessSpec,
+) -> Result<PlacedProcess, String> {
+    let is_sent = executor.files() == Some(FileTravel::Sent);
+    let engine = match &executor.kind {
+        ExecutorKind::Container(settings) => Some(container::find(settings).map_err(|fault| {
+            fault.describe(settings.engine.as_deref().unwrap_or("podman"), &settings.image)
+        })?),
+        _ => None,
+    };
+    let sent_ralph = match &executor.kind {
+        ExecutorKind::Ssh(settings) if settings.send_binary => Some(sent_program(settings)?),
+        _ => None,
+    };
+    let resources = match &facts.resources {
+        None => Resources::default(),
+        Some(written) => serde_json::from_value(written.clone())
+            .map_err(|why| format!("`resources` of the task: {why}"))?,
+    };
+    let command = carrier_command(
+        executor,
+        &CarrierFacts {
+            ralph: &process::own_file().map_err(|error| error.to_string())?,
+            sent_ralph: sent_ralph.as_deref(),
+            mark: &facts.mark,
+            home: &home(),
+            slot: &facts.slot,
+            mounts: &mounts(workspace, facts),
+            resources: &resources,
+            time_limit: facts.limit,
+            container: engine.as_ref(),
+            slurm_variables: &slurm::job_variables(),
+        },
+    )?;
+    spec.env.extend(passed(executor.variables()));
+    let transfer = if is_sent { Some(transfer(workspace, executor, facts)?) } else { None };
+    let within = engine.map(|engine| format!("{} {}", engine.program, image(executor)));
+    Ok(PlacedProcess {
+        spec,
+        carrier: Some(Carrier { executor: executor.name.clone(), argv: command, transfer }),
+        placement: Some(Placement { run_on: executor.name.clone(), within, host: None }),
+    })
+}
+
+fn image(executor: &Executor) -> &str {
+    match &executor.kind {
+        ExecutorKind::Container(settings) => &settings.image,
+        _ => "",
+    }
+}
+
+/// What a container must see besides the slot: the objects that the slot borrows, and the folder in
+/// which the attempt reports.
+fn mounts(workspace: &Workspace, facts: &ProcessFacts) -> Vec<SharedPath> {
+    let objects = workspace.repo.common_dir().join("objects");
+    vec![
+        SharedPath { path: objects, read_only: true },
+        SharedPath { path: facts.task_dir.clone(), read_only: false },
+    ]
+}
+
+/// The variables of this process with these names.
+fn passed(names: &[String]) -> Vec<(String, String)> {
+    names.iter().filter_map(|name| Some((name.clone(), env::var(name).ok()?))).collect()
+}
+
+/// Returns the path of this program on a host, to which it is sent once.
+fn sent_program(settings: &SshSettings) -> Result<String, String> {
+    static SENT: LazyLock<Mutex<BTreeMap<String, String>>> = LazyLock::new(Mutex::default);
+    let key = format!("{} {:?}", settings.host, settings.args);
+    let mut sent = SENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(path) = sent.get(&key) {
+        return Ok(path.clone());
+    }
+    let own = process::own_file().map_err(|error| error.to_string())?;
+    let path = ssh::send_program(settings, &own)?;
+    sent.insert(key, path.clone());
+    Ok(path)
+}
+
+/// Returns how the files of an attempt get to a worker and back.
+fn transfer(
+    workspace: &Workspace,
+    executor: &Executor,
+    facts: &ProcessFacts,
+) -> Result<WorkTransfer, String> {
+    let slot = facts.slot.file_name().map(|name| name.to_string_lossy().into_owned());
+    let slot = slot.unwrap_or_default();
+    let spec = workspace.state.work(&slot);
+    let text = json!({
+        "slot": facts.slot,
+        "main": workspace.root(),
+        "token": facts.mark,
+        "expected_base": facts.base,
+    });
+    regular_file::write(&spec, text.to_string().as_bytes())
+        .map_err(|error| format!("write `{}`: {error}", spec.display()))?;
+    let step = |step: &str| {
+        let program = process::own_program().display().to_string();
+        vec![program, "__work".to_owned(), step.to_owned(), spec.display().to_string()]
+    };
+    Ok(WorkTransfer {
+        repository: repository_name(workspace.root()),
+        dir: executor.dir().map(str::to_owned),
+        slot,
+        token: facts.mark.clone(),
+        pack: step("pack"),
+        unpack: step("unpack"),
+    })
+}
+
+/// The name of a repository on other machines: repositories of several people and machines may be
+/// sent to the same folder.
+fn repository_name(root: &Path) -> String {
+    let name = root.file_name().unwrap_or_default().to_string_lossy();
+    let name: String =
+        name.chars().filter(|c| c.is_ascii_alphanumeric() || "_-".contains(*c)).collect();
+    let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let digest = hmac::sign(machine.trim().as_bytes(), "", root.as_os_str().as_encoded_bytes());
+    let digest: String =
+        digest.chars().filter(char::is_ascii_alphanumeric).skip(6).take(12).collect();
+    format!("r{digest}-{name}")
+}
+
+fn home() -> PathBuf {
+    env::home_dir().unwrap_or_default()
 }

@@ -209,6 +209,8 @@ fn status_text(event: &Event, state: AttemptState) -> Option<(&'static str, Stri
         Some(("", "preparing its slot".to_owned()))
     } else if matches!(event, Event::Started { .. } | Event::AgentStarted { .. }) {
         Some(("", AT_WORK.to_owned()))
+    } else if let Event::AwaitingExecutor { why, .. } = event {
+        Some(("", why.clone()))
     } else if let Event::SettingUp { command, .. } = event {
         Some(("setting up: ", command.clone()))
     } else if let (false, Event::Verifying { command, .. }) = (is_landing, event) {

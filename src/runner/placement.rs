@@ -1,14 +1,25 @@
 //! The executor of each process of an attempt.
 
-use std::time::Duration;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
-use super::{Runner, start::ProcessKind};
+use super::{Runner, RunnerMessage, processes::ProcessOnItsWay, start::ProcessKind};
 use crate::{
-    adapters::process::ProcessSpec,
+    adapters::{
+        executor::{container, slurm},
+        process::ProcessSpec,
+    },
     core::{
-        executor::{Executor, ExecutorKind},
+        executor::{Executor, ExecutorKind, JobEnd, JobState},
         graph::load::fields::RESOURCES,
-        run::command::CheckPurpose,
+        run::{
+            command::{AttemptId, CheckPurpose},
+            input::Input,
+            process_watch::ProcessLimits,
+        },
+        verdict::Outcome,
     },
     project::{
         attempt::AttemptRecord,
@@ -16,6 +27,9 @@ use crate::{
         placement::{self, PlacedProcess, ProcessFacts},
     },
 };
+
+/// The interval between two questions to a cluster about a job that waits.
+const ASK: Duration = Duration::from_secs(5);
 
 impl Runner {
     /// Returns the executor of a process of an attempt.
@@ -72,5 +86,110 @@ impl Runner {
             resources: self.task_of(record).and_then(|task| task.extra.get(RESOURCES).cloned()),
         };
         placement::placed(&self.workspace, executor, &facts, spec.clone())
+    }
+
+    /// Handles the arrival of a process at its executor.
+    pub(super) fn process_arrived(&mut self, id: &AttemptId, host: String) -> Option<Input> {
+        let ProcessOnItsWay { placement, limits, .. } =
+            self.processes.get_mut(id)?.on_its_way.take()?;
+        let limits = ProcessLimits { started: Instant::now(), ..limits };
+        let placement = placement.map(|placement| placement.at(host));
+        Some(Input::ProcessArrived(id.clone(), limits, placement))
+    }
+
+    /// Asks clusters now and then about the jobs that wait. Another thread does it: a cluster may
+    /// take long to answer.
+    pub(super) fn ask_executors(&mut self) {
+        let due = |way: &mut ProcessOnItsWay| {
+            let is_due = way.asked.elapsed() >= ASK;
+            way.asked = if is_due { Instant::now() } else { way.asked };
+            is_due
+        };
+        let waiting = self.processes.on_their_way().filter_map(|(id, way)| due(way).then_some(id));
+        for id in waiting.cloned().collect::<Vec<AttemptId>>() {
+            let Some(record) = self.records.get(&id) else {
+                continue;
+            };
+            let executor = executors::find(&self.workspace.config, record.run_on.as_deref());
+            let Ok(Executor { kind: ExecutorKind::Slurm(settings), .. }) = executor else {
+                continue;
+            };
+            let (outbox, mark) = (self.inbox.sender(), record.mark());
+            thread::spawn(move || {
+                drop(outbox.send(RunnerMessage::Job(id, slurm::look(&settings, &mark))));
+            });
+        }
+    }
+
+    /// Handles what a cluster says about a job that waited.
+    pub(super) fn job_seen(&mut self, id: AttemptId, state: &JobState) -> Option<Input> {
+        let JobState::Pending { .. } = state else {
+            // A job that runs tells its arrival itself, and a lost answer says nothing.
+            return None;
+        };
+        let run_on = self.records.get(&id)?.run_on.clone()?;
+        let way = self.processes.get_mut(&id)?.on_its_way.as_mut()?;
+        let why = state.describe();
+        let is_news = way.awaits.replace(why.clone()).as_ref() != Some(&why);
+        is_news.then_some(Input::ProcessAwaits { id, run_on, why })
+    }
+
+    /// Returns the outcome of a process whose executor was lost, with what the engine there says, and
+    /// ends what it left there as far as the engine can.
+    pub(super) fn outcome_elsewhere(&self, record: &AttemptRecord, outcome: Outcome) -> Outcome {
+        let Outcome::Lost { executor, why } = outcome else {
+            return outcome;
+        };
+        let found = executors::find(&self.workspace.config, Some(&executor));
+        match found.map(|executor| executor.kind) {
+            Ok(ExecutorKind::Slurm(settings)) => {
+                let state = slurm::look(&settings, &record.mark());
+                if !state.is_proof_of_end() {
+                    let _ = slurm::cancel(&settings, &record.mark());
+                }
+                match state {
+                    // Another attempt would need as long, or as much.
+                    JobState::Ended(JobEnd::Timeout | JobEnd::OutOfMemory) => {
+                        Outcome::Exceeded { executor, why: state.describe() }
+                    }
+                    JobState::Ended(
+                        JobEnd::NodeFail
+                        | JobEnd::Preempted
+                        | JobEnd::Cancelled
+                        | JobEnd::Other(_)
+                        | JobEnd::Exited,
+                    )
+                    | JobState::Pending { .. }
+                    | JobState::Running { .. }
+                    | JobState::Absent
+                    | JobState::Unknown(_) => {
+                        Outcome::Lost { executor, why: format!("{why}; {}", state.describe()) }
+                    }
+                }
+            }
+            Ok(ExecutorKind::Container(settings)) => {
+                let why = match container::find(&settings) {
+                    Ok(engine) => match container::remove(&engine, &record.mark()) {
+                        Ok(_) => why,
+                        Err(fault) => {
+                            let fault = fault.describe(&engine.program, &settings.image);
+                            format!("{why}; {fault}")
+                        }
+                    },
+                    Err(_) => why,
+                };
+                Outcome::Lost { executor, why }
+            }
+            _ => Outcome::Lost { executor, why },
+        }
+    }
+
+    /// Ends what an attempt of an earlier run left at its executor, as far as the engine there can.
+    pub(super) fn end_elsewhere(&self, record: &AttemptRecord) {
+        let Some(executor) = record.run_on.clone() else {
+            return;
+        };
+        let lost = Outcome::Lost { executor, why: String::new() };
+        self.outcome_elsewhere(record, lost);
     }
 }

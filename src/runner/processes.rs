@@ -4,13 +4,15 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use crate::{
     adapters::{agent_output::Follow, git::Repo, process::AgentProcess, state::Stamp, terminal},
     core::{
         commit_id::CommitId,
-        run::{command::AttemptId, verified_batch::HeadSpan},
+        executor::Placement,
+        run::{command::AttemptId, process_watch::ProcessLimits, verified_batch::HeadSpan},
     },
 };
 
@@ -33,6 +35,8 @@ pub(super) struct ProcessHandle {
     pub(super) reported: bool,
     /// The graph in the worktree of an isolated attempt when it was last read.
     pub(super) graph: Option<Stamp>,
+    /// What is to be known once it has got to its executor; none if it has, or runs here.
+    pub(super) on_its_way: Option<ProcessOnItsWay>,
     /// HEAD and the uncommitted changes at the last check for signs of life.
     pub(super) seen: (Option<CommitId>, BTreeMap<String, String>),
 }
@@ -53,6 +57,24 @@ pub(super) fn head_of(tree: &Path) -> Option<CommitId> {
     // Without its own git directory, the folder belongs to the repository around it.
     let is_top = fs::canonicalize(tree).is_ok_and(|tree| tree == repo.root());
     is_top.then(|| repo.head().ok()?.commit)?
+}
+
+/// A process that has not got to its executor.
+pub(super) struct ProcessOnItsWay {
+    /// Where it will be.
+    pub(super) placement: Option<Placement>,
+    /// Its limits, which count from its arrival.
+    pub(super) limits: ProcessLimits,
+    /// When its executor was last asked about it.
+    pub(super) asked: Instant,
+    /// What the executor said.
+    pub(super) awaits: Option<String>,
+}
+
+impl ProcessOnItsWay {
+    pub(super) fn new(placement: Option<Placement>, limits: ProcessLimits) -> ProcessOnItsWay {
+        ProcessOnItsWay { placement, limits, asked: Instant::now(), awaits: None }
+    }
 }
 
 /// The progress of a process since the last look.
@@ -96,6 +118,13 @@ impl Processes {
     /// The agents that have not reported completion.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (&AttemptId, &ProcessHandle)> {
         self.running.iter().filter(|(_, handle)| handle.log.is_none() && !handle.reported)
+    }
+
+    /// The processes that have not got to their executors.
+    pub(super) fn on_their_way(
+        &mut self,
+    ) -> impl Iterator<Item = (&AttemptId, &mut ProcessOnItsWay)> {
+        self.running.iter_mut().filter_map(|(id, handle)| Some((id, handle.on_its_way.as_mut()?)))
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -11,7 +11,7 @@ use chrono::Utc;
 
 use super::{
     Runner, RunnerMessage, process_spec,
-    processes::{self, ProcessHandle},
+    processes::{self, ProcessHandle, ProcessOnItsWay},
 };
 use crate::{
     adapters::{
@@ -26,7 +26,7 @@ use crate::{
         graph::task::Task,
         run::{
             command::{AttemptId, CheckPurpose, ProcessEnd},
-            input::Input,
+            input::{Input, ProcessStart},
             open_attempt::OpenAttempt,
             process_watch::ProcessLimits,
             verified_batch::HeadSpan,
@@ -231,10 +231,11 @@ impl Runner {
                 .map_err(NotStarted::Refused),
         };
         let started = placed.and_then(|PlacedProcess { spec, carrier, placement }| {
-            let _ = carrier;
-            Ok((AgentProcess::spawn(&spec, &post, send)?, placement))
+            let is_here = carrier.is_none();
+            let post = GuardPost { carrier, ..post };
+            Ok((AgentProcess::spawn(&spec, &post, send)?, placement, is_here))
         });
-        let (process, placement) = match started {
+        let (process, placement, is_here) = match started {
             Ok(started) => started,
             Err(reason) => {
                 let head = verifies.and_then(|(_, head)| head);
@@ -267,10 +268,17 @@ impl Runner {
             reported: false,
             graph,
             seen: (record.base.clone(), record.dirty.clone()),
+            on_its_way: (!is_here).then(|| ProcessOnItsWay::new(placement.clone(), limits.clone())),
         };
         self.processes.insert(id.clone(), handle);
         self.records.insert(id.clone(), record);
-        Ok(Some(Input::ProcessStarted(id.clone(), limits, placement)))
+        let (start, limits) = if is_here {
+            (ProcessStart::Runs(placement), limits)
+        } else {
+            let limit = self.workspace.config.max_wait;
+            (ProcessStart::OnItsWay, ProcessLimits { limit, idle: None, ..limits })
+        };
+        Ok(Some(Input::ProcessStarted(id.clone(), limits, start)))
     }
 
     /// Returns the files that git ignores in the slot of an attempt whose work is verified.

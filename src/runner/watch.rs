@@ -76,8 +76,9 @@ impl Runner {
                 failure_line::of(&terminal::plain(&agent_output::failure(&log)))
             }
         });
+        let outcome = closed.outcome.map(|outcome| self.outcome_elsewhere(record, outcome));
         let end = ProcessEnd {
-            outcome: closed.outcome,
+            outcome,
             took: Duration::ZERO,
             swept: closed.swept,
             log,
@@ -145,6 +146,7 @@ impl Runner {
 
     /// Reads the new output of processes, and passes their activity to the reporters.
     pub(super) fn follow(&mut self) -> Result<()> {
+        self.ask_executors();
         for progress in self.processes.follow() {
             if let Some(doing) = &progress.doing {
                 for reporter in &mut self.reporters {

@@ -48,6 +48,8 @@ pub struct AttemptPosition {
     /// Where it runs, if that is not this machine as it is: as it was asked for, until its agent has
     /// started.
     pub runs_on: Option<String>,
+    /// What it waits for there, such as a place in the queue of a cluster.
+    pub awaits: Option<String>,
     /// The slot as it is typed at the top of the repository.
     #[serde(skip)]
     pub place: Option<String>,
@@ -131,6 +133,7 @@ impl AttemptView {
                 place: slot.as_deref().map(|folder| typed_path(root, folder)),
                 slot,
                 branch: recorded.1.or_else(|| active.branch.clone()),
+                awaits: active.awaits.clone(),
                 runs_on: runs_on(active.run_on.as_deref(), active.placement.as_ref()),
             },
         }
@@ -168,7 +171,8 @@ impl AttemptPosition {
         });
         let runs_on = self.runs_on.as_ref().map(|name| format!("on {name}"));
         let stage = Some(stage.to_owned()).filter(|stage| !stage.is_empty());
-        let parts: Vec<String> = [stage, slot, runs_on].into_iter().flatten().collect();
+        let parts: Vec<String> =
+            [stage, slot, runs_on, self.awaits.clone()].into_iter().flatten().collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 }

@@ -117,6 +117,9 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
     let event = &record.event;
     match event {
         Event::LoopStarted(begun) => run_started(record, begun, verbose),
+        Event::AwaitingExecutor { run_on, why, .. } => {
+            vec![line(Style::Faint, format!("{id} waits for {run_on}: {why}"))]
+        }
         Event::AgentStarted { placement: Some(placement), .. } => {
             vec![line(Style::Faint, format!("{id} runs on {placement}"))]
         }

@@ -317,6 +317,7 @@ fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
         | Event::SlotKept { .. }
         | Event::WorkRestored { .. }
         | Event::SettingUp { .. }
+        | Event::AwaitingExecutor { .. }
         | Event::AgentStarted { .. }
         | Event::Queued { .. }
         | Event::Merging(_)

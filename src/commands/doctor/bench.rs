@@ -124,7 +124,6 @@ impl ProbeFolder {
             Ok(placed) => placed,
             Err(why) => return Ok(ProbeAnswer::No(why)),
         };
-        let _ = carrier;
         let lock = File::open(self.folder.path()).context("open a temporary folder")?;
         let post = GuardPost {
             program: process::own_program(),
@@ -134,7 +133,7 @@ impl ProbeFolder {
             idle: None,
             redact: false,
             screen: None,
-            carrier: None,
+            carrier,
         };
         // A probe needs no grace period.
         let limits = (limit, Duration::ZERO);

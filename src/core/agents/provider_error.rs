@@ -249,6 +249,7 @@ pub fn classify<Z: TimeZone>(
         Outcome::Cancelled
         | Outcome::Interrupted
         | Outcome::Lost { .. }
+        | Outcome::Exceeded { .. }
         | Outcome::NotStarted { .. } => return None,
     };
     if let Some(end) = &output.transcript.end {

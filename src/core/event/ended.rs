@@ -139,6 +139,7 @@ enum OutcomeTag {
     Cancelled,
     Interrupted,
     Lost,
+    Exceeded,
     NotStarted,
 }
 
@@ -160,6 +161,10 @@ impl TryFrom<Flat> for AttemptResult {
             OutcomeTag::Cancelled => Outcome::Cancelled,
             OutcomeTag::Interrupted => Outcome::Interrupted,
             OutcomeTag::Lost => Outcome::Lost {
+                executor: flat.executor.ok_or(missing)?,
+                why: flat.lost.ok_or(missing)?,
+            },
+            OutcomeTag::Exceeded => Outcome::Exceeded {
                 executor: flat.executor.ok_or(missing)?,
                 why: flat.lost.ok_or(missing)?,
             },
@@ -290,6 +295,7 @@ impl Event {
             | Event::SlotKept { .. }
             | Event::WorkRestored { .. }
             | Event::SettingUp { .. }
+            | Event::AwaitingExecutor { .. }
             | Event::AgentStarted { .. }
             | Event::Queued { .. }
             | Event::Merging(_)

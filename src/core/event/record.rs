@@ -384,6 +384,11 @@ mod tests {
                 conflicts: vec!["f".to_owned()],
             },
             Event::SettingUp { attempt: 1, command: "npm ci".to_owned(), log: "l".to_owned() },
+            Event::AwaitingExecutor {
+                attempt: 1,
+                run_on: "farm".to_owned(),
+                why: "its job waits in the queue (Resources)".to_owned(),
+            },
             Event::AgentStarted { attempt: 1, placement: None },
             Event::Queued { attempt: 1, waiting: 2 },
             Event::Merging(batch()),

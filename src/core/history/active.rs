@@ -38,6 +38,9 @@ pub struct ActiveAttempt {
     /// Where it is to run, if that is not this machine as it is.
     #[serde(default)]
     pub run_on: Option<String>,
+    /// What it waits for at its executor.
+    #[serde(default)]
+    pub awaits: Option<String>,
     /// Where its agent really runs.
     #[serde(default)]
     pub placement: Option<Placement>,
@@ -83,6 +86,12 @@ impl ActiveAttempts {
     pub(super) fn apply(&mut self, record: &Record, ended: u64) {
         let (event, id) = (&record.event, record.task_id.as_ref());
         let was_landing = id.is_some_and(|id| self.is_landing(id));
+        for active in self.attempts.iter_mut().filter(|it| Some(&it.task_id) == id) {
+            active.awaits = match event {
+                Event::AwaitingExecutor { why, .. } => Some(why.clone()),
+                _ => None,
+            };
+        }
         if let Event::LoopStarted(_) = event {
             // A new run rebuilds the queue and checks again what blocks the branch.
             (self.queue, self.held) = (Vec::new(), None);
@@ -136,6 +145,7 @@ impl ActiveAttempts {
             reported: false,
             has_agent: false,
             run_on: run_on.clone(),
+            awaits: None,
             placement: None,
             commanded: BTreeSet::new(),
             began_after: ended,

@@ -8,7 +8,7 @@ use std::{
 use super::{
     Situation,
     command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
-    input::{FoundAttempt, SlotReason},
+    input::{FoundAttempt, ProcessStart, SlotReason},
     open_attempt::{AttemptProcess, Next, OpenAttempt, status_after},
     process_watch::{LimitReached, ProcessLimits, ProcessWatch},
 };
@@ -166,28 +166,61 @@ impl Attempts {
         self.get_mut(id).map_or_else(Vec::new, OpenAttempt::go_on)
     }
 
-    /// Records that the process of an attempt runs.
+    /// Records that the process of an attempt was started.
     pub(super) fn process_started(
+        &mut self,
+        id: &AttemptId,
+        limits: ProcessLimits,
+        start: ProcessStart,
+    ) -> Vec<RunCommand> {
+        match start {
+            ProcessStart::Runs(placement) => self.process_arrived(id, limits, placement),
+            ProcessStart::OnItsWay => {
+                self.watch(id, limits);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Records that the process of an attempt runs.
+    pub(super) fn process_arrived(
         &mut self,
         id: &AttemptId,
         limits: ProcessLimits,
         placement: Option<Placement>,
     ) -> Vec<RunCommand> {
+        let is_agent = self.watch(id, limits);
+        let attempt = self.get_mut(id).filter(|_| is_agent);
+        let started = Event::AgentStarted { attempt: id.attempt, placement };
+        attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(started)])
+    }
+
+    /// Watches the process of an attempt, unless it is being ended. Returns whether it is an agent.
+    fn watch(&mut self, id: &AttemptId, limits: ProcessLimits) -> bool {
         let cancel_at = self.cancel_at;
-        let Some(attempt) = self.get_mut(id) else {
-            return Vec::new();
+        let Some(process) = self.get_mut(id).and_then(|attempt| attempt.process.as_mut()) else {
+            return false;
         };
-        let Some(process) = &mut attempt.process else {
-            return Vec::new();
-        };
-        let watch = process.watch.insert(ProcessWatch::new(limits, process.purpose.is_none()));
-        if let Some(at) = cancel_at {
-            watch.cancel_at(at);
+        let is_agent = process.purpose.is_none();
+        if process.watch.as_ref().is_none_or(|watch| !watch.is_ending()) {
+            let watch = process.watch.insert(ProcessWatch::new(limits, is_agent));
+            if let Some(at) = cancel_at {
+                watch.cancel_at(at);
+            }
         }
-        if process.purpose.is_some() {
-            return Vec::new();
-        }
-        vec![attempt.emit(Event::AgentStarted { attempt: id.attempt, placement })]
+        is_agent
+    }
+
+    /// Records that the process of an attempt waits for its executor.
+    pub(super) fn process_awaits(
+        &mut self,
+        id: &AttemptId,
+        run_on: String,
+        why: String,
+    ) -> Vec<RunCommand> {
+        let attempt = self.get_mut(id).filter(|attempt| attempt.process.is_some());
+        let awaiting = Event::AwaitingExecutor { attempt: id.attempt, run_on, why };
+        attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(awaiting)])
     }
 
     /// Starts what follows the end of a process.

@@ -14,6 +14,15 @@ use crate::core::{
     verdict::{Merge, Outcome},
 };
 
+/// Where a process is that was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessStart {
+    /// It runs; there, if not on this machine as it is.
+    Runs(Option<Placement>),
+    /// It is on its way to its executor.
+    OnItsWay,
+}
+
 /// An input of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
@@ -35,7 +44,18 @@ pub enum Input {
     /// A step before the agent of an attempt failed.
     NotStarted(AttemptId, String),
     /// The process of an attempt runs.
-    ProcessStarted(AttemptId, ProcessLimits, Option<Placement>),
+    ProcessStarted(AttemptId, ProcessLimits, ProcessStart),
+    /// The process of an attempt runs at its executor, from now on with these limits.
+    ProcessArrived(AttemptId, ProcessLimits, Option<Placement>),
+    /// The process of an attempt waits for its executor, for this reason.
+    ProcessAwaits {
+        /// The attempt.
+        id: AttemptId,
+        /// The executor.
+        run_on: String,
+        /// The reason.
+        why: String,
+    },
     /// The process of an attempt and all of its child processes have ended.
     ProcessEnded(AttemptId, Box<ProcessEnd>),
     /// The agent of an attempt exited and left processes running.

@@ -70,6 +70,7 @@ impl EndSignal {
             | Outcome::Signaled { .. }
             | Outcome::Interrupted
             | Outcome::Lost { .. }
+            | Outcome::Exceeded { .. }
             | Outcome::NotStarted { .. } => EndSignal::Terminate,
         }
     }

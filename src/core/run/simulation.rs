@@ -18,7 +18,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{
     OpenWork, Run, RunDecision, Situation,
     command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
-    input::{BuiltBatch, FoundAttempt, Input, LandOutcome, SlotReason},
+    input::{BuiltBatch, FoundAttempt, Input, LandOutcome, ProcessStart, SlotReason},
     open_attempt::OpenAttempt,
     process_watch::{GracePeriods, ProcessLimits},
     verified_batch::{BuiltCommit, HeadSpan, VerifiedBatch},
@@ -659,7 +659,7 @@ impl World {
             limit: Duration::from_secs(3600),
             idle: purpose.is_none().then_some(Duration::from_secs(600)),
         };
-        Input::ProcessStarted(id, limits, None)
+        Input::ProcessStarted(id, limits, ProcessStart::Runs(None))
     }
 
     /// Returns the evidence of an attempt.

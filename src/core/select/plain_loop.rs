@@ -10,7 +10,7 @@ impl View<'_> {
     pub fn pause_after(&self, past: &TaskHistory) -> TimeDelta {
         let run = &self.history.run;
         match &self.policy.plain {
-            None => backoff(past.counted),
+            None => backoff(past.counted.max(past.lost)),
             // The result of an earlier loop of this name does not delay this one.
             Some(_) if run.iterations == run.begun.before => TimeDelta::zero(),
             Some(plain) => {

@@ -141,6 +141,7 @@ fn cut_off(outcome: &Outcome) -> String {
         | Outcome::TimedOut { .. }
         | Outcome::Idle { .. }
         | Outcome::Lingered { .. }
+        | Outcome::Exceeded { .. }
         | Outcome::NotStarted { .. } => "it was not verified before the run ended",
     };
     why.to_owned()

@@ -237,6 +237,7 @@ impl Stage {
             idle: None,
             redact: false,
             screen: None,
+            carrier: None,
         };
         let (tell, told) = mpsc::channel();
         let process = AgentProcess::spawn(spec, &post, move |news| drop(tell.send(news))).unwrap();
