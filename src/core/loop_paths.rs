@@ -176,11 +176,15 @@ impl LoopPaths {
     }
 }
 
+/// The folder of refs with work that came back from another machine too late, or that is not the
+/// work of the attempt which fetched it.
+pub const STALE_WORK: &str = "refs/ralph/stale";
+
 /// A ref about a task. A task id contains no `+`. Git reserves names that end in `.lock`.
 fn ref_of(kind: &str, id: &TaskId) -> String {
-    let escape =
-        if Path::new(id.as_str()).extension() == Some(OsStr::new("lock")) { "+" } else { "" };
-    format!("refs/ralph/{kind}{id}{escape}")
+    let is_reserved = Path::new(id.as_str()).extension() == Some(OsStr::new("lock"));
+    let name = format!("refs/ralph/{kind}{id}");
+    if is_reserved || name == STALE_WORK { name + "+" } else { name }
 }
 
 /// The folder in git's common folder with one folder per plain loop.
@@ -262,6 +266,7 @@ mod tests {
         );
         assert_eq!(LoopPaths::default().pins(&id("a.b-")), "refs/ralph/a.b-");
         assert_eq!(LoopPaths::default().pins(&id("x.lock")), "refs/ralph/x.lock+");
+        assert_eq!(LoopPaths::default().pins(&id("stale")), "refs/ralph/stale+");
     }
 
     #[test]

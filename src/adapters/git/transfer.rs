@@ -17,7 +17,10 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::{Repo, bounded::CallStreams, is_commit, lossy, program};
-use crate::{core::commit_id::CommitId, crash, regular_file};
+use crate::{
+    core::{commit_id::CommitId, loop_paths::STALE_WORK},
+    crash, regular_file,
+};
 
 mod header;
 mod incoming;
@@ -32,9 +35,6 @@ pub use worker::{StaleWork, WorkerSlot, WorkerStore};
 
 /// The file in the git directory of a slot that says what was sent from it.
 const SENT: &str = "ralph-sent";
-
-/// The folder of refs with work that arrived and was not taken on.
-const STALE: &str = "refs/ralph/stale";
 
 /// The folder of refs in a slot with commits of an agent that its HEAD does not reach.
 const STRAYS: &str = "refs/strays";
@@ -183,11 +183,11 @@ impl Repo {
 
     /// Keeps a commit of a slot in this repository as stale work with this token. Returns the ref.
     fn keep_stale(&self, slot: &Repo, token: &str, commit: &str) -> Result<String> {
-        let mut name = format!("{STALE}/{token}");
+        let mut name = format!("{STALE_WORK}/{token}");
         let mut number = 1;
         while self.commit_of(&name)?.is_some_and(|other| *other != *commit) {
             number += 1;
-            name = format!("{STALE}/{token}.{number}");
+            name = format!("{STALE_WORK}/{token}.{number}");
         }
         self.bring_home(slot, commit, &name)?;
         Ok(name)

@@ -143,13 +143,6 @@ fn work_goes_there_and_comes_back() {
     }
 }
 
-#[test]
-fn refused() {
-    let both = TransferTest::new();
-    let there = both.send("t1");
-    assert!(said(both.unpack("t1", b"")).contains("sent nothing"));
-    drop(there);
-}
 /// A change of one file by an agent.
 #[derive(Clone, Debug)]
 enum Edit {
@@ -213,6 +206,7 @@ impl Edit {
             let mut above = above.map(fs::symlink_metadata);
             above.any(|above| above.is_ok_and(|above| above.is_symlink()))
         };
+        let is_file = |at: usize| fs::symlink_metadata(file(at)).is_ok_and(|found| found.is_file());
         let clear = |at: usize| {
             if is_below_link(at) {
                 return;
@@ -231,25 +225,22 @@ impl Edit {
                 clear(at);
                 fs::write(file(at), CONTENTS[text]).unwrap();
             }
-            Edit::Append(at) if file(at).is_file() && !is_below_link(at) => {
+            Edit::Append(at) if is_file(at) && !is_below_link(at) => {
                 let text = [fs::read(file(at)).unwrap(), b"more\n".to_vec()].concat();
                 fs::write(file(at), text).unwrap();
             }
             Edit::Remove(at) if !is_below_link(at) => drop(remove_all(&file(at))),
-            Edit::Executable(at, on) if !is_below_link(at) => {
-                if fs::symlink_metadata(file(at)).is_ok_and(|found| found.is_file()) {
-                    let mode = if on { 0o755 } else { 0o644 };
-                    fs::set_permissions(file(at), PermissionsExt::from_mode(mode)).unwrap();
-                }
+            Edit::Executable(at, on) if !is_below_link(at) && is_file(at) => {
+                let mode = if on { 0o755 } else { 0o644 };
+                fs::set_permissions(file(at), PermissionsExt::from_mode(mode)).unwrap();
             }
             Edit::Link(at, to) if !is_below_link(at) => {
                 clear(at);
                 symlink(TARGETS[to], file(at)).unwrap();
             }
-            Edit::Rename(from, to) => {
-                if !is_below_link(from) && !is_below_link(to) {
-                    let _ = fs::rename(file(from), file(to));
-                }
+            Edit::Rename(from, to) if !is_below_link(from) && !is_below_link(to) => {
+                // Not onto a folder, nor into itself.
+                let _ = fs::rename(file(from), file(to));
             }
             Edit::Commit => {
                 git(&["add", "-A"]);
@@ -319,6 +310,7 @@ fn a_header_that_is_not_valid_is_refused() {
     let wide = "0".repeat(64);
     let heads = [
         (String::new(), "not valid"),
+        ("\0".to_owned(), "not valid"),
         ("{}".to_owned(), "not valid"),
         (header("t1", first, "").replace(":1", ":2"), "format is 2"),
         (header("../x", first, ""), "valid token"),
@@ -348,6 +340,7 @@ fn a_header_that_is_not_valid_is_refused() {
     let at = damaged.len() - 40;
     damaged[at] ^= 0x55;
     assert!(said(both.unpack("t1", &damaged)).contains("not accepted"));
+    assert!(said(both.unpack("t1", b"")).contains("sent nothing"));
     assert_eq!(files(both.slot.root()), before);
     assert_eq!(both.trees.place.git(&["for-each-ref", "refs/ralph/stale"]), "");
     // Nothing of it is left in the slot.
@@ -359,7 +352,7 @@ fn a_header_that_is_not_valid_is_refused() {
 #[test]
 fn work_that_is_not_the_expected_work_is_kept() {
     let both = TransferTest::new();
-    let stale = |name: &str| both.trees.main().commit_of(&format!("{STALE}/{name}")).unwrap();
+    let stale = |name: &str| both.trees.main().commit_of(&format!("{STALE_WORK}/{name}")).unwrap();
     let there = both.send("t1");
     fs::write(there.dir().join("b"), "work\n").unwrap();
     let mut pack = Vec::new();
@@ -368,7 +361,7 @@ fn work_that_is_not_the_expected_work_is_kept() {
     // Of another attempt; twice is once.
     for _ in 0..2 {
         let unpacked = both.unpack("t2", &pack).unwrap();
-        assert_eq!(unpacked.arrival, Arrival::OtherToken { kept: format!("{STALE}/t1") });
+        assert_eq!(unpacked.arrival, Arrival::OtherToken { kept: format!("{STALE_WORK}/t1") });
     }
     let kept = stale("t1").unwrap();
     assert_eq!(both.trees.place.git(&["show", &format!("{kept}:b")]), "work");
@@ -376,7 +369,7 @@ fn work_that_is_not_the_expected_work_is_kept() {
     both.git(there.dir(), &["checkout", "-q", "--orphan", "fresh"]);
     both.git(there.dir(), &["commit", "-q", "-m", "Fresh"]);
     let unpacked = both.fetch("t1", &there);
-    assert_eq!(unpacked.arrival, Arrival::Strayed { kept: format!("{STALE}/t1.2") });
+    assert_eq!(unpacked.arrival, Arrival::Strayed { kept: format!("{STALE_WORK}/t1.2") });
     assert!(stale("t1.2").is_some() && stale("t1") == Some(kept));
     assert_eq!(files(both.slot.root()), before);
 }
@@ -389,7 +382,7 @@ fn what_was_not_sent_is_kept_before_the_slot_changes() {
     // A person edits the slot here.
     fs::write(both.slot.root().join("a"), "mine\n").unwrap();
     let unpacked = both.fetch("t1", &there);
-    let kept = format!("{STALE}/t1.here");
+    let kept = format!("{STALE_WORK}/t1.here");
     assert_eq!((unpacked.arrival, unpacked.replaced), (Arrival::Moved, Some(kept.clone())));
     assert_eq!(both.trees.place.git(&["show", &format!("{kept}:a")]), "mine");
     both.assert_same(&there);
@@ -546,7 +539,7 @@ fn work_that_was_never_fetched_is_stale() {
     let mut pack = Vec::new();
     stale.pack(&stale.sent(), &mut pack).unwrap();
     let unpacked = both.unpack("t2", &pack).unwrap();
-    let kept = format!("{STALE}/t1");
+    let kept = format!("{STALE_WORK}/t1");
     assert_eq!(unpacked.arrival, Arrival::OtherToken { kept: kept.clone() });
     assert_eq!(both.trees.place.git(&["show", &format!("{kept}:c")]), "more");
     assert_eq!(both.trees.place.git(&["show", &format!("{kept}^:b")]), "work");
@@ -562,9 +555,9 @@ fn work_that_was_never_fetched_is_stale() {
     let mut pack = Vec::new();
     stale.pack(&[], &mut pack).unwrap();
     let unpacked = both.unpack("t3", &pack).unwrap();
-    assert_eq!(unpacked.arrival, Arrival::OtherToken { kept: format!("{STALE}/t2") });
+    assert_eq!(unpacked.arrival, Arrival::OtherToken { kept: format!("{STALE_WORK}/t2") });
     assert_eq!(
-        main.file_at(&main.commit_of(&format!("{STALE}/t2")).unwrap().unwrap(), "d").unwrap(),
+        main.file_at(&main.commit_of(&format!("{STALE_WORK}/t2")).unwrap().unwrap(), "d").unwrap(),
         Some(b"lost\n".to_vec())
     );
 }
@@ -607,7 +600,7 @@ fn a_pack_is_thin_and_whole_where_it_must_be() {
     let head = both.git(there.dir(), &["rev-parse", "HEAD"]);
     fs::write(there.dir().join("b"), "2\n").unwrap();
     let mut pack = Vec::new();
-    there.pack(&[head.clone()], &mut pack).unwrap();
+    there.pack(std::slice::from_ref(&head), &mut pack).unwrap();
     let error = both.unpack("t2", &pack).unwrap_err();
     assert_eq!(error.downcast_ref(), Some(&LackingCommits(vec![head.into()])));
     let mut pack = Vec::new();
@@ -662,7 +655,7 @@ fn shallow_and_partial_clones_work() {
             }
         }
         assert_eq!(deeper, how == "--depth=2");
-        assert!(both.store.have().unwrap().len() > 0);
+        assert!(!both.store.have().unwrap().is_empty());
     }
 }
 
@@ -711,7 +704,7 @@ fn commits_that_head_does_not_reach_come_as_well() {
     let mut pack = Vec::new();
     stale.pack(&[], &mut pack).unwrap();
     both.unpack("t3", &pack).unwrap();
-    let list = ["for-each-ref", "--format=%(contents:subject)", STALE];
+    let list = ["for-each-ref", "--format=%(contents:subject)", STALE_WORK];
     assert!(both.trees.place.git(&list).contains("WIP on ralph/x"));
 }
 
@@ -844,4 +837,72 @@ fn many_files_arrive() {
     both.git(there.dir(), &["commit", "-q", "-m", "Many"]);
     assert_eq!(both.fetch("t1", &there).arrival, Arrival::Moved);
     both.assert_same(&there);
+}
+
+/// The variable with the folder, the token and the pack for a worker that is killed.
+const KILLED: &str = "RALPH_TEST_KILLED_WORKER";
+
+/// A worker that a crash point kills: started by the next test, and otherwise nothing.
+#[test]
+fn killed_worker() {
+    let Ok(what) = env::var(KILLED) else { return };
+    let [folder, token, pack] = what.split('\n').collect::<Vec<_>>()[..] else { panic!("{what}") };
+    let store = WorkerStore::open(Path::new(folder), "top").unwrap();
+    let slot = store.slot("1", token).unwrap();
+    slot.apply(&mut fs::File::open(pack).unwrap()).unwrap();
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_kill_of_a_worker_loses_no_work() {
+    use std::{os::unix::process::ExitStatusExt, process::Command};
+
+    let kill = |both: &TransferTest, token: &str, deadly: &str| {
+        let pack = both.trees.path("pack");
+        fs::write(&pack, both.packed(token)).unwrap();
+        let folder = both.trees.path("worker");
+        let what = [folder.to_str().unwrap(), token, pack.to_str().unwrap()].join("\n");
+        let output = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "adapters::git::transfer::tests::killed_worker"])
+            .env(KILLED, what)
+            .env("RALPH_CRASH_RECORD", both.trees.path("passed"))
+            .env("RALPH_CRASH_POINT", format!("{deadly}:1"))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.signal(), Some(9), "{deadly}: {}", lossy(&output.stdout));
+    };
+    let all = |points: &[&[&'static str]]| points.concat();
+    let made = ["transfer.received", "slot.begun", "slot.made", "transfer.filled"];
+    for deadly in all(&[&made, &["transfer.taken"]]) {
+        let both = TransferTest::new();
+        fs::write(both.slot.root().join("a"), "changed\n").unwrap();
+        fs::write(both.slot.root().join("new"), "1\n").unwrap();
+        kill(&both, "t1", deadly);
+        // The attempt continues, with what the slot contains by now.
+        fs::write(both.slot.root().join("new"), "2\n").unwrap();
+        let there = both.send("t1");
+        both.assert_same(&there);
+        fs::write(there.dir().join("b"), "work\n").unwrap();
+        both.fetch("t1", &there);
+        both.assert_same(&there);
+    }
+    let moved = ["transfer.cleared", "transfer.received", "slot.cleared", "slot.written"];
+    for deadly in all(&[&moved, &["transfer.filled", "transfer.taken"]]) {
+        let both = TransferTest::new();
+        let there = both.send("t1");
+        fs::write(there.dir().join("b"), "work\n").unwrap();
+        drop(there);
+        fs::write(both.slot.root().join("a"), "changed\n").unwrap();
+        kill(&both, "t2", deadly);
+        let there = both.send("t2");
+        both.assert_same(&there);
+        let stale = there.stale().unwrap();
+        let mut pack = Vec::new();
+        stale.pack(&stale.sent(), &mut pack).unwrap();
+        both.unpack("t2", &pack).unwrap();
+        let kept = both.trees.place.git(&["show", &format!("{STALE_WORK}/t1:b")]);
+        assert_eq!((stale.token(), &*kept), ("t1", "work"), "{deadly}");
+        stale.note_fetched().unwrap();
+        assert!(there.stale().is_none(), "{deadly}");
+    }
 }
