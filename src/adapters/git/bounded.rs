@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::{Errno, ioctl_fionbio},
@@ -246,7 +246,7 @@ fn call(
     let status = call.child.wait();
     running_calls.retain(|running| Some(*running) != group);
     drop(running_calls);
-    let status = ended.and(status).map_err(|error| anyhow!("wait for `git {name}`: {error}"))?;
+    let status = ended.and(status).with_context(|| format!("cannot run `git {name}`"))?;
     // It may have ended by itself just before.
     match call.ending.filter(|_| !status.success()) {
         None => Ok((status, call.stderr)),

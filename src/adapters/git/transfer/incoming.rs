@@ -7,6 +7,7 @@ use std::{
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
     process,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -30,6 +31,13 @@ pub(super) enum PackSource {
     /// A worker, where an agent may have written anything.
     Worker,
 }
+
+/// The beginning of the names of folders for packs that arrive. Git removes those of this name when
+/// they are old, but not in slots and stores, where it removes nothing.
+const FOLDER: &str = "tmp_objdir-ralph-";
+
+/// The age of a folder that a killed process has left.
+const OLD: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The faults in old commits, tags and trees that do no harm.
 const OLD_FAULTS: &[&str] = &[
@@ -100,10 +108,10 @@ impl<'a> IncomingPack<'a> {
     fn begin(repo: &'a Repo) -> io::Result<IncomingPack<'a>> {
         let objects = repo.common_dir.join("objects");
         fs::create_dir_all(objects.join("pack"))?;
+        remove_old(&objects)?;
         let mut number = 0;
         let folder = loop {
-            // Git removes folders of this name when they are old.
-            let folder = objects.join(format!("tmp_objdir-ralph-{}-{number}", process::id()));
+            let folder = objects.join(format!("{FOLDER}{}-{number}", process::id()));
             match fs::create_dir(&folder) {
                 Ok(()) => break folder,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
@@ -190,9 +198,21 @@ impl<'a> IncomingPack<'a> {
 
 impl Drop for IncomingPack<'_> {
     fn drop(&mut self) {
-        // Git removes it later otherwise.
+        // It is removed later otherwise.
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Removes what killed processes have left in a folder of objects.
+fn remove_old(objects: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(objects)? {
+        let entry = entry?;
+        let is_ours = entry.file_name().as_bytes().starts_with(FOLDER.as_bytes());
+        if is_ours && entry.metadata()?.modified()?.elapsed().is_ok_and(|age| age > OLD) {
+            remove_all(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 impl Repo {

@@ -109,6 +109,9 @@ impl Repo {
     /// file is changed then.
     pub(super) fn take_on(&self, now: &WorkState, to: &WorkState) -> Result<()> {
         self.must_be_slot()?;
+        if let Some(branch) = &to.branch {
+            self.check_branch(branch, &to.head)?;
+        }
         self.forget_unfinished()?;
         if now.tip() != to.tip() {
             // The index has what the files have, so that git sees what it may replace.
@@ -131,6 +134,13 @@ impl Repo {
         self.run_quietly(&["read-tree", "--reset", &to.head])?;
         self.refresh_index();
         Ok(())
+    }
+
+    /// Fails if a branch cannot be put on a commit: git cannot have both `a` and `a/b`.
+    fn check_branch(&self, branch: &str, commit: &str) -> Result<()> {
+        let trial = format!("start\nupdate refs/heads/{branch} {commit}\nprepare\nabort\n");
+        let update = ["update-ref", "--stdin"];
+        program::run_with_input(&self.root, &update, &[], trial.as_bytes()).map(drop)
     }
 
     /// Notes in the index which files are unchanged. Git reports the others as an error.

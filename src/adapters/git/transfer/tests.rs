@@ -399,6 +399,22 @@ fn what_was_not_sent_is_kept_before_the_slot_changes() {
 }
 
 #[test]
+fn a_branch_that_git_cannot_have_changes_nothing() {
+    let both = TransferTest::new();
+    let there = both.send("t1");
+    fs::write(there.dir().join("b"), "work\n").unwrap();
+    both.git(there.dir(), &["checkout", "-q", "--detach"]);
+    both.git(there.dir(), &["branch", "-q", "-D", "ralph/x"]);
+    both.git(there.dir(), &["checkout", "-q", "-b", "ralph"]);
+    let (before, state) = (files(both.slot.root()), both.slot.work_state().unwrap());
+    let unpacked = both.fetch("t1", &there);
+    let Arrival::Blocked { kept, why } = unpacked.arrival else { panic!("{unpacked:?}") };
+    assert!(why.contains("ralph/x"), "{why}");
+    assert_eq!(both.trees.place.git(&["show", &format!("{kept}:b")]), "work");
+    assert_eq!((files(both.slot.root()), both.slot.work_state().unwrap()), (before, state));
+}
+
+#[test]
 fn objects_that_git_refuses_do_not_arrive() {
     let both = TransferTest::new();
     let there = both.send("t1");
