@@ -139,23 +139,27 @@ pub fn execute(cli: Cli) -> Result<Exit> {
     if !handles_signals(&cli.command) {
         signal::listen(end_with_git).context("listen for signals")?;
     }
-    match cli.command {
-        Command::Init(Flags(options)) => set_up(&at, &options),
+    dispatch(&at, cli.command)
+}
+
+fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
+    match command {
+        Command::Init(Flags(options)) => set_up(at, &options),
         Command::Template(Flags(options)) => template::run(options.name.into()),
-        Command::Run(Flags(options)) => run::run(&at, *options),
-        Command::Loop(Flags(options)) => plain_loop::run(&at, *options),
-        Command::Ls(Flags(options)) => ls::run(&at, options.json),
-        Command::Prompt(Flags(options)) => prompt::run(&at, &options),
-        Command::Plan(Flags(options)) => plan::run(&at, options),
-        Command::DagStatus(Flags(options)) => dag_status::run(&at, options),
-        Command::Graph(Flags(options)) => graph::run(&at, options),
-        Command::Draft(Flags(options)) => draft::run(&at, *options),
-        Command::TaskAdd(Flags(options)) => task_add::run(&at, &options),
-        Command::TaskEdit(Flags(options)) => task_edit::run(&at, &options),
-        Command::TaskShow(Flags(options)) => task_show::run(&at, &options),
-        Command::TaskMove(Flags(options)) => task_move::run(&at, &options),
-        Command::TaskRemove(Flags(options)) => task_remove::run(&at, &options),
-        Command::Undo(Flags(options)) => undo::run(&at, &options),
+        Command::Run(Flags(options)) => run::run(at, *options),
+        Command::Loop(Flags(options)) => plain_loop::run(at, *options),
+        Command::Ls(Flags(options)) => ls::run(at, options.json),
+        Command::Prompt(Flags(options)) => prompt::run(at, &options),
+        Command::Plan(Flags(options)) => plan::run(at, options),
+        Command::DagStatus(Flags(options)) => dag_status::run(at, options),
+        Command::Graph(Flags(options)) => graph::run(at, options),
+        Command::Draft(Flags(options)) => draft::run(at, *options),
+        Command::TaskAdd(Flags(options)) => task_add::run(at, &options),
+        Command::TaskEdit(Flags(options)) => task_edit::run(at, &options),
+        Command::TaskShow(Flags(options)) => task_show::run(at, &options),
+        Command::TaskMove(Flags(options)) => task_move::run(at, &options),
+        Command::TaskRemove(Flags(options)) => task_remove::run(at, &options),
+        Command::Undo(Flags(options)) => undo::run(at, &options),
         Command::TaskReset(Flags(options)) => {
             task::reset(&at.of_task(options.called.name, &options.ids)?, &options.ids)
         }
@@ -163,24 +167,24 @@ pub fn execute(cli: Cli) -> Result<Exit> {
             let id = options.id;
             task::complete(&at.of_task(options.called.name, std::slice::from_ref(&id))?, &id)
         }
-        Command::TaskBlock(Flags(options)) => task::block(&at, &options.id, &options.reason),
+        Command::TaskBlock(Flags(options)) => task::block(at, &options.id, &options.reason),
         Command::Ask(Flags(options)) => talk::ask(&options.text),
         Command::Answer(Flags(options)) => {
             let at = at.of_task(options.called.name, std::slice::from_ref(&options.id))?;
             talk::answer(&at, &options.id, options.text.as_deref())
         }
-        Command::Note(Flags(options)) => talk::note(&at, &options),
-        Command::Verify(Flags(options)) => verify::run(&at, &options.id),
+        Command::Note(Flags(options)) => talk::note(at, &options),
+        Command::Verify(Flags(options)) => verify::run(at, &options.id),
         Command::Costs(Flags(options)) => costs::run(&at.named(&options.named), &options),
-        Command::Check(Flags(options)) => check::run(&at, &options),
-        Command::Export(Flags(options)) => export::run(&at, &options),
-        Command::Import(Flags(options)) => import::run(&at, &options),
-        Command::Config(Flags(options)) => config::run(&at, &options),
+        Command::Check(Flags(options)) => check::run(at, &options),
+        Command::Export(Flags(options)) => export::run(at, &options),
+        Command::Import(Flags(options)) => import::run(at, &options),
+        Command::Config(Flags(options)) => config::run(at, &options),
         Command::Schema(Flags(options)) => schema::run(options.of),
-        Command::MergeDriver(Flags(options)) => merge_driver::run(&at, &options),
-        Command::Slots(Flags(options)) => slots::run(&at, &options),
-        Command::Doctor(Flags(options)) => doctor::run(&at, options),
-        Command::Notify(Flags(options)) => notify::run(&at, &options),
+        Command::MergeDriver(Flags(options)) => merge_driver::run(at, &options),
+        Command::Slots(Flags(options)) => slots::run(at, &options),
+        Command::Doctor(Flags(options)) => doctor::run(at, options),
+        Command::Notify(Flags(options)) => notify::run(at, &options),
         Command::Status(Flags(options)) => status::run(&at.named(&options.named), &options),
         Command::Report(Flags(options)) => report::run(&at.named(&options.named), &options),
         Command::Pause(Flags(named)) => requests::pause(&at.named(&named)),
@@ -189,8 +193,8 @@ pub fn execute(cli: Cli) -> Result<Exit> {
             Some(child) => requests::stop_child(&at.named(&options.named), child),
             None => requests::stop(&at.named(&options.named), options.now),
         },
-        Command::Serve(Flags(options)) => serve::run(&at, &options),
-        Command::Schedule(Flags(options)) => schedule::run(&at, &options),
+        Command::Serve(Flags(options)) => serve::run(at, &options),
+        Command::Schedule(Flags(options)) => schedule::run(at, &options),
         Command::Heartbeat(Flags(options)) => {
             heartbeat::run(&at.named(&options.named), options.max_age)
         }
@@ -199,9 +203,9 @@ pub fn execute(cli: Cli) -> Result<Exit> {
         Command::Attempts(Flags(options)) => attempts::list(&at.named(&options.named), &options),
         Command::Show(Flags(options)) => attempts::show(&at.named(&options.named), &options),
         Command::Restore(Flags(options)) => attempts::restore(&at.named(&options.named), &options),
-        Command::Spawn(Flags(options)) => spawn::run(&at, &options.argv),
+        Command::Spawn(Flags(options)) => spawn::run(at, &options.argv),
         Command::Demo(Flags(options)) => demo::run(&options),
-        Command::Replay(Flags(options)) => replay::run(&at, &options),
+        Command::Replay(Flags(options)) => replay::run(at, &options),
         Command::Completions(Flags(options)) => completions::completions(&options.shell),
         Command::Man(Flags(options)) => completions::man(options.to.as_deref()),
         Command::Help { .. } => Ok(Exit::Success),

@@ -108,6 +108,29 @@ pub const HIDDEN: &[&str] = &[
     "/var/lib/systemd/credential.secret",
 ];
 
+/// Variables that name a file or folder with credentials, or a folder with a file of that name.
+pub const HIDDEN_BY_VARIABLE: &[(&str, &str)] = &[
+    ("AWS_CONFIG_FILE", ""),
+    ("AWS_SHARED_CREDENTIALS_FILE", ""),
+    ("CARGO_HOME", "credentials.toml"),
+    ("CLOUDSDK_CONFIG", ""),
+    ("DOCKER_CONFIG", ""),
+    ("GH_CONFIG_DIR", ""),
+    ("GNUPGHOME", ""),
+    ("GOOGLE_APPLICATION_CREDENTIALS", ""),
+    ("HISTFILE", ""),
+    ("KUBECONFIG", ""),
+    ("NETRC", ""),
+    ("NPM_CONFIG_USERCONFIG", ""),
+    ("PGPASSFILE", ""),
+    ("SOPS_AGE_KEY_FILE", ""),
+    ("XAUTHORITY", ""),
+];
+
+/// Variables that name another folder for one in the home folder.
+pub const MOVED_BY_VARIABLE: &[(&str, &str)] =
+    &[("XDG_CONFIG_HOME", "~/.config/"), ("XDG_DATA_HOME", "~/.local/share/")];
+
 /// The parts of `/run` that programs need; all else in it is hidden, because it contains sockets.
 pub const SHOWN_OF_RUN: &[&str] = &[
     "booted-system",
@@ -204,6 +227,8 @@ pub struct AgentFolders {
     pub agent: &'static str,
     /// The files and folders that it writes; those that end in `/` are created if they are missing.
     pub own: &'static [&'static str],
+    /// The variables that name another folder for them.
+    pub named_by: &'static [&'static str],
     /// What it reads there as settings or runs as programs. Otherwise an attempt could leave behind
     /// what acts outside, when a person starts the same agent.
     pub settings: &'static [&'static str],
@@ -216,6 +241,7 @@ pub const AGENT_FOLDERS: &[AgentFolders] = &[
     AgentFolders {
         agent: "claude",
         own: &["~/.claude/", "~/.claude.json", "~/.cache/claude/", "~/.cache/claude-cli-nodejs/"],
+        named_by: &["CLAUDE_CONFIG_DIR"],
         settings: &[
             "~/.claude/settings.json",
             "~/.claude/settings.local.json",
@@ -232,6 +258,7 @@ pub const AGENT_FOLDERS: &[AgentFolders] = &[
     AgentFolders {
         agent: "codex",
         own: &["~/.codex/"],
+        named_by: &["CODEX_HOME"],
         settings: &[
             "~/.codex/config.toml",
             "~/.codex/AGENTS.md",
@@ -244,6 +271,7 @@ pub const AGENT_FOLDERS: &[AgentFolders] = &[
     AgentFolders {
         agent: "gemini",
         own: &["~/.gemini/"],
+        named_by: &["GOOGLE_APPLICATION_CREDENTIALS"],
         settings: &[
             "~/.gemini/settings.json",
             "~/.gemini/GEMINI.md",
@@ -256,18 +284,21 @@ pub const AGENT_FOLDERS: &[AgentFolders] = &[
     AgentFolders {
         agent: "opencode",
         own: &["~/.local/share/opencode/", "~/.local/state/opencode/", "~/.cache/opencode/"],
+        named_by: &[],
         settings: &["~/.local/share/opencode/bin"],
         variables: &["OPENCODE_*", "ANTHROPIC_*", "OPENAI_*", "OPENROUTER_*", "GEMINI_*"],
     },
     AgentFolders {
         agent: "amp",
         own: &["~/.local/share/amp/", "~/.cache/amp/"],
+        named_by: &[],
         settings: &[],
         variables: &["AMP_*"],
     },
     AgentFolders {
         agent: "copilot",
         own: &["~/.copilot/"],
+        named_by: &[],
         settings: &[
             "~/.copilot/config.json",
             "~/.copilot/mcp-config.json",
@@ -279,6 +310,7 @@ pub const AGENT_FOLDERS: &[AgentFolders] = &[
     AgentFolders {
         agent: "aider",
         own: &["~/.aider/"],
+        named_by: &[],
         settings: &[],
         variables: &[
             "AIDER_*",

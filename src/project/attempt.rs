@@ -7,6 +7,7 @@
 pub mod leftovers;
 mod open;
 pub mod prompt_file;
+pub mod sandboxed;
 pub mod scrutiny;
 
 use std::{

@@ -6,13 +6,18 @@
 mod attacks;
 mod stage;
 
+use std::time::Instant;
+
 use ralph::{
-    adapters::process::sandbox::support,
+    adapters::process::{
+        AgentProcess,
+        sandbox::{SandboxPaths, support},
+    },
     core::executor::{Network, SandboxEngine, SandboxSettings},
 };
 use serde_json::json;
 
-use crate::support::each;
+use crate::support::{each, until, wait_for};
 use attacks::{Attack, Proof, attacks};
 use stage::{CANARY, Stage};
 
@@ -63,9 +68,12 @@ fn passes(stage: &Stage, engine: SandboxEngine, attack: &Attack) -> Result<bool,
         Proof::Says => ended.stdout.contains("passed\n"),
         Proof::Reads => ended.stdout.contains(CANARY),
         Proof::Changes(path) => stage::content(path) != before,
-        Proof::Lives(marker) => stage.lives(marker),
+        Proof::Lives(marker) => stage::lives(marker),
     })
 }
+
+/// What is known to pass through both; `docs/sandbox.md` says so.
+const THROUGH_BOTH: &[&str] = &["hold a lock that the run needs"];
 
 /// What Landlock is known not to hold; `docs/sandbox.md` says so.
 const THROUGH_LANDLOCK: &[&str] = &[
@@ -73,6 +81,7 @@ const THROUGH_LANDLOCK: &[&str] = &[
     "write the settings of the slot",
     "write the attributes of the slot",
     "rename the git directory of the slot",
+    "change the limits of the runner",
     "connect to the ssh agent",
     "connect to docker",
 ];
@@ -95,7 +104,8 @@ fn attacks_do_not_pass_through() {
             println!("  {name}");
         }
         let known = if engine == SandboxEngine::Landlock { THROUGH_LANDLOCK } else { &[] };
-        let unknown = passed.iter().filter(|name| !known.contains(name));
+        let unknown =
+            passed.iter().filter(|name| !known.contains(name) && !THROUGH_BOTH.contains(name));
         faults.extend(unknown.map(|name| format!("{engine:?}: {name}")));
         let failed = results.iter().filter_map(|(name, passed)| {
             passed.as_ref().err().map(|why| format!("{engine:?}: {name} was not tried: {why}"))
@@ -185,4 +195,215 @@ fn work_is_possible_inside() {
         assert!(trial.read(".ralph/tasks/a/notes.md").contains("UTF-8"));
         stage.end();
     }
+}
+
+#[test]
+fn an_agent_in_a_sandbox_is_asked_to_end_before_it_is_killed() {
+    for engine in engines() {
+        let stage = Stage::new();
+        let script = "trap 'echo asked; exit 3' TERM; touch up; while :; do sleep 0.05; done";
+        let up = stage.slot.join("up");
+        let ask = |process: &AgentProcess| {
+            wait_for(&up);
+            process.terminate();
+        };
+        let ended = stage.run_with(&settings(engine), script, |paths| paths, ask).unwrap();
+        assert_eq!((ended.code, ended.stdout.contains("asked")), (Some(3), true), "{engine:?}");
+        stage.end();
+    }
+}
+
+#[test]
+fn a_sandbox_ends_with_its_guardian() {
+    for engine in engines() {
+        let stage = Stage::new();
+        let marker = format!("{}4545", std::process::id());
+        let script = format!("setsid sleep {marker} & touch up; trap '' TERM; sleep {marker}");
+        let up = stage.slot.join("up");
+        let kill = |process: &AgentProcess| {
+            wait_for(&up);
+            process.kill_guardian();
+        };
+        let ended = stage.run_with(&settings(engine), &script, |paths| paths, kill).unwrap();
+        assert_eq!(ended.code, None);
+        if engine == SandboxEngine::Bubblewrap {
+            until("nothing is left", || !stage::lives(&marker));
+        } else {
+            // As without a sandbox, the next run finds what is left by the open record.
+            let record = stage.record_of_newest();
+            ralph::adapters::process::kill_marked(None, &record);
+            until("nothing is left", || !stage::lives(&marker));
+        }
+        stage.end();
+    }
+}
+
+#[test]
+fn the_checkout_can_be_changed_but_not_what_rules_it() {
+    let stage = Stage::new();
+    let in_checkout = |paths: SandboxPaths| SandboxPaths { worktree: paths.main.clone(), ..paths };
+    let run = |engine, script: &str| stage.run_with(&settings(engine), script, in_checkout, |_| ());
+    for engine in engines() {
+        if engine == SandboxEngine::Landlock {
+            let why = run(engine, "true").err().unwrap();
+            assert!(why.contains("bubblewrap"), "{why}");
+            continue;
+        }
+        let ended =
+            run(engine, "echo 2 > file.txt && git commit -qam Two && touch .ralph/tasks/a/DONE");
+        let ended = ended.unwrap();
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        for path in [
+            "task-graph.yaml",
+            "logs/ralph.jsonl",
+            "prompts/task.md",
+            ".ralph/config.yaml",
+            ".ralph/evil",
+            ".git/config",
+            ".git/hooks/pre-commit",
+            ".git/info/attributes",
+            ".git/ralph/holder.json",
+        ] {
+            let file = stage.trial.root().join(path);
+            let before = stage::content(&file);
+            run(engine, &format!("echo evil >> {path}; mv -f file.txt {path}")).unwrap();
+            assert_eq!(stage::content(&file), before, "{path}");
+        }
+        let moved = run(engine, "mv .git x || mv .ralph x || mv logs x").unwrap();
+        assert_ne!(moved.code, Some(0), "{}", moved.stderr);
+    }
+    stage.end();
+}
+
+#[test]
+fn settings_show_hide_and_pass_on() {
+    for engine in engines() {
+        let stage = Stage::new();
+        let base = settings(engine);
+        let says = |settings: &SandboxSettings, script: &str| {
+            stage.run_in(settings, script).unwrap().stdout
+        };
+        let shown = SandboxSettings { show: vec!["~/.npmrc".to_owned()], ..base.clone() };
+        assert!(says(&shown, "cat ~/.npmrc").contains(CANARY));
+        assert!(!says(&shown, "cat ~/.pypirc").contains(CANARY));
+        let folder = SandboxSettings { show: vec!["~/.aws".to_owned()], ..base.clone() };
+        assert!(says(&folder, "cat ~/.aws/credentials").contains(CANARY));
+        let hidden = SandboxSettings { hide: vec!["~/.profile".to_owned()], ..base.clone() };
+        assert!(!says(&hidden, "cat ~/.profile").contains("profile"));
+        let allowed = Some(vec!["GITHUB_*".to_owned()]);
+        let allowed = SandboxSettings { env: allowed, ..base.clone() };
+        assert!(says(&allowed, "echo $GITHUB_TOKEN").contains(CANARY));
+        let none = SandboxSettings { env: Some(Vec::new()), ..base.clone() };
+        let said = says(&none, "echo $TRIAL:$RALPH_TASK_ID:$HOME");
+        assert!(said.contains(&format!(":a:{}", stage.trial.dir().display())), "{said}");
+        let command = ["env", "WRAPPED=yes"].map(str::to_owned).to_vec();
+        let wrapped = SandboxSettings { network: Network::Wrapper(command), ..base.clone() };
+        assert!(says(&wrapped, "echo $WRAPPED").contains("yes"));
+        let relative = SandboxSettings { write: vec!["cache".to_owned()], ..base.clone() };
+        let why = stage.run_in(&relative, "true").err().unwrap();
+        assert!(why.contains("`cache`"), "{why}");
+        let missing = stage.trial.dir().join("new/cache");
+        let write = vec![missing.display().to_string()];
+        let made = SandboxSettings { write, ..base.clone() };
+        says(&made, "echo 1 > ~/new/cache/x");
+        assert!(missing.join("x").exists());
+        stage.end();
+    }
+}
+
+#[test]
+fn a_link_that_a_process_leaves_opens_nothing_for_the_next() {
+    for engine in engines() {
+        let stage = Stage::new();
+        let write = vec!["~/builds".to_owned(), "~/builds/nested".to_owned()];
+        let settings = SandboxSettings { write, ..settings(engine) };
+        let run = |script: &str| {
+            let of_claude = |paths| SandboxPaths { agent: Some("claude".to_owned()), ..paths };
+            stage.run_with(&settings, script, of_claude, |_| ())
+        };
+        let plant = "mkdir -p .git/modules/m && ln -s ~/.ssh .git/modules/m/hooks
+            ln -s ~/.ssh ~/.claude/commands; ln -s ~/.aws ~/.claude/agents
+            rmdir ~/builds/nested; ln -s ~/.gnupg ~/builds/nested";
+        run(plant).unwrap();
+        let look = "cat ~/.ssh/* ~/.aws/* ~/.gnupg/*/* ~/builds/nested/*/*
+            echo evil > ~/.ssh/evil; echo evil > ~/.gnupg/evil";
+        let ended = run(look).unwrap();
+        assert!(ended.stdout.contains("ready") && !ended.stdout.contains(CANARY), "{engine:?}");
+        for path in [".ssh/evil", ".gnupg/evil"] {
+            assert!(!stage.trial.dir().join(path).exists(), "{engine:?}: {path}");
+        }
+        if engine == SandboxEngine::Landlock {
+            run("rm -rf .git && ln -s ~/.ssh .git").unwrap();
+            assert!(run(look).err().unwrap().contains("is not a git directory"));
+        }
+    }
+}
+
+#[test]
+fn settings_of_the_agent_in_its_own_folder_are_read_only() {
+    if support(SandboxEngine::Bubblewrap).is_err() {
+        return;
+    }
+    let stage = Stage::new();
+    let own = stage.trial.dir().join(".claude");
+    std::fs::create_dir_all(own.join("commands")).unwrap();
+    std::fs::write(own.join("settings.json"), "{}").unwrap();
+    let script = "echo 1 > ~/.claude/history && echo 2 > ~/.claude/settings.json
+        echo 3 > ~/.claude/commands/evil; mv ~/.claude ~/.claude2; rm -rf ~/.claude/commands";
+    let of_claude = |paths| SandboxPaths { agent: Some("claude".to_owned()), ..paths };
+    stage.run_with(&settings(SandboxEngine::Bubblewrap), script, of_claude, |_| ()).unwrap();
+    assert_eq!(std::fs::read_to_string(own.join("history")).unwrap(), "1\n");
+    assert_eq!(std::fs::read_to_string(own.join("settings.json")).unwrap(), "{}");
+    assert_eq!(std::fs::read_dir(own.join("commands")).unwrap().count(), 0);
+    stage.end();
+}
+
+#[test]
+fn a_socket_with_a_long_path_is_reached() {
+    let Some(engine) = engines().pop() else { return };
+    let stage = Stage::new();
+    let folder = stage.trial.dir().join("x".repeat(120));
+    std::fs::create_dir(&folder).unwrap();
+    let far = |paths: SandboxPaths| SandboxPaths { record: folder.join("r.json"), ..paths };
+    let ended = stage.run_with(&settings(engine), "\"$RALPH\" ls", far, |_| ()).unwrap();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(!folder.join("r.relay").exists(), "the socket is removed");
+    stage.end();
+}
+
+#[test]
+fn what_cannot_be_held_is_refused() {
+    if support(SandboxEngine::Landlock).is_err() {
+        return;
+    }
+    let stage = Stage::new();
+    let write = vec!["~".to_owned()];
+    let open = SandboxSettings { write, ..settings(SandboxEngine::Landlock) };
+    let why = stage.run_in(&open, "true").err().unwrap();
+    assert!(why.contains("is hidden in") && why.contains("`bubblewrap`"), "{why}");
+    let offline = SandboxSettings { network: Network::Off, ..settings(SandboxEngine::Landlock) };
+    let why = stage.run_in(&offline, "true").err().unwrap();
+    assert!(why.contains("network"), "{why}");
+    stage.end();
+}
+
+/// Prints the time that a sandbox adds to a process.
+#[test]
+#[ignore = "a measurement"]
+fn the_added_time_of_a_sandbox() {
+    const TIMES: u32 = 40;
+    let stage = Stage::new();
+    let time = |run: &dyn Fn()| {
+        run();
+        let began = Instant::now();
+        (0..TIMES).for_each(|_| run());
+        began.elapsed().as_secs_f64() * 1000.0 / f64::from(TIMES)
+    };
+    let plain = time(&|| drop(stage.run_outside("true")));
+    println!("without: {plain:.1} ms, with its guardian");
+    for engine in engines() {
+        let confined = time(&|| drop(stage.run_in(&settings(engine), "true")));
+        println!("{engine:?}: {:.1} ms more", confined - plain);
+    }
+    stage.end();
 }

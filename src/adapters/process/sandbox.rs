@@ -142,7 +142,9 @@ pub fn confined(
     paths: &SandboxPaths,
 ) -> Result<ProcessSpec, String> {
     super::check(&spec)?;
-    let mut rules = AccessRules::of(settings, paths)?;
+    let mut environment = paths.environment.clone();
+    environment.extend(spec.env.iter().cloned());
+    let mut rules = AccessRules::of(settings, paths, &environment)?;
     let support = support(settings.engine)?;
     let is_landlock = support.engine == SandboxEngine::Landlock;
     if is_landlock {

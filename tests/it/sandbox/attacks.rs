@@ -297,7 +297,9 @@ fn processes(stage: &Stage) -> Vec<Attack> {
         says("signal the runner", signal(run.into())),
         says("signal the guardian", signal(guardian.into())),
         says("signal a process of another slot", signal(other.into())),
-        says("signal everything", self::says("kill -CONT -1")).only_inside(),
+        // The program succeeds even if no process may be signalled.
+        Attack::new("signal everything", "kill -CONT -1", Proof::Changes(stage.victim_stat()))
+            .only_inside(),
         says(
             "enter the namespaces of the runner",
             self::says(&format!("nsenter -t {run} -m -p true")),
@@ -459,7 +461,10 @@ fn relay(stage: &Stage) -> Vec<Attack> {
         )
         .only_inside(),
         says("remove the socket of the relay", self::says("rm \"$RALPH_RELAY\" 2>/dev/null")),
-        says("lock the state", self::says(&format!("flock -n '{main}/.git/ralph/graph.lock' true 2>/dev/null && false"))),
+        says(
+            "hold a lock that the run needs",
+            self::says(&format!("flock -n '{main}/.git/ralph/graph.lock' true")),
+        ),
     ]
 }
 

@@ -9,6 +9,7 @@ use std::{
         unix::net::{SocketAddr, UnixListener},
     },
     path::{Path, PathBuf},
+    process::{Child, Command},
     sync::{
         atomic::{AtomicU32, Ordering},
         mpsc,
@@ -20,11 +21,16 @@ use ralph::{
         AgentProcess, Closed, GuardPost, ProcessNews, ProcessSpec,
         sandbox::{SandboxPaths, confined},
     },
-    core::{executor::SandboxSettings, verdict::Outcome},
+    core::{executor::SandboxSettings, loop_paths::LoopPaths, verdict::Outcome},
+    project::{
+        attempt::{AttemptRecord, sandboxed},
+        workspace::Workspace,
+    },
 };
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Live, RALPH, SOON, TestProject, wait_for};
+use crate::support::{Live, RALPH, SOON, TestProject, until, wait_for};
 
 /// What no process in a sandbox may read.
 pub const CANARY: &str = "c4n4ry-5ecret";
@@ -57,6 +63,31 @@ pub struct Ended {
     pub stderr: String,
 }
 
+/// A stopped process, killed when dropped.
+struct Victim(Child);
+
+impl Victim {
+    fn new() -> Victim {
+        let victim = Victim(Command::new("sleep").arg("600").spawn().unwrap());
+        let pid = Pid::from_raw(i32::try_from(victim.0.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        let is_stopped = || fs::read_to_string(victim.stat()).unwrap().contains(") T ");
+        until("the victim is stopped", is_stopped);
+        victim
+    }
+
+    fn stat(&self) -> PathBuf {
+        format!("/proc/{}/stat", self.0.id()).into()
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 pub struct Stage {
     pub trial: TestProject,
     pub run: Live,
@@ -69,6 +100,7 @@ pub struct Stage {
     pub tcp: TcpListener,
     pub abstract_name: String,
     sockets: Vec<UnixListener>,
+    victim: Victim,
     next: AtomicU32,
 }
 
@@ -104,6 +136,8 @@ impl Stage {
         let slot = |name: &str| PathBuf::from(record(name)["slot"]["path"].as_str().unwrap());
         let (slot, other) = (slot("a.1"), slot("b.1"));
         fs::write(other.join("secret.txt"), CANARY).unwrap();
+        // An agent may be at work before its process is recorded.
+        until("the process is recorded", || record("b.1")["agent"]["pid"].is_i64());
         let other_agent = i32::try_from(record("b.1")["agent"]["pid"].as_i64().unwrap()).unwrap();
         let address = SocketAddr::from_abstract_name(&abstract_name).unwrap();
         let mut sockets = Vec::from(sockets);
@@ -119,6 +153,7 @@ impl Stage {
             tcp,
             abstract_name,
             sockets,
+            victim: Victim::new(),
             next,
         };
         let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
@@ -181,39 +216,42 @@ impl Stage {
         (spec, folder)
     }
 
-    pub fn paths(&self, record: PathBuf) -> SandboxPaths {
-        let root = self.trial.root().to_owned();
+    /// The paths of the first attempt, with another record.
+    fn paths(&self, record: PathBuf) -> SandboxPaths {
+        let root = self.trial.root();
+        let workspace = Workspace::open(root, LoopPaths::default(), None, None).unwrap();
+        let attempts: Vec<AttemptRecord> = workspace.state.peek();
+        let attempt = attempts.iter().find(|attempt| attempt.task_id.as_str() == "a").unwrap();
         SandboxPaths {
-            git: root.join(".git"),
-            worktree: self.slot.clone(),
-            pool: self.slot.parent().unwrap().to_owned(),
-            task: root.join(".ralph/tasks/a"),
             record,
             ralph: RALPH.into(),
             home: self.trial.dir(),
             environment: self.variables(),
-            main: root,
-            ..SandboxPaths::default()
+            ..sandboxed::paths(&workspace, attempt, &self.slot).unwrap()
         }
     }
 
     /// Runs a script in a sandbox.
     pub fn run_in(&self, settings: &SandboxSettings, script: &str) -> Result<Ended, String> {
-        let (spec, folder) = self.spec(script);
-        let spec = confined(spec, settings, &self.paths(folder.join("record.json")))?;
-        Ok(self.guarded(&spec, &folder, |_| ()))
+        self.run_with(settings, script, |paths| paths, |_| ())
     }
 
-    /// Runs a script in a sandbox; `meanwhile` gets its process.
+    /// Runs a script in a sandbox with other paths; `meanwhile` gets its process.
     pub fn run_with(
         &self,
         settings: &SandboxSettings,
         script: &str,
+        change: impl FnOnce(SandboxPaths) -> SandboxPaths,
         meanwhile: impl FnOnce(&AgentProcess),
-    ) -> Ended {
+    ) -> Result<Ended, String> {
         let (spec, folder) = self.spec(script);
-        let spec = confined(spec, settings, &self.paths(folder.join("record.json"))).unwrap();
-        self.guarded(&spec, &folder, meanwhile)
+        let paths = change(self.paths(folder.join("record.json")));
+        if paths.record != folder.join("record.json") {
+            fs::write(&paths.record, "{}").unwrap();
+        }
+        let spec = ProcessSpec { dir: paths.worktree.clone(), ..spec };
+        let spec = confined(spec, settings, &paths)?;
+        Ok(self.guarded(&spec, &folder, meanwhile))
     }
 
     /// Runs a script without a sandbox.
@@ -260,13 +298,24 @@ impl Stage {
         Ended { code, stdout: text("stdout"), stderr: text("stderr") }
     }
 
-    /// Whether a process lives whose command line has this word.
-    pub fn lives(&self, marker: &str) -> bool {
-        fs::read_dir("/proc").unwrap().flatten().any(|process| {
-            let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
-            line.split(|byte| *byte == 0).any(|word| word == marker.as_bytes())
-        })
+    /// The record of the newest process.
+    pub fn record_of_newest(&self) -> PathBuf {
+        let number = self.next.load(Ordering::Relaxed) - 1;
+        self.trial.dir().join(format!("process-{number}/record.json"))
     }
+
+    /// What the system says about a stopped process.
+    pub fn victim_stat(&self) -> PathBuf {
+        self.victim.stat()
+    }
+}
+
+/// Whether a process lives whose command line has this word.
+pub fn lives(marker: &str) -> bool {
+    fs::read_dir("/proc").unwrap().flatten().any(|process| {
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == marker.as_bytes())
+    })
 }
 
 /// What is at a path.

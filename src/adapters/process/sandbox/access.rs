@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::SandboxPaths;
 use crate::core::{
     executor::{Network, SandboxSettings},
-    sandbox::{HIDDEN, PRIVATE, SHOWN_OF_RUN, folders_of},
+    sandbox::{HIDDEN, HIDDEN_BY_VARIABLE, MOVED_BY_VARIABLE, PRIVATE, SHOWN_OF_RUN, folders_of},
 };
 
 /// The access to a file, or to a folder with everything in it.
@@ -43,40 +43,38 @@ pub(super) struct AccessRules {
 }
 
 impl AccessRules {
-    /// Returns the rules of a sandbox.
+    /// Returns the rules of a sandbox. `environment` is that of the process.
     ///
     /// # Errors
-    /// A path of the settings is not absolute, or cannot be used.
+    /// A path of the settings is not absolute, or cannot be used; the home folder is not known.
     pub(super) fn of(
         settings: &SandboxSettings,
         paths: &SandboxPaths,
+        environment: &BTreeMap<String, String>,
     ) -> Result<AccessRules, String> {
-        let home = paths.home.clone();
+        let home = &paths.home;
+        if !home.is_absolute() {
+            return Err("`HOME` is not set, so a sandbox cannot hide what is in it".to_owned());
+        }
         let mut rules = AccessRules::default();
         for folder in PRIVATE {
             rules.set(Path::new(folder), PathAccess::Private);
         }
         rules.hide_run(&settings.network);
-        rules.set(&home, PathAccess::ReadOnly);
+        rules.set(home, PathAccess::ReadOnly);
         for path in [&paths.main, &paths.git, &paths.record].into_iter().chain(&paths.read) {
             rules.set(path, PathAccess::ReadOnly);
         }
-        for path in HIDDEN {
-            rules.set(&at_home(path, &home), PathAccess::Hidden);
-        }
-        for socket in sockets_of(&paths.environment) {
-            rules.set(&socket, PathAccess::Hidden);
-        }
+        rules.hide_credentials(home, environment);
         for path in &settings.hide {
-            rules.set(&named(path, &home, "hide")?, PathAccess::Hidden);
+            rules.set(&named(path, home, "hide")?, PathAccess::Hidden);
         }
         rules.set(&paths.pool, PathAccess::Hidden);
-        for path in &settings.show {
-            rules.show(&named(path, &home, "show")?);
-        }
-        rules.allow_agent(paths.agent.as_deref(), &home);
+        rules.allow_worktree(paths)?;
+        rules.set(&paths.task, PathAccess::Writable);
+        rules.allow_agent(paths.agent.as_deref(), home, environment);
         for path in &settings.write {
-            let path = named(path, &home, "write")?;
+            let path = named(path, home, "write")?;
             if !path.exists() {
                 fs::create_dir_all(&path).map_err(|error| {
                     format!("`write` of the sandbox: create `{}`: {error}", path.display())
@@ -84,17 +82,62 @@ impl AccessRules {
             }
             rules.set(&path, PathAccess::Writable);
         }
-        rules.allow_worktree(paths)?;
-        rules.set(&paths.task, PathAccess::Writable);
+        for path in &settings.show {
+            rules.show(&named(path, home, "show")?);
+        }
         Ok(rules)
     }
 
-    /// Sets the rule of a path; one that does not exist has none.
+    /// Sets the rule of a path. One that does not exist has none, and neither has one that leads
+    /// through a link that an earlier process of the sandbox may have made.
     fn set(&mut self, path: &Path, access: PathAccess) {
+        if access != PathAccess::Hidden && !self.is_trusted(path) {
+            return;
+        }
         if let Ok(path) = fs::canonicalize(path)
             && path != Path::new("/")
         {
             self.rules.insert(path, access);
+        }
+    }
+
+    /// Whether no link on the way to a path is in a folder that a sandbox may change.
+    fn is_trusted(&self, path: &Path) -> bool {
+        let mut at = PathBuf::from("/");
+        for part in path.components() {
+            let next = at.join(part);
+            if !fs::symlink_metadata(&next).is_ok_and(|found| found.is_symlink()) {
+                at = next;
+            } else if self.of_path(&at).writes() {
+                return false;
+            } else if let Ok(target) = fs::canonicalize(&next) {
+                at = target;
+            }
+        }
+        true
+    }
+
+    fn hide_credentials(&mut self, home: &Path, environment: &BTreeMap<String, String>) {
+        let moved = |path: &str| {
+            let mut folders = MOVED_BY_VARIABLE.iter().filter_map(|(variable, folder)| {
+                Some((environment.get(*variable)?, path.strip_prefix(folder)?))
+            });
+            folders.next().map(|(folder, rest)| Path::new(folder).join(rest))
+        };
+        for path in HIDDEN {
+            self.set(&at_home(path, home), PathAccess::Hidden);
+            if let Some(path) = moved(path) {
+                self.set(&path, PathAccess::Hidden);
+            }
+        }
+        for (variable, file) in HIDDEN_BY_VARIABLE {
+            let value = environment.get(*variable).map(Path::new);
+            if let Some(path) = value.filter(|path| path.is_absolute()) {
+                self.set(&path.join(file), PathAccess::Hidden);
+            }
+        }
+        for socket in sockets_of(environment) {
+            self.set(&socket, PathAccess::Hidden);
         }
     }
 
@@ -135,7 +178,12 @@ impl AccessRules {
         }
     }
 
-    fn allow_agent(&mut self, agent: Option<&str>, home: &Path) {
+    fn allow_agent(
+        &mut self,
+        agent: Option<&str>,
+        home: &Path,
+        environment: &BTreeMap<String, String>,
+    ) {
         let Some(folders) = agent.and_then(folders_of) else { return };
         for own in folders.own {
             let path = at_home(own.trim_end_matches('/'), home);
@@ -144,6 +192,11 @@ impl AccessRules {
                 let _ = fs::create_dir_all(&path);
             }
             self.set(&path, PathAccess::Anchored);
+        }
+        let named = folders.named_by.iter().filter_map(|name| environment.get(*name));
+        for path in named.map(Path::new).filter(|path| path.is_absolute()) {
+            let access = if path.is_dir() { PathAccess::Anchored } else { PathAccess::ReadOnly };
+            self.set(path, access);
         }
         for path in folders.settings {
             self.set(&at_home(path, home), PathAccess::ReadOnly);
@@ -156,16 +209,36 @@ impl AccessRules {
         self.set(top, PathAccess::Anchored);
         let is_main = fs::canonicalize(top).ok() == fs::canonicalize(&paths.main).ok();
         let git = if is_main { paths.git.clone() } else { top.join(".git") };
-        // Without a folder there, an attempt could make one.
-        let made = ["hooks", "info"].iter().try_for_each(|name| fs::create_dir_all(git.join(name)));
-        made.map_err(|error| format!("create a folder in `{}`: {error}", git.display()))?;
+        if !fs::symlink_metadata(&git).is_ok_and(|found| found.is_dir()) {
+            return Err(format!("`{}` is not a git directory", git.display()));
+        }
+        for name in ["config", "hooks", "info"] {
+            let path = git.join(name);
+            if fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
+                let path = path.display();
+                return Err(format!(
+                    "`{path}` is a link, which a sandbox cannot protect; replace it"
+                ));
+            }
+        }
+        for name in ["hooks", "info"] {
+            // Without a folder there, an attempt could make one.
+            match fs::create_dir(git.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(format!("create `{name}` in `{}`: {error}", git.display()));
+                }
+                _ => {}
+            }
+        }
         // A folder that contains a mount can be renamed, unless it is one.
         self.set(&git, PathAccess::Anchored);
         for name in ["config", "hooks", "info", "ralph"] {
             self.set(&git.join(name), PathAccess::ReadOnly);
         }
-        for entry in fs::read_dir(git.join("modules")).into_iter().flatten().flatten() {
-            self.guard_module(&entry.path());
+        for module in fs::read_dir(git.join("modules")).into_iter().flatten().flatten() {
+            for name in ["config", "hooks"] {
+                self.set(&module.path().join(name), PathAccess::ReadOnly);
+            }
         }
         if !is_main {
             return Ok(());
@@ -175,19 +248,13 @@ impl AccessRules {
         }
         for name in &paths.guarded {
             let path = top.join(name);
-            if !path.exists() && !name.to_string_lossy().contains('.') {
-                let _ = fs::create_dir_all(&path);
+            if path.extension().is_none() {
+                // As above.
+                let _ = fs::create_dir(&path);
             }
             self.set(&path, PathAccess::ReadOnly);
         }
         Ok(())
-    }
-
-    /// Protects the settings of a submodule, whose git directory is in that of the worktree.
-    fn guard_module(&mut self, git: &Path) {
-        for name in ["config", "hooks"] {
-            self.set(&git.join(name), PathAccess::ReadOnly);
-        }
     }
 
     /// The access to a path by the longest rule that fits.
@@ -217,14 +284,17 @@ impl AccessRules {
 
 /// The sockets that variables name.
 fn sockets_of(environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
-    let names = ["SSH_AUTH_SOCK", "DOCKER_HOST", "CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS"];
-    let values = names.into_iter().filter_map(|name| environment.get(name));
+    let names = |name: &str| {
+        ["SSH_AUTH_SOCK", "DOCKER_HOST", "CONTAINER_HOST"].contains(&name)
+            || name.starts_with("DBUS_")
+    };
     let path = |value: &String| {
         let path = value.split([',', ';']).next().unwrap_or_default();
         let path = path.trim_start_matches("unix:").trim_start_matches("path=");
         PathBuf::from(path.replace("//", "/"))
     };
-    values.map(path).filter(|path| path.is_absolute()).collect()
+    let values = environment.iter().filter(|(name, _)| names(name)).map(|(_, value)| path(value));
+    values.filter(|path| path.is_absolute()).collect()
 }
 
 fn at_home(path: &str, home: &Path) -> PathBuf {

@@ -28,6 +28,22 @@ const BASE: &[&str] = &[
 /// The root of the file system, and what must not be that of the machine.
 const ROOT: &[&str] = &["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"];
 
+/// The parts of `/proc` with which root changes the machine. Bubblewrap covers some of them itself.
+const PARTS_OF_PROC: &[&str] = &[
+    "acpi",
+    "bus",
+    "driver",
+    "dynamic_debug",
+    "fs",
+    "irq",
+    "mtrr",
+    "pressure",
+    "scsi",
+    "sys",
+    "sysrq-trigger",
+    "tty",
+];
+
 /// From version 0.8.
 const NO_NAMESPACES: &str = "--disable-userns";
 
@@ -128,6 +144,11 @@ pub(super) fn command_line(
         line.push("--unshare-net".to_owned());
     }
     line.extend(ROOT.iter().map(|word| (*word).to_owned()));
+    for part in PARTS_OF_PROC.iter().map(|name| format!("/proc/{name}")) {
+        if Path::new(&part).exists() {
+            line.extend(["--ro-bind".to_owned(), part.clone(), part]);
+        }
+    }
     let mut emptied: Vec<PathBuf> = Vec::new();
     for (path, access) in rules.steps() {
         let shown = path.display().to_string();

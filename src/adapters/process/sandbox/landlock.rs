@@ -47,7 +47,9 @@ pub(super) fn probe() -> Result<SandboxSupport, String> {
         ));
     }
     let mut gaps = vec![
-        "processes outside, and their command lines, are visible".to_owned(),
+        "processes outside, and their command lines, are visible; the limits, the priority and the \
+         processors of those of the same user can be changed"
+            .to_owned(),
         "the names of hidden files are visible, and so is whether they exist".to_owned(),
         "git's settings and hooks in the slot can be changed; `ralph` writes them again after each \
          process"
@@ -151,7 +153,11 @@ impl AllowedPaths {
     fn of(rules: &AccessRules) -> AllowedPaths {
         let mut allowed = AllowedPaths::default();
         allowed.read_all_in(rules, Path::new("/"));
-        let written = rules.steps().filter(|(_, access)| access.writes());
+        // Not what is in another one: a process of the sandbox can put a link in its place.
+        let is_in_another =
+            |path: &Path| path.parent().is_some_and(|above| rules.of_path(above).writes());
+        let written = rules.steps();
+        let written = written.filter(|(path, access)| access.writes() && !is_in_another(path));
         allowed.write.extend(written.map(|(path, _)| path.to_owned()));
         allowed.write.extend(DEVICES.iter().map(PathBuf::from));
         allowed
@@ -202,7 +208,7 @@ mod kernel {
     const NEWEST: ABI = ABI::V10;
 
     /// The version of the kernel; 0 without Landlock.
-    pub(in super::super) fn abi() -> u32 {
+    pub(in crate::adapters::process::sandbox) fn abi() -> u32 {
         // The restriction is that of a thread that ends.
         let tried = std::thread::spawn(|| -> Option<u32> {
             let rules = Ruleset::default().handle_access(AccessFs::from_all(NEWEST)).ok()?;
@@ -219,7 +225,7 @@ mod kernel {
     ///
     /// # Errors
     /// A message for a person.
-    pub(in super::super) fn restrict(
+    pub(in crate::adapters::process::sandbox) fn restrict(
         rules: Option<&AccessRules>,
         scopes: bool,
     ) -> Result<(), String> {
@@ -264,7 +270,8 @@ mod kernel {
             let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
             created = allow(created, &allowed.write, all & !devices)?;
             // The relay.
-            let relay = std::env::var_os(super::super::relay::VARIABLE).map(PathBuf::from);
+            let relay =
+                std::env::var_os(crate::adapters::process::relay::VARIABLE).map(PathBuf::from);
             created = allow(created, relay.as_slice(), AccessFs::ResolveUnix.into())?;
         }
         Ok(created.restrict_self()?.ruleset)
@@ -298,11 +305,14 @@ mod kernel {
 mod kernel {
     use super::AccessRules;
 
-    pub(in super::super) fn abi() -> u32 {
+    pub(in crate::adapters::process::sandbox) fn abi() -> u32 {
         0
     }
 
-    pub(in super::super) fn restrict(_: Option<&AccessRules>, _: bool) -> Result<(), String> {
+    pub(in crate::adapters::process::sandbox) fn restrict(
+        _: Option<&AccessRules>,
+        _: bool,
+    ) -> Result<(), String> {
         Err("a sandbox needs Linux".to_owned())
     }
 }
