@@ -54,6 +54,10 @@ positions N:
 crash-points:
     RALPH_CRASH_ALL=1 cargo test --test it points:: -- --nocapture
 
+# Test executors on real clusters, containers and hosts, with the slow tests, and measure them
+engines:
+    RALPH_ENGINES=1 cargo test --all-features --test it engines:: -- --include-ignored --nocapture
+
 # Apply each known bug and check that its test fails: `just bugs`, `just bugs close-twice`
 bugs *NAMES:
     RALPH_BUGS="{{ if NAMES == "" { "all" } else { NAMES } }}" cargo test --test it bugs:: -- --nocapture

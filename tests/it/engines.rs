@@ -4,6 +4,7 @@
 
 mod container;
 mod container_engine;
+mod measured;
 mod slurm;
 mod slurm_cluster;
 mod ssh;

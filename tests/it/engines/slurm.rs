@@ -322,3 +322,40 @@ fn a_run_inside_of_a_job_starts_jobs_of_its_own() {
     let jobs: Vec<&str> = said.split_whitespace().collect();
     assert!(jobs.len() == 2 && jobs[0] != jobs[1], "{said}");
 }
+
+/// Whether tests that take minutes are asked for.
+fn is_long() -> bool {
+    std::env::var_os("RALPH_ENGINES").is_some()
+}
+
+#[test]
+fn the_time_limit_of_the_cluster_is_told_from_other_ends() {
+    if !is_long() {
+        eprintln!("skipped: `just engines` runs it; it takes two minutes");
+        return;
+    }
+    let Some(trial) = Trial::with("touch there; sleep 600\n") else { return };
+    let child = trial.start(&["--time=1"]);
+    wait_for(&trial.file("there"));
+    let (_, errors) = ended(child);
+    assert!(errors.contains("DUE TO TIME LIMIT"), "{errors}");
+    trial.becomes(&JobState::Ended(JobEnd::Timeout));
+}
+
+#[test]
+fn the_cluster_notices_by_itself_that_a_node_is_dead() {
+    if !is_long() {
+        eprintln!("skipped: `just engines` runs it; it takes a minute");
+        return;
+    }
+    let Some(mut trial) = Trial::with(ENDS_WITH_ITS_INPUT) else { return };
+    let mut child = trial.start(&["--nodelist=n2"]);
+    wait_for(&trial.file("there"));
+    trial.cluster.kill_node("n2");
+    // Until then, and after it, nothing is known of the worker.
+    assert_eq!(trial.look(), JobState::Running { node: "n2".to_owned() });
+    trial.becomes(&JobState::Ended(JobEnd::NodeFail));
+    drop(child.stdin.take());
+    let (_, errors) = ended(child);
+    assert!(errors.contains("Node failure on n2"), "{errors}");
+}

@@ -284,7 +284,7 @@ impl Stage {
             match told.recv_timeout(SOON).expect("the process ends") {
                 ProcessNews::Closed(closed) => break closed,
                 ProcessNews::Left(_) => process.kill(),
-                ProcessNews::Idle => {}
+                ProcessNews::Idle | ProcessNews::Arrived(_) | ProcessNews::Fetching => {}
             }
         };
         let text = |name: &str| {
