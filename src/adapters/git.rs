@@ -61,7 +61,9 @@ pub use pin::{Pin, PinSource};
 pub use restore_work::{NOT_WORK, RestoredWork};
 pub use slot::remove_special_files;
 pub use slot_settings::SlotSettings;
-pub use transfer::{Arrival, LackingCommits, StaleWork, Unpacked, WorkerSlot, WorkerStore};
+pub use transfer::{
+    Arrival, LackingCommits, SlotInUse, StaleWork, Unpacked, WorkerSlot, WorkerStore,
+};
 pub use trial::TrialRepository;
 pub use worktree::Worktree;
 

@@ -107,10 +107,10 @@ pub struct Carrier {
 pub struct WorkTransfer {
     /// The name of the repository among those that the worker has.
     pub repository: String,
-    /// The folder of the repositories there; that of the worker's user if there is none.
-    pub dir: Option<String>,
     /// The name of the slot there.
     pub slot: String,
+    /// The folder for repositories there; by default `.cache/ralph` in the home folder.
+    pub dir: Option<String>,
     /// What the work of this attempt is recognized by: a worker that comes back with the work of
     /// another attempt has another one.
     pub token: String,

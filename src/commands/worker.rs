@@ -1,13 +1,28 @@
 //! `ralph __worker`: runs the processes of an attempt on the machine of an executor.
 
-use std::{fs, path::Path};
+use std::{
+    env, fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
-    adapters::process::worker::{self, Worker, WorkerPlace},
+    adapters::{
+        git::{LackingCommits, SlotInUse, WorkerSlot, WorkerStore},
+        process::worker::{self, Worker, WorkerFiles, WorkerPlace},
+    },
     core::exit::Exit,
 };
+
+/// The folder for repositories, from the home folder.
+const REPOSITORIES: &str = ".cache/ralph";
+
+/// The time for an earlier worker of the same attempt to end what it guarded.
+const IN_USE: Duration = Duration::from_secs(20);
 
 /// Serves the guardian that started the carrier of this worker, to its end.
 pub fn run() -> Result<Exit> {
@@ -19,7 +34,7 @@ pub fn run() -> Result<Exit> {
     }
     let served = match &begin.work {
         None => with_shared_files(&worker),
-        Some(_) => bail!("this worker takes no files"),
+        Some(files) => with_sent_files(&worker, files, begin.fetch),
     };
     match served {
         Ok(()) => worker.done(),
@@ -29,16 +44,84 @@ pub fn run() -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Starts the process with the files that are here.
+/// Runs the process with the files that are here.
 fn with_shared_files(worker: &Worker) -> Result<()> {
     let folder = worker::private_folder().context("create a folder for temporary files")?;
-    let guarded = guard_in(worker, &folder);
+    let guard = || -> Result<()> {
+        let lock = fs::File::open(&folder)?;
+        Ok(worker.guard(&WorkerPlace { slot: None, folder: &folder, lock: &lock })?)
+    };
+    let guarded = guard();
     let _ = fs::remove_dir_all(&folder);
     guarded
 }
 
-fn guard_in(worker: &Worker, folder: &Path) -> Result<()> {
-    let lock = fs::File::open(folder)?;
-    worker.guard(&WorkerPlace { slot: None, folder, lock: &lock })?;
-    Ok(())
+/// Runs the process with files that are sent here and back; or only sends back what a lost worker
+/// did not send.
+fn with_sent_files(worker: &Worker, files: &WorkerFiles, only_fetch: bool) -> Result<()> {
+    let dir = repositories(files.dir.as_deref())?;
+    let store = WorkerStore::open(&dir, &files.repository)?;
+    let slot = free_slot(&store, files)?;
+    // It has the name of the slot, so that the next worker finds what a killed one left running.
+    let folder = dir.join(&files.repository).join("processes").join(slot.name());
+    fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
+    worker::end_orphans(&folder);
+    while let Some(stale) = slot.stale() {
+        let token = stale.token().to_owned();
+        worker.send_pack(Some(&token), |mut out| stale.pack(&stale.sent(), &mut out))?;
+        stale.note_fetched()?;
+    }
+    if only_fetch {
+        ensure!(!slot.sent().is_empty(), "the work of this attempt is not here");
+    } else {
+        receive(worker, &store, &slot)?;
+        worker.guard(&WorkerPlace {
+            slot: Some(slot.dir()),
+            folder: &folder,
+            lock: slot.lock(),
+        })?;
+    }
+    worker.send_pack(None, |mut out| slot.pack(&slot.sent(), &mut out))?;
+    slot.note_fetched()
+}
+
+/// The folder for repositories.
+fn repositories(dir: Option<&str>) -> Result<PathBuf> {
+    let dir = dir.unwrap_or(REPOSITORIES);
+    let dir = Path::new(dir.strip_prefix("~/").unwrap_or(dir));
+    if dir.is_absolute() {
+        return Ok(dir.to_owned());
+    }
+    match env::home_dir().filter(|home| home.is_absolute()) {
+        Some(home) => Ok(home.join(dir)),
+        None => bail!("there is no home folder for `{}`; set `dir` of the executor", dir.display()),
+    }
+}
+
+/// Takes a slot. The worker of the previous process of the attempt may just be ending.
+fn free_slot(store: &WorkerStore, files: &WorkerFiles) -> Result<WorkerSlot> {
+    let began = Instant::now();
+    loop {
+        match store.slot(&files.slot, &files.token) {
+            Err(error) if error.is::<SlotInUse>() && began.elapsed() < IN_USE => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            slot => return slot,
+        }
+    }
+}
+
+/// Brings the slot into the state that is sent. Builds on commits that are here, if they are whole.
+fn receive(worker: &Worker, store: &WorkerStore, slot: &WorkerSlot) -> Result<()> {
+    let apply = |have| -> Result<()> {
+        let mut pack = worker.receive_pack(have);
+        let applied = slot.apply(&mut pack);
+        // The rest of a pack that cannot be used.
+        io::copy(&mut pack.by_ref(), &mut io::sink())?;
+        applied
+    };
+    match apply(store.have()?) {
+        Err(error) if error.is::<LackingCommits>() => apply(Vec::new()),
+        applied => applied,
+    }
 }

@@ -4,6 +4,8 @@
 //! A far host is a thread that starts workers as `sshd` does: with another environment, as children
 //! of another process, and connected by nothing but a line in each direction.
 
+mod sent;
+
 use std::{
     fs::{self, File, OpenOptions},
     io::{BufRead, BufReader, Write},
@@ -20,7 +22,8 @@ use std::{
 
 use ralph::{
     adapters::process::{
-        AgentProcess, Carrier, Closed, GuardPost, NotStarted, ProcessNews, ProcessSpec, is_alive,
+        AgentProcess, Carrier, Closed, GuardPost, NotStarted, ProcessNews, ProcessSpec,
+        WorkTransfer, is_alive,
     },
     core::verdict::Outcome,
 };
@@ -30,7 +33,8 @@ use tempfile::TempDir;
 use crate::support::{RALPH, SOON, until, wait_for};
 
 /// Calls the host in the folder `$0`: both directions are named pipes.
-const CALL: &str = "mkfifo \"$0/in.$$\" \"$0/out.$$\"; echo $$ > \"$0/calls\"\n\
+const CALL: &str = "[ -p \"$0/calls\" ] || exit 255\n\
+                    mkfifo \"$0/in.$$\" \"$0/out.$$\"; echo $$ > \"$0/calls\"\n\
                     cat \"$0/out.$$\" &\nexec cat > \"$0/in.$$\"\n";
 
 /// A machine that a carrier reaches.
@@ -74,10 +78,26 @@ impl FarHost {
         ["sh", "-c", CALL, self.dir.to_str().unwrap()].map(str::to_owned).to_vec()
     }
 
+    fn all_workers_end(&self) {
+        let is_alive = |worker: &u32| {
+            let stat = fs::read_to_string(format!("/proc/{worker}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+        };
+        until("the workers end", || !self.workers.lock().unwrap().iter().any(is_alive));
+    }
+
     fn worker(&self) -> Pid {
         until("a worker", || !self.workers.lock().unwrap().is_empty());
         let last = *self.workers.lock().unwrap().last().unwrap();
         Pid::from_raw(i32::try_from(last).unwrap()).unwrap()
+    }
+}
+
+impl Drop for FarHost {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            self.all_workers_end();
+        }
     }
 }
 
@@ -86,6 +106,7 @@ struct CarriedAgent {
     folder: TempDir,
     spec: ProcessSpec,
     argv: Vec<String>,
+    transfer: Option<WorkTransfer>,
     idle: Option<Duration>,
 }
 
@@ -115,7 +136,7 @@ impl CarriedAgent {
         };
         let argv = ["sh", "-c", "exec \"$@\"", "_", RALPH, "__worker"];
         let argv = argv.map(str::to_owned).to_vec();
-        CarriedAgent { folder, spec, argv, idle: None }
+        CarriedAgent { folder, spec, argv, transfer: None, idle: None }
     }
 
     /// The same agent at a far host.
@@ -143,8 +164,11 @@ impl CarriedAgent {
         let (tell, news) = mpsc::channel();
         let dir = self.folder.path();
         let lock = File::open(dir).unwrap();
-        let carrier =
-            Carrier { executor: "far".to_owned(), argv: self.argv.clone(), transfer: None };
+        let carrier = Carrier {
+            executor: "far".to_owned(),
+            argv: self.argv.clone(),
+            transfer: self.transfer.clone(),
+        };
         let post = GuardPost {
             program: RALPH.into(),
             record: dir.canonicalize().unwrap().join("record"),
@@ -206,6 +230,11 @@ impl Underway {
         let news = self.next();
         assert!(matches!(news, ProcessNews::Arrived(_)), "{news:?}");
         self
+    }
+
+    /// Waits until the agent is gone and its work is being fetched.
+    fn wait_for_fetch(&self) {
+        while self.next() != ProcessNews::Fetching {}
     }
 
     fn closed(&self) -> Closed {

@@ -31,7 +31,7 @@ mod worker;
 pub use header::LackingCommits;
 use header::{PackHeader, WorkAuthor, check_name};
 use incoming::{IncomingPack, PackSource};
-pub use worker::{StaleWork, WorkerSlot, WorkerStore};
+pub use worker::{SlotInUse, StaleWork, WorkerSlot, WorkerStore};
 
 /// The file in the git directory of a slot that says what was sent from it.
 const SENT: &str = "ralph-sent";

@@ -217,6 +217,7 @@ impl<'a> CarriedGuard<'a> {
         let work = self.carrier.transfer.as_ref().map(|transfer| WorkerFiles {
             repository: transfer.repository.clone(),
             slot: transfer.slot.clone(),
+            dir: transfer.dir.clone(),
             token: transfer.token.clone(),
         });
         self.connection.line.send(&ToWorker::Begin(WorkerBegin {

@@ -11,6 +11,8 @@ use std::{
     thread,
 };
 
+use serde::Deserialize;
+
 use super::{
     Carrier, ProcessSpec,
     group::Process,
@@ -76,22 +78,49 @@ pub(super) struct Unpacking {
     input: PipeWriter,
 }
 
+/// What the command that reads a pack prints.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct UnpackResult {
+    arrival: String,
+    kept: Option<String>,
+    why: Option<String>,
+    left_out: Vec<String>,
+}
+
 impl Unpacking {
     fn start(argv: &[String]) -> io::Result<Unpacking> {
         let (reader, input) = io::pipe()?;
         let (program, arguments) = split(argv)?;
         let handle = duct::cmd(program, arguments)
             .stdin_file(reader)
-            .stdout_null()
+            .stdout_capture()
             .stderr_capture()
             .unchecked()
             .start()?;
         Ok(Unpacking { handle, input })
     }
 
-    fn end(self) -> Result<(), String> {
+    /// Ends the pack. Returns what a person must know about it.
+    fn end(self) -> Result<Vec<String>, String> {
         drop(self.input);
-        end_of(&self.handle)
+        end_of(&self.handle)?;
+        let output = self.handle.wait().map_err(|error| error.to_string())?;
+        let result: UnpackResult = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let kept = result.kept.unwrap_or_default();
+        let mut notes: Vec<String> =
+            result.left_out.iter().map(|path| format!("not sent: {path}")).collect();
+        match result.arrival.as_str() {
+            "blocked" => {
+                let why = result.why.unwrap_or_default();
+                return Err(format!("{why}; it is kept in `{kept}`"));
+            }
+            "strayed" => notes.push(format!(
+                "the work does not descend from the commit it started from; it is kept in `{kept}`"
+            )),
+            _ => {}
+        }
+        Ok(notes)
     }
 }
 
@@ -155,9 +184,19 @@ impl Arrivals {
                 None
             }
             FromWorker::PackEnd {} => {
-                self.unpacking.take().map(|it| CarrierNews::Unpacked(it.end()))
+                let ended = self.unpacking.take()?.end();
+                Some(CarrierNews::Unpacked(ended.map(|notes| self.print(&notes))))
             }
             message => Some(CarrierNews::Message(message)),
+        }
+    }
+
+    /// Adds notes to the standard error of the agent.
+    fn print(&mut self, notes: &[String]) {
+        if let Some((_, stderr)) = &mut self.output {
+            for note in notes {
+                let _ = writeln!(stderr, "ralph: {note}");
+            }
         }
     }
 

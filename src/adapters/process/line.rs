@@ -151,6 +151,11 @@ impl LineWriter {
         self.queue.changed.notify_all();
     }
 
+    /// Whether nothing is written any more.
+    pub(super) fn is_cut(&self) -> bool {
+        self.queue.lock().cut
+    }
+
     /// Waits until everything is written or the line is closed, and returns whether that happened in
     /// time.
     pub(super) fn flush(&self, limit: Duration) -> bool {

@@ -218,6 +218,9 @@ pub struct WorkerFiles {
     pub repository: String,
     /// The name of the slot.
     pub slot: String,
+    /// The folder for repositories; a path from the home folder if it is not absolute.
+    #[serde(default)]
+    pub dir: Option<String>,
     /// What the work is recognized by.
     pub token: String,
 }

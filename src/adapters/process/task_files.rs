@@ -55,6 +55,17 @@ impl TaskFolder {
         news
     }
 
+    /// Brings all files into the state that they have on the other side, which has sent those that it
+    /// has. What an earlier attempt left here in their place is removed as far as possible.
+    pub(super) fn replace(&mut self, files: &[TaskFile]) {
+        for name in REPORTS {
+            let absent = || TaskFile { name: name.to_owned(), content: TaskFileContent::Absent };
+            let sent = files.iter().find(|file| file.name == name).cloned();
+            // What stays is news for the other side.
+            let _ = self.store(&sent.unwrap_or_else(absent));
+        }
+    }
+
     /// Brings a file into the state that it has on the other side. Text that the other side has
     /// added is added here, to keep what was written here meanwhile.
     ///

@@ -8,11 +8,14 @@
 use std::{
     fs::{self, File},
     io::{self, BufReader, Read, Write},
-    os::{fd::AsFd, unix::fs::DirBuilderExt},
+    os::{
+        fd::AsFd,
+        unix::fs::{DirBuilderExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
-        mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError},
     },
     thread,
     time::{Duration, Instant},
@@ -48,6 +51,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The time to tell the guardian why nothing can be done.
 const LAST_WORD: Duration = Duration::from_secs(10);
+
+/// The file in the folder of a worker that its processes have open.
+const RECORD: &str = "record";
 
 /// What a worker reacts to.
 enum WorkerMessage {
@@ -105,6 +111,8 @@ impl Worker {
                 .to_owned(),
             program: own_file().unwrap_or_default().display().to_string(),
         }));
+        // Also for a guardian of another version, which may end the line at once.
+        line.flush(LAST_WORD);
         let (outbox, inbox) = mpsc::sync_channel(WAITING);
         let (listener, cut, pulse) = (outbox.clone(), line.clone(), line.clone());
         thread::Builder::new().name("orders".to_owned()).spawn(move || {
@@ -181,9 +189,15 @@ impl Worker {
 
     /// The next message of the guardian.
     fn next(&self) -> io::Result<ToWorker> {
-        match self.inbox.recv() {
-            Ok(WorkerMessage::Heard(message)) => Ok(message),
-            Ok(WorkerMessage::Cut | WorkerMessage::Over(_)) | Err(_) => Err(cut()),
+        let message = match self.inbox.try_recv() {
+            // The message that says so may have been taken already.
+            Err(TryRecvError::Empty) if self.line.is_cut() => return Err(cut()),
+            Err(TryRecvError::Empty) => self.inbox.recv().map_err(|_| cut())?,
+            message => message.map_err(|_| cut())?,
+        };
+        match message {
+            WorkerMessage::Heard(message) => Ok(message),
+            WorkerMessage::Cut | WorkerMessage::Over(_) => Err(cut()),
         }
     }
 
@@ -198,9 +212,9 @@ impl Worker {
         let folder = folder.map(|dir| TaskFolder::new(&dir));
         let folder = Arc::new(Mutex::new(folder));
         if let Some(folder) = lock(&folder).as_mut() {
-            files.iter().try_for_each(|file| folder.store(file))?;
+            folder.replace(&files);
         }
-        let record = place.folder.join("record");
+        let record = place.folder.join(RECORD);
         let brief = GuardianSpec {
             spec: there::process(task.spec, place.slot, prompt.clone()),
             record: record.clone(),
@@ -245,7 +259,8 @@ impl Worker {
     /// Waits for the process to start, and writes its prompt.
     fn await_task(&self, prompt: &Path) -> io::Result<(WorkerTask, Vec<TaskFile>)> {
         self.line.send(&FromWorker::Ready {});
-        let mut text = File::options().write(true).create(true).truncate(true).open(prompt)?;
+        let mut text =
+            File::options().write(true).create(true).truncate(true).mode(0o600).open(prompt)?;
         let mut files = Vec::new();
         loop {
             match self.next()? {
@@ -325,6 +340,8 @@ impl Worker {
         folder: &Mutex<Option<TaskFolder>>,
     ) -> io::Result<()> {
         let message = notice.map_or_else(|| unguarded(record), FromWorker::Notice);
+        // Nothing that is to be ended has it open.
+        let _ = fs::remove_file(record);
         report(&self.line, folder);
         self.line.send(&message);
         if is_cut { Err(cut()) } else { Ok(()) }
@@ -396,6 +413,16 @@ impl Write for PackWriter<'_> {
             self.part.clear();
         }
         Ok(())
+    }
+}
+
+/// Ends what a worker and its guardian left running that were both killed, in a folder of theirs
+/// that no other worker uses.
+pub fn end_orphans(folder: &Path) {
+    let record = folder.join(RECORD);
+    if record.exists() {
+        tree::kill_marked(None, &record);
+        let _ = fs::remove_file(record);
     }
 }
 

@@ -6,12 +6,13 @@ mod stale;
 
 use std::{
     collections::HashSet,
+    fmt,
     fs::{self, File, OpenOptions, TryLockError},
     io,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use note::{WorkerNote, read_all};
 pub use slot::WorkerSlot;
 pub use stale::StaleWork;
@@ -48,6 +49,18 @@ const OFFERED: &str = "--count=100";
 
 /// The number of packs from which on they are joined.
 const MANY_PACKS: usize = 40;
+
+/// Another worker still uses the slot of an attempt: the one with this name.
+#[derive(Debug)]
+pub struct SlotInUse(pub String);
+
+impl fmt::Display for SlotInUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "another worker still uses the slot `{}` of this attempt", self.0)
+    }
+}
+
+impl std::error::Error for SlotInUse {}
 
 /// The copy of one repository at a worker.
 #[derive(Clone, Debug)]
@@ -96,14 +109,14 @@ impl WorkerStore {
     /// becomes [stale](WorkerSlot::stale).
     ///
     /// # Errors
-    /// Another worker has the slot of this attempt; no slot can be used; I/O errors.
+    /// [`SlotInUse`] if another worker has the slot of this attempt; no slot can be used; I/O errors.
     pub fn slot(&self, name: &str, token: &str) -> Result<WorkerSlot> {
         check_name("name of a slot", name)?;
         check_name("token", token)?;
         for (name, note) in self.notes() {
             if note.token == token {
                 let Some(lock) = self.lock(&name)? else {
-                    bail!("another worker still uses the slot `{name}` of this attempt")
+                    return Err(SlotInUse(name).into());
                 };
                 return Ok(self.locked(&name, token, lock));
             }

@@ -55,6 +55,11 @@ impl WorkerSlot {
         &self.dir
     }
 
+    /// Its lock. A process that has this file open keeps the slot locked when this one is killed.
+    pub fn lock(&self) -> &File {
+        &self.lock
+    }
+
     /// Its name, which differs from the wanted one if that slot was in use.
     pub fn name(&self) -> &str {
         &self.name
