@@ -2,6 +2,7 @@
 
 pub mod attach;
 pub mod attempts;
+mod away;
 pub mod check;
 pub mod completions;
 pub mod config;
@@ -131,6 +132,10 @@ fn set_up(at: &Invocation, options: &InitArgs) -> Result<Exit> {
 /// Errors of the command.
 pub fn execute(cli: Cli) -> Result<Exit> {
     let cli = match relay::forward(cli)? {
+        ControlFlow::Break(exit) => return Ok(exit),
+        ControlFlow::Continue(cli) => cli,
+    };
+    let cli = match away::forward(cli)? {
         ControlFlow::Break(exit) => return Ok(exit),
         ControlFlow::Continue(cli) => cli,
     };

@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// The longest question or answer, in bytes.
-const ANSWER: usize = 8 * 1024;
+pub(super) const ANSWER: usize = 8 * 1024;
 /// The heading for notes without a tag.
 const UNTAGGED: &str = "General";
 
@@ -68,7 +68,7 @@ fn refuse<T>(message: String) -> Result<T> {
 }
 
 /// The argument, or standard input for `-`.
-fn given(text: &str, most: usize, what: &str) -> Result<String> {
+pub(super) fn given(text: &str, most: usize, what: &str) -> Result<String> {
     let mut bytes = text.as_bytes().to_vec();
     if text == "-" {
         bytes.clear();

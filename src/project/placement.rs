@@ -27,6 +27,9 @@ use crate::{
     regular_file,
 };
 
+/// The variable that tells `ralph` in an attempt that the repository of the run is not there.
+pub const AWAY: &str = "RALPH_AWAY";
+
 /// A process as its executor starts it.
 #[derive(Debug)]
 pub struct PlacedProcess {
@@ -160,6 +163,7 @@ fn carried(
             slurm_variables: &slurm::job_variables(),
         },
     )?;
+    spec.env.push((AWAY.to_owned(), "1".to_owned()));
     spec.env.extend(passed(executor.variables()));
     let transfer = if is_sent { Some(transfer(workspace, executor, facts)?) } else { None };
     let within = engine.map(|engine| format!("{} {}", engine.program, image(executor)));

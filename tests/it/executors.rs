@@ -11,7 +11,7 @@ fn other_home(trial: &TestProject) -> String {
     std::fs::create_dir_all(&home).unwrap();
     format!(
         "executors:\n  near:\n    command:\n      argv: [env, -i, 'PATH={}', 'HOME={}', \
-         GIT_AUTHOR_NAME=a, GIT_AUTHOR_EMAIL=a@b, GIT_COMMITTER_NAME=a, GIT_COMMITTER_EMAIL=a@b]\n      \
+         'RALPH={RALPH}', GIT_AUTHOR_NAME=a, GIT_AUTHOR_EMAIL=a@b, GIT_COMMITTER_NAME=a, GIT_COMMITTER_EMAIL=a@b]\n      \
          ralph: '{RALPH}'\n",
         std::env::var("PATH").unwrap(),
         home.display(),

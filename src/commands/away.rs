@@ -1,0 +1,136 @@
+//! What an agent reports whose attempt runs behind a worker, where the repository of the run is not:
+//! files in the folder of the task, which the worker sends.
+
+use std::{
+    env,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use chrono::Utc;
+
+use super::talk::{self, ANSWER};
+use crate::{
+    adapters::terminal,
+    cli::{Cli, Command, NoteArgs},
+    core::{
+        exit::{Exit, Failure},
+        loop_paths::{self, DONE, WAIT},
+        notes::{self, Note},
+    },
+    project::placement::AWAY,
+    regular_file,
+};
+
+/// The attempt around this process.
+struct AwayAttempt {
+    id: String,
+    number: String,
+    folder: PathBuf,
+}
+
+/// Handles a command of an agent behind a worker, if this process is one and the command needs the
+/// repository of the run.
+///
+/// # Errors
+/// A command that only works in that repository; errors of the disk.
+pub(super) fn forward(cli: Cli) -> Result<ControlFlow<Exit, Cli>> {
+    if env::var_os(AWAY).is_none() {
+        return Ok(ControlFlow::Continue(cli));
+    }
+    let variable = |name: &str| env::var(name).with_context(|| format!("`{name}` is not set"));
+    let attempt = AwayAttempt {
+        id: variable("RALPH_TASK_ID")?,
+        number: variable("RALPH_ATTEMPT")?,
+        folder: variable("RALPH_TASK_DIR")?.into(),
+    };
+    let exit = match cli.command {
+        Command::TaskComplete(options) => attempt.complete(&options.0.id),
+        Command::Ask(options) => attempt.ask(&options.0.text),
+        Command::Note(options) => attempt.note(&options.0),
+        command if needs_repository(&command) => Err(Failure::new(
+            Exit::Error,
+            "the repository of this run is on another machine: here, an attempt can use `ralph \
+             task-complete`, `ralph ask` and `ralph note`",
+        )
+        .into()),
+        command => return Ok(ControlFlow::Continue(Cli { command, ..cli })),
+    };
+    exit.map(ControlFlow::Break)
+}
+
+/// Whether a command is about the run around this process.
+fn needs_repository(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::TaskBlock(_)
+            | Command::TaskReset(_)
+            | Command::Answer(_)
+            | Command::Spawn(_)
+            | Command::Verify(_)
+            | Command::Status(_)
+            | Command::Pause(_)
+            | Command::Resume(_)
+            | Command::Stop(_)
+    )
+}
+
+impl AwayAttempt {
+    fn complete(&self, id: &str) -> Result<Exit> {
+        if id != self.id {
+            let message = format!(
+                "`{}` is not the task of this attempt, which is `{}`: do your own task, and leave \
+                 the others to the run",
+                id.escape_debug(),
+                self.id
+            );
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
+        write(&self.folder.join(DONE), "")?;
+        let number = &self.number;
+        terminal::print(&format!(
+            "{id} is reported as done; it is verified when attempt {number} ends\n"
+        ))?;
+        Ok(Exit::Success)
+    }
+
+    fn ask(&self, text: &str) -> Result<Exit> {
+        let question = talk::given(text, ANSWER, "a question")?;
+        write(&self.folder.join(WAIT), &format!("{question}\n"))?;
+        terminal::print(&format!(
+            "asked; commit finished work and exit: `{}` needs input, and its next attempt gets the \
+             answer\n",
+            self.id
+        ))?;
+        Ok(Exit::Success)
+    }
+
+    fn note(&self, options: &NoteArgs) -> Result<Exit> {
+        if options.for_all || options.task.is_some() {
+            let message = "here, notes are for dependent tasks: leave `--for-all` and `--task` out, \
+                           or edit the file with the learnings and commit it";
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
+        let text = talk::given(&options.text, notes::LONGEST, "a note")?;
+        let path = self.folder.join(loop_paths::NOTES);
+        let old = regular_file::read_to_string(&path).unwrap_or_default();
+        let author = format!("{}.{}", self.id, self.number);
+        let note = Note { text: &text, heading: None, attempt: &author, at: Utc::now() };
+        let Some(new) = notes::add(&old, &note, notes::ROOM) else {
+            terminal::print("the task already has this note\n")?;
+            return Ok(Exit::Success);
+        };
+        write(&path, &new)?;
+        terminal::print("noted\n")?;
+        Ok(Exit::Success)
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    let write = || {
+        std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+        regular_file::write(path, text.as_bytes())
+    };
+    write().with_context(|| format!("write `{}`", path.display()))
+}
