@@ -156,9 +156,14 @@ impl PackHeader {
             .context("read the header of the pack")?;
         ensure!(!line.is_empty(), "there is no pack: the other side sent nothing");
         ensure!(line.ends_with(b"\n"), "the header of the pack is cut off or too long");
-        let header: PackHeader =
+        let mut header: PackHeader =
             serde_json::from_slice(&line).context("the header of the pack is not valid")?;
         header.check().context("the header of the pack is not valid")?;
+        for text in &mut header.left_out {
+            // It is shown to people.
+            let clean = text.chars().take(LONGEST_PATH);
+            *text = clean.map(|c| if c.is_control() { '?' } else { c }).collect();
+        }
         Ok((header, pack))
     }
 

@@ -151,8 +151,10 @@ impl WorkerSlot {
     /// The error of `git`; a slot that git cannot read; I/O errors.
     pub fn pack(&self, have: &[String], out: &mut impl Write) -> Result<()> {
         let mut pack = || -> Result<()> {
-            let (_, slot) = self.opened()?.context("nothing has arrived in it")?;
+            let (store, slot) = self.opened()?.context("nothing has arrived in it")?;
             let mut work = slot.work_of_agent()?;
+            // The next pack that arrives builds on it. Without it, that pack contains more.
+            let _ = store.bring_home(&slot, work.tip(), &self.ref_of("packed"));
             let note = self.note();
             self.write_note(&WorkerNote {
                 packed: Some(work.tip().clone()),
