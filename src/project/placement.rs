@@ -18,8 +18,8 @@ use crate::{
     core::{
         commit_id::CommitId,
         executor::{
-            CarrierFacts, Executor, ExecutorKind, FileTravel, Placement, Resources,
-            SandboxSettings, SharedPath, SshSettings, carrier_command,
+            CarrierFacts, ContainerEngine, ContainerSettings, Executor, ExecutorKind, FileTravel,
+            Placement, Resources, SandboxSettings, SharedPath, SshSettings, carrier_command,
         },
         hmac, loop_paths,
     },
@@ -89,6 +89,34 @@ pub fn placed(
     }
 }
 
+/// Checks what can be seen from here of an executor: a sandbox works, an engine answers, a program is
+/// there.
+///
+/// # Errors
+/// What is missing; a message for a person.
+pub fn check(workspace: &Workspace, executor: &Executor) -> Result<(), String> {
+    let program = |program: &str| {
+        let found = process::resolve(program, workspace.root());
+        found.map(drop).map_err(|why| format!("executor `{}`: {why}", executor.name))
+    };
+    match &executor.kind {
+        ExecutorKind::Local => Ok(()),
+        ExecutorKind::Sandbox(settings) => process::sandbox::support(settings.engine).map(drop),
+        ExecutorKind::Container(settings) => engine(settings).map(drop),
+        ExecutorKind::Slurm(_) => program("srun"),
+        ExecutorKind::Ssh(_) => program("ssh"),
+        ExecutorKind::Command(settings) => {
+            program(settings.argv.first().map_or("", String::as_str))
+        }
+    }
+}
+
+fn engine(settings: &ContainerSettings) -> Result<ContainerEngine, String> {
+    container::find(settings).map_err(|fault| {
+        fault.describe(settings.engine.as_deref().unwrap_or("podman"), &settings.image)
+    })
+}
+
 /// Returns a process inside a sandbox of this machine.
 fn confined(
     workspace: &Workspace,
@@ -134,9 +162,7 @@ fn carried(
 ) -> Result<PlacedProcess, String> {
     let is_sent = executor.files() == Some(FileTravel::Sent);
     let engine = match &executor.kind {
-        ExecutorKind::Container(settings) => Some(container::find(settings).map_err(|fault| {
-            fault.describe(settings.engine.as_deref().unwrap_or("podman"), &settings.image)
-        })?),
+        ExecutorKind::Container(settings) => Some(engine(settings)?),
         _ => None,
     };
     let sent_ralph = match &executor.kind {

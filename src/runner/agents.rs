@@ -14,7 +14,7 @@ use crate::{
         graph::{TaskGraph, task::Task},
         select::Policy,
     },
-    project::{executors, workspace::Workspace},
+    project::{executors, placement, workspace::Workspace},
 };
 
 /// Checks that all agents of a run can be started, and that its executors are known. What is not on
@@ -34,6 +34,9 @@ pub(super) fn check_agents(
              remove `--tmux`, or `ralph logs -f --output` shows what they print"
         );
         return Err(Failure::new(Exit::Usage, message).into());
+    }
+    for executor in &needed {
+        placement::check(workspace, executor).map_err(|why| Failure::new(Exit::Agent, why))?;
     }
     let agents = agents(policy, graph.tasks(), workspace, run_on);
     agents.iter().try_for_each(|(call, hint)| check_agent(call, workspace, hint))

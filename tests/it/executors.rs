@@ -22,7 +22,7 @@ fn other_home(trial: &TestProject) -> String {
 fn unknown_executors_are_named_before_anything_starts() {
     let trial = TestProject::new().graph("tasks: [{id: a, run_on: sandbx}]\n").agent("commit");
     trial.run(["run"]).code(65).stderr(
-        "ralph: `run_on` of task `a`: there is no executor `sandbx`; did you mean `sandbox`?\n",
+        "ralph: error: `run_on` of task `a`: there is no executor `sandbx`; did you mean `sandbox`?\n",
     );
     trial.run(["run", "--on", "far"]).code(65).stderr_has("there is no executor `far`; known are");
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
@@ -89,12 +89,12 @@ fn an_agent_that_is_kept_in_lets_no_other_out() {
     // It adds a task that would run here.
     let out = "sed -i 's/^  - {id: b}/  - {id: b}\\n  - {id: out, run_on: local}/' task-graph.yaml; \
                echo x > x; git add -A; git commit -qm x; touch \"$RALPH_TASK_DIR/DONE\"";
-    trial.run(["run", "--task", "a", "--", "sh", "-c", out]);
+    trial.run(["run", "--task", "a", "--", "sh", "-c", out]).code(3);
     assert!(!trial.graph_text().contains("id: out"), "{}", trial.graph_text());
     // It changes where attempts run.
     let settings = "sed -i 's/^executors/hooks: {before_run: touch out}\\nexecutors/' .ralph/config.yaml; \
                     git commit -qam x; touch \"$RALPH_TASK_DIR/DONE\"";
-    trial.run(["run", "--task", "b", "--", "sh", "-c", settings]);
+    trial.run(["run", "--task", "b", "--", "sh", "-c", settings]).code(3);
     let why = trial.lines("failed").pop().unwrap()["why"].to_string();
     assert!(why.contains("it changed `.ralph/config.yaml`"), "{why}");
     assert!(!trial.read(".ralph/config.yaml").contains("before_run"));
@@ -109,7 +109,7 @@ fn the_doctor_tries_an_executor() {
         .graph("tasks: [{id: a}]\n")
         .agent("commit");
     let found = trial.run(["doctor", "--on", "near", "--", "true"]).code(0).out();
-    assert!(found.contains("near ("), "{found}");
+    assert!(found.contains("near: a process wrote, committed and was killed there"), "{found}");
     trial.no_process_is_left();
     trial.save(
         ".ralph/config.yaml",
