@@ -31,7 +31,11 @@ use crate::{
         graph::drafted::fenced_graph,
         outcome::Outcome,
     },
-    project::workspace::Workspace,
+    project::{
+        executors,
+        placement::{self, ProcessFacts},
+        workspace::Workspace,
+    },
     regular_file,
     runner::draft_agent,
     view::lines::moment,
@@ -95,8 +99,9 @@ impl DraftAgent<'_> {
                 stderr: folder.join(&name),
                 ..agent
             };
+            let (spec, post) = self.placed(spec, self.post(None)?)?;
             let limits = (config.setup_timeout, config.grace);
-            let Ok(outcome) = process::run_guarded(&spec, &self.post(None)?, limits, |process| {
+            let Ok(outcome) = process::run_guarded(&spec, &post, limits, |process| {
                 if signals.count() > 1 {
                     process.kill();
                 }
@@ -132,6 +137,38 @@ impl DraftAgent<'_> {
         })
     }
 
+    /// Returns a process as the executor of the settings starts it. A draft reads and writes files of
+    /// this machine.
+    fn placed<'a>(
+        &self,
+        spec: ProcessSpec,
+        post: GuardPost<'a>,
+    ) -> Result<(ProcessSpec, GuardPost<'a>)> {
+        let DraftAgent { workspace, call, slot, .. } = *self;
+        let executor = executors::find(&workspace.config, Some(&workspace.config.run_on))?;
+        if !executor.is_here() {
+            let message = format!(
+                "a draft is made on this machine, and `run_on` is `{}`; `RALPH_RUN_ON=sandbox ralph \
+                 draft …` makes it in a sandbox, and `local` without one",
+                executor.name
+            );
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
+        let facts = ProcessFacts {
+            mark: "draft".to_owned(),
+            slot: slot.root.clone(),
+            base: None,
+            task_dir: slot.answer_file().parent().map(PathBuf::from).unwrap_or_default(),
+            record: post.record.clone(),
+            agent: Some(call.name.clone()),
+            limit: None,
+            resources: None,
+        };
+        let placed = placement::placed(workspace, &executor, &facts, spec);
+        let placed = placed.map_err(|why| Failure::new(Exit::Agent, why))?;
+        Ok((placed.spec, GuardPost { carrier: placed.carrier, ..post }))
+    }
+
     /// Calls the agent. Nothing that it started runs on return.
     ///
     /// # Errors
@@ -154,6 +191,7 @@ impl DraftAgent<'_> {
         .with_context(|| format!("write `{log}/prompt.md`"))?;
         let spec = draft_agent(workspace, call, &slot.root, &folder, &slot.answer_file());
         let post = self.post(Some(workspace.config.idle).filter(|idle| !idle.is_zero()))?;
+        let (spec, post) = self.placed(spec, post)?;
         let began = Instant::now();
         let mut watch = DraftWatch {
             workspace,
