@@ -97,7 +97,7 @@ pub fn one(root: &Path, name: &str, template: Template, force: bool) -> Result<E
 
 /// Writes only the user settings.
 fn global(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Exit> {
-    let found = Found { agents: look::agents(dir), ..Found::default() };
+    let found = Found { agents: look::agents(dir), sandbox: look::sandbox(), ..Found::default() };
     tell(&found, None);
     let mut wanted = SetupChoices::of(&found);
     let replace = options.reset || options.force;
@@ -342,6 +342,9 @@ fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
             "agents run without questions for permission: they can do anything that you can"
                 .to_owned(),
         );
+        lines.extend(found.sandbox.as_ref().map(|sandbox| {
+            format!("sandbox: {sandbox} works here; `run_on: sandbox` keeps agents in")
+        }));
     }
     if found.agents.is_empty() {
         let names: Vec<&str> = agent_preset::ALL.iter().map(|preset| preset.name).collect();

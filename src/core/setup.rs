@@ -33,6 +33,8 @@ pub struct Found {
     pub installs: Vec<String>,
     /// The files that look like a backlog.
     pub backlog: Vec<Backlog>,
+    /// What makes a sandbox here, if anything does.
+    pub sandbox: Option<String>,
 }
 
 /// An agent on PATH.
@@ -127,6 +129,8 @@ pub struct SetupChoices {
     pub max_iterations: u32,
     /// The limit on the cost of a run, in US dollars.
     pub max_cost: Option<f64>,
+    /// Whether attempts run in a sandbox.
+    pub sandbox: bool,
     /// Whether to add recipes to a justfile.
     pub recipes: bool,
     /// Whether to add a paragraph about `ralph` to the instructions for agents.
@@ -143,6 +147,7 @@ impl SetupChoices {
             verify: found.verify(),
             max_iterations: FIRST_ITERATIONS,
             max_cost: None,
+            sandbox: false,
             recipes: true,
             paragraph: false,
             global: false,
@@ -199,6 +204,11 @@ fn settings(text: &str, wanted: &SetupChoices) -> String {
     let text = match wanted.max_iterations {
         FIRST_ITERATIONS => text,
         count => text.replace("# max_iterations: 50  ", &format!("max_iterations: {count}  ")),
+    };
+    let text = if wanted.sandbox {
+        text.replace("# run_on: sandbox  ", "run_on: sandbox    ")
+    } else {
+        text
     };
     match wanted.max_cost {
         Some(sum) => text.replace("# max_cost: 20        #", &format!("max_cost: {sum} #")),
@@ -329,6 +339,7 @@ mod tests {
             agent: Some(AgentChoice::Preset { name: agent.to_owned(), model: None }),
             verify: verify.iter().map(|&command| command.to_owned()).collect(),
             max_iterations: 7,
+            sandbox: false,
             max_cost: None,
             recipes: true,
             paragraph: false,

@@ -7,6 +7,7 @@ use crate::{
     commands::doctor,
     core::{
         agents::agent_preset,
+        executor::SandboxEngine,
         import::detect::detect,
         setup::{self, Found, FoundAgent},
     },
@@ -37,6 +38,7 @@ pub(in crate::commands) fn found(root: &Path) -> Found {
         checks: setup::checks(&names, &texts, &in_tests, on_path),
         backlog: setup::backlog(&paths(root, &names), |path| has_tasks(&root.join(path))),
         agents: agents(root),
+        sandbox: sandbox(),
         names,
     }
 }
@@ -45,6 +47,12 @@ pub(in crate::commands) fn found(root: &Path) -> Found {
 fn has_tasks(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LONG)
         && regular_file::read_to_string(path).is_ok_and(|text| detect(&text).is_some())
+}
+
+/// What makes a sandbox on this machine, if anything does.
+pub(super) fn sandbox() -> Option<String> {
+    let support = process::sandbox::support(SandboxEngine::Auto).ok()?;
+    Some(support.to_string())
 }
 
 /// The presets whose program is on PATH.

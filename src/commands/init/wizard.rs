@@ -59,6 +59,10 @@ impl Wizard {
         if let Some(agent) = &mut wanted.agent {
             *agent = self.agent(found, agent)?;
         }
+        if let Some(sandbox) = &found.sandbox {
+            let question = format!("Keep agents in a sandbox ({sandbox})?");
+            wanted.sandbox = self.is_wanted(&question, false)?;
+        }
         let asked = Input::with_theme(&self.theme)
             .with_prompt("Maximum number of attempts per run?")
             .default(wanted.max_iterations)
