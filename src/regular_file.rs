@@ -67,6 +67,14 @@ pub fn open(path: &Path) -> io::Result<File> {
     open_with(path, OpenOptions::new().read(true))
 }
 
+/// Opens the standard input of a process: a regular file, or `/dev/null`.
+///
+/// # Errors
+/// Errors of [`open_with`].
+pub fn open_input(path: &Path) -> io::Result<File> {
+    if path == Path::new("/dev/null") { File::open(path) } else { open(path) }
+}
+
 /// Opens a regular file to read it, unless a link leads out of the folder `root`: an agent in a
 /// sandbox may make a link to a file that only this process can read.
 ///

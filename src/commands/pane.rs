@@ -281,7 +281,7 @@ fn close_terminal() {
 fn start(brief: &PaneSpec) -> Result<Foreground> {
     let (program, arguments) = brief.argv.split_first().context("the command is empty")?;
     let program = process::resolve(program, &brief.dir).map_err(anyhow::Error::msg)?;
-    let prompt = regular_file::open(&brief.prompt)
+    let prompt = regular_file::open_input(&brief.prompt)
         .with_context(|| format!("open `{}`", brief.prompt.display()))?;
     let sign = process::sign(&brief.record).context("open the record of the attempt")?;
     let started = Foreground::start(

@@ -82,6 +82,7 @@ const THROUGH_LANDLOCK: &[&str] = &[
     "write the attributes of the slot",
     "rename the git directory of the slot",
     "change the limits of the runner",
+    "renice the runner",
     "connect to the ssh agent",
     "connect to docker",
 ];
@@ -171,6 +172,9 @@ fn work_is_possible_inside() {
         assert!(works("\"$RALPH\" status").contains("running"));
         assert!(works("\"$RALPH\" task-show a").contains('a'));
         works("\"$RALPH\" verify a");
+        works(
+            "for i in $(seq 12); do \"$RALPH\" ls > /dev/null || touch failed & done; wait; [ ! -e failed ]",
+        );
         let said = works("echo 'Which of the two?' | \"$RALPH\" ask -");
         assert!(said.contains("needs input"), "{said}");
         let ended = inside("\"$RALPH\" spawn -- sh -c 'echo child; exit 5'");
@@ -380,24 +384,29 @@ fn what_cannot_be_held_is_refused() {
     let write = vec!["~".to_owned()];
     let open = SandboxSettings { write, ..settings(SandboxEngine::Landlock) };
     let why = stage.run_in(&open, "true").err().unwrap();
-    assert!(why.contains("is hidden in") && why.contains("`bubblewrap`"), "{why}");
+    assert!(why.contains("is hidden in") && why.contains("bubblewrap"), "{why}");
     let offline = SandboxSettings { network: Network::Off, ..settings(SandboxEngine::Landlock) };
     let why = stage.run_in(&offline, "true").err().unwrap();
     assert!(why.contains("network"), "{why}");
     stage.end();
 }
 
-/// Prints the time that a sandbox adds to a process.
+/// Prints the time that a sandbox adds to a process: the median of many.
 #[test]
 #[ignore = "a measurement"]
 fn the_added_time_of_a_sandbox() {
-    const TIMES: u32 = 40;
     let stage = Stage::new();
     let time = |run: &dyn Fn()| {
         run();
-        let began = Instant::now();
-        (0..TIMES).for_each(|_| run());
-        began.elapsed().as_secs_f64() * 1000.0 / f64::from(TIMES)
+        let mut times: Vec<f64> = (0..60)
+            .map(|_| {
+                let began = Instant::now();
+                run();
+                began.elapsed().as_secs_f64() * 1000.0
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
     };
     let plain = time(&|| drop(stage.run_outside("true")));
     println!("without: {plain:.1} ms, with its guardian");

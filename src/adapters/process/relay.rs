@@ -15,10 +15,7 @@ use std::{
         },
     },
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread,
     time::Duration,
 };
@@ -53,8 +50,8 @@ const AT_ONCE: usize = 4;
 /// The time that a client has to send its request.
 const SENDING: Duration = Duration::from_secs(10);
 
-/// The time that a command has.
-const LIMIT: Duration = Duration::from_secs(60);
+/// The time that a command has: longer than it waits for a lock.
+const LIMIT: Duration = Duration::from_secs(150);
 
 /// The longest path of a socket.
 const LONGEST: usize = 107;
@@ -140,17 +137,8 @@ pub(super) fn listen(spec: &ProcessSpec) -> io::Result<Option<RelaySocket>> {
     let listener = UnixListener::bind(&SocketAddress::of(&path)?.path)?;
     let socket = RelaySocket { path };
     fs::set_permissions(&socket.path, fs::Permissions::from_mode(0o600))?;
-    let server =
-        Arc::new(RelayServer { env: environment(spec, &main), main, busy: AtomicUsize::new(0) });
-    thread::Builder::new().name("relay".to_owned()).spawn(move || {
-        for stream in listener.incoming() {
-            match stream {
-                Ok(stream) => RelayServer::take(&server, stream),
-                // Too many open files: later there may be fewer.
-                Err(_) => thread::sleep(Duration::from_millis(100)),
-            }
-        }
-    })?;
+    let server = Arc::new(RelayServer { env: environment(spec, &main), main });
+    thread::Builder::new().name("relay".to_owned()).spawn(move || server.run_all(&listener))?;
     Ok(Some(socket))
 }
 
@@ -168,25 +156,31 @@ fn environment(spec: &ProcessSpec, main: &Path) -> Vec<(String, String)> {
 struct RelayServer {
     env: Vec<(String, String)>,
     main: PathBuf,
-    busy: AtomicUsize,
 }
 
 impl RelayServer {
-    /// Serves a client in a thread of its own, unless there are too many.
-    fn take(server: &Arc<RelayServer>, stream: UnixStream) {
-        if server.busy.fetch_add(1, Ordering::SeqCst) >= AT_ONCE {
-            server.busy.fetch_sub(1, Ordering::SeqCst);
-            answer(stream, &RelayAnswer::refusal("too many commands at a time; try again"));
-            return;
+    /// Serves every client in a thread of its own; further ones wait.
+    fn run_all(self: &Arc<RelayServer>, listener: &UnixListener) {
+        let (give_back, turns) = mpsc::channel();
+        for _ in 0..AT_ONCE {
+            let _ = give_back.send(());
         }
-        let own = Arc::clone(server);
-        let started = thread::Builder::new().name("relayed".to_owned()).spawn(move || {
-            let given = own.serve(&stream).unwrap_or_else(|why| RelayAnswer::refusal(&why));
-            own.busy.fetch_sub(1, Ordering::SeqCst);
-            answer(stream, &given);
-        });
-        if started.is_err() {
-            server.busy.fetch_sub(1, Ordering::SeqCst);
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else {
+                // Too many open files: later there may be fewer.
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            let _ = turns.recv();
+            let (own, done) = (Arc::clone(self), give_back.clone());
+            let started = thread::Builder::new().name("relayed".to_owned()).spawn(move || {
+                let given = own.serve(&stream).unwrap_or_else(|why| RelayAnswer::refusal(&why));
+                answer(stream, &given);
+                let _ = done.send(());
+            });
+            if started.is_err() {
+                let _ = give_back.send(());
+            }
         }
     }
 
@@ -222,12 +216,17 @@ impl RelayServer {
         let pid = handle.pids().first().copied();
         own.extend(pid);
         drop(own);
-        if let Ok(None) = handle.wait_timeout(LIMIT) {
+        let is_late = matches!(handle.wait_timeout(LIMIT), Ok(None));
+        if is_late {
             let _ = handle.kill();
         }
         let ended = handle.wait();
         running().retain(|running| Some(*running) != pid);
         let ended = ended?;
+        if is_late {
+            let why = format!("it took longer than {} s, outside of the sandbox", LIMIT.as_secs());
+            return Ok(RelayAnswer::refusal(&why));
+        }
         let text =
             |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(ANSWER)]).into_owned();
         Ok(RelayAnswer {

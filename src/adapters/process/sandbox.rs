@@ -50,6 +50,8 @@ pub struct SandboxPaths {
     pub guarded: Vec<PathBuf>,
     /// Further files that must be readable, such as a graph or settings elsewhere.
     pub read: Vec<PathBuf>,
+    /// Whether the agent has a terminal, whose server takes commands.
+    pub has_terminal: bool,
     /// This program, as processes inside start it.
     pub ralph: PathBuf,
     /// The name of the agent's preset, if it has one.

@@ -55,6 +55,7 @@ pub fn paths(
         record: workspace.state.attempt(&record.name()),
         guarded,
         read,
+        has_terminal: record.pane.is_some(),
         ralph: process::own_file().map_err(|error| format!("find `ralph`: {error}"))?,
         agent: preset.map(|preset| preset.name.to_owned()),
         ..SandboxPaths::of_environment()

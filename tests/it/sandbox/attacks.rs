@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use ralph::adapters::process;
+
 use super::stage::{CREDENTIALS, Stage};
 
 /// What shows that an attack passed through.
@@ -21,7 +23,7 @@ pub struct Attack {
     pub script: String,
     pub proof: Proof,
     pub without_network: bool,
-    /// Whether it works without a sandbox, for root and without harm.
+    /// Whether it works without a sandbox, and without harm.
     pub works_outside: bool,
 }
 
@@ -33,6 +35,10 @@ impl Attack {
 
     fn only_inside(self) -> Attack {
         Attack { works_outside: false, ..self }
+    }
+
+    fn for_root(self) -> Attack {
+        Attack { works_outside: process::is_root(), ..self }
     }
 
     fn offline(self) -> Attack {
@@ -93,7 +99,7 @@ fn writes(stage: &Stage) -> Vec<Attack> {
     write("write a ref of the repository", git.join("refs/heads/evil"));
     write("write an object of the repository", git.join("objects/evil"));
     let etc = format!("echo evil > {marker} && rm -f {marker} && echo passed");
-    all.push(Attack::new("write into /etc", etc, Proof::Says));
+    all.push(Attack::new("write into /etc", etc, Proof::Says).for_root());
     let open = says(": >> \"$RALPH\"");
     all.push(Attack::new("open this program for writing", open, Proof::Says).only_inside());
     let remove = format!("rm -rf '{}'", stage.other.join("file.txt").display());
@@ -303,7 +309,8 @@ fn processes(stage: &Stage) -> Vec<Attack> {
         says(
             "enter the namespaces of the runner",
             self::says(&format!("nsenter -t {run} -m -p true")),
-        ),
+        )
+        .for_root(),
         says("change the limits of the runner", self::says(&format!("prlimit --pid {run} --core"))),
         says("renice the runner", self::says(&format!("renice -n 0 -p {run}"))).only_inside(),
     ]

@@ -57,8 +57,11 @@ impl AccessRules {
             return Err("`HOME` is not set, so a sandbox cannot hide what is in it".to_owned());
         }
         let mut rules = AccessRules::default();
-        for folder in PRIVATE {
-            rules.set(Path::new(folder), PathAccess::Private);
+        let other = paths.environment.get("TMPDIR").map(String::as_str);
+        for folder in PRIVATE.iter().copied().chain(other).map(Path::new) {
+            if folder.is_absolute() && folder.is_dir() {
+                rules.set(folder, PathAccess::Private);
+            }
         }
         rules.hide_run(&settings.network);
         rules.set(home, PathAccess::ReadOnly);
@@ -66,10 +69,6 @@ impl AccessRules {
             rules.set(path, PathAccess::ReadOnly);
         }
         rules.hide_credentials(home, environment);
-        for path in &settings.hide {
-            rules.set(&named(path, home, "hide")?, PathAccess::Hidden);
-        }
-        rules.set(&paths.pool, PathAccess::Hidden);
         rules.allow_worktree(paths)?;
         rules.set(&paths.task, PathAccess::Writable);
         rules.allow_agent(paths.agent.as_deref(), home, environment);
@@ -85,6 +84,10 @@ impl AccessRules {
         for path in &settings.show {
             rules.show(&named(path, home, "show")?);
         }
+        for path in &settings.hide {
+            rules.hide(&named(path, home, "hide")?);
+        }
+        rules.hide(&paths.pool);
         Ok(rules)
     }
 
@@ -99,6 +102,11 @@ impl AccessRules {
         {
             self.rules.insert(path, access);
         }
+    }
+
+    /// Hides a file or folder.
+    pub(super) fn hide(&mut self, path: &Path) {
+        self.set(path, PathAccess::Hidden);
     }
 
     /// Whether no link on the way to a path is in a folder that a sandbox may change.
@@ -125,19 +133,19 @@ impl AccessRules {
             folders.next().map(|(folder, rest)| Path::new(folder).join(rest))
         };
         for path in HIDDEN {
-            self.set(&at_home(path, home), PathAccess::Hidden);
+            self.hide(&at_home(path, home));
             if let Some(path) = moved(path) {
-                self.set(&path, PathAccess::Hidden);
+                self.hide(&path);
             }
         }
         for (variable, file) in HIDDEN_BY_VARIABLE {
             let value = environment.get(*variable).map(Path::new);
             if let Some(path) = value.filter(|path| path.is_absolute()) {
-                self.set(&path.join(file), PathAccess::Hidden);
+                self.hide(&path.join(file));
             }
         }
         for socket in sockets_of(environment) {
-            self.set(&socket, PathAccess::Hidden);
+            self.hide(&socket);
         }
     }
 
@@ -156,7 +164,9 @@ impl AccessRules {
 
     /// Takes a path off the list of what is hidden.
     fn show(&mut self, path: &Path) {
-        let Ok(path) = fs::canonicalize(path) else { return };
+        let Some(path) = fs::canonicalize(path).ok().filter(|_| self.is_trusted(path)) else {
+            return;
+        };
         self.rules
             .retain(|hidden, access| *access != PathAccess::Hidden || !hidden.starts_with(&path));
         self.must_show(&path);
@@ -311,4 +321,67 @@ fn named(path: &str, home: &Path, setting: &str) -> Result<PathBuf, String> {
     Err(format!(
         "`{setting}` of the sandbox names `{path}`; use an absolute path, or one with `~/`"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn the_longest_rule_counts_and_needless_ones_are_no_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        fs::create_dir_all(at("home/.ssh/x")).unwrap();
+        fs::create_dir_all(at("home/code/.git")).unwrap();
+        let mut rules = AccessRules::default();
+        rules.set(&at("home"), PathAccess::ReadOnly);
+        rules.set(&at("home/.ssh"), PathAccess::Hidden);
+        rules.set(&at("home/.ssh/x"), PathAccess::ReadOnly);
+        rules.set(&at("home/code"), PathAccess::Anchored);
+        rules.set(&at("home/code/.git"), PathAccess::Anchored);
+        rules.set(&at("home/none"), PathAccess::Hidden);
+        assert_eq!(rules.of_path(&at("home/.ssh/id")), PathAccess::Hidden);
+        assert_eq!(rules.of_path(&at("home/.ssh/x/y")), PathAccess::ReadOnly);
+        assert_eq!(rules.of_path(&at("elsewhere")), PathAccess::ReadOnly);
+        let steps: Vec<_> = rules.steps().map(|(path, _)| path.to_owned()).collect();
+        let want = ["home/.ssh", "home/.ssh/x", "home/code", "home/code/.git"].map(at);
+        assert_eq!(steps, want);
+        rules.show(&at("home/.ssh"));
+        assert_eq!(rules.of_path(&at("home/.ssh/id")), PathAccess::ReadOnly);
+    }
+
+    #[test]
+    fn links_count_only_where_a_sandbox_cannot_make_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        fs::create_dir_all(at("secret")).unwrap();
+        fs::create_dir_all(at("slot")).unwrap();
+        symlink(at("secret"), at("slot/link")).unwrap();
+        symlink(at("slot"), at("alias")).unwrap();
+        let mut rules = AccessRules::default();
+        rules.set(&at("secret"), PathAccess::Hidden);
+        rules.set(&at("alias"), PathAccess::Writable);
+        assert_eq!(rules.of_path(&at("slot/x")), PathAccess::Writable);
+        rules.set(&at("slot/link"), PathAccess::ReadOnly);
+        rules.show(&at("alias/link"));
+        assert_eq!(rules.of_path(&at("secret")), PathAccess::Hidden);
+    }
+
+    #[test]
+    fn sockets_are_found_in_variables() {
+        let environment = [
+            ("SSH_AUTH_SOCK", "/a/agent"),
+            ("DOCKER_HOST", "unix:///a/docker.sock"),
+            ("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/a/bus,guid=1;unix:abstract=x"),
+            ("CONTAINER_HOST", "tcp://host:1"),
+        ];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let found = sockets_of(&environment.into());
+        let want = ["/a/bus", "/a/docker.sock", "/a/agent"].map(PathBuf::from);
+        assert_eq!(found, want);
+    }
 }

@@ -1,6 +1,6 @@
 //! `ralph __confine`: the last step into a sandbox, which becomes the agent.
 
-use std::{env, fs, io, os::unix::process::CommandExt, path::Path, process::Command};
+use std::{env, fs, io, os::unix::process::CommandExt, process::Command};
 
 use super::{EntrySpec, landlock};
 use crate::{
@@ -20,11 +20,7 @@ pub fn enter(orders: &str, argv: &[String]) -> Result<(), String> {
     let (name, arguments) = argv.split_first().ok_or("the command is empty")?;
     close_inherited().map_err(|error| format!("close what was inherited: {error}"))?;
     let open = |error: io::Error| format!("open `{}`: {error}", entry.stdin.display());
-    let stdin = if entry.stdin == Path::new("/dev/null") {
-        fs::File::open(&entry.stdin)
-    } else {
-        regular_file::open(&entry.stdin)
-    };
+    let stdin = regular_file::open_input(&entry.stdin);
     rustix::stdio::dup2_stdin(&stdin.map_err(open)?).map_err(|error| open(error.into()))?;
     // Stays open in the agent and in all that it starts.
     let record =

@@ -82,8 +82,16 @@ pub(super) fn must_hold(
     paths: &SandboxPaths,
     rules: &AccessRules,
 ) -> Result<(), String> {
-    const REMEDY: &str = "install the package `bubblewrap`";
-    let refuse = |what: String| Err(format!("Landlock cannot hold this sandbox: {what}; {REMEDY}"));
+    let refuse = |what: String| {
+        let remedy = match super::support(SandboxEngine::Bubblewrap) {
+            Ok(_) => "set `engine: bubblewrap`, which works here".to_owned(),
+            Err(why) => format!("bubblewrap could: {why}"),
+        };
+        Err(format!("Landlock cannot hold this sandbox: {what}; {remedy}"))
+    };
+    if paths.has_terminal && abi() < SOCKETS {
+        return refuse("the server of the agent's terminal could be reached".to_owned());
+    }
     if settings.network == Network::Off {
         return refuse("`network: off`, because its rules are only about TCP".to_owned());
     }
@@ -318,3 +326,53 @@ mod kernel {
 }
 
 pub(super) use kernel::{abi, restrict};
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, os::unix::net::UnixListener};
+
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_is_not_among_what_is_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap();
+        for name in [".ssh", "code/.git", "other", "pool"] {
+            fs::create_dir_all(home.join(name)).unwrap();
+        }
+        let paths = SandboxPaths {
+            main: home.join("other"),
+            git: home.join("other"),
+            worktree: home.join("code"),
+            pool: home.join("pool"),
+            home: home.clone(),
+            ..SandboxPaths::default()
+        };
+        let settings = SandboxSettings::default();
+        let rules = AccessRules::of(&settings, &paths, &BTreeMap::new()).unwrap();
+        let allowed = AllowedPaths::of(&rules);
+        let is_read = |path: &Path| allowed.read.iter().any(|allowed| path.starts_with(allowed));
+        assert!(is_read(&home.join("other/x")) && is_read(Path::new("/etc/hostname")));
+        for path in [home.join(".ssh/id"), home.join("pool/2"), "/dev/sda".into(), "/run/x".into()]
+        {
+            assert!(!is_read(&path), "{}", path.display());
+        }
+        assert!(allowed.write.contains(&home.join("code")));
+        assert!(!allowed.write.contains(&home.join("code/.git")), "a link may take its place");
+    }
+
+    #[test]
+    fn a_socket_that_can_be_reached_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap();
+        for name in [".docker/run", "code/.git"] {
+            fs::create_dir_all(home.join(name)).unwrap();
+        }
+        let socket = home.join(".docker/run/docker.sock");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let mut rules = AccessRules::default();
+        assert_eq!(reachable_socket(&rules), None);
+        rules.hide(&home.join(".docker"));
+        assert_eq!(reachable_socket(&rules), Some(socket));
+    }
+}
