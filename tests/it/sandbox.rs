@@ -94,7 +94,14 @@ fn attacks_do_not_pass_through() {
     assert!(attacks.len() >= 40);
     let mut faults = Vec::new();
     for engine in engines() {
-        let results = each(4, &attacks, |attack| (attack.name, passes(&stage, engine, attack)));
+        let results = each(4, &attacks, |attack| {
+            // Another attack may just have taken the git directory away.
+            let again = |_| {
+                until("the git directory is back", || stage.slot.join(".git/HEAD").exists());
+                passes(&stage, engine, attack)
+            };
+            (attack.name, passes(&stage, engine, attack).or_else(again))
+        });
         let passed: Vec<&str> = results
             .iter()
             .filter(|(_, passed)| *passed == Ok(true))
@@ -391,22 +398,19 @@ fn what_cannot_be_held_is_refused() {
     stage.end();
 }
 
-/// Prints the time that a sandbox adds to a process: the median of many.
+/// Prints the time that a sandbox adds to a process. The fastest of many counts: what else the
+/// machine does is not in it.
 #[test]
 #[ignore = "a measurement"]
 fn the_added_time_of_a_sandbox() {
     let stage = Stage::new();
     let time = |run: &dyn Fn()| {
-        run();
-        let mut times: Vec<f64> = (0..60)
-            .map(|_| {
-                let began = Instant::now();
-                run();
-                began.elapsed().as_secs_f64() * 1000.0
-            })
-            .collect();
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
+        let times = (0..60).map(|_| {
+            let began = Instant::now();
+            run();
+            began.elapsed().as_secs_f64() * 1000.0
+        });
+        times.min_by(f64::total_cmp).unwrap_or_default()
     };
     let plain = time(&|| drop(stage.run_outside("true")));
     println!("without: {plain:.1} ms, with its guardian");
