@@ -168,8 +168,18 @@ pub struct Closed {
     pub swept: Vec<String>,
     /// The number of those that did not die.
     pub immortal: usize,
-    /// Whether the agent did not start because a program is missing where it was to run.
-    pub missing: bool,
+    /// What keeps any such agent from starting, if the agent did not start.
+    pub fault: Option<StartFault>,
+}
+
+/// What keeps agents from starting, whatever their task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartFault {
+    /// The agent's program is missing where it was to run, or cannot be executed.
+    Program,
+    /// The executor cannot be used: its carrier or its `ralph` is missing or has another version.
+    Executor,
 }
 
 /// The reason why an agent does not run.
@@ -177,6 +187,8 @@ pub struct Closed {
 pub enum NotStarted {
     /// Its program is missing or cannot be executed, for this reason.
     Missing(String),
+    /// The command that carries it to its executor cannot be started, for this reason.
+    NoCarrier(String),
     /// It cannot be started, for this reason.
     Refused(String),
     /// Its guardian was killed before it could report whether it had started the agent.
@@ -356,9 +368,9 @@ mod tests {
         assert_eq!(start("read -r _; kill -KILL $$"), NotStarted::Unguarded);
         let refused = |why: &str| NotStarted::Refused(why.to_owned());
         assert_eq!(start("exit 3"), refused("its guardian could not be started"));
-        let notice = r#"read -r _; echo '{"not_started":{"error":"no","missing":false}}' >&2"#;
+        let notice = r#"read -r _; echo '{"not_started":{"error":"no","fault":null}}' >&2"#;
         assert_eq!(start(notice), refused("no"));
-        let notice = r#"read -r _; echo '{"not_started":{"error":"no","missing":true}}' >&2"#;
+        let notice = r#"read -r _; echo '{"not_started":{"error":"no","fault":"program"}}' >&2"#;
         assert_eq!(start(notice), NotStarted::Missing("no".to_owned()));
     }
 }

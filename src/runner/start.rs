@@ -307,9 +307,9 @@ impl Runner {
     ) -> ProcessEnd {
         let no_program = is_agent && matches!(reason, NotStarted::Missing(_));
         let outcome = match reason {
-            NotStarted::Missing(error) | NotStarted::Refused(error) => {
-                Outcome::NotStarted { error }
-            }
+            NotStarted::Missing(error)
+            | NotStarted::NoCarrier(error)
+            | NotStarted::Refused(error) => Outcome::NotStarted { error },
             NotStarted::Unguarded => Outcome::Interrupted,
         };
         // A guardian may have started the process before it was killed.

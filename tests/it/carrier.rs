@@ -22,7 +22,7 @@ use std::{
 
 use ralph::{
     adapters::process::{
-        AgentProcess, Carrier, Closed, GuardPost, NotStarted, ProcessNews, ProcessSpec,
+        AgentProcess, Carrier, Closed, GuardPost, NotStarted, ProcessNews, ProcessSpec, StartFault,
         WorkTransfer, is_alive,
     },
     core::verdict::Outcome,
@@ -324,7 +324,7 @@ fn another_version_is_named() {
     let Some(Outcome::NotStarted { error }) = closed.outcome else {
         panic!("{closed:?}");
     };
-    assert!(closed.missing);
+    assert_eq!(closed.fault, Some(StartFault::Executor));
     for part in ["far", "moon", "/bin/ralph", "9.9.9", env!("CARGO_PKG_VERSION")] {
         assert!(error.contains(part), "{error} does not name {part}");
     }
@@ -352,13 +352,16 @@ fn a_worker_answers_other_versions_and_refuses_other_input() {
 fn a_carrier_that_cannot_be_started_differs_from_one_that_reaches_nothing() {
     let mut agent = CarriedAgent::new("");
     agent.argv = vec!["no-such-carrier".to_owned()];
-    assert!(matches!(agent.try_start(), Err(NotStarted::Missing(why)) if why.contains("no-such")));
+    assert!(
+        matches!(agent.try_start(), Err(NotStarted::NoCarrier(why)) if why.contains("no-such") && why.contains("far"))
+    );
     let agent = CarriedAgent::new("").carried_by("echo \"sh: ralph: not found\" >&2; exit 127");
     let closed = agent.run();
     let Some(Outcome::NotStarted { error }) = closed.outcome else {
         panic!("{closed:?}");
     };
-    assert!(closed.missing && error.contains("ralph: not found"), "{error}");
+    assert_eq!(closed.fault, Some(StartFault::Executor));
+    assert!(error.contains("ralph: not found"), "{error}");
     let agent = CarriedAgent::new("").carried_by("echo 'moon: no route to host' >&2; exit 255");
     let why = why(agent.run());
     assert!(why.contains("255") && why.contains("no route to host"), "{why}");
@@ -369,7 +372,7 @@ fn a_program_that_is_missing_there_is_told() {
     let mut agent = CarriedAgent::new("");
     agent.spec.argv = vec!["no-such-agent".to_owned()];
     let closed = agent.run();
-    assert!(closed.missing);
+    assert_eq!(closed.fault, Some(StartFault::Program));
     let Some(Outcome::NotStarted { error }) = closed.outcome else {
         panic!("{closed:?}");
     };

@@ -16,7 +16,7 @@ use rustix::{
 };
 
 use super::{
-    Closed, GuardPost, Identity, NotStarted, ProcessNews, ProcessSpec,
+    Closed, GuardPost, Identity, NotStarted, ProcessNews, ProcessSpec, StartFault,
     protocol::{GuardianCommand, GuardianNotice, GuardianSpec, OutputRoute},
     send, tree,
 };
@@ -57,9 +57,9 @@ impl AgentProcess {
                 Some(GuardianNotice::Left { members }) => ProcessNews::Left(members),
                 Some(GuardianNotice::Arrived { host }) => ProcessNews::Arrived(host),
                 Some(GuardianNotice::Fetching {}) => ProcessNews::Fetching,
-                Some(GuardianNotice::Closed { outcome, swept, immortal, missing }) => {
+                Some(GuardianNotice::Closed { outcome, swept, immortal, fault }) => {
                     let outcome = Some(outcome);
-                    ProcessNews::Closed(Closed { outcome, swept, immortal, missing })
+                    ProcessNews::Closed(Closed { outcome, swept, immortal, fault })
                 }
                 None => ProcessNews::Closed(Closed::default()),
                 Some(
@@ -114,12 +114,11 @@ impl AgentProcess {
             let killed = handle.wait().is_ok_and(|output| output.status.signal().is_some());
             gone();
             return Err(match notice {
-                Some(GuardianNotice::NotStarted { error, missing: true }) => {
-                    NotStarted::Missing(error)
-                }
-                Some(GuardianNotice::NotStarted { error, missing: false }) => {
-                    NotStarted::Refused(error)
-                }
+                Some(GuardianNotice::NotStarted { error, fault }) => match fault {
+                    Some(StartFault::Program) => NotStarted::Missing(error),
+                    Some(StartFault::Executor) => NotStarted::NoCarrier(error),
+                    None => NotStarted::Refused(error),
+                },
                 _ if killed => NotStarted::Unguarded,
                 _ => NotStarted::Refused("its guardian could not be started".to_owned()),
             });

@@ -20,7 +20,7 @@ use std::{
 };
 
 use super::{
-    Carrier, NESTED, ProcessSpec,
+    Carrier, NESTED, ProcessSpec, StartFault,
     connection::{
         Arrivals, CarriedMessage, CarrierNews, Connection, SharedArrivals, lock, send_pack,
         send_prompt,
@@ -56,8 +56,8 @@ pub(super) struct GuardedEnd {
     pub(super) outcome: Outcome,
     pub(super) swept: Vec<String>,
     pub(super) immortal: usize,
-    /// Whether a program is missing where the agent was to run.
-    pub(super) missing: bool,
+    /// What keeps any such agent from starting, if the agent was not started.
+    pub(super) fault: Option<StartFault>,
     /// Whether the runner died or a person stopped the run before that.
     pub(super) cut_off: bool,
 }
@@ -101,8 +101,8 @@ impl CarriedStage {
 enum CarriedEnd {
     /// The worker has told everything.
     Done,
-    /// The agent cannot run there, for this reason, and whether because a program is missing.
-    Impossible(String, bool),
+    /// The agent cannot run there, for this reason, and what keeps others from running as well.
+    Impossible(String, Option<StartFault>),
     /// The connection was lost, for this reason.
     Lost(String),
     /// It was ended before the agent ran, or because the runner is gone.
@@ -115,10 +115,11 @@ enum CarriedEnd {
 /// I/O errors.
 pub(super) fn guard(brief: &GuardianSpec, carrier: &Carrier) -> io::Result<Option<GuardedEnd>> {
     let (outbox, inbox) = mpsc::channel();
-    let (mut guard, streams) = match CarriedGuard::start(brief, carrier, &outbox, inbox) {
+    let mut guard = match CarriedGuard::start(brief, carrier, &outbox, inbox) {
         Ok(started) => started,
         Err(error) => {
-            tell_not_started(&error)?;
+            let words = format!("executor `{}`: {error}", carrier.executor);
+            tell_not_started(&error, words, StartFault::Executor)?;
             return Ok(None);
         }
     };
@@ -138,7 +139,7 @@ pub(super) fn guard(brief: &GuardianSpec, carrier: &Carrier) -> io::Result<Optio
     // What still runs here only carried, and may hold up what follows.
     let (_, immortal) = tree::sweep(None);
     lock(&guard.arrivals).close();
-    streams.drain();
+    guard.streams.drain();
     Ok(Some(GuardedEnd { immortal: end.immortal + immortal, ..end }))
 }
 
@@ -148,6 +149,7 @@ struct CarriedGuard<'a> {
     carrier: &'a Carrier,
     outbox: Sender<CarriedMessage>,
     inbox: Receiver<CarriedMessage>,
+    streams: Streams,
     arrivals: SharedArrivals,
     /// Counts what arrives.
     count: Arc<AtomicU64>,
@@ -175,7 +177,7 @@ impl<'a> CarriedGuard<'a> {
         carrier: &'a Carrier,
         outbox: &Sender<CarriedMessage>,
         inbox: Receiver<CarriedMessage>,
-    ) -> io::Result<(CarriedGuard<'a>, Streams)> {
+    ) -> io::Result<CarriedGuard<'a>> {
         let secrets = brief.redact.then(|| secrets(&brief.spec));
         let count: Arc<AtomicU64> = Arc::default();
         let (streams, stdout, stderr) =
@@ -195,6 +197,7 @@ impl<'a> CarriedGuard<'a> {
             carrier,
             outbox: outbox.clone(),
             inbox,
+            streams,
             arrivals,
             count,
             connection,
@@ -210,7 +213,7 @@ impl<'a> CarriedGuard<'a> {
             killed_at: None,
         };
         guard.begin();
-        Ok((guard, streams))
+        Ok(guard)
     }
 
     fn begin(&self) {
@@ -323,12 +326,12 @@ impl<'a> CarriedGuard<'a> {
                 let was_stale =
                     self.stage < CarriedStage::Running && self.purpose == ConnectionPurpose::Run;
                 Some(if was_stale {
-                    CarriedEnd::Impossible(why, false)
+                    CarriedEnd::Impossible(why, None)
                 } else {
                     CarriedEnd::Lost(why)
                 })
             }
-            CarrierNews::Unsendable(why) => Some(CarriedEnd::Impossible(why, false)),
+            CarrierNews::Unsendable(why) => Some(CarriedEnd::Impossible(why, None)),
             CarrierNews::Ended(_) if self.closed.is_some() && self.carrier.transfer.is_none() => {
                 Some(CarriedEnd::Done)
             }
@@ -340,7 +343,7 @@ impl<'a> CarriedGuard<'a> {
                         if self.stage == CarriedStage::Reaching
                             && NO_PROGRAM.contains(&exit_code) =>
                     {
-                        Some(CarriedEnd::Impossible(why, true))
+                        Some(CarriedEnd::Impossible(why, Some(StartFault::Executor)))
                     }
                     _ => Some(CarriedEnd::Lost(why)),
                 }
@@ -356,7 +359,7 @@ impl<'a> CarriedGuard<'a> {
         match message {
             FromWorker::Hello(hello) => return Ok(self.greet(&hello)),
             FromWorker::Refused { error } => {
-                return Ok(Some(CarriedEnd::Impossible(error, false)));
+                return Ok(Some(CarriedEnd::Impossible(error, None)));
             }
             FromWorker::Want { have } => {
                 let pack = self.carrier.transfer.as_ref().map(|transfer| transfer.pack.clone());
@@ -370,18 +373,22 @@ impl<'a> CarriedGuard<'a> {
                     self.connection.line.send(&ToWorker::Order(GuardianCommand::Freeze));
                 }
             }
-            FromWorker::Notice(GuardianNotice::NotStarted { error, missing }) => {
-                return Ok(Some(CarriedEnd::Impossible(error, missing)));
+            FromWorker::Notice(GuardianNotice::NotStarted { error, fault }) => {
+                return Ok(Some(CarriedEnd::Impossible(error, fault)));
             }
             FromWorker::Notice(
                 notice @ (GuardianNotice::Idle {} | GuardianNotice::Left { .. }),
-            ) => tell(&notice)?,
-            FromWorker::Notice(GuardianNotice::Closed { outcome, swept, immortal, missing }) => {
-                self.close(outcome, swept, immortal, missing)?;
+            ) => {
+                // What it left running is judged by its report, which may be its last output.
+                self.streams.settle();
+                tell(&notice)?;
+            }
+            FromWorker::Notice(GuardianNotice::Closed { outcome, swept, immortal, fault }) => {
+                self.close(outcome, swept, immortal, fault)?;
             }
             FromWorker::Unguarded { swept, immortal } => {
                 let outcome = self.lost("the guardian there was killed".to_owned());
-                self.close(outcome, swept, immortal, false)?;
+                self.close(outcome, swept, immortal, None)?;
             }
             FromWorker::Done {} => return Ok(Some(CarriedEnd::Done)),
             FromWorker::Stale { .. }
@@ -410,7 +417,7 @@ impl<'a> CarriedGuard<'a> {
                 name(*protocol, &version.escape_debug().to_string()),
                 name(PROTOCOL, VERSION),
             );
-            return Some(CarriedEnd::Impossible(why, true));
+            return Some(CarriedEnd::Impossible(why, Some(StartFault::Executor)));
         }
         self.host.clone_from(host);
         self.stage = self.stage.max(CarriedStage::Sending);
@@ -455,10 +462,10 @@ impl<'a> CarriedGuard<'a> {
         outcome: Outcome,
         swept: Vec<String>,
         immortal: usize,
-        missing: bool,
+        fault: Option<StartFault>,
     ) -> io::Result<()> {
         self.stage = CarriedStage::Fetching;
-        self.closed = Some(GuardedEnd { outcome, swept, immortal, missing, cut_off: false });
+        self.closed = Some(GuardedEnd { outcome, swept, immortal, fault, cut_off: false });
         if self.carrier.transfer.is_some() { tell(&GuardianNotice::Fetching {}) } else { Ok(()) }
     }
 }

@@ -20,7 +20,7 @@ use rustix::process::{getpid, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    PANE, carried,
+    PANE, StartFault, carried,
     carried::GuardedEnd,
     group::Process,
     notices::{listen, tell, tell_not_started},
@@ -118,14 +118,14 @@ pub fn run() -> io::Result<()> {
         None => guard_here(&brief)?,
         Some(carrier) => carried::guard(&brief, carrier)?,
     };
-    let Some(GuardedEnd { outcome, swept, immortal, missing, cut_off }) = end else {
+    let Some(GuardedEnd { outcome, swept, immortal, fault, cut_off }) = end else {
         return Ok(());
     };
     if let Some(path) = &brief.exit {
         leave(path, &AgentExit { outcome: outcome.clone(), cut_off })?;
         crash::point("guard.left");
     }
-    tell(&GuardianNotice::Closed { outcome, swept, immortal, missing })?;
+    tell(&GuardianNotice::Closed { outcome, swept, immortal, fault })?;
     crash::point("guard.closed");
     Ok(())
 }
@@ -139,7 +139,7 @@ fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
     let ((agent, streams), relay) = match started {
         Ok(started) => started,
         Err(error) => {
-            tell_not_started(&error)?;
+            tell_not_started(&error, error.to_string(), StartFault::Program)?;
             return Ok(None);
         }
     };
@@ -183,7 +183,7 @@ fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
     }
     drop(relay);
     let swept = swept.into_iter().map(|member| member.name).collect();
-    Ok(Some(GuardedEnd { outcome, swept, immortal, missing: false, cut_off }))
+    Ok(Some(GuardedEnd { outcome, swept, immortal, fault: None, cut_off }))
 }
 
 /// What is done with the tree; a later value replaces an earlier one.

@@ -29,7 +29,9 @@ pub fn run_guarded<E>(
     let (tell, told) = mpsc::channel();
     let agent = match AgentProcess::spawn(spec, post, move |news| drop(tell.send(news))) {
         Ok(agent) => agent,
-        Err(NotStarted::Missing(error) | NotStarted::Refused(error)) => {
+        Err(
+            NotStarted::Missing(error) | NotStarted::NoCarrier(error) | NotStarted::Refused(error),
+        ) => {
             return Ok(Outcome::NotStarted { error });
         }
         Err(NotStarted::Unguarded) => {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    StartFault,
     program::NoProgram,
     protocol::{GuardianCommand, GuardianNotice},
     send,
@@ -35,11 +36,16 @@ pub(super) fn tell(notice: &GuardianNotice) -> io::Result<()> {
     }
 }
 
-/// Sends the notice that the agent did not start.
+/// Sends the notice that the agent did not start because of `error`, in these words. If a program is
+/// missing, that is a fault of this kind.
 ///
 /// # Errors
 /// I/O errors.
-pub(super) fn tell_not_started(error: &io::Error) -> io::Result<()> {
-    let missing = NoProgram::is(error);
-    tell(&GuardianNotice::NotStarted { error: error.to_string(), missing })
+pub(super) fn tell_not_started(
+    error: &io::Error,
+    words: String,
+    kind: StartFault,
+) -> io::Result<()> {
+    let fault = NoProgram::is(error).then_some(kind);
+    tell(&GuardianNotice::NotStarted { error: words, fault })
 }

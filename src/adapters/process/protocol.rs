@@ -9,7 +9,7 @@ use std::{fmt, io, path::PathBuf, time::Duration};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
-use super::{Carrier, Identity, Member, ProcessSpec};
+use super::{Carrier, Identity, Member, ProcessSpec, StartFault};
 use crate::core::verdict::Outcome;
 
 /// The number of this protocol between a guardian and a worker.
@@ -96,8 +96,8 @@ pub enum GuardianNotice {
     NotStarted {
         /// The reason.
         error: String,
-        /// Whether its program is missing or cannot be executed.
-        missing: bool,
+        /// What keeps any such agent from starting.
+        fault: Option<StartFault>,
     },
     /// The agent of a guardian that has told the start of a carrier runs now.
     Arrived {
@@ -129,8 +129,8 @@ pub enum GuardianNotice {
         swept: Vec<String>,
         /// The number of those that did not die.
         immortal: usize,
-        /// Whether the agent was not started because a program is missing where it was to run.
-        missing: bool,
+        /// What keeps any such agent from starting, if the agent was not started.
+        fault: Option<StartFault>,
     },
 }
 

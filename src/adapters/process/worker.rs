@@ -23,7 +23,7 @@ use std::{
 
 pub use super::protocol::{WorkerBegin, WorkerFiles};
 use super::{
-    AgentProcess, Identity, NotStarted, adopt_orphans,
+    AgentProcess, Identity, NotStarted, StartFault, adopt_orphans,
     connection::lock,
     line::{self, LineWriter},
     own_file, own_program,
@@ -320,16 +320,16 @@ impl Worker {
     }
 
     fn tell_not_started(&self, reason: NotStarted, record: &Path) {
-        let (error, missing) = match reason {
-            NotStarted::Missing(error) => (error, true),
-            NotStarted::Refused(error) => (error, false),
+        let (error, fault) = match reason {
+            NotStarted::Missing(error) => (error, Some(StartFault::Program)),
+            NotStarted::NoCarrier(error) | NotStarted::Refused(error) => (error, None),
             NotStarted::Unguarded => {
                 tree::kill_marked(None, record);
                 tree::sweep(None);
-                ("its guardian was killed".to_owned(), false)
+                ("its guardian was killed".to_owned(), None)
             }
         };
-        self.tell(GuardianNotice::NotStarted { error, missing });
+        self.tell(GuardianNotice::NotStarted { error, fault });
     }
 
     /// Tells how the process ended, after its last reports.

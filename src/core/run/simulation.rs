@@ -798,7 +798,10 @@ impl World {
             }
         };
         let outcome = match (process.told, self.rough && self.dice.chance(2)) {
-            (_, true) => None,
+            (_, true) => self
+                .dice
+                .chance(50)
+                .then(|| Outcome::Lost { executor: "far".to_owned(), why: "no route".to_owned() }),
             (true, false) => Some(Outcome::Signaled { signal: 15 }),
             (false, false) => Some(Outcome::Exited { exit_code: i32::from(!good) }),
         };

@@ -83,21 +83,21 @@ impl CarriedGuard<'_> {
     pub(super) fn ended(&mut self, end: CarriedEnd) -> GuardedEnd {
         self.hang_up();
         let cut_off = self.cancelled || self.abandoned;
-        let (closed, outcome, missing) = match (end, self.closed.take()) {
+        let (closed, outcome, fault) = match (end, self.closed.take()) {
             (CarriedEnd::Done, Some(closed)) => return GuardedEnd { cut_off, ..closed },
             (CarriedEnd::Done, None) => {
-                (None, self.lost("the worker ended before the agent".to_owned()), false)
+                (None, self.lost("the worker ended before the agent".to_owned()), None)
             }
-            (CarriedEnd::Lost(why), closed) => (closed, self.lost(why), false),
-            (CarriedEnd::Stopped(outcome), closed) => (closed, outcome, false),
-            (CarriedEnd::Impossible(why, missing), closed) => {
+            (CarriedEnd::Lost(why), closed) => (closed, self.lost(why), None),
+            (CarriedEnd::Stopped(outcome), closed) => (closed, outcome, None),
+            (CarriedEnd::Impossible(why, fault), closed) => {
                 let error = format!("executor `{}`: {why}", self.carrier.executor);
-                (closed, Outcome::NotStarted { error }, missing)
+                (closed, Outcome::NotStarted { error }, fault)
             }
         };
         let (swept, immortal) =
             closed.map_or((Vec::new(), 0), |closed| (closed.swept, closed.immortal));
-        GuardedEnd { outcome, swept, immortal, missing, cut_off }
+        GuardedEnd { outcome, swept, immortal, fault, cut_off }
     }
 
     /// Ends the line, and the carrier if it does not end by itself.
