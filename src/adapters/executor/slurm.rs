@@ -3,7 +3,7 @@
 use std::env;
 
 use super::query::{self, ask};
-use crate::core::executor::{JobState, SlurmSettings, job_name};
+use crate::core::executor::{JobState, JobTracking, SlurmSettings, job_name};
 
 /// The variables that select the cluster, and that every program of Slurm needs.
 const KEPT: [&str; 3] = ["SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"];
@@ -19,6 +19,16 @@ pub fn look(settings: &SlurmSettings, mark: &str) -> JobState {
         Ok(answer) if answer.is_good() => JobState::of(&answer.output),
         Ok(answer) => JobState::Unknown(answer.why()),
         Err(error) => JobState::Unknown(format!("squeue: {error}")),
+    }
+}
+
+/// Returns how the cluster finds the processes of a job. If it does not tell, it may find only some.
+pub fn tracking(settings: &SlurmSettings) -> JobTracking {
+    let mut argv = query::words(["scontrol", "show", "config"]);
+    argv.extend(cluster(settings));
+    match ask(&argv, query::LIMIT) {
+        Ok(answer) if answer.is_good() => JobTracking::of(&answer.output),
+        Ok(_) | Err(_) => JobTracking::Partial,
     }
 }
 

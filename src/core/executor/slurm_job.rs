@@ -41,6 +41,27 @@ pub enum JobEnd {
     Other(String),
 }
 
+/// How a cluster finds the processes of a job that it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobTracking {
+    /// By its control group, which no process leaves.
+    Cgroup,
+    /// By process groups, parents, or in a way that is not known. A process that was left by its
+    /// parent stays.
+    Partial,
+}
+
+impl JobTracking {
+    /// Reads the output of `scontrol show config`.
+    pub fn of(config: &str) -> JobTracking {
+        let mut lines = config.lines().filter_map(|line| line.split_once('='));
+        match lines.find(|(name, _)| name.trim() == "ProctrackType") {
+            Some((_, kind)) if kind.trim() == "proctrack/cgroup" => JobTracking::Cgroup,
+            _ => JobTracking::Partial,
+        }
+    }
+}
+
 impl JobState {
     /// The format of `squeue` that [`JobState::of`] reads. The reason is last because it may
     /// contain anything.
@@ -82,14 +103,14 @@ impl JobState {
     }
 
     /// Whether it is certain that none of the job's processes runs any more.
-    pub fn is_proof_of_end(&self) -> bool {
+    pub fn is_proof_of_end(&self, tracking: JobTracking) -> bool {
         match self {
             JobState::Ended(end) => match end {
                 JobEnd::Exited
                 | JobEnd::Preempted
                 | JobEnd::Timeout
                 | JobEnd::Cancelled
-                | JobEnd::OutOfMemory => true,
+                | JobEnd::OutOfMemory => tracking == JobTracking::Cgroup,
                 JobEnd::NodeFail | JobEnd::Other(_) => false,
             },
             JobState::Pending { .. }
@@ -185,8 +206,19 @@ mod tests {
             ("LAUNCHED_TO_MARS", false),
         ] {
             let state = JobState::of(&format!("1|{word}|n1|None"));
-            assert_eq!(state.is_proof_of_end(), proof, "{word}");
+            assert_eq!(state.is_proof_of_end(JobTracking::Cgroup), proof, "{word}");
+            assert!(!state.is_proof_of_end(JobTracking::Partial), "{word}");
         }
+    }
+
+    #[test]
+    fn only_cgroups_find_every_process() {
+        let told = |kind: &str| {
+            JobTracking::of(&format!("PrologFlags             = (null)\n{kind}\nRebootProgram = x"))
+        };
+        assert_eq!(told("ProctrackType           = proctrack/cgroup"), JobTracking::Cgroup);
+        assert_eq!(told("ProctrackType           = proctrack/pgid"), JobTracking::Partial);
+        assert_eq!(told(""), JobTracking::Partial);
     }
 
     #[test]

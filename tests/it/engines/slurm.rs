@@ -12,8 +12,8 @@ use std::{
 use ralph::{
     adapters::executor::slurm,
     core::executor::{
-        CarrierFacts, Executor, ExecutorKind, JobEnd, JobState, Resources, SlurmSettings,
-        carrier_command, job_name,
+        CarrierFacts, Executor, ExecutorKind, JobEnd, JobState, JobTracking, Resources,
+        SlurmSettings, carrier_command, job_name,
     },
 };
 use rustix::process::Signal;
@@ -142,7 +142,6 @@ fn a_job_that_waits_says_why_and_can_be_canceled() {
     let (code, errors) = ended(child);
     assert_eq!(code, Some(1), "{errors}");
     trial.becomes(&JobState::Ended(JobEnd::Cancelled));
-    assert!(trial.look().is_proof_of_end());
     // More than any node has.
     let mut child = trial.start(&["--cpus-per-task=64"]);
     until("the job is known", || matches!(trial.look(), JobState::Pending { .. }));
@@ -184,7 +183,7 @@ fn a_lost_node_is_no_proof_that_the_worker_has_ended() {
     wait_for(&trial.file("there"));
     trial.cluster.lose_node("n2");
     trial.becomes(&JobState::Ended(JobEnd::NodeFail));
-    assert!(!trial.look().is_proof_of_end());
+    assert!(!trial.look().is_proof_of_end(JobTracking::Cgroup));
     let pid = fs::read_to_string(trial.file("there")).unwrap().trim().parse().unwrap();
     assert!(is_alive(pid), "the job goes on without the daemon of its node");
     // Its line is dead, and the success of `srun` says nothing.
@@ -241,7 +240,7 @@ fn the_job_ends_with_its_client() {
         send(child.id(), signal);
         until("the worker has ended", || !is_alive(worker));
         ended(child);
-        until("the job has ended", || trial.look().is_proof_of_end());
+        until("the job has ended", || matches!(trial.look(), JobState::Ended(_)));
     }
     // If that is killed as well, nothing tells the cluster: the job has to be canceled.
     let child = trial.start(&[]);
@@ -268,6 +267,7 @@ fn asks_the_cluster_of_its_environment() {
     match std::env::var(ASKED).as_deref() {
         Ok("look") => println!("told: {:?}", slurm::look(&settings, MARK)),
         Ok("cancel") => println!("told: {:?}", slurm::cancel(&settings, MARK)),
+        Ok("tracking") => println!("told: {:?}", slurm::tracking(&settings)),
         Ok("variables") => println!("told: {:?}", slurm::job_variables()),
         _ => {}
     }
@@ -289,6 +289,7 @@ fn a_question_that_fails_is_not_answered_with_no_job() {
     let ask = |trial: &Trial, what: &str| asking(&mut trial.cluster.client(&this), what);
     assert_eq!(ask(&trial, "look"), "Absent");
     assert_eq!(ask(&trial, "variables"), "[]");
+    assert_eq!(ask(&trial, "tracking"), "Partial");
     let child = trial.start(&[]);
     wait_for(&trial.file("there"));
     assert!(ask(&trial, "look").starts_with("Running"));
