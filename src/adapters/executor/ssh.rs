@@ -11,10 +11,8 @@ use std::{
 };
 
 use super::query;
-use crate::core::{
-    executor::{HostAnswer, ProgramBuild, SshSettings, ssh_command},
-    hmac::sign,
-};
+use crate::core::executor::{HostAnswer, ProgramBuild, SshSettings, ssh_command};
+use crate::core::hmac::sign;
 
 /// The time for the host to answer, and for the program to be sent.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
