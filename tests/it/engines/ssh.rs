@@ -92,6 +92,39 @@ fn the_path_of_the_program_may_have_a_home_folder_spaces_and_quotes() {
 }
 
 #[test]
+fn every_login_shell_reads_the_command_alike() {
+    let odd = "it's $HOME `here`; \"there\" ~ * {a,b} (x) <y> | & % ^ = [z]";
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join(odd);
+    fs::create_dir(&folder).unwrap();
+    let program = folder.join("ralph");
+    fs::write(&program, "#!/bin/sh\necho \"here: $0 $1\"\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let settings = SshSettings {
+        host: "x".to_owned(),
+        args: Vec::new(),
+        dir: None,
+        env: Vec::new(),
+        ralph: Some(program.display().to_string()),
+        send_binary: false,
+    };
+    let command = carrier(settings);
+    // What sshd gives to the login shell.
+    let word = command.get_args().last().unwrap();
+    let mut tried = 0;
+    for shell in ["sh", "dash", "bash", "zsh", "mksh", "ksh", "fish", "tcsh", "csh"] {
+        let Some(shell) = super::program(shell) else { continue };
+        let output = Command::new(&shell).arg("-c").arg(word).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected = format!("here: {} __worker\n", program.display());
+        assert_eq!(said, expected, "{}: {errors}", shell.display());
+        tried += 1;
+    }
+    println!("{tried} shells tried");
+}
+
+#[test]
 fn a_missing_program_a_refused_connection_and_an_unknown_key_are_told_apart() {
     let Some(host) = SshHost::start() else { return };
     let said = |settings: SshSettings| {
