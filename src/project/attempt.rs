@@ -7,7 +7,6 @@
 pub mod leftovers;
 mod open;
 pub mod prompt_file;
-pub mod sandboxed;
 pub mod scrutiny;
 
 use std::{

@@ -21,7 +21,7 @@ use crate::{
             CarrierFacts, ContainerEngine, ContainerSettings, Executor, ExecutorKind, FileTravel,
             Placement, Resources, SandboxSettings, SharedPath, SshSettings, carrier_command,
         },
-        hmac, loop_paths,
+        hmac,
     },
     project::{slot_pool::SlotPool, workspace::Workspace},
     regular_file,
@@ -61,7 +61,7 @@ pub struct ProcessFacts {
     pub task_dir: PathBuf,
     /// The record of its attempt.
     pub record: PathBuf,
-    /// The name of its agent.
+    /// The preset of its agent, if it has one.
     pub agent: Option<String>,
     /// What the task needs of a cluster.
     pub resources: Option<Value>,
@@ -125,32 +125,43 @@ fn confined(
     facts: &ProcessFacts,
     spec: ProcessSpec,
 ) -> Result<PlacedProcess, String> {
-    let pool = SlotPool::of(workspace);
-    let own_files = loop_paths::OWN.iter().map(PathBuf::from);
-    let others = ["prompts", ".ralph"].map(PathBuf::from);
-    // An agent in a folder that the sandbox has for itself must be found.
-    let programs =
-        spec.argv.iter().map(PathBuf::from).filter(|path| path.is_absolute() && path.is_file());
-    let graph = workspace.graph_path().to_owned();
-    let named = workspace.layers.named().map(Path::to_owned);
-    let paths = SandboxPaths {
-        main: workspace.root().to_owned(),
-        git: workspace.repo.common_dir().to_owned(),
-        worktree: facts.slot.clone(),
-        pool: pool.folder().to_owned(),
-        task: facts.task_dir.clone(),
-        record: facts.record.clone(),
-        guarded: own_files.chain(others).chain([PathBuf::from(workspace.graph_name())]).collect(),
-        read: [graph].into_iter().chain(named).chain(programs).collect(),
-        ralph: process::own_file().map_err(|error| error.to_string())?,
-        agent: facts.agent.clone(),
-        ..SandboxPaths::of_environment()
-    };
     let support = process::sandbox::support(settings.engine)?;
+    let mut paths = sandbox_paths(workspace, facts)?;
+    // An agent in a folder that the sandbox has for itself must be found.
+    let programs = spec.argv.iter().map(PathBuf::from);
+    paths.read.extend(programs.filter(|path| path.is_absolute() && path.is_file()));
     let spec = process::sandbox::confined(spec, settings, &paths)?;
     let within = Some(support.to_string());
     let placement = Placement { run_on: executor.name.clone(), within, host: None };
     Ok(PlacedProcess { spec, carrier: None, placement: Some(placement) })
+}
+
+/// Returns the files and folders of the repository, as a sandbox must know them.
+///
+/// # Errors
+/// This program is gone.
+pub fn sandbox_paths(workspace: &Workspace, facts: &ProcessFacts) -> Result<SandboxPaths, String> {
+    let root = workspace.root();
+    let journal = Path::new(workspace.place.journal());
+    let mut guarded: Vec<PathBuf> = ["prompts", ".ralph"].map(PathBuf::from).to_vec();
+    guarded.extend(journal.components().next().map(|logs| PathBuf::from(logs.as_os_str())));
+    guarded.extend(workspace.graph_path().strip_prefix(root).ok().map(Path::to_owned));
+    let mut read = vec![workspace.graph_path().to_owned()];
+    read.extend(workspace.layers.named().map(Path::to_owned));
+    Ok(SandboxPaths {
+        main: root.to_owned(),
+        git: workspace.repo.common_dir().to_owned(),
+        worktree: facts.slot.clone(),
+        pool: SlotPool::of(workspace).folder().to_owned(),
+        task: facts.task_dir.clone(),
+        record: facts.record.clone(),
+        guarded,
+        read,
+        has_terminal: false,
+        ralph: process::own_file().map_err(|error| format!("find `ralph`: {error}"))?,
+        agent: facts.agent.clone(),
+        ..SandboxPaths::of_environment()
+    })
 }
 
 /// Returns a process that a worker elsewhere starts.

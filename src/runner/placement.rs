@@ -12,6 +12,7 @@ use crate::{
         process::ProcessSpec,
     },
     core::{
+        agents::agent_command::AgentCommand,
         executor::{Executor, ExecutorKind, JobEnd, JobState},
         graph::load::fields::RESOURCES,
         run::{
@@ -81,7 +82,7 @@ impl Runner {
             base: record.base.clone(),
             task_dir: self.workspace.root().join(self.workspace.task_dir(&record.task_id)),
             record: self.workspace.state.attempt(&record.name()),
-            agent: record.call.as_ref().map(|call| call.name.clone()),
+            agent: record.call.as_ref().and_then(AgentCommand::preset_name),
             limit: Some(limit),
             resources: self.task_of(record).and_then(|task| task.extra.get(RESOURCES).cloned()),
         };
@@ -144,7 +145,7 @@ impl Runner {
         match found.map(|executor| executor.kind) {
             Ok(ExecutorKind::Slurm(settings)) => {
                 let state = slurm::look(&settings, &record.mark());
-                if !state.is_proof_of_end() {
+                if !state.is_proof_of_end(slurm::tracking(&settings)) {
                     let _ = slurm::cancel(&settings, &record.mark());
                 }
                 match state {

@@ -160,7 +160,7 @@ impl DraftAgent<'_> {
             base: None,
             task_dir: slot.answer_file().parent().map(PathBuf::from).unwrap_or_default(),
             record: post.record.clone(),
-            agent: Some(call.name.clone()),
+            agent: call.preset_name(),
             limit: None,
             resources: None,
         };

@@ -55,6 +55,12 @@ impl AgentCommand {
         AgentCommand { output, ..AgentCommand::of(preset, argv) }
     }
 
+    /// The name of its preset, if it has one.
+    pub fn preset_name(&self) -> Option<String> {
+        let program = self.argv.first().map_or("", String::as_str);
+        agent_preset::of_command(&self.name, program).map(|preset| preset.name.to_owned())
+    }
+
     /// Whether it prints what its model says and does as it happens, in a format that `ralph` reads.
     pub fn streams(&self) -> bool {
         let program = self.argv.first().map_or("", String::as_str);

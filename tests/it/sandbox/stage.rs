@@ -21,9 +21,13 @@ use ralph::{
         AgentProcess, Closed, GuardPost, ProcessNews, ProcessSpec,
         sandbox::{SandboxPaths, confined},
     },
-    core::{executor::SandboxSettings, loop_paths::LoopPaths, verdict::Outcome},
+    core::{
+        agents::agent_command::AgentCommand, executor::SandboxSettings, loop_paths::LoopPaths,
+        verdict::Outcome,
+    },
     project::{
-        attempt::{AttemptRecord, sandboxed},
+        attempt::AttemptRecord,
+        placement::{self, ProcessFacts},
         workspace::Workspace,
     },
 };
@@ -222,12 +226,22 @@ impl Stage {
         let workspace = Workspace::open(root, LoopPaths::default(), None, None).unwrap();
         let attempts: Vec<AttemptRecord> = workspace.state.peek();
         let attempt = attempts.iter().find(|attempt| attempt.task_id.as_str() == "a").unwrap();
+        let facts = ProcessFacts {
+            mark: attempt.mark(),
+            slot: self.slot.clone(),
+            base: None,
+            task_dir: root.join(workspace.task_dir(&attempt.task_id)),
+            record: record.clone(),
+            agent: attempt.call.as_ref().and_then(AgentCommand::preset_name),
+            resources: None,
+            limit: None,
+        };
         SandboxPaths {
             record,
             ralph: RALPH.into(),
             home: self.trial.dir(),
             environment: self.variables(),
-            ..sandboxed::paths(&workspace, attempt, &self.slot).unwrap()
+            ..placement::sandbox_paths(&workspace, &facts).unwrap()
         }
     }
 
