@@ -249,8 +249,12 @@ impl Worker {
                 return Ok(());
             }
         };
-        // The agent has opened them.
+        // The agent has opened it.
         let _ = fs::remove_file(prompt);
+        if place.slot.is_none() {
+            // No later worker looks for them, and this one may be killed.
+            let _ = fs::remove_dir_all(place.folder);
+        }
         self.tell(GuardianNotice::Started { identity: agent.identity().clone() });
         let end = self.watch(&agent, &folder);
         self.tell_end(end?, &record, &folder)
