@@ -2,6 +2,7 @@
 //! started by the test that needs it and ended with it. Nothing of this machine's own settings is
 //! used, and where an engine cannot be had, the test says so and is skipped.
 
+mod carried;
 mod container;
 mod container_engine;
 mod measured;
