@@ -14,6 +14,7 @@ use crate::{
     adapters::{
         git::{LackingCommits, SlotInUse, WorkerSlot, WorkerStore},
         process::worker::{self, Worker, WorkerFiles, WorkerPlace},
+        signal,
     },
     core::exit::Exit,
 };
@@ -27,6 +28,13 @@ const IN_USE: Duration = Duration::from_secs(20);
 /// Serves the guardian that started the carrier of this worker, to its end.
 pub fn run() -> Result<Exit> {
     let (worker, begin) = Worker::accept().context("serve as a worker")?;
+    let end = worker.ender();
+    let heard = signal::listen(move |signal| {
+        if signal != signal::SUSPEND {
+            end();
+        }
+    });
+    heard.context("listen for signals")?;
     if !Worker::is_understood(&begin) {
         // The guardian says so.
         worker.finish();

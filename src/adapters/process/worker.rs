@@ -136,6 +136,18 @@ impl Worker {
         Ok((Worker { line, inbox, outbox }, begin))
     }
 
+    /// Returns what ends everything that this worker has started, as the end of its line does. A
+    /// cluster that ends a job tells all its processes to terminate first: the guardian here dies of
+    /// it, and only the worker can still end children that do not.
+    pub fn ender(&self) -> impl Fn() + Send + 'static {
+        let (line, outbox) = (self.line.clone(), self.outbox.clone());
+        move || {
+            // Nothing that it says now is how the agent ended.
+            line.cut();
+            let _ = outbox.send(WorkerMessage::Cut);
+        }
+    }
+
     /// Whether the guardian that started the carrier understands this worker.
     pub fn is_understood(begin: &WorkerBegin) -> bool {
         (begin.protocol, begin.version.as_str()) == (PROTOCOL, VERSION)

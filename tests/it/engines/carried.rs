@@ -38,9 +38,6 @@ use crate::support::{RALPH, SOON, until, wait_for};
 const FAMILY: &str = "(trap '' TERM HUP INT; sleep 600) & setsid sh -c \"trap '' TERM HUP INT; \
                       sleep 600\" & cat > prompt-there; : > up; read -r _ < never\n";
 
-/// An agent without children.
-const ALONE: &str = "cat > prompt-there; : > up; read -r _ < never\n";
-
 /// An attempt whose files are seen by all engines under the same path.
 struct Attempt {
     folder: TempDir,
@@ -325,16 +322,16 @@ fn nothing_is_left_of_a_job_whatever_ends_an_attempt() {
     drop(agent);
     alone.nothing_is_left();
 
-    // The cluster of the tests only ends what it finds below its own processes, and worker and
-    // guardian with it. One that uses cgroups also finds children that have left them.
-    let canceled = submitted(&cluster, "canceled", ALONE);
+    // The cluster of the tests finds no children that have left their parents: the worker has the
+    // time between TERM and KILL to end them.
+    let canceled = submitted(&cluster, "canceled", FAMILY);
     let (_agent, news) = canceled.up();
     cluster.call(&["scancel", &format!("--name={}", job_name(&canceled.mark))]);
     is_lost(&news);
     until("it is known", || look(&cluster, &canceled) == JobState::Ended(JobEnd::Cancelled));
     canceled.nothing_is_left();
 
-    let preempted = submitted(&cluster, "preempted", ALONE);
+    let preempted = submitted(&cluster, "preempted", FAMILY);
     let (_agent, news) = preempted.up();
     let JobState::Running { node } = look(&cluster, &preempted) else { panic!("not running") };
     cluster.preempt(&node);

@@ -262,7 +262,7 @@ fn settings(dir: &Path) -> String {
          MpiDefault=none\nJobCompType=jobcomp/none\n\
          AccountingStorageType=accounting_storage/none\nJobAcctGatherType=jobacct_gather/none\n\
          SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nSlurmdTimeout=10\n\
-         MessageTimeout=5\nKillWait=1\nReturnToService=2\nPropagateResourceLimits=NONE\n\
+         MessageTimeout=5\nKillWait=5\nReturnToService=2\nPropagateResourceLimits=NONE\n\
          PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n\
          SchedulerParameters=sched_interval=1,bf_interval=1\n\
          NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first} {node}\n\
