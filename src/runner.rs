@@ -434,7 +434,9 @@ impl Runner {
             Some(RunnerMessage::News(id, ProcessNews::Arrived(host))) => {
                 self.process_arrived(&id, host)
             }
-            Some(RunnerMessage::News(_, ProcessNews::Fetching)) => None,
+            Some(RunnerMessage::News(id, ProcessNews::Fetching)) => {
+                Some(Input::ProcessFetching(id))
+            }
             Some(RunnerMessage::Job(id, state)) => self.job_seen(id, &state),
             Some(RunnerMessage::Prepared(id, prepared)) => self.slot_prepared(&id, prepared)?,
             Some(RunnerMessage::Built(built)) => {

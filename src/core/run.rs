@@ -264,6 +264,7 @@ impl Run {
             Input::ProcessArrived(id, limits, placement) => {
                 attempts.process_arrived(&id, limits, placement)
             }
+            Input::ProcessFetching(id) => attempts.process_fetching(&id),
             Input::ProcessAwaits { id, run_on, why } => attempts.process_awaits(&id, run_on, why),
             Input::ProcessEnded(id, end) => {
                 let next = attempts.process_ended(&id, *end, sit);

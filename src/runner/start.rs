@@ -307,9 +307,14 @@ impl Runner {
     ) -> ProcessEnd {
         let no_program = is_agent && matches!(reason, NotStarted::Missing(_));
         let outcome = match reason {
-            NotStarted::Missing(error)
-            | NotStarted::NoCarrier(error)
-            | NotStarted::Refused(error) => Outcome::NotStarted { error },
+            NotStarted::Missing(error) | NotStarted::Refused(error) => {
+                Outcome::NotStarted { error }
+            }
+            // The next attempt may reach it.
+            NotStarted::NoCarrier(why) => {
+                let executor = record.run_on.clone().unwrap_or_default();
+                Outcome::Lost { executor, why }
+            }
             NotStarted::Unguarded => Outcome::Interrupted,
         };
         // A guardian may have started the process before it was killed.

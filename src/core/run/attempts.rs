@@ -211,6 +211,17 @@ impl Attempts {
         is_agent
     }
 
+    /// Gives the work of a process that has ended at its executor time to get here.
+    pub(super) fn process_fetching(&mut self, id: &AttemptId) -> Vec<RunCommand> {
+        /// The time for the work of one process, on a slow line.
+        const FETCH: Duration = Duration::from_secs(10 * 60);
+        let process = self.get_mut(id).and_then(|attempt| attempt.process.as_mut());
+        if let Some(watch) = process.and_then(|process| process.watch.as_mut()) {
+            watch.extend(FETCH);
+        }
+        Vec::new()
+    }
+
     /// Records that the process of an attempt waits for its executor.
     pub(super) fn process_awaits(
         &mut self,

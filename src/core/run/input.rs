@@ -47,6 +47,8 @@ pub enum Input {
     ProcessStarted(AttemptId, ProcessLimits, ProcessStart),
     /// The process of an attempt runs at its executor, from now on with these limits.
     ProcessArrived(AttemptId, ProcessLimits, Option<Placement>),
+    /// The process of an attempt has ended at its executor, and its work is being fetched.
+    ProcessFetching(AttemptId),
     /// The process of an attempt waits for its executor, for this reason.
     ProcessAwaits {
         /// The attempt.

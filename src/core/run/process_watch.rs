@@ -165,6 +165,14 @@ impl ProcessWatch {
         }
     }
 
+    /// Extends every limit by the time that the work of an ended process needs to get here.
+    pub fn extend(&mut self, length: Duration) {
+        let started = self.limits.started;
+        self.postpone(length);
+        self.limits.started = started;
+        self.limits.limit = self.limits.limit.saturating_add(length);
+    }
+
     /// Records that it is being ended with this outcome, and returns the first signal for it. SIGKILL
     /// follows after the grace period.
     pub fn end(&mut self, outcome: Outcome, now: Instant, graces: &GracePeriods) -> EndSignal {
