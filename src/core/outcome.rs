@@ -67,6 +67,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Whether it was ended at a limit of time, activity or memory.
+    pub fn is_at_limit(&self) -> bool {
+        matches!(self, Outcome::TimedOut { .. } | Outcome::Idle { .. } | Outcome::Exceeded { .. })
+    }
+
     /// Whether the process ended by itself and failed: with an exit code that has no other meaning,
     /// or by a signal.
     pub fn is_own_failure(&self) -> bool {

@@ -347,16 +347,8 @@ impl Verdict {
         let is_proven = rule != Rule::Loop(Isolation::Checkout);
         if is_proven && !evidence.has_landed() {
             // Processes of the attempt were still running, so it had not finished.
-            match outcome {
-                Outcome::Cancelled => return Verdict::Cancelled,
-                Outcome::Interrupted | Outcome::Lost { .. } => return Verdict::Interrupted,
-                Outcome::Exited { .. }
-                | Outcome::Signaled { .. }
-                | Outcome::TimedOut { .. }
-                | Outcome::Idle { .. }
-                | Outcome::Lingered { .. }
-                | Outcome::Exceeded { .. }
-                | Outcome::NotStarted { .. } => {}
+            if let Some(verdict) = Verdict::of_cut_off(outcome) {
+                return verdict;
             }
         }
         if is_proven && evidence.strayed.is_some() {
@@ -365,11 +357,7 @@ impl Verdict {
         if is_proven && evidence.graph_fault.is_some() {
             return Verdict::Unverified;
         }
-        let is_cut_off = matches!(
-            outcome,
-            Outcome::TimedOut { .. } | Outcome::Idle { .. } | Outcome::Exceeded { .. }
-        );
-        if is_proven && !evidence.leftovers.is_empty() && is_cut_off {
+        if is_proven && !evidence.leftovers.is_empty() && outcome.is_at_limit() {
             // The agent was cut off during its last changes, so the report came too early.
             return Verdict::TimedOut;
         }
@@ -393,6 +381,21 @@ impl Verdict {
             (false, _) => Verdict::Complete,
             (true, false) => Verdict::Uncommitted,
             (true, true) => Verdict::Unverified,
+        }
+    }
+
+    /// The verdict on an attempt whose processes were still running when something else ended them.
+    fn of_cut_off(outcome: &Outcome) -> Option<Verdict> {
+        match outcome {
+            Outcome::Cancelled => Some(Verdict::Cancelled),
+            Outcome::Interrupted | Outcome::Lost { .. } => Some(Verdict::Interrupted),
+            Outcome::Exited { .. }
+            | Outcome::Signaled { .. }
+            | Outcome::TimedOut { .. }
+            | Outcome::Idle { .. }
+            | Outcome::Lingered { .. }
+            | Outcome::Exceeded { .. }
+            | Outcome::NotStarted { .. } => None,
         }
     }
 

@@ -5,6 +5,7 @@
 //! capitals after `RALPH_`, the variable. `config_layers` finds the values.
 
 mod agents;
+mod executors;
 mod hooks;
 mod length;
 mod notify;
@@ -75,9 +76,8 @@ pub struct Config {
     /// A regular expression; a final result that matches it counts as a promise of completion.
     #[schemars(with = "Option<String>")]
     pub done_pattern: Option<Pattern>,
-    /// Where else attempts can run: a mapping of names to `{sandbox: …}`, `{container: …}`,
-    /// `{slurm: …}`, `{ssh: …}` or `{command: …}`.
-    #[serde(deserialize_with = "read_executors")]
+    /// Where else attempts can run: names with `sandbox`, `container`, `slurm`, `ssh` or `command`.
+    #[serde(deserialize_with = "executors::read")]
     #[schemars(with = "BTreeMap<String, Value>")]
     pub executors: BTreeMap<String, ExecutorKind>,
     /// The time in which an agent must exit after its final result or its report. Its work counts in
@@ -195,8 +195,7 @@ pub struct Config {
     /// attempt before (`continue`), or without them (`fresh`). For attempts in slots.
     #[schemars(with = "String", extend("enum" = ["continue", "fresh"]))]
     pub retry: Retry,
-    /// Where attempts run: `local`, `sandbox`, or the name of one of `executors`. A task can set its
-    /// own.
+    /// Where attempts run: `local`, `sandbox` or one of `executors`. A task can set its own.
     pub run_on: String,
     /// Which priority selects the next task: its `own`, or the most urgent of its own and those of
     /// its dependents (`inherit`).
@@ -245,12 +244,6 @@ pub struct Config {
     /// Whether a run tells the sources of tasks that these are done, once their work has landed: it
     /// marks them in the files that they were imported from, and closes GitHub issues with `gh`.
     pub write_back: bool,
-}
-
-fn read_executors<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<BTreeMap<String, ExecutorKind>, D::Error> {
-    executor::read_executors(&Map::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 impl Default for Config {

@@ -10,6 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 
+use crate::core::hmac::sign;
 use crate::{
     adapters::{
         executor::{container, slurm, ssh},
@@ -21,7 +22,6 @@ use crate::{
             CarrierFacts, ContainerEngine, ContainerSettings, Executor, ExecutorKind, FileTravel,
             Placement, Resources, SandboxSettings, SharedPath, SshSettings, carrier_command,
         },
-        hmac,
     },
     project::{slot_pool::SlotPool, workspace::Workspace},
     regular_file,
@@ -285,7 +285,7 @@ fn repository_name(root: &Path) -> String {
     let name: String =
         name.chars().filter(|c| c.is_ascii_alphanumeric() || "_-".contains(*c)).collect();
     let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-    let digest = hmac::sign(machine.trim().as_bytes(), "", root.as_os_str().as_encoded_bytes());
+    let digest = sign(machine.trim().as_bytes(), "", root.as_os_str().as_encoded_bytes());
     let digest: String =
         digest.chars().filter(char::is_ascii_alphanumeric).skip(6).take(12).collect();
     format!("r{digest}-{name}")

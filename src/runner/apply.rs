@@ -5,7 +5,7 @@ use std::{collections::VecDeque, fs};
 use anyhow::Result;
 use chrono::Utc;
 
-use super::{Runner, start::ProcessKind};
+use super::{Runner, process_spec::ProcessKind};
 use crate::{
     adapters::process::AgentProcess,
     core::{

@@ -5,11 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Runner, RunnerMessage, processes::ProcessOnItsWay, start::ProcessKind};
+use super::{Runner, RunnerMessage, process_spec::ProcessKind, processes::ProcessOnItsWay};
 use crate::{
     adapters::{
         executor::{container, slurm},
-        process::ProcessSpec,
+        process::{self, AgentProcess, GuardPost, NotStarted, ProcessNews, ProcessSpec},
     },
     core::{
         agents::agent_command::AgentCommand,
@@ -17,7 +17,7 @@ use crate::{
         graph::load::fields::RESOURCES,
         run::{
             command::{AttemptId, CheckPurpose},
-            input::Input,
+            input::{Input, ProcessStart},
             process_watch::ProcessLimits,
         },
         verdict::Outcome,
@@ -28,6 +28,15 @@ use crate::{
         placement::{self, PlacedProcess, ProcessFacts},
     },
 };
+
+/// A process that was started.
+pub(super) struct SpawnedProcess {
+    pub(super) process: AgentProcess,
+    pub(super) start: ProcessStart,
+    /// Its limits for now.
+    pub(super) limits: ProcessLimits,
+    pub(super) on_its_way: Option<ProcessOnItsWay>,
+}
 
 /// The interval between two questions to a cluster about a job that waits.
 const ASK: Duration = Duration::from_secs(5);
@@ -63,6 +72,50 @@ impl Runner {
                 | ExecutorKind::Command(_),
             ) => Ok(Executor::local()),
         }
+    }
+
+    /// Returns the executor of a process of an attempt, if that can start it as far as can be seen
+    /// here. The terminal of an agent would start without its program, and so would a sandbox.
+    pub(super) fn executor_for(
+        &self,
+        record: &AttemptRecord,
+        kind: &ProcessKind,
+        spec: &ProcessSpec,
+    ) -> Result<Executor, NotStarted> {
+        let executor = self.executor_of(record, kind).map_err(NotStarted::Refused)?;
+        if matches!(kind, ProcessKind::Agent) && executor.is_here() {
+            process::check(spec).map_err(NotStarted::Missing)?;
+        }
+        Ok(executor)
+    }
+
+    /// Starts a process of an attempt at this executor.
+    pub(super) fn spawn_at(
+        &self,
+        executor: &Executor,
+        record: &AttemptRecord,
+        spec: &ProcessSpec,
+        post: GuardPost<'_>,
+        limits: &ProcessLimits,
+        tell: impl Fn(ProcessNews) + Send + 'static,
+    ) -> Result<SpawnedProcess, NotStarted> {
+        let placed = self.placed(record, executor, spec, limits.limit);
+        let PlacedProcess { spec, carrier, placement } = placed.map_err(NotStarted::Refused)?;
+        let is_carried = carrier.is_some();
+        let process = AgentProcess::spawn(&spec, &GuardPost { carrier, ..post }, tell)?;
+        let limits = limits.clone();
+        Ok(if is_carried {
+            let meanwhile = ProcessLimits {
+                limit: self.workspace.config.max_wait,
+                idle: None,
+                ..limits.clone()
+            };
+            let on_its_way = Some(ProcessOnItsWay::new(placement, limits));
+            SpawnedProcess { process, start: ProcessStart::OnItsWay, limits: meanwhile, on_its_way }
+        } else {
+            let start = ProcessStart::Runs(placement);
+            SpawnedProcess { process, start, limits, on_its_way: None }
+        })
     }
 
     /// Returns a process of an attempt as this executor starts it.

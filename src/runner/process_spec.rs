@@ -7,9 +7,28 @@ use crate::{
         process::{self, NESTED, PANE, ProcessSpec},
         service_manager,
     },
-    core::agents::agent_command::AgentCommand,
+    core::{agents::agent_command::AgentCommand, run::command::CheckPurpose},
     project::{attempt::AttemptRecord, workspace::Workspace},
 };
+
+/// The kind of a process of an attempt.
+pub(super) enum ProcessKind {
+    /// The agent.
+    Agent,
+    /// A command: its purpose, its number among the commands of that purpose, and its text.
+    Check(CheckPurpose, usize, String),
+}
+
+impl ProcessKind {
+    /// Whether it verifies the work of an attempt.
+    pub(super) fn verifies(&self) -> bool {
+        match self {
+            ProcessKind::Check(CheckPurpose::Verify | CheckPurpose::Trial, ..) => true,
+            ProcessKind::Check(CheckPurpose::Setup | CheckPurpose::Baseline, ..)
+            | ProcessKind::Agent => false,
+        }
+    }
+}
 
 /// Returns the agent process of an attempt.
 pub(super) fn agent(

@@ -10,23 +10,25 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{
-    Runner, RunnerMessage, process_spec,
-    processes::{self, ProcessHandle, ProcessOnItsWay},
+    Runner, RunnerMessage,
+    placement::SpawnedProcess,
+    process_spec::{self, ProcessKind},
+    processes::{self, ProcessHandle},
 };
 use crate::{
     adapters::{
         agent_output::Follow,
-        process::{self, AgentProcess, GuardPost, NotStarted, ProcessSpec},
+        process::{self, GuardPost, NotStarted, ProcessSpec},
         tmux,
     },
     core::{
         agents::{agent_command::AgentCommand, agent_preset, transcript::Format},
         event::Event,
-        executor::{Executor, LOCAL},
+        executor::LOCAL,
         graph::task::Task,
         run::{
             command::{AttemptId, CheckPurpose, ProcessEnd},
-            input::{Input, ProcessStart},
+            input::Input,
             open_attempt::OpenAttempt,
             process_watch::ProcessLimits,
             verified_batch::HeadSpan,
@@ -37,30 +39,9 @@ use crate::{
     crash,
     project::{
         attempt::{self, AcceptanceCriteria, AttemptRecord},
-        config, executors,
-        placement::PlacedProcess,
-        slot_pool,
+        config, executors, slot_pool,
     },
 };
-
-/// The kind of a process of an attempt.
-pub(super) enum ProcessKind {
-    /// The agent.
-    Agent,
-    /// A command: its purpose, its number among the commands of that purpose, and its text.
-    Check(CheckPurpose, usize, String),
-}
-
-impl ProcessKind {
-    /// Whether it verifies the work of an attempt.
-    fn verifies(&self) -> bool {
-        match self {
-            ProcessKind::Check(CheckPurpose::Verify | CheckPurpose::Trial, ..) => true,
-            ProcessKind::Check(CheckPurpose::Setup | CheckPurpose::Baseline, ..)
-            | ProcessKind::Agent => false,
-        }
-    }
-}
 
 impl Runner {
     /// Writes the record and the prompt of the next attempt at a task.
@@ -203,10 +184,7 @@ impl Runner {
             self.ignore_litter(&record, &call)?;
             record.ignored = self.ignored_in_slot(&record);
         }
-        let executor = self.executor_of(&record, kind);
-        // The terminal of an agent would start without it, and so would a sandbox.
-        let sees_programs = is_agent && executor.as_ref().is_ok_and(Executor::is_here);
-        let missing = if sees_programs { process::check(&spec).err() } else { None };
+        let executor = self.executor_for(&record, kind, &spec);
         let (mut spec, log) = self.spec_of(spec, &record, kind);
         let limits = self.limits_of(&record, kind);
         let sign = self.workspace.state.attempt(&record.name());
@@ -224,18 +202,9 @@ impl Runner {
         let (outbox, name) = (self.inbox.sender(), id.clone());
         let send = move |news| drop(outbox.send(RunnerMessage::News(name.clone(), news)));
         let graph = self.own_graph_stamp(&record);
-        let placed = match missing {
-            Some(why) => Err(NotStarted::Missing(why)),
-            None => executor
-                .and_then(|to| self.placed(&record, &to, &spec, limits.limit))
-                .map_err(NotStarted::Refused),
-        };
-        let started = placed.and_then(|PlacedProcess { spec, carrier, placement }| {
-            let is_here = carrier.is_none();
-            let post = GuardPost { carrier, ..post };
-            Ok((AgentProcess::spawn(&spec, &post, send)?, placement, is_here))
-        });
-        let (process, placement, is_here) = match started {
+        let started =
+            executor.and_then(|to| self.spawn_at(&to, &record, &spec, post, &limits, send));
+        let SpawnedProcess { process, start, limits, on_its_way } = match started {
             Ok(started) => started,
             Err(reason) => {
                 let head = verifies.and_then(|(_, head)| head);
@@ -268,16 +237,10 @@ impl Runner {
             reported: false,
             graph,
             seen: (record.base.clone(), record.dirty.clone()),
-            on_its_way: (!is_here).then(|| ProcessOnItsWay::new(placement.clone(), limits.clone())),
+            on_its_way,
         };
         self.processes.insert(id.clone(), handle);
         self.records.insert(id.clone(), record);
-        let (start, limits) = if is_here {
-            (ProcessStart::Runs(placement), limits)
-        } else {
-            let limit = self.workspace.config.max_wait;
-            (ProcessStart::OnItsWay, ProcessLimits { limit, idle: None, ..limits })
-        };
         Ok(Some(Input::ProcessStarted(id.clone(), limits, start)))
     }
 

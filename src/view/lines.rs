@@ -117,19 +117,10 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
     let event = &record.event;
     match event {
         Event::LoopStarted(begun) => run_started(record, begun, verbose),
-        Event::AwaitingExecutor { run_on, why, .. } => {
-            vec![line(Style::Faint, format!("{id} waits for {run_on}: {why}"))]
-        }
-        Event::AgentStarted { placement: Some(placement), .. } => {
-            vec![line(Style::Faint, format!("{id} runs on {placement}"))]
-        }
-        Event::Started { .. } | Event::AgentStarted { .. } | Event::Reported { .. } => {
-            if verbose {
-                started(record, id)
-            } else {
-                Vec::new()
-            }
-        }
+        Event::Started { .. }
+        | Event::AwaitingExecutor { .. }
+        | Event::AgentStarted { .. }
+        | Event::Reported { .. } => started(record, id, verbose),
         Event::Verifying { .. } | Event::Verified(_) | Event::VerifyFailed(_) => {
             checks::lines(record, view)
         }
@@ -211,7 +202,16 @@ fn run_started(record: &Record, begun: &Begun, verbose: bool) -> Vec<Line> {
 }
 
 /// Returns the lines of the start of an attempt, or of its report.
-fn started(record: &Record, id: &str) -> Vec<Line> {
+fn started(record: &Record, id: &str, verbose: bool) -> Vec<Line> {
+    if let Event::AwaitingExecutor { run_on, why, .. } = &record.event {
+        return vec![line(Style::Faint, format!("{id} waits for {run_on}: {why}"))];
+    }
+    if let Event::AgentStarted { placement: Some(placement), .. } = &record.event {
+        return vec![line(Style::Faint, format!("{id} runs on {placement}"))];
+    }
+    if !verbose {
+        return Vec::new();
+    }
     if let Event::Started { base, branch, log, why, .. } = &record.event {
         let base = base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base));
         let branch = branch.as_deref().unwrap_or("a detached HEAD");
