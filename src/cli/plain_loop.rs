@@ -55,7 +55,7 @@ pub struct LoopArgs {
     #[arg(long)]
     pub isolated: bool,
     /// Run iterations there instead of where the settings say: local, sandbox, or one of `executors`
-    /// of the settings; all but local need `--isolated`
+    /// of the settings; all but local and sandboxes need `--isolated`
     #[arg(long = "on", value_name = "NAME", conflicts_with = "tmux")]
     pub run_on: Option<String>,
     /// Run each agent in a tmux window, for `ralph attach`; only screen changes and changed files

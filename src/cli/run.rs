@@ -93,7 +93,7 @@ pub struct RunArgs {
     pub agent_name: Option<String>,
     /// Run attempts there instead of where tasks and settings say: local, sandbox, or one of
     /// `executors` of the settings
-    #[arg(long = "on", value_name = "NAME", conflicts_with_all = ["in_place", "tmux"])]
+    #[arg(long = "on", value_name = "NAME", conflicts_with = "tmux")]
     pub run_on: Option<String>,
     /// Wait instead of stopping when all remaining tasks are claimed elsewhere or need input
     #[arg(long)]

@@ -49,10 +49,10 @@ pub fn needed<'a>(
                 own.map_or_else(String::new, |task| format!("`run_on` of task `{}`: ", task.id));
             Failure::new(Exit::Invalid, format!("{by}{why}"))
         })?;
-        if executor.name != LOCAL && !config.is_isolated() {
+        if !executor.is_here() && !config.is_isolated() {
             let message = format!(
-                "attempts that work in the checkout run on this machine as it is, and `run_on` is \
-                 `{name}`; remove `isolation: checkout`, or add `--on {LOCAL}`"
+                "attempts that work in the checkout run on this machine, and `run_on` is `{name}`; \
+                 leave out `--in-place` or `isolation: checkout`, or add `--on {LOCAL}`"
             );
             return Err(Failure::new(Exit::Usage, message).into());
         }

@@ -35,11 +35,15 @@ fn unknown_executors_are_named_before_anything_starts() {
 
 #[test]
 fn attempts_in_the_checkout_run_here() {
-    let trial = TestProject::new().graph("tasks: [{id: a, run_on: sandbox}]\n").agent("commit");
+    let trial = TestProject::new();
+    let settings = other_home(&trial);
+    let trial = trial
+        .file(".ralph/config.yaml", &format!("{SETTINGS}{settings}"))
+        .graph("tasks: [{id: a, run_on: near}]\n")
+        .agent("commit");
     trial.run(["run", "--in-place"]).code(64).stderr_has("`--on local`");
-    trial.run(["run", "--in-place", "--on", "sandbox"]).code(64);
-    trial.run(["run", "--tmux", "--on", "sandbox"]).code(64);
-    trial.run(["loop", "--on", "sandbox", "--prompt-file", "task-graph.yaml"]).code(64);
+    trial.run(["run", "--tmux", "--on", "near"]).code(64);
+    trial.run(["loop", "--on", "near", "--prompt-file", "task-graph.yaml"]).code(64);
 }
 
 #[test]
