@@ -6,10 +6,14 @@ mod carried;
 mod container;
 mod container_engine;
 mod measured;
+mod runs;
+mod runs_lost;
+mod runs_killed;
 mod slurm;
 mod slurm_cluster;
 mod ssh;
 mod ssh_host;
+mod station;
 
 use std::{
     env, fs,

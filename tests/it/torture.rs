@@ -25,10 +25,16 @@ const TASKS: usize = 6;
 const KILLS: usize = 8;
 
 /// Pseudo-random numbers from a seed (`SplitMix64`).
-struct SeededNumbers(u64);
+pub struct SeededNumbers(u64);
 
 impl SeededNumbers {
-    fn roll(&mut self, below: u64) -> u64 {
+    /// Numbers of this seed.
+    pub fn new(seed: u64) -> SeededNumbers {
+        SeededNumbers(seed)
+    }
+
+    /// A number below this one.
+    pub fn roll(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -201,12 +207,13 @@ fn await_recovery(
     }
 }
 
-fn given(name: &str) -> Option<u64> {
+/// The number in a variable.
+pub fn given(name: &str) -> Option<u64> {
     env::var(name).ok().map(|text| text.parse().expect(name))
 }
 
 /// The seed of a test, which it prints.
-fn seed() -> u64 {
+pub fn seed() -> u64 {
     let seed = given("RALPH_TORTURE_SEED").unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
     println!("RALPH_TORTURE_SEED={seed}");
     seed
@@ -229,7 +236,7 @@ fn no_kill_at_any_moment_costs_anything() {
     let limit = Duration::from_secs(given("RALPH_TORTURE_SECONDS").unwrap_or(u64::MAX));
     let seed = seed();
     let began = Instant::now();
-    let mut dice = SeededNumbers(seed);
+    let mut dice = SeededNumbers::new(seed);
     let mut tally = Tally::default();
     while (tally.kills as u64) < wanted && began.elapsed() < limit {
         let kills = KILLS.min(usize::try_from(wanted).unwrap() - tally.kills);
@@ -285,7 +292,7 @@ fn no_kill_at_any_moment_costs_anything() {
 fn no_position_of_the_target_branch_is_red() {
     const FORMS: [&str; 3] = ["rebase", "squash", "merge"];
     let seed = seed();
-    let mut dice = SeededNumbers(seed);
+    let mut dice = SeededNumbers::new(seed);
     // By default one small graph.
     let long = given("RALPH_TORTURE_KILLS").map(|kills| usize::try_from(kills).unwrap());
     let (wanted, kills, most) = long.map_or((4, 4, 8), |wanted| (wanted, 25, 40));

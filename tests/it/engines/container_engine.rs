@@ -38,6 +38,7 @@ impl ContainerTool {
             // Tests of several processes make the image once.
             let lock = File::create(folder.join("lock")).unwrap();
             lock.lock().unwrap();
+            forget_another_folder(&folder);
             candidates(&folder).into_iter().map(|program| ContainerTool { program }).find(|tool| {
                 tool.make_image(&folder);
                 tool.call(&["run", "--rm", IMAGE, "true"]).status.success()
@@ -74,6 +75,18 @@ impl ContainerTool {
             .status();
         tar.wait().unwrap();
     }
+}
+
+/// Removes what podman has stored if the folder was moved or copied: it has its path in it.
+fn forget_another_folder(folder: &Path) {
+    let (file, path) = (folder.join("path"), folder.display().to_string());
+    if fs::read_to_string(&file).is_ok_and(|stored| stored == path) {
+        return;
+    }
+    for name in ["storage", "run", "tmp"] {
+        let _ = fs::remove_dir_all(folder.join(name));
+    }
+    fs::write(file, path).unwrap();
 }
 
 /// The engines to try: podman with storage of its own, the same for machines that limit processes

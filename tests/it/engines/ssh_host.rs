@@ -120,6 +120,11 @@ impl SshHost {
         }
     }
 
+    /// The folder with everything of the host.
+    pub fn folder(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// The home folder of the user there.
     pub fn home(&self) -> PathBuf {
         self.path("home")
@@ -166,11 +171,16 @@ impl SshHost {
     #[track_caller]
     pub fn nothing_is_left(&self) {
         until("no process of the host is left", || {
-            for served in self.served.lock().unwrap().iter_mut() {
-                let _ = served.daemon.try_wait();
-            }
+            self.reap();
             marked(self.dir.path()).is_empty()
         });
+    }
+
+    /// Collects the servers that have ended.
+    pub fn reap(&self) {
+        for served in self.served.lock().unwrap().iter_mut() {
+            let _ = served.daemon.try_wait();
+        }
     }
 
     /// Signals the servers, but not what they have started.

@@ -1,0 +1,244 @@
+//! Runs that lose an executor, or are lost themselves: the attempt is interrupted and not counted,
+//! its work is found again, and nothing goes on elsewhere.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::{
+    is_alive,
+    station::{Kind, Station},
+};
+use crate::support::{until, wait_for};
+
+/// One task, which cannot be tried again if an attempt counts.
+const ONCE: &str = "tasks: [{id: a, max_attempts: 1}]\n";
+
+/// Works if no earlier attempt has.
+const WORKS_ONCE: &str = "\
+work_once() {
+    [ ! -e work/a.txt ] || return 0
+    put work/a.txt 'the work' && commit && echo a >> \"$TRIAL_DIR/worked\"
+}
+";
+
+/// Says that it works, and on which node of a cluster.
+const SAYS_WHERE: &str =
+    "echo \"${SLURMD_NODENAME-}\" > \"$TRIAL_DIR/node\"; touch \"$TRIAL_DIR/there\"";
+
+/// A project whose first attempt works, says so and waits; later ones work if need be and report.
+fn station(kind: Kind, graph: &str) -> Option<Station> {
+    let station = Station::start(kind, graph, "")?;
+    station.told("do-a-1", &format!("{WORKS_ONCE}work_once; {SAYS_WHERE}; sleep 600\n"));
+    station.told("do-a", &format!("{WORKS_ONCE}work_once; report\n"));
+    Some(station)
+}
+
+impl Station {
+    /// Expects one attempt that was interrupted and did not count, and one that has completed the
+    /// task. Returns why the first one ended.
+    #[track_caller]
+    fn is_interrupted_once(&self) -> String {
+        let interrupted = self.trial.lines("interrupted");
+        assert_eq!(interrupted.len(), 1, "{interrupted:?}");
+        assert_eq!(self.trial.lines("started").len(), 2);
+        assert_eq!(self.trial.completions(), ["a"]);
+        self.nothing_is_left();
+        interrupted[0].to_string()
+    }
+
+    /// The number of times that the work was done.
+    fn works(&self) -> usize {
+        self.lines("worked").len()
+    }
+}
+
+#[test]
+fn work_that_was_finished_before_the_connection_was_cut_is_found_again() {
+    let Some(station) = station(Kind::Ssh, ONCE) else { return };
+    let trial = &station.trial;
+    let run = trial.start(["run"]);
+    wait_for(&station.seen("there"));
+    station.host().cut();
+    run.end(trial).graph_complete();
+    let why = station.is_interrupted_once();
+    println!("{why}");
+    assert!(why.contains("the connection ended while the agent ran"), "{why}");
+    assert_eq!(station.works(), 1, "the work is not done twice");
+    assert_eq!(trial.subjects(), ["Work on a"]);
+}
+
+#[test]
+fn a_host_that_is_away_for_a_moment_costs_an_attempt_that_does_not_count() {
+    let Some(station) = station(Kind::Ssh, ONCE) else { return };
+    let trial = &station.trial;
+    let run = trial.start(["run"]);
+    wait_for(&station.seen("there"));
+    station.host().refuse(true);
+    station.host().cut();
+    until("the worker there has ended", || {
+        station.host().reap();
+        super::marked(station.host().folder()).is_empty()
+    });
+    station.host().refuse(false);
+    run.end(trial).graph_complete();
+    station.is_interrupted_once();
+    assert_eq!(station.works(), 1, "the work is not done twice");
+}
+
+fn ralph_is_killed(kind: Kind) {
+    let Some(station) = station(kind, ONCE) else { return };
+    let trial = &station.trial;
+    let run = trial.start(["run"]);
+    wait_for(&station.seen("there"));
+    run.kill();
+    station.nothing_is_left();
+    trial.start(["run"]).end(trial).graph_complete();
+    println!("{kind:?}: worked {} times", station.works());
+    station.is_interrupted_once();
+    // What the first attempt has committed is kept, wherever it ran.
+    let kept = trial.git(&["log", "--all", "--format=%s"]);
+    assert_eq!(kept.matches("Work on a").count(), station.works(), "{kept}");
+    assert_eq!(trial.subjects(), ["Work on a"]);
+}
+
+#[test]
+fn a_killed_ralph_leaves_nothing_in_a_sandbox() {
+    ralph_is_killed(Kind::Sandbox);
+}
+
+#[test]
+fn a_killed_ralph_leaves_nothing_behind_a_command() {
+    ralph_is_killed(Kind::Command);
+}
+
+#[test]
+fn a_killed_ralph_leaves_nothing_on_a_host() {
+    ralph_is_killed(Kind::Ssh);
+}
+
+#[test]
+fn a_killed_ralph_leaves_nothing_in_a_container() {
+    ralph_is_killed(Kind::Container);
+}
+
+#[test]
+fn a_killed_ralph_leaves_nothing_on_a_cluster() {
+    ralph_is_killed(Kind::Slurm);
+}
+
+#[test]
+fn a_killed_container_interrupts_its_attempt() {
+    let Some(station) = station(Kind::Container, ONCE) else { return };
+    let trial = &station.trial;
+    let run = trial.start(["run"]);
+    wait_for(&station.seen("there"));
+    let containers = station.containers();
+    assert_eq!(containers.len(), 1);
+    station.tool().call(&["kill", &containers[0]]);
+    run.end(trial).graph_complete();
+    println!("{}", station.is_interrupted_once());
+    assert_eq!(station.works(), 1);
+}
+
+#[test]
+fn a_job_that_waits_says_why() {
+    let Some(mut station) = Station::start(Kind::Slurm, ONCE, "") else { return };
+    for node in super::slurm_cluster::NODES {
+        station.cluster().occupy(node);
+    }
+    let run = station.trial.start(["run"]);
+    station.trial.wait_for_records(1, "awaiting_executor");
+    let waits = station.trial.lines("awaiting_executor").remove(0);
+    println!("{waits}");
+    assert_eq!(waits["run_on"], json!("there"));
+    let why = waits["why"].as_str().unwrap().to_owned();
+    station.trial.run(["status"]).stdout_has(&why);
+    station.cluster().call(&["scancel", "--name=occupies"]);
+    let ran = run.end(&station.trial);
+    ran.graph_complete();
+    station.nothing_is_left();
+}
+
+#[test]
+fn a_canceled_job_interrupts_its_attempt() {
+    let Some(mut station) = station(Kind::Slurm, ONCE) else { return };
+    let run = station.trial.start(["run"]);
+    wait_for(&station.seen("there"));
+    station.cluster().call(&["scancel", "--user=root"]);
+    run.end(&station.trial).graph_complete();
+    println!("{}", station.is_interrupted_once());
+    assert_eq!(station.works(), 1);
+}
+
+#[test]
+fn a_preempted_job_interrupts_its_attempt() {
+    let Some(mut station) = station(Kind::Slurm, ONCE) else { return };
+    let run = station.trial.start(["run"]);
+    wait_for(&station.seen("there"));
+    let node = station.lines("node").remove(0);
+    station.cluster().preempt(&node);
+    run.end(&station.trial).graph_complete();
+    let why = station.is_interrupted_once();
+    assert!(why.contains("preempt"), "{why}");
+    assert_eq!(station.works(), 1);
+}
+
+#[test]
+fn a_lost_node_interrupts_its_attempt_and_no_two_share_a_slot() {
+    let Some(mut station) = Station::start(Kind::Slurm, ONCE, "") else { return };
+    // It goes on while its node is lost.
+    station.told(
+        "do-a-1",
+        &format!("{SAYS_WHERE}; while :; do echo more >> old.txt; sleep 0.1; done\n"),
+    );
+    station.told("do-a", "work\n");
+    let run = station.trial.start(["run"]);
+    wait_for(&station.seen("there"));
+    let node = station.lines("node").remove(0);
+    station.cluster().lose_node(&node);
+    let ran = run.end(&station.trial);
+    println!("{}", ran.err());
+    let places = station.lines("places");
+    assert!(places.len() == 2 && places[0] != places[1], "two attempts in one slot: {places:?}");
+    // The daemon ends the worker as soon as it is back.
+    let name: &'static str = if node == "n1" { "n1" } else { "n2" };
+    station.cluster().start_node(name);
+    println!("{}", station.is_interrupted_once());
+}
+
+#[test]
+fn the_time_limit_of_the_cluster_counts() {
+    if std::env::var_os("RALPH_ENGINES").is_none() {
+        eprintln!("skipped: `just engines` runs it; it takes two minutes");
+        return;
+    }
+    let graph = "tasks: [{id: a, max_attempts: 1, resources: {time: 1}}]\n";
+    let Some(station) = station(Kind::Slurm, graph) else { return };
+    let run = station.trial.start(["run"]);
+    let began = Instant::now();
+    while is_alive(run.id()) && began.elapsed() < Duration::from_secs(300) {
+        thread::sleep(Duration::from_millis(200));
+    }
+    let ran = run.end(&station.trial).code(3);
+    println!("{}", ran.err());
+    let failed: Vec<Value> = station.trial.lines("failed");
+    assert_eq!(failed.len(), 1);
+    assert!(failed[0].to_string().contains("exceeded"), "{failed:?}");
+    station.nothing_is_left();
+}
+
+#[test]
+fn two_jobs_at_once_run_on_two_nodes() {
+    let graph = "defaults: {resources: {exclusive: true}}\ntasks: [{id: a}, {id: b}]\n";
+    let Some(station) = Station::start(Kind::Slurm, graph, "jobs: 2\n") else { return };
+    station.told("do", "echo ${SLURMD_NODENAME-} >> \"$TRIAL_DIR/nodes\"; together 2; work\n");
+    station.trial.start(["run"]).end(&station.trial).graph_complete();
+    let mut nodes = station.lines("nodes");
+    nodes.sort();
+    assert_eq!(nodes, super::slurm_cluster::NODES);
+    station.nothing_is_left();
+}
