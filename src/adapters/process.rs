@@ -98,6 +98,8 @@ pub struct Carrier {
     pub executor: String,
     /// The command. Its standard input and output are those of the worker.
     pub argv: Vec<String>,
+    /// The image, if the command runs a container.
+    pub image: Option<String>,
     /// How the files of the attempt get there and back; none if they are there under the same path.
     pub transfer: Option<WorkTransfer>,
 }

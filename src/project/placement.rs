@@ -203,18 +203,25 @@ fn carried(
     spec.env.push((AWAY.to_owned(), "1".to_owned()));
     spec.env.extend(passed(executor.variables()));
     let transfer = if is_sent { Some(transfer(workspace, executor, facts)?) } else { None };
-    let within = engine.map(|engine| format!("{} {}", engine.program, image(executor)));
+    let image = image(executor);
+    let within = engine.map(|engine| format!("{} {}", engine.program, image.unwrap_or_default()));
+    let carrier = Carrier {
+        executor: executor.name.clone(),
+        argv: command,
+        image: image.map(str::to_owned),
+        transfer,
+    };
     Ok(PlacedProcess {
         spec,
-        carrier: Some(Carrier { executor: executor.name.clone(), argv: command, transfer }),
+        carrier: Some(carrier),
         placement: Some(Placement { run_on: executor.name.clone(), within, host: None }),
     })
 }
 
-fn image(executor: &Executor) -> &str {
+fn image(executor: &Executor) -> Option<&str> {
     match &executor.kind {
-        ExecutorKind::Container(settings) => &settings.image,
-        _ => "",
+        ExecutorKind::Container(settings) => Some(&settings.image),
+        _ => None,
     }
 }
 

@@ -268,16 +268,12 @@ impl Runner {
         reason: NotStarted,
         is_agent: bool,
     ) -> ProcessEnd {
-        let no_program = is_agent && matches!(reason, NotStarted::Missing(_));
+        let is_missing = matches!(reason, NotStarted::Missing(_) | NotStarted::NoCarrier(_));
+        let no_program = is_agent && is_missing;
         let outcome = match reason {
-            NotStarted::Missing(error) | NotStarted::Refused(error) => {
-                Outcome::NotStarted { error }
-            }
-            // The next attempt may reach it.
-            NotStarted::NoCarrier(why) => {
-                let executor = record.run_on.clone().unwrap_or_default();
-                Outcome::Lost { executor, why }
-            }
+            NotStarted::Missing(error)
+            | NotStarted::NoCarrier(error)
+            | NotStarted::Refused(error) => Outcome::NotStarted { error },
             NotStarted::Unguarded => Outcome::Interrupted,
         };
         // A guardian may have started the process before it was killed.

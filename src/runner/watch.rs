@@ -12,7 +12,7 @@ use super::{Runner, processes::Progress};
 use crate::{
     adapters::{
         agent_output,
-        process::{self, AgentProcess, Closed, Member, StartFault},
+        process::{self, AgentProcess, Closed, Member},
         terminal,
     },
     core::{
@@ -84,7 +84,7 @@ impl Runner {
             log,
             last_line,
             head,
-            no_program: is_agent && closed.fault == Some(StartFault::Program),
+            no_program: is_agent && closed.fault.is_some(),
         };
         Ok(Some(Input::ProcessEnded(id.clone(), Box::new(end))))
     }

@@ -167,6 +167,7 @@ impl CarriedAgent {
         let carrier = Carrier {
             executor: "far".to_owned(),
             argv: self.argv.clone(),
+            image: None,
             transfer: self.transfer.clone(),
         };
         let post = GuardPost {

@@ -47,9 +47,6 @@ const KILL_PATIENCE: Duration = Duration::from_secs(15);
 /// The variable that identifies the processes of an attempt.
 const MARK: &str = "RALPH_ATTEMPT_ID";
 
-/// The exit codes of a shell that cannot execute a program.
-const NO_PROGRAM: [i32; 2] = [126, 127];
-
 /// How an agent and everything it started ended.
 #[derive(Debug)]
 pub(super) struct GuardedEnd {
@@ -338,15 +335,10 @@ impl<'a> CarriedGuard<'a> {
             CarrierNews::Ended(fault) => {
                 self.await_exit(Duration::from_secs(1));
                 let why = self.loss(fault.as_deref());
-                match self.exited {
-                    Some(Outcome::Exited { exit_code })
-                        if self.stage == CarriedStage::Reaching
-                            && NO_PROGRAM.contains(&exit_code) =>
-                    {
-                        Some(CarriedEnd::Impossible(why, Some(StartFault::Executor)))
-                    }
-                    _ => Some(CarriedEnd::Lost(why)),
-                }
+                Some(match self.impossible(&why) {
+                    Some((why, fault)) => CarriedEnd::Impossible(why, fault),
+                    None => CarriedEnd::Lost(why),
+                })
             }
             CarrierNews::Exited(outcome) => {
                 self.exited = Some(outcome);

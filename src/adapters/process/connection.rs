@@ -254,6 +254,11 @@ impl Connection {
         Ok(Connection { process, line, errors })
     }
 
+    /// The end of what the carrier printed on its standard error.
+    pub(super) fn errors(&self) -> String {
+        String::from_utf8_lossy(&lock(&self.errors)).into_owned()
+    }
+
     /// The last line that the carrier printed on its standard error; empty if there is none.
     pub(super) fn last_error(&self) -> String {
         last_line(&lock(&self.errors))

@@ -8,11 +8,15 @@ use std::{
 
 use super::{
     CarriedEnd, CarriedGuard, CarriedMessage, CarriedStage, CarrierNews, ConnectionPurpose,
-    GuardedEnd, GuardianCommand, GuardianNotice, Outcome, connect, tell,
+    GuardedEnd, GuardianCommand, GuardianNotice, Outcome, StartFault, connect, tell,
 };
+use crate::core::executor::ContainerFault;
 
 /// The time for a carrier to end after its line has ended, and the time after SIGTERM.
 const HANG_UP: Duration = Duration::from_secs(3);
+
+/// The exit codes of a shell that cannot execute a program.
+const NO_PROGRAM: [i32; 2] = [126, 127];
 
 /// The time in which a lost worker is reached again.
 const REACH_AGAIN: Duration = Duration::from_secs(30);
@@ -30,6 +34,27 @@ impl CarriedGuard<'_> {
         }
         let said = self.connection.last_error();
         if said.is_empty() { why } else { format!("{why}: {said}") }
+    }
+
+    /// Returns why a carrier that was lost for this reason cannot reach a worker at all, and the
+    /// kind of fault if that is known; none if it may the next time.
+    pub(super) fn impossible(&self, why: &str) -> Option<(String, Option<StartFault>)> {
+        let Some(Outcome::Exited { exit_code }) = self.exited else { return None };
+        if self.stage != CarriedStage::Reaching {
+            return None;
+        }
+        let Some(image) = &self.carrier.image else {
+            let is_missing = NO_PROGRAM.contains(&exit_code);
+            return is_missing.then(|| (why.to_owned(), Some(StartFault::Executor)));
+        };
+        let fault = ContainerFault::of(Some(exit_code), &self.connection.errors())?;
+        // The container of an earlier process is removed before the next attempt.
+        let kind = match fault {
+            ContainerFault::Other(_) => None,
+            _ => Some(StartFault::Executor),
+        };
+        let program = self.carrier.argv.first().map_or("", String::as_str);
+        (fault != ContainerFault::NameTaken).then(|| (fault.describe(program, image), kind))
     }
 
     /// Reaches a lost worker again, to fetch the work that it could not send.
