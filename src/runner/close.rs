@@ -381,6 +381,8 @@ impl Runner {
             crash::point("recover.found");
             self.handle(Input::Found(Box::new(found)))?;
         }
+        // What was about to land has landed or is built again.
+        self.workspace.repo.drop_ref(&self.workspace.place.trial_ref())?;
         self.close_children(None)
     }
 }
