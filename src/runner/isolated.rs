@@ -36,6 +36,8 @@ pub(super) struct RunSlots {
     target: Option<(String, SlotSettings)>,
     /// The slots that are not reused.
     kept: Vec<PathBuf>,
+    /// The slots of attempts whose processes may not have ended, with the reasons.
+    suspects: Vec<(PathBuf, String)>,
     /// The number of slots that are being prepared.
     preparing: usize,
 }
@@ -70,7 +72,7 @@ impl RunSlots {
             pool = SlotPool::of(workspace);
             hide(&pool, workspace)?;
         }
-        Ok(RunSlots { pool, target, kept: Vec::new(), preparing: 0 })
+        Ok(RunSlots { pool, target, kept: Vec::new(), suspects: Vec::new(), preparing: 0 })
     }
 
     /// Returns what git reads as settings in the slots.
@@ -90,6 +92,14 @@ impl RunSlots {
     /// Whether any slot is being prepared.
     pub(super) fn is_preparing(&self) -> bool {
         self.preparing > 0
+    }
+
+    /// Keeps the slot of an attempt when it is released, because a process of the attempt may still
+    /// work in it, for this reason.
+    pub(super) fn suspect(&mut self, record: &AttemptRecord, why: String) {
+        if let Some(slot) = &record.slot {
+            self.suspects.push((slot.path.clone(), why));
+        }
     }
 
     /// Excludes a slot from reuse for the rest of the run.
@@ -269,6 +279,14 @@ impl Runner {
         };
         let base = self.workspace.place.base_ref(&record.task_id, record.attempt);
         self.workspace.repo.drop_ref(&base)?;
+        let name = slot.path.file_name().unwrap_or_default().to_string_lossy();
+        let _ = fs::remove_file(self.workspace.state.work(&name));
+        if let Some(at) = self.slots.suspects.iter().position(|(path, _)| *path == slot.path) {
+            let (path, why) = self.slots.suspects.remove(at);
+            let why = format!("an earlier attempt may still work in it: {why}");
+            let SlotReason { slot, why } = self.slots.keep(path, why);
+            return self.emit(None, Event::SlotKept { slot, why });
+        }
         let Ok(tree) = record.tree(&self.workspace) else {
             // The slot was removed or never made.
             return Ok(());

@@ -13,7 +13,7 @@ use crate::{
     },
     core::{
         agents::agent_command::AgentCommand,
-        executor::{Executor, ExecutorKind, JobEnd, JobState},
+        executor::{Executor, ExecutorKind, FileTravel, JobEnd, JobState},
         graph::load::fields::RESOURCES,
         run::{
             command::{AttemptId, CheckPurpose},
@@ -189,17 +189,23 @@ impl Runner {
     }
 
     /// Returns the outcome of a process whose executor was lost, with what the engine there says, and
-    /// ends what it left there as far as the engine can.
-    pub(super) fn outcome_elsewhere(&self, record: &AttemptRecord, outcome: Outcome) -> Outcome {
+    /// ends what it left there as far as the engine can. Where that is not certain, and the process
+    /// has the same slot there as here, the slot is kept.
+    pub(super) fn outcome_elsewhere(
+        &mut self,
+        record: &AttemptRecord,
+        outcome: Outcome,
+    ) -> Outcome {
         let Outcome::Lost { executor, why } = outcome else {
             return outcome;
         };
         let found = executors::find(&self.workspace.config, Some(&executor));
+        let is_shared = found.as_ref().is_ok_and(|found| found.files() == Some(FileTravel::Shared));
         match found.map(|executor| executor.kind) {
             Ok(ExecutorKind::Slurm(settings)) => {
-                let state = slurm::look(&settings, &record.mark());
-                if !state.is_proof_of_end(slurm::tracking(&settings)) {
-                    let _ = slurm::cancel(&settings, &record.mark());
+                let (state, is_certain) = slurm::end(&settings, &record.mark());
+                if is_shared && !is_certain {
+                    self.slots.suspect(record, state.describe());
                 }
                 match state {
                     // Another attempt would need as long, or as much.
@@ -222,15 +228,16 @@ impl Runner {
                 }
             }
             Ok(ExecutorKind::Container(settings)) => {
-                let why = match container::find(&settings) {
-                    Ok(engine) => match container::remove(&engine, &record.mark()) {
-                        Ok(_) => why,
-                        Err(fault) => {
-                            let fault = fault.describe(&engine.program, &settings.image);
-                            format!("{why}; {fault}")
-                        }
-                    },
-                    Err(_) => why,
+                let program = settings.engine.clone().unwrap_or_else(|| "podman".to_owned());
+                let removed = container::find(&settings)
+                    .and_then(|engine| container::remove(&engine, &record.mark()));
+                let why = match removed {
+                    Ok(_) => why,
+                    Err(fault) => {
+                        let fault = fault.describe(&program, &settings.image);
+                        self.slots.suspect(record, fault.clone());
+                        format!("{why}; {fault}")
+                    }
                 };
                 Outcome::Lost { executor, why }
             }
@@ -239,7 +246,7 @@ impl Runner {
     }
 
     /// Ends what an attempt of an earlier run left at its executor, as far as the engine there can.
-    pub(super) fn end_elsewhere(&self, record: &AttemptRecord) {
+    pub(super) fn end_elsewhere(&mut self, record: &AttemptRecord) {
         let Some(executor) = record.run_on.clone() else {
             return;
         };

@@ -76,7 +76,8 @@ impl Runner {
                 failure_line::of(&terminal::plain(&agent_output::failure(&log)))
             }
         });
-        let outcome = closed.outcome.map(|outcome| self.outcome_elsewhere(record, outcome));
+        let record = record.clone();
+        let outcome = closed.outcome.map(|outcome| self.outcome_elsewhere(&record, outcome));
         let end = ProcessEnd {
             outcome,
             took: Duration::ZERO,

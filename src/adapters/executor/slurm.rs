@@ -1,6 +1,9 @@
 //! A Slurm cluster: what became of a job, and its end. Needs no accounting.
 
-use std::env;
+use std::{
+    env, thread,
+    time::{Duration, Instant},
+};
 
 use super::query::{self, ask};
 use crate::core::executor::{JobState, JobTracking, SlurmSettings, job_name};
@@ -46,6 +49,41 @@ pub fn cancel(settings: &SlurmSettings, mark: &str) -> Result<(), String> {
         Ok(answer) => Err(answer.why()),
         Err(error) => Err(format!("scancel: {error}")),
     }
+}
+
+/// The time for a cluster to note the end of a job whose `srun` has ended, and that of one that was
+/// canceled.
+const NOTED: Duration = Duration::from_secs(5);
+/// The time between two questions about it.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Returns where the job of an attempt stands whose `srun` has ended, and cancels it unless it is
+/// certain that it has ended, and whether it is certain now.
+pub fn end(settings: &SlurmSettings, mark: &str) -> (JobState, bool) {
+    let noted = || {
+        let began = Instant::now();
+        loop {
+            let state = look(settings, mark);
+            // A cluster tells it as running while it ends its processes.
+            if !matches!(state, JobState::Running { .. }) || began.elapsed() >= NOTED {
+                return state;
+            }
+            thread::sleep(PAUSE);
+        }
+    };
+    let state = noted();
+    if state.is_proof_of_end() {
+        return (state, true);
+    }
+    let _ = cancel(settings, mark);
+    // The cluster has canceled nothing, or what it had not started.
+    let is_certain = match &state {
+        JobState::Absent | JobState::Pending { .. } => true,
+        // It does not know what goes on there, whatever it says.
+        JobState::Ended(_) => false,
+        JobState::Running { .. } | JobState::Unknown(_) => noted().is_proof_of_end(),
+    };
+    (state, is_certain)
 }
 
 /// The names of the variables that would make `srun` start a step of the job that this process runs
