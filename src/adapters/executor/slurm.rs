@@ -72,7 +72,8 @@ pub fn end(settings: &SlurmSettings, mark: &str) -> (JobState, bool) {
         }
     };
     let state = noted();
-    if state.is_proof_of_end() {
+    let is_proof = |state: &JobState| state.is_proof_of_end(tracking(settings));
+    if is_proof(&state) {
         return (state, true);
     }
     let _ = cancel(settings, mark);
@@ -81,7 +82,7 @@ pub fn end(settings: &SlurmSettings, mark: &str) -> (JobState, bool) {
         JobState::Absent | JobState::Pending { .. } => true,
         // It does not know what goes on there, whatever it says.
         JobState::Ended(_) => false,
-        JobState::Running { .. } | JobState::Unknown(_) => noted().is_proof_of_end(),
+        JobState::Running { .. } | JobState::Unknown(_) => is_proof(&noted()),
     };
     (state, is_certain)
 }

@@ -116,6 +116,7 @@ impl Attempt {
             screen: None,
             carrier: Some(Carrier {
                 executor: "far".to_owned(),
+                image: None,
                 argv: self.argv.clone(),
                 transfer: None,
             }),

@@ -65,7 +65,6 @@ fn work_that_was_finished_before_the_connection_was_cut_is_found_again() {
     station.host().cut();
     run.end(trial).graph_complete();
     let why = station.is_interrupted_once();
-    println!("{why}");
     assert!(why.contains("the connection ended while the agent ran"), "{why}");
     assert_eq!(station.works(), 1, "the work is not done twice");
     assert_eq!(trial.subjects(), ["Work on a"]);
@@ -153,7 +152,6 @@ fn a_job_that_waits_says_why() {
     let run = station.trial.start(["run"]);
     station.trial.wait_for_records(1, "awaiting_executor");
     let waits = station.trial.lines("awaiting_executor").remove(0);
-    println!("{waits}");
     assert_eq!(waits["run_on"], json!("there"));
     let why = waits["why"].as_str().unwrap().to_owned();
     station.trial.run(["status"]).stdout_has(&why);
@@ -191,10 +189,7 @@ fn a_preempted_job_interrupts_its_attempt() {
 fn a_lost_node_interrupts_its_attempt_and_no_two_share_a_slot() {
     let Some(mut station) = Station::start(Kind::Slurm, ONCE, "") else { return };
     // It goes on while its node is lost.
-    station.told(
-        "do-a-1",
-        &format!("{SAYS_WHERE}; while :; do echo more >> old.txt; sleep 0.1; done\n"),
-    );
+    station.told("do-a-1", &format!("{SAYS_WHERE}; while :; do sleep 0.1; done\n"));
     station.told("do-a", "work\n");
     let run = station.trial.start(["run"]);
     wait_for(&station.seen("there"));
