@@ -474,7 +474,9 @@ fn children_that_are_left_are_told_and_ended_or_spared() {
     };
     let (agent, _host) = stage();
     let running = agent.start();
-    assert_eq!(left(&running, &agent)[0].name, "sh");
+    left(&running, &agent);
+    // Before that, it may still be `setsid`.
+    wait_for(&agent.path("up"));
     running.agent.kill();
     let closed = running.closed();
     assert_eq!((closed.outcome, closed.swept), (Some(exited(0)), vec!["sh".to_owned()]));

@@ -17,6 +17,7 @@ fn every_setting_is_shown_with_its_origin() {
     child_wait_timeout  [took]                                  .ralph/config.yaml:6
     commit_timeout      1m                                  default
     done_pattern        none                                default
+    executors           {}                                  default
     exit_grace          [took]                                 default
     fsync               false                               .ralph/config.yaml:1
     git_timeout         10m                                 default
@@ -48,6 +49,7 @@ fn every_setting_is_shown_with_its_origin() {
     redact              true                                default
     remarks             false                               .ralph/config.yaml:2
     retry               continue                            default
+    run_on              local                               default
     schedule            none                                default
     select              own                                 default
     setup               []                                  default
@@ -60,6 +62,7 @@ fn every_setting_is_shown_with_its_origin() {
     timeout             45m                                 RALPH_TIMEOUT
     verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:7
     verify_baseline     false                               default
+    verify_on           none                                default
     verify_timeout      15m                                 default
     write_back          false                               default
     "#);

@@ -49,9 +49,9 @@ fn has_tasks(path: &Path) -> bool {
         && regular_file::read_to_string(path).is_ok_and(|text| detect(&text).is_some())
 }
 
-/// What makes a sandbox on this machine, if anything does.
+/// Bubblewrap, if it works on this machine: Landlock alone holds less.
 pub(super) fn sandbox() -> Option<String> {
-    let support = process::sandbox::support(SandboxEngine::Auto).ok()?;
+    let support = process::sandbox::support(SandboxEngine::Bubblewrap).ok()?;
     Some(support.to_string())
 }
 

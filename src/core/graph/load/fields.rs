@@ -99,6 +99,8 @@ impl InTemplates {
     }
 }
 
+/// The field of an imported task with its place in the source. It is kept for templates.
+pub const SOURCE: &str = "source";
 /// The field with what the attempts at a task need of a cluster.
 pub const RESOURCES: &str = "resources";
 

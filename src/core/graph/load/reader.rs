@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{
     GraphShape, GraphText, MAX_FAULTS, TaskFields,
-    fields::{FIELDS, FieldKind, TaskField},
+    fields::{FIELDS, FieldKind, SOURCE, TaskField},
     place::{FaultPlace, Places},
 };
 use crate::core::{
@@ -411,7 +411,7 @@ impl TaskReader<'_> {
                 continue;
             }
             self.unknown.insert(name.clone());
-            if name.starts_with("x-") {
+            if name.starts_with("x-") || name == SOURCE {
                 continue;
             }
             let Some(near) = nearest(name, FIELDS.iter().map(|field| field.name)) else {
