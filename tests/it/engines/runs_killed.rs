@@ -38,12 +38,12 @@ const LONGEST: Duration = Duration::from_secs(300);
 const WORK: &str = "\
 echo \"$id $RALPH_ATTEMPT\" >> \"$TRIAL_DIR/begun\"
 (setsid sleep 600 > /dev/null 2>&1 &)
-sleep 0.3
+sleep 0.5
 put \"work/$id.txt\" \"attempt $RALPH_ATTEMPT\"
 commit
 echo \"$(git rev-parse HEAD) $id\" >> \"$TRIAL_DIR/committed\"
 report
-sleep 0.1
+sleep 0.5
 ";
 
 /// The words of a process's command line.
@@ -58,9 +58,9 @@ fn role(pid: u32) -> Option<&'static str> {
     let name = words.first()?.rsplit('/').next()?;
     let has = |word: &str| words.iter().any(|it| it == word);
     Some(match name {
-        "ralph" if has("__worker") => "worker",
-        "ralph" if has("__guard") => "guardian",
-        "ralph" if has("__work") => "pack",
+        "ralph" | "exe" if has("__worker") => "worker",
+        "ralph" | "exe" if has("__guard") => "guardian",
+        "ralph" | "exe" if has("__work") => "pack",
         "ssh" | "srun" | "podman" | "conmon" | "bwrap" => "carrier",
         name if name.starts_with("sshd") => "daemon",
         "sh" if has(&agent("told")) => "agent",

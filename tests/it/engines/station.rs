@@ -110,7 +110,7 @@ impl Station {
         let mut executor = executor(&engine, kind, &trial);
         change(&mut executor);
         let place = match kind {
-            Kind::Local => String::new(),
+            Kind::Local => "run_on: local\n".to_owned(),
             _ => format!("executors: {}\nrun_on: there\n", json!({ "there": executor })),
         };
         let trial = trial.file(".ralph/config.yaml", &format!("{SETTINGS}{place}{more}"));
