@@ -54,6 +54,10 @@ positions N:
 crash-points:
     RALPH_CRASH_ALL=1 cargo test --test it points:: -- --nocapture
 
+# Kill the processes of runs on each executor N times at random moments, and check the result
+torture-executors N:
+    RALPH_TORTURE_KILLS={{N}} cargo test --all-features --test it engines::runs_killed -- --nocapture
+
 # Test executors on real clusters, containers and hosts, with the slow tests, and measure them
 engines:
     RALPH_ENGINES=1 cargo test --all-features --test it engines:: -- --include-ignored --nocapture

@@ -69,7 +69,8 @@ fn role(pid: u32) -> Option<&'static str> {
 }
 
 impl Station {
-    /// Kills one process of a role at random, or all of the role. Returns the role.
+    /// Kills one process of a role at random, or all of the role. Returns the role; none if there is
+    /// no attempt, and chance spares the runner.
     fn strike(&mut self, run: &Child, dice: &mut SeededNumbers) -> Option<&'static str> {
         let mut pids = tree(run.id());
         pids.extend(marked(&self.trial.dir()));
@@ -82,6 +83,9 @@ impl Station {
             if let Some(role) = role(pid) {
                 roles.entry(role).or_default().push(pid);
             }
+        }
+        if roles.is_empty() && dice.roll(4) > 0 {
+            return None;
         }
         roles.insert("runner", vec![run.id()]);
         if let Engine::Slurm(_) = self.engine {
@@ -150,8 +154,9 @@ impl Station {
                 return (struck, vec!["the graph does not complete".to_owned()]);
             }
             if struck.len() < kills && run.try_wait().unwrap().is_none() {
-                struck.extend(self.strike(&run, dice));
-                hit = true;
+                let role = self.strike(&run, dice);
+                hit |= role.is_some();
+                struck.extend(role);
             }
             match run.try_wait().unwrap().map(|status| status.code()) {
                 None => {}
