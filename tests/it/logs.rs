@@ -138,7 +138,13 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("slot_kept", "", r#""slot":"/s/1","why":"`x` has uncommitted changes""#),
     ("work_restored", "a", r#""attempt":2,"from":"refs/ralph/a/1","conflicts":["f"]"#),
     ("setting_up", "a", r#""attempt":1,"command":"npm ci","log":"[log]""#),
+    (
+        "awaiting_executor",
+        "a",
+        r#""attempt":1,"run_on":"farm","why":"its job waits in the queue (Resources)""#,
+    ),
     ("agent_started", "a", r#""attempt":1"#),
+    ("agent_started", "a", r#""attempt":1,"placement":{"run_on":"farm","host":"n1"}"#),
     ("queued", "a", r#""attempt":1,"waiting":2"#),
     ("merging", "a", r#""branch":"main","onto":"b","tasks":["a","b"]"#),
     ("split", "a", r#""branch":"main","onto":"b","tasks":["a"]"#),
