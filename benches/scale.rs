@@ -12,7 +12,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use ralph::{
     core::{
         event::{AttemptResult, Event, record::Record},
-        graph::task::Status,
+        graph::{TaskGraph, task::Status},
         history::History,
         select::{Active, Decision, Policy, View, keys},
         verdict::{Outcome, Verdict},
@@ -32,6 +32,7 @@ const MACHINES: usize = 1_000;
 const DECISIONS: usize = 5_000;
 
 /// What a simulation came to.
+#[derive(Default)]
 struct Farm {
     decisions: usize,
     attempts: usize,
@@ -52,114 +53,124 @@ enum FarmEnd {
     Lost,
 }
 
+/// A farm at work.
+struct Work {
+    graph: TaskGraph,
+    history: History,
+    random: Random,
+    now: DateTime<Utc>,
+    seq: u64,
+    running: BinaryHeap<Running>,
+    attempts_of: Vec<u32>,
+    farm: Farm,
+}
+
+impl Work {
+    fn tell(&mut self, at: DateTime<Utc>, number: usize, event: Event) {
+        self.seq += 1;
+        self.history.apply(&Record {
+            timestamp: at,
+            run_id: "r1".to_owned(),
+            seq: self.seq,
+            iteration: None,
+            task_id: Some(self.graph.task(number).id.clone()),
+            event,
+        });
+    }
+
+    fn start(&mut self, number: usize) {
+        self.attempts_of[number] += 1;
+        self.farm.attempts += 1;
+        let started = inputs::started(&mut self.random, self.attempts_of[number], String::new());
+        self.tell(self.now, number, started);
+        let end = match self.random.pick(0..100) {
+            0..90 => FarmEnd::Complete,
+            90..95 => FarmEnd::Failed,
+            _ => FarmEnd::Lost,
+        };
+        let minutes = i64::try_from(self.random.pick(10..60)).expect("a small number");
+        self.graph.set_status(number, Status::InProgress);
+        self.running.push(Reverse((self.now + TimeDelta::minutes(minutes), number, end)));
+    }
+
+    /// Goes on to this time, or to the next end of an attempt.
+    fn advance(&mut self, until: Option<DateTime<Utc>>) {
+        let next = self.running.peek().map(|Reverse((at, ..))| *at);
+        self.now = next.into_iter().chain(until).min().expect("something to wait for");
+        while let Some(Reverse((at, number, end))) =
+            self.running.peek().copied().filter(|Reverse((at, ..))| *at <= self.now)
+        {
+            self.running.pop();
+            let attempt = self.attempts_of[number];
+            let ended = inputs::ended(&mut self.random, attempt, String::new());
+            let (status, event) = match end {
+                FarmEnd::Complete => {
+                    self.farm.complete += 1;
+                    let verdict = Verdict::Complete;
+                    (Status::Complete, Event::Completed(AttemptResult { verdict, ..ended }))
+                }
+                FarmEnd::Failed => {
+                    let verdict = Verdict::Failed;
+                    (Status::Pending, Event::Failed(AttemptResult { verdict, ..ended }))
+                }
+                FarmEnd::Lost => {
+                    let (verdict, outcome) = (Verdict::Interrupted, Outcome::Interrupted);
+                    let ended = AttemptResult { verdict, outcome, ..ended };
+                    (Status::Pending, Event::Interrupted(ended))
+                }
+            };
+            self.tell(at, number, event);
+            self.graph.set_status(number, status);
+        }
+    }
+}
+
 fn simulate(tasks: usize, most: usize) -> Farm {
     let text = inputs::graph(Shape::Layered, tasks, 0);
-    let mut graph = graph_of(text.as_bytes()).expect("a graph");
+    let graph = graph_of(text.as_bytes()).expect("a graph");
     drop(text);
     let keys = keys(&graph, false);
     let policy =
         Policy { jobs: MACHINES, max_iterations: u32::MAX, max_failures: 0, ..Policy::default() };
-    let mut history = History::default();
-    let mut random = Random::new(3);
     let began = DateTime::from_timestamp(1_760_000_000, 0).expect("a time");
-    let (mut now, mut seq) = (began, 0);
-    let mut running: BinaryHeap<Running> = BinaryHeap::new();
-    let mut attempts_of = vec![0_u32; tasks];
-    let mut farm = Farm {
-        decisions: 0,
-        attempts: 0,
-        complete: 0,
-        took: Duration::ZERO,
-        slowest: Duration::ZERO,
-        virtual_time: TimeDelta::zero(),
+    let mut work = Work {
+        graph,
+        history: History::default(),
+        random: Random::new(3),
+        now: began,
+        seq: 0,
+        running: BinaryHeap::new(),
+        attempts_of: vec![0; tasks],
+        farm: Farm::default(),
     };
-    let mut tell = |history: &mut History, at, id, event| {
-        seq += 1;
-        let run_id = "r1".to_owned();
-        history.apply(&Record {
-            timestamp: at,
-            run_id,
-            seq,
-            iteration: None,
-            task_id: Some(id),
-            event,
-        });
-    };
-    while farm.decisions < most {
-        let active: Vec<Active<'_>> = running
-            .iter()
-            .map(|Reverse((_, number, _))| Active {
-                number: Some(*number),
-                agent: None,
-                works: true,
-            })
-            .collect();
+    while work.farm.decisions < most {
+        let active = |Reverse((_, number, _)): &Running| Active {
+            number: Some(*number),
+            agent: None,
+            works: true,
+        };
+        let active: Vec<Active<'_>> = work.running.iter().map(active).collect();
         let view = View {
-            graph: &graph,
+            graph: &work.graph,
             keys: &keys,
-            history: &history,
+            history: &work.history,
             policy: &policy,
             active: &active,
         };
         let start = Instant::now();
-        let decision = view.decide(now);
+        let decision = view.decide(work.now);
         let took = start.elapsed();
-        farm.decisions += 1;
-        farm.took += took;
-        farm.slowest = farm.slowest.max(took);
+        work.farm.decisions += 1;
+        work.farm.took += took;
+        work.farm.slowest = work.farm.slowest.max(took);
         match decision {
-            Decision::Start(key) => {
-                let number = key.number;
-                let id = graph.task(number).id.clone();
-                attempts_of[number] += 1;
-                farm.attempts += 1;
-                tell(
-                    &mut history,
-                    now,
-                    id,
-                    inputs::started(&mut random, attempts_of[number], String::new()),
-                );
-                let end = match random.pick(0..100) {
-                    0..90 => FarmEnd::Complete,
-                    90..95 => FarmEnd::Failed,
-                    _ => FarmEnd::Lost,
-                };
-                let minutes = i64::try_from(random.pick(10..60)).expect("a small number");
-                graph.set_status(number, Status::InProgress);
-                running.push(Reverse((now + TimeDelta::minutes(minutes), number, end)));
-            }
-            Decision::Wait(wait) => {
-                let next = running.peek().map(|Reverse((at, ..))| *at);
-                now = next.into_iter().chain(wait.until).min().expect("something to wait for");
-                while running.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
-                    let Reverse((at, number, end)) = running.pop().expect("an attempt");
-                    let id = graph.task(number).id.clone();
-                    let ended = inputs::ended(&mut random, attempts_of[number], String::new());
-                    let (status, event) = match end {
-                        FarmEnd::Complete => {
-                            farm.complete += 1;
-                            let verdict = Verdict::Complete;
-                            (Status::Complete, Event::Completed(AttemptResult { verdict, ..ended }))
-                        }
-                        FarmEnd::Failed => {
-                            let verdict = Verdict::Failed;
-                            (Status::Pending, Event::Failed(AttemptResult { verdict, ..ended }))
-                        }
-                        FarmEnd::Lost => {
-                            let (verdict, outcome) = (Verdict::Interrupted, Outcome::Interrupted);
-                            let ended = AttemptResult { verdict, outcome, ..ended };
-                            (Status::Pending, Event::Interrupted(ended))
-                        }
-                    };
-                    tell(&mut history, at, id, event);
-                    graph.set_status(number, status);
-                }
-            }
+            Decision::Start(key) => work.start(key.number),
+            Decision::Wait(wait) => work.advance(wait.until),
             Decision::Stop(_) => break,
         }
     }
-    farm.virtual_time = now - began;
-    farm
+    work.farm.virtual_time = work.now - began;
+    work.farm
 }
 
 pub fn scale(bench: &Bench) {

@@ -120,6 +120,7 @@ impl AgentChoice {
 
 /// The choices for the set-up.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "these are answers")]
 pub struct SetupChoices {
     /// The agent; none if the user settings name it.
     pub agent: Option<AgentChoice>,

@@ -65,7 +65,7 @@ pub fn needed<'a>(
 /// elsewhere, where this machine's programs do not matter.
 pub fn here<'a>(
     workspace: &Workspace,
-    tasks: Vec<&'a Task>,
+    tasks: &[&'a Task],
     given: Option<&str>,
 ) -> Option<Vec<&'a Task>> {
     let config = &workspace.config;

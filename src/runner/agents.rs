@@ -55,7 +55,7 @@ pub fn agents<'a>(
     workspace: &Workspace,
     run_on: Option<&str>,
 ) -> Vec<(&'a AgentCommand, String)> {
-    let Some(here) = executors::here(workspace, open(policy, tasks), run_on) else {
+    let Some(here) = executors::here(workspace, &open(policy, tasks), run_on) else {
         return Vec::new();
     };
     let (own, others): (Vec<&Task>, Vec<&Task>) =

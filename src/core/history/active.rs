@@ -87,10 +87,9 @@ impl ActiveAttempts {
         let (event, id) = (&record.event, record.task_id.as_ref());
         let was_landing = id.is_some_and(|id| self.is_landing(id));
         for active in self.attempts.iter_mut().filter(|it| Some(&it.task_id) == id) {
-            active.awaits = match event {
-                Event::AwaitingExecutor { why, .. } => Some(why.clone()),
-                _ => None,
-            };
+            let awaits =
+                if let Event::AwaitingExecutor { why, .. } = event { Some(why) } else { None };
+            active.awaits = awaits.cloned();
         }
         if let Event::LoopStarted(_) = event {
             // A new run rebuilds the queue and checks again what blocks the branch.
