@@ -190,11 +190,13 @@ impl Runner {
 
     /// Returns the outcome of a process whose executor was lost, with what the engine there says, and
     /// ends what it left there as far as the engine can. Where that is not certain, and the process
-    /// has the same slot there as here, the slot is kept.
+    /// has the same slot there as here, the slot is kept, unless the process has not arrived and
+    /// nothing is known of it.
     pub(super) fn outcome_elsewhere(
         &mut self,
         record: &AttemptRecord,
         outcome: Outcome,
+        has_arrived: bool,
     ) -> Outcome {
         let Outcome::Lost { executor, why } = outcome else {
             return outcome;
@@ -204,7 +206,8 @@ impl Runner {
         match found.map(|executor| executor.kind) {
             Ok(ExecutorKind::Slurm(settings)) => {
                 let (state, is_certain) = slurm::end(&settings, &record.mark());
-                if is_shared && !is_certain {
+                let may_run = has_arrived || !matches!(state, JobState::Unknown(_));
+                if is_shared && !is_certain && may_run {
                     self.slots.suspect(record, state.describe());
                 }
                 match state {
@@ -251,6 +254,6 @@ impl Runner {
             return;
         };
         let lost = Outcome::Lost { executor, why: String::new() };
-        self.outcome_elsewhere(record, lost);
+        self.outcome_elsewhere(record, lost, true);
     }
 }

@@ -77,7 +77,9 @@ impl Runner {
             }
         });
         let record = record.clone();
-        let outcome = closed.outcome.map(|outcome| self.outcome_elsewhere(&record, outcome));
+        let has_arrived = handle.on_its_way.is_none();
+        let elsewhere = |outcome| self.outcome_elsewhere(&record, outcome, has_arrived);
+        let outcome = closed.outcome.map(elsewhere);
         let end = ProcessEnd {
             outcome,
             took: Duration::ZERO,
