@@ -31,6 +31,10 @@ const TASKS: usize = 4;
 /// The kills in one repository.
 const KILLS: usize = 6;
 
+/// The controller of a cluster. What it has not saved when it is killed, such as that a job was
+/// canceled, it does not know when it is back.
+const CONTROLLER: &str = "controller";
+
 /// The time for a repository to complete.
 const LONGEST: Duration = Duration::from_secs(300);
 
@@ -94,15 +98,13 @@ impl Station {
         let at = usize::try_from(dice.roll(roles.len() as u64)).unwrap();
         let (role, mut targets) = roles.into_iter().nth(at)?;
         if let (Engine::Slurm(cluster), "daemon") = (&mut self.engine, role) {
-            match NODES.get(usize::try_from(dice.roll(3)).unwrap()) {
-                Some(node) => {
-                    cluster.kill_node(node);
-                    cluster.start_node(node);
-                }
-                None => {
-                    cluster.kill_controller();
-                    cluster.start_controller();
-                }
+            if let Some(node) = NODES.get(usize::try_from(dice.roll(3)).unwrap()) {
+                cluster.kill_node(node);
+                cluster.start_node(node);
+            } else {
+                cluster.kill_controller();
+                cluster.start_controller();
+                return Some(CONTROLLER);
             }
             return Some(role);
         }
@@ -112,7 +114,9 @@ impl Station {
             targets = vec![targets[usize::try_from(dice.roll(targets.len() as u64)).unwrap()]];
         }
         for signal in [Signal::STOP, Signal::KILL] {
-            targets.iter().for_each(|pid| send(*pid, signal));
+            for pid in &targets {
+                send(*pid, signal);
+            }
         }
         Some(role)
     }
@@ -177,7 +181,7 @@ fn torture(kind: Kind) {
     let mut dice = SeededNumbers::new(seed);
     let Some(mut engine) = Engine::start(kind) else { return };
     let (mut kills, mut survivors, mut violations) = (Vec::new(), 0, Vec::new());
-    let mut kept_there = 0;
+    let (mut kept_there, mut forgotten) = (0, 0);
     while kills.len() < wanted {
         let settings = format!("jobs: 2\nverify: ['{}']\n", oracle::CHECK);
         let trial: TestProject = oracle::stage(TASKS);
@@ -188,6 +192,7 @@ fn torture(kind: Kind) {
             engine = station.engine;
             continue;
         }
+        let forgets = struck.contains(&CONTROLLER);
         kills.extend(struck);
         let ended = Instant::now();
         while !station.left().is_empty() && ended.elapsed() < Duration::from_secs(30) {
@@ -196,7 +201,13 @@ fn torture(kind: Kind) {
             }
             thread::sleep(Duration::from_millis(100));
         }
-        let left = station.left();
+        let mut left = station.left();
+        if let (Engine::Slurm(cluster), true) = (&station.engine, forgets) {
+            let count = left.len();
+            left.retain(|left| !left.starts_with("job "));
+            forgotten += count - left.len();
+            cluster.call(&["scancel", "--user=root"]);
+        }
         survivors += left.len();
         faults.extend(left.iter().map(|left| format!("survives: {left}")));
         faults.extend(oracle::faults(&station.trial, TASKS).0);
@@ -215,7 +226,8 @@ fn torture(kind: Kind) {
         engine = station.engine;
     }
     println!(
-        "{kind:?}: kills={} ({kills:?}) violations={} survivors={survivors} kept_there={kept_there}",
+        "{kind:?}: kills={} ({kills:?}) violations={} survivors={survivors} \
+         kept_there={kept_there} forgotten_by_the_cluster={forgotten}",
         kills.len(),
         violations.len(),
     );
