@@ -53,8 +53,10 @@ impl Runner {
         let (Some(handle), Some(record)) = (self.processes.remove(id), self.records.get(id)) else {
             return Ok(None);
         };
+        let record = record.clone();
         if closed.outcome.is_none() {
-            (closed.swept, closed.immortal) = self.end_unguarded(record);
+            (closed.swept, closed.immortal) = self.end_unguarded(&record);
+            self.end_elsewhere(&record);
         }
         // No attempt may start while processes of the previous one remain.
         ensure!(
@@ -76,7 +78,6 @@ impl Runner {
                 failure_line::of(&terminal::plain(&agent_output::failure(&log)))
             }
         });
-        let record = record.clone();
         let has_arrived = handle.on_its_way.is_none();
         let elsewhere = |outcome| self.outcome_elsewhere(&record, outcome, has_arrived);
         let outcome = closed.outcome.map(elsewhere);
