@@ -21,7 +21,7 @@ const ONCE: &str = "tasks: [{id: a, max_attempts: 1}]\n";
 const WORKS_ONCE: &str = "\
 work_once() {
     [ ! -e work/a.txt ] || return 0
-    put work/a.txt 'the work' && commit && echo a >> \"$TRIAL_DIR/worked\"
+    put work/a.txt \"$RALPH_ATTEMPT\" && commit && echo a >> \"$TRIAL_DIR/worked\"
 }
 ";
 
