@@ -68,14 +68,15 @@ pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
     let (max, agent) = (view.max_attempts(number), view.agents(number).first());
     if options.json {
         let context =
-            attempt::context(&workspace, file.graph(), store.history(), number, max, agent)?;
+            attempt::context(&workspace, file.graph(), store.history(), number, max, agent, None)?;
         terminal::print(&terminal::json(&context))?;
         return Ok(Exit::Success);
     }
     if options.accept {
         acceptable(&view, number)?;
     }
-    let text = attempt::render(&workspace, file.graph(), store.history(), number, max, agent)?;
+    let text =
+        attempt::render(&workspace, file.graph(), store.history(), number, max, agent, None)?;
     if options.accept {
         let id = file.graph().task(number).id.clone();
         claim(&workspace, &mut file, &id)?;

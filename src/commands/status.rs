@@ -148,7 +148,7 @@ fn text_of_loop(view: &RunView, now: DateTime<Utc>) -> String {
         line("Schedule", &schedule.text(now));
     }
     if let Some(run_id) = &view.run_id {
-        line("Run", &format!("{run_id}, process {}", view.pid));
+        line("Run", &format!("{run_id}, process {}", view.pid.unwrap_or_default()));
     }
     if let Some(plain) = &view.plain {
         lines_of_loop(view, plain, &mut line);

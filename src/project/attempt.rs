@@ -23,6 +23,7 @@ use crate::{
     adapters::{git::Repo, process::relay, state},
     core::{
         agents::agent_command::AgentCommand,
+        executor::{Executor, FileTravel},
         graph::{
             TaskGraph,
             task::{Status, TaskId},
@@ -34,7 +35,7 @@ use crate::{
     },
     crash,
     project::{
-        failure_output, fatal,
+        executors, failure_output, fatal,
         graph_file::{GraphFile, rfc3339},
         workspace::Workspace,
     },
@@ -72,7 +73,8 @@ pub fn branch_of(id: &TaskId) -> String {
     format!("{BRANCHES}/{id}{}", if barred { "+" } else { "" })
 }
 
-/// Renders the prompt of the next attempt at a task, for this agent. Changes nothing on disk.
+/// Renders the prompt of the next attempt at a task, for this agent, at the executor `given` or that
+/// of the task. Changes nothing on disk.
 ///
 /// # Errors
 /// The template cannot be rendered; the error shows where.
@@ -83,15 +85,17 @@ pub fn render(
     number: usize,
     max_attempts: u32,
     agent: Option<&AgentCommand>,
+    given: Option<&str>,
 ) -> Result<String> {
-    let context = context(workspace, graph, history, number, max_attempts, agent)?;
+    let context = context(workspace, graph, history, number, max_attempts, agent, given)?;
     let name = graph.task(number).prompt.clone().unwrap_or_else(|| "task.md".to_owned());
     let root = workspace.root().to_owned();
     prompt::render(&name, move |name| Workspace::template(&root, name), &context)
         .map_err(|fault| fatal::unrenderable(&fault))
 }
 
-/// Returns the template context of a task's next attempt with this agent.
+/// Returns the template context of a task's next attempt with this agent, at the executor `given` or
+/// that of the task.
 ///
 /// # Errors
 /// Errors of git.
@@ -102,6 +106,7 @@ pub fn context(
     number: usize,
     max_attempts: u32,
     agent: Option<&AgentCommand>,
+    given: Option<&str>,
 ) -> Result<serde_json::Value> {
     let id = &graph.task(number).id;
     let root = workspace.root();
@@ -124,9 +129,14 @@ pub fn context(
     let last = history.of(id).last.as_ref();
     let red = last.and_then(|last| last.ended.evidence.red());
     let isolated = workspace.config.is_isolated();
+    let run_on = executors::name_of(&workspace.config, graph.task(number), given);
+    let executor = executors::find(&workspace.config, Some(run_on)).ok();
+    let files = executor.as_ref().and_then(Executor::files);
+    // Behind a worker that gets files, the folder of the task is in the slot.
+    let is_sent = files == Some(FileTravel::Sent);
     let report_path = |name: &str| {
         let path = format!("{}/{name}", workspace.task_dir(id));
-        if isolated { root.join(path).display().to_string() } else { path }
+        if isolated && !is_sent { root.join(path).display().to_string() } else { path }
     };
     let facts = PromptContext {
         verify: workspace.verify_of(graph.task(number)),
@@ -137,13 +147,14 @@ pub fn context(
         notes,
         attempt: history.of(id).attempts + 1,
         max_attempts,
-        command: Workspace::own_command(),
+        // A worker has its own program under this name.
+        command: if files.is_some() { "ralph".to_owned() } else { Workspace::own_command() },
         done_file: report_path(DONE),
         wait_file: report_path(WAIT),
         edits_only: agent.is_some_and(AgentCommand::edits_only),
         graph_path: workspace.graph_name(),
         learnings_path: workspace.learnings().to_owned(),
-        isolated_from: isolated.then(|| root.display().to_string()),
+        isolated_from: (isolated && !is_sent).then(|| root.display().to_string()),
         errors: last.map_or_else(String::new, |last| {
             failure_output::errors(root, &last.ended, ERRORS_TAIL)
         }),

@@ -104,7 +104,10 @@ pub fn check(workspace: &Workspace, executor: &Executor) -> Result<(), String> {
         ExecutorKind::Sandbox(settings) => process::sandbox::support(settings.engine).map(drop),
         ExecutorKind::Container(settings) => engine(settings).map(drop),
         ExecutorKind::Slurm(_) => program("srun"),
-        ExecutorKind::Ssh(_) => program("ssh"),
+        ExecutorKind::Ssh(settings) => {
+            program("ssh")?;
+            ssh::reach(settings).map_err(|why| format!("executor `{}`: {why}", executor.name))
+        }
         ExecutorKind::Command(settings) => {
             program(settings.argv.first().map_or("", String::as_str))
         }

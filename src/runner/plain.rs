@@ -42,7 +42,15 @@ impl Runner {
         let history = self.store.history();
         let Some(plain) = self.plain() else {
             let max_attempts = self.view(&[]).max_attempts(number);
-            return attempt::render(workspace, graph, history, number, max_attempts, call);
+            return attempt::render(
+                workspace,
+                graph,
+                history,
+                number,
+                max_attempts,
+                call,
+                self.options.run_on.as_deref(),
+            );
         };
         prompt_file::prompt(workspace, &plain.prompt_file, history.of(&plain.name))
     }

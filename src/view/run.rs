@@ -41,8 +41,8 @@ pub struct RunView {
     pub exit_code: Option<u8>,
     /// Its id; none before the first run.
     pub run_id: Option<String>,
-    /// Its process.
-    pub pid: u32,
+    /// Its process; none before the first run.
+    pub pid: Option<u32>,
     /// When it began.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub started_at: Option<DateTime<Utc>>,
@@ -238,7 +238,7 @@ impl RunView {
             why: run.finished.as_ref().map(|(why, _)| why.clone()),
             exit_code: run.finished.as_ref().map(|(_, code)| *code),
             run_id: (!run.id.is_empty()).then(|| run.id.clone()),
-            pid: begun.pid,
+            pid: Some(begun.pid).filter(|pid| *pid > 0),
             started_at: run.started_at,
             iteration: run.iterations,
             attempts: facts.attempts,

@@ -16,10 +16,28 @@ use crate::core::hmac::sign;
 
 /// The time for the host to answer, and for the program to be sent.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
+/// The time for a host to be reached.
+const REACH: Duration = Duration::from_secs(60);
 /// The time for the output of an ended `ssh` to arrive.
 const DRAIN: Duration = Duration::from_secs(2);
 /// The number of lines that a host may print before its answer.
 const GREETING: usize = 1000;
+
+/// Checks that `ssh` reaches the host and may log in.
+///
+/// # Errors
+/// What `ssh` says.
+pub fn reach(settings: &SshSettings) -> Result<(), String> {
+    let host = &settings.host;
+    let answer = query::ask(&ssh_command(settings, "exit 0")?, REACH);
+    match answer.map_err(|error| format!("ssh: {error}"))? {
+        answer if answer.is_good() => Ok(()),
+        answer => Err(format!(
+            "`{host}` is not reached: {}; `ssh -o BatchMode=yes {host} true` must work",
+            answer.why()
+        )),
+    }
+}
 
 /// Brings this program to a host that does not have it, over one connection, and returns its path
 /// there.

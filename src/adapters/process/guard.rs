@@ -13,6 +13,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, Sender},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -97,6 +98,9 @@ impl Pulse {
 
 /// The interval between two checks of what the agent has left behind while it still runs.
 const TICK: Duration = Duration::from_secs(5);
+
+/// The time for processes of an agent that is over to end by themselves before anyone is told of them.
+const ENDING: Duration = Duration::from_millis(200);
 
 /// The interval between two checks of what an agent that is over has left running.
 const POLL: Duration = Duration::from_secs(1);
@@ -238,6 +242,12 @@ impl Guard {
     fn outlast(&mut self) -> io::Result<()> {
         if self.fate.is_some() || tree::is_childless() {
             return Ok(());
+        }
+        // A process that is just ending is not left behind, such as those that make a sandbox.
+        let began = Instant::now();
+        while began.elapsed() < ENDING && !tree::descendants(std::process::id()).is_empty() {
+            thread::sleep(ENDING / 10);
+            tree::reap_orphans(self.agent.identity().pid);
         }
         let mut told = Vec::new();
         while self.fate.is_none_or(|fate| fate == GuardianFate::Asked) {

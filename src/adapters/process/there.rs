@@ -15,7 +15,13 @@ const TASK_FOLDER: [&str; 2] = ["RALPH_TASK_DIR", "TASK_FOLDER"];
 const FILES: [&str; 2] = ["RALPH_GRAPH", "RALPH_CONFIG"];
 
 /// Returns the process to start, with this prompt. `slot` has the files that were sent, if any were.
-pub(super) fn process(spec: ProcessSpec, slot: Option<&Path>, prompt: PathBuf) -> ProcessSpec {
+/// `programs` is a folder that its `PATH` begins with.
+pub(super) fn process(
+    spec: ProcessSpec,
+    slot: Option<&Path>,
+    prompt: PathBuf,
+    programs: &Path,
+) -> ProcessSpec {
     let stderr = if spec.stderr == spec.stdout { "stdout" } else { "stderr" };
     let spec = ProcessSpec {
         stdin: prompt,
@@ -24,10 +30,20 @@ pub(super) fn process(spec: ProcessSpec, slot: Option<&Path>, prompt: PathBuf) -
         env: with_own_git_settings(spec.env, |name| env::var(name).ok()),
         ..spec
     };
+    let spec = with_programs(spec, programs, env::var("PATH").ok());
     match slot {
         None => spec,
         Some(slot) => moved(spec, slot),
     }
+}
+
+/// Returns a process whose `PATH` begins with this folder. `own` is the `PATH` of this process.
+fn with_programs(mut spec: ProcessSpec, programs: &Path, own: Option<String>) -> ProcessSpec {
+    let given = spec.env.iter().position(|(name, _)| name == "PATH");
+    let rest = given.map(|at| spec.env.remove(at).1).or(own);
+    let rest = rest.map_or_else(String::new, |rest| format!(":{rest}"));
+    spec.env.push(("PATH".to_owned(), format!("{}{rest}", programs.display())));
+    spec
 }
 
 /// Returns a process with the paths in a slot.
@@ -146,7 +162,7 @@ mod tests {
             ("RALPH_CONFIG", "/home/tess/elsewhere.yaml"),
         ];
         let given = spec(&["/home/tess/repo/agent.sh", "/home/tess/x"], &pairs);
-        let made = process(given.clone(), Some(&slot), "/tmp/prompt".into());
+        let made = process(given.clone(), Some(&slot), "/tmp/prompt".into(), Path::new("/own"));
         let found: BTreeMap<String, String> = made.env.into_iter().collect();
         let path = |path: &str| folder.path().join(path).display().to_string();
         assert_eq!(found["RALPH_TASK_ID"], "a");
@@ -158,7 +174,9 @@ mod tests {
         assert!(!found.contains_key("RALPH_CONFIG"), "that file is not there");
         assert_eq!(made.argv, [path("slots/1/agent.sh"), "/home/tess/x".to_owned()]);
         assert_eq!((made.dir, made.stdin), (slot, "/tmp/prompt".into()));
-        let shared = process(given.clone(), None, "/tmp/prompt".into());
+        let mut shared = process(given.clone(), None, "/tmp/prompt".into(), Path::new("/own"));
+        let (_, path) = shared.env.pop().unwrap();
+        assert!(path.starts_with("/own:"), "{path}");
         assert_eq!((shared.argv, shared.env, shared.dir), (given.argv, given.env, given.dir));
     }
 
@@ -169,7 +187,7 @@ mod tests {
         fs::create_dir_all(slot.join("bin")).unwrap();
         fs::write(slot.join("bin/sh"), "").unwrap();
         for program in ["/bin/sh", "sh", "./bin/sh"] {
-            let made = process(spec(&[program], &[]), Some(slot), "p".into());
+            let made = process(spec(&[program], &[]), Some(slot), "p".into(), Path::new("/own"));
             assert_eq!(made.argv, [program]);
         }
     }

@@ -226,9 +226,10 @@ impl Worker {
         if let Some(folder) = lock(&folder).as_mut() {
             folder.replace(&files);
         }
+        let programs = own_program_in(place.folder)?;
         let record = place.folder.join(RECORD);
         let brief = GuardianSpec {
-            spec: there::process(task.spec, place.slot, prompt.clone()),
+            spec: there::process(task.spec, place.slot, prompt.clone(), &programs),
             record: record.clone(),
             exit: None,
             idle: task.idle,
@@ -440,6 +441,17 @@ pub fn end_orphans(folder: &Path) {
         tree::kill_marked(None, &record);
         let _ = fs::remove_file(record);
     }
+}
+
+/// Makes this program known as `ralph` in a folder of `folder`, and returns that: agents call it, and
+/// may find another version, or none.
+fn own_program_in(folder: &Path) -> io::Result<PathBuf> {
+    let programs = folder.join("bin");
+    fs::create_dir_all(&programs)?;
+    let link = programs.join("ralph");
+    let _ = fs::remove_file(&link);
+    std::os::unix::fs::symlink(std::env::current_exe()?, &link)?;
+    Ok(programs)
 }
 
 /// Creates a folder that only this user can read, for a worker whose files are not sent.

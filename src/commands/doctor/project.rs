@@ -171,7 +171,7 @@ pub(super) fn prompts(workspace: &Workspace, file: &GraphFile, history: &History
     let (mut good, mut bad) = (0, Vec::new());
     for (number, task) in unfinished(file) {
         let (max, agent) = (view.max_attempts(number), view.agents(number).first());
-        match attempt::render(workspace, file.graph(), history, number, max, agent) {
+        match attempt::render(workspace, file.graph(), history, number, max, agent, None) {
             Ok(_) => good += 1,
             Err(error) => bad.push((task.id.to_string(), error)),
         }

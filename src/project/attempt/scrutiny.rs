@@ -65,9 +65,7 @@ pub fn check_evidence(
         };
         let fences: Vec<&str> = FENCES.into_iter().filter(is_changed).collect();
         evidence.missing.extend(fences.into_iter().map(|path| {
-            format!(
-                "it changed `{path}`, which only a person may change while attempts run elsewhere"
-            )
+            { let base = record.base.as_deref().and_then(|base| base.get(..7)).unwrap_or("HEAD"); format!("it changed `{path}`, which only a person may change; `git checkout {base} -- {path}` takes that back") }
         }));
     }
     if !verify.is_empty() {

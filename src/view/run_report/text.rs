@@ -247,7 +247,11 @@ impl RunReport {
         let started = run.started_at.map_or(String::new(), |at| format!(", started {}", full(at)));
         let beat = run.last_beat_seconds;
         let beat = beat.map_or(String::new(), |beat| format!(", last beat {} ago", short(beat)));
-        page.item(Style::Faint, &format!("Run: {run_id}{started}, process {}{beat}", run.pid), "");
+        page.item(
+            Style::Faint,
+            &format!("Run: {run_id}{started}, process {}{beat}", run.pid.unwrap_or_default()),
+            "",
+        );
         page.item(Style::Faint, &limits(run), "");
         for earlier in run.earlier_runs.iter().take(fold.earlier) {
             let (began, number) = (earlier.started_at.map_or(String::new(), full), earlier.number);

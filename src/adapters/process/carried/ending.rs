@@ -45,7 +45,8 @@ impl CarriedGuard<'_> {
         }
         let Some(image) = &self.carrier.image else {
             let is_missing = NO_PROGRAM.contains(&exit_code);
-            return is_missing.then(|| (why.to_owned(), Some(StartFault::Executor)));
+            let cure = "install `ralph` there, or set `ralph` or `send_binary` of the executor";
+            return is_missing.then(|| (format!("{why}; {cure}"), Some(StartFault::Executor)));
         };
         let fault = ContainerFault::of(Some(exit_code), &self.connection.errors())?;
         // The container of an earlier process is removed before the next attempt.
