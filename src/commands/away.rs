@@ -19,7 +19,7 @@ use crate::{
         loop_paths::{self, DONE, WAIT},
         notes::{self, Note},
     },
-    project::placement::AWAY,
+    project::{config_layers::ConfigLayers, placement::AWAY},
     regular_file,
 };
 
@@ -107,24 +107,37 @@ impl AwayAttempt {
     }
 
     fn note(&self, options: &NoteArgs) -> Result<Exit> {
-        if options.for_all || options.task.is_some() {
-            let message = "here, notes are for dependent tasks: leave `--for-all` and `--task` out, \
-                           or edit the file with the learnings and commit it";
+        if options.task.is_some() {
+            let message = "here, notes are for dependent tasks, or with `--for-all` for every agent: \
+                           leave `--task` out";
             return Err(Failure::new(Exit::Usage, message).into());
         }
         let text = talk::given(&options.text, notes::LONGEST, "a note")?;
-        let path = self.folder.join(loop_paths::NOTES);
+        let (path, heading) = if options.for_all {
+            let tag = options.tag.as_deref().unwrap_or(talk::UNTAGGED);
+            (learnings(), Some(tag))
+        } else {
+            (self.folder.join(loop_paths::NOTES), None)
+        };
         let old = regular_file::read_to_string(&path).unwrap_or_default();
         let author = format!("{}.{}", self.id, self.number);
-        let note = Note { text: &text, heading: None, attempt: &author, at: Utc::now() };
+        let note = Note { text: &text, heading, attempt: &author, at: Utc::now() };
         let Some(new) = notes::add(&old, &note, notes::ROOM) else {
-            terminal::print("the task already has this note\n")?;
+            terminal::print("the file already has this note\n")?;
             return Ok(Exit::Success);
         };
         write(&path, &new)?;
-        terminal::print("noted\n")?;
+        let hint = if options.for_all { "; commit the file with your work" } else { "" };
+        terminal::print(&format!("noted in `{}`{hint}\n", path.display()))?;
         Ok(Exit::Success)
     }
+}
+
+/// The file with the learnings, in the slot of the attempt.
+fn learnings() -> PathBuf {
+    let slot = env::var_os("RALPH_SLOT").map(PathBuf::from).unwrap_or_default();
+    let config = ConfigLayers::of(&slot, None).and_then(|mut layers| layers.read());
+    slot.join(config.unwrap_or_default().learnings)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

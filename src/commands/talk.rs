@@ -41,7 +41,7 @@ use crate::{
 /// The longest question or answer, in bytes.
 pub(super) const ANSWER: usize = 8 * 1024;
 /// The heading for notes without a tag.
-const UNTAGGED: &str = "General";
+pub(super) const UNTAGGED: &str = "General";
 
 /// The attempt around this process, with its journal.
 struct AgentDesk {
