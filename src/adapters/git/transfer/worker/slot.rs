@@ -80,7 +80,7 @@ impl WorkerSlot {
     /// [stale](WorkerSlot::stale).
     ///
     /// # Errors
-    /// [`LackingCommits`](super::LackingCommits); a pack of another attempt, or one that is not
+    /// `LackingCommits`; a pack of another attempt, or one that is not
     /// valid; the error of `git`; I/O errors.
     pub fn apply(&self, pack: &mut impl Read) -> Result<()> {
         let apply = || -> Result<()> {

@@ -77,7 +77,7 @@ impl StaleWork {
         &self.record.token
     }
 
-    /// Writes the work, as [`WorkerSlot::pack`] does.
+    /// Writes the work, as `WorkerSlot::pack` does.
     ///
     /// # Errors
     /// The error of `git`; I/O errors.
