@@ -17,7 +17,10 @@ mod station;
 
 use std::{
     env, fs,
+    io::Write,
     path::{Path, PathBuf},
+    process::{Child, Output},
+    thread,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -89,4 +92,19 @@ fn marked(folder: &Path) -> Vec<u32> {
 /// Sends a signal to a process that may be gone.
 fn send(pid: u32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal);
+}
+
+/// Sends a process more than any buffer on its way has room for. Returns that, and what the process
+/// printed until its end.
+fn exchange(mut child: Child) -> (Vec<u8>, Output) {
+    let sent: Vec<u8> = (0..3_000_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
+    let mut stdin = child.stdin.take().unwrap();
+    let output = thread::scope(|scope| {
+        scope.spawn(|| {
+            stdin.write_all(&sent).unwrap();
+            drop(stdin);
+        });
+        child.wait_with_output().unwrap()
+    });
+    (sent, output)
 }

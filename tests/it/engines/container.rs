@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use super::{
     container_engine::{ContainerTool, IMAGE},
-    send,
+    exchange, send,
 };
 use crate::support::{until, wait_for};
 
@@ -104,16 +104,8 @@ fn settings() -> ContainerSettings {
 #[test]
 fn input_output_and_the_exit_code_are_carried_into_a_container() {
     let Some(trial) = Trial::with("echo \"$@\"; cat; echo oops >&2; exit 7\n") else { return };
-    let mut child = trial.start(settings(), &[]);
-    let sent: Vec<u8> = (0..3_000_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
-    let mut stdin = child.stdin.take().unwrap();
-    let output = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            stdin.write_all(&sent).unwrap();
-            drop(stdin);
-        });
-        child.wait_with_output().unwrap()
-    });
+    let child = trial.start(settings(), &[]);
+    let (sent, output) = exchange(child);
     assert_eq!(String::from_utf8_lossy(&output.stderr), "oops\n");
     assert_eq!(output.status.code(), Some(7));
     assert!(output.stdout == [b"__worker\n".as_slice(), &sent].concat(), "bytes are changed");

@@ -19,7 +19,7 @@ use ralph::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{is_alive, send, slurm_cluster::SlurmCluster, tree};
+use super::{exchange, is_alive, send, slurm_cluster::SlurmCluster, tree};
 use crate::support::{until, wait_for};
 
 /// The mark of the attempt.
@@ -114,16 +114,8 @@ fn input_output_and_the_exit_code_are_carried_to_a_job() {
         "echo \"$@ secret=$SECRET path=${PATH:+set} home=$HOME\"; cat; echo oops >&2; exit 7\n";
     let Some(trial) = Trial::with(script) else { return };
     let mut command = trial.command(SlurmSettings::default(), &[]);
-    let mut child = command.env("SECRET", "hunter2").env("HOME", "/home/tess").spawn().unwrap();
-    let sent: Vec<u8> = (0..3_000_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
-    let mut stdin = child.stdin.take().unwrap();
-    let output = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            stdin.write_all(&sent).unwrap();
-            drop(stdin);
-        });
-        child.wait_with_output().unwrap()
-    });
+    let child = command.env("SECRET", "hunter2").env("HOME", "/home/tess").spawn().unwrap();
+    let (sent, output) = exchange(child);
     assert_eq!(output.status.code(), Some(7));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.lines().any(|line| line == "oops"), "{errors}");

@@ -16,7 +16,7 @@ use ralph::{
     },
 };
 
-use super::ssh_host::SshHost;
+use super::{exchange, ssh_host::SshHost};
 use crate::support::{RALPH, until, wait_for};
 
 /// The carrier command for these settings.
@@ -52,23 +52,14 @@ fn worker(host: &SshHost, path: &str, script: &str) {
 fn input_output_and_the_exit_code_are_carried() {
     let Some(host) = SshHost::start() else { return };
     worker(&host, ".local/bin/ralph", "echo \"$@\"; cat; echo oops >&2; exit 7\n");
-    let mut child = carrier(host.settings())
+    let child = carrier(host.settings())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .env("SECRET", "hunter2")
         .spawn()
         .unwrap();
-    // More than any buffer between the two.
-    let sent: Vec<u8> = (0..3_000_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
-    let mut stdin = child.stdin.take().unwrap();
-    let output = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            stdin.write_all(&sent).unwrap();
-            drop(stdin);
-        });
-        child.wait_with_output().unwrap()
-    });
+    let (sent, output) = exchange(child);
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "oops\n");
     assert!(output.stdout == [b"__worker\n".as_slice(), &sent].concat(), "bytes are changed");
