@@ -1,9 +1,11 @@
 //! Engines that run containers: which one there is, and the end of a container that is left.
 
 use std::{
+    collections::BTreeMap,
     env, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use super::query::{self, ask};
@@ -28,8 +30,20 @@ fn is_installed(name: &str) -> bool {
     env::split_paths(&path).any(|folder: PathBuf| folder.join(name).is_file())
 }
 
-/// Finds out which user an engine's containers have. A program of another name may be a podman.
+/// Returns an engine, which is asked once: every process of an attempt is a container.
 fn engine(name: &str) -> Result<ContainerEngine, ContainerFault> {
+    static KNOWN: Mutex<BTreeMap<String, ContainerEngine>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(engine) = known.get(name) {
+        return Ok(engine.clone());
+    }
+    let engine = asked(name)?;
+    known.insert(name.to_owned(), engine.clone());
+    Ok(engine)
+}
+
+/// Finds out which user an engine's containers have. A program of another name may be a podman.
+fn asked(name: &str) -> Result<ContainerEngine, ContainerFault> {
     let is_podman = say(name, ["--version"])?.to_lowercase().starts_with("podman");
     let user = if is_podman {
         let rootless = say(name, ["info", "--format={{.Host.Security.Rootless}}"])?;
