@@ -157,6 +157,13 @@ pub struct ContainerSettings {
     pub env: Vec<String>,
 }
 
+impl ContainerSettings {
+    /// Says for people why a container of these settings did not start, with what to do.
+    pub fn describe(&self, fault: &ContainerFault) -> String {
+        fault.describe(self.engine.as_deref().unwrap_or("podman"), &self.image)
+    }
+}
+
 /// A Slurm cluster that shares the file system of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -115,9 +115,7 @@ pub fn check(workspace: &Workspace, executor: &Executor) -> Result<(), String> {
 }
 
 fn engine(settings: &ContainerSettings) -> Result<ContainerEngine, String> {
-    container::find(settings).map_err(|fault| {
-        fault.describe(settings.engine.as_deref().unwrap_or("podman"), &settings.image)
-    })
+    container::find(settings).map_err(|fault| settings.describe(&fault))
 }
 
 /// Returns a process inside a sandbox of this machine.

@@ -52,26 +52,21 @@ impl Runner {
         kind: &ProcessKind,
     ) -> Result<Executor, String> {
         let config = &self.workspace.config;
-        let own = executors::find(config, record.run_on.as_deref());
-        let own = own.map_err(|error| format!("{error:#}"))?;
         let is_trial = matches!(kind, ProcessKind::Check(CheckPurpose::Trial, ..));
-        if !is_trial {
-            return Ok(own);
+        let given = config.verify_on.as_deref().filter(|_| is_trial);
+        let found = executors::find(config, given.or(record.run_on.as_deref()));
+        let found = found.map_err(|error| format!("{error:#}"))?;
+        if !is_trial || given.is_some() {
+            return Ok(found);
         }
-        match (&config.verify_on, &own.kind) {
-            (Some(name), _) => {
-                executors::find(config, Some(name)).map_err(|error| format!("{error:#}"))
-            }
+        Ok(match found.kind {
             // What keeps an agent in, or gives it its tools, is right for what it wrote.
-            (None, ExecutorKind::Sandbox(_) | ExecutorKind::Container(_)) => Ok(own),
-            (
-                None,
-                ExecutorKind::Local
-                | ExecutorKind::Slurm(_)
-                | ExecutorKind::Ssh(_)
-                | ExecutorKind::Command(_),
-            ) => Ok(Executor::local()),
-        }
+            ExecutorKind::Sandbox(_) | ExecutorKind::Container(_) => found,
+            ExecutorKind::Local
+            | ExecutorKind::Slurm(_)
+            | ExecutorKind::Ssh(_)
+            | ExecutorKind::Command(_) => Executor::local(),
+        })
     }
 
     /// Returns the executor of a process of an attempt, if that can start it as far as can be seen
@@ -231,13 +226,12 @@ impl Runner {
                 }
             }
             Ok(ExecutorKind::Container(settings)) => {
-                let program = settings.engine.clone().unwrap_or_else(|| "podman".to_owned());
                 let removed = container::find(&settings)
                     .and_then(|engine| container::remove(&engine, &record.mark()));
                 let why = match removed {
                     Ok(_) => why,
                     Err(fault) => {
-                        let fault = fault.describe(&program, &settings.image);
+                        let fault = settings.describe(&fault);
                         self.slots.suspect(record, fault.clone());
                         format!("{why}; {fault}")
                     }
