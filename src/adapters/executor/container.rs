@@ -6,12 +6,23 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
 };
 
 use super::query::{self, ask};
 use crate::core::executor::{
     ContainerEngine, ContainerFault, ContainerSettings, ContainerUser, container_name,
 };
+
+/// The pauses between the tries to remove a container.
+const REMOVAL_PAUSES: [Duration; 5] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+    Duration::from_millis(800),
+    Duration::from_millis(1600),
+];
 
 /// Returns the engine of these settings, or the one that is installed.
 ///
@@ -81,21 +92,31 @@ fn say<const N: usize>(name: &str, arguments: [&str; N]) -> Result<String, Conta
 
 /// Kills and removes what is left of an attempt's container. Returns whether there was one.
 ///
+/// A container whose `run` or monitor was killed a moment ago may be refused at first: the engine
+/// still holds it, or has not noticed its end. It is asked again for a few seconds.
+///
 /// # Errors
 /// It is not certain that the container is gone.
 pub fn remove(engine: &ContainerEngine, mark: &str) -> Result<bool, ContainerFault> {
-    let there = is_there(engine, mark)?;
-    if there {
-        let name = container_name(mark);
+    if !is_there(engine, mark)? {
+        return Ok(false);
+    }
+    let name = container_name(mark);
+    for pause in REMOVAL_PAUSES {
         // Without the kill, `rm` waits for a container that ignores TERM.
         let _ = say(&engine.program, ["kill", &name]);
-        let removed = say(&engine.program, ["rm", "--force", &name]);
-        if is_there(engine, mark)? {
-            let why = removed.err().unwrap_or(ContainerFault::NameTaken);
-            return Err(why);
+        let _ = say(&engine.program, ["rm", "--force", &name]);
+        if !is_there(engine, mark)? {
+            return Ok(true);
         }
+        thread::sleep(pause);
     }
-    Ok(there)
+    let removed = say(&engine.program, ["rm", "--force", &name]);
+    if is_there(engine, mark)? {
+        Err(removed.err().unwrap_or(ContainerFault::NameTaken))
+    } else {
+        Ok(true)
+    }
 }
 
 /// Whether an attempt has a container, running or not.
