@@ -99,30 +99,31 @@ impl SchedulePlan {
             );
             return Err(Failure::new(Exit::Usage, message).into());
         }
-        let zone = flags.time_zone.or(settings.and_then(|settings| settings.zone));
+        let zone = flags.time_zone.clone();
+        let zone = zone.or(settings.and_then(|settings| settings.zone.clone()));
         Ok(SchedulePlan { times, zone, run, trigger })
     }
 
     /// Checks the clock.
     fn look(&self, alarm: &mut Alarm, now: DateTime<Utc>) -> AlarmState {
-        match self.zone {
-            Some(zone) => alarm.look(&self.times, &now.with_timezone(&zone)),
+        match &self.zone {
+            Some(zone) => alarm.look(&self.times, &now.with_timezone(zone)),
             None => alarm.look(&self.times, &now.with_timezone(&Local)),
         }
     }
 
     /// A time in the zone of the plan.
     fn shown(&self, at: DateTime<Utc>) -> String {
-        match self.zone {
-            Some(zone) => at.with_timezone(&zone).format("%a %Y-%m-%d %H:%M:%S %Z").to_string(),
+        match &self.zone {
+            Some(zone) => at.with_timezone(zone).format("%a %Y-%m-%d %H:%M:%S %Z").to_string(),
             None => at.with_timezone(&Local).format("%a %Y-%m-%d %H:%M:%S %:z").to_string(),
         }
     }
 
     /// The next times, one per line.
     fn coming(&self, count: usize, now: DateTime<Utc>) -> String {
-        match self.zone {
-            Some(zone) => self.lines(count, &now.with_timezone(&zone), zone.name()),
+        match &self.zone {
+            Some(zone) => self.lines(count, &now.with_timezone(zone), zone.name()),
             None => self.lines(count, &now.with_timezone(&Local), "(this machine)"),
         }
     }

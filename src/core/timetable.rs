@@ -163,7 +163,7 @@ impl Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::time_zone::{self, Zone};
+    use crate::core::time_zone;
 
     fn table(expressions: &[&str]) -> Timetable {
         let expressions: Vec<String> = expressions.iter().map(|it| (*it).to_owned()).collect();
@@ -311,9 +311,10 @@ mod tests {
     /// The results of checks at these times, in Berlin.
     fn looks(alarm: &mut Alarm, expression: &str, moments: &[&str]) -> Vec<String> {
         let table = table(&[expression]);
+        let berlin = time_zone::named("Europe/Berlin").unwrap();
         let mut said = Vec::new();
         for now in moments {
-            let now = at(now).with_timezone(&Zone::Europe__Berlin);
+            let now = at(now).with_timezone(&berlin);
             said.push(match alarm.look(&table, &now) {
                 AlarmState::Wait(None) => "never".to_owned(),
                 AlarmState::Wait(Some(at)) => format!("wait for {}", at.format("%d %H:%M")),

@@ -151,7 +151,7 @@ impl<'a> ScheduleDaemon<'a> {
     }
 
     fn zone(&self) -> Option<String> {
-        self.plan.zone.map(|zone| zone.name().to_owned())
+        self.plan.zone.as_ref().map(|zone| zone.name().to_owned())
     }
 
     /// Waits and starts runs until there is a reason to end.
@@ -260,7 +260,7 @@ impl<'a> ScheduleDaemon<'a> {
                 if plan.trigger != self.plan.trigger {
                     say("the trigger has changed; restart `ralph schedule` to apply it");
                 }
-                if (&plan.times, plan.zone) != (&self.plan.times, self.plan.zone) {
+                if (&plan.times, &plan.zone) != (&self.plan.times, &self.plan.zone) {
                     self.alarm = Alarm::after(Utc::now());
                     self.told = None;
                 }

@@ -196,7 +196,7 @@ mod tests {
             "cron": "0 */4 * * *", "time_zone": "Europe/Berlin", "run": ["--max-cost", 5],
             "trigger": {"listen": "[::1]:80", "secret_env": "HOOK_SECRET"}
         }));
-        assert_eq!(whole.zone, Some(Zone::Europe__Berlin));
+        assert_eq!(whole.zone.unwrap().name(), "Europe/Berlin");
         assert_eq!(whole.run, ["--max-cost", "5"]);
         let trigger = whole.trigger.unwrap();
         assert_eq!(trigger.listen.to_string(), "[::1]:80");

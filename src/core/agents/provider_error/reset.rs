@@ -155,11 +155,10 @@ fn time_of_day(word: &str) -> Option<NaiveTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::time_zone::Zone;
 
     fn at(text: &str, now: &str) -> Option<String> {
-        let now: DateTime<Zone> =
-            DateTime::parse_from_rfc3339(now).unwrap().with_timezone(&Zone::Asia__Tokyo);
+        let tokyo = time_zone::named("Asia/Tokyo").unwrap();
+        let now = DateTime::parse_from_rfc3339(now).unwrap().with_timezone(&tokyo);
         reset(text, &now).map(|at| at.format("%Y-%m-%d %H:%M").to_string())
     }
 
