@@ -201,7 +201,9 @@ fn findings(
         match executors::needed(workspace, runner::open(&policy, tasks).into_iter(), run_on) {
             Ok(needed) => {
                 let elsewhere = needed.iter().filter(|executor| executor.name != LOCAL);
-                findings.extend(elsewhere.filter_map(|it| executor::tried(workspace, &bench, it)));
+                findings.extend(
+                    elsewhere.flat_map(|it| executor::findings(workspace, &bench, it, &seen)),
+                );
             }
             Err(error) => findings.push(Finding::of_error("executor", &error, "correct `run_on`")),
         }

@@ -22,9 +22,10 @@ use crate::{
     project::{
         attempt,
         config::{self, ConfigLayer, NotifierTarget},
+        executors,
         failure_output::FailureOutputReader,
         graph_file::GraphFile,
-        import,
+        import, placement,
         workspace::{Workspace, view},
     },
     report::{
@@ -33,7 +34,7 @@ use crate::{
         notify::{NotifyReporter, desktop_is_here},
         plain::PlainReporter,
     },
-    runner::{RunOptions, Runner, reporter::Reporter},
+    runner::{self, RunOptions, Runner, reporter::Reporter},
     view::lines::{Verbosity, counted, ids},
 };
 
@@ -100,7 +101,11 @@ fn prepared(workspace: Workspace, run: RunOptions, verbosity: Verbosity) -> Resu
     warn_of_many(workspace.config.max_iterations);
     let unknown = workspace.uncommitted_tasks(file.graph()).unwrap_or_default();
     let name = file.name().to_owned();
+    let gaps = sandbox_warning(&workspace, &file, &run);
     let runner = runner(workspace, file, run, verbosity)?;
+    if let Some(gaps) = gaps {
+        terminal::say(&format!("warning: {gaps}; `ralph doctor` lists all"));
+    }
     if !unknown.is_empty() {
         let (count, ids) = (counted(unknown.len(), "task"), ids(&unknown));
         terminal::say(&format!(
@@ -116,6 +121,15 @@ fn prepared(workspace: Workspace, run: RunOptions, verbosity: Verbosity) -> Resu
         warn_of_uncommitted(runner.workspace());
     }
     Ok(runner)
+}
+
+/// What a sandbox of the run does not hold.
+fn sandbox_warning(workspace: &Workspace, file: &GraphFile, run: &RunOptions) -> Option<String> {
+    let policy = run.policy(workspace);
+    let open = runner::open(&policy, file.graph().tasks());
+    // The runner reports what is wrong with them.
+    let needed = executors::needed(workspace, open.into_iter(), run.run_on.as_deref()).ok()?;
+    needed.iter().find_map(|executor| placement::sandbox_support(executor)?.warning())
 }
 
 /// Says what happened to the sources if no run records it.

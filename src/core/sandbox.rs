@@ -226,15 +226,38 @@ pub struct AgentFolders {
     /// The name of its preset.
     pub agent: &'static str,
     /// The files and folders that it writes; those that end in `/` are created if they are missing.
+    /// The first one has its settings.
     pub own: &'static [&'static str],
-    /// The variables that name another folder for them.
+    /// The variables that name another folder for the first one.
     pub named_by: &'static [&'static str],
-    /// What it reads there as settings or runs as programs. Otherwise an attempt could leave behind
-    /// what acts outside, when a person starts the same agent.
+    /// What it reads in the first one as settings or instructions, or runs as programs; folders end
+    /// in `/`. An attempt that changed or created one of these would leave behind what acts outside,
+    /// when a person starts the same agent.
     pub settings: &'static [&'static str],
+    /// Files with both settings and state, which the agent writes again as a whole. An attempt gets
+    /// a copy.
+    pub copied: &'static [&'static str],
     /// The variables with its credentials.
     pub variables: &'static [&'static str],
 }
+
+impl AgentFolders {
+    /// Returns where a file of the first folder is if a variable names `folder` in place of it.
+    pub fn moved<'a>(&self, path: &'a str) -> &'a str {
+        let first = self.own.first().copied().unwrap_or_default();
+        path.strip_prefix(first).or_else(|| path.strip_prefix("~/")).unwrap_or(path)
+    }
+}
+
+/// A file that opencode writes into the folder of its settings, and its content.
+pub const OPENCODE_IGNORES: &str = "~/.config/opencode/.gitignore";
+/// See [`OPENCODE_IGNORES`].
+pub const OPENCODE_IGNORED: &str =
+    "node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore";
+
+/// The endings of files in an agent's own folder that its settings may name as programs, or its
+/// instructions as further instructions.
+pub const SCRIPTS: &[&str] = &["cjs", "js", "md", "mjs", "pl", "py", "rb", "sh", "toml", "ts"];
 
 /// The known agents.
 pub const AGENT_FOLDERS: &[AgentFolders] = &[
@@ -245,14 +268,23 @@ pub const AGENT_FOLDERS: &[AgentFolders] = &[
         settings: &[
             "~/.claude/settings.json",
             "~/.claude/settings.local.json",
+            "~/.claude/remote-settings.json",
+            "~/.claude/keybindings.json",
             "~/.claude/CLAUDE.md",
-            "~/.claude/agents",
-            "~/.claude/commands",
-            "~/.claude/hooks",
-            "~/.claude/plugins",
-            "~/.claude/rules",
-            "~/.claude/skills",
+            "~/.claude/AGENTS.md",
+            "~/.claude/loop.md",
+            "~/.claude/agent-memory/",
+            "~/.claude/agents/",
+            "~/.claude/commands/",
+            "~/.claude/hooks/",
+            "~/.claude/local/",
+            "~/.claude/output-styles/",
+            "~/.claude/plugins/",
+            "~/.claude/rules/",
+            "~/.claude/skills/",
+            "~/.claude/workflows/",
         ],
+        copied: &["~/.claude.json"],
         variables: &["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"],
     },
     AgentFolders {
@@ -261,11 +293,23 @@ pub const AGENT_FOLDERS: &[AgentFolders] = &[
         named_by: &["CODEX_HOME"],
         settings: &[
             "~/.codex/config.toml",
+            "~/.codex/managed_config.toml",
+            "~/.codex/requirements.toml",
+            "~/.codex/hooks.json",
             "~/.codex/AGENTS.md",
-            "~/.codex/prompts",
-            "~/.codex/rules",
-            "~/.codex/skills",
+            "~/.codex/AGENTS.override.md",
+            "~/.codex/.env",
+            "~/.codex/agents/",
+            "~/.codex/bin/",
+            "~/.codex/hooks/",
+            "~/.codex/memories/",
+            "~/.codex/packages/",
+            "~/.codex/plugins/",
+            "~/.codex/prompts/",
+            "~/.codex/rules/",
+            "~/.codex/skills/",
         ],
+        copied: &[],
         variables: &["OPENAI_*", "CODEX_*"],
     },
     AgentFolders {
@@ -274,18 +318,31 @@ pub const AGENT_FOLDERS: &[AgentFolders] = &[
         named_by: &["GOOGLE_APPLICATION_CREDENTIALS"],
         settings: &[
             "~/.gemini/settings.json",
+            "~/.gemini/trustedFolders.json",
+            "~/.gemini/trusted_hooks.json",
+            "~/.gemini/mcp-server-enablement.json",
+            "~/.gemini/keybindings.json",
             "~/.gemini/GEMINI.md",
-            "~/.gemini/commands",
-            "~/.gemini/extensions",
-            "~/.gemini/policies",
+            "~/.gemini/system.md",
+            "~/.gemini/.env",
+            "~/.gemini/agents/",
+            "~/.gemini/bin/",
+            "~/.gemini/commands/",
+            "~/.gemini/extensions/",
+            "~/.gemini/hooks/",
+            "~/.gemini/policies/",
+            "~/.gemini/skills/",
         ],
+        copied: &[],
         variables: &["GEMINI_*", "GOOGLE_*"],
     },
     AgentFolders {
         agent: "opencode",
         own: &["~/.local/share/opencode/", "~/.local/state/opencode/", "~/.cache/opencode/"],
         named_by: &[],
-        settings: &["~/.local/share/opencode/bin"],
+        // It does not start without the second, which it would write itself.
+        settings: &["~/.config/opencode/", OPENCODE_IGNORES, "~/.local/share/opencode/bin/"],
+        copied: &[],
         variables: &["OPENCODE_*", "ANTHROPIC_*", "OPENAI_*", "OPENROUTER_*", "GEMINI_*"],
     },
     AgentFolders {
@@ -293,6 +350,7 @@ pub const AGENT_FOLDERS: &[AgentFolders] = &[
         own: &["~/.local/share/amp/", "~/.cache/amp/"],
         named_by: &[],
         settings: &[],
+        copied: &[],
         variables: &["AMP_*"],
     },
     AgentFolders {
@@ -301,17 +359,25 @@ pub const AGENT_FOLDERS: &[AgentFolders] = &[
         named_by: &[],
         settings: &[
             "~/.copilot/config.json",
+            "~/.copilot/settings.json",
             "~/.copilot/mcp-config.json",
-            "~/.copilot/agents",
-            "~/.copilot/pkg",
+            "~/.copilot/lsp-config.json",
+            "~/.copilot/copilot-instructions.md",
+            "~/.copilot/agents/",
+            "~/.copilot/hooks/",
+            "~/.copilot/installed-plugins/",
+            "~/.copilot/pkg/",
+            "~/.copilot/skills/",
         ],
+        copied: &[],
         variables: &["COPILOT_*", "GITHUB_TOKEN", "GH_TOKEN"],
     },
     AgentFolders {
         agent: "aider",
         own: &["~/.aider/"],
         named_by: &[],
-        settings: &[],
+        settings: &["~/.aider/oauth-keys.env"],
+        copied: &[],
         variables: &[
             "AIDER_*",
             "ANTHROPIC_*",

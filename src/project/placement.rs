@@ -14,7 +14,10 @@ use crate::core::hmac::sign;
 use crate::{
     adapters::{
         executor::{container, slurm, ssh},
-        process::{self, Carrier, ProcessSpec, WorkTransfer, sandbox::SandboxPaths},
+        process::{
+            self, Carrier, ProcessSpec, WorkTransfer,
+            sandbox::{SandboxPaths, SandboxSupport},
+        },
     },
     core::{
         commit_id::CommitId,
@@ -112,6 +115,28 @@ pub fn check(workspace: &Workspace, executor: &Executor) -> Result<(), String> {
             program(settings.argv.first().map_or("", String::as_str))
         }
     }
+}
+
+/// Checks that an executor can protect the settings of an agent from its attempts.
+///
+/// # Errors
+/// It cannot; a message for a person.
+pub fn check_agent(executor: &Executor, agent: Option<&str>) -> Result<(), String> {
+    match &executor.kind {
+        ExecutorKind::Sandbox(settings) => process::sandbox::check_agent(settings, agent)
+            .map_err(|why| format!("executor `{}`: {why}", executor.name)),
+        ExecutorKind::Local
+        | ExecutorKind::Container(_)
+        | ExecutorKind::Slurm(_)
+        | ExecutorKind::Ssh(_)
+        | ExecutorKind::Command(_) => Ok(()),
+    }
+}
+
+/// Returns what makes the sandbox of an executor, if it is one and works.
+pub fn sandbox_support(executor: &Executor) -> Option<SandboxSupport> {
+    let ExecutorKind::Sandbox(settings) = &executor.kind else { return None };
+    process::sandbox::support(settings.engine).ok()
 }
 
 fn engine(settings: &ContainerSettings) -> Result<ContainerEngine, String> {

@@ -39,6 +39,12 @@ pub(super) fn check_agents(
         placement::check(workspace, executor).map_err(|why| Failure::new(Exit::Agent, why))?;
     }
     let agents = agents(policy, graph.tasks(), workspace, run_on);
+    for (executor, (call, _)) in
+        needed.iter().flat_map(|executor| agents.iter().map(move |agent| (executor, agent)))
+    {
+        placement::check_agent(executor, call.preset_name().as_deref())
+            .map_err(|why| Failure::new(Exit::Agent, why))?;
+    }
     agents.iter().try_for_each(|(call, hint)| check_agent(call, workspace, hint))
 }
 

@@ -52,7 +52,8 @@ fn passes(stage: &Stage, engine: SandboxEngine, attack: &Attack) -> Result<bool,
         Proof::Changes(path) => stage::content(path),
         _ => None,
     };
-    let ended = match stage.run_in(&settings, &attack.script) {
+    let of_agent = |paths| SandboxPaths { agent: attack.agent.map(str::to_owned), ..paths };
+    let ended = match stage.run_with(&settings, &attack.script, of_agent, |_| ()) {
         Ok(ended) => ended,
         // Landlock does not take the network away, and says so.
         Err(why) if attack.without_network && engine == SandboxEngine::Landlock => {
@@ -68,6 +69,7 @@ fn passes(stage: &Stage, engine: SandboxEngine, attack: &Attack) -> Result<bool,
         Proof::Says => ended.stdout.contains("passed\n"),
         Proof::Reads => ended.stdout.contains(CANARY),
         Proof::Changes(path) => stage::content(path) != before,
+        Proof::Plants(path) => stage::is_planted(path),
         Proof::Lives(marker) => stage::lives(marker),
     })
 }
@@ -85,6 +87,26 @@ const THROUGH_LANDLOCK: &[&str] = &[
     "renice the runner",
     "connect to the ssh agent",
     "connect to docker",
+    "create the settings of claude",
+    "create the local settings of claude",
+    "create instructions of claude",
+    "create a hook of claude",
+    "create a skill of claude",
+    "create a command of claude",
+    "create a plugin of claude",
+    "create a claude program",
+    "add an MCP server to claude",
+    "write the status line of claude",
+    "create the settings of codex",
+    "create instructions of codex",
+    "create overriding instructions of codex",
+    "create hooks of codex",
+    "create a skill of codex",
+    "create a prompt of codex",
+    "create the settings of gemini",
+    "create variables of gemini",
+    "create an extension of gemini",
+    "create an MCP server of copilot",
 ];
 
 #[test]
@@ -141,6 +163,7 @@ fn attacks_succeed_without_a_sandbox() {
             Proof::Says => ended.stdout.contains("passed\n"),
             Proof::Reads => ended.stdout.contains(CANARY),
             Proof::Changes(path) => stage::content(path) != before,
+            Proof::Plants(path) => stage::is_planted(path),
             Proof::Lives(_) => true,
         };
         if !worked {
@@ -355,6 +378,7 @@ fn settings_of_the_agent_in_its_own_folder_are_read_only() {
     if support(SandboxEngine::Bubblewrap).is_err() {
         return;
     }
+    let settings = settings(SandboxEngine::Bubblewrap);
     let stage = Stage::new();
     let own = stage.trial.dir().join(".claude");
     std::fs::create_dir_all(own.join("commands")).unwrap();
@@ -362,10 +386,24 @@ fn settings_of_the_agent_in_its_own_folder_are_read_only() {
     let script = "echo 1 > ~/.claude/history && echo 2 > ~/.claude/settings.json
         echo 3 > ~/.claude/commands/evil; mv ~/.claude ~/.claude2; rm -rf ~/.claude/commands";
     let of_claude = |paths| SandboxPaths { agent: Some("claude".to_owned()), ..paths };
-    stage.run_with(&settings(SandboxEngine::Bubblewrap), script, of_claude, |_| ()).unwrap();
+    stage.run_with(&settings, script, of_claude, |_| ()).unwrap();
     assert_eq!(std::fs::read_to_string(own.join("history")).unwrap(), "1\n");
     assert_eq!(std::fs::read_to_string(own.join("settings.json")).unwrap(), "{}");
     assert_eq!(std::fs::read_dir(own.join("commands")).unwrap().count(), 0);
+    // The file with settings and state is a copy.
+    let both = stage.trial.dir().join(".claude.json");
+    let script = "echo changed >> ~/.claude.json && cat ~/.claude.json";
+    let ended = stage.run_with(&settings, script, of_claude, |_| ()).unwrap();
+    assert!(ended.stdout.contains("{}\nchanged"), "{}{}", ended.stdout, ended.stderr);
+    assert_eq!(std::fs::read_to_string(&both).unwrap(), "{}\n");
+    // A link in the place of settings cannot be protected.
+    std::fs::remove_file(own.join("settings.json")).unwrap();
+    std::os::unix::fs::symlink(&both, own.join("settings.json")).unwrap();
+    let why = stage.run_with(&settings, "true", of_claude, |_| ()).err().unwrap();
+    assert!(why.contains("is a link"), "{why}");
+    let write = vec!["~/.claude/settings.json".to_owned()];
+    let accepted = SandboxSettings { write, ..settings };
+    stage.run_with(&accepted, "true", of_claude, |_| ()).unwrap();
     stage.end();
 }
 

@@ -14,6 +14,7 @@
 //! a sandbox except pipes: the standard input is opened by [`enter`], and everything else is closed.
 
 mod access;
+mod agent_settings;
 mod bubblewrap;
 mod enter;
 mod landlock;
@@ -27,7 +28,8 @@ use crate::core::{
     executor::{Network, SandboxEngine, SandboxSettings},
     sandbox::keeps_variable,
 };
-use access::AccessRules;
+use access::{AccessRules, PathAccess};
+use agent_settings::AgentSettings;
 pub use enter::enter;
 
 /// The files and folders of an attempt, with absolute paths.
@@ -93,6 +95,15 @@ pub struct SandboxSupport {
     has_scopes: bool,
 }
 
+impl SandboxSupport {
+    /// What it does not hold, in one sentence for each start of a run; `gaps` has everything.
+    pub fn warning(&self) -> Option<String> {
+        (self.engine == SandboxEngine::Landlock).then(|| {
+            format!("the sandbox of {self} does not hold everything: {}", landlock::AGENT_SETTINGS)
+        })
+    }
+}
+
 impl fmt::Display for SandboxSupport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let engine = match self.engine {
@@ -134,6 +145,35 @@ pub fn support(engine: SandboxEngine) -> Result<SandboxSupport, String> {
     }
 }
 
+/// Checks that the settings of an agent can be protected from its attempts.
+///
+/// # Errors
+/// One of them is a link; what to do.
+pub fn check_agent(settings: &SandboxSettings, agent: Option<&str>) -> Result<(), String> {
+    if support(settings.engine)?.engine == SandboxEngine::Landlock {
+        return Ok(());
+    }
+    let paths = SandboxPaths::of_environment();
+    let found = AgentSettings::of(agent, &paths.home, &paths.environment);
+    check_links(&found, settings, &paths)
+}
+
+fn check_links(
+    found: &AgentSettings,
+    settings: &SandboxSettings,
+    paths: &SandboxPaths,
+) -> Result<(), String> {
+    let link = found.links().find(|link| !access::is_listed(&settings.write, link, &paths.home));
+    link.map_or(Ok(()), |link| {
+        let link = link.display();
+        Err(format!(
+            "`{link}` is a link, which a sandbox cannot protect from the agent; replace it with \
+             what it leads to, or accept that attempts change it with `write: [{link}]` of the \
+             executor"
+        ))
+    })
+}
+
 /// Returns the process inside a sandbox with these settings.
 ///
 /// # Errors
@@ -146,9 +186,14 @@ pub fn confined(
     super::check(&spec)?;
     let mut environment = paths.environment.clone();
     environment.extend(spec.env.iter().cloned());
-    let mut rules = AccessRules::of(settings, paths, &environment)?;
     let support = support(settings.engine)?;
     let is_landlock = support.engine == SandboxEngine::Landlock;
+    let own = AgentSettings::of(paths.agent.as_deref(), &paths.home, &environment);
+    if !is_landlock {
+        check_links(&own, settings, paths)?;
+        own.provide()?;
+    }
+    let mut rules = AccessRules::of(settings, paths, &environment)?;
     if is_landlock {
         landlock::must_hold(settings, paths, &rules)?;
     }
@@ -183,7 +228,12 @@ pub fn confined(
     if is_landlock {
         argv.extend(inside);
     } else {
-        argv.extend(bubblewrap::command_line(&support, &rules, &spec.dir, is_off));
+        let mut copies = own.copy_into(&paths.record.with_extension("tmpdir"))?;
+        copies.retain(|(_, original)| {
+            rules.of_path(original) == PathAccess::Anchored
+                && !access::is_listed(&settings.write, original, &paths.home)
+        });
+        argv.extend(bubblewrap::command_line(&support, &rules, &copies, &spec.dir, is_off));
         argv.extend(inside);
         argv = bubblewrap::outlasting_signals(argv);
     }

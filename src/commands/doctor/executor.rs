@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     core::{
+        agents::agent_command::AgentCommand,
         commit_id::CommitId,
         duration,
         executor::{Executor, Placement},
@@ -32,12 +33,29 @@ const KILL: Duration = Duration::from_secs(3);
 /// The file that the process writes.
 const FILE: &str = "ralph-probe.txt";
 
-/// Tries an executor, unless a run is active.
-pub(super) fn tried(
+/// Tries an executor with these agents, unless a run is active, and says what it does not hold.
+pub(super) fn findings(
     workspace: &Workspace,
     bench: &ProbeFolder,
     executor: &Executor,
-) -> Option<Finding> {
+    agents: &[&AgentCommand],
+) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = tried(workspace, bench, executor).into_iter().collect();
+    for agent in agents {
+        if let Err(why) = placement::check_agent(executor, agent.preset_name().as_deref()) {
+            let (found, cure) = super::parts(&why, "");
+            findings.push(Finding::fault(ABOUT, Exit::Agent, found, cure));
+        }
+    }
+    let support = placement::sandbox_support(executor);
+    for gap in support.iter().flat_map(|support| &support.gaps) {
+        findings.push(Finding::warning(ABOUT, format!("{}: {gap}", executor.name), ""));
+    }
+    findings
+}
+
+/// Tries an executor, unless a run is active.
+fn tried(workspace: &Workspace, bench: &ProbeFolder, executor: &Executor) -> Option<Finding> {
     let head = workspace.repo.head().ok()?;
     // Another check reports this.
     let base = head.branch.and(head.commit)?;

@@ -14,6 +14,8 @@ pub enum Proof {
     Reads,
     /// The file is another one.
     Changes(PathBuf),
+    /// The file contains what the script wrote.
+    Plants(PathBuf),
     /// A process with this word in its command line lives afterwards.
     Lives(String),
 }
@@ -23,6 +25,8 @@ pub struct Attack {
     pub script: String,
     pub proof: Proof,
     pub without_network: bool,
+    /// The agent whose folder can be changed.
+    pub agent: Option<&'static str>,
     /// Whether it works without a sandbox, and without harm.
     pub works_outside: bool,
 }
@@ -30,7 +34,7 @@ pub struct Attack {
 impl Attack {
     fn new(name: &'static str, script: impl Into<String>, proof: Proof) -> Attack {
         let script = script.into();
-        Attack { name, script, proof, without_network: false, works_outside: true }
+        Attack { name, script, proof, without_network: false, agent: None, works_outside: true }
     }
 
     fn only_inside(self) -> Attack {
@@ -69,7 +73,49 @@ pub fn attacks(stage: &Stage) -> Vec<Attack> {
     all.extend(kernel(stage));
     all.extend(relay(stage));
     all.extend(survivors());
+    all.extend(settings_of_agents(stage));
     all
+}
+
+/// What governs later starts of an agent, outside of every sandbox.
+fn settings_of_agents(stage: &Stage) -> Vec<Attack> {
+    let planted = [
+        ("create the settings of claude", "claude", ".claude/settings.json"),
+        ("create the local settings of claude", "claude", ".claude/settings.local.json"),
+        ("create instructions of claude", "claude", ".claude/CLAUDE.md"),
+        ("create a hook of claude", "claude", ".claude/hooks/evil.sh"),
+        ("create a skill of claude", "claude", ".claude/skills/evil/SKILL.md"),
+        ("create a command of claude", "claude", ".claude/commands/evil.md"),
+        ("create a plugin of claude", "claude", ".claude/plugins/evil/plugin.json"),
+        ("create a claude program", "claude", ".claude/local/claude"),
+        ("add an MCP server to claude", "claude", ".claude.json"),
+        ("write the status line of claude", "claude", ".claude/statusline.sh"),
+        ("create the settings of codex", "codex", ".codex/config.toml"),
+        ("create instructions of codex", "codex", ".codex/AGENTS.md"),
+        ("create overriding instructions of codex", "codex", ".codex/AGENTS.override.md"),
+        ("create hooks of codex", "codex", ".codex/hooks.json"),
+        ("create a skill of codex", "codex", ".codex/skills/evil/SKILL.md"),
+        ("create a prompt of codex", "codex", ".codex/prompts/evil.md"),
+        ("create the settings of gemini", "gemini", ".gemini/settings.json"),
+        ("create variables of gemini", "gemini", ".gemini/.env"),
+        ("create an extension of gemini", "gemini", ".gemini/extensions/evil/x.json"),
+        ("create the settings of opencode", "opencode", ".config/opencode/opencode.json"),
+        ("create a plugin of opencode", "opencode", ".config/opencode/plugin/evil.js"),
+        ("create an MCP server of copilot", "copilot", ".copilot/mcp-config.json"),
+    ];
+    let plant = |(name, agent, path): (&'static str, &'static str, &str)| {
+        let folder = path.split('/').next().unwrap();
+        let script = format!(
+            "cd; mkdir -p \"$(dirname {path})\"; echo evil > {path}
+            echo evil > \"$TASK_FOLDER/evil\"; mv -f \"$TASK_FOLDER/evil\" {path}
+            [ -e {path}.old ] || mv {path} {path}.old; echo evil > {path}
+            [ ! -d {folder} ] || {{ mv {folder} {folder}2 && cp -r {folder}2 {folder}; }}
+            mkdir -p \"$(dirname {path})\"; echo evil > {path}"
+        );
+        let proof = Proof::Plants(stage.trial.dir().join(path));
+        Attack { agent: Some(agent), ..Attack::new(name, script, proof) }
+    };
+    planted.map(plant).into()
 }
 
 fn writes(stage: &Stage) -> Vec<Attack> {

@@ -122,6 +122,9 @@ impl Stage {
             fs::write(path, format!("{CANARY}\n")).unwrap();
         }
         fs::write(trial.dir().join(".profile"), "profile\n").unwrap();
+        fs::create_dir(trial.dir().join(".claude")).unwrap();
+        fs::write(trial.dir().join(".claude/statusline.sh"), "echo\n").unwrap();
+        fs::write(trial.dir().join(".claude.json"), "{}\n").unwrap();
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let abstract_name =
             format!("ralph-{}-{}", std::process::id(), tcp.local_addr().unwrap().port());
@@ -330,6 +333,11 @@ pub fn lives(marker: &str) -> bool {
         let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).any(|word| word == marker.as_bytes())
     })
+}
+
+/// Whether a file contains what an attack wrote.
+pub fn is_planted(path: &Path) -> bool {
+    fs::read_to_string(path).is_ok_and(|text| text.contains("evil"))
 }
 
 /// What is at a path.

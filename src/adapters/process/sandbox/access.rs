@@ -8,7 +8,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::SandboxPaths;
+use super::{
+    SandboxPaths,
+    agent_settings::{AgentSettings, at_home},
+};
 use crate::core::{
     executor::{Network, SandboxSettings},
     sandbox::{HIDDEN, HIDDEN_BY_VARIABLE, MOVED_BY_VARIABLE, PRIVATE, SHOWN_OF_RUN, folders_of},
@@ -208,8 +211,8 @@ impl AccessRules {
             let access = if path.is_dir() { PathAccess::Anchored } else { PathAccess::ReadOnly };
             self.set(path, access);
         }
-        for path in folders.settings {
-            self.set(&at_home(path, home), PathAccess::ReadOnly);
+        for path in AgentSettings::of(agent, home, environment).guarded {
+            self.set(&path, PathAccess::ReadOnly);
         }
     }
 
@@ -307,8 +310,9 @@ fn sockets_of(environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
     values.filter(|path| path.is_absolute()).collect()
 }
 
-fn at_home(path: &str, home: &Path) -> PathBuf {
-    path.strip_prefix("~/").map_or_else(|| PathBuf::from(path), |rest| home.join(rest))
+/// Whether the list of what can be changed names this path itself.
+pub(super) fn is_listed(list: &[String], path: &Path, home: &Path) -> bool {
+    list.iter().any(|listed| at_home(listed.trim_end_matches('/'), home) == path)
 }
 
 /// Returns a path of the settings.

@@ -128,10 +128,12 @@ fn hint() -> &'static str {
     }
 }
 
-/// Returns the command line that is put before that of a process.
+/// Returns the command line that is put before that of a process; `copies` take the places of their
+/// originals.
 pub(super) fn command_line(
     support: &SandboxSupport,
     rules: &AccessRules,
+    copies: &[(PathBuf, PathBuf)],
     dir: &Path,
     without_network: bool,
 ) -> Vec<String> {
@@ -167,6 +169,11 @@ pub(super) fn command_line(
             PathAccess::Writable | PathAccess::Anchored => vec!["--bind", &shown, &shown],
         };
         line.extend(words.into_iter().map(str::to_owned));
+    }
+    for (copy, original) in copies {
+        let words =
+            ["--bind".to_owned(), copy.display().to_string(), original.display().to_string()];
+        line.extend(words);
     }
     // After everything that is mounted in them.
     for folder in emptied {

@@ -21,6 +21,10 @@ pub(super) const SCOPES: u32 = 6;
 /// The first one that has rules for sockets with a path.
 const SOCKETS: u32 = 9;
 
+/// What governs later runs of the agent, outside of every sandbox.
+pub(super) const AGENT_SETTINGS: &str = "the settings of the agent in its own folder can be changed and created: \
+    hooks, MCP servers, instructions, skills and plugins, which your next start of the agent obeys";
+
 /// The devices that every program may use.
 const DEVICES: &[&str] = &[
     "/dev/null",
@@ -54,7 +58,7 @@ pub(super) fn probe() -> Result<SandboxSupport, String> {
         "git's settings and hooks in the slot can be changed; `ralph` writes them again after each \
          process"
             .to_owned(),
-        "the settings of the agent in its own folder can be changed".to_owned(),
+        AGENT_SETTINGS.to_owned(),
         "the temporary folder is not `/tmp` but `$TMPDIR`, and `/dev/shm` cannot be used".to_owned(),
     ];
     if abi < SOCKETS {
