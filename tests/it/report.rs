@@ -282,6 +282,20 @@ fn an_earlier_night_stays_as_it_was() {
 }
 
 #[test]
+fn every_earlier_run_can_be_asked_for() {
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}, {id: c}]\n").agent("commit");
+    for code in [2, 2, 0] {
+        trial.run(["run", "-q", "--max-iterations", "1"]).code(code);
+    }
+    for (number, task) in [("1", "c"), ("2", "b"), ("3", "a")] {
+        for command in ["report", "status"] {
+            let report = trial.run([command, "--run", number, "--json"]).json();
+            assert_eq!(names(&report["landed"]), [task], "{command} --run {number}");
+        }
+    }
+}
+
+#[test]
 fn a_killed_run_says_what_it_did_until_then() {
     let trial = TestProject::new().graph("tasks: [{id: a}, {id: b, depends_on: [a]}]\n");
     let agent = trial.dir().join("agent");

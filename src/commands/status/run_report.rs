@@ -90,8 +90,7 @@ fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
     }
     let (mut history, mut begun) = (History::default(), 0);
     each(&mut |record| {
-        begun += usize::from(matches!(record.event, Event::LoopStarted(_)));
-        // What people did afterwards is not part of the run.
+        // What people did afterwards is not part of the run; the end before it is that of another.
         let is_after = history.run.finished.is_some() && begun == runs + 1 - number;
         if begun <= runs + 1 - number && !is_after {
             history.apply(record);
@@ -127,3 +126,4 @@ fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
     });
     Ok(RunReport { number, unknown: titles.into_iter().collect(), ..report })
 }
+        begun += usize::from(matches!(record.event, Event::LoopStarted(_)));
