@@ -54,7 +54,15 @@ pub fn reset(invocation: &Invocation, ids: &[String]) -> Result<Exit> {
             };
             old = desk.write(&id, Write::Plain(Status::Pending), None, &command)?;
         }
+        let past = desk.store.history().of(&id);
+        let has_work = past.work.is_some() || !past.commits.is_empty();
         desk.store.emit(None, Some(&id), Event::Reset {})?;
+        if old == Status::Complete && has_work {
+            terminal::say(&format!(
+                "the commits of {id} stay, and no longer count as its work; `ralph task-complete \
+                 {id}` completes it with them"
+            ));
+        }
         let change =
             if old == Status::Pending { String::new() } else { format!("{old} -> pending, ") };
         terminal::print(&format!("{id}: {change}attempts reset\n"))?;

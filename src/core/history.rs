@@ -124,13 +124,13 @@ pub struct TaskHistory {
     /// The number of attempts in a row that were lost with their executor.
     #[serde(default)]
     pub lost: u32,
-    /// Whether a person reset it after it was complete, so that earlier work does not count.
+    /// Whether a person reset it after it was last complete, so that the work before does not count.
     #[serde(default)]
     pub was_reset: bool,
     /// The ref of what its newest attempt with an agent left, until it is complete.
     #[serde(default)]
     pub left: Option<String>,
-    /// The newest commit of an attempt at it.
+    /// The newest commit of an attempt at it since its last reset.
     #[serde(default)]
     pub work: Option<CommitId>,
     /// The usage of its attempts since the last reset.
@@ -204,7 +204,8 @@ impl TaskHistory {
 
     fn reset_by_command(&mut self) {
         self.reset();
-        (self.was_reset, self.asks) = (true, false);
+        // What is in the target branch by then shows nothing about the attempts that follow.
+        (self.was_reset, self.asks, self.work) = (true, false, None);
     }
 
     fn reset(&mut self) {

@@ -144,8 +144,8 @@ impl Runner {
             .or_else(|| failure_line::of(&errors))
     }
 
-    /// Returns a commit of an earlier attempt at the same task that is in the history of the base:
-    /// an attempt that finds everything done has nothing to commit.
+    /// Returns a commit of an earlier attempt at the same task, since its last reset, that is in the
+    /// history of the base: an attempt that finds everything done has nothing to commit.
     fn earlier_work(
         &self,
         record: &AttemptRecord,
@@ -161,12 +161,15 @@ impl Runner {
             let line = format!("This reverts commit {commit}.");
             Ok(repo.commit_with_line(&format!("{commit}..{base}"), &line, None)?.is_some())
         };
-        if let Some(work) = self.store.history().of(&record.task_id).work.clone()
+        let past = self.store.history().of(&record.task_id);
+        let was_reset = past.was_reset;
+        if let Some(work) = past.work.clone()
             && repo.is_ancestor(&work, base).unwrap_or(false)
         {
             return Ok(Some(work).filter(|work| !is_reverted(work).unwrap_or(false)));
         }
-        if !evidence.commits.is_empty() {
+        // The message of a commit does not tell whether it is from before the reset.
+        if !evidence.commits.is_empty() || was_reset {
             return Ok(None);
         }
         // A commit that only marks the task as done in its source has no attempt.

@@ -67,9 +67,9 @@ fn restored_files_neither_repeat_work_nor_bring_claims_back() {
     trial.run(["run"]);
     assert_eq!(trial.tasks("started"), ["a", "b"]);
     assert_eq!((trial.status("a"), trial.status("b")), ("complete".into(), "complete".into()));
-    // A person's reset is not undone.
+    // A person's reset is not undone, and the work before does not count.
     trial.run(["task-reset", "a"]);
-    trial.run(["run"]);
+    trial.run(["run", "--once"]).code(1);
     assert_eq!(trial.tasks("started"), ["a", "b", "a"]);
 }
 
@@ -285,13 +285,18 @@ fn work_of_earlier_attempts_counts() {
         let trial = if in_place { trial.in_place() } else { trial };
         trial.run(["run"]);
         assert_eq!(trial.status("a"), "complete");
-        // The work of a task that is reset is in HEAD already.
-        trial.run(["task-reset", "a"]);
+        // What is in HEAD when a task is reset is no work of the attempts after that.
+        trial.run(["task-reset", "a"]).stderr_has("`ralph task-complete a`");
         let trial = trial.command(["sh", "-c", reports]);
-        trial.run(["run"]);
-        assert_eq!(trial.tasks("completed"), ["a", "a"]);
-        assert!(trial.lines("completed")[1]["earlier"].is_string());
-        is_clean(&trial);
+        trial.run(["run", "--once"]).code(1);
+        assert_eq!(trial.tasks("completed"), ["a"]);
+        assert_eq!(trial.lines("failed").last().unwrap()["verdict"], "unverified");
+        // Work after the reset is, also if a later attempt reports it.
+        let commits = "cat > /dev/null; echo again >> a; git commit -qam again";
+        let trial = trial.command(["sh", "-c", commits]);
+        trial.run(["run", "--once"]).code(1);
+        let trial = trial.command(["sh", "-c", reports]);
+        trial.run(["run", "--once"]).graph_complete();
     }
     // Without any work there is nothing to count.
     let trial = project("tasks:\n  - {id: a, max_attempts: 1}\n", reports);
@@ -366,7 +371,7 @@ fn what_an_agent_is_told_to_type_works_in_a_slot() {
 #[test]
 fn the_folder_of_reports_may_be_that_of_the_slot() {
     let agent = "cat > /dev/null; [ -e .ralph/tasks/$RALPH_TASK_ID/DONE ] && exit 9
-        echo w > $RALPH_TASK_ID.txt; git add -A; git commit -qm w
+        echo w >> $RALPH_TASK_ID.txt; git add -A; git commit -qm w
         mkdir -p .ralph/tasks/$RALPH_TASK_ID; touch .ralph/tasks/$RALPH_TASK_ID/DONE";
     let trial = project(TWO, agent);
     trial.run(["run"]);
