@@ -174,7 +174,7 @@ fn findings(
         Finding::ok("repository", workspace.root().display().to_string()),
         project::graph(workspace, &graph, &past),
     ];
-    findings.extend(project::halves(workspace));
+    findings.extend(project::jobs(workspace).into_iter().chain(project::halves(workspace)));
     let tasks = graph.as_ref().map_or(&[][..], |file| file.graph().tasks());
     let mut seen: Vec<&AgentCommand> = Vec::new();
     for (call, hint) in runner::agents(&policy, tasks, workspace, run_on) {
@@ -201,9 +201,8 @@ fn findings(
         match executors::needed(workspace, runner::open(&policy, tasks).into_iter(), run_on) {
             Ok(needed) => {
                 let elsewhere = needed.iter().filter(|executor| executor.name != LOCAL);
-                findings.extend(
-                    elsewhere.flat_map(|it| executor::findings(workspace, &bench, it, &seen)),
-                );
+                let tried = |it| executor::findings(workspace, &bench, it, &seen);
+                findings.extend(elsewhere.flat_map(tried));
             }
             Err(error) => findings.push(Finding::of_error("executor", &error, "correct `run_on`")),
         }

@@ -48,14 +48,16 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     flags.extend(options.max_failures.map(|count| ("max_failures".to_owned(), json!(count))));
     flags.extend(options.jobs.map(|jobs| ("jobs".to_owned(), json!(jobs))));
     flags.extend(options.in_place.then(|| ("isolation".to_owned(), json!("checkout"))));
+    let jobs = workspace.config.jobs;
+    let is_reduced = options.in_place && options.jobs.is_none() && jobs > 1;
+    flags.extend(is_reduced.then(|| ("jobs".to_owned(), json!(1))));
     workspace.set_flags(flags)?;
-    if workspace.config.jobs > 1 && !workspace.config.is_isolated() {
-        let message = format!(
-            "{} jobs need slots, since two attempts cannot share the checkout; remove `isolation: \
-             checkout` or run one job",
-            workspace.config.jobs
-        );
-        return Err(Failure::new(Exit::Usage, message).into());
+    check_jobs(&workspace)?;
+    if is_reduced {
+        terminal::say(&format!(
+            "`--in-place` runs one job instead of {jobs} (`jobs` in the settings): two attempts \
+             cannot share the checkout"
+        ));
     }
     let verbosity = verbosity(options.quiet, options.verbose);
     let run = RunOptions {
@@ -85,6 +87,23 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
         serve::stay()?;
     }
     Ok(exit)
+}
+
+/// Checks that the attempts of a run do not share a folder.
+///
+/// # Errors
+/// There are several jobs without slots.
+pub(super) fn check_jobs(workspace: &Workspace) -> Result<()> {
+    let config = &workspace.config;
+    if config.jobs > 1 && !config.is_isolated() {
+        let message = format!(
+            "{} jobs need slots, since two attempts cannot share the checkout; remove `isolation: \
+             checkout` or run one job",
+            config.jobs
+        );
+        return Err(Failure::new(Exit::Usage, message).into());
+    }
+    Ok(())
 }
 
 /// Returns the runner of the graph, after warnings about it.
@@ -119,6 +138,8 @@ fn prepared(workspace: Workspace, run: RunOptions, verbosity: Verbosity) -> Resu
     }
     if runner.workspace().config.is_isolated() {
         warn_of_uncommitted(runner.workspace());
+    } else {
+        name_uncommitted(runner.workspace(), "not committed before the run, and open to attempts");
     }
     Ok(runner)
 }
@@ -141,6 +162,10 @@ fn say_refreshed(refreshed: &[SourceRefreshed]) {
 
 /// Warns that attempts do not see what is not committed.
 pub(super) fn warn_of_uncommitted(workspace: &Workspace) {
+    name_uncommitted(workspace, "not committed, so attempts do not have it");
+}
+
+fn name_uncommitted(workspace: &Workspace, about: &str) {
     /// The number of files that are named.
     const FEW: usize = 3;
     let changed = attempt::changed(workspace, &workspace.repo).unwrap_or_default();
@@ -150,7 +175,7 @@ pub(super) fn warn_of_uncommitted(workspace: &Workspace) {
     let more = changed.len().saturating_sub(FEW);
     let named: Vec<String> = changed.keys().take(FEW).map(|path| format!("`{path}`")).collect();
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    let text = format!("not committed, so attempts do not have it: {}{more}", named.join(", "));
+    let text = format!("{about}: {}{more}", named.join(", "));
     terminal::say(&terminal::visible(&text));
 }
 

@@ -398,6 +398,18 @@ fn the_doctor_tries_setup_and_verify_in_a_slot() {
         let findings = found["findings"].as_array().unwrap();
         let slot = findings.iter().find(|one| one["about"] == "slot").unwrap();
         is_clean(&trial);
+    let trial = trial.env("RALPH_JOBS", "3");
+    trial.run(["run"]).code(64);
+    let found = trial.run(["doctor", "--json", "--quick", "--", "sh"]).code(64).json();
+    let jobs = found["findings"].as_array().unwrap().iter().find(|one| one["about"] == "jobs");
+    assert_eq!((&found["would_start"], &jobs.unwrap()["exit_code"]), (&false.into(), &64.into()));
+    // The flag means one job, and what is there is named before an attempt finds it.
+    let trial = project(TWO, HONEST).env("RALPH_JOBS", "3");
+    trial.write("mine", "1\n");
+    trial.run(["run", "--in-place", "--jobs", "2"]).code(64);
+    let run = trial.run(["run", "--in-place"]);
+    run.stderr_has("one job instead of 3").stderr_has("open to attempts: `mine`");
+    assert_eq!(trial.lines("loop_started")[0]["flags"]["jobs"], 1);
         format!("{} {}", slot["mark"].as_str().unwrap(), slot["found"].as_str().unwrap())
     };
     let good = doctor("[\"touch x\"]", "[\"test -f x\"]");

@@ -11,7 +11,7 @@ use chrono::Utc;
 use super::{Finding, few};
 use crate::{
     adapters::process,
-    commands::status::last_beat,
+    commands::{run::check_jobs, status::last_beat},
     core::{
         agents::agent_preset,
         diagnostic::nearest,
@@ -98,6 +98,12 @@ pub(super) fn limits(policy: &Policy, tasks: &[Task]) -> Option<Finding> {
 
 fn unfinished(file: &GraphFile) -> impl Iterator<Item = (usize, &Task)> {
     file.graph().tasks().iter().enumerate().filter(|(_, task)| !task.status.is_over())
+}
+
+/// Checks that a run with these settings has a folder for each attempt.
+pub(super) fn jobs(workspace: &Workspace) -> Option<Finding> {
+    let error = check_jobs(workspace).err()?;
+    Some(Finding::of_error("jobs", &error, ""))
 }
 
 /// Checks that no merge, rebase or similar operation is unfinished.
