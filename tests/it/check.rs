@@ -316,6 +316,16 @@ fn structural_errors_are_shown_first() {
 }
 
 #[test]
+fn keys_after_a_question_mark_are_errors() {
+    let trial = TestProject::new().graph("tasks:\n  - ? id\n    : a\n  - id: b\n    title: Why?\n");
+    let found = trial.run(["check", "--json"]).code(65).json();
+    let all = found["diagnostics"].as_array().unwrap();
+    let place = (&all[0]["line"], &all[0]["column"]);
+    assert_eq!((all.len(), place), (1, (&2.into(), &7.into())), "{all:?}");
+    trial.run(["run", "--", "true"]).code(65);
+}
+
+#[test]
 fn a_file_without_tasks_is_an_error() {
     let trial = TestProject::bare();
     trial.write("other.yaml", "version: 1\nservices: {}\n");

@@ -155,6 +155,9 @@ impl GraphShape {
         for &task in &tasks {
             merge_keys(document, task, &mut faults);
         }
+        for mapping in tasks.iter().copied().chain([root]) {
+            complex_keys(document, mapping, &mut faults);
+        }
         let edges = match tree.entry(text, root, "edges") {
             Some((_, list)) => mappings(document, list, "`edges`", "an edge", &mut faults),
             None => Vec::new(),
@@ -201,6 +204,22 @@ fn merge_keys(document: &Document, task: NodeId, faults: &mut Vec<Diagnostic>) {
             Diagnostic::error("merge keys (`<<`) are not supported", document.tree().range(key))
                 .help("write the fields out, or put what all tasks share under `defaults`"),
         );
+    }
+}
+
+/// Refuses keys after a question mark, next to which `ralph` could write no status.
+fn complex_keys(document: &Document, mapping: NodeId, faults: &mut Vec<Diagnostic>) {
+    let (tree, text) = (document.tree(), document.text());
+    for (key, _) in tree.entries(mapping) {
+        let at = tree.range(key);
+        if faults.len() < MAX_FAULTS
+            && text[..at.start].trim_end_matches([' ', '\t']).ends_with('?')
+        {
+            faults.push(
+                Diagnostic::error("keys after `?` are not supported", at)
+                    .help("write `key: value`, without the `?`"),
+            );
+        }
     }
 }
 
