@@ -11,6 +11,7 @@ pub mod graph_file;
 pub mod kept_change;
 pub mod workspace;
 pub mod executors;
+pub mod shell_faults;
 pub mod placement;
 pub mod import;
 pub mod attempt;

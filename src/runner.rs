@@ -69,7 +69,7 @@ use crate::{
     runner::reporter::Reporter,
 };
 
-pub use agents::{agents, check_agent, open};
+pub use agents::{agents, check_agent, check_commands, open};
 use edits::RunGraph;
 use hooks::RunHooks;
 use isolated::RunSlots;
@@ -136,6 +136,7 @@ impl Runner {
     ) -> Result<Runner> {
         let policy = options.policy(&workspace);
         agents::check_agents(&policy, file.graph(), &workspace, &options)?;
+        agents::check_commands(&policy, file.graph(), &workspace)?;
         if options.tmux {
             tmux::check().map_err(|why| Failure::new(Exit::Agent, why))?;
         }

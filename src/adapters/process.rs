@@ -25,6 +25,7 @@ mod program;
 pub mod relay;
 pub mod sandbox;
 mod protocol;
+mod shell;
 mod stop;
 mod stream;
 mod task_files;
@@ -55,6 +56,7 @@ pub use guarded::run_guarded;
 pub use outputs::outputs;
 pub use own_call::{OwnCall, call_own};
 pub use program::{absolute, resolve};
+pub use shell::shell_fault;
 pub use stop::end_tree;
 use stream::Streams;
 pub use tree::{

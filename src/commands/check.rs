@@ -14,14 +14,18 @@ use crate::{
     },
     cli::CheckArgs,
     core::{
-        diagnostic::{Diagnostic, Severity, positions},
+        diagnostic::{Diagnostic, Severity, positions, visible},
         exit::Exit,
-        graph::{edit::Document, lint::diagnostics},
+        graph::{
+            edit::Document,
+            lint::{diagnostics, places},
+        },
         history::History,
         select::Policy,
     },
     project::{
         graph_file::{GraphFile, Rejected},
+        shell_faults::{self, ShellFault},
         workspace::{Workspace, view},
     },
     view::lines::counted,
@@ -40,10 +44,11 @@ pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
         if let (Ok(file), true) = (&file, options.strict) {
             found = lint::of_file(whole.parent().unwrap_or(&whole), file.graph());
         }
-        (file, History::default(), Policy::default())
+        (file.and_then(|file| in_shell(file, None)), History::default(), Policy::default())
     } else {
         let workspace = invocation.workspace()?;
         let file = read(workspace.graph_path(), &workspace.graph_name());
+        let file = file.and_then(|file| in_shell(file, Some(&workspace)));
         if let (Ok(file), true) = (&file, options.strict) {
             found = lint::of_workspace(&workspace, file.graph());
         }
@@ -60,6 +65,28 @@ pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
         }
         Err(rejected) => invalid(&rejected, options.json),
     }
+}
+
+/// Refuses verify commands that are no valid shell.
+fn in_shell(file: GraphFile, workspace: Option<&Workspace>) -> Result<GraphFile, Box<Rejected>> {
+    let faults = shell_faults::of_tasks(file.graph(), workspace);
+    let Some(document) = Document::parse(file.text()).ok().filter(|_| !faults.is_empty()) else {
+        return Ok(file);
+    };
+    let place = places(&document);
+    let error = |(number, fault): (&usize, &ShellFault)| {
+        let command = format!("`{}` is not a valid shell command", visible(&fault.command));
+        Diagnostic::error(command, place(*number, "verify"))
+            .label(fault.why.clone())
+            .help("correct `verify`: every attempt would fail its verification")
+    };
+    let mut all = file.warnings().to_vec();
+    all.extend(faults.iter().map(error));
+    Err(Box::new(Rejected {
+        name: file.name().to_owned(),
+        text: file.text().to_owned(),
+        faults: all,
+    }))
 }
 
 fn past(workspace: &Workspace) -> Result<History> {

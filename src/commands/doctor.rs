@@ -184,8 +184,9 @@ fn findings(
         }
     }
     findings.extend(program::permissions(&seen));
-    if graph.is_ok() {
+    if let Ok(file) = &graph {
         findings.extend(project::limits(&policy, tasks));
+        findings.extend(project::commands(workspace, file, &policy));
     }
     findings.extend([project::logs(workspace), project::runs(workspace, &past)]);
     if let (Ok(file), Ok((store, _))) = (&graph, &past) {

@@ -26,7 +26,7 @@ use crate::{
             title_id::id_of_title,
         },
     },
-    project::graph_file::GraphFile,
+    project::{graph_file::GraphFile, shell_faults::ShellFault},
     regular_file,
     view::task::TaskStanding,
 };
@@ -155,7 +155,12 @@ pub(super) fn fields_of(
     }
     if !flags.verify.is_empty() {
         let commands = flags.verify.iter().map(|command| lines(command, "a verify command"));
-        add("verify", Value::from(commands.collect::<Result<Vec<_>>>()?));
+        let commands = commands.collect::<Result<Vec<_>>>()?;
+        if let Some(fault) = ShellFault::first(&commands) {
+            let fault = fault.text("warning: `verify`");
+            terminal::say(&format!("{}; no run starts with it", visible(&fault)));
+        }
+        add("verify", Value::from(commands));
     }
     for pair in &flags.set {
         let Some((name, value)) = pair.split_once('=') else {

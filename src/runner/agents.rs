@@ -14,7 +14,7 @@ use crate::{
         graph::{TaskGraph, task::Task},
         select::Policy,
     },
-    project::{executors, placement, workspace::Workspace},
+    project::{executors, placement, shell_faults, workspace::Workspace},
 };
 
 /// Checks that all agents of a run can be started, and that its executors are known. What is not on
@@ -46,6 +46,24 @@ pub(super) fn check_agents(
             .map_err(|why| Failure::new(Exit::Agent, why))?;
     }
     agents.iter().try_for_each(|(call, hint)| check_agent(call, workspace, hint))
+}
+
+/// Checks that the shell accepts the commands of the settings and of the tasks of a run.
+///
+/// # Errors
+/// One that it does not.
+pub fn check_commands(policy: &Policy, graph: &TaskGraph, workspace: &Workspace) -> Result<()> {
+    let admits = |number: &usize| policy.filter.admits(graph.task(*number));
+    let of_task = || {
+        let faults = shell_faults::of_tasks(graph, Some(workspace));
+        let (number, fault) = faults.into_iter().find(|(number, _)| admits(number))?;
+        Some(fault.text(&format!("`verify` of `{}`", graph.task(number).id)))
+    };
+    let fault = shell_faults::of_settings(workspace).or_else(of_task);
+    fault.map_or(Ok(()), |fault| {
+        let message = format!("{fault}; correct it: every attempt would fail with it");
+        Err(Failure::new(Exit::Invalid, message).into())
+    })
 }
 
 /// Returns the tasks that a run with this policy may work on.

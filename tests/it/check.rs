@@ -316,6 +316,27 @@ fn structural_errors_are_shown_first() {
 }
 
 #[test]
+fn commands_that_no_shell_accepts_are_errors() {
+    let graph = "tasks:\n  - {id: a, status: complete, verify: ['if']}\n  - id: b\n    verify:\n      \
+                 - cargo test\n      - if true\n";
+    let trial = TestProject::new().graph(graph).agent("commit");
+    let found = trial.run(["check", "--json"]).code(65).json();
+    let all = found["diagnostics"].as_array().unwrap();
+    assert_eq!((all.len(), &all[0]["line"]), (1, &5.into()), "{all:?}");
+    assert!(all[0]["message"].as_str().unwrap().contains("`if true`"));
+    trial.run(["run"]).code(65).stderr_has("`verify` of `b`");
+    assert!(trial.run(["doctor", "--quick", "--", "true"]).code(65).out().contains("`if true`"));
+    assert!(!trial.root().join("logs/ralph.jsonl").exists(), "no attempt was made");
+    let quoted = ["--verify", "echo 'open"];
+    trial
+        .run(["task-edit", "b", quoted[0], quoted[1]])
+        .stderr_has("warning: `verify`: `echo 'open`");
+    trial.run(["task-add", "C", quoted[0], quoted[1]]).stderr_has("not a valid shell command");
+    let settings = trial.graph("tasks: [{id: a}]\n").env("RALPH_SETUP", "[\"echo (\"]");
+    settings.run(["run"]).code(65).stderr_has("`setup` in the settings");
+}
+
+#[test]
 fn keys_after_a_question_mark_are_errors() {
     let trial = TestProject::new().graph("tasks:\n  - ? id\n    : a\n  - id: b\n    title: Why?\n");
     let found = trial.run(["check", "--json"]).code(65).json();

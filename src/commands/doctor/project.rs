@@ -194,6 +194,16 @@ pub(super) fn prompts(workspace: &Workspace, file: &GraphFile, history: &History
     Finding::fault(ABOUT, exit::of_error(error), found, cure)
 }
 
+/// Checks that the shell accepts the commands of a run.
+pub(super) fn commands(
+    workspace: &Workspace,
+    file: &GraphFile,
+    policy: &Policy,
+) -> Option<Finding> {
+    let error = runner::check_commands(policy, file.graph(), workspace).err()?;
+    Some(Finding::of_error("verify", &error, ""))
+}
+
 /// Checks that the programs of the verify commands exist.
 pub(super) fn verify(workspace: &Workspace, file: &GraphFile) -> Finding {
     const ABOUT: &str = "verify";

@@ -130,17 +130,22 @@ pub fn lint(graph: &TaskGraph, facts: &LintFacts<'_>) -> Vec<LintFinding> {
     found
 }
 
-/// Converts findings to warnings with their locations.
-pub fn diagnostics(document: &Document, found: &[LintFinding]) -> Vec<Diagnostic> {
+/// Returns the location of a field of a task, by its number; that of the id where the task lacks it.
+pub fn places(document: &Document) -> impl Fn(usize, &str) -> Range<usize> {
     let nodes: Vec<NodeId> = load::nodes(document).collect();
-    let place = |task: usize, field: &str| -> Range<usize> {
+    move |task, field| {
         let (tree, text) = (document.tree(), document.text());
         let Some(node) = nodes.get(task).copied() else { return 0..0 };
         let value = tree.entry(text, node, field).or_else(|| tree.entry(text, node, "id"));
         let range = value.map_or_else(|| tree.range(node), |(_, value)| tree.range(value));
         let line = text[range.clone()].lines().next().map_or(0, str::len);
         range.start..range.start + line
-    };
+    }
+}
+
+/// Converts findings to warnings with their locations.
+pub fn diagnostics(document: &Document, found: &[LintFinding]) -> Vec<Diagnostic> {
+    let place = places(document);
     let diagnostic = |one: &LintFinding| {
         let message = format!("{} ({})", one.message, one.rule.name());
         let warning = Diagnostic::warning(message, place(one.task, one.field));
