@@ -63,8 +63,8 @@ impl Runner {
                     return self.follow_history();
                 }
                 // While an attempt runs, the last valid graph is used; the end of the attempt
-                // repairs the file.
-                Err(rejected) if self.run.attempts().any_process() => {
+                // repairs the file. A run that ends needs no other.
+                Err(rejected) if self.run.attempts().any_process() || self.is_asked_to_end() => {
                     return self.report_bad_graph(&rejected);
                 }
                 Err(rejected) if began.elapsed() > HALF_SAVED => {
@@ -76,6 +76,12 @@ impl Runner {
                 }
             }
         }
+    }
+
+    /// Whether a person asked the run to stop or to pause.
+    fn is_asked_to_end(&self) -> bool {
+        let history = self.store.history();
+        self.policy.stop.is_some() || history.paused || history.run.stop.is_some()
     }
 
     /// Puts the graph file back if an attempt put something in its place that is not a file.
@@ -276,13 +282,19 @@ impl Runner {
             }
             (_, old) => old,
         };
-        let mut foreign =
-            self.graph.file.write(&self.workspace.state, id, write).map_err(|error| match error
-                .downcast::<Rejected>(
-            ) {
-                Ok(rejected) => workspace::refused(&rejected),
-                Err(error) => error,
-            })?;
+        let mut foreign = match self.graph.file.write(&self.workspace.state, id, write) {
+            Ok(foreign) => foreign,
+            Err(error) => {
+                let rejected = error.downcast::<Rejected>()?;
+                let is_claim = !matches!(write, Write::Complete { .. });
+                // The next run voids the claim that stays in the file.
+                return if is_claim && self.is_asked_to_end() {
+                    self.report_bad_graph(&rejected)
+                } else {
+                    Err(workspace::refused(&rejected))
+                };
+            }
+        };
         foreign.retain(|change| !self.is_own_landing(change));
         self.note(foreign, self.edited())?;
         let new = Some(write.status());

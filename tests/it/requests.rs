@@ -228,6 +228,22 @@ fn a_run_stopped_now_ends_its_attempt_and_does_not_count_it() {
 }
 
 #[test]
+fn a_run_is_stopped_while_its_graph_is_broken() {
+    let trial = TestProject::new().graph(THREE).agent("gate");
+    let run = trial.start_until(["run"], "waiting-a");
+    let graph = trial.graph_text();
+    trial.save("task-graph.yaml", "tasks: [{id: \n");
+    trial.run(["stop", "--now"]);
+    run.end(&trial).code(4);
+    trial.no_process_is_left();
+    let said = status(&trial);
+    assert_eq!((&said["status"], &said["attempts"]), (&json!("finished"), &json!([])));
+    trial.save("task-graph.yaml", &graph);
+    trial.leave("open");
+    trial.run(["run"]).graph_complete();
+}
+
+#[test]
 fn term_lets_the_attempt_finish() {
     let settings = SETTINGS.replace("term_grace: 200ms", "term_grace: 10m");
     let trial = TestProject::new().file(".ralph/config.yaml", &settings).graph(THREE).agent("gate");
