@@ -32,7 +32,7 @@ use crate::{
         run::{LoopView, RunFacts, RunView, Standing},
     },
 };
-pub(super) use run_report::read_report;
+pub(super) use run_report::{read_newest, read_report};
 
 /// The rows to fill where no terminal says how many it has.
 const ROWS: usize = 30;
@@ -46,7 +46,10 @@ const EARLIER: usize = 3;
 /// No repository; as the disk gives them.
 pub fn run(invocation: &Invocation, options: &StatusArgs) -> Result<Exit> {
     let now = Utc::now();
-    let report = read_report(invocation, options.run.unwrap_or(1) as usize, now)?;
+    let report = match options.run {
+        Some(number) => read_report(invocation, number as usize, now)?,
+        None => read_newest(invocation, now)?,
+    };
     terminal::print(&if options.json {
         terminal::json(&report)
     } else if report.run.name.is_some() {

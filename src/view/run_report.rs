@@ -15,12 +15,13 @@ use serde_json::{Map, Value, json};
 
 use super::{
     past_attempt::CommitSchema,
-    run::{RunView, Standing},
+    run::{PastRunView, RunView, Standing},
     task::TaskCounts,
 };
 use crate::{
     core::{
         event::{Event, record::Record},
+        exit::Exit,
         graph::{TaskGraph, task::TaskId},
         history::{History, LastAttempt},
         select::{Decision, View},
@@ -40,6 +41,9 @@ pub struct RunReport {
     pub run: RunView,
     /// Its number, counted back from the newest run, which is 1.
     pub number: usize,
+    /// The runs after it, the newest first, if these had nothing to do and none was asked for by its
+    /// number.
+    pub newer_runs: Vec<PastRunView>,
     /// When it ended; if it exited unexpectedly, when it was last known to run.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ended_at: Option<DateTime<Utc>>,
@@ -212,6 +216,7 @@ impl RunReport {
         let is_known = spend.unknown_cost == 0 && !landed.is_empty();
         RunReport {
             number: 1,
+            newer_runs: Vec::new(),
             ended_at: last_at.filter(|_| has_ended),
             duration_seconds: past.duration_seconds.or_else(|| wall_time(past.started_at?, end?)),
             #[expect(clippy::cast_precision_loss, reason = "there are not that many tasks")]
@@ -238,6 +243,32 @@ impl RunReport {
     fn only_failed(&self) -> Vec<&FailedTask> {
         let needs = |id: &TaskId| self.attention.iter().any(|it| it.task_id.as_ref() == Some(id));
         self.failed.iter().filter(|task| !needs(&task.id)).collect()
+    }
+}
+
+impl PastRunView {
+    /// The newest run, as those before it are listed.
+    pub fn of_newest(run: &RunView) -> PastRunView {
+        PastRunView {
+            number: 1,
+            run_id: run.run_id.clone().unwrap_or_default(),
+            started_at: run.started_at,
+            attempts: run.iteration,
+            completed: run.completed,
+            why: run.why.clone(),
+            exit_code: run.exit_code,
+        }
+    }
+}
+
+impl RunView {
+    /// Whether it ended without an attempt, because nothing could start.
+    pub fn had_nothing_to_do(&self) -> bool {
+        let codes = [Exit::Success, Exit::Blocked, Exit::Waiting].map(Exit::code);
+        let is_over = !self.goes_on() && !self.paused;
+        is_over
+            && (self.iteration, self.completed) == (0, 0)
+            && self.exit_code.is_some_and(|code| codes.contains(&code))
     }
 }
 

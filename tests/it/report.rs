@@ -296,6 +296,24 @@ fn every_earlier_run_can_be_asked_for() {
 }
 
 #[test]
+fn a_run_with_nothing_to_do_does_not_hide_the_one_before() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
+    trial.run(["run", "-q"]).graph_complete();
+    let then = trial.run(["status", "--json"]).json();
+    trial.run(["run", "-q"]);
+    trial.run(["run", "-q"]);
+    let now = trial.run(["status", "--json"]).json();
+    assert_eq!((&now["run_id"], &now["number"]), (&then["run_id"], &json!(3)));
+    assert_eq!((names(&now["landed"]), &now["left"]), (vec!["a"], &then["left"]));
+    let newer: Vec<&Value> =
+        now["newer_runs"].as_array().unwrap().iter().map(|run| &run["number"]).collect();
+    assert_eq!(newer, [1, 2]);
+    trial.run(["status"]).stdout_has("Run 1: ").stdout_has("`ralph status --run 1`");
+    let newest = trial.run(["status", "--run", "1", "--json"]).json();
+    assert_eq!((&newest["iteration"], &newest["newer_runs"]), (&json!(0), &json!([])));
+}
+
+#[test]
 fn a_killed_run_says_what_it_did_until_then() {
     let trial = TestProject::new().graph("tasks: [{id: a}, {id: b, depends_on: [a]}]\n");
     let agent = trial.dir().join("agent");

@@ -21,10 +21,46 @@ use crate::{
     },
     view::{
         lines::counted,
-        run::{RunFacts, RunView, Standing},
+        run::{PastRunView, RunFacts, RunView, Standing},
         run_report::{ReportSource, RunReport},
     },
 };
+
+/// Reads the report of the newest run that had something to do, with the runs after it.
+///
+/// # Errors
+/// No repository; as the disk gives them.
+pub(in crate::commands) fn read_newest(
+    invocation: &Invocation,
+    now: DateTime<Utc>,
+) -> Result<RunReport> {
+    let mut workspace = invocation.workspace()?;
+    let newest = newest(&mut workspace, now)?;
+    let had_work = |run: &&PastRunView| run.attempts > 0;
+    let Some(number) = newest.run.earlier_runs.iter().find(had_work).map(|run| run.number) else {
+        return Ok(newest);
+    };
+    if !newest.run.had_nothing_to_do() {
+        return Ok(newest);
+    }
+    // The journal may not go back so far.
+    let Ok(report) = earlier(&workspace, number) else { return Ok(newest) };
+    let mut newer_runs = vec![PastRunView::of_newest(&newest.run)];
+    newer_runs.extend(newest.run.earlier_runs.into_iter().filter(|run| run.number < number));
+    let run = RunView { loops: newest.run.loops, ..report.run };
+    Ok(RunReport {
+        run,
+        newer_runs,
+        attention: newest.attention,
+        upcoming: newest.upcoming,
+        forecast: newest.forecast,
+        left: newest.left,
+        remaining: newest.remaining,
+        next: newest.next,
+        unknown: newest.unknown,
+        ..report
+    })
+}
 
 /// Reads the report of a run by its number, counted back from the newest run, which is 1.
 ///
@@ -92,6 +128,7 @@ fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
     each(&mut |record| {
         // What people did afterwards is not part of the run; the end before it is that of another.
         let is_after = history.run.finished.is_some() && begun == runs + 1 - number;
+        begun += usize::from(matches!(record.event, Event::LoopStarted(_)));
         if begun <= runs + 1 - number && !is_after {
             history.apply(record);
         }
@@ -126,4 +163,3 @@ fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
     });
     Ok(RunReport { number, unknown: titles.into_iter().collect(), ..report })
 }
-        begun += usize::from(matches!(record.event, Event::LoopStarted(_)));

@@ -14,7 +14,7 @@ use crate::{
     view::{
         attempt::AttemptView,
         lines::{Line, line},
-        run::RunView,
+        run::{PastRunView, RunView},
         words::{clock, counted, full, ids, length, moment, short},
     },
 };
@@ -71,6 +71,9 @@ impl RunReport {
         page.short(self.style(), &format!("Status: {}", self.run.sentence()), &exit, rows);
         if let Some(waiting) = &self.run.waiting {
             page.text(Style::Warn, &format!("Waiting: {}", waiting.text(now)));
+        }
+        if let Some(newer) = self.newer_runs.first() {
+            past_run(&mut page, newer);
         }
         self.schedule(&mut page, now);
         if self.run.run_id.is_some() {
@@ -254,11 +257,16 @@ impl RunReport {
         );
         page.item(Style::Faint, &limits(run), "");
         for earlier in run.earlier_runs.iter().take(fold.earlier) {
-            let (began, number) = (earlier.started_at.map_or(String::new(), full), earlier.number);
-            let text = format!("Run {number}: {began}, {}", earlier.text());
-            page.item(Style::Faint, &text, &format!("; `ralph status --run {number}`"));
+            past_run(page, earlier);
         }
     }
+}
+
+/// Another run, and how to see it.
+fn past_run(page: &mut ReportPage, run: &PastRunView) {
+    let (began, number) = (run.started_at.map_or(String::new(), full), run.number);
+    let text = format!("Run {number}: {began}, {}", run.text());
+    page.item(Style::Faint, &text, &format!("; `ralph status --run {number}`"));
 }
 
 fn plain_loops(loops: &[TaskId]) -> String {
