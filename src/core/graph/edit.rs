@@ -339,6 +339,8 @@ mod tests {
             ("- {id: a, n: 1,}\n", "- {id: a, }\n"),
             ("- {\n  id: a,\n  n: 1,\n  m: 2\n  }\n", "- {\n  id: a,\n  m: 2\n  }\n"),
             ("- {\n  id: a,\n  n: 1\n  }\n", "- {\n  id: a\n  }\n"),
+            ("- {\n  id: a, n: 1,\n  m: 2\n  }\n", "- {\n  id: a,\n  m: 2\n  }\n"),
+            ("- {\r\n  id: a, n: 1,\r\n  m: 2 }\r\n", "- {\r\n  id: a,\r\n  m: 2 }\r\n"),
             ("- id: a\n", "- id: a\n"),
         ] {
             assert_eq!(edited(text, &n).as_deref(), Ok(expected), "{text:?}");

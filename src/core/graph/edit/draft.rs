@@ -336,6 +336,11 @@ impl DraftDocument {
             if is_alone && self.text[after..line_end(bytes, after)].trim().is_empty() {
                 return Ok(line..next_line(bytes, after));
             }
+            // The last one on a line goes with the comma before it, which would leave a blank.
+            let ends_line = matches!(bytes.get(after), Some(b'\n' | b'\r'));
+            if ends_line && entry > 0 && !self.text[lead..start].contains(['#', '\n']) {
+                return Ok(lead..end);
+            }
             let blanks = bytes[after..].iter().take_while(|byte| **byte == b' ').count();
             return Ok(start..after + blanks);
         }
