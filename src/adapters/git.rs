@@ -212,6 +212,17 @@ impl Repo {
         list().context("cannot list the new commits")
     }
 
+    /// Returns what changed between two commits in all files but one.
+    ///
+    /// # Errors
+    /// Errors of git.
+    pub fn diff_without(&self, base: &str, head: &str, path: &str) -> Result<DiffStat> {
+        if !is_commit(base) || !is_commit(head) {
+            bail!("`{base}` or `{head}` is not a commit id");
+        }
+        program::diff_stat_without(&self.root, base, head, path)
+    }
+
     /// Whether `head` descends from `base`: not if `base` is no longer in the repository.
     fn has_ancestor(&self, head: &str, base: &str) -> Result<bool> {
         match self.backend.is_ancestor(base, head) {

@@ -310,7 +310,16 @@ pub fn evidence(
     report: Option<Report>,
 ) -> Result<Evidence> {
     let head = tree.head()?;
-    let since = tree.since(record.base.as_deref())?;
+    let mut since = tree.since(record.base.as_deref())?;
+    // What an isolated attempt changed in the graph does not land with its work.
+    if let (Some(_), Some(base), Some(head), Some(path)) =
+        (&record.slot, &record.base, &head.commit, workspace.graph_in_git())
+        && let Some(all) = since.diff.filter(|all| all.files > 1)
+        && tree.file_at(base, &path)? != tree.file_at(head, &path)?
+    {
+        since.diff =
+            Some(tree.diff_without(base, head, &path)?).filter(|it| it.files > 0).or(Some(all));
+    }
     let strayed = if let Some(what) = tree.unfinished() {
         // A commit of the leftovers would conclude the unfinished operation.
         Some(format!("{what} is unfinished"))

@@ -17,6 +17,7 @@ use crate::{
         graph::{
             TaskGraph,
             task::{Status, TaskId},
+            task_edit::{TaskDifference, differences},
         },
     },
     project::{
@@ -47,6 +48,24 @@ struct ChangedCopy {
 
 fn status(graph: &TaskGraph, id: &TaskId) -> Option<Status> {
     graph.number(id).map(|number| graph.task(number).status)
+}
+
+/// Returns the other tasks whose fields an attempt changed, unless it merged what has landed.
+fn edited(was: &str, now: &str, main: &str, own: &TaskId) -> Vec<TaskId> {
+    let is_edited = |it: &TaskDifference| {
+        let is_there = it.id != *own && it.old.is_some() && it.new.is_some();
+        is_there && it.fields.iter().any(|field| field != "place")
+    };
+    let since = |text: &str| {
+        let found = differences(text, now, &[]).into_iter().filter(is_edited);
+        found.map(|it| it.id).collect::<Vec<TaskId>>()
+    };
+    let mut found = since(was);
+    if !found.is_empty() {
+        let not_merged = since(main);
+        found.retain(|id| not_merged.contains(id));
+    }
+    found
 }
 
 /// Returns why the graph in a slot cannot be read.
@@ -91,8 +110,12 @@ impl Runner {
         let is_new = |id: &TaskId| old.number(id).is_none() && main.number(id).is_none();
         let added = new.tasks().iter().map(|task| task.id.clone());
         let mut added: Vec<TaskId> = added.filter(is_new).collect();
-        if !others.is_empty() {
-            self.emit_guarded(record, Harm::OwnCopy, others.clone(), true, None)?;
+        let mut discarded = others.clone();
+        discarded.extend(edited(&was, &now, self.graph.file.text(), &record.task_id));
+        discarded.sort_unstable();
+        discarded.dedup();
+        if !discarded.is_empty() {
+            self.emit_guarded(record, Harm::OwnCopy, discarded, true, None)?;
         }
         let own = status(&new, &record.task_id);
         let own = own.filter(|own| Some(*own) != status(&old, &record.task_id));

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use crate::support::{RALPH, TestProject, until};
 
 /// Two tasks without an order.
@@ -71,6 +73,18 @@ fn restored_files_neither_repeat_work_nor_bring_claims_back() {
     trial.run(["task-reset", "a"]);
     trial.run(["run", "--once"]).code(1);
     assert_eq!(trial.tasks("started"), ["a", "b", "a"]);
+}
+
+#[test]
+fn what_an_attempt_changed_of_other_tasks_is_named_and_not_counted() {
+    let graph = "tasks:\n  - id: a\n  - id: b\n    title: Mine\n";
+    let agent = format!("sed -i 's/Mine/Theirs/' task-graph.yaml; {HONEST}");
+    let trial = project(graph, &agent);
+    trial.run(["run", "--once"]);
+    trial.assert_record("graph_guarded", &json!({"task_id": "a", "tasks": ["b"], "undone": true}));
+    let landed = &trial.run(["status", "--json"]).json()["landed"][0];
+    assert_eq!((&landed["files"], &landed["insertions"]), (&1.into(), &1.into()));
+    assert!(trial.graph_text().contains("Mine"));
 }
 
 #[test]
@@ -384,6 +398,18 @@ fn the_folder_of_reports_may_be_that_of_the_slot() {
 fn several_jobs_need_slots_and_uncommitted_files_are_named() {
     let trial = project(TWO, HONEST).env("RALPH_ISOLATION", "checkout");
     trial.run(["run", "--jobs", "2"]).code(64);
+    let trial = trial.env("RALPH_JOBS", "3");
+    trial.run(["run"]).code(64);
+    let found = trial.run(["doctor", "--json", "--quick", "--", "sh"]).code(64).json();
+    let jobs = found["findings"].as_array().unwrap().iter().find(|one| one["about"] == "jobs");
+    assert_eq!((&found["would_start"], &jobs.unwrap()["exit_code"]), (&false.into(), &64.into()));
+    // The flag means one job, and what is there is named before an attempt finds it.
+    let trial = project(TWO, HONEST).env("RALPH_JOBS", "3");
+    trial.write("mine", "1\n");
+    trial.run(["run", "--in-place", "--jobs", "2"]).code(64);
+    let run = trial.run(["run", "--in-place"]);
+    run.stderr_has("one job instead of 3").stderr_has("open to attempts: `mine`");
+    assert_eq!(trial.lines("loop_started")[0]["flags"]["jobs"], 1);
     let trial = project(TWO, HONEST);
     trial.write("mine", "1\n");
     trial.run(["run"]).stderr_has("attempts do not have it: `mine`");
@@ -398,18 +424,6 @@ fn the_doctor_tries_setup_and_verify_in_a_slot() {
         let findings = found["findings"].as_array().unwrap();
         let slot = findings.iter().find(|one| one["about"] == "slot").unwrap();
         is_clean(&trial);
-    let trial = trial.env("RALPH_JOBS", "3");
-    trial.run(["run"]).code(64);
-    let found = trial.run(["doctor", "--json", "--quick", "--", "sh"]).code(64).json();
-    let jobs = found["findings"].as_array().unwrap().iter().find(|one| one["about"] == "jobs");
-    assert_eq!((&found["would_start"], &jobs.unwrap()["exit_code"]), (&false.into(), &64.into()));
-    // The flag means one job, and what is there is named before an attempt finds it.
-    let trial = project(TWO, HONEST).env("RALPH_JOBS", "3");
-    trial.write("mine", "1\n");
-    trial.run(["run", "--in-place", "--jobs", "2"]).code(64);
-    let run = trial.run(["run", "--in-place"]);
-    run.stderr_has("one job instead of 3").stderr_has("open to attempts: `mine`");
-    assert_eq!(trial.lines("loop_started")[0]["flags"]["jobs"], 1);
         format!("{} {}", slot["mark"].as_str().unwrap(), slot["found"].as_str().unwrap())
     };
     let good = doctor("[\"touch x\"]", "[\"test -f x\"]");

@@ -92,6 +92,14 @@ pub(super) fn diff_stat(root: &Path, from: &str, to: &str) -> Result<DiffStat> {
     Ok(parse_diff_stat(&lossy(&run(root, &diff)?)))
 }
 
+/// What changed from `from` to `to` in all files but one.
+pub(super) fn diff_stat_without(root: &Path, from: &str, to: &str, path: &str) -> Result<DiffStat> {
+    let diff = ["diff-tree", "-r", "--shortstat", "--no-renames", "--no-ext-diff"];
+    let all_but = format!(":(top,exclude,literal){path}");
+    let diff = [&diff[..], &["--no-textconv", from, to, "--", ":/", &all_but]].concat();
+    Ok(parse_diff_stat(&lossy(&run(root, &diff)?)))
+}
+
 /// The last `count` commits of `head` without those of `hidden`, newest first.
 pub(super) fn log(
     root: &Path,
