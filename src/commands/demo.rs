@@ -52,7 +52,7 @@ pub fn run(options: &DemoArgs) -> Result<Exit> {
     let file = workspace.graph()?;
     let exit = runner(workspace, file, options, Verbosity::Normal)?.run()?.exit();
     let log = git(&dir, &["log", "--graph", "--format=%h %s"])?;
-    let command = Workspace::own_command();
+    let command = Workspace::shown_command();
     let place = dir.display();
     terminal::print(&format!(
         "\nThe commits:\n\n{log}\nLook around:\n\n  cd {place}\n  {command} dag-status\n  \

@@ -168,7 +168,7 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Se
     if options.merge_driver {
         merge_driver::install(&workspace)?;
     }
-    let command = Workspace::own_command();
+    let command = Workspace::shown_command();
     let plan = setup::draftable(&found.backlog);
     let import = setup::importable(&found.backlog).map_or(String::new(), |path| {
         format!("{command} import {path}\n               put its tasks into the graph\n  ")

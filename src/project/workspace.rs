@@ -404,6 +404,18 @@ impl Workspace {
         shell_word(&exe.display().to_string())
     }
 
+    /// Returns the shell command that a person types to run this program: `ralph` if the PATH leads to
+    /// it.
+    pub fn shown_command() -> String {
+        let found = env::current_dir().ok().and_then(|dir| process::resolve("ralph", &dir).ok());
+        let is_this = |found: PathBuf| {
+            let same =
+                found.canonicalize().ok()? == process::own_file().ok()?.canonicalize().ok()?;
+            same.then(|| "ralph".to_owned())
+        };
+        found.and_then(is_this).unwrap_or_else(Workspace::own_command)
+    }
+
     /// Returns the command to type for this program, with the graph file if it is not the usual one.
     pub fn typed_command(&self) -> String {
         match self.other_graph() {

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::symlink, path::Path};
 
 use crate::{
-    support::{TestProject, agent, wait_for},
+    support::{RALPH, TestProject, agent, wait_for},
     terminal::{bare, code, on_terminal},
 };
 
@@ -590,4 +590,16 @@ fn a_run_without_a_set_up_asks_nothing() {
     let said = bare(&terminal.exp_eof().unwrap());
     assert!(said.contains("task-graph.yaml"), "{said}");
     assert_eq!(code(&terminal), 65, "{said}");
+}
+
+#[test]
+fn the_next_steps_name_the_program_as_it_is_typed() {
+    let trial = TestProject::new();
+    let bin = trial.sign("bin");
+    fs::create_dir(&bin).unwrap();
+    symlink(RALPH, bin.join("ralph")).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let trial = trial.env("PATH", &path);
+    let said = trial.run(["init", "--yes"]).out();
+    assert!(said.contains("\n  ralph check "), "{said}");
 }

@@ -61,7 +61,7 @@ impl Wizard {
         }
         if let Some(sandbox) = &found.sandbox {
             let question = format!("Keep agents in a sandbox ({sandbox})?");
-            wanted.sandbox = self.is_wanted(&question, false)?;
+            wanted.sandbox = self.is_wanted(&question, true)?;
         }
         let asked = Input::with_theme(&self.theme)
             .with_prompt("Maximum number of attempts per run?")

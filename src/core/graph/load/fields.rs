@@ -115,7 +115,7 @@ pub const FIELDS: &[TaskField] = &[
     .read(|task| json!(task.id)),
     TaskField::new(
         "title",
-        FieldKind::Text(|task, text| task.title = text),
+        FieldKind::Text(|task, text| task.title = text.trim_end().to_owned()),
         "One line that says what to do. Default: the id.",
     )
     .read(|task| json!(task.title)),
