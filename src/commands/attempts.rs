@@ -90,7 +90,7 @@ pub fn show(invocation: &Invocation, options: &ShowArgs) -> Result<Exit> {
     terminal::print(&if options.json {
         terminal::json(&details)
     } else {
-        AttemptsPage::default().attempt(&details, workspace.place.flag().as_str())
+        AttemptsPage::new().attempt(&details, workspace.place.flag().as_str())
     })?;
     Ok(Exit::Success)
 }
@@ -120,19 +120,32 @@ pub(super) fn details(
 }
 
 /// Labelled lines.
-#[derive(Default)]
 struct AttemptsPage {
     text: String,
+    /// The columns of the terminal, if there is one.
+    width: Option<usize>,
 }
 
 impl AttemptsPage {
+    fn new() -> AttemptsPage {
+        AttemptsPage { text: String::new(), width: terminal::stdout_width() }
+    }
+
     fn line(&mut self, key: &str, value: &str) {
-        let _ = writeln!(self.text, "{key}: {}", visible(value));
+        self.put("", &format!("{key}: {}", visible(value)));
     }
 
     fn items(&mut self, items: impl Iterator<Item = String>) {
         for item in items {
-            let _ = writeln!(self.text, "  {}", visible(&item));
+            self.put("  ", &visible(&item));
+        }
+    }
+
+    /// Writes a text, broken at the width of the terminal.
+    fn put(&mut self, indent: &str, text: &str) {
+        let width = self.width.unwrap_or(usize::MAX);
+        for part in terminal::wrap(&format!("{indent}{text}"), width) {
+            let _ = writeln!(self.text, "{part}");
         }
     }
 
