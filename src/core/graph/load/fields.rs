@@ -142,8 +142,9 @@ pub const FIELDS: &[TaskField] = &[
     TaskField::new(
         "status",
         FieldKind::Status(|task, status| task.status = status),
-        "`pending` (also todo, open, ready), `in-progress`, `complete` (also done, closed), \
-         `blocked`, `needs-input` or `cancelled`. `ralph` keeps the spelling of the file.",
+        "`pending` (also todo, open, ready, backlog), `in-progress` (also doing, started, wip), \
+         `complete` (also done, closed), `blocked`, `needs-input` or `cancelled`. `ralph` keeps the \
+         spelling of the file.",
     )
     .read(|task| json!(task.status)),
     TaskField::new(
