@@ -144,6 +144,14 @@ pub const SHOWN_OF_RUN: &[&str] = &[
 /// The folders that are private and empty.
 pub const PRIVATE: &[&str] = &["/tmp", "/var/tmp"];
 
+/// Package managers that fail without a cache that they can write: the variable that names another
+/// one, the name of that of an attempt, and the usual one.
+pub const CACHES: &[(&str, &str, &str)] = &[
+    ("npm_config_cache", "npm", "~/.npm"),
+    ("UV_CACHE_DIR", "uv", "~/.cache/uv"),
+    ("GOCACHE", "go-build", "~/.cache/go-build"),
+];
+
 /// Variables that carry credentials or lead to a socket. `*` is any text.
 pub const SECRET_VARIABLES: &[&str] = &[
     "SSH_AUTH_SOCK",

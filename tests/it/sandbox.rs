@@ -408,6 +408,26 @@ fn settings_of_the_agent_in_its_own_folder_are_read_only() {
 }
 
 #[test]
+fn package_managers_have_caches_of_the_attempt() {
+    for engine in engines() {
+        let stage = Stage::new();
+        let shared = stage.trial.dir().join(".npm");
+        std::fs::create_dir(&shared).unwrap();
+        // As npm does it.
+        let script = "cache=${npm_config_cache:-$HOME/.npm}; mkdir -p \"$cache/_logs\" &&
+            echo package > \"$cache/_logs/x\" && cat \"$cache/_logs/x\"";
+        let base = settings(engine);
+        let ended = stage.run_in(&base, script).unwrap();
+        assert!(ended.stdout.contains("package"), "{engine:?}: {}{}", ended.stdout, ended.stderr);
+        assert_eq!(std::fs::read_dir(&shared).unwrap().count(), 0, "the shared one is left alone");
+        let write = vec!["~/.npm".to_owned()];
+        stage.run_in(&SandboxSettings { write, ..base }, script).unwrap();
+        assert!(shared.join("_logs/x").exists(), "{engine:?}: unless the settings open it");
+        stage.end();
+    }
+}
+
+#[test]
 fn a_socket_with_a_long_path_is_reached() {
     let Some(engine) = engines().pop() else { return };
     let stage = Stage::new();

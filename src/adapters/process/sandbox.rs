@@ -19,14 +19,14 @@ mod bubblewrap;
 mod enter;
 mod landlock;
 
-use std::{collections::BTreeMap, env, ffi::OsString, fmt, path::PathBuf, sync::OnceLock};
+use std::{collections::BTreeMap, env, ffi::OsString, fmt, fs, path::PathBuf, sync::OnceLock};
 
 use serde::{Deserialize, Serialize};
 
 use super::{ProcessSpec, relay};
 use crate::core::{
     executor::{Network, SandboxEngine, SandboxSettings},
-    sandbox::keeps_variable,
+    sandbox::{CACHES, keeps_variable},
 };
 use access::{AccessRules, PathAccess};
 use agent_settings::AgentSettings;
@@ -210,6 +210,7 @@ pub fn confined(
         rules.must_write(&scratch);
         env.push(("TMPDIR".to_owned(), scratch.display().to_string()));
     }
+    env.extend(caches(&mut rules, paths, &environment)?);
     let entry = EntrySpec {
         stdin: spec.stdin.clone(),
         record: paths.record.clone(),
@@ -238,6 +239,29 @@ pub fn confined(
         argv = bubblewrap::outlasting_signals(argv);
     }
     Ok(ProcessSpec { argv, env, env_remove, stdin: "/dev/null".into(), ..spec })
+}
+
+/// Makes the caches of an attempt for package managers that cannot write their usual one. Returns the
+/// variables that name them.
+fn caches(
+    rules: &mut AccessRules,
+    paths: &SandboxPaths,
+    environment: &BTreeMap<String, String>,
+) -> Result<Vec<(String, String)>, String> {
+    let parent = paths.record.with_extension("tmpdir").join("caches");
+    let mut variables = Vec::new();
+    for (variable, name, usual) in CACHES {
+        let usual = agent_settings::at_home(usual, &paths.home);
+        if environment.contains_key(*variable) || rules.writes_in(&usual) {
+            continue;
+        }
+        let folder = parent.join(name);
+        fs::create_dir_all(&folder)
+            .map_err(|error| format!("create `{}`: {error}", folder.display()))?;
+        variables.push(((*variable).to_owned(), folder.display().to_string()));
+    }
+    rules.must_write(&parent);
+    Ok(variables)
 }
 
 impl EntrySpec {

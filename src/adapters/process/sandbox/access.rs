@@ -276,6 +276,11 @@ impl AccessRules {
         found.copied().unwrap_or(PathAccess::ReadOnly)
     }
 
+    /// Whether files in a folder can be changed, if it is there.
+    pub(super) fn writes_in(&self, folder: &Path) -> bool {
+        fs::canonicalize(folder).is_ok_and(|folder| self.of_path(&folder).writes())
+    }
+
     /// The rules that change something, parents before what they contain.
     pub(super) fn steps(&self) -> impl Iterator<Item = (&Path, PathAccess)> {
         self.rules.iter().filter_map(|(path, access)| {
