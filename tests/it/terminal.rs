@@ -197,3 +197,14 @@ fn several_at_once_have_a_line_each_that_is_gone_at_the_end() {
         trial.no_process_is_left();
     }
 }
+
+#[test]
+fn long_lines_of_an_attempt_fit_the_terminal() {
+    let says = "cat > /dev/null; printf 'word %.0s' $(seq 60)";
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").command(["sh", "-c", says]);
+    trial.run(["run", "--once"]).code(1);
+    let mut screen = on_terminal(&trial, 60, "show a");
+    let text = bare(&screen.exp_eof().unwrap()).replace('\r', "");
+    assert!(text.contains("Verdict: ") && text.contains("word word"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+}
