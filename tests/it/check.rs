@@ -499,9 +499,3 @@ fn conflict_markers_are_named_before_other_errors() {
     trial.write("task-graph.yaml", "tasks:\n- id: a\n  description: |\n    =======\n");
     trial.run(["check"]).code(0);
 }
-
-#[test]
-fn a_title_in_a_block_has_no_line_break_at_its_end() {
-    let trial = TestProject::new().graph("tasks:\n  - id: a\n    title: |\n      One\n");
-    assert_eq!(trial.run(["task-show", "a", "--json"]).json()["title"], "One");
-}

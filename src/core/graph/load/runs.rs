@@ -146,7 +146,7 @@ mod tests {
                 "edges: []\n",
             ),
             ("nodes:\n", "- id: a@\n  title: a\n    b\n# c\n\n", "defaults:\n  priority: 3\n"),
-            ("tasks: &all\n", "- {id: a@, status: ~}\n-\n  id: b@\n- ? id\n  : c@\n", "project: x"),
+            ("tasks: &all\n", "- {id: a@, status: ~}\n-\n  id: b@\n- id: c@\n", "project: x"),
         ];
         for (head, item, tail) in layouts {
             let (runs, whole) = both(head, item, tail);
