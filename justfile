@@ -34,7 +34,7 @@ demo:
 test *ARGS:
     cargo test {{ARGS}}
 
-# Run the benchmarks; `just bench --full` adds the long rows
+# Run the benchmarks; `--full` adds the long rows, `--before PROGRAM` an earlier ralph
 bench *ARGS:
     cargo bench --bench ralph -- {{ARGS}}
 

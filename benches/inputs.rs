@@ -97,6 +97,24 @@ pub fn graph(shape: Shape, count: usize, done: usize) -> String {
     text
 }
 
+/// Rules for `make` with the same dependencies as a layered graph of `count` tasks.
+pub fn rules(count: usize) -> String {
+    let mut random = Random::new(1);
+    let width = count.isqrt().max(1);
+    let mut text = String::new();
+    let mut all = String::from("all:");
+    for number in 0..count {
+        let before: Vec<String> = layered(&mut random, number, width).into_iter().map(id).collect();
+        // The graph takes as many numbers for the rest of a task.
+        for range in [0..VERBS.len(), 0..NOUNS.len(), 1..100, 0..10] {
+            random.pick(range);
+        }
+        let _ = writeln!(text, "{}: {}\n\t@: work", id(number), before.join(" "));
+        let _ = write!(all, " {}", id(number));
+    }
+    format!("{text}{all}\n")
+}
+
 /// What a task of a layered graph needs.
 fn layered(random: &mut Random, number: usize, width: usize) -> Vec<usize> {
     let layer = number / width;

@@ -5,8 +5,12 @@
 
 use std::{
     env, fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -18,32 +22,79 @@ use nix::sys::{
 /// The word that makes this program run another one and say what that took.
 pub const CHILD: &str = "--measure-child";
 
-/// The times of several alternatives, by alternative and round.
-pub struct Times(Vec<Vec<Duration>>);
+/// The earlier program that `--before` names.
+static BEFORE: OnceLock<PathBuf> = OnceLock::new();
+/// Whether it is its turn.
+static IS_ITS_TURN: AtomicBool = AtomicBool::new(false);
+/// How often a program under test was started.
+static STARTS: AtomicUsize = AtomicUsize::new(0);
 
-/// Runs every alternative once to warm up, then all of them `rounds` times in turn.
+/// Measures this earlier program as well.
+pub fn set_before(program: PathBuf) {
+    BEFORE.set(program).expect("set once");
+}
+
+/// Whether an earlier program is measured.
+pub fn has_before() -> bool {
+    BEFORE.get().is_some()
+}
+
+/// The program under test: `own`, or the earlier one when it is its turn.
+pub fn program(own: &str) -> PathBuf {
+    STARTS.fetch_add(1, Ordering::Relaxed);
+    match BEFORE.get() {
+        Some(before) if IS_ITS_TURN.load(Ordering::Relaxed) => before.clone(),
+        _ => own.into(),
+    }
+}
+
+/// The times of several alternatives, by alternative and round.
+pub struct Times {
+    now: Vec<Vec<Duration>>,
+    /// Those of the earlier program; empty for an alternative that does not start it.
+    before: Vec<Vec<Duration>>,
+}
+
+/// Runs every alternative once to warm up, then all of them `rounds` times in turn. An alternative
+/// that starts the program under test runs right after that with the earlier one, if there is one.
 pub fn in_turn(rounds: usize, alternatives: &mut [&mut dyn FnMut() -> Duration]) -> Times {
-    let mut times = vec![Vec::new(); alternatives.len()];
+    let mut now = vec![Vec::new(); alternatives.len()];
+    let mut before = now.clone();
     for round in 0..=rounds {
-        for (run, times) in alternatives.iter_mut().zip(&mut times) {
+        for (at, run) in alternatives.iter_mut().enumerate() {
+            let starts = STARTS.load(Ordering::Relaxed);
             let took = run();
+            let is_ours = STARTS.load(Ordering::Relaxed) > starts;
+            let earlier = (is_ours && has_before()).then(|| {
+                IS_ITS_TURN.store(true, Ordering::Relaxed);
+                let took = run();
+                IS_ITS_TURN.store(false, Ordering::Relaxed);
+                took
+            });
             if round > 0 {
-                times.push(took);
+                now[at].push(took);
+                before[at].extend(earlier);
             }
         }
     }
-    Times(times)
+    Times { now, before }
 }
 
 impl Times {
     /// The median of one alternative.
     pub fn of(&self, alternative: usize) -> Duration {
-        median(self.0[alternative].clone())
+        median(self.now[alternative].clone())
+    }
+
+    /// The median of one alternative with the earlier program; none without one.
+    pub fn before(&self, alternative: usize) -> Option<Duration> {
+        let times = &self.before[alternative];
+        (!times.is_empty()).then(|| median(times.clone()))
     }
 
     /// The median over the rounds of one alternative's time as a multiple of another's.
     pub fn ratio(&self, one: usize, other: usize) -> f64 {
-        let rounds = self.0[one].iter().zip(&self.0[other]);
+        let rounds = self.now[one].iter().zip(&self.now[other]);
         let mut ratios: Vec<f64> = rounds.map(|(a, b)| a.as_secs_f64() / b.as_secs_f64()).collect();
         ratios.sort_by(f64::total_cmp);
         ratios[ratios.len() / 2]
@@ -51,7 +102,7 @@ impl Times {
 
     /// The median over the rounds of how much longer one took than another, in milliseconds.
     pub fn difference(&self, one: usize, other: usize) -> f64 {
-        let rounds = self.0[one].iter().zip(&self.0[other]);
+        let rounds = self.now[one].iter().zip(&self.now[other]);
         let mut ms: Vec<f64> =
             rounds.map(|(a, b)| (a.as_secs_f64() - b.as_secs_f64()) * 1e3).collect();
         ms.sort_by(f64::total_cmp);

@@ -1,5 +1,6 @@
 //! What `ralph` costs, beside what one would use instead: `cargo bench`, or `cargo bench -- NAME`
-//! for one part, or `cargo bench -- --full` for the largest inputs too.
+//! for one part, or `cargo bench -- --full` for the largest inputs too. `--before PROGRAM` measures
+//! an earlier `ralph` in the same rounds.
 //!
 //! Shown and never asserted: a shared machine may miss any of these for a while. Ratios are what to
 //! trust; both sides of one run in turn. Needs git, make and xargs; what else is missing is said and
@@ -30,6 +31,13 @@ const ROUNDS: usize = 9;
 const FEW: usize = 3;
 /// The exit code of a run that stops at its limit of iterations.
 const LIMIT: i32 = 2;
+
+/// Variables whose values are removed from what an agent prints.
+const SECRETS: [(&str, &str); 3] = [
+    ("BENCH_API_KEY", "the value of a key to remove"),
+    ("BENCH_TOKEN", "the value of a token to remove"),
+    ("BENCH_PASSWORD", "correct horse battery staple"),
+];
 
 type Part = fn(&Bench);
 
@@ -64,7 +72,11 @@ fn main() -> ExitCode {
     if words.next_if(|word| word == measure::CHILD).is_some() {
         return measure::child(words);
     }
-    let words: Vec<String> = words.collect();
+    let mut words: Vec<String> = words.collect();
+    if let Some(at) = words.iter().position(|word| word == "--before") {
+        let program = words.drain(at..).take(2).nth(1).expect("`--before` names a program");
+        measure::set_before(Path::new(&program).canonicalize().expect("the program is there"));
+    }
     if !words.iter().any(|word| word == "--bench") {
         println!("measures under `cargo bench` only");
         return ExitCode::SUCCESS;
@@ -77,8 +89,9 @@ fn main() -> ExitCode {
         drain: example("drain"),
         parse_only: example("parse_only"),
     };
-    println!("| # | what | ralph | beside it | ratio | target |");
-    println!("|--:|------|------:|----------:|------:|--------|");
+    let (before, line) = if measure::has_before() { (" before |", "-----:|") } else { ("", "") };
+    println!("| # | what |{before} ralph | beside it | ratio | target |");
+    println!("|--:|------|{line}------:|----------:|------:|--------|");
     for (name, part) in PARTS {
         if wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str())) {
             part(&bench);
@@ -124,7 +137,7 @@ impl Bench {
 }
 
 fn ralph(dir: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(RALPH);
+    let mut command = Command::new(measure::program(RALPH));
     command.args(words).current_dir(dir);
     for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("RALPH"))
     {
@@ -167,13 +180,31 @@ fn there_is(program: &str) -> bool {
 }
 
 fn row(target: &str, what: &str, ours: &str, beside: &str, ratio: &str, wanted: &str) {
-    println!("| {target} | {what} | {ours} | {beside} | {ratio} | {wanted} |");
+    row_with_before(target, what, None, ours, beside, ratio, wanted);
+}
+
+fn row_with_before(
+    target: &str,
+    what: &str,
+    before: Option<Duration>,
+    ours: &str,
+    beside: &str,
+    ratio: &str,
+    wanted: &str,
+) {
+    let before = match before {
+        Some(before) => format!(" {} |", ms(before)),
+        None if measure::has_before() => " |".to_owned(),
+        None => String::new(),
+    };
+    println!("| {target} | {what} |{before} {ours} | {beside} | {ratio} | {wanted} |");
 }
 
 /// The row of a comparison of the first alternative with the second.
 fn compared(target: &str, what: &str, times: &Times, beside: &str, wanted: &str) {
     let beside = format!("{} {beside}", ms(times.of(1)));
-    row(target, what, &ms(times.of(0)), &beside, &ratio(times.ratio(0, 1)), wanted);
+    let (before, ratio) = (times.before(0), ratio(times.ratio(0, 1)));
+    row_with_before(target, what, before, &ms(times.of(0)), &beside, &ratio, wanted);
 }
 
 fn ms(time: Duration) -> String {
@@ -197,6 +228,14 @@ fn start_up(bench: &Bench) {
     );
     compared("1", "`ralph --version`", &times, "`true`", "<= 1.5x");
     row("1", "… peak memory", &mb(Usage::of(&version()).peak), "", "", "<= 5 MB");
+    let place = Place::layered(&bench.root, 24);
+    let times = in_turn(
+        3 * ROUNDS,
+        &mut [&mut || time(&mut typed(&ralph(&place.dir, &["prompt"])), &[0]), &mut || {
+            time(&mut nothing(), &[0])
+        }],
+    );
+    compared("1", "`ralph prompt`, 24 tasks", &times, "`true`", "<= 2.5x");
 }
 
 fn choose(bench: &Bench) {
@@ -209,6 +248,22 @@ fn choose(bench: &Bench) {
         );
         let what = format!("`ralph {}`, 10,000 tasks", words.join(" "));
         compared("2", &what, &times, "reading only", "<= 1.5x");
+    }
+    let words = ["prompt", "--why"];
+    let make = || time(&mut shell(&place.dir, "make -n -rR -f tasks.mk all"), &[0]);
+    let first = || {
+        let _ = fs::remove_dir_all(place.dir.join(".git/ralph"));
+        time(&mut ralph(&place.dir, &words), &[0])
+    };
+    if there_is("make") {
+        fs::write(place.dir.join("tasks.mk"), inputs::rules(10_000)).expect("write the rules");
+        let times = in_turn(
+            ROUNDS,
+            &mut [&mut || time(&mut ralph(&place.dir, &words), &[0]), &mut || make()],
+        );
+        compared("2", "`ralph prompt --why`, 10,000 tasks, unchanged", &times, "`make -n`", "");
+        let times = in_turn(ROUNDS, &mut [&mut || first(), &mut || make()]);
+        compared("2", "… for the first time", &times, "`make -n`", "");
     }
     let peak = |command: &mut Command| mb(Usage::of(command.current_dir(&place.dir)).peak);
     let ours = peak(&mut ralph(&place.dir, &["prompt", "--why"]));
@@ -332,10 +387,12 @@ fn iterations(bench: &Bench) {
         ],
     );
     let each = |at: usize| ms(times.of(at) / u32::try_from(COUNT).expect("a hundred"));
+    let before = times.before(0).map(|took| took / u32::try_from(COUNT).expect("a hundred"));
     for (at, name, wanted) in [(1, "`xargs -n1`", "<= 2.5x"), (2, "`make -j1`", "<= 1x")] {
         let beside = format!("{} {name}", each(at));
-        let ratio = ratio(times.ratio(0, at));
-        row("7", "an iteration of the loop, 200 tasks", &each(0), &beside, &ratio, wanted);
+        let (ours, ratio) = (each(0), ratio(times.ratio(0, at)));
+        let what = "an iteration of the loop, 200 tasks";
+        row_with_before("7", what, before, &ours, &beside, &ratio, wanted);
     }
     let beside = format!("{} not synced", each(0));
     row("7", "… synced to disk", &each(3), &beside, &ratio(times.ratio(3, 0)), "<= 1.5x");
@@ -381,18 +438,26 @@ fn wait(bench: &Bench) {
     let a_second = |microseconds: i64| format!("{:.2} ms", microseconds as f64 / 1e3 / LONG);
     row("10", "processor time a second while it works", &a_second(idle), "", "", "<= 1 ms");
 
-    let on_terminal = |words: &[&str]| {
+    let on_terminal = |run: &Command| {
         place.reset();
         let report = bench.root.join("report");
-        let mut command = wrapper(&bench.run(&place, 1, words));
+        let mut command = wrapper(run);
         command.env("RALPH_BENCH_REPORT", &report).env("TERM", "xterm-256color");
         let mut session = rexpect::session::spawn_command(command, Some(60_000)).expect("a pty");
         session.exp_eof().expect("the run ends");
         Usage::parse(&fs::read_to_string(report).expect("the report")).cpu
     };
-    let short: Vec<i64> = (0..3).map(|_| on_terminal(&["sleep", "0"])).collect();
-    let idle = on_terminal(&["sleep", &long]) - measure::median(short);
+    let single = |words: &[&str]| on_terminal(&bench.run(&place, 1, words));
+    let sixteen = |words: &[&str]| {
+        let flags = ["run", "--jobs", "16", "--max-iterations", "16", "--"];
+        on_terminal(ralph(&place.dir, &flags).arg(&bench.drain).args(words))
+    };
+    let short: Vec<i64> = (0..3).map(|_| single(&["sleep", "0"])).collect();
+    let idle = single(&["sleep", &long]) - measure::median(short);
     row("10", "… on a terminal, with the spinner", &a_second(idle), "", "", "<= 1 ms");
+    let short: Vec<i64> = (0..3).map(|_| sixteen(&["sleep", "0"])).collect();
+    let idle = sixteen(&["sleep", &long]) - measure::median(short);
+    row("10", "… 16 attempts at once on a terminal", &a_second(idle), "", "", "<= 2 ms");
 }
 
 fn flood(bench: &Bench) {
@@ -412,6 +477,26 @@ fn flood(bench: &Bench) {
         compared("11", &what, &times, "through `cat`", "<= 1.5x");
         place.reset();
         let peak = mb(Usage::of(&bench.run(&place, 1, &words)).peak);
+        row("11", "… peak memory", &peak, "", "", "<= 10 MB");
+        let with_secrets = || {
+            let mut run = bench.run(&place, 1, &words);
+            run.envs(SECRETS);
+            run
+        };
+        let times = in_turn(
+            rounds,
+            &mut [
+                &mut || {
+                    place.reset();
+                    time(&mut with_secrets(), &[0, LIMIT])
+                },
+                &mut || time(&mut shell(&bench.root, &script), &[0]),
+            ],
+        );
+        let what = format!("… {size} MB with secrets in the environment");
+        compared("11", &what, &times, "through `cat`", "<= 1.2x");
+        place.reset();
+        let peak = mb(Usage::of(&with_secrets()).peak);
         row("11", "… peak memory", &peak, "", "", "<= 10 MB");
     }
 }
