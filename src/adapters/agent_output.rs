@@ -4,8 +4,10 @@
 //! agent may print gigabytes.
 
 use std::{
+    fs,
     io::{self, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use crate::{
@@ -45,6 +47,9 @@ impl OutputTail {
     /// anything. A read error counts as no new data.
     pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> bool {
         let begin = self.offset;
+        if fs::metadata(&self.path).is_ok_and(|found| found.len() == begin) {
+            return false;
+        }
         let Ok(mut file) = regular_file::open(&self.path) else {
             return false;
         };
@@ -70,13 +75,15 @@ pub struct Follow {
     tail: OutputTail,
     /// None for plain text, of which only the last line matters.
     transcript: Option<TranscriptReader>,
+    /// The last line of plain text, with the length and the time of the file that had it.
+    last: Option<(u64, SystemTime, Option<String>)>,
 }
 
 impl Follow {
     /// Reads the file at `path`, which need not exist yet.
     pub fn new(path: PathBuf, format: Format) -> Follow {
         let transcript = (format != Format::Text).then(|| TranscriptReader::new(format));
-        Follow { tail: OutputTail::new(path), transcript }
+        Follow { tail: OutputTail::new(path), transcript, last: None }
     }
 
     /// Reads what was added. Returns the transcript so far; none for plain text.
@@ -87,11 +94,21 @@ impl Follow {
     }
 
     /// The agent's current activity in one line, as far as it has been read. Raw text.
-    pub fn doing(&self) -> Option<String> {
-        match &self.transcript {
-            Some(transcript) => transcript.transcript().doing.clone(),
-            None => last_line(&self.tail.path),
+    pub fn doing(&mut self) -> Option<String> {
+        if let Some(transcript) = &self.transcript {
+            return transcript.transcript().doing.clone();
         }
+        // An agent is silent most of the time, and there may be many.
+        let found = fs::metadata(&self.tail.path).ok()?;
+        let (length, time) = (found.len(), found.modified().ok()?);
+        if let Some((_, _, line)) =
+            self.last.as_ref().filter(|(known, at, _)| (*known, *at) == (length, time))
+        {
+            return line.clone();
+        }
+        let line = last_line(&self.tail.path);
+        self.last = Some((length, time, line.clone()));
+        line
     }
 }
 
@@ -136,8 +153,6 @@ pub fn last_line(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]

@@ -20,9 +20,12 @@ use crate::{
     view::{attempt::AttemptView, lines, queue::QueueView, run::RunView},
 };
 
-/// The interval between two frames. It is long, so that the display costs less than a thousandth of
-/// a core.
-pub const FRAME: Duration = Duration::from_millis(400);
+/// The interval between two frames for a single attempt, and between two states of the spinner. It
+/// is long, so that the display costs less than a thousandth of a core.
+const FRAME: Duration = Duration::from_millis(400);
+/// The interval between two frames for several attempts: the times change once a second, and each
+/// frame draws every line.
+const FRAME_OF_SEVERAL: Duration = Duration::from_secs(1);
 /// The frames of the spinner.
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 /// The mark of a waiting attempt.
@@ -60,6 +63,11 @@ impl Board {
     /// Whether there is nothing to draw.
     pub fn is_empty(&self) -> bool {
         self.news.is_empty() && self.queue().is_none() && self.wait.is_none()
+    }
+
+    /// The interval between two frames.
+    pub fn frame(&self) -> Duration {
+        if self.several { FRAME_OF_SEVERAL } else { FRAME }
     }
 
     /// Updates the state of the run, and the status text from the event.

@@ -13,7 +13,7 @@ use std::{
 use chrono::Utc;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
-use super::board::{Board, FRAME};
+use super::board::Board;
 use crate::{
     adapters::terminal::{self, Paint, Style},
     core::{
@@ -134,6 +134,7 @@ impl Drawn {
 /// Starts drawing. One bar draws all lines at once and in step; a bar for each line would need a
 /// thread each.
 fn begin(drawn: Arc<Mutex<Drawn>>, paint: Paint) -> ProgressBar {
+    let frame = drawn.lock().unwrap_or_else(PoisonError::into_inner).board.frame();
     let draw = move |_: &ProgressState, out: &mut dyn fmt::Write| {
         let drawn = drawn.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = drawn.board.lines(Utc::now(), paint, drawn.width, drawn.rows);
@@ -142,7 +143,7 @@ fn begin(drawn: Arc<Mutex<Drawn>>, paint: Paint) -> ProgressBar {
     let style = ProgressStyle::with_template("{board}").expect("the template is valid");
     let bar = ProgressBar::new_spinner();
     bar.set_style(style.with_key("board", draw));
-    bar.enable_steady_tick(FRAME);
+    bar.enable_steady_tick(frame);
     bar
 }
 

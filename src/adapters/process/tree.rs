@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs, iter,
+    fs, io, iter,
     os::unix::fs::MetadataExt,
     path::Path,
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
@@ -254,6 +254,12 @@ fn reap() -> bool {
 /// Reaps dead orphans while the agent runs, so that they do not accumulate; never the agent itself,
 /// whose status its waiter needs.
 pub(super) fn reap_orphans(agent: u32) {
+    // One call instead of a look at every process: usually no child is dead.
+    let dead =
+        waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT);
+    if !matches!(dead, Ok(Some(_))) {
+        return;
+    }
     let own = std::process::id();
     let relayed = relay::running();
     for pid in processes().into_iter().filter(|pid| *pid != agent && !relayed.contains(pid)) {
@@ -333,13 +339,42 @@ fn has_open(pid: u32, file: &Path) -> bool {
     })
 }
 
-/// The processor time of a process and all its descendants, in clock ticks.
+/// The processor time of all descendants of a process, in clock ticks.
+///
+/// Reads only these processes: with many attempts on a machine with many processes, reading all of
+/// them for each attempt would take more time than waiting for the agents.
 pub(super) fn ticks_of_tree(ancestor: u32) -> u64 {
-    descendants(ancestor)
-        .iter()
-        .filter_map(|member| Stat::of(member.pid))
-        .map(|stat| stat.ticks)
-        .sum()
+    let Some(mut open) = children(ancestor) else {
+        let ticks = |member: &Member| Stat::of(member.pid).map(|stat| stat.ticks);
+        return descendants(ancestor).iter().filter_map(ticks).sum();
+    };
+    let (mut ticks, mut seen) = (0, HashSet::new());
+    while let Some(pid) = open.pop() {
+        // A number that was reused meanwhile may close a circle.
+        if seen.insert(pid) {
+            ticks += Stat::of(pid).map_or(0, |stat| stat.ticks);
+            open.extend(children(pid).unwrap_or_default());
+        }
+    }
+    ticks
+}
+
+/// The children of a process as the system lists them; none where it does not, or when the process
+/// has ended. The list may lack a child while others end, so it never decides what is killed.
+fn children(pid: u32) -> Option<Vec<u32>> {
+    let mut found = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        // The thread may have ended. A system without lists has none of any thread.
+        match fs::read_to_string(thread.path().join("children")) {
+            Ok(list) => {
+                found.extend(list.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !thread.path().exists() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(_) => {}
+        }
+    }
+    Some(found)
 }
 
 /// Sends a signal. The descriptor is taken before `ours` is called, so that the signalled process
@@ -536,6 +571,20 @@ mod tests {
             assert!(signal_if(member.pid, Signal::KILL, || true));
         }
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_processor_time_of_a_tree_is_that_of_all_descendants() {
+        let script = "sh -c 'while :; do :; done' & wait";
+        let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        until("the tree has used time", || ticks_of_tree(child.id()) > 2);
+        assert_eq!(children(child.id()).map(|it| it.len()), Some(1), "the system lists children");
+        for member in descendants(child.id()) {
+            assert!(signal_if(member.pid, Signal::KILL, || true));
+        }
+        child.wait().unwrap();
+        assert_eq!(children(child.id()), None);
+        assert_eq!(ticks_of_tree(child.id()), 0);
     }
 
     #[test]
