@@ -399,13 +399,27 @@ impl StateFolder {
     /// I/O errors.
     pub fn write_snapshot(&self, snapshot: &impl Serialize) -> io::Result<()> {
         self.make()?;
-        replace(&self.dir.join("history.json"), &json(snapshot), false)
+        let body = json(snapshot);
+        let sealed = [seal(&body).as_bytes(), &body].concat();
+        replace(&self.dir.join("history.json"), &sealed, false)
     }
 
-    /// The snapshot; none if it is missing or cannot be read.
+    /// The snapshot; none if it is missing, was changed, or is one of another version, which may
+    /// have read less from the same journal.
     pub fn snapshot<T: DeserializeOwned>(&self) -> Option<T> {
-        read(&self.dir.join("history.json"))
+        let sealed = regular_file::read(&self.dir.join("history.json")).ok()?;
+        let line = sealed.iter().position(|byte| *byte == b'\n')? + 1;
+        let (found, body) = sealed.split_at(line);
+        if found != seal(body).as_bytes() {
+            return None;
+        }
+        serde_json::from_slice(body).ok()
     }
+}
+
+/// The first line of a snapshot, which shows that nothing of the rest has changed.
+fn seal(body: &[u8]) -> String {
+    format!("ralph {} {:08x} {}\n", env!("CARGO_PKG_VERSION"), crc32fast::hash(body), body.len())
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {

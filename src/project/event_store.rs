@@ -317,6 +317,37 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_snapshot_is_dropped_whatever_byte_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = open(dir.path(), "w");
+        for id in ["a", "b"] {
+            let id = TaskId::new(id).unwrap();
+            writer.emit(None, Some(&id), Event::Parked { attempts: 3 }).unwrap();
+            writer.emit(None, Some(&id), answered()).unwrap();
+        }
+        writer.save();
+        let path = dir.path().join("ralph/history.json");
+        let whole = fs::read(&path).unwrap();
+        let state = || StateFolder::open(dir.path().join("ralph"), false);
+        assert!(state().snapshot::<Snapshot>().is_some());
+        for at in 0..whole.len() {
+            let mut cut = whole.clone();
+            cut.truncate(at);
+            for change in [1, 0x20, 0x80] {
+                let mut damaged = whole.clone();
+                damaged[at] ^= change;
+                fs::write(&path, &damaged).unwrap();
+                assert!(state().snapshot::<Snapshot>().is_none(), "byte {at} ^ {change}");
+            }
+            fs::write(&path, &cut).unwrap();
+            assert!(state().snapshot::<Snapshot>().is_none(), "cut at {at}");
+        }
+        fs::write(&path, [&whole[..], b" "].concat()).unwrap();
+        assert!(state().snapshot::<Snapshot>().is_none(), "longer");
+        assert_eq!(open(dir.path(), "r").history(), writer.history(), "read from the journal");
+    }
+
+    #[test]
     fn run_ids_sort_and_differ() {
         let now = Utc::now();
         assert_ne!(new_run_id(now), new_run_id(now));

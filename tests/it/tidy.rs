@@ -25,6 +25,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("clap_complete", &["cli"]),
     ("clap_mangen", &["cli"]),
     ("console", &["adapters/terminal"]),
+    ("crc32fast", &["adapters/state"]),
     ("croner", &["core/timetable"]),
     ("csv", &["core/import/table"]),
     ("dagre", &["core/layout"]),
