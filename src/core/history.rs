@@ -6,6 +6,7 @@
 pub mod attempt_log;
 mod active;
 mod run_history;
+mod task_history;
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,20 +14,20 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{
-    agents::{provider_error::ProviderError, transcript::Tokens},
-    commit_id::CommitId,
+    agents::provider_error::ProviderError,
     event::{
-        Answer, AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopReason, StopRequest,
-        record::Record,
+        AttemptResult, Begun, ChildAgent, Event, Slept, StopReason, StopRequest, record::Record,
     },
     graph::task::{Status, TaskId},
-    spend::{self, DAY, Spend},
-    verdict::{Commit, Outcome, Verdict},
+    spend::{self, DAY},
+    verdict::{Outcome, Verdict},
 };
 pub use active::{ActiveAttempt, ActiveAttempts};
 use attempt_log::AttemptLog;
 use run_history::KEPT_RUNS;
 pub use run_history::{PastRun, RunHistory, Waiting};
+use task_history::NO_HISTORY;
+pub use task_history::{LastAttempt, TaskHistory};
 
 /// The state after all events in the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -108,131 +109,6 @@ pub struct AgentCooldown {
 /// the pauses between them, more than an hour.
 const MAX_LOST: u32 = 20;
 
-/// The history of one task.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TaskHistory {
-    /// The number of attempts, which is the number of the newest one. A reset does not change it.
-    pub attempts: u32,
-    /// The number of attempts since the last reset that count towards `max_attempts`.
-    pub counted: u32,
-    /// The number of ended attempts when its newest counted attempt failed; 0 after a reset.
-    #[serde(default)]
-    failed_at: u64,
-    /// Whether it is parked even if it has attempts left.
-    #[serde(default)]
-    pub stuck: bool,
-    /// The number of attempts in a row that were lost with their executor.
-    #[serde(default)]
-    pub lost: u32,
-    /// Whether a person reset it after it was last complete, so that the work before does not count.
-    #[serde(default)]
-    pub was_reset: bool,
-    /// The ref of what its newest attempt with an agent left, until it is complete.
-    #[serde(default)]
-    pub left: Option<String>,
-    /// The newest commit of an attempt at it since its last reset.
-    #[serde(default)]
-    pub work: Option<CommitId>,
-    /// The usage of its attempts since the last reset.
-    #[serde(default)]
-    pub spend: Spend,
-    /// The result of the newest ended attempt.
-    pub last: Option<Box<LastAttempt>>,
-    /// The commits of the attempt that completed it.
-    pub commits: Vec<Commit>,
-    /// The tasks that its attempts added to the graph as their work, until it is complete.
-    #[serde(default)]
-    pub added: Vec<TaskId>,
-    /// The questions of its agents with the answers, until it is complete; oldest first.
-    #[serde(default)]
-    pub answers: Vec<Answer>,
-    /// Whether its newest attempt asked a person, who has neither answered nor dropped the question.
-    #[serde(default)]
-    pub asks: bool,
-    /// The reason that a person gave for its newest status, such as that of `task-block`.
-    #[serde(default)]
-    pub reason: Option<String>,
-}
-
-/// The result of the newest attempt.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LastAttempt {
-    /// When it ended.
-    pub at: DateTime<Utc>,
-    /// How it ended.
-    pub ended: AttemptResult,
-}
-
-impl TaskHistory {
-    /// The question of the newest attempt, if it needs input.
-    pub fn question(&self) -> Option<&str> {
-        self.last.as_ref().and_then(|last| last.ended.question())
-    }
-}
-
-static NO_HISTORY: TaskHistory = TaskHistory {
-    attempts: 0,
-    counted: 0,
-    failed_at: 0,
-    stuck: false,
-    lost: 0,
-    was_reset: false,
-    left: None,
-    work: None,
-    spend: Spend {
-        attempts: 0,
-        cost_usd: 0.0,
-        unknown_cost: 0,
-        highest_cost: 0.0,
-        tokens: Tokens { input: 0, output: 0, cache_read: 0, cache_write: 0 },
-        unknown_tokens: 0,
-        duration_seconds: 0.0,
-    },
-    last: None,
-    commits: Vec::new(),
-    added: Vec::new(),
-    answers: Vec::new(),
-    asks: false,
-    reason: None,
-};
-
-impl TaskHistory {
-    fn answered(&mut self, answer: &Answer) {
-        self.answers.push(answer.clone());
-        self.asks = false;
-    }
-
-    fn reset_by_command(&mut self) {
-        self.reset();
-        // What is in the target branch by then shows nothing about the attempts that follow.
-        (self.was_reset, self.asks, self.work) = (true, false, None);
-    }
-
-    fn reset(&mut self) {
-        (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
-        self.lost = 0;
-        self.failed_at = 0;
-    }
-
-    fn set_status(&mut self, new: Option<Status>, cause: Cause, reason: Option<&str>) {
-        self.reason = reason.map(str::to_owned);
-        if let (Some(new), Cause::Edited | Cause::Command) = (new, cause) {
-            self.asks &= new == Status::NeedsInput;
-            self.set_by_hand(new);
-        }
-    }
-
-    /// Applies a status that a person wrote. A status that an agent wrote is not applied.
-    fn set_by_hand(&mut self, status: Status) {
-        match status {
-            // Setting a parked task to pending has the same effect as `task-reset`.
-            Status::Pending => self.reset(),
-            Status::Complete => self.answers.clear(),
-            Status::InProgress | Status::Blocked | Status::NeedsInput | Status::Cancelled => {}
-        }
-    }
-}
-
 impl History {
     /// Creates a history that also keeps every attempt.
     pub fn with_log() -> History {
@@ -268,6 +144,34 @@ impl History {
 
     /// Applies an event.
     pub fn apply(&mut self, record: &Record) {
+        self.fold(record);
+        if let Some(ended) = record.event.ended() {
+            self.keep_result(record.task_id.as_ref(), record.timestamp, ended.clone());
+        }
+    }
+
+    /// Applies an event that is not needed any more: its result is kept and not copied, which is a
+    /// part of the time for a long journal.
+    pub fn consume(&mut self, record: Record) {
+        self.fold(&record);
+        if let Some(ended) = record.event.into_ended() {
+            self.keep_result(record.task_id.as_ref(), record.timestamp, ended);
+        }
+    }
+
+    /// Keeps the result of the newest attempt at a task.
+    fn keep_result(&mut self, id: Option<&TaskId>, at: DateTime<Utc>, ended: AttemptResult) {
+        self.with(id, |past| {
+            let last = LastAttempt { at, ended };
+            match &mut past.last {
+                Some(kept) => **kept = last,
+                None => past.last = Some(Box::new(last)),
+            }
+        });
+    }
+
+    /// Applies everything of an event but the result of an attempt.
+    fn fold(&mut self, record: &Record) {
         let id = record.task_id.as_ref();
         match &record.event {
             Event::LoopStarted(begun) => self.begin(record, begun),
@@ -493,7 +397,6 @@ impl History {
             past.lost =
                 if matches!(ended.outcome, Outcome::Lost { .. }) { past.lost + 1 } else { 0 };
             past.stuck |= past.lost >= MAX_LOST;
-            past.last = Some(Box::new(LastAttempt { at: record.timestamp, ended: ended.clone() }));
         });
     }
 }
@@ -503,7 +406,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::core::{
         agents::transcript::{Format, Usage},
-        event::{WakeTrigger, Woken},
+        event::{Answer, Cause, WakeTrigger, Woken},
         verdict::Evidence,
     };
 

@@ -78,7 +78,7 @@ impl EventStore {
             secrets,
         };
         // A cold start reads everything, and returns none of it.
-        store.take_in(drop)?;
+        store.take_in(None)?;
         Ok(store)
     }
 
@@ -189,11 +189,12 @@ impl EventStore {
     /// Errors of the disk.
     pub fn catch_up(&mut self) -> Result<Vec<Record>> {
         let mut records = Vec::new();
-        self.take_in(|record| records.push(record))?;
+        self.take_in(Some(&mut records))?;
         Ok(records)
     }
 
-    fn take_in(&mut self, mut told: impl FnMut(Record)) -> Result<()> {
+    /// Adds new lines to the history, and to `records` if they are wanted.
+    fn take_in(&mut self, mut records: Option<&mut Vec<Record>>) -> Result<()> {
         let past = &mut self.past;
         // After a rotation of the journal, older lines are already part of the history.
         let mut known_until = None;
@@ -208,8 +209,13 @@ impl EventStore {
                     return;
                 }
                 past.newest = past.newest.max(Some(record.timestamp));
-                past.history.apply(&record);
-                told(record);
+                match &mut records {
+                    None => past.history.consume(record),
+                    Some(records) => {
+                        past.history.apply(&record);
+                        records.push(record);
+                    }
+                }
             })
             .map_err(|error| unusable("read", self.journal.path(), error))?;
         self.skipped.damaged += skipped.damaged;

@@ -1,0 +1,139 @@
+//! The history of one task: its attempts, and what is known of the newest.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::core::{
+    agents::transcript::Tokens,
+    commit_id::CommitId,
+    event::{Answer, AttemptResult, Cause},
+    graph::task::{Status, TaskId},
+    spend::Spend,
+    verdict::Commit,
+};
+
+/// The history of one task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskHistory {
+    /// The number of attempts, which is the number of the newest one. A reset does not change it.
+    pub attempts: u32,
+    /// The number of attempts since the last reset that count towards `max_attempts`.
+    pub counted: u32,
+    /// The number of ended attempts when its newest counted attempt failed; 0 after a reset.
+    #[serde(default)]
+    pub(super) failed_at: u64,
+    /// Whether it is parked even if it has attempts left.
+    #[serde(default)]
+    pub stuck: bool,
+    /// The number of attempts in a row that were lost with their executor.
+    #[serde(default)]
+    pub lost: u32,
+    /// Whether a person reset it after it was last complete, so that the work before does not count.
+    #[serde(default)]
+    pub was_reset: bool,
+    /// The ref of what its newest attempt with an agent left, until it is complete.
+    #[serde(default)]
+    pub left: Option<String>,
+    /// The newest commit of an attempt at it since its last reset.
+    #[serde(default)]
+    pub work: Option<CommitId>,
+    /// The usage of its attempts since the last reset.
+    #[serde(default)]
+    pub spend: Spend,
+    /// The result of the newest ended attempt.
+    pub last: Option<Box<LastAttempt>>,
+    /// The commits of the attempt that completed it.
+    pub commits: Vec<Commit>,
+    /// The tasks that its attempts added to the graph as their work, until it is complete.
+    #[serde(default)]
+    pub added: Vec<TaskId>,
+    /// The questions of its agents with the answers, until it is complete; oldest first.
+    #[serde(default)]
+    pub answers: Vec<Answer>,
+    /// Whether its newest attempt asked a person, who has neither answered nor dropped the question.
+    #[serde(default)]
+    pub asks: bool,
+    /// The reason that a person gave for its newest status, such as that of `task-block`.
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+/// The result of the newest attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LastAttempt {
+    /// When it ended.
+    pub at: DateTime<Utc>,
+    /// How it ended.
+    pub ended: AttemptResult,
+}
+
+impl TaskHistory {
+    /// The question of the newest attempt, if it needs input.
+    pub fn question(&self) -> Option<&str> {
+        self.last.as_ref().and_then(|last| last.ended.question())
+    }
+}
+
+/// The history of a task without one.
+pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
+    attempts: 0,
+    counted: 0,
+    failed_at: 0,
+    stuck: false,
+    lost: 0,
+    was_reset: false,
+    left: None,
+    work: None,
+    spend: Spend {
+        attempts: 0,
+        cost_usd: 0.0,
+        unknown_cost: 0,
+        highest_cost: 0.0,
+        tokens: Tokens { input: 0, output: 0, cache_read: 0, cache_write: 0 },
+        unknown_tokens: 0,
+        duration_seconds: 0.0,
+    },
+    last: None,
+    commits: Vec::new(),
+    added: Vec::new(),
+    answers: Vec::new(),
+    asks: false,
+    reason: None,
+};
+
+impl TaskHistory {
+    pub(super) fn answered(&mut self, answer: &Answer) {
+        self.answers.push(answer.clone());
+        self.asks = false;
+    }
+
+    pub(super) fn reset_by_command(&mut self) {
+        self.reset();
+        // What is in the target branch by then shows nothing about the attempts that follow.
+        (self.was_reset, self.asks, self.work) = (true, false, None);
+    }
+
+    pub(super) fn reset(&mut self) {
+        (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
+        self.lost = 0;
+        self.failed_at = 0;
+    }
+
+    pub(super) fn set_status(&mut self, new: Option<Status>, cause: Cause, reason: Option<&str>) {
+        self.reason = reason.map(str::to_owned);
+        if let (Some(new), Cause::Edited | Cause::Command) = (new, cause) {
+            self.asks &= new == Status::NeedsInput;
+            self.set_by_hand(new);
+        }
+    }
+
+    /// Applies a status that a person wrote. A status that an agent wrote is not applied.
+    fn set_by_hand(&mut self, status: Status) {
+        match status {
+            // Setting a parked task to pending has the same effect as `task-reset`.
+            Status::Pending => self.reset(),
+            Status::Complete => self.answers.clear(),
+            Status::InProgress | Status::Blocked | Status::NeedsInput | Status::Cancelled => {}
+        }
+    }
+}
