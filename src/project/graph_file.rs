@@ -4,6 +4,7 @@
 //! Because the others do not, every edit is made on the current text, which is compared with the
 //! file again immediately before it is replaced.
 
+mod splice;
 mod text;
 
 use std::{
@@ -21,7 +22,7 @@ use crate::{
         diagnostic::{Diagnostic, Severity, position},
         graph::{
             TaskGraph,
-            edit::{Change, Document, Unsupported},
+            edit::Document,
             load,
             task::{Status, TaskId},
         },
@@ -162,9 +163,7 @@ impl GraphFile {
         let rejected = |text: &str, faults| {
             Box::new(Rejected { name: name.to_owned(), text: text.to_owned(), faults })
         };
-        let document =
-            Document::parse(text).map_err(|fault| rejected(text, vec![load::diagnostic(fault)]))?;
-        let loaded = load::load(&document).map_err(|faults| rejected(text, faults))?;
+        let (document, loaded) = load::read(text).map_err(|faults| rejected(text, faults))?;
         Ok(GraphFile {
             path: path.to_owned(),
             name: name.to_owned(),
@@ -198,18 +197,12 @@ impl GraphFile {
         self.document.text()
     }
 
-    /// The status of a task as the file spells it; none for a task without one.
-    pub fn status_word(&self, number: usize) -> Option<String> {
-        let node = load::node_of(&self.document, number)?;
-        let (tree, text) = (self.document.tree(), self.document.text());
-        let (_, value) = tree.entry(text, node, "status")?;
-        tree.scalar(text, value).map(std::borrow::Cow::into_owned)
-    }
-
     /// The line on which a task begins.
     pub fn line_of(&self, number: usize) -> usize {
-        let node = load::node_of(&self.document, number);
-        let at = node.map(|node| self.document.tree().range(node).start);
+        let at = self.document.item_start(number).or_else(|| {
+            let node = load::node_of(&self.document, number)?;
+            Some(self.document.tree().range(node).start)
+        });
         position(self.text(), at.unwrap_or(0)).0
     }
 
@@ -378,40 +371,6 @@ impl GraphFile {
             && self.stamp.is_some()
     }
 
-    /// Writes status, claim and completion time together. If the layout of the task does not allow
-    /// the other fields, writes only the status.
-    fn splice(&mut self, number: usize, write: Write<'_>) -> Result<(), Unsupported> {
-        let node = load::node_of(&self.document, number).expect("the number is of this document");
-        let word = self.graph.spelling.write(write.status());
-        let status = match write {
-            Write::Restored(None) => Change::Remove { key: "status" },
-            Write::Restored(Some(word)) => Change::Set { key: "status", value: word },
-            Write::Claim { .. } | Write::Complete { .. } | Write::Plain(_) => {
-                Change::Set { key: "status", value: &word }
-            }
-        };
-        let unclaimed =
-            [Change::Remove { key: "claimed_at" }, Change::Remove { key: "claimed_by" }];
-        let extras = match write {
-            Write::Claim { at, by } => vec![
-                Change::Set { key: "claimed_by", value: by },
-                Change::Set { key: "claimed_at", value: at },
-            ],
-            Write::Complete { at } => {
-                let mut extras = vec![Change::Set { key: "completed_at", value: at }];
-                extras.extend(unclaimed);
-                extras
-            }
-            Write::Plain(_) | Write::Restored(_) => {
-                let mut extras = unclaimed.to_vec();
-                extras.push(Change::Remove { key: "completed_at" });
-                extras
-            }
-        };
-        let all: Vec<Change<'_>> = std::iter::once(status).chain(extras).collect();
-        self.document.edit(node, &all).or_else(|_| self.document.edit(node, &[status]))
-    }
-
     fn follow(&mut self, number: usize, write: Write<'_>) {
         self.graph.set_status(number, write.status());
         match write {
@@ -470,8 +429,8 @@ fn differences(old: &TaskGraph, new: &TaskGraph) -> Vec<Foreign> {
 
 /// Reads a graph from a text; none if the text is not a valid graph.
 pub fn graph_of(bytes: &[u8]) -> Option<TaskGraph> {
-    let document = Document::parse(std::str::from_utf8(bytes).ok()?).ok()?;
-    Some(load::load(&document).ok()?.graph)
+    let (_, loaded) = load::read(std::str::from_utf8(bytes).ok()?).ok()?;
+    Some(loaded.graph)
 }
 
 /// Reads a graph from a text. `name` is its name in the message.

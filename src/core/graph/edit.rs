@@ -7,10 +7,12 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use crate::core::graph::yaml::{Fault, MAX_BYTES, NodeId, NodeKind, Tree, column, line_start};
 
 mod draft;
+mod items;
 mod quote;
 
 pub(crate) use draft::next_line;
@@ -21,7 +23,11 @@ pub(crate) use quote::{double, is_plain, like, needs_escape};
 #[derive(Clone, Debug)]
 pub struct Document {
     text: String,
-    tree: Tree,
+    /// Empty until it is needed, if another reader has read the text.
+    tree: OnceLock<Tree>,
+    /// The start of the first line of each task, and the end of the last task, if another reader has
+    /// found them.
+    items: Vec<usize>,
 }
 
 /// One change of a mapping.
@@ -64,7 +70,11 @@ fn unsupported<T>(reason: impl Into<String>) -> Result<T, Unsupported> {
 impl Document {
     /// Parses `text`.
     pub fn parse(text: &str) -> Result<Self, Fault> {
-        Ok(Self { tree: Tree::parse(text)?, text: text.to_owned() })
+        Ok(Self { tree: Tree::parse(text)?.into(), ..Self::unparsed(text) })
+    }
+
+    fn unparsed(text: &str) -> Self {
+        Self { text: text.to_owned(), tree: OnceLock::new(), items: Vec::new() }
     }
 
     /// The text, including all edits so far.
@@ -74,16 +84,17 @@ impl Document {
 
     /// The tree of [`Document::text`].
     pub fn tree(&self) -> &Tree {
-        &self.tree
+        self.tree.get_or_init(|| Tree::parse(&self.text).unwrap_or_default())
     }
 
     /// Applies all `changes` to one mapping, or none. The ids of the mapping and of nodes before it
     /// stay valid; look up ids of later nodes again.
     pub fn edit(&mut self, mapping: NodeId, changes: &[Change<'_>]) -> Result<(), Unsupported> {
-        let NodeKind::Mapping { flow } = self.tree.kind(mapping) else {
+        let NodeKind::Mapping { flow } = self.tree().kind(mapping) else {
             return unsupported("only a mapping has keys to change");
         };
-        let range = self.tree.range(mapping);
+        self.items.clear();
+        let range = self.tree().range(mapping);
         if flow && !self.text[range.clone()].starts_with('{') {
             return unsupported("the entry is a mapping without braces in a list");
         }
@@ -97,7 +108,7 @@ impl Document {
         }
         let Some(part) = part else {
             self.text = draft.text;
-            self.tree = draft.tree;
+            self.tree = draft.tree.into();
             return Ok(());
         };
         let pad = &draft.text[..part.pad];
@@ -110,7 +121,12 @@ impl Document {
         }
         let delta = length.cast_signed() - part.at.len().cast_signed();
         let offset = part.at.start.cast_signed() - part.pad.cast_signed();
-        self.tree.graft(mapping, &draft.tree, offset, delta);
+        self.tree.get_mut().expect("the mapping is a node").graft(
+            mapping,
+            &draft.tree,
+            offset,
+            delta,
+        );
         self.text.replace_range(part.at, &draft.text[part.pad..]);
         Ok(())
     }
@@ -119,8 +135,8 @@ impl Document {
     /// elsewhere refers to them.
     fn part(&self, mapping: NodeId, range: Range<usize>, flow: bool) -> Option<DraftPart> {
         let bytes = self.text.as_bytes();
-        let nodes = self.tree.subtree(mapping);
-        if self.tree.is_below_alias(mapping) || self.tree.is_used_outside(&nodes) {
+        let nodes = self.tree().subtree(mapping);
+        if self.tree().is_below_alias(mapping) || self.tree().is_used_outside(&nodes) {
             return None;
         }
         let mut at = range.clone();
@@ -136,7 +152,7 @@ impl Document {
         }
         // The empty value of a `? key` is located at the end of the key, on a line that may be
         // replaced.
-        if self.tree.start_at(nodes.end).is_some_and(|next| next < at.end) {
+        if self.tree().start_at(nodes.end).is_some_and(|next| next < at.end) {
             return None;
         }
         let mut text = " ".repeat(pad);
@@ -152,16 +168,16 @@ impl Document {
             tabs_follow: !flow && has_tab_lines(bytes, at.end),
             whole: false,
         };
-        let same = self.tree.matches_part(mapping, &draft.tree, offset);
+        let same = self.tree().matches_part(mapping, &draft.tree, offset);
         same.then_some(DraftPart { draft, at, pad })
     }
 
     fn whole(&self, mapping: NodeId) -> DraftDocument {
         DraftDocument {
             text: self.text.clone(),
-            tree: self.tree.clone(),
+            tree: self.tree().clone(),
             mapping,
-            newline: self.newline_near(&self.tree.range(mapping)),
+            newline: self.newline_near(&self.tree().range(mapping)),
             on_own_line: true,
             tabs_follow: false,
             whole: true,
@@ -198,7 +214,7 @@ mod tests {
 
     /// The mapping with the value `id` under the key `id`.
     fn task(document: &Document, id: &str) -> NodeId {
-        let (tree, text) = (&document.tree, document.text.as_str());
+        let (tree, text) = (document.tree(), document.text.as_str());
         let mut open = vec![tree.root().unwrap()];
         while let Some(node) = open.pop() {
             let found = tree.entry(text, node, "id");
@@ -215,7 +231,7 @@ mod tests {
         let mut document = Document::parse(text).unwrap();
         let mapping = task(&document, "a");
         let result = document.edit(mapping, changes);
-        assert_eq!(Tree::parse(&document.text).unwrap(), document.tree, "{}", document.text);
+        assert_eq!(Tree::parse(&document.text).unwrap(), *document.tree(), "{}", document.text);
         match result {
             Ok(()) => Ok(document.text),
             Err(why) => {
@@ -378,7 +394,7 @@ mod tests {
         let inner = [Set { key: "status", value: "done" }];
         assert_eq!(edited("? id: a\n", &inner).unwrap(), "? id: a\n  status: done\n");
         let mut document = Document::parse("- 1\n").unwrap();
-        let root = document.tree.root().unwrap();
+        let root = document.tree().root().unwrap();
         assert!(document.edit(root, &[]).is_err());
         let both = [Set { key: "n", value: "1" }, Set { key: "status", value: "x" }];
         assert!(edited("- id: a\n  status: {}\n", &both).is_err());
@@ -657,9 +673,9 @@ mod tests {
                 Some(value) => Set { key, value },
                 None => Remove { key },
             };
-            let range = kept.tree.range(mapping);
+            let range = kept.tree().range(mapping);
             let result = kept.edit(mapping, &[change]);
-            prop_assert_eq!(&Tree::parse(&kept.text).unwrap(), &kept.tree);
+            prop_assert_eq!(&Tree::parse(&kept.text).unwrap(), kept.tree());
             if let Err(why) = result {
                 prop_assert_eq!(&kept.text, &before);
                 let one = &samples[number];
@@ -703,9 +719,9 @@ mod tests {
         ) {
             let before = parts.concat();
             let Ok(mut kept) = Document::parse(&before) else { return Ok(()) };
-            let nodes = (0..kept.tree.len()).map(|at| kept.tree.node_at(at));
+            let nodes = (0..kept.tree().len()).map(|at| kept.tree().node_at(at));
             let mappings: Vec<_> =
-                nodes.filter(|node| matches!(kept.tree.kind(*node), NodeKind::Mapping { .. })).collect();
+                nodes.filter(|node| matches!(kept.tree().kind(*node), NodeKind::Mapping { .. })).collect();
             if mappings.is_empty() {
                 return Ok(());
             }
@@ -714,19 +730,19 @@ mod tests {
                 Some(value) => Set { key, value },
                 None => Remove { key },
             };
-            let counted = kept.tree.entries(mapping).count();
-            let had = kept.tree.entry(&before, mapping, key).is_some();
+            let counted = kept.tree().entries(mapping).count();
+            let had = kept.tree().entry(&before, mapping, key).is_some();
             if kept.edit(mapping, &[change]).is_err() {
                 prop_assert_eq!(&kept.text, &before);
                 return Ok(());
             }
-            prop_assert_eq!(&Tree::parse(&kept.text).unwrap(), &kept.tree);
-            let entry = kept.tree.entry(&kept.text, mapping, key);
-            let found = entry.and_then(|entry| kept.tree.scalar(&kept.text, entry.1));
+            prop_assert_eq!(&Tree::parse(&kept.text).unwrap(), kept.tree());
+            let entry = kept.tree().entry(&kept.text, mapping, key);
+            let found = entry.and_then(|entry| kept.tree().scalar(&kept.text, entry.1));
             prop_assert_eq!(found.as_deref(), value.as_deref());
             let change = isize::from(value.is_some()) - isize::from(had);
             prop_assert_eq!(
-                kept.tree.entries(mapping).count().cast_signed() - counted.cast_signed(),
+                kept.tree().entries(mapping).count().cast_signed() - counted.cast_signed(),
                 change
             );
             let read = |text: &str| serde_yaml::from_str::<Value>(text);
@@ -750,7 +766,7 @@ mod tests {
                     _ => Set { key, value: &value },
                 };
                 let _ = kept.edit(mapping, &[change]);
-                prop_assert_eq!(&Tree::parse(&kept.text).unwrap(), &kept.tree);
+                prop_assert_eq!(&Tree::parse(&kept.text).unwrap(), kept.tree());
             }
         }
     }

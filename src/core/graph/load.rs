@@ -7,6 +7,8 @@
 //! reads the disk.
 
 pub mod fields;
+mod line_graph;
+mod lines;
 mod links;
 mod place;
 #[expect(clippy::wildcard_enum_match_arm, reason = "it matches on JSON values only")]
@@ -41,7 +43,20 @@ pub struct Loaded {
 /// line.
 pub const MAX_FAULTS: usize = 100;
 
-/// Reads a graph.
+/// Reads the text of a graph, and makes it a document whose nodes are found when they are needed.
+///
+/// # Errors
+/// All errors and warnings, in the order of the file.
+pub fn read(text: &str) -> Result<(Document, Loaded), Vec<Diagnostic>> {
+    if let Some((graph, starts)) = line_graph::read(text) {
+        return Ok((Document::later(text, starts), Loaded { graph, warnings: Vec::new() }));
+    }
+    let document = Document::parse(text).map_err(|fault| vec![diagnostic(fault)])?;
+    let loaded = load(&document)?;
+    Ok((document, loaded))
+}
+
+/// Reads a graph whose nodes are known.
 ///
 /// # Errors
 /// All errors and warnings, in the order of the file.

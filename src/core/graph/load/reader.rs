@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
     GraphShape, GraphText, MAX_FAULTS, TaskFields,
@@ -31,12 +31,7 @@ pub(super) fn read(
     shape: &GraphShape,
     file: GraphText,
 ) -> (Option<TaskGraph>, Vec<Diagnostic>) {
-    let mut reader = TaskReader {
-        places: Places { document, shape },
-        faults: Vec::new(),
-        spelling: Spelling::default(),
-        unknown: HashSet::new(),
-    };
+    let mut reader = TaskReader::new(document, shape);
     let mut graph = reader.graph(file);
     if let Some(graph) = &mut graph {
         graph.spelling = reader.spelling;
@@ -48,9 +43,22 @@ pub(super) fn read(
 pub(super) struct TaskReader<'a> {
     pub(super) places: Places<'a>,
     pub(super) faults: Vec<Diagnostic>,
-    spelling: Spelling,
+    /// The spelling of statuses.
+    pub(super) spelling: Spelling,
     /// The unknown fields seen so far. Each is reported once.
     unknown: HashSet<String>,
+}
+
+impl<'a> TaskReader<'a> {
+    /// A reader that has read nothing.
+    pub(super) fn new(document: &'a Document, shape: &'a GraphShape) -> TaskReader<'a> {
+        TaskReader {
+            places: Places { document, shape },
+            faults: Vec::new(),
+            spelling: Spelling::default(),
+            unknown: HashSet::new(),
+        }
+    }
 }
 
 impl TaskReader<'_> {
@@ -123,13 +131,19 @@ impl TaskReader<'_> {
     }
 
     /// Reads the fields of one task, or of `defaults`, and the ids of its dependencies.
-    fn task(&mut self, number: Option<usize>, fields: &TaskFields) -> (Task, Vec<String>) {
+    pub(super) fn task(
+        &mut self,
+        number: Option<usize>,
+        fields: &TaskFields,
+    ) -> (Task, Vec<String>) {
         // A task with an invalid id gets a substitute, so that its other errors are found too.
         let id = number.and_then(|number| self.id(fields.get("id"), number)).unwrap_or_else(|| {
             let stand_in = format!("0.unnamed.{}", number.unwrap_or_default());
             TaskId::new(&stand_in).expect("follows the rule")
         });
-        self.unknown_fields(number, &fields.unknown);
+        for name in fields.unknown.keys() {
+            self.unknown_field(number, name);
+        }
         let mut task = Task::new(id);
         let mut depends_on = Vec::new();
         let mut has_estimate = false;
@@ -153,7 +167,7 @@ impl TaskReader<'_> {
     }
 
     /// Reads a field that depends on no other into the task. `value` is not null.
-    fn field(
+    pub(super) fn field(
         &mut self,
         task: &mut Task,
         number: Option<usize>,
@@ -278,7 +292,7 @@ impl TaskReader<'_> {
 
     /// Reads a duration in minutes; a bare number means hours. A wrong value only makes the order
     /// of tasks less precise, so it is a warning.
-    fn estimate(&mut self, value: &Value, place: FaultPlace) -> Option<u32> {
+    pub(super) fn estimate(&mut self, value: &Value, place: FaultPlace) -> Option<u32> {
         let minutes = match value {
             Value::Number(hours) => hours.as_f64().map(|hours| hours * 60.0),
             Value::String(text) => {
@@ -402,31 +416,29 @@ impl TaskReader<'_> {
         }
     }
 
-    /// Reports unknown fields whose names are close to a known one: as an error if it can only be
+    /// Reports an unknown field whose name is close to a known one: as an error if it can only be
     /// a typing error, and as a warning otherwise. All other unknown fields are kept, and those
     /// that start with `x-` are never reported.
-    fn unknown_fields(&mut self, number: Option<usize>, unknown: &Map<String, Value>) {
-        for name in unknown.keys() {
-            if self.unknown.contains(name) {
-                continue;
-            }
-            self.unknown.insert(name.clone());
-            if name.starts_with("x-") || name == SOURCE {
-                continue;
-            }
-            let Some(near) = nearest(name, FIELDS.iter().map(|field| field.name)) else {
-                continue;
-            };
-            let message = format!("unknown field `{}`", clipped(name));
-            let at = self.places.key_range(number, name);
-            let fault = if is_misspelled(name, near) {
-                Diagnostic::error(message, at)
-                    .label(format!("a field of your own starts with `x-`: `x-{}`", clipped(name)))
-            } else {
-                Diagnostic::warning(message, at).label("kept for templates, otherwise ignored")
-            };
-            self.push(fault.did_you_mean(Some(near)));
+    pub(super) fn unknown_field(&mut self, number: Option<usize>, name: &str) {
+        if self.unknown.contains(name) {
+            return;
         }
+        self.unknown.insert(name.to_owned());
+        if name.starts_with("x-") || name == SOURCE {
+            return;
+        }
+        let Some(near) = nearest(name, FIELDS.iter().map(|field| field.name)) else {
+            return;
+        };
+        let message = format!("unknown field `{}`", clipped(name));
+        let at = self.places.key_range(number, name);
+        let fault = if is_misspelled(name, near) {
+            Diagnostic::error(message, at)
+                .label(format!("a field of your own starts with `x-`: `x-{}`", clipped(name)))
+        } else {
+            Diagnostic::warning(message, at).label("kept for templates, otherwise ignored")
+        };
+        self.push(fault.did_you_mean(Some(near)));
     }
 
     fn wrong(&mut self, name: &str, value: &Value, place: FaultPlace, want: &str) {
@@ -469,7 +481,7 @@ fn field_place(number: Option<usize>, field: &TaskField) -> FaultPlace {
 }
 
 /// Whether this is a boolean in YAML 1.1. Other readers parse it as one; this reader as text.
-fn is_a_boolean_to_some(text: &str) -> bool {
+pub(super) fn is_a_boolean_to_some(text: &str) -> bool {
     ["y", "n", "yes", "no", "on", "off"].iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
