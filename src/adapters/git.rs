@@ -9,6 +9,7 @@
 //! libgit2 can read the repository.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, HashSet},
     ffi::OsStr,
     fs,
@@ -24,8 +25,11 @@ use crate::core::{
     verdict::{Commit, DiffStat},
 };
 
+mod attributes;
 mod backend;
 mod bounded;
+mod carry;
+mod checkout;
 mod commit;
 mod control;
 mod driver;
@@ -35,11 +39,13 @@ mod ignore;
 mod index_file;
 mod integrate;
 mod land;
+mod loose_objects;
 mod omit;
 mod patch;
 mod pin;
 mod program;
 mod refs;
+mod replay;
 mod restore_work;
 mod settle;
 mod slot;
@@ -60,6 +66,7 @@ pub use patch::Patch;
 pub use pin::{Pin, PinSource};
 pub use restore_work::{NOT_WORK, RestoredWork};
 pub use slot::remove_special_files;
+use slot_settings::ConfigList;
 pub use slot_settings::SlotSettings;
 pub use transfer::{
     Arrival, LackingCommits, SlotInUse, StaleWork, Unpacked, WorkerSlot, WorkerStore,
@@ -80,6 +87,8 @@ pub struct Repo {
     /// The git directory of this worktree; equal to `common_dir` in the main worktree.
     git_dir: PathBuf,
     backend: Backend,
+    /// What git said about the settings.
+    config_list: RefCell<Option<ConfigList>>,
 }
 
 /// The position of HEAD.
@@ -112,14 +121,15 @@ impl Repo {
     pub fn discover(dir: &Path) -> Result<Repo> {
         let (backend, folders) = Backend::open(dir)?;
         let RepositoryFolders { root, common_dir, git_dir } = folders;
-        Ok(Repo { root, common_dir, git_dir, backend })
+        Ok(Repo { root, common_dir, git_dir, backend, config_list: RefCell::default() })
     }
 
     /// Opens a bare repository: only for what needs neither files nor an index.
     fn bare(dir: &Path) -> Result<Repo> {
         let dir = canonical(dir)?;
         let backend = Backend::bare(&dir);
-        Ok(Repo { root: dir.clone(), common_dir: dir.clone(), git_dir: dir, backend })
+        let (root, common_dir) = (dir.clone(), dir.clone());
+        Ok(Repo { root, common_dir, git_dir: dir, backend, config_list: RefCell::default() })
     }
 
     /// Whether no repository contains `dir`, not even one that cannot be opened.
@@ -199,14 +209,19 @@ impl Repo {
             return Ok(Since::default());
         };
         let list = || -> Result<Since> {
-            let from = match base {
-                Some(base) if self.has_ancestor(&head, base)? => base.to_owned(),
-                Some(_) => return Ok(Since::default()),
-                None => program::empty_tree(&self.root)?,
-            };
+            if let Some(base) = base
+                && !self.has_ancestor(&head, base)?
+            {
+                return Ok(Since::default());
+            }
             let mut commits = self.backend.log(&head, base, LISTED)?;
             commits.reverse();
-            let diff = program::diff_stat(&self.root, &from, &head)?;
+            let program = || -> Result<DiffStat> {
+                let empty = || program::empty_tree(&self.root);
+                let from = base.map_or_else(empty, |base| Ok(base.to_owned()))?;
+                program::diff_stat(&self.root, &from, &head)
+            };
+            let diff = self.small_diff_stat(base, &head).map_or_else(program, Ok)?;
             Ok(Since { commits, diff: Some(diff), descends: true })
         };
         list().context("cannot list the new commits")

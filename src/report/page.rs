@@ -1,5 +1,5 @@
-//! The page of a repository: its files, and the page as one file with its data inside. The only user
-//! of flate2 and base64.
+//! The page of a repository: its files, and the page as one file with its data inside. It
+//! compresses that file.
 
 use std::io::{self, Write};
 

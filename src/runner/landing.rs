@@ -178,7 +178,37 @@ fn are_in_one_place(one: &str, other: &str) -> bool {
     one == other || is_in(one, other) || is_in(other, one)
 }
 
+/// Builds a batch without files, where nothing has to be merged. Returns it with its last commit,
+/// which the trial ref keeps.
+fn build_in_memory(main: &Repo, order: &TrialOrder) -> Result<Option<(BuiltBatch, CommitId)>> {
+    let Some(drafts) = main.drafting() else { return Ok(None) };
+    let own: Vec<&str> = order.own.iter().map(String::as_str).collect();
+    let (mut built, mut tip) = (BuiltBatch::default(), order.onto.clone());
+    for WorkToLand { base, head, message, completion } in &order.work {
+        let work = BranchWork { head, base, message };
+        let Some(commit) = drafts.replay_in_memory(&tip, &work, order.how, &own)? else {
+            return Ok(None);
+        };
+        let rebuilt = (commit != *head).then(|| drafts.between(&tip, &commit)).transpose()?;
+        let commit = completed(&drafts, &commit, completion.as_ref())?;
+        tip.clone_from(&commit);
+        built.commits.push(BuiltCommit { verified: commit.clone(), commit, rebuilt });
+    }
+    main.keep_drafts(&drafts, &order.onto, &tip, &order.trial_ref)?;
+    Ok(Some((built, tip)))
+}
+
 fn build(order: &TrialOrder) -> Result<BuiltBatch> {
+    let main = Repo::discover(&order.main)?;
+    // Whatever fails there fails again here, with the message of git.
+    if let Ok(Some((mut built, tip))) = build_in_memory(&main, order) {
+        let tree = order.pool.open(&order.pool.merge(), &order.settings, &order.onto)?;
+        tree.clean_up().context("cannot clean the slot for merges")?;
+        tree.move_to(&tip)?;
+        built.is_set_up = slot_pool::is_set_up(&tree, &order.setup)?;
+        built.changed = tree.dirty()?.into_keys().collect();
+        return Ok(built);
+    }
     let tree = order.pool.open(&order.pool.merge(), &order.settings, &order.onto)?;
     let own: Vec<&str> = order.own.iter().map(String::as_str).collect();
     let mut built = BuiltBatch::default();
@@ -207,7 +237,7 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
         built.commits.push(BuiltCommit { commit, verified, rebuilt });
     }
     // What lands is what is here now, whatever the verify commands do in the slot.
-    Repo::discover(&order.main)?.bring_home(&tree, &tip, &order.trial_ref)?;
+    main.bring_home(&tree, &tip, &order.trial_ref)?;
     built.is_set_up = slot_pool::is_set_up(&tree, &order.setup)?;
     built.changed = tree.dirty()?.into_keys().collect();
     Ok(built)

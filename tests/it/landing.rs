@@ -42,7 +42,9 @@ fn work_before_a_conflict_is_not_verified_on_the_conflicting_work() {
         let trial = trial.file("tests/only-one.sh", only_one);
         tell(&trial, "a", "await a; put of-a first; work");
         tell(&trial, "b-1", "await b; put of-b first; put line 'by b'; work");
+        // The second attempt may start before `c` lands, and conflicts with it then.
         tell(&trial, "b-2", "put of-b second; work");
+        tell(&trial, "b-3", "put of-b second; work");
         let trial = b_before_a_conflict(trial);
         let failed = trial.lines("failed").remove(0);
         assert_eq!((&failed["task_id"], &failed["merge"]["result"]), (&json!("b"), &json!("red")));

@@ -271,3 +271,40 @@ fn the_doctor_checks_what_isolated_attempts_need() {
     doctor.code(1).stdout_has("HEAD is detached, and attempts start from a branch");
     run.code(1);
 }
+
+/// libgit2 waits without end for the rest of a truncated object, and panics at an unknown mode.
+#[test]
+fn objects_that_libgit2_cannot_read_hang_and_end_no_run() {
+    let graph = "tasks: [{id: cut}, {id: odd}, {id: fine}]\n";
+    let trial = TestProject::new().graph(graph);
+    let agent = trial.sign("agent");
+    trial.script(
+        &agent,
+        "cat > /dev/null\n\
+         echo 1 > \"$RALPH_TASK_ID\"; git add .; git commit -qm \"$RALPH_TASK_ID\"\n\
+         object() { echo \".git/objects/$(echo \"$1\" | cut -c1-2)/$(echo \"$1\" | cut -c3-)\"; }\n\
+         case $RALPH_TASK_ID in\n\
+         cut) file=$(object \"$(git rev-parse HEAD)\"); cp \"$file\" \"$TRIAL_DIR/whole\"\n\
+         chmod u+w \"$file\"; head -c 20 \"$TRIAL_DIR/whole\" > \"$file\";;\n\
+         odd) tree=$(git cat-file tree HEAD^{tree} | LC_ALL=C sed 's/100644 odd/777 odd/' |\n\
+         git hash-object -t tree -w --literally --stdin)\n\
+         git update-ref HEAD \"$(git commit-tree -p HEAD~ -m odd \"$tree\")\";;\n\
+         esac\n\
+         : > \"$RALPH_TASK_DIR/DONE\"",
+    );
+    let trial = trial
+        .file(".ralph/config.yaml", &format!("{SETTINGS}jobs: 3\nmax_attempts: 1\n"))
+        .command(["sh", &agent.display().to_string()]);
+    trial.run(["run", "-q"]).code_is_any();
+    let statuses = |trial: &TestProject| ["cut", "odd", "fine"].map(|id| trial.status(id));
+    assert_eq!(statuses(&trial), ["in-progress", "in-progress", "complete"]);
+    assert_eq!(trial.lines("finished").len(), 1);
+    for words in [&["slots"][..], &["status"], &["dag-status"], &["attempts"]] {
+        trial.run(words).code_is_any();
+    }
+    trial.run(["task-reset", "cut"]);
+    trial.run(["run", "-q"]).code_is_any();
+    assert_eq!(trial.lines("finished").len(), 2);
+    assert_eq!(trial.lines("started").len(), 4);
+    trial.git(&["fsck", "--strict", "--no-dangling"]);
+}

@@ -16,8 +16,8 @@ use std::{
 
 use anyhow::{Result, bail};
 use git2::{
-    ErrorCode, FileMode, Oid, Repository, RepositoryOpenFlags, Signature, Status, StatusOptions,
-    TreeWalkMode, TreeWalkResult, build::TreeUpdateBuilder,
+    Config, ErrorCode, FileMode, Oid, Repository, RepositoryOpenFlags, Signature, Status,
+    StatusOptions, TreeWalkMode, TreeWalkResult, build::TreeUpdateBuilder,
 };
 
 use super::{
@@ -83,9 +83,30 @@ impl Backend {
         Ok((backend, folders))
     }
 
+    /// A repository that libgit2 has opened.
+    pub(super) fn of(root: &Path, library: Repository) -> Backend {
+        Backend { root: root.to_owned(), library: Some(library) }
+    }
+
     /// Opens the bare repository in this folder.
     pub(super) fn bare(dir: &Path) -> Backend {
         Backend { root: dir.to_owned(), library: Repository::open_bare(dir).ok() }
+    }
+
+    /// Makes the `git` program answer everything from now on.
+    pub(super) fn leave_library(&mut self) {
+        self.library = None;
+    }
+
+    /// The repository as libgit2 reads it; none where the program must do everything.
+    pub(super) fn library(&self) -> Option<&Repository> {
+        self.library.as_ref()
+    }
+
+    /// Whether a setting has any value, as far as libgit2 reads the settings.
+    pub(super) fn has_setting(&self, name: &str) -> bool {
+        let config = self.library.as_ref().and_then(|repo| repo.config().ok()?.snapshot().ok());
+        config.is_some_and(|config| config.get_entry(name).is_ok())
     }
 
     /// The same repository without libgit2.
@@ -145,6 +166,46 @@ impl Backend {
         self.ask(library, |root| program::run(root, &update).map(drop))
     }
 
+    /// The refs in these folders, sorted by name: a line with the id and the name for each.
+    pub(super) fn refs(&self, folders: &[&str]) -> Result<Vec<u8>> {
+        let library = |repo: &Repository| {
+            let odb = repo.odb()?;
+            let mut found = BTreeMap::new();
+            for reference in repo.references()? {
+                let reference = reference?;
+                let name = reference.name_bytes().to_owned();
+                let is_in = |folder: &&str| {
+                    let rest = name.strip_prefix(folder.as_bytes());
+                    rest.is_some_and(|rest| rest.starts_with(b"/"))
+                };
+                if !folders.iter().any(is_in) {
+                    continue;
+                }
+                let id = reference.resolve()?.target().filter(|id| odb.exists(*id));
+                // Git leaves it out, and says so.
+                let id = id.ok_or_else(|| git2::Error::from_str("a ref is broken"))?;
+                found.insert(name, id);
+            }
+            let lines = found.into_iter().flat_map(|(name, id)| {
+                [id.to_string().into_bytes(), b" ".to_vec(), name, b"\n".to_vec()].concat()
+            });
+            Ok(lines.collect())
+        };
+        let list = ["for-each-ref", "--format=%(objectname) %(refname)"];
+        self.ask(library, |root| program::run(root, &[&list[..], folders].concat()))
+    }
+
+    /// Points HEAD to a commit, and to no branch.
+    pub(super) fn set_head(&self, commit: &str, why: &str) -> Result<()> {
+        let library = |repo: &Repository| {
+            let id = Oid::from_str(commit)?;
+            repo.find_commit(id)?;
+            repo.reference("HEAD", id, true, why).map(drop)
+        };
+        let update = ["update-ref", "--no-deref", "-m", why, "HEAD", commit];
+        self.ask(library, |root| program::run(root, &update).map(drop))
+    }
+
     /// Deletes the ref `name` if it points to `old`. libgit2 does this without a lock on the packed
     /// refs, where a killed `git` may have left one.
     pub(super) fn delete_ref(&self, name: &str, old: &str) -> Result<()> {
@@ -180,21 +241,25 @@ impl Backend {
             let blob = repo.blob(content.as_bytes())?;
             let tree =
                 TreeUpdateBuilder::new().upsert(path, blob, mode).create_updated(repo, &tree)?;
-            let who = |kind: &str| -> Result<Signature<'_>, git2::Error> {
-                let value = |name: &str, [key, own]: [&str; 2]| {
-                    let given = env::var(format!("GIT_{kind}_{name}")).ok();
-                    given
-                        .or_else(|| config.get_string(key).ok())
-                        .filter(|it| !it.trim().is_empty())
-                        .unwrap_or_else(|| own.to_owned())
-                };
-                let name = value("NAME", ["user.name", "ralph"]);
-                Signature::now(&name, &value("EMAIL", ["user.email", "ralph@localhost"]))
-            };
             let tree = repo.find_tree(tree)?;
-            repo.commit(None, &who("AUTHOR")?, &who("COMMITTER")?, message, &tree, &[&parent])
+            let [author, committer] =
+                [signature(&config, "AUTHOR")?, signature(&config, "COMMITTER")?];
+            repo.commit(None, &author, &committer, message, &tree, &[&parent])
         };
         commit().ok().map(commit_id)
+    }
+
+    /// Whether libgit2 finds a name and an address for an author and for a committer.
+    pub(super) fn knows_committer(&self) -> bool {
+        let config = self.library.as_ref().and_then(|repo| repo.config().ok()?.snapshot().ok());
+        config.is_some_and(|config| {
+            ["AUTHOR", "COMMITTER"].iter().all(|kind| {
+                let [name, email] = ["NAME", "EMAIL"].map(|what| configured(&config, kind, what));
+                // Git removes other characters at the ends of a name.
+                name.is_some_and(|name| name.chars().any(char::is_alphanumeric))
+                    && email.is_some_and(|email| email.chars().any(char::is_alphanumeric))
+            })
+        })
     }
 
     /// Whether `new` is `old` or descends from it.
@@ -366,6 +431,21 @@ impl Backend {
         };
         self.ask(library, program)
     }
+}
+
+/// The name or the address of an author or a committer, as it is configured.
+fn configured(config: &Config, kind: &str, what: &str) -> Option<String> {
+    let (kind_key, what_key) = (kind.to_lowercase(), what.to_lowercase());
+    let keys = [format!("{kind_key}.{what_key}"), format!("user.{what_key}")];
+    let given = env::var(format!("GIT_{kind}_{what}")).ok();
+    let found = given.or_else(|| keys.iter().find_map(|key| config.get_string(key).ok()));
+    found.filter(|text| !text.trim().is_empty())
+}
+
+/// The author or the committer of a commit that is made now: `ralph` where none is configured.
+pub(super) fn signature(config: &Config, kind: &str) -> Result<Signature<'static>, git2::Error> {
+    let value = |what, own: &str| configured(config, kind, what).unwrap_or_else(|| own.to_owned());
+    Signature::now(&value("NAME", "ralph"), &value("EMAIL", "ralph@localhost"))
 }
 
 fn commit_id(id: Oid) -> CommitId {

@@ -178,8 +178,11 @@ impl Repo {
         }
     }
 
-    /// Makes the slot clean, whatever was left in it.
-    fn clean_up(&self) -> Result<()> {
+    /// Makes the slot for merges clean, whatever was left in it.
+    ///
+    /// # Errors
+    /// The error of `git`; outside of a slot.
+    pub fn clean_up(&self) -> Result<()> {
         self.drop_locks()?;
         self.forget_unfinished()?;
         let changed: Vec<String> = self.dirty()?.into_keys().collect();

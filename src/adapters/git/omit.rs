@@ -6,9 +6,11 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt::Write as _,
+    path::Path,
 };
 
 use anyhow::{Context, Result};
+use git2::{Oid, Repository, Sort};
 
 use super::{Repo, lossy, program, program::Entries};
 use crate::core::commit_id::CommitId;
@@ -23,17 +25,30 @@ pub(super) struct CommitLink {
 impl Repo {
     /// The commits of `head` that the others do not contain, oldest first.
     pub(super) fn links(&self, head: &str, hidden: [&str; 2]) -> Result<Vec<CommitLink>> {
-        let hidden = hidden.map(|id| format!("^{id}"));
-        let list = ["rev-list", "--topo-order", "--reverse", "--parents", head];
-        let list = [&list[..], &hidden.each_ref().map(|id| &**id), &["--"]].concat();
-        let text =
-            program::run(&self.root, &list).context("cannot list the commits of the branch")?;
-        let text = lossy(&text);
-        let links = text.lines().filter_map(|line| {
-            let mut ids = line.split(' ').map(CommitId::from);
-            Some(CommitLink { id: ids.next()?, parents: ids.collect() })
-        });
-        Ok(links.collect())
+        let library = |repo: &Repository| {
+            let mut walk = repo.revwalk()?;
+            walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
+            walk.push(Oid::from_str(head)?)?;
+            hidden.iter().try_for_each(|id| walk.hide(Oid::from_str(id)?))?;
+            let name = |id: Oid| CommitId::from(id.to_string());
+            let link = |id| {
+                let commit = repo.find_commit(id)?;
+                Ok(CommitLink { id: name(id), parents: commit.parent_ids().map(name).collect() })
+            };
+            walk.map(|id| link(id?)).collect()
+        };
+        let program = |root: &Path| {
+            let hidden = hidden.map(|id| format!("^{id}"));
+            let list = ["rev-list", "--topo-order", "--reverse", "--parents", head];
+            let list = [&list[..], &hidden.each_ref().map(|id| &**id), &["--"]].concat();
+            let text = lossy(&program::run(root, &list)?);
+            let links = text.lines().filter_map(|line| {
+                let mut ids = line.split(' ').map(CommitId::from);
+                Some(CommitLink { id: ids.next()?, parents: ids.collect() })
+            });
+            Ok(links.collect())
+        };
+        self.backend.ask(library, program).context("cannot list the commits of the branch")
     }
 
     /// Whether any of the commits changes one of the paths.

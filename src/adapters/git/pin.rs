@@ -212,7 +212,7 @@ impl Repo {
     }
 
     /// Whether a folder of a path is a symbolic link now.
-    fn is_behind_link(&self, path: &[u8]) -> bool {
+    pub(super) fn is_behind_link(&self, path: &[u8]) -> bool {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         let mut above = ends.map(|end| fs::symlink_metadata(self.file(&path[..end])));
         above.any(|above| above.is_ok_and(|found| found.is_symlink()))

@@ -5,11 +5,13 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    env,
     ffi::OsStr,
-    io,
-    os::unix::{ffi::OsStrExt, process::CommandExt},
+    fs, io,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Output},
+    sync::OnceLock,
 };
 
 use anyhow::{Result, anyhow, bail};
@@ -305,7 +307,8 @@ fn start(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)], input: &[u8]) -
 }
 
 fn command(dir: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new("git");
+    let mut command = Command::new(program_file());
+    command.arg0("git");
     for name in FOREIGN {
         command.env_remove(name);
     }
@@ -321,6 +324,21 @@ fn command(dir: &Path, arguments: &[&str]) -> Command {
         .env("LC_ALL", "C")
         .process_group(0);
     command
+}
+
+/// The file of the program, searched once; its name where only the system finds it.
+fn program_file() -> &'static Path {
+    static FILE: OnceLock<PathBuf> = OnceLock::new();
+    FILE.get_or_init(|| {
+        let folders = env::var_os("PATH").unwrap_or_default();
+        let is_program = |file: &PathBuf| {
+            let found = fs::metadata(file);
+            found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        };
+        let mut files = env::split_paths(&folders).map(|folder| folder.join("git"));
+        let found = files.find(|file| file.is_relative() || is_program(file));
+        found.filter(|file| file.is_absolute()).unwrap_or_else(|| PathBuf::from("git"))
+    })
 }
 
 /// The git command of a command line.

@@ -24,7 +24,7 @@ impl Repo {
         {
             return Ok(true);
         }
-        if program::commit(&self.root, commit)?.is_none() {
+        if self.commit_of(commit)?.is_none() {
             return Ok(false);
         }
         let list = ["for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit];

@@ -54,6 +54,9 @@ impl Repo {
         if head.branch.is_none() && head.commit.as_deref() == Some(commit) {
             return Ok(());
         }
+        if self.check_out(commit) {
+            return Ok(());
+        }
         self.run_quietly(&["checkout", "--quiet", "--detach", commit])
     }
 
@@ -69,8 +72,7 @@ impl Repo {
         let was = self.head()?.commit;
         let settle = || -> Result<bool> {
             self.forget_unfinished()?;
-            let detach = ["update-ref", "--no-deref", "-m", MOVED, "HEAD", commit];
-            program::run(&self.root, &detach)?;
+            self.backend.set_head(commit, MOVED)?;
             if was.as_deref() == Some(commit) && self.codes()?.is_empty() {
                 return Ok(true);
             }

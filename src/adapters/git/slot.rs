@@ -16,8 +16,8 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{
-    Repo, lossy, program,
-    slot_settings::{SlotSettings, remove_all, replace, split_at},
+    Repo, loose_objects, lossy, program,
+    slot_settings::{SlotSettings, line_of, remove_all, replace, split_at},
 };
 use crate::{core::commit_id::CommitId, crash, regular_file};
 
@@ -41,7 +41,8 @@ const BEGUN: &str = "ralph-begun";
 const STAYS: &[&str] = &["index", "modules", MARK, SET_UP];
 
 /// What git reads as a setting, and what an attempt may have written there.
-const CONTROLS: &[&str] = &["commondir", "config.worktree", "hooks", "info", "gitdir"];
+const CONTROLS: &[&str] =
+    &["commondir", "config.worktree", "hooks", "info", "gitdir", "objects/info", "shallow"];
 
 /// The first part of the branches of attempts, which only slots have.
 const OWN_BRANCHES: &str = "refs/heads/ralph";
@@ -80,9 +81,18 @@ impl Repo {
         Repo::discover(path)
     }
 
+    /// Opens the repository in a folder in which an attempt works or has worked. libgit2 reads it only
+    /// while it borrows no objects but those of this repository, and its own are undamaged.
+    ///
+    /// # Errors
+    /// Errors of [`Repo::discover`].
+    pub fn discover_slot(&self, path: &Path) -> Result<Repo> {
+        discover_slot(path, &line_of(&self.common_dir.join("objects")))
+    }
+
     /// Opens the slot of this repository in a folder; none if the folder contains anything else.
     pub fn open_slot(&self, path: &Path) -> Option<Repo> {
-        let slot = Repo::discover(path).ok()?;
+        let slot = self.discover_slot(path).ok()?;
         let is_top = fs::canonicalize(path).is_ok_and(|path| path == slot.root);
         (is_top && slot.slot_of().is_some_and(|main| main == self.root)).then_some(slot)
     }
@@ -156,7 +166,7 @@ impl Repo {
             // only removes HEAD does not make it so.
             fs::rename(git_dir.join("HEAD"), git_dir.join(BEGUN))?;
             // The commit from which the checkout moves on may be in the slot alone by now.
-            let is_borrowed = program::commit(&self.root, &head)?.is_some();
+            let is_borrowed = self.commit_of(&head)?.is_some();
             for entry in fs::read_dir(git_dir)? {
                 let entry = entry?;
                 let name = entry.file_name();
@@ -172,7 +182,7 @@ impl Repo {
             self.write_refs(git_dir, &head)?;
             remove_all(&git_dir.join(BEGUN))?;
             crash::point("slot.written");
-            let slot = Repo::discover(&slot.root)?;
+            let slot = discover_slot(&slot.root, &settings.alternates)?;
             slot.detach_at(base)?;
             slot.name_branch(branch, base)?;
             write_mark(git_dir, settings, base)?;
@@ -189,7 +199,7 @@ impl Repo {
         self.must_be_slot()?;
         let secure = || -> Result<Repo> {
             write_controls(&self.git_dir, settings)?;
-            let slot = Repo::discover(&self.root)?;
+            let slot = discover_slot(&self.root, &settings.alternates)?;
             slot.head()?;
             if slot.backend.hides_changes(settings.is_sparse).unwrap_or(true) {
                 // An attempt told git to ignore changes of some files, or damaged the index. Files
@@ -241,9 +251,7 @@ impl Repo {
 
     /// Writes the refs of this repository and a detached HEAD to a new git directory.
     fn write_refs(&self, git_dir: &Path, head: &str) -> Result<()> {
-        let list = ["for-each-ref", "--format=%(objectname) %(refname)"];
-        let kinds = ["refs/heads", "refs/tags", "refs/remotes", "refs/ralph"];
-        let refs = program::run(&self.root, &[&list[..], &kinds].concat())?;
+        let refs = self.backend.refs(&["refs/heads", "refs/tags", "refs/remotes", "refs/ralph"])?;
         let mut packed = b"# pack-refs with: sorted \n".to_vec();
         for line in refs.split_inclusive(|byte| *byte == b'\n') {
             let is_own = split_at(line, b' ').is_some_and(|(_, name)| {
@@ -270,6 +278,9 @@ impl Repo {
         self.bring_submodules_home(slot)?;
         if self.commit_of(name)?.as_deref() == Some(commit) {
             return Ok(());
+        }
+        if self.carry_home(slot, commit)? {
+            return self.keep(name, commit);
         }
         // The slot names it for the transfer: a server gives out only what a ref names.
         fs::write(slot.git_dir.join(HOME), format!("{commit}\n"))?;
@@ -333,6 +344,18 @@ impl Repo {
         );
         Ok(())
     }
+}
+
+/// Opens the repository in a folder that an attempt had to itself. libgit2 reads it only if these are
+/// its alternates and it has no object that libgit2 would wait for or panic at.
+fn discover_slot(path: &Path, alternates: &[u8]) -> Result<Repo> {
+    let mut slot = Repo::discover(path)?;
+    let objects = slot.common_dir.join("objects");
+    let borrowed = regular_file::read(&objects.join("info/alternates"));
+    if !borrowed.is_ok_and(|found| found == alternates) || !loose_objects::are_readable(&objects) {
+        slot.backend.leave_library();
+    }
+    Ok(slot)
 }
 
 /// Writes again what git reads as settings in a slot.

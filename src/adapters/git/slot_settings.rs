@@ -41,7 +41,7 @@ pub struct SlotSettings {
     /// The top of the repository.
     pub(super) main: PathBuf,
     config: Vec<u8>,
-    alternates: Vec<u8>,
+    pub(super) alternates: Vec<u8>,
     copied: Vec<(&'static str, Vec<u8>)>,
     /// The hooks of the repository, which are copied.
     hooks: Vec<PathBuf>,
@@ -88,6 +88,23 @@ impl ConfigEntry {
         }
         text.push(b'\n');
         text
+    }
+}
+
+/// What git said about the settings, and what the files that it may have read contained.
+#[derive(Debug)]
+pub(super) struct ConfigList {
+    contents: Vec<Option<Vec<u8>>>,
+    list: Vec<u8>,
+}
+
+/// The content of a file; none if it does not exist.
+fn content_of(file: &Path) -> io::Result<Option<Vec<u8>>> {
+    match regular_file::read(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // `/dev/null` is a common name for no settings.
+        Err(_) if file == Path::new("/dev/null") => Ok(None),
+        other => other.map(Some),
     }
 }
 
@@ -160,10 +177,52 @@ impl Repo {
         text
     }
 
-    /// The settings that apply in this repository, without those of the command line.
-    fn config_entries(&self) -> Result<Vec<ConfigEntry>> {
+    /// What `git config --list` says. Asks again only after one of the files that it read has changed.
+    fn config_list(&self) -> Result<Vec<u8>> {
+        let mut known = self.config_list.borrow_mut();
+        let files = self.config_files();
+        // Read before git reads them: a later change differs from this.
+        let contents: io::Result<Vec<_>> = files.iter().map(|file| content_of(file)).collect();
+        let contents = contents.ok();
+        if let (Some(known), Some(contents)) = (&*known, &contents)
+            && known.contents == *contents
+        {
+            return Ok(known.list.clone());
+        }
         let list = ["config", "--list", "--show-scope", "--show-origin", "-z"];
         let list = program::run(&self.root, &list)?;
+        let mut origins = list.split(|byte| *byte == 0).skip(1).step_by(3);
+        let is_one = |origin: &[u8]| match origin.strip_prefix(b"file:") {
+            Some(file) => files.contains(&self.root.join(OsStr::from_bytes(file))),
+            None => true,
+        };
+        *known = contents
+            .filter(|_| origins.all(is_one))
+            .map(|contents| ConfigList { contents, list: list.clone() });
+        Ok(list)
+    }
+
+    /// The files of settings that git reads here if nothing includes others.
+    fn config_files(&self) -> Vec<PathBuf> {
+        let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+        let xdg = env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
+        let xdg = xdg.map_or_else(|| home.join(".config"), PathBuf::from);
+        let named = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].map(env::var_os);
+        let mut files = vec![
+            self.common_dir.join("config"),
+            self.git_dir.join("config.worktree"),
+            home.join(".gitconfig"),
+            xdg.join("git/config"),
+            PathBuf::from("/etc/gitconfig"),
+            PathBuf::from("/usr/local/etc/gitconfig"),
+        ];
+        files.extend(named.into_iter().flatten().map(PathBuf::from));
+        files
+    }
+
+    /// The settings that apply in this repository, without those of the command line.
+    fn config_entries(&self) -> Result<Vec<ConfigEntry>> {
+        let list = self.config_list()?;
         let fields: Vec<&[u8]> = list.split(|byte| *byte == 0).collect();
         let entry = |entry: &[&[u8]]| {
             let &[scope, origin, setting] = entry else { return None };
@@ -239,7 +298,7 @@ pub(super) fn quoted(value: &[u8]) -> Vec<u8> {
 }
 
 /// A line of `objects/info/alternates`. A path that begins with a quote or a `#` is quoted.
-fn line_of(path: &Path) -> Vec<u8> {
+pub(super) fn line_of(path: &Path) -> Vec<u8> {
     let bytes = path.as_os_str().as_bytes();
     let line = if bytes.contains(&b'\n') { quoted(bytes) } else { bytes.to_vec() };
     [&line[..], b"\n"].concat()

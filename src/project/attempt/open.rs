@@ -199,7 +199,7 @@ impl AttemptRecord {
                 // match.
                 let is_own =
                     |tree: &Repo| fs::canonicalize(&slot.path).is_ok_and(|top| top == tree.root());
-                let tree = Repo::discover(&slot.path).ok().filter(is_own);
+                let tree = workspace.repo.discover_slot(&slot.path).ok().filter(is_own);
                 tree.map(Rc::new)
                     .with_context(|| format!("`{}` is no longer a slot", slot.path.display()))
             }
