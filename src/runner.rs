@@ -20,6 +20,7 @@ mod placement;
 mod plain;
 mod process_spec;
 mod processes;
+mod reach;
 pub mod reporter;
 mod requests;
 mod start;
@@ -76,6 +77,7 @@ use isolated::RunSlots;
 pub use options::RunOptions;
 pub use process_spec::draft_agent;
 use processes::Processes;
+use reach::{ClosedProcess, EngineWord};
 use requests::Inbox;
 use write_back::RunSources;
 
@@ -88,8 +90,12 @@ enum RunnerMessage {
     News(AttemptId, ProcessNews),
     /// The slot of an attempt was prepared, or preparing it failed.
     Prepared(AttemptId, Result<PreparedSlot>),
+    /// The executor of an attempt does not answer, for this reason.
+    Missed(AttemptId, String),
     /// The cluster told where the job of an attempt stands.
     Job(AttemptId, JobState),
+    /// The engine of an executor told what became of a process.
+    Engine(AttemptId, Box<ClosedProcess>, EngineWord),
     /// The merge queue built a batch, or failed to.
     Built(Result<BuiltBatch>),
     /// The target branch was moved, or moving it failed.
@@ -116,6 +122,8 @@ pub struct Runner {
     hooks: RunHooks,
     sources: RunSources,
     inbox: Inbox,
+    /// The number of engines that are being asked about processes.
+    asked_engines: usize,
     began: Instant,
     /// The last clock reading.
     clocks: clock::ClockReading,
@@ -177,6 +185,7 @@ impl Runner {
             hooks: RunHooks::default(),
             sources: RunSources::default(),
             inbox,
+            asked_engines: 0,
             began: Instant::now(),
             clocks: clock::read(),
             wake: None,
@@ -240,6 +249,7 @@ impl Runner {
             return Ok(reason);
         }
         self.write_back()?;
+        self.check_executors()?;
         self.recover()?;
         self.reopen_other_branches()?;
         self.follow_history()?;
@@ -438,7 +448,14 @@ impl Runner {
             Some(RunnerMessage::News(id, ProcessNews::Fetching)) => {
                 Some(Input::ProcessFetching(id))
             }
+            Some(RunnerMessage::News(id, ProcessNews::Contact(silence))) => {
+                Some(Input::Contact(id, silence.map(|silence| Utc::now() - silence)))
+            }
+            Some(RunnerMessage::Missed(id, why)) => self.missed(id, why),
             Some(RunnerMessage::Job(id, state)) => self.job_seen(id, &state),
+            Some(RunnerMessage::Engine(id, closed, word)) => {
+                Some(self.engine_told(&id, *closed, &word))
+            }
             Some(RunnerMessage::Prepared(id, prepared)) => self.slot_prepared(&id, prepared)?,
             Some(RunnerMessage::Built(built)) => {
                 crash::point("merge.built");

@@ -14,6 +14,7 @@ pub mod past_attempt;
 pub mod picture;
 pub mod plan;
 pub mod queue;
+pub mod reach;
 pub mod run;
 pub mod run_report;
 pub mod schema;

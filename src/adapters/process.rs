@@ -104,6 +104,9 @@ pub struct Carrier {
     pub image: Option<String>,
     /// How the files of the attempt get there and back; none if they are there under the same path.
     pub transfer: Option<WorkTransfer>,
+    /// How long the finished work of an attempt is asked for, in seconds, after its line was cut.
+    #[serde(default)]
+    pub patience_seconds: u64,
 }
 
 /// How the work in a slot gets to a worker and back.
@@ -159,6 +162,8 @@ pub enum ProcessNews {
     Arrived(String),
     /// The agent is gone from where it ran, and its work is being fetched.
     Fetching,
+    /// There has been no contact with the agent for this long; none if it is heard again.
+    Contact(Option<Duration>),
     /// The agent is gone, with everything it started that was not spared. Nothing follows.
     Closed(Closed),
 }
@@ -184,6 +189,8 @@ pub enum StartFault {
     Program,
     /// The executor cannot be used: its carrier or its `ralph` is missing or has another version.
     Executor,
+    /// The executor does not answer.
+    Unreachable,
 }
 
 /// The reason why an agent does not run.
@@ -193,6 +200,8 @@ pub enum NotStarted {
     Missing(String),
     /// The command that carries it to its executor cannot be started, for this reason.
     NoCarrier(String),
+    /// Its executor does not answer, for this reason.
+    Unreachable(String),
     /// It cannot be started, for this reason.
     Refused(String),
     /// Its guardian was killed before it could report whether it had started the agent.

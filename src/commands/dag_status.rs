@@ -19,6 +19,7 @@ use crate::{
         attempt::AttemptPosition,
         graph::{GraphFacts, GraphView},
         lines::{clock, counted, moment, short},
+        reach::until_text,
         task::{DependencyView, TaskStanding, TaskView},
     },
 };
@@ -128,6 +129,10 @@ impl DagStatusPage {
         if let Some(waiting) = &graph.waiting {
             self.line(Some(Style::Warn), &format!("waiting {}", visible(&waiting.text(self.now))));
         }
+        for executor in &graph.unreachable {
+            let text = executor.text(true, self.now);
+            self.line(Some(Style::Warn), &format!("executor {}", visible(&text)));
+        }
         if let Some(held) = &graph.merge_held {
             let cure = held.cure().map_or(String::new(), |cure| format!("; {cure}"));
             self.line(Some(Style::Warn), &format!("{}{cure}", held.text()));
@@ -229,6 +234,7 @@ pub(super) fn note(task: &TaskView, now: DateTime<Utc>) -> String {
         TaskStanding::RateLimited { until } => {
             format!("rate-limited until {}", moment(*until, now))
         }
+        TaskStanding::Unreachable { executor, until } => until_text(executor, *until, now),
         TaskStanding::Waiting { waiting_on, .. } => format!("waiting on {}", names(waiting_on)),
     }
 }
@@ -242,7 +248,8 @@ fn in_progress(task: &TaskView) -> String {
     let mut note = age_seconds
         .map_or("since when is not known".to_owned(), |age| format!("for {}", short(age)));
     let is_running = attempt.as_ref().is_none_or(|attempt| attempt.state == AttemptState::Running);
-    if *live && is_running {
+    let is_silent = attempt.as_ref().is_some_and(|attempt| attempt.no_contact_since.is_some());
+    if *live && is_running && !is_silent {
         note += ", an agent is at work";
     } else if let Some(by) = claimed_by.as_ref().filter(|_| !live) {
         let _ = write!(note, ", by {by}");

@@ -134,6 +134,7 @@ fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
         | TaskState::Conflicting
         | TaskState::Retrying(_)
         | TaskState::RateLimited(_)
+        | TaskState::Unreachable(_)
         | TaskState::Denied => {
             return Ok(());
         }

@@ -147,6 +147,9 @@ fn text_of_loop(view: &RunView, now: DateTime<Utc>) -> String {
     if let Some(waiting) = &view.waiting {
         line("Waiting", &waiting.text(now));
     }
+    for executor in &view.unreachable {
+        line("Executor", &executor.text(view.goes_on(), now));
+    }
     if let Some(schedule) = &view.schedule {
         line("Schedule", &schedule.text(now));
     }

@@ -92,13 +92,7 @@ impl AttemptState {
             | Event::ChildrenOverdue { .. } => AttemptState::Running,
             Event::WaitingForChildren(_) => AttemptState::WaitingForChildren,
             // The journal records the checks of a trial under the first task of the batch.
-            Event::Verifying { baseline, .. } if !self.is_landing() => {
-                if *baseline {
-                    AttemptState::Baseline
-                } else {
-                    AttemptState::Verifying
-                }
-            }
+            Event::Verifying { baseline, .. } if !self.is_landing() => verifying(*baseline),
             Event::Queued { .. } => AttemptState::Queued,
             Event::Merging(_) => AttemptState::Landing,
             Event::Split(_)
@@ -111,8 +105,13 @@ impl AttemptState {
             | Event::NeedsInput(_)
             | Event::RateLimited(_)
             | Event::Denied(_)
-            | Event::Iterated(_) => return None,
+            | Event::Iterated(_)
+            | Event::Withdrawn { .. } => return None,
             Event::AwaitingExecutor { .. }
+            | Event::ExecutorUnreachable { .. }
+            | Event::ExecutorReachable { .. }
+            | Event::ContactLost { .. }
+            | Event::ContactRegained { .. }
             | Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
             | Event::SettingsLoaded { .. }
@@ -163,4 +162,9 @@ impl AttemptState {
         };
         Some(state)
     }
+}
+
+/// The state while verify commands run, before or after the agent.
+fn verifying(is_baseline: bool) -> AttemptState {
+    if is_baseline { AttemptState::Baseline } else { AttemptState::Verifying }
 }

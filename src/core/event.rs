@@ -156,6 +156,45 @@ pub enum Event {
         /// What it waits for, as far as that is known.
         why: String,
     },
+    /// The attempt was taken back before its agent started, because its executor does not answer: it
+    /// costs neither an iteration nor an attempt, and its number is used again.
+    Withdrawn {
+        /// The attempt.
+        attempt: u32,
+        /// The executor.
+        run_on: String,
+        /// What was tried, and how it failed.
+        why: String,
+    },
+    /// An executor does not answer. One attempt at a time tries it again.
+    ExecutorUnreachable {
+        /// The executor.
+        run_on: String,
+        /// The reason.
+        why: String,
+        /// The number of tries since it answered last.
+        tries: u32,
+        /// The pause before the next try.
+        pause_seconds: u64,
+    },
+    /// An executor that did not answer does so again.
+    ExecutorReachable {
+        /// The executor.
+        run_on: String,
+    },
+    /// The line to the process of the attempt is silent or was cut: whether the process runs is not
+    /// known.
+    ContactLost {
+        /// The attempt.
+        attempt: u32,
+        /// When it was last heard.
+        since: DateTime<Utc>,
+    },
+    /// The process of the attempt is heard again.
+    ContactRegained {
+        /// The attempt.
+        attempt: u32,
+    },
     /// The agent of the attempt started.
     AgentStarted {
         /// The attempt.

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::core::{diagnostic::nearest, graph::task::TaskId};
 pub use carrier_command::{
     CarrierFacts, ContainerEngine, ContainerUser, SharedPath, carrier_command, container_name,
-    job_name, ssh_command,
+    job_name, ssh_command, ssh_trial,
 };
 pub use container_fault::ContainerFault;
 pub use sent_program::{HostAnswer, ProgramBuild};

@@ -5,16 +5,17 @@
 
 pub mod attempt_log;
 mod active;
+mod cooldown;
+mod reach;
 mod run_history;
 mod task_history;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{
-    agents::provider_error::ProviderError,
     event::{
         AttemptResult, Begun, ChildAgent, Event, Slept, StopReason, StopRequest, record::Record,
     },
@@ -24,6 +25,8 @@ use crate::core::{
 };
 pub use active::{ActiveAttempt, ActiveAttempts};
 use attempt_log::AttemptLog;
+pub use cooldown::AgentCooldown;
+pub use reach::UnreachableExecutor;
 use run_history::KEPT_RUNS;
 pub use run_history::{PastRun, RunHistory, Waiting};
 use task_history::NO_HISTORY;
@@ -54,6 +57,8 @@ pub struct History {
     /// The agents that got a provider error in their newest attempt, by name.
     #[serde(rename = "resting")]
     pub cooldowns: HashMap<String, AgentCooldown>,
+    /// The executors that do not answer the newest run, by name.
+    pub unreachable: BTreeMap<String, UnreachableExecutor>,
     /// Whether no run may start an attempt until `ralph resume`.
     pub paused: bool,
     /// The costs of the last day, with their times.
@@ -90,21 +95,6 @@ pub struct OpenChild {
     pub child: ChildAgent,
 }
 
-/// An agent that got a provider error in its newest attempt.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AgentCooldown {
-    /// The newest error.
-    #[serde(rename = "met")]
-    pub error: ProviderError,
-    /// The number of attempts in a row with an error. Attempts that ran at the same time count as
-    /// one.
-    pub count: u32,
-    /// The number of ended attempts when the newest of these attempts ended.
-    at: u64,
-    /// When the first of these attempts ended.
-    pub since: DateTime<Utc>,
-}
-
 /// The number of attempts in a row that may be lost with their executor before a task is parked: with
 /// the pauses between them, more than an hour.
 const MAX_LOST: u32 = 20;
@@ -124,16 +114,6 @@ impl History {
     /// reset.
     pub fn has_failed(&self, id: &TaskId) -> bool {
         self.of(id).failed_at > self.succeeded_at
-    }
-
-    /// The number of attempts of an agent in a row that got provider errors before the open attempt
-    /// at a task started.
-    pub fn errors_before(&self, agent: &str, id: &TaskId) -> u32 {
-        let Some(cooldown) = self.cooldowns.get(agent) else {
-            return 0;
-        };
-        let together = self.active.of(id).is_some_and(|active| active.began_after < cooldown.at);
-        cooldown.count - u32::from(together)
     }
 
     fn open_child(&mut self, record: &Record, child: &ChildAgent) {
@@ -175,7 +155,8 @@ impl History {
         let id = record.task_id.as_ref();
         match &record.event {
             Event::LoopStarted(begun) => self.begin(record, begun),
-            Event::Started { attempt, .. } => self.start(id, *attempt),
+            Event::Started { attempt, .. } => self.start(record, *attempt),
+            Event::Withdrawn { attempt, .. } => self.withdraw(record, *attempt),
             Event::Answered(answer) => self.with(id, |past| past.answered(answer)),
             Event::Completed(ended)
             | Event::RateLimited(ended)
@@ -207,6 +188,10 @@ impl History {
             | Event::ScheduleEnded { .. } => self.apply_schedule(record),
             Event::Reported { .. }
             | Event::AwaitingExecutor { .. }
+            | Event::ExecutorUnreachable { .. }
+            | Event::ExecutorReachable { .. }
+            | Event::ContactLost { .. }
+            | Event::ContactRegained { .. }
             | Event::AgentStarted { .. }
             | Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
@@ -244,8 +229,13 @@ impl History {
             | Event::HookFailed(_)
             | Event::NotifyFailed(_) => {}
         }
+        self.apply_to_parts(record);
+    }
+
+    fn apply_to_parts(&mut self, record: &Record) {
         self.run.look_at(record);
         self.active.apply(record, self.ended);
+        self.follow_executors(record);
         if let Some(log) = &mut self.log {
             log.apply(record);
         }
@@ -281,11 +271,11 @@ impl History {
         self.run.begin(record, begun);
     }
 
-    fn start(&mut self, id: Option<&TaskId>, attempt: u32) {
-        (self.run.iterations, self.run.waits) = (self.run.iterations + 1, 0);
-        self.run.waiting = None;
-        self.run.blockers.clear();
-        self.with(id, |past| (past.attempts, past.asks) = (attempt, false));
+    fn start(&mut self, record: &Record, attempt: u32) {
+        self.run.start(record.iteration);
+        self.with(record.task_id.as_ref(), |past| {
+            (past.attempts, past.withdrawn, past.asks) = (attempt, None, false);
+        });
     }
 
     fn pause(&mut self) {
@@ -312,30 +302,6 @@ impl History {
         if now {
             self.run.waiting = None;
             self.cooldowns.clear();
-        }
-    }
-
-    /// Applies the provider error of an attempt, or its absence. An attempt that started before the
-    /// newest error met the same condition, so its error does not increase the count, and its
-    /// success does not end the cooldown.
-    fn apply_provider_error(&mut self, since: DateTime<Utc>, began: u64, ended: &AttemptResult) {
-        let Some(agent) = &ended.agent else {
-            return;
-        };
-        let (at, cooldown) = (self.ended, self.cooldowns.get_mut(agent));
-        let is_new = cooldown.as_ref().is_none_or(|cooldown| began >= cooldown.at);
-        match (ended.evidence.obstacle, cooldown) {
-            (None, _) if is_new => drop(self.cooldowns.remove(agent)),
-            (None, _) => {}
-            (Some(error), Some(cooldown)) if !is_new => {
-                cooldown.error = cooldown.error.or_longer(error);
-            }
-            (Some(error), Some(cooldown)) => {
-                (cooldown.error, cooldown.count, cooldown.at) = (error, cooldown.count + 1, at);
-            }
-            (Some(error), None) => {
-                self.cooldowns.insert(agent.clone(), AgentCooldown { error, count: 1, at, since });
-            }
         }
     }
 

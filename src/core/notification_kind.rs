@@ -113,6 +113,11 @@ pub fn notification_of(record: &Record) -> Option<NotificationKind> {
         | Event::WorkRestored { .. }
         | Event::SettingUp { .. }
         | Event::AwaitingExecutor { .. }
+        | Event::Withdrawn { .. }
+        | Event::ExecutorUnreachable { .. }
+        | Event::ExecutorReachable { .. }
+        | Event::ContactLost { .. }
+        | Event::ContactRegained { .. }
         | Event::AgentStarted { .. }
         | Event::Queued { .. }
         | Event::Merging(_)

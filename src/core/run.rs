@@ -259,13 +259,17 @@ impl Run {
             Input::TakenAsGiven(id) => attempts.taken_as_given(&id),
             Input::NotStarted(id, error) => attempts.not_started(&id, error, sit),
             Input::ProcessStarted(id, limits, start) => {
-                attempts.process_started(&id, limits, start)
+                attempts.process_started(&id, limits, start, sit)
             }
             Input::ProcessArrived(id, limits, placement) => {
-                attempts.process_arrived(&id, limits, placement)
+                attempts.process_arrived(&id, limits, placement, sit)
             }
             Input::ProcessFetching(id) => attempts.process_fetching(&id),
-            Input::ProcessAwaits { id, run_on, why } => attempts.process_awaits(&id, run_on, why),
+            Input::ProcessAwaits { id, run_on, why } => {
+                attempts.process_awaits(&id, run_on, why, sit)
+            }
+            Input::Contact(id, since) => attempts.contact(&id, since),
+            Input::Unreachable { id, run_on, why } => attempts.withdraw(&id, run_on, why, sit),
             Input::ProcessEnded(id, end) => {
                 let next = attempts.process_ended(&id, *end, sit);
                 self.go_on(next, sit)

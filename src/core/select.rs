@@ -10,9 +10,14 @@ mod forecast;
 mod key;
 mod blockers;
 mod plain_loop;
+mod reach;
 mod ready;
 
-use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+    time::Duration,
+};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -89,6 +94,10 @@ pub struct Policy {
     pub plain: Option<PlainLoop>,
     /// Where attempts work.
     pub isolation: Isolation,
+    /// The executor of tasks without their own, if it is not this machine as it is.
+    pub run_on: Option<String>,
+    /// Whether this executor overrides those of tasks.
+    pub run_on_given: bool,
 }
 
 impl Policy {
@@ -119,6 +128,8 @@ impl Default for Policy {
             stop: None,
             plain: None,
             isolation: Isolation::default(),
+            run_on: None,
+            run_on_given: false,
         }
     }
 }
@@ -142,6 +153,8 @@ pub enum TaskState {
     Retrying(DateTime<Utc>),
     /// Its agents are rate-limited until this time.
     RateLimited(DateTime<Utc>),
+    /// Its executor does not answer, and is tried again at this time; none while it is tried.
+    Unreachable(Option<DateTime<Utc>>),
     /// All of its agents are denied access.
     Denied,
     /// Out of attempts; this many were made.
@@ -218,6 +231,9 @@ impl View<'_> {
                         return TaskState::Retrying(until);
                     }
                 }
+                if let Some(unreachable) = self.unreachable(number, now) {
+                    return unreachable;
+                }
                 match self.agent(number, now) {
                     Turn::Now(_) if self.conflict_for_any_agent(number).is_none() => {
                         TaskState::Ready
@@ -282,6 +298,7 @@ impl View<'_> {
         let (mut best, mut unfinished, mut elsewhere, mut denied) =
             (None::<SelectionKey>, false, false, None);
         let mut conflicting = Vec::new();
+        let mut away = BTreeSet::new();
         for number in self.admitted() {
             match self.state(number, now) {
                 TaskState::Complete | TaskState::Cancelled => continue,
@@ -298,6 +315,7 @@ impl View<'_> {
                         matches!(self.conflict(number, now), Some(TaskConflict::Touches(_)));
                     conflicting.extend(for_files.then_some(self.key(number)));
                 }
+                TaskState::Unreachable(_) => away.extend(self.executor(number)),
                 TaskState::Denied => denied = Some(number),
                 TaskState::Claimed | TaskState::NeedsInput => elsewhere = true,
                 TaskState::Running
@@ -313,14 +331,14 @@ impl View<'_> {
         }
         let at_work = self.active.iter().filter(|active| active.works).count();
         if !idle && (best.is_none() || at_work >= self.policy.jobs) {
-            let until = wake.map(|(until, _)| until);
+            let until = wake.map(|(until, _)| until).into_iter().chain(self.next_try(&away)).min();
             return Decision::Wait(Wait { until, why: "an attempt is running".to_owned() });
         }
         if !unfinished {
             return Decision::Stop(self.complete());
         }
         // Access denied to every agent takes precedence over the limit that the last attempt reached.
-        if let (None, None, Some(number)) = (best, wake, denied) {
+        if let (None, None, Some(number), true) = (best, wake, denied, away.is_empty()) {
             return Decision::Stop(self.denied(number));
         }
         // The last iteration may have asked a question, which takes precedence over a limit.
@@ -332,6 +350,7 @@ impl View<'_> {
         }
         match (best, wake) {
             (Some(key), _) => Decision::Start(key),
+            (None, other) if !away.is_empty() => self.wait_for_executors(&away, other),
             (None, Some((until, false))) => {
                 Decision::Wait(Wait { until: Some(until), why: self.pausing().to_owned() })
             }
@@ -409,18 +428,23 @@ fn can_start(state: TaskState) -> bool {
             | TaskState::Conflicting
             | TaskState::Retrying(_)
             | TaskState::RateLimited(_)
+            | TaskState::Unreachable(_)
             | TaskState::Denied
     )
 }
 
 /// Returns the pause before a retry after this number of failures: 0, 1, 2, 4, … seconds, at most
 /// five minutes.
-fn backoff(failures: u32) -> TimeDelta {
+pub fn pause_before_retry(failures: u32) -> Duration {
     if failures == 0 {
-        return TimeDelta::zero();
+        return Duration::ZERO;
     }
     let doubled = Duration::from_secs(1) * (1 << failures.saturating_sub(1).min(16));
-    TimeDelta::from_std(doubled.min(MAX_BACKOFF)).expect("five minutes fit")
+    doubled.min(MAX_BACKOFF)
+}
+
+fn backoff(failures: u32) -> TimeDelta {
+    TimeDelta::from_std(pause_before_retry(failures)).expect("five minutes fit")
 }
 
 /// The next action of a run.

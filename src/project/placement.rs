@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    env,
+    env, fmt,
     path::{Path, PathBuf},
     sync::{LazyLock, Mutex, PoisonError},
     time::Duration,
@@ -72,19 +72,60 @@ pub struct ProcessFacts {
     pub limit: Option<Duration>,
 }
 
+/// Why an executor cannot run a process; each is a message for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlacementFault {
+    /// It does not answer now.
+    Unreachable(String),
+    /// It cannot run the process at any time.
+    Refused(String),
+}
+
+impl From<String> for PlacementFault {
+    fn from(why: String) -> PlacementFault {
+        PlacementFault::Refused(why)
+    }
+}
+
+impl fmt::Display for PlacementFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (PlacementFault::Unreachable(why) | PlacementFault::Refused(why)) = self;
+        f.write_str(why)
+    }
+}
+
+/// Does what takes long before the first process of this program at an executor: asks which engine
+/// there is, and sends this program. It is done once.
+///
+/// # Errors
+/// The executor cannot run a process.
+pub fn reach(executor: &Executor) -> Result<(), PlacementFault> {
+    match &executor.kind {
+        ExecutorKind::Container(settings) => engine(settings).map(drop),
+        ExecutorKind::Ssh(settings) if settings.send_binary => sent_program(settings).map(drop),
+        ExecutorKind::Local
+        | ExecutorKind::Sandbox(_)
+        | ExecutorKind::Slurm(_)
+        | ExecutorKind::Ssh(_)
+        | ExecutorKind::Command(_) => Ok(()),
+    }
+}
+
 /// Returns a process as this executor starts it.
 ///
 /// # Errors
-/// The executor cannot run it; a message for a person.
+/// The executor cannot run it.
 pub fn placed(
     workspace: &Workspace,
     executor: &Executor,
     facts: &ProcessFacts,
     spec: ProcessSpec,
-) -> Result<PlacedProcess, String> {
+) -> Result<PlacedProcess, PlacementFault> {
     match &executor.kind {
         ExecutorKind::Local => Ok(PlacedProcess::here(spec)),
-        ExecutorKind::Sandbox(settings) => confined(workspace, executor, settings, facts, spec),
+        ExecutorKind::Sandbox(settings) => {
+            Ok(confined(workspace, executor, settings, facts, spec)?)
+        }
         ExecutorKind::Container(_)
         | ExecutorKind::Slurm(_)
         | ExecutorKind::Ssh(_)
@@ -105,12 +146,11 @@ pub fn check(workspace: &Workspace, executor: &Executor) -> Result<(), String> {
     match &executor.kind {
         ExecutorKind::Local => Ok(()),
         ExecutorKind::Sandbox(settings) => process::sandbox::support(settings.engine).map(drop),
-        ExecutorKind::Container(settings) => engine(settings).map(drop),
-        ExecutorKind::Slurm(_) => program("srun"),
-        ExecutorKind::Ssh(settings) => {
-            program("ssh")?;
-            ssh::reach(settings).map_err(|why| format!("executor `{}`: {why}", executor.name))
+        ExecutorKind::Container(settings) => {
+            engine(settings).map(drop).map_err(|fault| fault.to_string())
         }
+        ExecutorKind::Slurm(_) => program("srun"),
+        ExecutorKind::Ssh(_) => program("ssh"),
         ExecutorKind::Command(settings) => {
             program(settings.argv.first().map_or("", String::as_str))
         }
@@ -133,14 +173,38 @@ pub fn check_agent(executor: &Executor, agent: Option<&str>) -> Result<(), Strin
     }
 }
 
+/// Checks that an executor answers, where that can be asked before a process starts there.
+///
+/// # Errors
+/// It does not; a message for a person.
+pub fn answers(executor: &Executor) -> Result<(), String> {
+    match &executor.kind {
+        ExecutorKind::Ssh(settings) => {
+            ssh::reach(settings).map_err(|why| format!("executor `{}`: {why}", executor.name))
+        }
+        ExecutorKind::Local
+        | ExecutorKind::Sandbox(_)
+        | ExecutorKind::Container(_)
+        | ExecutorKind::Slurm(_)
+        | ExecutorKind::Command(_) => Ok(()),
+    }
+}
+
 /// Returns what makes the sandbox of an executor, if it is one and works.
 pub fn sandbox_support(executor: &Executor) -> Option<SandboxSupport> {
     let ExecutorKind::Sandbox(settings) = &executor.kind else { return None };
     process::sandbox::support(settings.engine).ok()
 }
 
-fn engine(settings: &ContainerSettings) -> Result<ContainerEngine, String> {
-    container::find(settings).map_err(|fault| settings.describe(&fault))
+fn engine(settings: &ContainerSettings) -> Result<ContainerEngine, PlacementFault> {
+    container::find(settings).map_err(|fault| {
+        let why = settings.describe(&fault);
+        if fault.is_passing() {
+            PlacementFault::Unreachable(why)
+        } else {
+            PlacementFault::Refused(why)
+        }
+    })
 }
 
 /// Returns a process inside a sandbox of this machine.
@@ -196,7 +260,7 @@ fn carried(
     executor: &Executor,
     facts: &ProcessFacts,
     mut spec: ProcessSpec,
-) -> Result<PlacedProcess, String> {
+) -> Result<PlacedProcess, PlacementFault> {
     let is_sent = executor.files() == Some(FileTravel::Sent);
     let engine = match &executor.kind {
         ExecutorKind::Container(settings) => Some(engine(settings)?),
@@ -236,6 +300,7 @@ fn carried(
         argv: command,
         image: image.map(str::to_owned),
         transfer,
+        patience_seconds: workspace.config.max_wait.as_secs(),
     };
     Ok(PlacedProcess {
         spec,
@@ -267,7 +332,7 @@ fn passed(names: &[String]) -> Vec<(String, String)> {
 }
 
 /// Returns the path of this program on a host, to which it is sent once.
-fn sent_program(settings: &SshSettings) -> Result<String, String> {
+fn sent_program(settings: &SshSettings) -> Result<String, PlacementFault> {
     static SENT: LazyLock<Mutex<BTreeMap<String, String>>> = LazyLock::new(Mutex::default);
     let key = format!("{} {:?}", settings.host, settings.args);
     let mut sent = SENT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -275,7 +340,13 @@ fn sent_program(settings: &SshSettings) -> Result<String, String> {
         return Ok(path.clone());
     }
     let own = process::own_file().map_err(|error| error.to_string())?;
-    let path = ssh::send_program(settings, &own)?;
+    let path = ssh::send_program(settings, &own).map_err(|fault| {
+        if fault.is_unreachable {
+            PlacementFault::Unreachable(fault.why)
+        } else {
+            PlacementFault::Refused(fault.why)
+        }
+    })?;
     sent.insert(key, path.clone());
     Ok(path)
 }

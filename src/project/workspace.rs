@@ -244,7 +244,7 @@ impl Workspace {
 
     /// The policy that the settings make.
     pub fn policy(&self) -> Policy {
-        self.config.policy()
+        Policy { run_on: Some(self.config.run_on.clone()), ..self.config.policy() }
     }
 
     /// The commands that must succeed before a task is complete.

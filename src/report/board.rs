@@ -219,6 +219,10 @@ fn status_text(event: &Event, state: AttemptState) -> Option<(&'static str, Stri
         Some(("", AT_WORK.to_owned()))
     } else if let Event::AwaitingExecutor { why, .. } = event {
         Some(("", why.clone()))
+    } else if let Event::ContactLost { since, .. } = event {
+        Some(("", format!("no contact since {}", lines::clock(*since))))
+    } else if let Event::ContactRegained { .. } = event {
+        Some(("", AT_WORK.to_owned()))
     } else if let Event::SettingUp { command, .. } = event {
         Some(("setting up: ", command.clone()))
     } else if let (false, Event::Verifying { command, .. }) = (is_landing, event) {

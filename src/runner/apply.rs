@@ -80,6 +80,7 @@ impl Runner {
             RunCommand::Judge(id, end) => return self.judge(&id, *end),
             RunCommand::Keep(id, verdict, evidence) => return self.keep(&id, verdict, &evidence),
             RunCommand::Release { id, believed } => self.release(&id, believed)?,
+            RunCommand::Withdraw(id) => self.withdraw(&id)?,
             RunCommand::AfterAttempt(_) => self.after_attempt()?,
             RunCommand::Build { onto, members, in_trial } => {
                 return self.build(onto, &members, in_trial);

@@ -71,7 +71,7 @@ impl Runner {
     pub(super) fn before_attempt(&mut self, key: SelectionKey) -> Result<Option<StopReason>> {
         let id = self.graph.file.graph().task(key.number).id.clone();
         let history = self.store.history();
-        let (attempt, iteration) = (history.of(&id).attempts + 1, history.run.iterations + 1);
+        let (attempt, iteration) = (history.of(&id).attempts + 1, history.run.next_iteration());
         let mut facts = self.facts_of_run();
         facts.insert("task_id".to_owned(), json!(id));
         facts.insert("attempt".to_owned(), json!(attempt));

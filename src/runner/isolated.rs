@@ -5,7 +5,7 @@
 
 use std::{fs, path::PathBuf, rc::Rc, thread};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use super::{Runner, RunnerMessage, start::litter_of};
 use crate::{
@@ -23,6 +23,8 @@ use crate::{
     },
     project::{
         attempt::{self, AttemptRecord, SlotAssignment},
+        executors,
+        placement::{self, PlacementFault},
         slot_pool::{self, PreparedSlot, SlotOrder, SlotPool},
         workspace::Workspace,
     },
@@ -102,6 +104,11 @@ impl RunSlots {
         }
     }
 
+    /// Records that the preparation of a slot has ended.
+    pub(super) fn prepared(&mut self) {
+        self.preparing = self.preparing.saturating_sub(1);
+    }
+
     /// Excludes a slot from reuse for the rest of the run.
     fn keep(&mut self, tree: PathBuf, why: String) -> SlotReason {
         let slot = tree.display().to_string();
@@ -169,10 +176,15 @@ impl Runner {
             base_ref: self.workspace.place.base_ref(&record.task_id, record.attempt),
         };
         let (outbox, id) = (self.inbox.sender(), id.clone());
+        let executor = executors::find(&self.workspace.config, record.run_on.as_deref());
         self.slots.preparing += 1;
         thread::spawn(move || {
-            let prepared = slot_pool::prepare(&order);
-            drop(outbox.send(RunnerMessage::Prepared(id, prepared)));
+            let message = match executor.map_or(Ok(()), |executor| placement::reach(&executor)) {
+                Err(PlacementFault::Unreachable(why)) => RunnerMessage::Missed(id, why),
+                Err(PlacementFault::Refused(why)) => RunnerMessage::Prepared(id, Err(anyhow!(why))),
+                Ok(()) => RunnerMessage::Prepared(id, slot_pool::prepare(&order)),
+            };
+            drop(outbox.send(message));
         });
         Ok(())
     }
@@ -219,7 +231,7 @@ impl Runner {
         id: &AttemptId,
         prepared: Result<PreparedSlot>,
     ) -> Result<Option<Input>> {
-        self.slots.preparing = self.slots.preparing.saturating_sub(1);
+        self.slots.prepared();
         if prepared.is_err() {
             // A request to stop may have ended a git command, and must be taken into account.
             let records = self.store.catch_up()?;

@@ -48,6 +48,8 @@ impl RunOptions {
             start_limit: self.plain.as_ref().map_or(settings.start_limit, |_| 0),
             jobs: self.plain.as_ref().map_or(settings.jobs, |_| 1),
             plain: self.plain.clone(),
+            run_on_given: self.run_on.is_some(),
+            run_on: self.run_on.clone().or(settings.run_on),
             ..settings
         }
     }

@@ -8,24 +8,23 @@ use std::{
 use super::{Runner, RunnerMessage, process_spec::ProcessKind, processes::ProcessOnItsWay};
 use crate::{
     adapters::{
-        executor::{container, slurm},
+        executor::slurm,
         process::{self, AgentProcess, GuardPost, NotStarted, ProcessNews, ProcessSpec},
     },
     core::{
         agents::agent_command::AgentCommand,
-        executor::{Executor, ExecutorKind, FileTravel, JobEnd, JobState},
+        executor::{Executor, ExecutorKind, JobState},
         graph::load::fields::RESOURCES,
         run::{
             command::{AttemptId, CheckPurpose},
             input::{Input, ProcessStart},
             process_watch::ProcessLimits,
         },
-        verdict::Outcome,
     },
     project::{
         attempt::AttemptRecord,
         executors,
-        placement::{self, PlacedProcess, ProcessFacts},
+        placement::{self, PlacedProcess, PlacementFault, ProcessFacts},
     },
 };
 
@@ -95,7 +94,10 @@ impl Runner {
         tell: impl Fn(ProcessNews) + Send + 'static,
     ) -> Result<SpawnedProcess, NotStarted> {
         let placed = self.placed(record, executor, spec, limits.limit);
-        let PlacedProcess { spec, carrier, placement } = placed.map_err(NotStarted::Refused)?;
+        let PlacedProcess { spec, carrier, placement } = placed.map_err(|fault| match fault {
+            PlacementFault::Unreachable(why) => NotStarted::Unreachable(why),
+            PlacementFault::Refused(why) => NotStarted::Refused(why),
+        })?;
         let is_carried = carrier.is_some();
         let process = AgentProcess::spawn(&spec, &GuardPost { carrier, ..post }, tell)?;
         let limits = limits.clone();
@@ -116,14 +118,14 @@ impl Runner {
     /// Returns a process of an attempt as this executor starts it.
     ///
     /// # Errors
-    /// The executor cannot run it; a message for a person.
+    /// The executor cannot run it.
     pub(super) fn placed(
         &self,
         record: &AttemptRecord,
         executor: &Executor,
         spec: &ProcessSpec,
         limit: Duration,
-    ) -> Result<PlacedProcess, String> {
+    ) -> Result<PlacedProcess, PlacementFault> {
         let facts = ProcessFacts {
             mark: record.mark(),
             slot: spec.dir.clone(),
@@ -181,73 +183,5 @@ impl Runner {
         let why = state.describe();
         let is_news = way.awaits.replace(why.clone()).as_ref() != Some(&why);
         is_news.then_some(Input::ProcessAwaits { id, run_on, why })
-    }
-
-    /// Returns the outcome of a process whose executor was lost, with what the engine there says, and
-    /// ends what it left there as far as the engine can. Where that is not certain, and the process
-    /// has the same slot there as here, the slot is kept, unless the process has not arrived and
-    /// nothing is known of it.
-    pub(super) fn outcome_elsewhere(
-        &mut self,
-        record: &AttemptRecord,
-        outcome: Outcome,
-        has_arrived: bool,
-    ) -> Outcome {
-        let Outcome::Lost { executor, why } = outcome else {
-            return outcome;
-        };
-        let found = executors::find(&self.workspace.config, Some(&executor));
-        let is_shared = found.as_ref().is_ok_and(|found| found.files() == Some(FileTravel::Shared));
-        match found.map(|executor| executor.kind) {
-            Ok(ExecutorKind::Slurm(settings)) => {
-                let (state, is_certain) = slurm::end(&settings, &record.mark());
-                let may_run = has_arrived || !matches!(state, JobState::Unknown(_));
-                if is_shared && !is_certain && may_run {
-                    self.slots.suspect(record, state.describe());
-                }
-                match state {
-                    // Another attempt would need as long, or as much.
-                    JobState::Ended(JobEnd::Timeout | JobEnd::OutOfMemory) => {
-                        Outcome::Exceeded { executor, why: state.describe() }
-                    }
-                    JobState::Ended(
-                        JobEnd::NodeFail
-                        | JobEnd::Preempted
-                        | JobEnd::Cancelled
-                        | JobEnd::Other(_)
-                        | JobEnd::Exited,
-                    )
-                    | JobState::Pending { .. }
-                    | JobState::Running { .. }
-                    | JobState::Absent
-                    | JobState::Unknown(_) => {
-                        Outcome::Lost { executor, why: format!("{why}; {}", state.describe()) }
-                    }
-                }
-            }
-            Ok(ExecutorKind::Container(settings)) => {
-                let removed = container::find(&settings)
-                    .and_then(|engine| container::remove(&engine, &record.mark()));
-                let why = match removed {
-                    Ok(_) => why,
-                    Err(fault) => {
-                        let fault = settings.describe(&fault);
-                        self.slots.suspect(record, fault.clone());
-                        format!("{why}; {fault}")
-                    }
-                };
-                Outcome::Lost { executor, why }
-            }
-            _ => Outcome::Lost { executor, why },
-        }
-    }
-
-    /// Ends what an attempt of an earlier run left at its executor, as far as the engine there can.
-    pub(super) fn end_elsewhere(&mut self, record: &AttemptRecord) {
-        let Some(executor) = record.run_on.clone() else {
-            return;
-        };
-        let lost = Outcome::Lost { executor, why: String::new() };
-        self.outcome_elsewhere(record, lost, true);
     }
 }

@@ -49,7 +49,7 @@ impl Runner {
         let number = key.number;
         let id = self.graph.file.graph().task(number).id.clone();
         let history = self.store.history();
-        let (attempt, iteration) = (history.of(&id).attempts + 1, history.run.iterations + 1);
+        let (attempt, iteration) = (history.of(&id).attempts + 1, history.run.next_iteration());
         let run_id = self.store.run_id().to_owned();
         let call = self.with_view(|view| match view.agent(number, Utc::now()) {
             Turn::Now(call) => call.cloned(),
@@ -206,6 +206,10 @@ impl Runner {
             executor.and_then(|to| self.spawn_at(&to, &record, &spec, post, &limits, send));
         let SpawnedProcess { process, start, limits, on_its_way } = match started {
             Ok(started) => started,
+            Err(NotStarted::Unreachable(why)) if !kind.verifies() => {
+                let run_on = record.run_on.clone().unwrap_or_default();
+                return Ok(Some(Input::Unreachable { id: id.clone(), run_on, why }));
+            }
             Err(reason) => {
                 let head = verifies.and_then(|(_, head)| head);
                 let end = ProcessEnd {
@@ -274,6 +278,10 @@ impl Runner {
             NotStarted::Missing(error)
             | NotStarted::NoCarrier(error)
             | NotStarted::Refused(error) => Outcome::NotStarted { error },
+            NotStarted::Unreachable(why) => {
+                let executor = record.run_on.clone().unwrap_or_default();
+                Outcome::Lost { executor, why }
+            }
             NotStarted::Unguarded => Outcome::Interrupted,
         };
         // A guardian may have started the process before it was killed.

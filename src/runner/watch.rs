@@ -8,11 +8,15 @@ use std::{
 
 use anyhow::{Result, ensure};
 
-use super::{Runner, processes::Progress};
+use super::{
+    Runner,
+    processes::Progress,
+    reach::{ClosedProcess, EngineWord},
+};
 use crate::{
     adapters::{
         agent_output,
-        process::{self, AgentProcess, Closed, Member},
+        process::{self, AgentProcess, Closed, Member, StartFault},
         terminal,
     },
     core::{
@@ -33,7 +37,8 @@ impl Runner {
     /// not be killed.
     pub(super) fn end_unguarded(&self, record: &AttemptRecord) -> (Vec<String>, usize) {
         let mut ended = record.end_all(&self.workspace);
-        let others = !self.processes.is_empty() || self.slots.is_preparing();
+        let others =
+            !self.processes.is_empty() || self.slots.is_preparing() || self.asked_engines > 0;
         if others || self.run.landing().is_trying() || self.processes.has_spared() {
             return (ended, 0);
         }
@@ -56,7 +61,6 @@ impl Runner {
         let record = record.clone();
         if closed.outcome.is_none() {
             (closed.swept, closed.immortal) = self.end_unguarded(&record);
-            self.end_elsewhere(&record);
         }
         // No attempt may start while processes of the previous one remain.
         ensure!(
@@ -66,9 +70,30 @@ impl Runner {
             id.task_id,
             closed.immortal,
         );
-        let head = handle.head();
-        let is_agent = handle.log.is_none();
-        let log = handle.log.unwrap_or_default();
+        let way = handle.on_its_way.as_ref();
+        let ended = ClosedProcess {
+            closed,
+            head: handle.head(),
+            has_arrived: way.is_none(),
+            was_queued: way.is_some_and(|way| way.awaits.is_some()),
+            log: handle.log,
+        };
+        Ok(Some(self.ask_engine(id, &record, ended)))
+    }
+
+    /// Handles the end of a process, once its engine has told what it knows.
+    pub(super) fn process_settled(
+        &self,
+        id: &AttemptId,
+        ended: ClosedProcess,
+        word: Option<&EngineWord>,
+    ) -> Input {
+        if let Some((run_on, why)) = self.missed_why(id, &ended, word) {
+            return Input::Unreachable { id: id.clone(), run_on, why };
+        }
+        let ClosedProcess { closed, head, log, .. } = ended;
+        let is_agent = log.is_none();
+        let log = log.unwrap_or_default();
         let is_green = closed.outcome == Some(Outcome::Exited { exit_code: 0 });
         let last_line = (!log.is_empty()).then(|| self.workspace.root().join(&log));
         let last_line = last_line.and_then(|log| {
@@ -78,19 +103,20 @@ impl Runner {
                 failure_line::of(&terminal::plain(&agent_output::failure(&log)))
             }
         });
-        let has_arrived = handle.on_its_way.is_none();
-        let elsewhere = |outcome| self.outcome_elsewhere(&record, outcome, has_arrived);
-        let outcome = closed.outcome.map(elsewhere);
+        let is_missing = match closed.fault {
+            Some(StartFault::Program | StartFault::Executor) => true,
+            Some(StartFault::Unreachable) | None => false,
+        };
         let end = ProcessEnd {
-            outcome,
+            outcome: closed.outcome,
             took: Duration::ZERO,
             swept: closed.swept,
             log,
             last_line,
             head,
-            no_program: is_agent && closed.fault.is_some(),
+            no_program: is_agent && is_missing,
         };
-        Ok(Some(Input::ProcessEnded(id.clone(), Box::new(end))))
+        Input::ProcessEnded(id.clone(), Box::new(end))
     }
 
     /// Handles a report that a process is idle. A file that has changed since the last check is a

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use super::words::short;
+use super::words::{clock, short};
 use crate::core::{
     attempt::AttemptState,
     executor::runs_on,
@@ -50,6 +50,10 @@ pub struct AttemptPosition {
     pub runs_on: Option<String>,
     /// What it waits for there, such as a place in the queue of a cluster.
     pub awaits: Option<String>,
+    /// When its process was last heard, if there is no contact with it; whether it runs is not known
+    /// then.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub no_contact_since: Option<DateTime<Utc>>,
     /// The slot as it is typed at the top of the repository.
     #[serde(skip)]
     pub place: Option<String>,
@@ -134,6 +138,7 @@ impl AttemptView {
                 slot,
                 branch: recorded.1.or_else(|| active.branch.clone()),
                 awaits: active.awaits.clone(),
+                no_contact_since: active.no_contact_since,
                 runs_on: runs_on(active.run_on.as_deref(), active.placement.as_ref()),
             },
         }
@@ -154,6 +159,7 @@ impl AttemptView {
 impl AttemptPosition {
     /// The state where it is not simply running, and the slot, in words.
     pub fn text(&self) -> Option<String> {
+        let silent = self.no_contact_since.map(|at| format!("no contact since {}", clock(at)));
         let stage = match self.state {
             AttemptState::Running => "",
             AttemptState::Preparing => "preparing",
@@ -172,7 +178,7 @@ impl AttemptPosition {
         let runs_on = self.runs_on.as_ref().map(|name| format!("on {name}"));
         let stage = Some(stage.to_owned()).filter(|stage| !stage.is_empty());
         let parts: Vec<String> =
-            [stage, slot, runs_on, self.awaits.clone()].into_iter().flatten().collect();
+            [silent, stage, slot, runs_on, self.awaits.clone()].into_iter().flatten().collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 }

@@ -10,6 +10,7 @@ use super::{
     VERSION,
     attempt::{AttemptPosition, AttemptView, seconds_since},
     queue::HeldView,
+    reach::UnreachableView,
     run::WaitingView,
     task::{DependencyView, TaskCounts, TaskStanding, TaskView},
 };
@@ -48,6 +49,8 @@ pub struct GraphView {
     pub complete: Vec<TaskView>,
     /// What a run waits for while no attempt can start.
     pub waiting: Option<WaitingView>,
+    /// The executors that do not answer.
+    pub unreachable: Vec<UnreachableView>,
     /// What keeps the target branch from moving.
     pub merge_held: Option<HeldView>,
 }
@@ -89,7 +92,9 @@ impl GraphView {
                 TaskState::NeedsInput => &mut graph.needs_input,
                 TaskState::Blocked => &mut graph.held,
                 TaskState::Conflicting => &mut graph.kept_apart,
-                TaskState::Retrying(_) | TaskState::RateLimited(_) => &mut graph.backing_off,
+                TaskState::Retrying(_) | TaskState::RateLimited(_) | TaskState::Unreachable(_) => {
+                    &mut graph.backing_off
+                }
                 TaskState::Waiting => &mut graph.blocked,
             };
             let standing = standing(view, number, (facts.live, &facts.attempts), now);
@@ -100,6 +105,9 @@ impl GraphView {
         graph.ready = ready.map(|task| TaskView::of(task, TaskStanding::Ready {})).collect();
         graph.complete.sort_by_key(|task| Reverse(completed_at(task)));
         graph.waiting = WaitingView::of(view.history, now).filter(|_| facts.live);
+        if facts.live {
+            graph.unreachable = UnreachableView::all(view.history);
+        }
         graph.merge_held = view.history.active.held.as_ref().map(HeldView::of);
         graph
     }
@@ -135,6 +143,10 @@ pub(super) fn standing(
         }
         TaskState::Retrying(until) => TaskStanding::Retrying { until },
         TaskState::RateLimited(until) => TaskStanding::RateLimited { until },
+        TaskState::Unreachable(until) => {
+            let executor = view.executor(number).unwrap_or_default().to_owned();
+            TaskStanding::Unreachable { executor, until }
+        }
         TaskState::Waiting => waiting(view, number, now),
     }
 }
@@ -211,6 +223,7 @@ pub(super) fn word(state: TaskState) -> &'static str {
         TaskState::Conflicting => "kept apart",
         TaskState::Retrying(_) => "retrying",
         TaskState::RateLimited(_) => "rate-limited",
+        TaskState::Unreachable(_) => "executor unreachable",
         TaskState::Parked(_) | TaskState::Spent => "parked",
         TaskState::NeedsInput => "needs input",
         TaskState::Blocked => "blocked",

@@ -8,6 +8,7 @@ mod files;
 mod iterations;
 mod merged;
 mod notice;
+mod reach;
 mod talk;
 pub mod wake;
 
@@ -121,6 +122,11 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::AwaitingExecutor { .. }
         | Event::AgentStarted { .. }
         | Event::Reported { .. } => started(record, id, verbose),
+        Event::Withdrawn { .. }
+        | Event::ExecutorUnreachable { .. }
+        | Event::ExecutorReachable { .. }
+        | Event::ContactLost { .. }
+        | Event::ContactRegained { .. } => reach::lines(id, event, verbose, record.timestamp),
         Event::Verifying { .. } | Event::Verified(_) | Event::VerifyFailed(_) => {
             checks::lines(record, view)
         }

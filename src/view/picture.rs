@@ -199,7 +199,8 @@ fn mark(state: TaskState) -> StateMark {
         | TaskState::Denied
         | TaskState::Conflicting
         | TaskState::Retrying(_)
-        | TaskState::RateLimited(_) => StateMark::Ready,
+        | TaskState::RateLimited(_)
+        | TaskState::Unreachable(_) => StateMark::Ready,
         TaskState::Parked(_) | TaskState::Spent | TaskState::NeedsInput | TaskState::Blocked => {
             StateMark::Stuck
         }

@@ -12,6 +12,7 @@ use super::{
     attempt::{AttemptView, ChildView},
     lines::wake,
     queue::QueueView,
+    reach::UnreachableView,
     spend::SpendView,
     words::{counted, moment},
 };
@@ -58,6 +59,8 @@ pub struct RunView {
     pub failures: u32,
     /// What it waits for while no attempt can start.
     pub waiting: Option<WaitingView>,
+    /// The executors that do not answer.
+    pub unreachable: Vec<UnreachableView>,
     /// Tasks that it completed.
     pub completed: u32,
     /// The tasks that it completed, in the order of completion.
@@ -246,6 +249,7 @@ impl RunView {
             failures_in_a_row: run.failures_in_a_row,
             failures: run.failures,
             waiting: WaitingView::of(history, now).filter(|_| facts.standing.is_live()),
+            unreachable: UnreachableView::all(history),
             completed: run.completed,
             completed_tasks: completed.into_iter().map(|(id, _)| id.clone()).collect(),
             spend: SpendView::of(&run.spend),

@@ -94,6 +94,14 @@ pub enum TaskStanding {
         #[schemars(with = "String", extend("format" = "date-time"))]
         until: DateTime<Utc>,
     },
+    /// Its executor does not answer.
+    Unreachable {
+        /// The executor.
+        executor: String,
+        /// When it is tried again; none while it is tried.
+        #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+        until: Option<DateTime<Utc>>,
+    },
     /// It waits on dependencies.
     Waiting {
         /// The dependencies that are not complete.
@@ -163,6 +171,7 @@ impl TaskView {
             TaskStanding::KeptApart { .. } => "kept apart",
             TaskStanding::Retrying { .. } => "retrying",
             TaskStanding::RateLimited { .. } => "rate-limited",
+            TaskStanding::Unreachable { .. } => "executor unreachable",
             TaskStanding::Waiting { .. } => "waiting",
         }
     }
@@ -204,7 +213,9 @@ impl TaskCounts {
             TaskState::Blocked => &mut self.held,
             TaskState::Ready | TaskState::Denied => &mut self.ready,
             TaskState::Conflicting => &mut self.kept_apart,
-            TaskState::Retrying(_) | TaskState::RateLimited(_) => &mut self.backing_off,
+            TaskState::Retrying(_) | TaskState::RateLimited(_) | TaskState::Unreachable(_) => {
+                &mut self.backing_off
+            }
             TaskState::Waiting => &mut self.blocked,
         };
         *count += 1;

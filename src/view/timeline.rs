@@ -207,6 +207,8 @@ impl RunLine {
         };
         if let Event::Started { attempt, slot, .. } = &record.event {
             self.start(id, *attempt, slot.clone(), now);
+        } else if let Event::Withdrawn { .. } = &record.event {
+            self.withdraw(id);
         } else if let Some(bar) = self.open.get(id).map(|at| &mut self.bars[*at]) {
             if let Event::Verifying { baseline: false, .. } = record.event {
                 bar.verified_from.get_or_insert(now);
@@ -238,6 +240,13 @@ impl RunLine {
             cost_usd: None,
             commits: 0,
         });
+    }
+
+    fn withdraw(&mut self, id: &TaskId) {
+        if let Some(at) = self.open.remove(id) {
+            self.bars.remove(at);
+            self.open.values_mut().filter(|open| **open > at).for_each(|open| *open -= 1);
+        }
     }
 
     fn end(&mut self, id: &TaskId, at: DateTime<Utc>, ended: &AttemptResult) {
@@ -277,6 +286,15 @@ impl RunLine {
     }
 }
 
+fn clock_set(seconds: i64) -> String {
+    format!("the clock was set by {seconds} s")
+}
+
+fn paused(seconds: u64, slept: bool) -> String {
+    let what = if slept { "the machine slept" } else { "suspended" };
+    format!("{what} for {seconds} s")
+}
+
 /// The mark that a record leaves, with its text.
 fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
     Some(match &record.event {
@@ -295,13 +313,8 @@ fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
         Event::ResumeRequested { .. } => (MarkKind::Requested, "resumed".to_owned()),
         Event::StopRequested(_) => (MarkKind::Requested, "asked to stop".to_owned()),
         Event::Suspended {} => (MarkKind::Requested, "suspended".to_owned()),
-        Event::Continued { seconds, slept } => {
-            let what = if *slept { "the machine slept" } else { "suspended" };
-            (MarkKind::Clock, format!("{what} for {seconds} s"))
-        }
-        Event::ClockSet { seconds } => {
-            (MarkKind::Clock, format!("the clock was set by {seconds} s"))
-        }
+        Event::Continued { seconds, slept } => (MarkKind::Clock, paused(*seconds, *slept)),
+        Event::ClockSet { seconds } => (MarkKind::Clock, clock_set(*seconds)),
         Event::GraphRejected { error } | Event::SettingsRejected { error } => {
             (MarkKind::Refused, error.clone())
         }
@@ -318,6 +331,11 @@ fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
         | Event::WorkRestored { .. }
         | Event::SettingUp { .. }
         | Event::AwaitingExecutor { .. }
+        | Event::Withdrawn { .. }
+        | Event::ExecutorUnreachable { .. }
+        | Event::ExecutorReachable { .. }
+        | Event::ContactLost { .. }
+        | Event::ContactRegained { .. }
         | Event::AgentStarted { .. }
         | Event::Queued { .. }
         | Event::Merging(_)

@@ -169,6 +169,7 @@ impl CarriedAgent {
             argv: self.argv.clone(),
             image: None,
             transfer: self.transfer.clone(),
+            patience_seconds: 0,
         };
         let post = GuardPost {
             program: RALPH.into(),
@@ -222,8 +223,14 @@ fn closed(news: &Receiver<ProcessNews>) -> Closed {
 }
 
 impl Underway {
+    /// The next news but those of silence, which a loaded machine causes.
     fn next(&self) -> ProcessNews {
-        self.news.recv_timeout(SOON).unwrap()
+        loop {
+            match self.news.recv_timeout(SOON).unwrap() {
+                ProcessNews::Contact(_) => {}
+                news => return news,
+            }
+        }
     }
 
     /// Waits until the agent runs.

@@ -54,6 +54,7 @@ mod plan;
 mod planning;
 mod programs;
 mod prompt;
+mod reach;
 mod real;
 mod replay;
 mod report;

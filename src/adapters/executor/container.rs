@@ -80,6 +80,7 @@ fn say<const N: usize>(name: &str, arguments: [&str; N]) -> Result<String, Conta
     let argv = [vec![name.to_owned()], query::words(arguments)].concat();
     let answer = ask(&argv, query::LIMIT).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => ContainerFault::NoEngine(Some(name.to_owned())),
+        io::ErrorKind::TimedOut => ContainerFault::NoDaemon,
         _ => ContainerFault::Other(error.to_string()),
     })?;
     if answer.is_good() {

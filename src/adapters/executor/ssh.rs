@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::query;
-use crate::core::executor::{HostAnswer, ProgramBuild, SshSettings, ssh_command};
+use crate::core::executor::{HostAnswer, ProgramBuild, SshSettings, ssh_command, ssh_trial};
 use crate::core::hmac::sign;
 
 /// The time for the host to answer, and for the program to be sent.
@@ -20,6 +20,8 @@ const LIMIT: Duration = Duration::from_secs(10 * 60);
 const REACH: Duration = Duration::from_secs(60);
 /// The time for the output of an ended `ssh` to arrive.
 const DRAIN: Duration = Duration::from_secs(2);
+/// The exit code of `ssh` without a connection.
+const NOT_CONNECTED: i32 = 255;
 /// The number of lines that a host may print before its answer.
 const GREETING: usize = 1000;
 
@@ -33,8 +35,9 @@ pub fn reach(settings: &SshSettings) -> Result<(), String> {
     match answer.map_err(|error| format!("ssh: {error}"))? {
         answer if answer.is_good() => Ok(()),
         answer => Err(format!(
-            "`{host}` is not reached: {}; `ssh -o BatchMode=yes {host} true` must work",
-            answer.why()
+            "`{host}` is not reached: {}; `{}` must work",
+            answer.why(),
+            ssh_trial(settings)
         )),
     }
 }
@@ -44,12 +47,30 @@ pub fn reach(settings: &SshSettings) -> Result<(), String> {
 ///
 /// # Errors
 /// The message says what failed, on which side.
-pub fn send_program(settings: &SshSettings, program: &Path) -> Result<String, String> {
+pub fn send_program(settings: &SshSettings, program: &Path) -> Result<String, SendFault> {
     let host = &settings.host;
-    send(settings, program).map_err(|why| format!("cannot send ralph to `{host}`: {why}"))
+    send(settings, program).map_err(|fault| SendFault {
+        why: format!("cannot send ralph to `{host}`: {}", fault.why),
+        ..fault
+    })
 }
 
-fn send(settings: &SshSettings, program: &Path) -> Result<String, String> {
+/// Why a program could not be sent to a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendFault {
+    /// The reason, for a person.
+    pub why: String,
+    /// Whether the host does not answer.
+    pub is_unreachable: bool,
+}
+
+impl From<String> for SendFault {
+    fn from(why: String) -> SendFault {
+        SendFault { why, is_unreachable: false }
+    }
+}
+
+fn send(settings: &SshSettings, program: &Path) -> Result<String, SendFault> {
     let bytes = fs::read(program).map_err(|error| format!("{}: {error}", program.display()))?;
     let version = env!("CARGO_PKG_VERSION").to_owned();
     // The digest alone, without the name of its kind.
@@ -83,13 +104,15 @@ fn send(settings: &SshSettings, program: &Path) -> Result<String, String> {
         let _ = lines.read_to_end(&mut Vec::new());
         let _ = tell.send(answer);
     });
-    let code = query::end(&mut child, Instant::now() + LIMIT).map_err(|error| error.to_string())?;
+    let code = query::end(&mut child, Instant::now() + LIMIT)
+        .map_err(|error| SendFault { why: error.to_string(), is_unreachable: true })?;
     let said = errors.recv_timeout(DRAIN).unwrap_or_default();
     match told.recv_timeout(DRAIN).unwrap_or(Ok(None))? {
         Some(HostAnswer::Has(path) | HostAnswer::Wants(path)) if code == Some(0) => Ok(path),
         _ => {
             let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-            Err(last.unwrap_or("the connection ended early").to_owned())
+            let why = last.unwrap_or("the connection ended early").to_owned();
+            Err(SendFault { why, is_unreachable: code == Some(NOT_CONNECTED) })
         }
     }
 }

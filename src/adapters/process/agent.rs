@@ -57,6 +57,9 @@ impl AgentProcess {
                 Some(GuardianNotice::Left { members }) => ProcessNews::Left(members),
                 Some(GuardianNotice::Arrived { host }) => ProcessNews::Arrived(host),
                 Some(GuardianNotice::Fetching {}) => ProcessNews::Fetching,
+                Some(GuardianNotice::Contact { silent_ms }) => {
+                    ProcessNews::Contact(silent_ms.map(Duration::from_millis))
+                }
                 Some(GuardianNotice::Closed { outcome, swept, immortal, fault }) => {
                     let outcome = Some(outcome);
                     ProcessNews::Closed(Closed { outcome, swept, immortal, fault })
@@ -117,6 +120,7 @@ impl AgentProcess {
                 Some(GuardianNotice::NotStarted { error, fault }) => match fault {
                     Some(StartFault::Program) => NotStarted::Missing(error),
                     Some(StartFault::Executor) => NotStarted::NoCarrier(error),
+                    Some(StartFault::Unreachable) => NotStarted::Unreachable(error),
                     None => NotStarted::Refused(error),
                 },
                 _ if killed => NotStarted::Unguarded,

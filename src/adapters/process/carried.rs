@@ -125,12 +125,15 @@ pub(super) fn guard(brief: &GuardianSpec, carrier: &Carrier) -> io::Result<Optio
         let message = order.map_or(CarriedMessage::Alone, CarriedMessage::Order);
         let _ = outbox.send(message);
     });
-    let end = guard.watch()?;
+    let mut end = guard.watch()?;
     if let CarriedEnd::Lost(_) = end
         && guard.stage > CarriedStage::Sending
         && carrier.transfer.is_some()
+        && guard.fetch()?
+        && guard.closed.is_some()
     {
-        guard.fetch()?;
+        // All processes had ended there, and their work is here.
+        end = CarriedEnd::Done;
     }
     let end = guard.ended(end);
     // What still runs here only carried, and may hold up what follows.
@@ -141,6 +144,7 @@ pub(super) fn guard(brief: &GuardianSpec, carrier: &Carrier) -> io::Result<Optio
 }
 
 /// A guardian behind whose carrier an agent runs.
+#[expect(clippy::struct_excessive_bools, reason = "these are facts")]
 struct CarriedGuard<'a> {
     brief: &'a GuardianSpec,
     carrier: &'a Carrier,
@@ -161,6 +165,8 @@ struct CarriedGuard<'a> {
     closed: Option<GuardedEnd>,
     /// How the carrier exited.
     exited: Option<Outcome>,
+    /// Whether the runner knows that there is no contact.
+    is_silent: bool,
     is_frozen: bool,
     cancelled: bool,
     /// Whether the runner is gone.
@@ -187,6 +193,8 @@ impl<'a> CarriedGuard<'a> {
             unpack: transfer.map(|transfer| transfer.unpack.clone()).unwrap_or_default(),
             unpacking: None,
             count: Arc::clone(&count),
+            heard_at: Instant::now(),
+            is_refused: false,
         }));
         let connection = connect(brief, carrier, 0, &arrivals, outbox)?;
         let guard = CarriedGuard {
@@ -204,6 +212,7 @@ impl<'a> CarriedGuard<'a> {
             purpose: ConnectionPurpose::Run,
             closed: None,
             exited: None,
+            is_silent: false,
             is_frozen: false,
             cancelled: false,
             abandoned: false,
@@ -254,6 +263,7 @@ impl<'a> CarriedGuard<'a> {
                     // does not blame the worker.
                     silent = if arrived == count { silent + 1 } else { 0 };
                     count = arrived;
+                    self.tell_contact(silent)?;
                     self.doubt(silent)
                 }
             };
@@ -388,7 +398,8 @@ impl<'a> CarriedGuard<'a> {
             | FromWorker::Notice(
                 GuardianNotice::Arrived { .. }
                 | GuardianNotice::Output { .. }
-                | GuardianNotice::Fetching {},
+                | GuardianNotice::Fetching {}
+                | GuardianNotice::Contact { .. },
             )
             | FromWorker::File(_)
             | FromWorker::Pack(_)

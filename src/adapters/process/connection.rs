@@ -9,6 +9,7 @@ use std::{
         mpsc::Sender,
     },
     thread,
+    time::Instant,
 };
 
 use serde::Deserialize;
@@ -69,6 +70,10 @@ pub(super) struct Arrivals {
     pub(super) unpacking: Option<Unpacking>,
     /// Counts what has arrived, as a sign of life.
     pub(super) count: Arc<AtomicU64>,
+    /// When something arrived last.
+    pub(super) heard_at: Instant,
+    /// Whether a whole pack could not be brought into the slot.
+    pub(super) is_refused: bool,
 }
 
 /// A pack on its way into the slot.
@@ -155,6 +160,7 @@ impl Arrivals {
     /// Takes what arrived, and returns what the guardian must know.
     fn take(&mut self, message: FromWorker) -> Option<CarrierNews> {
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.heard_at = Instant::now();
         match message {
             FromWorker::Notice(GuardianNotice::Output { stream, bytes }) => {
                 if let (Some((stdout, stderr)), Ok(bytes)) = (&mut self.output, bytes.bytes()) {
@@ -185,6 +191,7 @@ impl Arrivals {
             }
             FromWorker::PackEnd {} => {
                 let ended = self.unpacking.take()?.end();
+                self.is_refused |= ended.is_err();
                 Some(CarrierNews::Unpacked(ended.map(|notes| self.print(&notes))))
             }
             message => Some(CarrierNews::Message(message)),

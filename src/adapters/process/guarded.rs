@@ -30,7 +30,10 @@ pub fn run_guarded<E>(
     let agent = match AgentProcess::spawn(spec, post, move |news| drop(tell.send(news))) {
         Ok(agent) => agent,
         Err(
-            NotStarted::Missing(error) | NotStarted::NoCarrier(error) | NotStarted::Refused(error),
+            NotStarted::Missing(error)
+            | NotStarted::NoCarrier(error)
+            | NotStarted::Unreachable(error)
+            | NotStarted::Refused(error),
         ) => {
             return Ok(Outcome::NotStarted { error });
         }
@@ -55,7 +58,7 @@ pub fn run_guarded<E>(
             }
             Ok(ProcessNews::Left(_)) => agent.kill(),
             Ok(ProcessNews::Idle) => is_idle = true,
-            Ok(ProcessNews::Arrived(_) | ProcessNews::Fetching)
+            Ok(ProcessNews::Arrived(_) | ProcessNews::Fetching | ProcessNews::Contact(_))
             | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Interrupted),
         }

@@ -121,6 +121,11 @@ pub enum GuardianNotice {
     },
     /// All processes somewhere else have ended, and their work is being fetched.
     Fetching {},
+    /// The worker has been silent for this long, or its line was cut; none once it is heard again.
+    Contact {
+        /// The time since its last byte, in milliseconds.
+        silent_ms: Option<u64>,
+    },
     /// The agent and everything it started is gone, or was spared; the guardian ends.
     Closed {
         /// How the agent ended.

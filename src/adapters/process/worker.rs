@@ -339,7 +339,9 @@ impl Worker {
     fn tell_not_started(&self, reason: NotStarted, record: &Path) {
         let (error, fault) = match reason {
             NotStarted::Missing(error) => (error, Some(StartFault::Program)),
-            NotStarted::NoCarrier(error) | NotStarted::Refused(error) => (error, None),
+            NotStarted::NoCarrier(error)
+            | NotStarted::Unreachable(error)
+            | NotStarted::Refused(error) => (error, None),
             NotStarted::Unguarded => {
                 tree::kill_marked(None, record);
                 tree::sweep(None);

@@ -140,7 +140,8 @@ fn probes(
         let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
         let probe = Probe { argv, dir: Some(slot.to_owned()), ..Probe::default() };
         bench.ask_at(probe, limit, |spec| -> Result<PlacedProcess, String> {
-            let placed = placement::placed(workspace, executor, &facts, spec)?;
+            let placed = placement::placed(workspace, executor, &facts, spec);
+            let placed = placed.map_err(|fault| fault.to_string())?;
             seen.clone_from(&placed.placement);
             Ok(placed)
         })

@@ -165,7 +165,7 @@ impl DraftAgent<'_> {
             resources: None,
         };
         let placed = placement::placed(workspace, &executor, &facts, spec);
-        let placed = placed.map_err(|why| Failure::new(Exit::Agent, why))?;
+        let placed = placed.map_err(|fault| Failure::new(Exit::Agent, fault.to_string()))?;
         Ok((placed.spec, GuardPost { carrier: placed.carrier, ..post }))
     }
 

@@ -296,6 +296,11 @@ impl Event {
             | Event::WorkRestored { .. }
             | Event::SettingUp { .. }
             | Event::AwaitingExecutor { .. }
+            | Event::Withdrawn { .. }
+            | Event::ExecutorUnreachable { .. }
+            | Event::ExecutorReachable { .. }
+            | Event::ContactLost { .. }
+            | Event::ContactRegained { .. }
             | Event::AgentStarted { .. }
             | Event::Queued { .. }
             | Event::Merging(_)

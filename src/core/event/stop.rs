@@ -41,6 +41,17 @@ pub enum StopReason {
         /// The limit.
         max_wait: Duration,
     },
+    /// An executor that everything left needs has not answered for longer than `max_wait`.
+    Unreachable {
+        /// The executor.
+        run_on: String,
+        /// When it did not answer for the first time.
+        since: DateTime<Utc>,
+        /// The newest reason.
+        why: String,
+        /// The limit.
+        max_wait: Duration,
+    },
     /// No task can start.
     Blocked(Vec<Blocker>),
     /// No task can start until a person answers.
@@ -94,6 +105,7 @@ impl StopReason {
             | StopReason::FailedTasks(_)
             | StopReason::HookFailed(_)
             | StopReason::StartLimit(_) => Exit::Error,
+            StopReason::Unreachable { .. } => Exit::Agent,
             StopReason::Denied(_, code) => *code,
             StopReason::Signal(number, _) => Exit::Signal(*number),
         }
@@ -142,6 +154,12 @@ impl fmt::Display for StopReason {
             }
             StopReason::Limit(what) => write!(f, "limit reached: {what}"),
             StopReason::Provider { .. } => f.write_str(&self.text(&Utc)),
+            StopReason::Unreachable { run_on, why, max_wait, .. } => write!(
+                f,
+                "executor `{run_on}` has not answered for longer than `max_wait` ({}): {why}; \
+                 `ralph doctor --on {run_on}` tries it",
+                duration::short(*max_wait)
+            ),
             StopReason::Blocked(_) => f.write_str("everything left is blocked"),
             StopReason::NeedsInput(holders) => match holders.as_slice() {
                 [one] => write!(f, "waiting for a person: `{}` {}", one.task_id, one.why),

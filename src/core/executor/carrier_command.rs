@@ -122,6 +122,20 @@ pub fn carrier_command(
     command.map_err(|why| format!("executor `{}`: {why}", executor.name))
 }
 
+/// Returns the command with which a person tries whether `ssh` reaches the host, for a shell.
+pub fn ssh_trial(settings: &SshSettings) -> String {
+    let is_plain =
+        |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+@%=:,".contains(c));
+    let shown = |word: &String| {
+        if is_plain(word) && !word.is_empty() { word.clone() } else { quoted(word) }
+    };
+    let mut command = words(["ssh"]);
+    command.extend(settings.args.iter().map(shown));
+    command.extend(words(["-o", "BatchMode=yes"]));
+    command.extend([shown(&settings.host), "true".to_owned()]);
+    command.join(" ")
+}
+
 /// Returns the `ssh` that runs a script of a POSIX shell on the host, whatever the login shell of
 /// the user there is.
 ///

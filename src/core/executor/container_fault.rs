@@ -65,6 +65,19 @@ impl ContainerFault {
         })
     }
 
+    /// Whether the engine may answer later: nothing needs to be installed or corrected.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            ContainerFault::NoDaemon | ContainerFault::NameTaken => true,
+            ContainerFault::NoEngine(_)
+            | ContainerFault::NoImage
+            | ContainerFault::NoMount(_)
+            | ContainerFault::NoProgram(_)
+            | ContainerFault::Forbidden
+            | ContainerFault::Other(_) => false,
+        }
+    }
+
     /// Says it for people, with what to do.
     pub fn describe(&self, engine: &str, image: &str) -> String {
         match self {

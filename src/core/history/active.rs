@@ -41,6 +41,9 @@ pub struct ActiveAttempt {
     /// What it waits for at its executor.
     #[serde(default)]
     pub awaits: Option<String>,
+    /// When its process was last heard, if there is no contact with it.
+    #[serde(default)]
+    pub no_contact_since: Option<DateTime<Utc>>,
     /// Where its agent really runs.
     #[serde(default)]
     pub placement: Option<Placement>,
@@ -90,6 +93,11 @@ impl ActiveAttempts {
             let awaits =
                 if let Event::AwaitingExecutor { why, .. } = event { Some(why) } else { None };
             active.awaits = awaits.cloned();
+            if let Event::ContactLost { since, .. } = event {
+                active.no_contact_since = Some(*since);
+            } else if matches!(event, Event::ContactRegained { .. } | Event::Verifying { .. }) {
+                active.no_contact_since = None;
+            }
         }
         if let Event::LoopStarted(_) = event {
             // A new run rebuilds the queue and checks again what blocks the branch.
@@ -145,6 +153,7 @@ impl ActiveAttempts {
             has_agent: false,
             run_on: run_on.clone(),
             awaits: None,
+            no_contact_since: None,
             placement: None,
             commanded: BTreeSet::new(),
             began_after: ended,

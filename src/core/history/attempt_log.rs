@@ -74,6 +74,13 @@ impl AttemptLog {
                 entry.ended = Some((record.timestamp, ended.clone()));
             }
         }
+        if let Event::Withdrawn { attempt, .. } = &record.event
+            && let Some(at) = self.open.remove(id)
+            && self.entries[at].attempt == *attempt
+        {
+            self.entries.remove(at);
+            self.open.values_mut().filter(|other| **other > at).for_each(|other| *other -= 1);
+        }
         if let Event::Started { attempt, base, log, format, run_on, .. } = &record.event {
             self.open.insert(id.clone(), self.entries.len());
             self.entries.push(AttemptEntry {

@@ -29,6 +29,9 @@ pub struct RunHistory {
     pub begun: Begun,
     /// The number of attempts, including those of the paused run that it continues.
     pub iterations: u32,
+    /// The numbers of attempts that were withdrawn, which later attempts get.
+    #[serde(default)]
+    withdrawn: BTreeSet<u32>,
     /// The number of completed tasks.
     pub completed: u32,
     /// The number of different tasks that failed since the last completed one; of iterations, in a
@@ -127,6 +130,26 @@ impl RunHistory {
             completed: self.completed,
             finished: self.finished.clone(),
         })
+    }
+
+    /// The number in the run of the next attempt.
+    pub fn next_iteration(&self) -> u32 {
+        let highest = self.iterations + u32::try_from(self.withdrawn.len()).unwrap_or(u32::MAX);
+        self.withdrawn.first().copied().unwrap_or(highest + 1)
+    }
+
+    /// Applies the start of an attempt with this number.
+    pub(super) fn start(&mut self, iteration: Option<u32>) {
+        (self.iterations, self.waits) = (self.iterations + 1, 0);
+        self.withdrawn.retain(|number| Some(*number) != iteration);
+        self.waiting = None;
+        self.blockers.clear();
+    }
+
+    /// Takes back the start of an attempt with this number.
+    pub(super) fn withdraw(&mut self, iteration: Option<u32>) {
+        self.iterations = self.iterations.saturating_sub(1);
+        self.withdrawn.extend(iteration);
     }
 
     /// Applies a wait.

@@ -17,6 +17,9 @@ use crate::core::{
 pub struct TaskHistory {
     /// The number of attempts, which is the number of the newest one. A reset does not change it.
     pub attempts: u32,
+    /// The number of its newest attempt if that was withdrawn.
+    #[serde(default)]
+    pub withdrawn: Option<u32>,
     /// The number of attempts since the last reset that count towards `max_attempts`.
     pub counted: u32,
     /// The number of ended attempts when its newest counted attempt failed; 0 after a reset.
@@ -77,6 +80,7 @@ impl TaskHistory {
 /// The history of a task without one.
 pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
     attempts: 0,
+    withdrawn: None,
     counted: 0,
     failed_at: 0,
     stuck: false,

@@ -80,6 +80,9 @@ impl Attempts {
     pub(super) fn found(&mut self, found: FoundAttempt, sit: &Situation<'_>) -> Vec<RunCommand> {
         let FoundAttempt { mut attempt, from_run, had_agent, outcome, took, swept, landed } = found;
         let id = attempt.id.clone();
+        if let Some(commands) = Attempts::found_withdrawn(&attempt, sit) {
+            return commands;
+        }
         let last = sit.view.history.of(&id.task_id).last.as_ref();
         if let Some(last) = last.filter(|last| last.ended.attempt >= id.attempt) {
             let AttemptResult { verdict, evidence, .. } = &last.ended;

@@ -162,6 +162,8 @@ pub enum RunCommand {
         /// Whether its report was accepted, or it made none.
         believed: bool,
     },
+    /// Remove the record of an attempt that was withdrawn, and release its slot.
+    Withdraw(AttemptId),
     /// Run the hook for the end of an attempt.
     AfterAttempt(AttemptId),
     /// Combine the work of these attempts on top of a commit of the target branch.

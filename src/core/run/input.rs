@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+
 use super::{
     command::{AttemptId, PendingResult, ProcessEnd},
     open_attempt::OpenAttempt,
@@ -51,6 +53,17 @@ pub enum Input {
     ProcessFetching(AttemptId),
     /// The process of an attempt waits for its executor, for this reason.
     ProcessAwaits {
+        /// The attempt.
+        id: AttemptId,
+        /// The executor.
+        run_on: String,
+        /// The reason.
+        why: String,
+    },
+    /// The line to the process of an attempt is silent since this time; none if it is heard again.
+    Contact(AttemptId, Option<DateTime<Utc>>),
+    /// The executor of an attempt does not answer, and no process of the attempt got there.
+    Unreachable {
         /// The attempt.
         id: AttemptId,
         /// The executor.

@@ -26,9 +26,10 @@ use super::{
 use crate::core::{
     commit_id::CommitId,
     event::{Begun, Cause, ChildrenLeft, Event, Orphans, StopReason, record::Record},
+    executor::Placement,
     graph::{
         TaskGraph,
-        task::{CommitRule, Status, TaskId},
+        task::{CommitRule, Status, Task, TaskId},
         tests::task,
     },
     history::History,
@@ -40,6 +41,8 @@ use crate::core::{
 const SCHEDULES: u64 = 10_000;
 /// The file that a person and every other task change.
 const FILE: &str = "file";
+/// The executor of some tasks.
+const FAR: &str = "far";
 /// A schedule with more steps than this counts as endless.
 const STEPS: usize = 20_000;
 
@@ -165,6 +168,10 @@ struct World {
     /// When SIGTERM came, and how many signals came.
     signalled: (Option<i64>, u32),
     parked: BTreeSet<TaskId>,
+    /// Whether the executor of some tasks does not answer.
+    is_away: bool,
+    /// The newest attempt that tries whether it answers again.
+    trying: Option<AttemptId>,
     /// Whether to print every input and command.
     shown: bool,
 }
@@ -180,7 +187,12 @@ impl World {
         let mut dice = ScheduleDice(seed);
         let count = 1 + dice.below(7);
         let isolated = dice.chance(70);
-        let tasks = (0..count).map(|n| task(&format!("t{n}"))).collect();
+        let has_far = dice.chance(40);
+        let tasks = (0..count).map(|n| {
+            let is_far = has_far && dice.chance(60);
+            Task { run_on: is_far.then(|| FAR.to_owned()), ..task(&format!("t{n}")) }
+        });
+        let tasks = tasks.collect();
         let mut edges = Vec::new();
         for to in 1..count {
             for from in 0..to {
@@ -239,6 +251,8 @@ impl World {
             found_landed: BTreeSet::new(),
             signalled: (None, 0),
             parked: BTreeSet::new(),
+            is_away: false,
+            trying: None,
             shown: env::var_os("RALPH_SIMULATION_SEED").is_some(),
         }
     }
@@ -360,6 +374,18 @@ impl World {
             let id = AttemptId { task_id: id.clone(), attempt: *attempt };
             *self.started.entry(id).or_default() += 1;
         }
+        let before = self.history.run.iterations;
+        let withdrawn = if let (Event::Withdrawn { attempt, .. }, Some(id)) = (&event, &task_id) {
+            let id = AttemptId { task_id: id.clone(), attempt: *attempt };
+            assert!(self.started.remove(&id).is_some(), "{id} is withdrawn and did not start");
+            assert!(!self.ended.contains_key(&id), "{id} is withdrawn after its end");
+            Some(id)
+        } else {
+            None
+        };
+        if let Event::ExecutorReachable { .. } = &event {
+            self.trying = None;
+        }
         if let (Event::Parked { .. }, Some(id)) = (&event, &task_id) {
             self.parked.insert(id.clone());
         }
@@ -409,6 +435,11 @@ impl World {
             event,
         };
         self.history.apply(&record);
+        if let Some(id) = withdrawn {
+            assert_eq!(self.history.run.iterations + 1, before, "{id} costs an iteration");
+            let attempts = self.history.of(&id.task_id).attempts;
+            assert_eq!(attempts + 1, id.attempt, "{id} costs an attempt");
+        }
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm for each command")]
@@ -467,6 +498,12 @@ impl World {
             RunCommand::Release { id, .. } => {
                 assert!(!self.processes.contains_key(&id), "{id} is released while it runs");
                 self.records.remove(&id);
+            }
+            RunCommand::Withdraw(id) => {
+                assert!(!self.processes.contains_key(&id), "{id} is withdrawn while it runs");
+                self.records.remove(&id);
+                self.passed.retain(|(of, _), _| *of != id);
+                self.set_up.remove(&id);
             }
             RunCommand::Build { onto, members, in_trial } => {
                 assert!(self.building.is_none() && self.landing.is_none());
@@ -566,6 +603,13 @@ impl World {
         let unfinished = |d: usize| self.graph.task(d).status != Status::Complete;
         assert!(!self.graph.dependencies(key.number).any(unfinished), "{id} starts too early");
         assert_eq!(task.status, Status::Pending, "{id} is not pending");
+        let is_far = task.run_on.is_some();
+        if let Some(known) = self.history.unreachable.get(FAR).filter(|_| is_far) {
+            assert!(known.next_try <= self.time(), "{id} tries too early");
+            let other = self.trying.as_ref().and_then(|id| self.run.attempts().get(id));
+            assert!(other.is_none(), "{id} tries at the same time as another attempt");
+            self.trying = Some(id.clone());
+        }
         let counted = self.history.of(&task.id).counted;
         assert!(counted < self.policy.max_attempts, "{id} is one attempt too many");
         let deferred = self.run.landing().deferred().count();
@@ -592,7 +636,7 @@ impl World {
         };
         let open = OpenAttempt {
             id: id.clone(),
-            iteration: self.history.run.iterations + 1,
+            iteration: self.history.run.next_iteration(),
             started_at: self.time(),
             claimant: "ralph".to_owned(),
             target: self.isolated.then(|| "main".to_owned()),
@@ -608,7 +652,7 @@ impl World {
             verdict: None,
         };
         let started = Event::Started {
-            run_on: None,
+            run_on: is_far.then(|| FAR.to_owned()),
             attempt,
             base: Some(base),
             branch: None,
@@ -633,6 +677,11 @@ impl World {
         let is_trial = purpose == Some(CheckPurpose::Trial);
         let own = self.records[&id].tree_head.clone();
         let tree_head = if is_trial { Some(self.trial_head.clone()) } else { own };
+        let is_verified = matches!(purpose, Some(CheckPurpose::Verify | CheckPurpose::Trial));
+        let is_far = !is_verified && self.is_far(&id);
+        if is_far && self.is_away {
+            return World::unreachable(id);
+        }
         if self.rough && self.dice.chance(2) {
             let outcome = Some(Outcome::NotStarted { error: "no such program".to_owned() });
             self.reds.extend(tree_head.clone().filter(|_| is_trial));
@@ -659,7 +708,17 @@ impl World {
             limit: Duration::from_secs(3600),
             idle: purpose.is_none().then_some(Duration::from_secs(600)),
         };
-        Input::ProcessStarted(id, limits, ProcessStart::Runs(None))
+        let far = Placement { run_on: FAR.to_owned(), within: None, host: None };
+        Input::ProcessStarted(id, limits, ProcessStart::Runs(is_far.then_some(far)))
+    }
+
+    fn is_far(&self, id: &AttemptId) -> bool {
+        let open = self.history.active.of(&id.task_id);
+        open.is_some_and(|open| open.run_on.as_deref() == Some(FAR))
+    }
+
+    fn unreachable(id: AttemptId) -> Input {
+        Input::Unreachable { id, run_on: FAR.to_owned(), why: "no route".to_owned() }
     }
 
     /// Returns the evidence of an attempt.
@@ -723,6 +782,7 @@ impl World {
                     self.now += 4000;
                     return self.tick();
                 }
+                7 | 8 => self.is_away = !self.is_away,
                 6 => {
                     let id = self.processes.keys().next_back().cloned();
                     if let Some(id) = id {
@@ -766,6 +826,9 @@ impl World {
 
     fn prepared(&mut self, id: AttemptId) -> Result<(), End> {
         self.preparing.remove(&id);
+        if self.is_away && self.is_far(&id) && self.dice.chance(50) {
+            return self.handle(World::unreachable(id));
+        }
         let input = match self.dice.below(if self.rough { 12 } else { 1 }) {
             1 => Input::NotStarted(id, "git failed".to_owned()),
             2 => {
@@ -1017,7 +1080,7 @@ impl World {
             println!("run {}: {:?}, jobs {}", self.run_number, self.positions, self.policy.jobs);
         }
         self.run = Run::default();
-        (self.policy.stop, self.signalled) = (None, (None, 0));
+        (self.policy.stop, self.signalled, self.trying) = (None, (None, 0), None);
         // All processes end with the runner.
         self.processes.clear();
         self.preparing.clear();
@@ -1166,7 +1229,7 @@ fn schedule(seed: u64) -> (u64, u64) {
             End::Stopped(_) => {}
         }
     }
-    (world.rough, world.in_the_way) = (false, false);
+    (world.rough, world.in_the_way, world.is_away) = (false, false, false);
     for _ in 0..2 {
         if let End::Crashed = world.run_once() {
             panic!("a run without failures crashed");

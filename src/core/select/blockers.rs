@@ -63,6 +63,7 @@ impl View<'_> {
             | TaskState::Conflicting
             | TaskState::Retrying(_)
             | TaskState::RateLimited(_)
+            | TaskState::Unreachable(_)
             | TaskState::Denied
             | TaskState::Waiting => None,
         }

@@ -86,6 +86,7 @@ export const nowView = {
         h("div", { class: "main-column" },
           needs(attention, now),
           running(now, loadedAt),
+          unreachable(now),
           failed(now, attention),
           landed(now),
           upcoming(now, graph)),
@@ -154,12 +155,22 @@ function running(now, loadedAt) {
     h("span", { class: "row-main" }, taskLink(attempt.task_id), " ", h("bdi", { class: "title" }, titles.get(attempt.task_id) ?? ""),
       attempt.children?.length > 0 && h("span", { class: "faint" }, ` · ${counted(attempt.children.length, "child agent")}`)),
     h("span", { class: "row-facts" },
-      h("span", { class: "stage" }, said(attempt.stage)),
+      h("span", { class: "stage" }, attempt.no_contact_since ? ["no contact since ", moment(attempt.no_contact_since)] : said(attempt.stage)),
       attempt.runs_on && h("span", { class: "faint" }, `on ${attempt.runs_on}`),
       attempt.attempt > 1 && h("span", { class: "faint" }, `attempt ${attempt.attempt}`),
       GOES_ON.includes(now.status) ? age(attempt.seconds, loadedAt) : moment(attempt.since)));
   return panel(GOES_ON.includes(now.status) ? "Running" : "Interrupted", { count: now.attempts.length },
     h("ul", { class: "rows" }, capped(now.attempts, LIST, row)));
+}
+
+// The executors that do not answer.
+function unreachable(now) {
+  if (!now.unreachable?.length || !GOES_ON.includes(now.status)) return null;
+  return panel("Executors that do not answer", { count: now.unreachable.length },
+    h("ul", { class: "rows" }, capped(now.unreachable, LIST, (it) => h("li", { class: "row is-tall", key: it.executor },
+      sign("waiting"), h("span", { class: "row-main" }, h("bdi", null, it.executor), h("span", { class: "line" }, it.why)),
+      h("span", { class: "row-facts" }, h("span", { class: "faint" }, "since ", moment(it.since)),
+        it.next_try ? h("span", { class: "faint" }, "next try ", moment(it.next_try)) : h("span", { class: "faint" }, "tried again now"))))));
 }
 
 // The failed tasks that do not need a person: those are told above.

@@ -182,6 +182,7 @@ fn of_blocker(
         | TaskState::Conflicting
         | TaskState::Retrying(_)
         | TaskState::RateLimited(_)
+        | TaskState::Unreachable(_)
         | TaskState::Denied
         | TaskState::Waiting => return None,
     };

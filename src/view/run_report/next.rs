@@ -13,6 +13,7 @@ use crate::{
     },
     view::{
         plan::{ForecastView, PaceView},
+        reach::unreachable_until,
         run::{RunView, Standing},
         words::{ids, moment},
     },
@@ -119,6 +120,7 @@ fn why(view: &View<'_>, number: usize, now: DateTime<Utc>) -> Option<String> {
         }
         TaskState::Retrying(until) => format!("retrying at {}", moment(until, now)),
         TaskState::RateLimited(until) => format!("rate-limited until {}", moment(until, now)),
+        TaskState::Unreachable(until) => unreachable_until(view, number, until, now),
         TaskState::Conflicting => view.explain(view.conflict(number, now)?),
         TaskState::Denied => "its agent is denied access".to_owned(),
         TaskState::Complete
@@ -178,6 +180,7 @@ pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention])
         Decision::Stop(
             StopReason::Limit(_)
             | StopReason::Provider { .. }
+            | StopReason::Unreachable { .. }
             | StopReason::Once { .. }
             | StopReason::BaselineBroken(_)
             | StopReason::HookFailed(_)

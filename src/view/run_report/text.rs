@@ -75,6 +75,10 @@ impl RunReport {
         if let Some(newer) = self.newer_runs.first() {
             past_run(&mut page, newer);
         }
+        for executor in &self.run.unreachable {
+            let text = executor.text(self.run.goes_on(), now);
+            page.text(Style::Warn, &format!("Executor {text}"));
+        }
         self.schedule(&mut page, now);
         if self.run.run_id.is_some() {
             let style = self.did_nothing().then_some(Style::Warn);

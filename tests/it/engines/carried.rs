@@ -119,6 +119,7 @@ impl Attempt {
                 image: None,
                 argv: self.argv.clone(),
                 transfer: None,
+                patience_seconds: 0,
             }),
         };
         let agent = AgentProcess::spawn(&spec, &post, move |told| drop(tell.send(told))).unwrap();

@@ -12,7 +12,10 @@ use super::{
     is_alive,
     station::{Kind, Station},
 };
-use crate::support::{until, wait_for};
+use crate::{
+    oracle,
+    support::{until, wait_for},
+};
 
 /// One task, which cannot be tried again if an attempt counts.
 const ONCE: &str = "tasks: [{id: a, max_attempts: 1}]\n";
@@ -86,6 +89,66 @@ fn a_host_that_is_away_for_a_moment_costs_an_attempt_that_does_not_count() {
     run.end(trial).graph_complete();
     station.is_interrupted_once();
     assert_eq!(station.works(), 1, "the work is not done twice");
+}
+
+#[test]
+fn a_silent_line_is_told_until_the_host_is_heard_again() {
+    let Some(station) = Station::start(Kind::Ssh, ONCE, "") else { return };
+    let trial = &station.trial;
+    station.told("do-a-1", &format!("{SAYS_WHERE}; await go; work\n"));
+    let run = trial.start(["run"]);
+    wait_for(&station.seen("there"));
+    station.host().stop();
+    trial.wait_for_records(1, "contact_lost");
+    let lost = trial.lines("contact_lost").remove(0);
+    assert!(lost["since"].as_str() < lost["timestamp"].as_str(), "{lost}");
+    trial.run(["status"]).stdout_has("no contact since");
+    trial.run(["dag-status"]).stdout_has("no contact since");
+    let found = trial.run(["status", "--json"]).json();
+    assert!(found["attempts"][0]["no_contact_since"].is_string(), "{found}");
+    station.host().go_on();
+    trial.wait_for_records(1, "contact_regained");
+    let found = trial.run(["status", "--json"]).json();
+    assert_eq!(found["attempts"][0]["no_contact_since"], Value::Null, "{found}");
+    std::fs::write(station.seen("go"), "").unwrap();
+    run.end(trial).graph_complete();
+    assert_eq!(trial.completions(), ["a"]);
+    station.nothing_is_left();
+}
+
+#[test]
+fn a_run_that_needs_a_host_that_refuses_ends_and_is_shown() {
+    let Some(station) = Station::start(Kind::Ssh, ONCE, "") else { return };
+    let trial = &station.trial;
+    station.host().refuse(true);
+    let ran = trial.run(["run"]).code(69);
+    let why = ran.finished()["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("is not reached") && why.contains("ssh -F /"), "{why}");
+    drop(ran.err());
+    trial.run(["status"]).stdout_has("is not reached");
+    assert_eq!(trial.lines("started"), Vec::<Value>::new());
+    station.host().refuse(false);
+    trial.run(["run"]).graph_complete();
+    station.nothing_is_left();
+}
+
+#[test]
+fn tasks_elsewhere_go_on_while_a_host_refuses_and_the_others_follow() {
+    let graph = "tasks: [{id: a, max_attempts: 1, priority: 1}, {id: b, run_on: local}]\n";
+    let Some(station) = Station::start(Kind::Ssh, graph, "") else { return };
+    let trial = &station.trial;
+    station.host().refuse(true);
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "completed");
+    trial.wait_for_records(3, "executor_unreachable");
+    assert_eq!(trial.tasks("completed"), ["b"]);
+    trial.run(["status"]).stdout_has("Executor there has not answered since");
+    station.host().refuse(false);
+    run.end(trial).graph_complete();
+    assert_eq!(trial.completions(), ["b", "a"]);
+    assert_eq!(trial.lines("interrupted"), Vec::<Value>::new());
+    assert_eq!(oracle::committed(trial, &[]), Vec::<String>::new());
+    station.nothing_is_left();
 }
 
 fn ralph_is_killed(kind: Kind) {

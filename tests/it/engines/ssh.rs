@@ -234,7 +234,7 @@ fn a_program_that_does_not_run_or_does_not_arrive_is_not_kept() {
     let broken = host.home().join("broken");
     fs::write(&broken, "#!/bin/sh\necho no library >&2\nexit 1\n").unwrap();
     let error = send_program(&host.settings(), &broken).unwrap_err();
-    assert!(error.ends_with("no library"), "{error}");
+    assert!(error.why.ends_with("no library"), "{error:?}");
     assert!(programs(&folder).is_empty(), "{:?}", programs(&folder));
     // The connection is cut in between: a large program, and a host that is slow to read it.
     let large = host.home().join("large");
@@ -248,7 +248,7 @@ fn a_program_that_does_not_run_or_does_not_arrive_is_not_kept() {
         });
         send_program(&host.settings(), &large).unwrap_err()
     });
-    assert!(error.starts_with("cannot send ralph to `elsewhere`: "), "{error}");
+    assert!(error.why.starts_with("cannot send ralph to `elsewhere`: "), "{error:?}");
     until("the part is removed", || programs(&folder).is_empty());
     host.refuse(true);
     send_program(&host.settings(), Path::new(RALPH)).unwrap_err();

@@ -301,7 +301,10 @@ impl Stage {
             match told.recv_timeout(SOON).expect("the process ends") {
                 ProcessNews::Closed(closed) => break closed,
                 ProcessNews::Left(_) => process.kill(),
-                ProcessNews::Idle | ProcessNews::Arrived(_) | ProcessNews::Fetching => {}
+                ProcessNews::Idle
+                | ProcessNews::Arrived(_)
+                | ProcessNews::Contact(_)
+                | ProcessNews::Fetching => {}
             }
         };
         let text = |name: &str| {

@@ -1,14 +1,14 @@
 //! The end of a connection, and the fetch of work that it did not bring back.
 
 use std::{
-    io,
+    io, mem,
     sync::mpsc::RecvTimeoutError,
     time::{Duration, Instant},
 };
 
 use super::{
     CarriedEnd, CarriedGuard, CarriedMessage, CarriedStage, CarrierNews, ConnectionPurpose,
-    GuardedEnd, GuardianCommand, GuardianNotice, Outcome, StartFault, connect, tell,
+    GuardedEnd, GuardianCommand, GuardianNotice, Outcome, StartFault, connect, lock, tell,
 };
 use crate::core::executor::ContainerFault;
 
@@ -18,7 +18,10 @@ const HANG_UP: Duration = Duration::from_secs(3);
 /// The exit codes of a shell that cannot execute a program.
 const NO_PROGRAM: [i32; 2] = [126, 127];
 
-/// The time in which a lost worker is reached again.
+/// The number of pulses without a word of the worker after which there is no contact.
+const QUIET_PULSES: u32 = 3;
+
+/// The time in which a lost worker is reached again whose agent had not ended.
 const REACH_AGAIN: Duration = Duration::from_secs(30);
 
 impl CarriedGuard<'_> {
@@ -55,21 +58,49 @@ impl CarriedGuard<'_> {
             _ => Some(StartFault::Executor),
         };
         let program = self.carrier.argv.first().map_or("", String::as_str);
-        (fault != ContainerFault::NameTaken).then(|| (fault.describe(program, image), kind))
+        (!fault.is_passing()).then(|| (fault.describe(program, image), kind))
     }
 
-    /// Reaches a lost worker again, to fetch the work that it could not send.
-    pub(super) fn fetch(&mut self) -> io::Result<()> {
+    /// Tells the runner whether the worker is heard, which has said nothing for this number of
+    /// pulses.
+    pub(super) fn tell_contact(&mut self, silent: u32) -> io::Result<()> {
+        let is_running = self.purpose == ConnectionPurpose::Run;
+        if silent >= QUIET_PULSES && is_running && self.stage > CarriedStage::Reaching {
+            return self.lose_contact();
+        }
+        if silent == 0 && is_running && mem::take(&mut self.is_silent) {
+            return tell(&GuardianNotice::Contact { silent_ms: None });
+        }
+        Ok(())
+    }
+
+    fn lose_contact(&mut self) -> io::Result<()> {
+        if mem::replace(&mut self.is_silent, true) {
+            return Ok(());
+        }
+        let silence = lock(&self.arrivals).heard_at.elapsed();
+        let silent_ms = Some(u64::try_from(silence.as_millis()).unwrap_or(u64::MAX));
+        tell(&GuardianNotice::Contact { silent_ms })
+    }
+
+    /// Reaches a lost worker again, to fetch the work that it could not send. Returns whether it is
+    /// here. Finished work is asked for as long as the settings say.
+    pub(super) fn fetch(&mut self) -> io::Result<bool> {
         const LONGEST: Duration = Duration::from_secs(5);
-        let until = Instant::now() + REACH_AGAIN;
+        let longest = REACH_AGAIN.max(Duration::from_secs(self.carrier.patience_seconds));
+        let began = Instant::now();
         let mut pause = Duration::from_millis(100);
         self.purpose = ConnectionPurpose::Fetch;
-        tell(&GuardianNotice::Fetching {})?;
+        self.lose_contact()?;
         loop {
+            // Each extends the limits of the attempt.
+            tell(&GuardianNotice::Fetching {})?;
             self.hang_up();
-            let is_over = self.abandoned || self.killed_at.is_some() || Instant::now() >= until;
+            let is_finished = self.closed.is_some() && !lock(&self.arrivals).is_refused;
+            let patience = if is_finished { longest } else { REACH_AGAIN };
+            let is_over = self.abandoned || self.killed_at.is_some() || began.elapsed() >= patience;
             if is_over || self.rest(pause) {
-                return Ok(());
+                return Ok(false);
             }
             pause = LONGEST.min(pause * 2);
             self.number += 1;
@@ -81,7 +112,8 @@ impl CarriedGuard<'_> {
             self.connection = next;
             self.begin();
             match self.watch()? {
-                CarriedEnd::Done | CarriedEnd::Stopped(_) => return Ok(()),
+                CarriedEnd::Done => return Ok(true),
+                CarriedEnd::Stopped(_) => return Ok(false),
                 // The worker may still be ending what the lost one guarded.
                 CarriedEnd::Impossible(..) | CarriedEnd::Lost(_) => {}
             }
@@ -114,7 +146,11 @@ impl CarriedGuard<'_> {
             (CarriedEnd::Done, None) => {
                 (None, self.lost("the worker ended before the agent".to_owned()), None)
             }
-            (CarriedEnd::Lost(why), closed) => (closed, self.lost(why), None),
+            (CarriedEnd::Lost(why), closed) => {
+                let is_missed =
+                    self.purpose == ConnectionPurpose::Run && self.stage == CarriedStage::Reaching;
+                (closed, self.lost(why), is_missed.then_some(StartFault::Unreachable))
+            }
             (CarriedEnd::Stopped(outcome), closed) => (closed, outcome, None),
             (CarriedEnd::Impossible(why, fault), closed) => {
                 let error = format!("executor `{}`: {why}", self.carrier.executor);

@@ -1,16 +1,23 @@
-//! The processes of attempts on their way to their executors, and when they have arrived.
+//! The processes of attempts on their way to their executors, when they have arrived, and when their
+//! executors do not answer.
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+
 use super::Attempts;
 use crate::core::{
-    event::Event,
+    event::{Cause, Event},
     executor::Placement,
+    graph::task::Status,
     run::{
-        command::{AttemptId, RunCommand},
+        Situation,
+        command::{AttemptId, RunCommand, StatusWrite},
         input::ProcessStart,
+        open_attempt::OpenAttempt,
         process_watch::{ProcessLimits, ProcessWatch},
     },
+    select::pause_before_retry,
 };
 
 impl Attempts {
@@ -20,9 +27,10 @@ impl Attempts {
         id: &AttemptId,
         limits: ProcessLimits,
         start: ProcessStart,
+        sit: &Situation<'_>,
     ) -> Vec<RunCommand> {
         match start {
-            ProcessStart::Runs(placement) => self.process_arrived(id, limits, placement),
+            ProcessStart::Runs(placement) => self.process_arrived(id, limits, placement, sit),
             ProcessStart::OnItsWay => {
                 self.watch(id, limits);
                 Vec::new()
@@ -36,11 +44,15 @@ impl Attempts {
         id: &AttemptId,
         limits: ProcessLimits,
         placement: Option<Placement>,
+        sit: &Situation<'_>,
     ) -> Vec<RunCommand> {
         let is_agent = self.watch(id, limits);
+        let run_on = placement.as_ref().map(|placement| placement.run_on.as_str());
+        let mut commands: Vec<RunCommand> = reached(run_on, sit).into_iter().collect();
         let attempt = self.get_mut(id).filter(|_| is_agent);
         let started = Event::AgentStarted { attempt: id.attempt, placement };
-        attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(started)])
+        commands.extend(attempt.map(|attempt| attempt.emit(started)));
+        commands
     }
 
     /// Watches the process of an attempt, unless it is being ended. Returns whether it is an agent.
@@ -76,9 +88,90 @@ impl Attempts {
         id: &AttemptId,
         run_on: String,
         why: String,
+        sit: &Situation<'_>,
+    ) -> Vec<RunCommand> {
+        let Some(attempt) = self.get_mut(id).filter(|attempt| attempt.process.is_some()) else {
+            return Vec::new();
+        };
+        let mut commands: Vec<RunCommand> = reached(Some(&run_on), sit).into_iter().collect();
+        let awaiting = Event::AwaitingExecutor { attempt: id.attempt, run_on, why };
+        commands.push(attempt.emit(awaiting));
+        commands
+    }
+
+    /// Records that there is no contact with the process of an attempt since this time, or again.
+    pub(in crate::core::run) fn contact(
+        &mut self,
+        id: &AttemptId,
+        since: Option<DateTime<Utc>>,
     ) -> Vec<RunCommand> {
         let attempt = self.get_mut(id).filter(|attempt| attempt.process.is_some());
-        let awaiting = Event::AwaitingExecutor { attempt: id.attempt, run_on, why };
-        attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(awaiting)])
+        let event = match since {
+            Some(since) => Event::ContactLost { attempt: id.attempt, since },
+            None => Event::ContactRegained { attempt: id.attempt },
+        };
+        attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(event)])
     }
+
+    /// Takes back an attempt whose executor does not answer. Its task stays ready.
+    pub(in crate::core::run) fn withdraw(
+        &mut self,
+        id: &AttemptId,
+        run_on: String,
+        why: String,
+        sit: &Situation<'_>,
+    ) -> Vec<RunCommand> {
+        let Some(at) = self.open.iter().position(|open| open.id == *id) else {
+            return Vec::new();
+        };
+        let attempt = self.open.remove(at);
+        let known = sit.view.history.unreachable.get(&run_on);
+        let is_try = known.is_none_or(|known| known.trying.as_ref() == Some(&id.task_id));
+        let tries = known.map_or(0, |known| known.tries) + 1;
+        let mut commands = without_claim(&attempt, sit);
+        commands.push(attempt.emit(Event::Withdrawn {
+            attempt: id.attempt,
+            run_on: run_on.clone(),
+            why: why.clone(),
+        }));
+        if is_try {
+            let pause_seconds = pause_before_retry(tries).as_secs();
+            let event = Event::ExecutorUnreachable { run_on, why, tries, pause_seconds };
+            commands.push(RunCommand::Emit(None, Box::new(event)));
+        }
+        commands.push(RunCommand::Withdraw(id.clone()));
+        commands.push(RunCommand::SetHolder(None));
+        commands
+    }
+
+    /// Returns what is left to do for an attempt that an earlier run had withdrawn when it was
+    /// killed; none if it had not.
+    pub(super) fn found_withdrawn(
+        attempt: &OpenAttempt,
+        sit: &Situation<'_>,
+    ) -> Option<Vec<RunCommand>> {
+        let id = &attempt.id;
+        let is_withdrawn = sit.view.history.of(&id.task_id).withdrawn == Some(id.attempt);
+        (is_withdrawn && sit.view.history.active.of(&id.task_id).is_none()).then(|| {
+            let mut commands = without_claim(attempt, sit);
+            commands.push(RunCommand::Withdraw(id.clone()));
+            commands
+        })
+    }
+}
+
+/// Returns the command that makes the task of an attempt pending again, if it is claimed.
+fn without_claim(attempt: &OpenAttempt, sit: &Situation<'_>) -> Vec<RunCommand> {
+    let task_id = attempt.id.task_id.clone();
+    let number = sit.view.graph.number(&task_id);
+    let status = number.map(|number| sit.view.graph.task(number).status);
+    let write = StatusWrite::Plain(Status::Pending);
+    let pending = RunCommand::WriteStatus(task_id, attempt.iteration, write, Cause::Released);
+    if status == Some(Status::InProgress) { vec![pending] } else { Vec::new() }
+}
+
+/// Returns the command that journals that an executor answers again, if it did not.
+fn reached(run_on: Option<&str>, sit: &Situation<'_>) -> Option<RunCommand> {
+    let run_on = run_on.filter(|name| sit.view.history.unreachable.contains_key(*name))?.to_owned();
+    Some(RunCommand::Emit(None, Box::new(Event::ExecutorReachable { run_on })))
 }

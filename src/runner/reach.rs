@@ -1,0 +1,259 @@
+//! Executors that do not answer, and engines that are asked about processes that were lost.
+//!
+//! An engine may take long to answer, so a thread asks it.
+
+use std::{fs, thread};
+
+use anyhow::Result;
+
+use super::{Runner, RunnerMessage, start::attempt_id};
+use crate::{
+    adapters::{
+        executor::{container, slurm},
+        process::{Closed, StartFault},
+    },
+    core::{
+        duration,
+        executor::{Executor, ExecutorKind, FileTravel, JobEnd, JobState},
+        run::{
+            command::{AttemptId, CheckPurpose},
+            input::Input,
+            process_watch::ProcessWatch,
+            verified_batch::HeadSpan,
+        },
+        verdict::Outcome,
+    },
+    project::{
+        attempt::{AttemptRecord, leftovers},
+        executors,
+    },
+};
+
+/// A process of an attempt that has ended.
+#[derive(Debug)]
+pub(super) struct ClosedProcess {
+    pub(super) closed: Closed,
+    /// HEAD of the tree in which it verified isolated work.
+    pub(super) head: HeadSpan,
+    /// The log of a command other than the agent, relative to the repository.
+    pub(super) log: Option<String>,
+    /// Whether it had got to its executor, or runs here.
+    pub(super) has_arrived: bool,
+    /// Whether its executor let it wait.
+    pub(super) was_queued: bool,
+}
+
+/// A question to the engine of an executor.
+struct EngineQuestion {
+    executor: Executor,
+    /// What the processes of the attempt are recognized by.
+    mark: String,
+    /// Why the process was lost.
+    why: String,
+    has_arrived: bool,
+}
+
+/// What the engine of an executor says about a process that was lost.
+#[derive(Debug)]
+pub(super) struct EngineWord {
+    outcome: Outcome,
+    /// Why a process of the attempt may still work in its slot.
+    suspect: Option<String>,
+    /// Whether the process has never been there, as far as the engine knows.
+    is_missed: bool,
+}
+
+impl EngineQuestion {
+    /// Asks, and ends what is left of the attempt there as far as the engine can.
+    fn ask(&self) -> EngineWord {
+        let is_shared = self.executor.files() == Some(FileTravel::Shared);
+        match &self.executor.kind {
+            ExecutorKind::Slurm(settings) => {
+                let (state, is_certain) = slurm::end(settings, &self.mark);
+                let is_unknown = matches!(state, JobState::Unknown(_));
+                let may_run = self.has_arrived || !is_unknown;
+                let suspect = (is_shared && !is_certain && may_run).then(|| state.describe());
+                let is_missed = is_unknown || matches!(state, JobState::Absent);
+                EngineWord { outcome: self.outcome_of(&state), suspect, is_missed }
+            }
+            ExecutorKind::Container(settings) => {
+                let removed = container::find(settings)
+                    .and_then(|engine| container::remove(&engine, &self.mark));
+                let fault = removed.err().map(|fault| settings.describe(&fault));
+                let outcome = self.lost(fault.as_deref());
+                EngineWord { outcome, suspect: fault, is_missed: true }
+            }
+            ExecutorKind::Local
+            | ExecutorKind::Sandbox(_)
+            | ExecutorKind::Ssh(_)
+            | ExecutorKind::Command(_) => {
+                EngineWord { outcome: self.lost(None), suspect: None, is_missed: true }
+            }
+        }
+    }
+
+    fn outcome_of(&self, state: &JobState) -> Outcome {
+        match state {
+            // Another attempt would need as long, or as much.
+            JobState::Ended(JobEnd::Timeout | JobEnd::OutOfMemory) => {
+                let executor = self.executor.name.clone();
+                Outcome::Exceeded { executor, why: state.describe() }
+            }
+            JobState::Ended(
+                JobEnd::NodeFail
+                | JobEnd::Preempted
+                | JobEnd::Cancelled
+                | JobEnd::Other(_)
+                | JobEnd::Exited,
+            )
+            | JobState::Pending { .. }
+            | JobState::Running { .. }
+            | JobState::Absent
+            | JobState::Unknown(_) => self.lost(Some(&state.describe())),
+        }
+    }
+
+    fn lost(&self, more: Option<&str>) -> Outcome {
+        let why = more.map_or_else(|| self.why.clone(), |more| format!("{}; {more}", self.why));
+        Outcome::Lost { executor: self.executor.name.clone(), why }
+    }
+}
+
+impl Runner {
+    /// Returns the question to the engine of an executor whose process was lost; none if there is no
+    /// engine to ask.
+    fn engine_question(
+        &self,
+        record: &AttemptRecord,
+        (name, why): (&str, &str),
+        has_arrived: bool,
+    ) -> Option<EngineQuestion> {
+        let executor = executors::find(&self.workspace.config, Some(name)).ok()?;
+        let is_asked = match executor.kind {
+            ExecutorKind::Slurm(_) | ExecutorKind::Container(_) => true,
+            ExecutorKind::Local
+            | ExecutorKind::Sandbox(_)
+            | ExecutorKind::Ssh(_)
+            | ExecutorKind::Command(_) => false,
+        };
+        let (mark, why) = (record.mark(), why.to_owned());
+        is_asked.then_some(EngineQuestion { executor, mark, why, has_arrived })
+    }
+
+    /// Ends what an attempt of an earlier run left at its executor, as far as the engine there can.
+    pub(super) fn end_elsewhere(&mut self, record: &AttemptRecord) {
+        let question = record.run_on.as_deref().map(|name| (name, ""));
+        if let Some(question) = question.and_then(|it| self.engine_question(record, it, true))
+            && let Some(why) = question.ask().suspect
+        {
+            self.slots.suspect(record, why);
+        }
+    }
+
+    /// Handles the end of a process whose executor may know more about it: its engine is asked
+    /// first. Where it is not certain that the process has ended, and the process has the same slot
+    /// there as here, the slot is kept.
+    pub(super) fn ask_engine(
+        &mut self,
+        id: &AttemptId,
+        record: &AttemptRecord,
+        ended: ClosedProcess,
+    ) -> Input {
+        let lost = match &ended.closed.outcome {
+            Some(Outcome::Lost { executor, why }) => Some((executor.as_str(), why.as_str())),
+            Some(_) => None,
+            // Its guardian was killed.
+            None => record.run_on.as_deref().map(|name| (name, "")),
+        };
+        let question = lost.and_then(|lost| self.engine_question(record, lost, ended.has_arrived));
+        let Some(question) = question else {
+            return self.process_settled(id, ended, None);
+        };
+        let (outbox, name) = (self.inbox.sender(), id.clone());
+        self.asked_engines += 1;
+        thread::spawn(move || {
+            let word = question.ask();
+            drop(outbox.send(RunnerMessage::Engine(name, Box::new(ended), word)));
+        });
+        // The limits of the process do not matter any more.
+        Input::ProcessFetching(id.clone())
+    }
+
+    /// Handles what an engine says about a process.
+    pub(super) fn engine_told(
+        &mut self,
+        id: &AttemptId,
+        mut ended: ClosedProcess,
+        word: &EngineWord,
+    ) -> Input {
+        self.asked_engines = self.asked_engines.saturating_sub(1);
+        if let (Some(why), Some(record)) = (&word.suspect, self.records.get(id).cloned()) {
+            self.slots.suspect(&record, why.clone());
+        }
+        ended.closed.outcome = ended.closed.outcome.map(|_| word.outcome.clone());
+        self.process_settled(id, ended, Some(word))
+    }
+
+    /// Returns why an attempt must be withdrawn whose process has ended like this; none if it must
+    /// not: only an attempt of which no process has got to its executor can be.
+    pub(super) fn missed_why(
+        &self,
+        id: &AttemptId,
+        ended: &ClosedProcess,
+        word: Option<&EngineWord>,
+    ) -> Option<(String, String)> {
+        let process = self.run.attempts().get(id)?.process.as_ref()?;
+        if !is_before_agent(process.purpose) || word.is_some_and(|word| !word.is_missed) {
+            return None;
+        }
+        let run_on = self.records.get(id)?.run_on.clone()?;
+        let ending = process.watch.as_ref().and_then(ProcessWatch::ending);
+        if let Some(Outcome::TimedOut { .. }) = ending
+            && !ended.has_arrived
+            && !ended.was_queued
+        {
+            let limit = duration::short(self.workspace.config.max_wait);
+            return Some((run_on, format!("it said nothing for {limit}")));
+        }
+        match &ended.closed {
+            Closed {
+                outcome: Some(Outcome::Lost { why, .. }),
+                fault: Some(StartFault::Unreachable),
+                ..
+            } if ending.is_none() => Some((run_on, why.clone())),
+            _ => None,
+        }
+    }
+
+    /// Handles an executor that did not answer before a process was started.
+    pub(super) fn missed(&mut self, id: AttemptId, why: String) -> Option<Input> {
+        self.slots.prepared();
+        let run_on = self.records.get(&id)?.run_on.clone()?;
+        Some(Input::Unreachable { id, run_on, why })
+    }
+
+    /// Removes the record of an attempt that was withdrawn, and releases its slot. No agent has run
+    /// in it, so nothing of it is kept: the work of an earlier attempt in it has a ref of its own.
+    pub(super) fn withdraw(&mut self, id: &AttemptId) -> Result<()> {
+        let Some(record) = self.records.get(id).cloned() else {
+            return Ok(());
+        };
+        for name in ["stdout", "stderr"] {
+            // The next attempt has the same number, and must not find them.
+            let _ = fs::remove_file(record.file(&self.workspace, name));
+        }
+        let is_prepared = record.slot.is_some() && record.controls.is_some();
+        let tree = is_prepared.then(|| self.secured_tree(&record).ok()).flatten();
+        let pinned = tree.and_then(|tree| leftovers::pin(&self.workspace, &tree, &record, &[]).0);
+        self.release(&attempt_id(&record), true)?;
+        pinned.map_or(Ok(()), |name| self.workspace.repo.drop_ref(&name))
+    }
+}
+
+/// Whether a process with this purpose comes before the agent of an attempt, or is the agent.
+fn is_before_agent(purpose: Option<CheckPurpose>) -> bool {
+    match purpose {
+        None | Some(CheckPurpose::Setup | CheckPurpose::Baseline) => true,
+        Some(CheckPurpose::Verify | CheckPurpose::Trial) => false,
+    }
+}

@@ -1,0 +1,198 @@
+//! Executors that do not answer: a start there costs nothing, one attempt at a time tries again, and
+//! status says so. A command that fails unless a file is there stands for all executors.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::{
+    oracle,
+    support::{RALPH, SETTINGS, TestProject, until},
+};
+
+/// A project whose executor `far` answers while the file `open` is there. `settings` come after it.
+fn project(graph: &str, settings: &str) -> TestProject {
+    let trial = TestProject::new().graph(graph);
+    let home = trial.dir().join("elsewhere");
+    fs::create_dir_all(&home).unwrap();
+    let gate = trial.dir().join("gate");
+    let text = format!(
+        "#!/bin/sh\necho try >> '{}'\nif [ ! -e '{}' ]; then echo 'no route to far' >&2; exit 255; fi\n\
+         exec env -i \"PATH=$PATH\" 'HOME={}' 'RALPH={RALPH}' \"TRIAL=$TRIAL\" GIT_AUTHOR_NAME=a \
+         GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b \"$@\"\n",
+        trial.sign("tries").display(),
+        open(&trial).display(),
+        home.display(),
+    );
+    trial.script(&gate, &text);
+    let executor = json!({"far": {"command": {"argv": [gate], "ralph": RALPH}}});
+    let text = format!("{SETTINGS}executors: {executor}\n{settings}");
+    trial.file(".ralph/config.yaml", &text).agent("commit")
+}
+
+/// The file that makes the executor answer.
+fn open(trial: &TestProject) -> PathBuf {
+    trial.sign("open")
+}
+
+/// The number of starts at the executor.
+fn tries(trial: &TestProject) -> usize {
+    fs::read_to_string(trial.sign("tries")).unwrap_or_default().lines().count()
+}
+
+/// The refs that attempts have left.
+fn refs(trial: &TestProject) -> String {
+    trial.git(&["for-each-ref", "--format=%(refname)", "refs/ralph"])
+}
+
+/// Expects that at no time two attempts tried an executor that was known not to answer.
+#[track_caller]
+fn one_tries_at_a_time(journal: &[Value]) {
+    let (mut is_away, mut trying) = (false, None);
+    for line in journal {
+        match line["action"].as_str().unwrap() {
+            "executor_unreachable" => is_away = true,
+            "executor_reachable" => (is_away, trying) = (false, None),
+            "started" if is_away && line["run_on"] == "far" => {
+                assert!(trying.is_none(), "{trying:?} and {line}");
+                trying = Some(line["task_id"].clone());
+            }
+            "withdrawn" => {
+                trying.take_if(|task| *task == line["task_id"]);
+            }
+            _ => {}
+        }
+    }
+    assert!(!is_away, "the executor has answered in the end");
+}
+
+#[test]
+fn a_start_at_an_executor_that_is_away_costs_nothing() {
+    // One attempt and one iteration: neither is used up.
+    let graph = "tasks: [{id: a, run_on: far, max_attempts: 1}]\n";
+    let trial = project(graph, "max_iterations: 1\n");
+    let run = trial.start(["run"]);
+    trial.wait_for_records(2, "executor_unreachable");
+    let text = trial.run(["status"]).out();
+    assert!(text.contains("Executor far has not answered since"), "{text}");
+    assert!(text.contains("no route to far"), "{text}");
+    let found = trial.run(["status", "--json"]).json();
+    let far = &found["unreachable"][0];
+    assert_eq!(far["executor"], json!("far"), "{found}");
+    assert!(far["why"].as_str().unwrap().contains("no route to far"), "{found}");
+    assert!(far["since"].is_string() && far["tries"].as_u64() >= Some(2), "{found}");
+    trial.run(["dag-status"]).stdout_has("executor far has not answered since");
+    fs::write(open(&trial), "").unwrap();
+    run.end(&trial).graph_complete();
+    let journal = trial.journal();
+    one_tries_at_a_time(&journal);
+    let withdrawn = trial.lines("withdrawn");
+    let started = trial.lines("started");
+    assert_eq!(started.len(), withdrawn.len() + 1);
+    for line in &started {
+        assert_eq!((&line["attempt"], &line["iteration"]), (&json!(1), &json!(1)), "{line}");
+    }
+    assert_eq!(trial.lines("executor_reachable").len(), 1);
+    assert_eq!(trial.lines("interrupted"), Vec::<Value>::new());
+    assert_eq!(trial.lines("finished")[0]["iterations"], json!(1));
+    assert_eq!(trial.lines("slot_kept"), Vec::<Value>::new());
+    assert_eq!(trial.completions(), ["a"]);
+    assert!(trial.run(["status", "--json"]).json()["unreachable"].as_array().unwrap().is_empty());
+    assert_eq!(oracle::committed(&trial, &[]), Vec::<String>::new());
+    trial.no_process_is_left();
+}
+
+#[test]
+fn one_attempt_at_a_time_tries_and_tasks_on_other_executors_go_on() {
+    let graph = "\
+tasks:
+  - {id: a, run_on: far, priority: 1}
+  - {id: b, run_on: far, priority: 1}
+  - {id: c, run_on: far, priority: 1}
+  - {id: d}
+  - {id: e, depends_on: [d]}
+";
+    let trial = project(graph, "jobs: 3\n");
+    let run = trial.start(["run"]);
+    trial.wait_for_records(2, "completed");
+    assert_eq!(trial.tasks("completed"), ["d", "e"]);
+    until("it is tried again", || trial.lines("executor_unreachable").len() >= 3);
+    fs::write(open(&trial), "").unwrap();
+    run.end(&trial).graph_complete();
+    one_tries_at_a_time(&trial.journal());
+    let started = trial.lines("started");
+    assert!(started.iter().all(|line| line["attempt"] == 1), "{started:?}");
+    let iterations = |line: &Value| line["iteration"].as_u64().unwrap();
+    let last = started.iter().map(iterations).max();
+    assert!(last <= Some(5), "withdrawn attempts use up iterations: {started:?}");
+    assert_eq!(trial.lines("completed").len(), 5);
+    assert_eq!(oracle::committed(&trial, &[]), Vec::<String>::new());
+    trial.no_process_is_left();
+}
+
+#[test]
+fn a_run_that_waits_longer_than_max_wait_says_for_what() {
+    let graph = "tasks: [{id: a, run_on: far}, {id: b, depends_on: [a]}]\n";
+    let trial = project(graph, "max_wait: 2s\n");
+    let ran = trial.run(["run"]).code(69);
+    let why = ran.finished()["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("executor `far` has not answered") && why.contains("no route"), "{why}");
+    assert!(ran.err().contains("no route to far"));
+    trial.run(["status"]).stdout_has("no route to far");
+    assert_eq!(trial.status("a"), "pending");
+    assert_eq!(refs(&trial), "");
+    assert!(tries(&trial) >= 2);
+    assert_eq!(oracle::committed(&trial, &[]), Vec::<String>::new());
+    // The next run tries at once.
+    fs::write(open(&trial), "").unwrap();
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.lines("failed"), Vec::<Value>::new());
+    trial.no_process_is_left();
+}
+
+#[test]
+fn a_retry_that_is_withdrawn_keeps_the_work_before_it() {
+    let graph = "tasks: [{id: a, run_on: far}]\n";
+    let trial = project(graph, "").agent("told");
+    let seen = trial.dir().join("seen");
+    fs::create_dir(&seen).unwrap();
+    let trial = trial.env("TRIAL_DIR", seen.to_str().unwrap());
+    let text = trial.read(".ralph/config.yaml");
+    let text = text.replace("\"ralph\":", "\"env\":[\"TRIAL_DIR\"],\"ralph\":");
+    trial.save(".ralph/config.yaml", &text);
+    trial.git(&["commit", "--quiet", "-am", "Pass a variable"]);
+    let open = open(&trial);
+    fs::write(&open, "").unwrap();
+    let shut = format!(
+        "put work/one.txt 1; commit; echo 2 > work/two.txt; rm '{}'; exit 1\n",
+        open.display()
+    );
+    fs::write(seen.join("do-a-1"), shut).unwrap();
+    fs::write(seen.join("do-a"), "test -e work/one.txt; test -e work/two.txt; work\n").unwrap();
+    let run = trial.start(["run"]);
+    trial.wait_for_records(2, "withdrawn");
+    fs::write(&open, "").unwrap();
+    run.end(&trial).graph_complete();
+    assert_eq!(trial.lines("failed").len(), 1);
+    assert_eq!(trial.lines("completed")[0]["attempt"], json!(2));
+    assert_eq!(trial.lines("slot_kept"), Vec::<Value>::new());
+    trial.no_process_is_left();
+}
+
+#[test]
+fn a_run_that_is_killed_while_an_executor_is_away_leaves_nothing_to_mend() {
+    let graph = "tasks: [{id: a, run_on: far, max_attempts: 1}]\n";
+    let trial = project(graph, "");
+    let mut withdrawn = 0;
+    for _ in 0..3 {
+        let run = trial.start(["run"]);
+        trial.wait_for_records(withdrawn + 1, "withdrawn");
+        run.kill();
+        withdrawn = trial.lines("withdrawn").len();
+    }
+    fs::write(open(&trial), "").unwrap();
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.completions(), ["a"]);
+    assert_eq!(oracle::committed(&trial, &[]), Vec::<String>::new());
+    trial.no_process_is_left();
+}
