@@ -60,6 +60,20 @@ pub fn add(text: &str, note: &Note<'_>, room: usize) -> Option<String> {
     Some(NotesPage::of(&kept).with(&item, note.heading, end))
 }
 
+/// Returns the notes of the attempt with this name, such as `parser.2`, in the order of the file.
+pub fn of_attempt(text: &str, attempt: &str) -> Vec<String> {
+    let page = NotesPage::of(text);
+    let own = |item: &Item| {
+        let whole = page.lines[item.lines.clone()].concat();
+        let whole = whole[2..].trim_end();
+        let (said, at) = signed(whole);
+        let author = whole[said.len()..].strip_prefix(" (")?.split_once(", ")?.0;
+        let lines: Vec<&str> = said.lines().map(str::trim).collect();
+        (at.is_some() && author == attempt).then(|| lines.join("\n"))
+    };
+    page.items.iter().filter_map(own).collect()
+}
+
 impl Note<'_> {
     fn item(&self, end: &str) -> String {
         let lines = self.text.lines().map(str::trim_end).filter(|line| !line.is_empty());
@@ -173,6 +187,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn the_notes_of_one_attempt_are_found() {
+        let note = |text, attempt| Note { text, heading: None, attempt, at: at(1) };
+        let text = add("- by hand\n", &note("one\ntwo (or so)", "a.1"), ROOM).unwrap();
+        let text = add(&text, &note("other", "a.12"), ROOM).unwrap();
+        let text = add(&text, &note("three", "a.1"), ROOM).unwrap();
+        assert_eq!(of_attempt(&text, "a.1"), ["one\ntwo (or so)", "three"]);
+        assert_eq!(of_attempt(&text, "a.12"), ["other"]);
+        assert!(of_attempt(&text, "a").is_empty() && of_attempt("", "a.1").is_empty());
+    }
 
     fn at(second: i64) -> DateTime<Utc> {
         DateTime::from_timestamp(second, 0).unwrap()

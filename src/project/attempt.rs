@@ -246,6 +246,7 @@ pub fn begin(
         agent: None,
         guardian: None,
         pane: None,
+        noted: 0,
         status_word: None,
         locks: tree.locks(),
         controls: Some(tree.controls()),

@@ -1,6 +1,7 @@
 //! The end of an attempt: its results are examined, judged, kept and released.
 
 use std::{
+    io::{self, Read},
     mem, thread,
     time::{Duration, Instant},
 };
@@ -17,6 +18,7 @@ use crate::{
         event::Event,
         failure_line,
         graph::task::CommitRule,
+        loop_paths, notes,
         run::{
             command::{AttemptId, PendingResult, ProcessEnd},
             input::{FoundAttempt, Input},
@@ -27,8 +29,9 @@ use crate::{
     crash,
     project::{
         attempt::{self, AttemptRecord, leftovers, scrutiny},
-        landing_graph,
+        executors, landing_graph,
     },
+    regular_file,
 };
 
 impl Runner {
@@ -40,6 +43,7 @@ impl Runner {
         let outcome = end.outcome.unwrap_or(Outcome::Interrupted);
         self.workspace.ignore_outputs()?;
         crash::point("close.begun");
+        self.journal_notes(id)?;
         let before = record.tree(&self.workspace);
         let tampered = before.as_ref().map(|tree| scrutiny::tampered(&record, tree));
         let tree = self.secured_tree(&record);
@@ -109,6 +113,32 @@ impl Runner {
             promised: promised && self.plain().is_none(),
         };
         Ok(Some(Input::Collected(id.clone(), Box::new(result))))
+    }
+
+    /// Journals the notes of an attempt that ran where the journal is not.
+    fn journal_notes(&mut self, id: &AttemptId) -> Result<()> {
+        let Some(record) = self.records.get(id) else {
+            return Ok(());
+        };
+        let executor = executors::find(&self.workspace.config, record.run_on.as_deref());
+        if executor.is_ok_and(|executor| executor.files().is_none()) {
+            return Ok(());
+        }
+        let root = self.workspace.root();
+        let path = root.join(self.workspace.task_dir(&id.task_id)).join(loop_paths::NOTES);
+        let file = regular_file::open_within(root, &path);
+        let text = file.and_then(|file| io::read_to_string(file.take(regular_file::LARGEST)));
+        let all = notes::of_attempt(&text.unwrap_or_default(), &record.name());
+        let (attempt, iteration) = (id.attempt, record.iteration);
+        for (number, note) in all.iter().enumerate().skip(record.noted) {
+            let noted = Event::Noted { attempt, note: note.clone(), for_all: false, tag: None };
+            self.emit(Some((&id.task_id, iteration)), noted)?;
+            if let Some(record) = self.records.get_mut(id) {
+                record.noted = number + 1;
+                record.write(&self.workspace)?;
+            }
+        }
+        Ok(())
     }
 
     /// Records what an agent left uncommitted. A run that was killed later may have verified, which

@@ -140,6 +140,9 @@ pub struct AttemptRecord {
     /// The folder of its agent's terminal, if it has one.
     #[serde(default)]
     pub pane: Option<PathBuf>,
+    /// The number of its notes that the run has journalled, because the attempt could not.
+    #[serde(default)]
+    pub noted: usize,
     /// The status of the task before it was claimed, as the graph file spells it; empty for a task
     /// without one.
     #[serde(default)]

@@ -43,6 +43,12 @@ fn run(kind: Kind) {
     station.nothing_is_left();
     assert_eq!(trial.lines("needs_input")[0]["question"], json!("Which colour?"));
     assert!(trial.read(".ralph/tasks/a/notes.md").contains("the door is green"));
+    let noted = trial.lines("noted");
+    assert_eq!(noted.len(), 1, "{noted:?}");
+    assert_eq!(
+        (&noted[0]["task_id"], &noted[0]["note"]),
+        (&json!("a"), &json!("the door is green"))
+    );
     trial.run(["answer", "b", "the answer is blue"]).code(0);
     trial.start(["run"]).end(trial).graph_complete();
     station.nothing_is_left();
