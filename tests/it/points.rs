@@ -128,7 +128,7 @@ fn run((scenario, is_isolated): Stage, deadly: &[String]) -> KilledRun {
         .env("RALPH_CRASH_POINT", &points.join(","));
     let began = Instant::now();
     let code = loop {
-        assert!(began.elapsed() < SOON, "{scenario:?} {is_isolated} {points:?} does not end");
+        assert!(began.elapsed() < SOON * 4, "{scenario:?} {is_isolated} {points:?} does not end");
         let mut run = trial.process(RALPH);
         run.args(["run", "-q", "--"]).arg(agent("chaos"));
         match run.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().code() {
