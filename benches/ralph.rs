@@ -36,7 +36,7 @@ const LIMIT: i32 = 2;
 const SECRETS: [(&str, &str); 3] = [
     ("BENCH_API_KEY", "the value of a key to remove"),
     ("BENCH_TOKEN", "the value of a token to remove"),
-    ("BENCH_PASSWORD", "correct horse battery staple"),
+    ("BENCH_PASSWORD", "the value of a password to remove"),
 ];
 
 type Part = fn(&Bench);
