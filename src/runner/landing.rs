@@ -201,13 +201,11 @@ fn build_in_memory(main: &Repo, order: &TrialOrder) -> Result<Option<(BuiltBatch
 fn build(order: &TrialOrder) -> Result<BuiltBatch> {
     let main = Repo::discover(&order.main)?;
     // Whatever fails there fails again here, with the message of git.
-    if let Ok(Some((mut built, tip))) = build_in_memory(&main, order) {
+    if let Ok(Some((built, tip))) = build_in_memory(&main, order) {
         let tree = order.pool.open(&order.pool.merge(), &order.settings, &order.onto)?;
         tree.clean_up().context("cannot clean the slot for merges")?;
         tree.move_to(&tip)?;
-        built.is_set_up = slot_pool::is_set_up(&tree, &order.setup)?;
-        built.changed = tree.dirty()?.into_keys().collect();
-        return Ok(built);
+        return prepared(&main, &tree, order, built);
     }
     let tree = order.pool.open(&order.pool.merge(), &order.settings, &order.onto)?;
     let own: Vec<&str> = order.own.iter().map(String::as_str).collect();
@@ -238,7 +236,18 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
     }
     // What lands is what is here now, whatever the verify commands do in the slot.
     main.bring_home(&tree, &tip, &order.trial_ref)?;
-    built.is_set_up = slot_pool::is_set_up(&tree, &order.setup)?;
+    prepared(&main, &tree, order, built)
+}
+
+/// Makes the tree of a batch ready for its verify commands.
+fn prepared(
+    main: &Repo,
+    tree: &Repo,
+    order: &TrialOrder,
+    mut built: BuiltBatch,
+) -> Result<BuiltBatch> {
+    tree.update_submodules(main)?;
+    built.is_set_up = slot_pool::is_set_up(tree, &order.setup)?;
     built.changed = tree.dirty()?.into_keys().collect();
     Ok(built)
 }

@@ -677,7 +677,7 @@ fn work_in_the_main_checkout_is_unverified() {
 
 #[test]
 fn a_submodule_is_there_and_may_stay_as_it_is() {
-    let trial = stage(PAIR, "");
+    let trial = stage(PAIR, "verify: ['[ -e sub/.git ]']\n");
     let other = trial.dir().join("other");
     let other = other.to_str().unwrap();
     trial.git(&["init", "--quiet", other]);
@@ -696,8 +696,12 @@ fn a_submodule_is_there_and_may_stay_as_it_is() {
     ]);
     trial.git(&["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", other, "sub"]);
     trial.git(&["commit", "--quiet", "-m", "Set the stage"]);
-    tell(&trial, "", "[ -e sub/.git ] && work");
+    // The work that lands second is verified in the slot for merges.
+    tell(&trial, "", "together 2; [ -e sub/.git ] && work");
     completes(&trial);
+    let mut verdicts = verdicts(&trial);
+    verdicts.sort();
+    assert_eq!(verdicts, ["a complete", "b complete"]);
 }
 
 /// The machine crashed while a slot was made, and while another one was prepared again.
