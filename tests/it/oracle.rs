@@ -55,7 +55,8 @@ pub fn faults_of(trial: &TestProject, tasks: usize, complete: &str) -> (Vec<Stri
     (faults, text.lines().count() - lines.len())
 }
 
-/// Checks that lines are in order, every attempt ends once, and every task completes once.
+/// Checks that lines are in order, every attempt ends once or is withdrawn before its agent starts, and
+/// every task completes once.
 fn history(lines: &[Value], tasks: usize, faults: &mut Vec<String>) {
     for pair in lines.windows(2) {
         let next = pair[0]["seq"].as_u64().map(|seq| seq + 1);
@@ -64,12 +65,19 @@ fn history(lines: &[Value], tasks: usize, faults: &mut Vec<String>) {
         }
     }
     let mut ends: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut with_agent: BTreeSet<String> = BTreeSet::new();
     let mut completed: BTreeMap<&str, usize> = BTreeMap::new();
     for line in lines {
         let key = format!("{} {}", line["task_id"], line["attempt"]);
         match line["action"].as_str() {
             Some("started") => ends.entry(key).or_default().0 += 1,
             Some("completed" | "failed" | "interrupted") => ends.entry(key).or_default().1 += 1,
+            // The start is taken back, and the next one has its number: no agent may have run.
+            Some("withdrawn") => match ends.get_mut(&key) {
+                Some((1, 0)) if !with_agent.contains(&key) => _ = ends.remove(&key),
+                _ => faults.push(format!("withdrawn after its start or its end: {line}")),
+            },
+            Some("agent_started") => _ = with_agent.insert(key),
             _ => {}
         }
         if line["outcome"] == "timed_out" {
