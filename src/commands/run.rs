@@ -138,8 +138,6 @@ fn prepared(workspace: Workspace, run: RunOptions, verbosity: Verbosity) -> Resu
     }
     if runner.workspace().config.is_isolated() {
         warn_of_uncommitted(runner.workspace());
-    } else {
-        name_uncommitted(runner.workspace(), "not committed before the run, and open to attempts");
     }
     Ok(runner)
 }
@@ -162,10 +160,6 @@ fn say_refreshed(refreshed: &[SourceRefreshed]) {
 
 /// Warns that attempts do not see what is not committed.
 pub(super) fn warn_of_uncommitted(workspace: &Workspace) {
-    name_uncommitted(workspace, "not committed, so attempts do not have it");
-}
-
-fn name_uncommitted(workspace: &Workspace, about: &str) {
     /// The number of files that are named.
     const FEW: usize = 3;
     let changed = attempt::changed(workspace, &workspace.repo).unwrap_or_default();
@@ -175,7 +169,7 @@ fn name_uncommitted(workspace: &Workspace, about: &str) {
     let more = changed.len().saturating_sub(FEW);
     let named: Vec<String> = changed.keys().take(FEW).map(|path| format!("`{path}`")).collect();
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    let text = format!("{about}: {}{more}", named.join(", "));
+    let text = format!("not committed, so attempts do not have it: {}{more}", named.join(", "));
     terminal::say(&terminal::visible(&text));
 }
 
