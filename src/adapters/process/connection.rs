@@ -6,10 +6,10 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
-        mpsc::Sender,
+        mpsc::{self, Receiver, Sender},
     },
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use serde::Deserialize;
@@ -32,6 +32,10 @@ const GREETING: usize = 64 * 1024;
 
 /// The bytes at the end of the carrier's standard error that are kept.
 const ERRORS: usize = 4 * 1024;
+
+/// The longest wait for the end of the carrier's standard error. A process that the carrier leaves
+/// behind, as the master of shared ssh connections, keeps it open.
+const ERRORS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a carried guardian reacts to.
 #[derive(Debug)]
@@ -220,6 +224,9 @@ pub(super) struct Connection {
     pub(super) process: Process,
     pub(super) line: LineWriter,
     errors: Arc<Mutex<Vec<u8>>>,
+    /// Disconnected once all of `errors` has been read: the exit of the carrier may be known before
+    /// what it said.
+    errors_end: Receiver<()>,
 }
 
 impl Connection {
@@ -248,7 +255,11 @@ impl Connection {
         let process = Process::spawn_reading(&spec, stdin, stdout, stderr, exited)?;
         let errors: Arc<Mutex<Vec<u8>>> = Arc::default();
         let (kept, tell, arrivals) = (Arc::clone(&errors), tell.clone(), Arc::clone(arrivals));
-        thread::spawn(move || keep_errors(errors_reader, &kept));
+        let (errors_ended, errors_end) = mpsc::channel();
+        thread::spawn(move || {
+            keep_errors(errors_reader, &kept);
+            drop(errors_ended);
+        });
         thread::spawn(move || {
             let heard = |heard| {
                 let _ = tell.send(CarriedMessage::Heard(number, heard));
@@ -258,17 +269,19 @@ impl Connection {
             lock(&arrivals).unpacking = None;
             let _ = tell.send(CarriedMessage::Heard(number, CarrierNews::Ended(fault)));
         });
-        Ok(Connection { process, line, errors })
+        Ok(Connection { process, line, errors, errors_end })
     }
 
-    /// The end of what the carrier printed on its standard error.
+    /// The end of what the carrier printed on its standard error. Waits a moment for what is on the
+    /// way.
     pub(super) fn errors(&self) -> String {
+        let _ = self.errors_end.recv_timeout(ERRORS_PATIENCE);
         String::from_utf8_lossy(&lock(&self.errors)).into_owned()
     }
 
-    /// The last line that the carrier printed on its standard error; empty if there is none.
+    /// The last line of [`Connection::errors`]; empty if there is none.
     pub(super) fn last_error(&self) -> String {
-        last_line(&lock(&self.errors))
+        last_line(self.errors().as_bytes())
     }
 }
 
