@@ -174,7 +174,12 @@ fn changed_settings_change_the_notifiers() {
     let trial = trial.command(["sh", "-c", script]);
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.lines("settings_loaded")[0]["changed"], serde_json::json!(["notify"]));
-    assert_eq!(events(&trial), ["completed", "finished"], "of the second task");
+    // The settings may be noticed while the first agent still runs.
+    let journal = trial.journal();
+    let loaded = journal.iter().position(|line| line["action"] == "settings_loaded").unwrap();
+    let later = journal[loaded..].iter().filter(|line| line["action"] == "completed").count();
+    assert!((1..=2).contains(&later), "{later}");
+    assert_eq!(events(&trial), [&["completed"; 2][..later], &["finished"]].concat());
 }
 
 #[test]
