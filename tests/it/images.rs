@@ -172,7 +172,7 @@ fn large_graphs_are_folded_and_say_so() {
             n / 100 * 100 - 1 - n % 97
         ),
     };
-    let graph: String = (0..10_000).map(task).collect();
+    let graph: String = (0..3_000).map(task).collect();
     let trial = TestProject::new().graph(&format!("tasks:\n{graph}"));
     let picture = folded(&trial, "none");
     let why = picture["layout"]["folded"].as_str().unwrap();

@@ -37,8 +37,8 @@ use crate::core::{
     verdict::{Commit, DiffStat, Evidence, Merge, Outcome, Report, Rule},
 };
 
-/// The default number of schedules.
-const SCHEDULES: u64 = 10_000;
+/// The default number of schedules; `just simulate` runs more.
+const SCHEDULES: u64 = 2_000;
 /// The file that a person and every other task change.
 const FILE: &str = "file";
 /// The executor of some tasks.
