@@ -8,6 +8,7 @@ mod agents;
 mod apply;
 mod close;
 mod edits;
+mod fetch;
 mod git_calls;
 mod graph_copy;
 mod harm;
@@ -28,7 +29,7 @@ mod watch;
 mod write_back;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     mem,
     time::{Duration, Instant},
 };
@@ -47,13 +48,13 @@ use crate::{
         agents::promise::Worth,
         duration,
         event::{Event, StopReason, record::Record},
-        executor::JobState,
+        executor::{Executor, JobState},
         exit::{Exit, Failure},
         graph::task::{Status, TaskId},
         run::{
             OpenWork, Run, RunDecision, Situation,
             command::{AttemptId, RunCommand},
-            input::{BuiltBatch, Input, LandOutcome},
+            input::{BuiltBatch, LandOutcome},
             process_watch::GracePeriods,
         },
         select::{Active, Decision, Policy, View, Wait},
@@ -94,6 +95,10 @@ enum RunnerMessage {
     Missed(AttemptId, String),
     /// The cluster told where the job of an attempt stands.
     Job(AttemptId, JobState),
+    /// The executor of an attempt can be asked for its work, or cannot, for this reason.
+    MayFetch(AttemptId, Result<Executor, String>),
+    /// The executor of an attempt is not asked for its work any more.
+    NotAsked(AttemptId),
     /// The engine of an executor told what became of a process.
     Engine(AttemptId, Box<ClosedProcess>, EngineWord),
     /// The merge queue built a batch, or failed to.
@@ -122,6 +127,8 @@ pub struct Runner {
     hooks: RunHooks,
     sources: RunSources,
     inbox: Inbox,
+    /// The attempts whose executors are about to be asked for their work.
+    asked: BTreeSet<AttemptId>,
     /// The number of engines that are being asked about processes.
     asked_engines: usize,
     began: Instant,
@@ -185,6 +192,7 @@ impl Runner {
             hooks: RunHooks::default(),
             sources: RunSources::default(),
             inbox,
+            asked: BTreeSet::new(),
             asked_engines: 0,
             began: Instant::now(),
             clocks: clock::read(),
@@ -430,45 +438,6 @@ impl Runner {
         self.follow()?;
         self.tick();
         Ok(())
-    }
-
-    /// Handles a message. Without a message, a limit may have been reached.
-    fn receive(&mut self, message: Option<RunnerMessage>) -> Result<()> {
-        let input = match message {
-            Some(RunnerMessage::News(id, ProcessNews::Closed(closed))) => {
-                self.process_closed(&id, closed)?
-            }
-            Some(RunnerMessage::News(id, ProcessNews::Idle)) => self.process_idle(&id),
-            Some(RunnerMessage::News(id, ProcessNews::Left(members))) => {
-                self.process_left(&id, &members)?
-            }
-            Some(RunnerMessage::News(id, ProcessNews::Arrived(host))) => {
-                self.process_arrived(&id, host)
-            }
-            Some(RunnerMessage::News(id, ProcessNews::Fetching)) => {
-                Some(Input::ProcessFetching(id))
-            }
-            Some(RunnerMessage::News(id, ProcessNews::Contact(silence))) => {
-                Some(Input::Contact(id, silence.map(|silence| Utc::now() - silence)))
-            }
-            Some(RunnerMessage::Missed(id, why)) => self.missed(id, why),
-            Some(RunnerMessage::Job(id, state)) => self.job_seen(id, &state),
-            Some(RunnerMessage::Engine(id, closed, word)) => {
-                Some(self.engine_told(&id, *closed, &word))
-            }
-            Some(RunnerMessage::Prepared(id, prepared)) => self.slot_prepared(&id, prepared)?,
-            Some(RunnerMessage::Built(built)) => {
-                crash::point("merge.built");
-                Some(Input::Built(built.map_err(|error| format!("{error:#}"))))
-            }
-            Some(RunnerMessage::Landed(landed)) => {
-                crash::point("merge.landed");
-                Some(Input::Landed(landed.map_err(|error| format!("{error:#}"))))
-            }
-            Some(RunnerMessage::Signal(number)) => return self.signalled(number),
-            None => Some(Input::Tick),
-        };
-        input.map_or(Ok(()), |input| self.handle(input))
     }
 
     /// Reports one turn of the loop to the reporters.

@@ -17,6 +17,7 @@ mod connection;
 pub mod guard;
 mod guarded;
 mod group;
+mod kept_end;
 mod line;
 mod notices;
 mod outputs;
@@ -56,6 +57,7 @@ pub use guarded::run_guarded;
 pub use outputs::outputs;
 pub use own_call::{OwnCall, call_own};
 pub use program::{absolute, resolve};
+pub use protocol::sent_sign;
 pub use shell::shell_fault;
 pub use stop::end_tree;
 use stream::Streams;
@@ -107,6 +109,10 @@ pub struct Carrier {
     /// How long the finished work of an attempt is asked for, in seconds, after its line was cut.
     #[serde(default)]
     pub patience_seconds: u64,
+    /// Whether nothing is started, and only the end and the work of an agent are fetched whose
+    /// guardian was lost.
+    #[serde(default)]
+    pub recovers: bool,
 }
 
 /// How the work in a slot gets to a worker and back.

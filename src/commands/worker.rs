@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::{
     adapters::{
         git::{LackingCommits, SlotInUse, WorkerSlot, WorkerStore},
-        process::worker::{self, Worker, WorkerFiles, WorkerPlace},
+        process::worker::{self, KeptEnd, Worker, WorkerBegin, WorkerFiles, WorkerPlace},
         signal,
     },
     core::exit::Exit,
@@ -42,7 +42,7 @@ pub fn run() -> Result<Exit> {
     }
     let served = match &begin.work {
         None => with_shared_files(&worker),
-        Some(files) => with_sent_files(&worker, files, begin.fetch),
+        Some(files) => with_sent_files(&worker, files, &begin),
     };
     match served {
         Ok(()) => worker.done(),
@@ -57,7 +57,7 @@ fn with_shared_files(worker: &Worker) -> Result<()> {
     let folder = worker::private_folder().context("create a folder for temporary files")?;
     let guard = || -> Result<()> {
         let lock = fs::File::open(&folder)?;
-        Ok(worker.guard(&WorkerPlace { slot: None, folder: &folder, lock: &lock })?)
+        Ok(worker.guard(&WorkerPlace { slot: None, folder: &folder, lock: &lock, end: None })?)
     };
     let guarded = guard();
     let _ = fs::remove_dir_all(&folder);
@@ -65,8 +65,8 @@ fn with_shared_files(worker: &Worker) -> Result<()> {
 }
 
 /// Runs the process with files that are sent here and back; or only sends back what a lost worker
-/// did not send.
-fn with_sent_files(worker: &Worker, files: &WorkerFiles, only_fetch: bool) -> Result<()> {
+/// did not send, and tells how its agent ended.
+fn with_sent_files(worker: &Worker, files: &WorkerFiles, begin: &WorkerBegin) -> Result<()> {
     let dir = repositories(files.dir.as_deref())?;
     let store = WorkerStore::open(&dir, &files.repository)?;
     let slot = free_slot(&store, files)?;
@@ -79,14 +79,20 @@ fn with_sent_files(worker: &Worker, files: &WorkerFiles, only_fetch: bool) -> Re
         worker.send_pack(Some(&token), |mut out| stale.pack(&stale.sent(), &mut out))?;
         stale.note_fetched()?;
     }
-    if only_fetch {
-        ensure!(!slot.sent().is_empty(), "the work of this attempt is not here");
+    let end = KeptEnd::of(&folder, &files.token);
+    if begin.fetch {
+        if slot.sent().is_empty() {
+            // Nothing of this attempt is here.
+            return Ok(());
+        }
+        worker.tell_kept(&end, &begin.arrived)?;
     } else {
         receive(worker, &store, &slot)?;
         worker.guard(&WorkerPlace {
             slot: Some(slot.dir()),
             folder: &folder,
             lock: slot.lock(),
+            end: Some(&end),
         })?;
     }
     worker.send_pack(None, |mut out| slot.pack(&slot.sent(), &mut out))?;

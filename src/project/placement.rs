@@ -301,6 +301,7 @@ fn carried(
         image: image.map(str::to_owned),
         transfer,
         patience_seconds: workspace.config.max_wait.as_secs(),
+        recovers: false,
     };
     Ok(PlacedProcess {
         spec,

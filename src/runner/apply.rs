@@ -65,6 +65,7 @@ impl Runner {
             RunCommand::ReassignSlot(id) => self.reassign_slot(&id)?,
             RunCommand::TakeAsGiven(id) => return Ok(self.take_as_given(&id)),
             RunCommand::StartAgent(id) => return self.start_process(&id, &ProcessKind::Agent),
+            RunCommand::FetchWork(id, took) => return Ok(self.fetch_work(&id, took)),
             RunCommand::StartCheck(id, purpose, number, command) => {
                 return self.start_process(&id, &ProcessKind::Check(purpose, number, command));
             }
@@ -102,7 +103,10 @@ impl Runner {
 
     /// Gives an order that ends the process of an attempt. If a person stopped the run, the guardian
     /// records that, because the next run may have to judge the attempt.
-    fn end_process(&self, id: &AttemptId, order: impl FnOnce(&AgentProcess)) {
+    fn end_process(&mut self, id: &AttemptId, order: impl FnOnce(&AgentProcess)) {
+        if self.stop_asking(id) {
+            return;
+        }
         let open = self.run.attempts().get(id);
         let watch = open.and_then(|open| open.process.as_ref()?.watch.as_ref());
         if watch.and_then(ProcessWatch::ending) == Some(&Outcome::Cancelled) {

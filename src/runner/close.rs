@@ -400,12 +400,14 @@ impl Runner {
         for (record, swept) in ended {
             let took = record.last_sign(&self.workspace) - record.started_at;
             let took = took.to_std().unwrap_or_default();
-            let outcome = record.outcome_left(&self.workspace).unwrap_or(Outcome::Interrupted);
+            let outcome = record.outcome_left(&self.workspace);
+            record.take_fetched_output(&self.workspace)?;
             let found = FoundAttempt {
                 attempt: self.open_attempt(&record),
                 from_run: record.run_id.clone(),
                 had_agent: record.file(&self.workspace, "stdout").exists(),
-                outcome,
+                is_away: outcome.is_none() && self.is_away(&record),
+                outcome: outcome.unwrap_or(Outcome::Interrupted),
                 took,
                 swept,
                 landed: self.has_landed(&record)?,

@@ -37,6 +37,8 @@ pub(super) struct ProcessHandle {
     pub(super) graph: Option<Stamp>,
     /// What is to be known once it has got to its executor; none if it has, or runs here.
     pub(super) on_its_way: Option<ProcessOnItsWay>,
+    /// Whether it only fetches the end and the work of an agent whose guardian was lost.
+    pub(super) fetches: bool,
     /// HEAD and the uncommitted changes at the last check for signs of life.
     pub(super) seen: (Option<CommitId>, BTreeMap<String, String>),
 }

@@ -1,5 +1,5 @@
-//! Requests to a running run: signals, and records that `ralph pause`, `resume` and `stop` write to
-//! the journal. This module only receives them; `core::run` decides what follows.
+//! What a running run receives: messages of its threads, signals, and records that `ralph pause`,
+//! `resume` and `stop` write to the journal. `core::run` decides what follows.
 
 use std::{
     collections::VecDeque,
@@ -9,17 +9,21 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use chrono::Utc;
 
 use super::{Runner, RunnerMessage};
 use crate::{
     adapters::{
         clock::{self, Gap},
-        git, signal,
+        git,
+        process::ProcessNews,
+        signal,
     },
     core::{
         event::{Begun, Event, SCHEMA},
         run::input::Input,
     },
+    crash,
 };
 
 /// The interval for checking the length of the journal for requests, and the files for reports.
@@ -117,6 +121,47 @@ impl Runner {
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the inbox holds a sender"),
             }
         }
+    }
+
+    /// Handles a message. Without a message, a limit may have been reached.
+    pub(super) fn receive(&mut self, message: Option<RunnerMessage>) -> Result<()> {
+        let input = match message {
+            Some(RunnerMessage::News(id, ProcessNews::Closed(closed))) => {
+                self.process_closed(&id, closed)?
+            }
+            Some(RunnerMessage::News(id, ProcessNews::Idle)) => self.process_idle(&id),
+            Some(RunnerMessage::News(id, ProcessNews::Left(members))) => {
+                self.process_left(&id, &members)?
+            }
+            Some(RunnerMessage::News(id, ProcessNews::Arrived(host))) => {
+                self.process_arrived(&id, host)
+            }
+            Some(RunnerMessage::News(id, ProcessNews::Fetching)) => {
+                Some(Input::ProcessFetching(id))
+            }
+            Some(RunnerMessage::News(id, ProcessNews::Contact(silence))) => {
+                Some(Input::Contact(id, silence.map(|silence| Utc::now() - silence)))
+            }
+            Some(RunnerMessage::Missed(id, why)) => self.missed(id, why),
+            Some(RunnerMessage::MayFetch(id, reached)) => self.start_fetch(&id, reached),
+            Some(RunnerMessage::NotAsked(id)) => Some(Input::ProcessEnded(id, Box::default())),
+            Some(RunnerMessage::Job(id, state)) => self.job_seen(id, &state),
+            Some(RunnerMessage::Engine(id, closed, word)) => {
+                Some(self.engine_told(&id, *closed, &word))
+            }
+            Some(RunnerMessage::Prepared(id, prepared)) => self.slot_prepared(&id, prepared)?,
+            Some(RunnerMessage::Built(built)) => {
+                crash::point("merge.built");
+                Some(Input::Built(built.map_err(|error| format!("{error:#}"))))
+            }
+            Some(RunnerMessage::Landed(landed)) => {
+                crash::point("merge.landed");
+                Some(Input::Landed(landed.map_err(|error| format!("{error:#}"))))
+            }
+            Some(RunnerMessage::Signal(number)) => return self.signalled(number),
+            None => Some(Input::Tick),
+        };
+        input.map_or(Ok(()), |input| self.handle(input))
     }
 
     /// Handles a signal: Ctrl-Z suspends the run; any other signal asks it to stop.

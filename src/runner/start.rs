@@ -18,7 +18,7 @@ use super::{
 use crate::{
     adapters::{
         agent_output::Follow,
-        process::{self, GuardPost, NotStarted, ProcessSpec},
+        process::{self, AgentProcess, GuardPost, NotStarted, ProcessSpec},
         tmux,
     },
     core::{
@@ -147,7 +147,7 @@ impl Runner {
     }
 
     /// Returns what the guardian of a process needs to know.
-    fn guard_post(
+    pub(super) fn guard_post(
         &self,
         record: &AttemptRecord,
         is_agent: bool,
@@ -222,12 +222,7 @@ impl Runner {
             }
         };
         crash::point("start.spawned");
-        record.agent = Some(process.identity().clone());
-        record.guardian = Some(process.guardian().clone());
-        self.workspace
-            .state
-            .update_attempt(&record.name(), &record.redacted(&self.workspace))
-            .context("record the agent's process")?;
+        self.note_process(&mut record, &process)?;
         crash::point("start.identified");
         let format = if is_agent { call.output } else { Format::Text };
         let handle = ProcessHandle {
@@ -242,10 +237,24 @@ impl Runner {
             graph,
             seen: (record.base.clone(), record.dirty.clone()),
             on_its_way,
+            fetches: false,
         };
         self.processes.insert(id.clone(), handle);
         self.records.insert(id.clone(), record);
         Ok(Some(Input::ProcessStarted(id.clone(), limits, start)))
+    }
+
+    /// Adds a process to the record of its attempt.
+    pub(super) fn note_process(
+        &self,
+        record: &mut AttemptRecord,
+        process: &AgentProcess,
+    ) -> Result<()> {
+        record.agent = Some(process.identity().clone());
+        record.guardian = Some(process.guardian().clone());
+        let kept = record.redacted(&self.workspace);
+        let noted = self.workspace.state.update_attempt(&record.name(), &kept);
+        noted.context("record the agent's process")
     }
 
     /// Returns the files that git ignores in the slot of an attempt whose work is verified.

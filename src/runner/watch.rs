@@ -70,6 +70,13 @@ impl Runner {
             id.task_id,
             closed.immortal,
         );
+        if closed.outcome.is_none() && self.fetches_after_loss(id, &handle, &record) {
+            let asked = self.fetch_work(id, Duration::ZERO);
+            return Ok(asked.map(|_| Input::ProcessFetching(id.clone())));
+        }
+        if handle.fetches {
+            self.take_fetched(id, &record, &mut closed)?;
+        }
         let way = handle.on_its_way.as_ref();
         let ended = ClosedProcess {
             closed,

@@ -170,6 +170,7 @@ impl CarriedAgent {
             image: None,
             transfer: self.transfer.clone(),
             patience_seconds: 0,
+            recovers: false,
         };
         let post = GuardPost {
             program: RALPH.into(),

@@ -13,7 +13,7 @@ mod slurm;
 mod slurm_cluster;
 mod ssh;
 mod ssh_host;
-mod station;
+pub mod station;
 
 use std::{
     env, fs,

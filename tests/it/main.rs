@@ -26,6 +26,8 @@ mod engines;
 mod evidence;
 mod executors;
 mod faults;
+#[cfg(target_os = "linux")]
+mod fetched;
 mod help;
 mod images;
 mod import;

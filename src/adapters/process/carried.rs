@@ -8,6 +8,7 @@
 mod ending;
 
 use std::{
+    fs::File,
     io,
     path::PathBuf,
     sync::{
@@ -20,17 +21,17 @@ use std::{
 };
 
 use super::{
-    Carrier, NESTED, ProcessSpec, StartFault,
+    Carrier, ProcessSpec, StartFault,
     connection::{
-        Arrivals, CarriedMessage, CarrierNews, Connection, SharedArrivals, lock, send_pack,
-        send_prompt,
+        Arrivals, CarriedMessage, CarrierNews, Connection, SharedArrivals, connect, lock,
+        send_pack, send_prompt,
     },
     notices::{listen, tell, tell_not_started},
     protocol::{
-        FromWorker, GuardianCommand, GuardianNotice, GuardianSpec, PROTOCOL, PULSE, ToWorker,
-        VERSION, WorkerBegin, WorkerFiles, WorkerHello, WorkerTask,
+        ArrivedOutput, FromWorker, GuardianCommand, GuardianNotice, GuardianSpec, PROTOCOL, PULSE,
+        ToWorker, VERSION, WorkerBegin, WorkerFiles, WorkerHello, WorkerTask, sent_sign,
     },
-    secrets, sign,
+    secrets,
     stream::Streams,
     task_files::TaskFolder,
     tree,
@@ -43,9 +44,6 @@ const SILENT_PULSES: u32 = 24;
 /// The time in which a worker ends everything it was told to kill. Less than the time after which
 /// the runner kills a guardian that does not answer.
 const KILL_PATIENCE: Duration = Duration::from_secs(15);
-
-/// The variable that identifies the processes of an attempt.
-const MARK: &str = "RALPH_ATTEMPT_ID";
 
 /// How an agent and everything it started ended.
 #[derive(Debug)]
@@ -64,7 +62,7 @@ pub(super) struct GuardedEnd {
 enum ConnectionPurpose {
     /// The agent runs behind it.
     Run,
-    /// It only fetches the work of a lost one.
+    /// It only fetches the work of a lost one, and the end of its agent.
     Fetch,
 }
 
@@ -126,12 +124,7 @@ pub(super) fn guard(brief: &GuardianSpec, carrier: &Carrier) -> io::Result<Optio
         let _ = outbox.send(message);
     });
     let mut end = guard.watch()?;
-    if let CarriedEnd::Lost(_) = end
-        && guard.stage > CarriedStage::Sending
-        && carrier.transfer.is_some()
-        && guard.fetch()?
-        && guard.closed.is_some()
-    {
+    if guard.may_fetch(&end) && guard.fetch()? && (guard.closed.is_some() || carrier.recovers) {
         // All processes had ended there, and their work is here.
         end = CarriedEnd::Done;
     }
@@ -161,6 +154,9 @@ struct CarriedGuard<'a> {
     /// The name of the machine of the worker.
     host: String,
     purpose: ConnectionPurpose,
+    began: Instant,
+    /// When the first worker answered.
+    greeted_at: Option<Instant>,
     /// How the agent ended, once the worker has told it.
     closed: Option<GuardedEnd>,
     /// How the carrier exited.
@@ -192,6 +188,7 @@ impl<'a> CarriedGuard<'a> {
             folder: folder.map(|dir| TaskFolder::new(&dir)),
             unpack: transfer.map(|transfer| transfer.unpack.clone()).unwrap_or_default(),
             unpacking: None,
+            arrived: ArrivedOutput::default(),
             count: Arc::clone(&count),
             heard_at: Instant::now(),
             is_refused: false,
@@ -209,7 +206,13 @@ impl<'a> CarriedGuard<'a> {
             number: 0,
             stage: CarriedStage::Reaching,
             host: String::new(),
-            purpose: ConnectionPurpose::Run,
+            purpose: if carrier.recovers {
+                ConnectionPurpose::Fetch
+            } else {
+                ConnectionPurpose::Run
+            },
+            began: Instant::now(),
+            greeted_at: None,
             closed: None,
             exited: None,
             is_silent: false,
@@ -234,6 +237,7 @@ impl<'a> CarriedGuard<'a> {
             version: VERSION.to_owned(),
             work,
             fetch: self.purpose == ConnectionPurpose::Fetch,
+            arrived: lock(&self.arrivals).arrived,
         }));
     }
 
@@ -282,6 +286,9 @@ impl<'a> CarriedGuard<'a> {
         if self.exited.is_some() && silent > 0 {
             return Some(CarriedEnd::Lost(self.loss(None)));
         }
+        if self.carrier.recovers && self.has_asked_enough() {
+            return Some(CarriedEnd::Lost(self.loss(None)));
+        }
         // Before it has answered, it may be in a queue.
         let answers = self.stage > CarriedStage::Reaching && silent >= SILENT_PULSES;
         answers.then(|| {
@@ -300,7 +307,7 @@ impl<'a> CarriedGuard<'a> {
             }
             GuardianCommand::Cancel => {
                 self.cancelled = true;
-                return None;
+                None
             }
             GuardianCommand::Freeze | GuardianCommand::Thaw => {
                 self.is_frozen = order == GuardianCommand::Freeze;
@@ -315,7 +322,11 @@ impl<'a> CarriedGuard<'a> {
                 return None;
             }
             // Only what was running until now is ended.
-            ConnectionPurpose::Fetch if order != GuardianCommand::Kill => return None,
+            ConnectionPurpose::Fetch
+                if order != GuardianCommand::Kill && !self.carrier.recovers =>
+            {
+                return None;
+            }
             ConnectionPurpose::Run | ConnectionPurpose::Fetch => {}
         }
         signal.map(|signal| CarriedEnd::Stopped(Outcome::Signaled { signal }))
@@ -423,6 +434,7 @@ impl<'a> CarriedGuard<'a> {
             return Some(CarriedEnd::Impossible(why, Some(StartFault::Executor)));
         }
         self.host.clone_from(host);
+        self.greeted_at.get_or_insert_with(Instant::now);
         self.stage = self.stage.max(CarriedStage::Sending);
         None
     }
@@ -448,9 +460,15 @@ impl<'a> CarriedGuard<'a> {
             self.connection.line.send(&ToWorker::File(file));
         }
         let (spec, idle, redact) = (self.brief.spec.clone(), self.brief.idle, self.brief.redact);
+        let exit = self.brief.exit.clone();
         self.send(move |line| {
             send_prompt(line, &spec)?;
-            line.send(&ToWorker::Start(Box::new(WorkerTask { spec, idle, redact })));
+            let kept = exit.is_some();
+            if let Some(exit) = exit {
+                let sign = sent_sign(&exit);
+                File::create(sign).map_err(|error| format!("note the start: {error}"))?;
+            }
+            line.send(&ToWorker::Start(Box::new(WorkerTask { spec, idle, redact, kept })));
             Ok(())
         });
     }
@@ -471,25 +489,6 @@ impl<'a> CarriedGuard<'a> {
         self.closed = Some(GuardedEnd { outcome, swept, immortal, fault, cut_off: false });
         if self.carrier.transfer.is_some() { tell(&GuardianNotice::Fetching {}) } else { Ok(()) }
     }
-}
-
-/// Starts a carrier. It is marked as a process of the attempt, and gets no other variable of the
-/// agent.
-fn connect(
-    brief: &GuardianSpec,
-    carrier: &Carrier,
-    number: u32,
-    arrivals: &SharedArrivals,
-    outbox: &Sender<CarriedMessage>,
-) -> io::Result<Connection> {
-    let is_mark = |(name, _): &&(String, String)| name == MARK;
-    let spec = ProcessSpec {
-        env: brief.spec.env.iter().filter(is_mark).cloned().collect(),
-        env_remove: NESTED.map(str::to_owned).to_vec(),
-        ..brief.spec.clone()
-    };
-    let _sign = sign(&brief.record)?;
-    Connection::open(carrier, &spec, number, arrivals, outbox)
 }
 
 /// The folder with the reports of the task.

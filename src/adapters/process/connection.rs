@@ -15,16 +15,20 @@ use std::{
 use serde::Deserialize;
 
 use super::{
-    Carrier, ProcessSpec,
+    Carrier, NESTED, ProcessSpec,
     group::Process,
     line::{self, LineWriter},
     protocol::{
-        CHUNK, Encoded, FromWorker, GuardianCommand, GuardianNotice, LONGEST_LINE, OutputName,
-        ToWorker,
+        ArrivedOutput, CHUNK, Encoded, FromWorker, GuardianCommand, GuardianNotice, GuardianSpec,
+        LONGEST_LINE, OutputName, ToWorker,
     },
+    sign,
     task_files::TaskFolder,
 };
 use crate::core::verdict::Outcome;
+
+/// The variable that identifies the processes of an attempt.
+const MARK: &str = "RALPH_ATTEMPT_ID";
 
 /// The bytes of other text that are skipped before the worker answers: shells and login programs
 /// print greetings.
@@ -72,6 +76,8 @@ pub(super) struct Arrivals {
     /// The command that reads a pack.
     pub(super) unpack: Vec<String>,
     pub(super) unpacking: Option<Unpacking>,
+    /// What has arrived of the output.
+    pub(super) arrived: ArrivedOutput,
     /// Counts what has arrived, as a sign of life.
     pub(super) count: Arc<AtomicU64>,
     /// When something arrived last.
@@ -168,6 +174,7 @@ impl Arrivals {
         match message {
             FromWorker::Notice(GuardianNotice::Output { stream, bytes }) => {
                 if let (Some((stdout, stderr)), Ok(bytes)) = (&mut self.output, bytes.bytes()) {
+                    self.arrived.add(stream, bytes.len());
                     // The stream of a file that cannot be written is dropped.
                     let _ = match stream {
                         OutputName::Stdout => stdout.write_all(&bytes),
@@ -283,6 +290,25 @@ impl Connection {
     pub(super) fn last_error(&self) -> String {
         last_line(self.errors().as_bytes())
     }
+}
+
+/// Starts a carrier. It is marked as a process of the attempt, and gets no other variable of the
+/// agent.
+pub(super) fn connect(
+    brief: &GuardianSpec,
+    carrier: &Carrier,
+    number: u32,
+    arrivals: &SharedArrivals,
+    outbox: &Sender<CarriedMessage>,
+) -> io::Result<Connection> {
+    let is_mark = |(name, _): &&(String, String)| name == MARK;
+    let spec = ProcessSpec {
+        env: brief.spec.env.iter().filter(is_mark).cloned().collect(),
+        env_remove: NESTED.map(str::to_owned).to_vec(),
+        ..brief.spec.clone()
+    };
+    let _sign = sign(&brief.record)?;
+    Connection::open(carrier, &spec, number, arrivals, outbox)
 }
 
 /// Reads what the worker says, to the end.

@@ -27,7 +27,7 @@ use super::{
     notices::{listen, tell, tell_not_started},
     protocol::{Encoded, GuardianCommand, GuardianNotice, GuardianSpec, OutputName, OutputRoute},
     relay, secrets, sign,
-    stream::{ByteSink, Streams},
+    stream::{ByteSink, KeptOutput, Streams},
     tree,
 };
 use crate::{core::verdict::Outcome, crash};
@@ -317,15 +317,16 @@ fn start(
 ) -> io::Result<(Process, Streams)> {
     let secrets = brief.redact.then(|| secrets(&brief.spec));
     let secrets = secrets.as_ref();
-    let (streams, stdout, stderr) = match brief.output {
+    let (streams, stdout, stderr) = match &brief.output {
         OutputRoute::Files => Streams::open(&brief.spec, secrets, printed),
-        OutputRoute::Notices => Streams::open_into(&brief.spec, secrets, printed, |path| {
-            Ok(Box::new(OutputNotices(if path == brief.spec.stdout {
-                OutputName::Stdout
-            } else {
-                OutputName::Stderr
-            })))
-        }),
+        OutputRoute::Notices { kept } => {
+            Streams::open_into(&brief.spec, secrets, printed, |path| {
+                let is_stdout = path == brief.spec.stdout;
+                let name = if is_stdout { OutputName::Stdout } else { OutputName::Stderr };
+                let copy = kept.as_ref().map(|dir| KeptOutput::create(&dir.join(name.file_name())));
+                Ok(Box::new(OutputNotices { name, copy: copy.transpose()? }))
+            })
+        }
     }?;
     let sign = sign(&brief.record)?;
     let agent = Process::spawn(&brief.spec, stdout, stderr, move |outcome| {
@@ -337,18 +338,25 @@ fn start(
 
 /// Output that becomes notices.
 #[derive(Debug)]
-struct OutputNotices(OutputName);
+struct OutputNotices {
+    name: OutputName,
+    copy: Option<KeptOutput>,
+}
 
 impl ByteSink for OutputNotices {
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
-        tell(&GuardianNotice::Output { stream: self.0, bytes: Encoded::of(bytes) })
+        if let Some(copy) = &mut self.copy {
+            // A copy that cannot be written is not complete, and the notice goes on.
+            let _ = copy.take(bytes);
+        }
+        tell(&GuardianNotice::Output { stream: self.name, bytes: Encoded::of(bytes) })
     }
 
     fn close(self: Box<Self>) -> io::Result<()> {
-        Ok(())
+        self.copy.map_or(Ok(()), |copy| Box::new(copy).close())
     }
 }
 

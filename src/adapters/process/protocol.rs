@@ -4,7 +4,11 @@
 //! [`GuardianNotice`]s. A guardian whose agent is somewhere else passes both on: as [`ToWorker`] to the
 //! worker there, and from it as [`FromWorker`].
 
-use std::{fmt, io, path::PathBuf, time::Duration};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
@@ -13,7 +17,7 @@ use super::{Carrier, Identity, Member, ProcessSpec, StartFault};
 use crate::core::verdict::Outcome;
 
 /// The number of this protocol between a guardian and a worker.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -51,14 +55,23 @@ pub struct GuardianSpec {
     pub output: OutputRoute,
 }
 
+/// The file that shows that a guardian has sent an agent to its worker, which may have started it: next
+/// to the file for how the agent ended.
+pub fn sent_sign(exit: &Path) -> PathBuf {
+    exit.with_extension("sent")
+}
+
 /// What a guardian does with the output of its agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputRoute {
     /// It is written to the files of the agent.
     Files,
     /// It becomes notices.
-    Notices,
+    Notices {
+        /// The folder for a copy of it, if one is kept.
+        kept: Option<PathBuf>,
+    },
 }
 
 /// A further line on the guardian's standard input.
@@ -149,6 +162,43 @@ pub enum OutputName {
     Stderr,
 }
 
+impl OutputName {
+    /// The name of the file of a kept copy.
+    pub(super) fn file_name(self) -> &'static str {
+        match self {
+            OutputName::Stdout => "stdout",
+            OutputName::Stderr => "stderr",
+        }
+    }
+}
+
+/// The bytes of output that have arrived from a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrivedOutput {
+    /// On the standard output.
+    pub stdout: u64,
+    /// On the standard error.
+    pub stderr: u64,
+}
+
+impl ArrivedOutput {
+    /// Those of a stream.
+    pub(super) fn of(self, stream: OutputName) -> u64 {
+        match stream {
+            OutputName::Stdout => self.stdout,
+            OutputName::Stderr => self.stderr,
+        }
+    }
+
+    /// Adds bytes of a stream.
+    pub(super) fn add(&mut self, stream: OutputName, bytes: usize) {
+        match stream {
+            OutputName::Stdout => self.stdout += bytes as u64,
+            OutputName::Stderr => self.stderr += bytes as u64,
+        }
+    }
+}
+
 /// Bytes as base64.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -211,9 +261,13 @@ pub struct WorkerBegin {
     /// same files.
     #[serde(default)]
     pub work: Option<WorkerFiles>,
-    /// Whether only work is fetched that a lost worker did not send.
+    /// Whether only work is fetched that a lost worker did not send, with the end of its agent if
+    /// that has ended by itself.
     #[serde(default)]
     pub fetch: bool,
+    /// What has arrived of the output of that agent.
+    #[serde(default)]
+    pub arrived: ArrivedOutput,
 }
 
 /// Which files a worker uses.
@@ -240,6 +294,9 @@ pub(super) struct WorkerTask {
     pub(super) idle: Option<Duration>,
     /// Whether secrets are removed from the output.
     pub(super) redact: bool,
+    /// Whether its end is kept, because its guardian may be lost and a later one ask for it.
+    #[serde(default)]
+    pub(super) kept: bool,
 }
 
 /// A line from a worker to a guardian.

@@ -28,7 +28,7 @@ use super::ProcessSpec;
 use crate::{core::redact::Redactor, regular_file};
 
 /// The size of the first part, and the minimum size of the last part.
-const PART: u64 = 32 << 20;
+pub(super) const PART: u64 = 32 << 20;
 
 /// The time limit for the end of a stream once its writers are gone.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -203,7 +203,7 @@ impl OutputStream {
 
 /// The files of a stream.
 #[derive(Debug)]
-struct KeptOutput {
+pub(super) struct KeptOutput {
     path: PathBuf,
     head: File,
     written: u64,
@@ -222,7 +222,7 @@ struct KeptTail {
 
 impl KeptOutput {
     /// Appends to the file at `path`, created if missing.
-    fn create(path: &Path) -> io::Result<KeptOutput> {
+    pub(super) fn create(path: &Path) -> io::Result<KeptOutput> {
         let mut options = OpenOptions::new();
         let head = regular_file::open_with(path, options.create(true).append(true));
         let head = head.map_err(|error| {

@@ -21,7 +21,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use super::protocol::{WorkerBegin, WorkerFiles};
 use super::{
     AgentProcess, Identity, NotStarted, StartFault, adopt_orphans,
     connection::lock,
@@ -34,6 +33,10 @@ use super::{
     },
     task_files::TaskFolder,
     there, tree,
+};
+pub use super::{
+    kept_end::KeptEnd,
+    protocol::{ArrivedOutput, WorkerBegin, WorkerFiles},
 };
 
 /// The messages that wait to be handled: a worker that unpacks slowly must not store what comes.
@@ -74,6 +77,8 @@ pub struct WorkerPlace<'a> {
     pub folder: &'a Path,
     /// What the guardian holds open until everything has ended: the lock of the slot.
     pub lock: &'a File,
+    /// Where the end of an agent is kept, in case that the guardian is lost before it has the work.
+    pub end: Option<&'a KeptEnd>,
 }
 
 /// A worker with the line to the guardian that started its carrier.
@@ -194,6 +199,14 @@ impl Worker {
         }
     }
 
+    /// Tells the end of an agent whose guardian was lost, if it had ended by itself.
+    ///
+    /// # Errors
+    /// I/O errors; the line was cut.
+    pub fn tell_kept(&self, end: &KeptEnd, arrived: &ArrivedOutput) -> io::Result<()> {
+        end.tell(&self.line, arrived)
+    }
+
     /// Tells that nothing follows.
     pub fn done(&self) {
         self.line.send(&FromWorker::Done {});
@@ -228,15 +241,20 @@ impl Worker {
         }
         let programs = own_program_in(place.folder)?;
         let record = place.folder.join(RECORD);
+        let end = place.end.filter(|_| task.kept);
+        if let Some(end) = end {
+            let reports = place.slot.and_then(|slot| there::task_folder(&task.spec, slot));
+            end.begin(reports.as_deref())?;
+        }
         let brief = GuardianSpec {
             spec: there::process(task.spec, place.slot, prompt.clone(), &programs),
             record: record.clone(),
-            exit: None,
+            exit: end.map(KeptEnd::exit),
             idle: task.idle,
             redact: task.redact,
             screen: None,
             carrier: None,
-            output: OutputRoute::Notices,
+            output: OutputRoute::Notices { kept: end.map(|end| end.dir().to_owned()) },
         };
         File::create(&record)?;
         let (line, reports, over) = (self.line.clone(), Arc::clone(&folder), self.outbox.clone());
@@ -310,7 +328,7 @@ impl Worker {
                 Ok(WorkerMessage::Over(notice)) => return Ok((notice, cut_at.is_some())),
                 Ok(WorkerMessage::Cut) | Err(RecvTimeoutError::Disconnected) => {
                     cut_at = cut_at.or_else(|| Some(Instant::now()));
-                    agent.order(GuardianCommand::Kill);
+                    cut_off(agent);
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     agent.wake();
@@ -324,7 +342,7 @@ impl Worker {
             if silent >= SILENT_PULSES && cut_at.is_none() {
                 self.line.cut();
                 cut_at = Some(Instant::now());
-                agent.order(GuardianCommand::Kill);
+                cut_off(agent);
             }
             if cut_at.is_some_and(|at| at.elapsed() >= PATIENCE) {
                 agent.kill_guardian();
@@ -365,6 +383,12 @@ impl Worker {
         self.line.send(&message);
         if is_cut { Err(cut()) } else { Ok(()) }
     }
+}
+
+/// Ends an agent whose line was cut: it is noted that it did not end by itself.
+fn cut_off(agent: &AgentProcess) {
+    agent.order(GuardianCommand::Cancel);
+    agent.order(GuardianCommand::Kill);
 }
 
 /// Ends what a killed guardian could not.

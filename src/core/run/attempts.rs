@@ -1,6 +1,7 @@
 //! The open attempts of a run, and the next step of each.
 
 mod arrival;
+mod found;
 
 use std::{
     mem,
@@ -10,14 +11,14 @@ use std::{
 use super::{
     Situation,
     command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
-    input::{FoundAttempt, SlotReason},
+    input::SlotReason,
     open_attempt::{AttemptProcess, Next, OpenAttempt, status_after},
     process_watch::{LimitReached, ProcessWatch},
 };
 use crate::core::{
     duration,
     event::{AttemptResult, Cause, ChildrenLeft, Event, Orphans},
-    verdict::{Evidence, Outcome, Verdict},
+    verdict::{Outcome, Verdict},
 };
 
 /// The open attempts of a run.
@@ -73,36 +74,6 @@ impl Attempts {
             commands.extend(attempt.start_first());
         }
         self.open.push(attempt);
-        commands
-    }
-
-    /// Continues an attempt that an earlier run left open.
-    pub(super) fn found(&mut self, found: FoundAttempt, sit: &Situation<'_>) -> Vec<RunCommand> {
-        let FoundAttempt { mut attempt, from_run, had_agent, outcome, took, swept, landed } = found;
-        let id = attempt.id.clone();
-        if let Some(commands) = Attempts::found_withdrawn(&attempt, sit) {
-            return commands;
-        }
-        let last = sit.view.history.of(&id.task_id).last.as_ref();
-        if let Some(last) = last.filter(|last| last.ended.attempt >= id.attempt) {
-            let AttemptResult { verdict, evidence, .. } = &last.ended;
-            let believed = *verdict == Verdict::Complete || evidence.report.is_none();
-            return vec![RunCommand::Release { id, believed }];
-        }
-        let mut commands = vec![attempt.emit(Event::Recovered { attempt: id.attempt, from_run })];
-        let active = sit.view.history.active.of(&id.task_id);
-        if had_agent && active.is_some_and(|active| !active.has_agent) {
-            // The run was killed in between.
-            commands
-                .push(attempt.emit(Event::AgentStarted { attempt: id.attempt, placement: None }));
-        }
-        if landed.is_some() {
-            let evidence = Evidence { merge: landed, ..Evidence::default() };
-            attempt.end = Some(PendingResult { evidence, ..PendingResult::default() });
-        }
-        self.open.push(attempt);
-        let end = ProcessEnd { outcome: Some(outcome), took, swept, ..ProcessEnd::default() };
-        commands.push(RunCommand::Collect(id, Box::new(end)));
         commands
     }
 
@@ -191,6 +162,11 @@ impl Attempts {
         // The reason why `ralph` ended it is more precise than its exit status.
         let ours = watch.as_ref().and_then(|watch| watch.ending().cloned());
         let outcome = ours.or(end.outcome.clone()).unwrap_or(Outcome::Interrupted);
+        if process.recovers && outcome == Outcome::Cancelled && sit.is_stopping() {
+            // Its record stays, and the next run asks again.
+            self.open.retain(|open| open.id != *id);
+            return Vec::new().into();
+        }
         let Some(purpose) = process.purpose else {
             let waited = watch.and_then(|watch| watch.children_ended(sit.now));
             let ended = waited.filter(|_| end.outcome.is_some()).map(|waited| {

@@ -134,6 +134,9 @@ pub enum RunCommand {
     TakeAsGiven(AttemptId),
     /// Start the agent of an attempt.
     StartAgent(AttemptId),
+    /// Ask the executor of an attempt for the end of its agent and for its work. The agent worked for
+    /// this long.
+    FetchWork(AttemptId, Duration),
     /// Start a command of an attempt: its purpose, its number for that purpose, and the command.
     StartCheck(AttemptId, CheckPurpose, usize, String),
     /// Interrupt the agent of an attempt, so that it prints its result and ends.

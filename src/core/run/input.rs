@@ -134,6 +134,8 @@ pub struct FoundAttempt {
     pub had_agent: bool,
     /// How its process ended.
     pub outcome: Outcome,
+    /// Whether its executor may know how its agent ended, and have its work.
+    pub is_away: bool,
     /// The time since it started.
     pub took: Duration,
     /// The processes that were still running and were ended.

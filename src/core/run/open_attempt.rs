@@ -1,5 +1,7 @@
 //! An open attempt: the data for its next step, and the start of that step.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 
 use super::{
@@ -66,6 +68,22 @@ pub struct AttemptProcess {
     pub watch: Option<ProcessWatch>,
     /// The processes that its agent left running, while the run waits for them.
     pub(super) left: Option<ChildrenLeft>,
+    /// Whether it starts nothing: it asks an executor for the end of an agent of an earlier run.
+    pub recovers: bool,
+}
+
+impl AttemptProcess {
+    /// A process that has not started, with this purpose and these commands.
+    pub(super) fn new(purpose: Option<CheckPurpose>, commands: Vec<String>) -> AttemptProcess {
+        AttemptProcess {
+            purpose,
+            commands,
+            done: Vec::new(),
+            watch: None,
+            left: None,
+            recovers: false,
+        }
+    }
 }
 
 /// The step after the end of a process or after a verdict.
@@ -104,13 +122,7 @@ impl OpenAttempt {
     }
 
     pub(super) fn start_agent(&mut self) -> Vec<RunCommand> {
-        self.process = Some(AttemptProcess {
-            purpose: None,
-            commands: Vec::new(),
-            done: Vec::new(),
-            watch: None,
-            left: None,
-        });
+        self.process = Some(AttemptProcess::new(None, Vec::new()));
         vec![RunCommand::StartAgent(self.id.clone())]
     }
 
@@ -121,6 +133,15 @@ impl OpenAttempt {
         }
         let commands = self.baseline.clone();
         self.start_checks(CheckPurpose::Baseline, commands)
+    }
+
+    /// Asks its executor for the end of its agent, which worked for this long.
+    pub(super) fn ask_for_end(&mut self, run_on: String, took: Duration) -> Vec<RunCommand> {
+        let process = AttemptProcess::new(None, Vec::new());
+        self.process = Some(AttemptProcess { recovers: true, ..process });
+        let why = "asked for the work of an attempt that was left open".to_owned();
+        let awaiting = Event::AwaitingExecutor { attempt: self.id.attempt, run_on, why };
+        vec![self.emit(awaiting), RunCommand::FetchWork(self.id.clone(), took)]
     }
 
     /// Starts what follows the commands that have run, once what they changed is taken as given.
@@ -138,9 +159,7 @@ impl OpenAttempt {
         purpose: CheckPurpose,
         commands: Vec<String>,
     ) -> Vec<RunCommand> {
-        let purpose = Some(purpose);
-        self.process =
-            Some(AttemptProcess { purpose, commands, done: Vec::new(), watch: None, left: None });
+        self.process = Some(AttemptProcess::new(Some(purpose), commands));
         self.start_check()
     }
 

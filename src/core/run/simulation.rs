@@ -471,6 +471,7 @@ impl World {
                 }
                 return Ok(Some(self.start(id, None, "agent")));
             }
+            RunCommand::FetchWork(id, _) => return Ok(Some(self.fetch(id))),
             RunCommand::StartCheck(id, purpose, _, command) => {
                 return Ok(Some(self.start(id, Some(purpose), &command)));
             }
@@ -712,6 +713,23 @@ impl World {
         Input::ProcessStarted(id, limits, ProcessStart::Runs(is_far.then_some(far)))
     }
 
+    /// Simulates the question to an executor about an attempt of an earlier run.
+    fn fetch(&mut self, id: AttemptId) -> Input {
+        let process = SimProcess {
+            purpose: None,
+            command: "agent".to_owned(),
+            head: self.records[&id].tree_head.clone(),
+            told: false,
+            killed: false,
+            endless: self.rough && self.dice.chance(6),
+            deaf: false,
+        };
+        assert!(self.processes.insert(id.clone(), process).is_none(), "{id} has two processes");
+        let limit = Duration::from_secs(24 * 3600);
+        let limits = ProcessLimits { started: self.instant(), limit, idle: None };
+        Input::ProcessStarted(id, limits, ProcessStart::OnItsWay)
+    }
+
     fn is_far(&self, id: &AttemptId) -> bool {
         let open = self.history.active.of(&id.task_id);
         open.is_some_and(|open| open.run_on.as_deref() == Some(FAR))
@@ -889,7 +907,10 @@ impl World {
             let passed = self.passed.entry((id.clone(), purpose.log_name())).or_default();
             passed.push(process.command);
         }
+        let open = self.run.attempts().get(&id).and_then(|open| open.process.as_ref());
+        let asks_again = process.told && open.is_some_and(|process| process.recovers);
         if process.purpose.is_none()
+            && !asks_again
             && let Some(record) = self.records.get_mut(&id)
         {
             record.exit.clone_from(&outcome);
@@ -1159,12 +1180,15 @@ impl World {
             self.found_landed.insert(record.attempt.id.clone());
         }
         self.passed.retain(|(id, _), _| *id != record.attempt.id);
+        let is_away =
+            record.exit.is_none() && self.is_far(&record.attempt.id) && self.dice.chance(50);
         let attempt = OpenAttempt { process: None, end: None, ..record.attempt };
         let found = FoundAttempt {
             attempt,
             from_run: format!("r{}", self.run_number - 1),
             had_agent: false,
             outcome,
+            is_away,
             took: Duration::from_secs(1),
             swept: Vec::new(),
             landed,

@@ -40,6 +40,9 @@ use crate::{
 /// The time that the guardian of a dead run has to clean up before this process does it.
 const GUARDIAN: Duration = Duration::from_secs(30);
 
+/// The files with the output of an agent.
+const OUTPUT: [&str; 2] = ["stdout", "stderr"];
+
 /// The acceptance criteria of an attempt, as the task had them at its start: an agent may edit the
 /// graph, but must not choose its own criteria.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -241,6 +244,47 @@ impl AttemptRecord {
         let text = regular_file::read(&workspace.state.exit(&self.name())).ok()?;
         let exit: process::guard::AgentExit = serde_json::from_slice(&text).ok()?;
         (!exit.cut_off).then_some(exit.outcome)
+    }
+
+    /// Whether its agent was sent to a worker, which may have started it.
+    pub fn was_sent(&self, workspace: &Workspace) -> bool {
+        process::sent_sign(&workspace.state.exit(&self.name())).exists()
+    }
+
+    /// Returns the files for the output of the agent when it is fetched as a whole.
+    pub fn fetched_output(&self, workspace: &Workspace) -> [PathBuf; 2] {
+        OUTPUT.map(|name| self.file(workspace, &format!("{name}.fetched")))
+    }
+
+    /// Removes these files.
+    pub fn remove_fetched_output(&self, workspace: &Workspace) {
+        for file in self.fetched_output(workspace) {
+            let _ = fs::remove_file(file);
+        }
+    }
+
+    /// Replaces the output of the agent by the output that was fetched with its end, if it was. A part
+    /// that is missing here was on its way when the guardian was lost.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn take_fetched_output(&self, workspace: &Workspace) -> Result<()> {
+        match self.outcome_left(workspace) {
+            None
+            | Some(Outcome::Interrupted | Outcome::Lost { .. } | Outcome::NotStarted { .. }) => {
+                return Ok(());
+            }
+            Some(_) => {}
+        }
+        for (name, fetched) in OUTPUT.into_iter().zip(self.fetched_output(workspace)) {
+            let own = self.file(workspace, name);
+            let length = |path: &PathBuf| fs::metadata(path).map_or(0, |found| found.len());
+            if length(&fetched) >= length(&own) && fetched.exists() {
+                fs::rename(&fetched, &own)
+                    .with_context(|| format!("replace `{}`", own.display()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns when the processes of an attempt that an earlier run left last showed a sign of life:

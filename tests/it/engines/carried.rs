@@ -120,6 +120,7 @@ impl Attempt {
                 argv: self.argv.clone(),
                 transfer: None,
                 patience_seconds: 0,
+                recovers: false,
             }),
         };
         let agent = AgentProcess::spawn(&spec, &post, move |told| drop(tell.send(told))).unwrap();

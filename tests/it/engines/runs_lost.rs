@@ -92,6 +92,26 @@ fn a_host_that_is_away_for_a_moment_costs_an_attempt_that_does_not_count() {
 }
 
 #[test]
+fn work_that_was_finished_on_a_host_when_ralph_was_killed_is_not_done_again() {
+    let Some(station) = Station::start(Kind::Ssh, ONCE, "") else { return };
+    let trial = &station.trial;
+    let script = format!(
+        "{SAYS_WHERE}; echo \"finished by 1\"; await go; work; echo a >> \"$TRIAL_DIR/worked\"\n"
+    );
+    station.told("do-a-1", &script);
+    let run = trial.start(["run"]);
+    wait_for(&station.seen("there"));
+    station.host().stop();
+    std::fs::write(station.seen("go"), "").unwrap();
+    station.wait_for_end_there();
+    run.kill();
+    station.host().go_on();
+    trial.start(["run"]).end(trial).graph_complete();
+    station.landed_at_once();
+    station.nothing_is_left();
+}
+
+#[test]
 fn a_silent_line_is_told_until_the_host_is_heard_again() {
     let Some(station) = Station::start(Kind::Ssh, ONCE, "") else { return };
     let trial = &station.trial;

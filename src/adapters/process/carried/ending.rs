@@ -24,6 +24,10 @@ const QUIET_PULSES: u32 = 3;
 /// The time in which a lost worker is reached again whose agent had not ended.
 const REACH_AGAIN: Duration = Duration::from_secs(30);
 
+/// The time in which a worker that answers must be able to tell the end of an agent whose guardian was
+/// lost: an earlier worker there may have the slot until it has noticed the silence of its line.
+const LEAVES_SLOT: Duration = Duration::from_secs(6 * 60);
+
 impl CarriedGuard<'_> {
     /// The reason for a loss, with what the carrier said.
     pub(super) fn loss(&self, fault: Option<&str>) -> String {
@@ -83,26 +87,52 @@ impl CarriedGuard<'_> {
         tell(&GuardianNotice::Contact { silent_ms })
     }
 
+    /// Whether the worker is asked again after this end of a connection.
+    pub(super) fn may_fetch(&self, end: &CarriedEnd) -> bool {
+        let recovers = self.carrier.recovers;
+        let is_fetched = match end {
+            CarriedEnd::Lost(_) => recovers || self.stage > CarriedStage::Sending,
+            CarriedEnd::Impossible(_, None) => recovers,
+            CarriedEnd::Impossible(_, Some(_)) | CarriedEnd::Done | CarriedEnd::Stopped(_) => false,
+        };
+        is_fetched && self.carrier.transfer.is_some()
+    }
+
+    /// Whether the worker was asked for long enough. Finished work is asked for as long as the
+    /// settings say, and so is an end that is not known, until a worker answers.
+    pub(super) fn has_asked_enough(&self) -> bool {
+        let longest = REACH_AGAIN.max(Duration::from_secs(self.carrier.patience_seconds));
+        let is_finished = self.closed.is_some() && !lock(&self.arrivals).is_refused;
+        match self.greeted_at {
+            _ if is_finished => self.began.elapsed() >= longest,
+            _ if !self.carrier.recovers => self.began.elapsed() >= REACH_AGAIN,
+            None => self.began.elapsed() >= longest,
+            Some(at) => at.elapsed() >= LEAVES_SLOT,
+        }
+    }
+
     /// Reaches a lost worker again, to fetch the work that it could not send. Returns whether it is
-    /// here. Finished work is asked for as long as the settings say.
+    /// here.
     pub(super) fn fetch(&mut self) -> io::Result<bool> {
         const LONGEST: Duration = Duration::from_secs(5);
-        let longest = REACH_AGAIN.max(Duration::from_secs(self.carrier.patience_seconds));
-        let began = Instant::now();
+        /// A host that is away for longer is away for long.
+        const SOON: Duration = Duration::from_secs(60);
+        const LATER: Duration = Duration::from_secs(60);
+        if self.purpose == ConnectionPurpose::Run {
+            (self.purpose, self.began) = (ConnectionPurpose::Fetch, Instant::now());
+        }
         let mut pause = Duration::from_millis(100);
-        self.purpose = ConnectionPurpose::Fetch;
         self.lose_contact()?;
         loop {
             // Each extends the limits of the attempt.
             tell(&GuardianNotice::Fetching {})?;
             self.hang_up();
-            let is_finished = self.closed.is_some() && !lock(&self.arrivals).is_refused;
-            let patience = if is_finished { longest } else { REACH_AGAIN };
-            let is_over = self.abandoned || self.killed_at.is_some() || began.elapsed() >= patience;
+            let is_over = self.abandoned || self.killed_at.is_some() || self.has_asked_enough();
             if is_over || self.rest(pause) {
                 return Ok(false);
             }
-            pause = LONGEST.min(pause * 2);
+            let is_soon = self.began.elapsed() < SOON || !self.carrier.recovers;
+            pause = (pause * 2).min(if is_soon { LONGEST } else { LATER });
             self.number += 1;
             (self.exited, self.stage) = (None, CarriedStage::Reaching);
             let (number, arrivals, outbox) = (self.number, &self.arrivals, &self.outbox);
@@ -114,6 +144,7 @@ impl CarriedGuard<'_> {
             match self.watch()? {
                 CarriedEnd::Done => return Ok(true),
                 CarriedEnd::Stopped(_) => return Ok(false),
+                CarriedEnd::Impossible(_, Some(_)) if self.carrier.recovers => return Ok(false),
                 // The worker may still be ending what the lost one guarded.
                 CarriedEnd::Impossible(..) | CarriedEnd::Lost(_) => {}
             }
@@ -131,6 +162,9 @@ impl CarriedGuard<'_> {
                     return true;
                 }
                 Ok(CarriedMessage::Order(GuardianCommand::Cancel)) => self.cancelled = true,
+                Ok(CarriedMessage::Order(
+                    GuardianCommand::Interrupt | GuardianCommand::Terminate,
+                )) if self.carrier.recovers => return true,
                 Ok(CarriedMessage::Order(_) | CarriedMessage::Heard(..)) => {}
                 Err(RecvTimeoutError::Timeout) => return false,
             }
@@ -143,6 +177,11 @@ impl CarriedGuard<'_> {
         let cut_off = self.cancelled || self.abandoned;
         let (closed, outcome, fault) = match (end, self.closed.take()) {
             (CarriedEnd::Done, Some(closed)) => return GuardedEnd { cut_off, ..closed },
+            // The worker has answered: the agent had not ended by itself.
+            (CarriedEnd::Done, None) if self.carrier.recovers => (None, Outcome::Interrupted, None),
+            (CarriedEnd::Impossible(why, _), closed) if self.carrier.recovers => {
+                (closed, self.lost(why), None)
+            }
             (CarriedEnd::Done, None) => {
                 (None, self.lost("the worker ended before the agent".to_owned()), None)
             }

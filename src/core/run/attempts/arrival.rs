@@ -143,25 +143,10 @@ impl Attempts {
         commands.push(RunCommand::SetHolder(None));
         commands
     }
-
-    /// Returns what is left to do for an attempt that an earlier run had withdrawn when it was
-    /// killed; none if it had not.
-    pub(super) fn found_withdrawn(
-        attempt: &OpenAttempt,
-        sit: &Situation<'_>,
-    ) -> Option<Vec<RunCommand>> {
-        let id = &attempt.id;
-        let is_withdrawn = sit.view.history.of(&id.task_id).withdrawn == Some(id.attempt);
-        (is_withdrawn && sit.view.history.active.of(&id.task_id).is_none()).then(|| {
-            let mut commands = without_claim(attempt, sit);
-            commands.push(RunCommand::Withdraw(id.clone()));
-            commands
-        })
-    }
 }
 
 /// Returns the command that makes the task of an attempt pending again, if it is claimed.
-fn without_claim(attempt: &OpenAttempt, sit: &Situation<'_>) -> Vec<RunCommand> {
+pub(super) fn without_claim(attempt: &OpenAttempt, sit: &Situation<'_>) -> Vec<RunCommand> {
     let task_id = attempt.id.task_id.clone();
     let number = sit.view.graph.number(&task_id);
     let status = number.map(|number| sit.view.graph.task(number).status);
