@@ -291,7 +291,10 @@ impl Runner {
                 let executor = record.run_on.clone().unwrap_or_default();
                 Outcome::Lost { executor, why }
             }
-            NotStarted::Unguarded => Outcome::Interrupted,
+            NotStarted::Unguarded => Outcome::Lost {
+                executor: record.run_on.clone().unwrap_or_else(|| LOCAL.to_owned()),
+                why: "its guardian was killed".to_owned(),
+            },
         };
         // A guardian may have started the process before it was killed.
         let (swept, _) = self.end_unguarded(record);

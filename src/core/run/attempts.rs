@@ -161,7 +161,7 @@ impl Attempts {
         let end = ProcessEnd { took, ..end };
         // The reason why `ralph` ended it is more precise than its exit status.
         let ours = watch.as_ref().and_then(|watch| watch.ending().cloned());
-        let outcome = ours.or(end.outcome.clone()).unwrap_or(Outcome::Interrupted);
+        let outcome = ours.or(end.outcome.clone()).unwrap_or_else(|| found::unguarded(id, sit));
         if process.recovers && outcome == Outcome::Cancelled && sit.is_stopping() {
             // Its record stays, and the next run asks again.
             self.open.retain(|open| open.id != *id);

@@ -1,15 +1,16 @@
-//! Attempts that an earlier run left open.
+//! Attempts that an earlier run left open, and processes that lost their guardian.
 
 use super::{Attempts, arrival::without_claim};
 use crate::core::{
     event::{AttemptResult, Event},
+    executor::LOCAL,
     run::{
         Situation,
-        command::{PendingResult, ProcessEnd, RunCommand},
+        command::{AttemptId, PendingResult, ProcessEnd, RunCommand},
         input::FoundAttempt,
         open_attempt::OpenAttempt,
     },
-    verdict::{Evidence, Verdict},
+    verdict::{Evidence, Outcome, Verdict},
 };
 
 impl Attempts {
@@ -75,4 +76,12 @@ impl Attempts {
             commands
         })
     }
+}
+
+/// The outcome of a process whose guardian died.
+pub(super) fn unguarded(id: &AttemptId, sit: &Situation<'_>) -> Outcome {
+    let active = sit.view.history.active.of(&id.task_id);
+    let executor = active.and_then(|active| active.run_on.clone());
+    let executor = executor.unwrap_or_else(|| LOCAL.to_owned());
+    Outcome::Lost { executor, why: "its guardian was killed".to_owned() }
 }
