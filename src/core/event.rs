@@ -172,7 +172,7 @@ pub enum Event {
         run_on: String,
         /// The reason.
         why: String,
-        /// The number of tries since it answered last.
+        /// The number of tries that have failed since it answered last; 0 if the first one goes on.
         tries: u32,
         /// The pause before the next try.
         pause_seconds: u64,

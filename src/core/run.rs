@@ -268,6 +268,7 @@ impl Run {
             Input::ProcessAwaits { id, run_on, why } => {
                 attempts.process_awaits(&id, run_on, why, sit)
             }
+            Input::Unanswered { id, run_on, why } => attempts.unanswered(&id, run_on, why, sit),
             Input::Contact(id, since) => attempts.contact(&id, since),
             Input::Unreachable { id, run_on, why } => attempts.withdraw(&id, run_on, why, sit),
             Input::ProcessEnded(id, end) => {

@@ -2,9 +2,10 @@
 //!
 //! An engine may take long to answer, so a thread asks it.
 
-use std::{fs, thread};
+use std::{fs, thread, time::Duration};
 
 use anyhow::Result;
+use chrono::Utc;
 
 use super::{Runner, RunnerMessage, start::attempt_id};
 use crate::{
@@ -223,6 +224,25 @@ impl Runner {
             } if ending.is_none() => Some((run_on, why.clone())),
             _ => None,
         }
+    }
+
+    /// Handles the silence of a process, or its end. A process that has not got to its executor says
+    /// something about that: only a queue or an image may hold it up longer.
+    pub(super) fn contact(&self, id: AttemptId, silence: Option<Duration>) -> Option<Input> {
+        if self.processes.get(&id)?.on_its_way.is_none() {
+            return Some(Input::Contact(id, silence.map(|silence| Utc::now() - silence)));
+        }
+        let run_on = self.records.get(&id)?.run_on.clone()?;
+        let executor = executors::find(&self.workspace.config, Some(&run_on)).ok()?;
+        match executor.kind {
+            ExecutorKind::Ssh(_) | ExecutorKind::Command(_) => {}
+            ExecutorKind::Local
+            | ExecutorKind::Sandbox(_)
+            | ExecutorKind::Container(_)
+            | ExecutorKind::Slurm(_) => return None,
+        }
+        let why = format!("it has said nothing for {}", duration::short(silence?));
+        Some(Input::Unanswered { id, run_on, why })
     }
 
     /// Handles an executor that did not answer before a process was started.

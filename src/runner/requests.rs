@@ -9,7 +9,6 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use chrono::Utc;
 
 use super::{Runner, RunnerMessage};
 use crate::{
@@ -140,7 +139,7 @@ impl Runner {
                 Some(Input::ProcessFetching(id))
             }
             Some(RunnerMessage::News(id, ProcessNews::Contact(silence))) => {
-                Some(Input::Contact(id, silence.map(|silence| Utc::now() - silence)))
+                self.contact(id, silence)
             }
             Some(RunnerMessage::Missed(id, why)) => self.missed(id, why),
             Some(RunnerMessage::MayFetch(id, reached)) => self.start_fetch(&id, reached),

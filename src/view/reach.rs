@@ -46,14 +46,17 @@ impl UnreachableView {
 
     /// Which executor does not answer, since when and why; where a run goes on, also the next try.
     pub fn text(&self, goes_on: bool, now: DateTime<Utc>) -> String {
-        let tries = counted(self.tries as usize, "failed start");
+        let tries = match self.tries {
+            0 => String::new(),
+            tries => format!(" ({})", counted(tries as usize, "failed start")),
+        };
         let next = match self.next_try {
-            _ if !goes_on => String::new(),
+            _ if !goes_on || self.tries == 0 => String::new(),
             Some(at) => format!("; next try at {}", moment(at, now)),
             None => "; tried again now".to_owned(),
         };
         let Self { executor, since, why, .. } = self;
-        format!("{executor} has not answered since {} ({tries}): {why}{next}", moment(*since, now))
+        format!("{executor} has not answered since {}{tries}: {why}{next}", moment(*since, now))
     }
 }
 

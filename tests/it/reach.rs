@@ -196,3 +196,30 @@ fn a_run_that_is_killed_while_an_executor_is_away_leaves_nothing_to_mend() {
     assert_eq!(oracle::committed(&trial, &[]), Vec::<String>::new());
     trial.no_process_is_left();
 }
+
+#[test]
+fn a_command_that_says_nothing_is_told_until_it_answers() {
+    let trial = project("tasks: [{id: a, run_on: far, max_attempts: 1}]\n", "");
+    let gate = trial.dir().join("gate");
+    let text = fs::read_to_string(&gate).unwrap();
+    let (before, after) = text.split_once("if [ !").unwrap();
+    let after = after.split_once("exit 255; fi\n").unwrap().1;
+    let wait = format!("until [ -e '{}' ]; do sleep 0.05; done\n", open(&trial).display());
+    trial.script(&gate, &format!("{before}{wait}{after}"));
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "executor_unreachable");
+    let told = trial.lines("executor_unreachable").remove(0);
+    assert_eq!((&told["task_id"], &told["tries"]), (&json!("a"), &json!(0)), "{told}");
+    let text = trial.run(["status"]).out();
+    assert!(text.contains("Executor far has not answered since"), "{text}");
+    assert!(text.contains("it has said nothing for"), "{text}");
+    trial.run(["dag-status"]).stdout_has("executor far has not answered since");
+    let found = trial.run(["status", "--json"]).json();
+    assert_eq!(found["unreachable"][0]["next_try"], Value::Null, "{found}");
+    fs::write(open(&trial), "").unwrap();
+    run.end(&trial).graph_complete();
+    assert_eq!(trial.lines("executor_reachable").len(), 1);
+    assert_eq!(trial.lines("withdrawn"), Vec::<Value>::new());
+    assert_eq!((trial.completions(), tries(&trial)), (vec!["a".to_owned()], 1));
+    trial.no_process_is_left();
+}

@@ -48,7 +48,8 @@ impl History {
                 why: why.clone(),
                 tries: *tries,
                 next_try: at + pause.unwrap_or_default(),
-                trying: None,
+                // The task whose attempt goes on waiting, if one does.
+                trying: id.cloned(),
             };
             self.unreachable.insert(run_on.clone(), executor);
         } else if let Event::ExecutorReachable { run_on } = event {

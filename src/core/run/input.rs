@@ -60,6 +60,15 @@ pub enum Input {
         /// The reason.
         why: String,
     },
+    /// The executor of an attempt has not answered the start of a process, which goes on.
+    Unanswered {
+        /// The attempt.
+        id: AttemptId,
+        /// The executor.
+        run_on: String,
+        /// What is known.
+        why: String,
+    },
     /// The line to the process of an attempt is silent since this time; none if it is heard again.
     Contact(AttemptId, Option<DateTime<Utc>>),
     /// The executor of an attempt does not answer, and no process of the attempt got there.

@@ -170,7 +170,7 @@ function unreachable(now) {
     h("ul", { class: "rows" }, capped(now.unreachable, LIST, (it) => h("li", { class: "row is-tall", key: it.executor },
       sign("waiting"), h("span", { class: "row-main" }, h("bdi", null, it.executor), h("span", { class: "line" }, it.why)),
       h("span", { class: "row-facts" }, h("span", { class: "faint" }, "since ", moment(it.since)),
-        it.next_try ? h("span", { class: "faint" }, "next try ", moment(it.next_try)) : h("span", { class: "faint" }, "tried again now"))))));
+        it.next_try ? h("span", { class: "faint" }, "next try ", moment(it.next_try)) : it.tries > 0 && h("span", { class: "faint" }, "tried again now"))))));
 }
 
 // The failed tasks that do not need a person: those are told above.

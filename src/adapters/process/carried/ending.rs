@@ -21,6 +21,9 @@ const NO_PROGRAM: [i32; 2] = [126, 127];
 /// The number of pulses without a word of the worker after which there is no contact.
 const QUIET_PULSES: u32 = 3;
 
+/// The number of pulses without an answer after which a worker that was started counts as away.
+const UNANSWERED_PULSES: u32 = 6;
+
 /// The time in which a lost worker is reached again whose agent had not ended.
 const REACH_AGAIN: Duration = Duration::from_secs(30);
 
@@ -66,10 +69,12 @@ impl CarriedGuard<'_> {
     }
 
     /// Tells the runner whether the worker is heard, which has said nothing for this number of
-    /// pulses.
+    /// pulses. One that has not answered may be on its way for a while.
     pub(super) fn tell_contact(&mut self, silent: u32) -> io::Result<()> {
         let is_running = self.purpose == ConnectionPurpose::Run;
-        if silent >= QUIET_PULSES && is_running && self.stage > CarriedStage::Reaching {
+        let has_answered = self.stage > CarriedStage::Reaching;
+        let limit = if has_answered { QUIET_PULSES } else { UNANSWERED_PULSES };
+        if silent >= limit && is_running {
             return self.lose_contact();
         }
         if silent == 0 && is_running && mem::take(&mut self.is_silent) {

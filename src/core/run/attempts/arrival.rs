@@ -99,6 +99,21 @@ impl Attempts {
         commands
     }
 
+    /// Records that the executor of an attempt has not answered so far. The attempt is the one that
+    /// tries it, unless another one does.
+    pub(in crate::core::run) fn unanswered(
+        &mut self,
+        id: &AttemptId,
+        run_on: String,
+        why: String,
+        sit: &Situation<'_>,
+    ) -> Vec<RunCommand> {
+        let is_known = sit.view.history.unreachable.contains_key(&run_on);
+        let attempt = self.get_mut(id).filter(|it| it.process.is_some() && !is_known);
+        let event = Event::ExecutorUnreachable { run_on, why, tries: 0, pause_seconds: 0 };
+        attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(event)])
+    }
+
     /// Records that there is no contact with the process of an attempt since this time, or again.
     pub(in crate::core::run) fn contact(
         &mut self,
