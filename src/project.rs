@@ -17,3 +17,4 @@ pub mod import;
 pub mod attempt;
 pub mod landing_graph;
 pub mod slot_pool;
+pub mod suspect_slots;

@@ -66,6 +66,7 @@ use crate::{
         fatal,
         graph_file::{GraphFile, rfc3339},
         slot_pool::PreparedSlot,
+        suspect_slots::SuspectSlot,
         workspace::{LockHolder, Workspace},
     },
     runner::reporter::Reporter,
@@ -101,6 +102,8 @@ enum RunnerMessage {
     NotAsked(AttemptId),
     /// The engine of an executor told what became of a process.
     Engine(AttemptId, Box<ClosedProcess>, EngineWord),
+    /// An engine has proven that no process of an earlier attempt works in a slot.
+    Cleared(SuspectSlot),
     /// The merge queue built a batch, or failed to.
     Built(Result<BuiltBatch>),
     /// The target branch was moved, or moving it failed.
@@ -258,6 +261,7 @@ impl Runner {
         }
         self.write_back()?;
         self.check_executors()?;
+        self.watch_suspects()?;
         self.recover()?;
         self.reopen_other_branches()?;
         self.follow_history()?;

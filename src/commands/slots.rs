@@ -130,6 +130,10 @@ fn hindrance(one: &ListedSlot, locked: bool, workspace: &Workspace) -> Option<St
             let seen = &one.seen;
             Some(format!("{why}; commit it there and `git fetch {seen} HEAD:NAME`, or undo it"))
         }
+        SlotState::Suspect(why) => Some(format!(
+            "{why}; once you are sure that nothing does, remove the folder `{}`",
+            one.path.display()
+        )),
         SlotState::Strange => Some("it is not a slot of this repository".to_owned()),
         SlotState::Free if !locked => Some(format!(
             "{}, which may use it at any moment; remove it after the run",

@@ -383,7 +383,7 @@ impl Runner {
         let mut ended = Vec::new();
         for record in open {
             let swept = record.end_all(&self.workspace);
-            self.end_elsewhere(&record);
+            self.end_elsewhere(&record)?;
             crash::point("recover.ended");
             ended.push((record, swept));
         }

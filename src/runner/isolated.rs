@@ -26,6 +26,7 @@ use crate::{
         executors,
         placement::{self, PlacementFault},
         slot_pool::{self, PreparedSlot, SlotOrder, SlotPool},
+        suspect_slots::{self, SuspectSlot},
         workspace::Workspace,
     },
 };
@@ -38,8 +39,8 @@ pub(super) struct RunSlots {
     target: Option<(String, SlotSettings)>,
     /// The slots that are not reused.
     kept: Vec<PathBuf>,
-    /// The slots of attempts whose processes may not have ended, with the reasons.
-    suspects: Vec<(PathBuf, String)>,
+    /// The slots of open attempts whose processes may not have ended.
+    suspects: Vec<SuspectSlot>,
     /// The number of slots that are being prepared.
     preparing: usize,
 }
@@ -74,7 +75,8 @@ impl RunSlots {
             pool = SlotPool::of(workspace);
             hide(&pool, workspace)?;
         }
-        Ok(RunSlots { pool, target, kept: Vec::new(), suspects: Vec::new(), preparing: 0 })
+        let kept = suspect_slots::all(&workspace.state).into_iter().map(|slot| slot.path).collect();
+        Ok(RunSlots { pool, target, kept, suspects: Vec::new(), preparing: 0 })
     }
 
     /// Returns what git reads as settings in the slots.
@@ -96,12 +98,16 @@ impl RunSlots {
         self.preparing > 0
     }
 
-    /// Keeps the slot of an attempt when it is released, because a process of the attempt may still
-    /// work in it, for this reason.
-    pub(super) fn suspect(&mut self, record: &AttemptRecord, why: String) {
-        if let Some(slot) = &record.slot {
-            self.suspects.push((slot.path.clone(), why));
-        }
+    /// Keeps the slot of an open attempt when it is released, because a process of the attempt may
+    /// still work in it.
+    pub(super) fn suspect(&mut self, slot: SuspectSlot) {
+        self.suspects.push(slot);
+    }
+
+    /// Allows the use of a slot in which no process works any more.
+    pub(super) fn cleared(&mut self, slot: &SuspectSlot) {
+        self.suspects.retain(|suspect| suspect.path != slot.path);
+        self.kept.retain(|kept| *kept != slot.path);
     }
 
     /// Records that the preparation of a slot has ended.
@@ -293,10 +299,10 @@ impl Runner {
         self.workspace.repo.drop_ref(&base)?;
         let name = slot.path.file_name().unwrap_or_default().to_string_lossy();
         let _ = fs::remove_file(self.workspace.state.work(&name));
-        if let Some(at) = self.slots.suspects.iter().position(|(path, _)| *path == slot.path) {
-            let (path, why) = self.slots.suspects.remove(at);
-            let why = format!("an earlier attempt may still work in it: {why}");
-            let SlotReason { slot, why } = self.slots.keep(path, why);
+        if let Some(at) = self.slots.suspects.iter().position(|it| it.path == slot.path) {
+            let suspect = self.slots.suspects.remove(at);
+            let why = suspect.text();
+            let SlotReason { slot, why } = self.slots.keep(suspect.path, why);
             return self.emit(None, Event::SlotKept { slot, why });
         }
         let Ok(tree) = record.tree(&self.workspace) else {

@@ -15,6 +15,7 @@ use crate::{
     },
     core::{
         duration,
+        event::Event,
         executor::{Executor, ExecutorKind, FileTravel, JobEnd, JobState},
         run::{
             command::{AttemptId, CheckPurpose},
@@ -22,11 +23,13 @@ use crate::{
             process_watch::ProcessWatch,
             verified_batch::HeadSpan,
         },
+        select::pause_before_retry,
         verdict::Outcome,
     },
     project::{
         attempt::{AttemptRecord, leftovers},
         executors,
+        suspect_slots::{self, SuspectSlot},
     },
 };
 
@@ -52,6 +55,8 @@ struct EngineQuestion {
     /// Why the process was lost.
     why: String,
     has_arrived: bool,
+    /// Whether the process was lost some time ago: the engine may have forgotten it.
+    is_late: bool,
 }
 
 /// What the engine of an executor says about a process that was lost.
@@ -71,6 +76,7 @@ impl EngineQuestion {
         match &self.executor.kind {
             ExecutorKind::Slurm(settings) => {
                 let (state, is_certain) = slurm::end(settings, &self.mark);
+                let is_certain = is_certain && !(self.is_late && matches!(state, JobState::Absent));
                 let is_unknown = matches!(state, JobState::Unknown(_));
                 let may_run = self.has_arrived || !is_unknown;
                 let suspect = (is_shared && !is_certain && may_run).then(|| state.describe());
@@ -138,17 +144,69 @@ impl Runner {
             | ExecutorKind::Command(_) => false,
         };
         let (mark, why) = (record.mark(), why.to_owned());
-        is_asked.then_some(EngineQuestion { executor, mark, why, has_arrived })
+        let is_late = false;
+        is_asked.then_some(EngineQuestion { executor, mark, why, has_arrived, is_late })
     }
 
     /// Ends what an attempt of an earlier run left at its executor, as far as the engine there can.
-    pub(super) fn end_elsewhere(&mut self, record: &AttemptRecord) {
+    pub(super) fn end_elsewhere(&mut self, record: &AttemptRecord) -> Result<()> {
         let question = record.run_on.as_deref().map(|name| (name, ""));
         if let Some(question) = question.and_then(|it| self.engine_question(record, it, true))
             && let Some(why) = question.ask().suspect
         {
-            self.slots.suspect(record, why);
+            return self.suspect(record, why);
         }
+        Ok(())
+    }
+
+    /// Keeps the slot of an attempt out of use, because a process of the attempt may still work in it.
+    /// The next runs must know that, too.
+    fn suspect(&mut self, record: &AttemptRecord, why: String) -> Result<()> {
+        let (Some(slot), Some(run_on)) = (&record.slot, &record.run_on) else {
+            return Ok(());
+        };
+        let (path, run_on, mark) = (slot.path.clone(), run_on.clone(), record.mark());
+        let slot = SuspectSlot { path, run_on, mark, why };
+        if suspect_slots::add(&self.workspace.state, &slot)? {
+            self.watch_suspect(slot.clone(), Duration::from_secs(1));
+        }
+        self.slots.suspect(slot);
+        Ok(())
+    }
+
+    /// Names the slots that earlier runs have left in doubt, and asks the engines about them.
+    pub(super) fn watch_suspects(&mut self) -> Result<()> {
+        for slot in suspect_slots::all(&self.workspace.state) {
+            let (path, why) = (slot.path.display().to_string(), slot.text());
+            self.emit(None, Event::SlotKept { slot: path, why })?;
+            self.watch_suspect(slot, Duration::ZERO);
+        }
+        Ok(())
+    }
+
+    /// Asks the engine about a suspect slot after this pause, and now and then until it proves that
+    /// nothing works there. Without an engine to ask, the slot stays out of use.
+    fn watch_suspect(&self, slot: SuspectSlot, pause: Duration) {
+        let executor = executors::find(&self.workspace.config, Some(&slot.run_on));
+        let Ok(executor) = executor else { return };
+        let (mark, why) = (slot.mark.clone(), String::new());
+        let question = EngineQuestion { executor, mark, why, has_arrived: true, is_late: true };
+        let outbox = self.inbox.sender();
+        thread::spawn(move || {
+            thread::sleep(pause);
+            let mut tries = 0;
+            while question.ask().suspect.is_some() {
+                tries += 1;
+                thread::sleep(pause_before_retry(tries));
+            }
+            drop(outbox.send(RunnerMessage::Cleared(slot)));
+        });
+    }
+
+    /// Uses a slot again in which no process works any more.
+    pub(super) fn suspect_cleared(&mut self, slot: &SuspectSlot) -> Result<()> {
+        self.slots.cleared(slot);
+        suspect_slots::remove(&self.workspace.state, slot)
     }
 
     /// Handles the end of a process whose executor may know more about it: its engine is asked
@@ -186,13 +244,13 @@ impl Runner {
         id: &AttemptId,
         mut ended: ClosedProcess,
         word: &EngineWord,
-    ) -> Input {
+    ) -> Result<Input> {
         self.asked_engines = self.asked_engines.saturating_sub(1);
         if let (Some(why), Some(record)) = (&word.suspect, self.records.get(id).cloned()) {
-            self.slots.suspect(&record, why.clone());
+            self.suspect(&record, why.clone())?;
         }
         ended.closed.outcome = ended.closed.outcome.map(|_| word.outcome.clone());
-        self.process_settled(id, ended, Some(word))
+        Ok(self.process_settled(id, ended, Some(word)))
     }
 
     /// Returns why an attempt must be withdrawn whose process has ended like this; none if it must

@@ -146,7 +146,7 @@ impl Runner {
             Some(RunnerMessage::NotAsked(id)) => Some(Input::ProcessEnded(id, Box::default())),
             Some(RunnerMessage::Job(id, state)) => self.job_seen(id, &state),
             Some(RunnerMessage::Engine(id, closed, word)) => {
-                Some(self.engine_told(&id, *closed, &word))
+                Some(self.engine_told(&id, *closed, &word)?)
             }
             Some(RunnerMessage::Prepared(id, prepared)) => self.slot_prepared(&id, prepared)?,
             Some(RunnerMessage::Built(built)) => {
@@ -157,6 +157,7 @@ impl Runner {
                 crash::point("merge.landed");
                 Some(Input::Landed(landed.map_err(|error| format!("{error:#}"))))
             }
+            Some(RunnerMessage::Cleared(slot)) => return self.suspect_cleared(&slot),
             Some(RunnerMessage::Signal(number)) => return self.signalled(number),
             None => Some(Input::Tick),
         };

@@ -38,6 +38,16 @@ fn a_stopped_guardian_is_continued() {
 }
 
 #[test]
+fn a_killed_guardian_is_a_loss_that_says_so() {
+    let trial = staged("kill -KILL $PPID; sleep 600");
+    trial.run(["run"]).graph_complete();
+    let ended = trial.lines("interrupted").remove(0);
+    assert_eq!(ended["outcome"], "lost", "{ended}");
+    assert!(ended["why"].as_str().unwrap().contains("its guardian was killed"), "{ended}");
+    trial.no_process_is_left();
+}
+
+#[test]
 fn a_guardian_that_never_answers_is_killed_with_its_tree() {
     let trial = staged("(setsid sleep 600 &); while :; do kill -STOP $PPID; done");
     trial.run(["run", "--timeout", "5s"]).graph_complete();

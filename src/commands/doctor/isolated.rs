@@ -125,7 +125,9 @@ fn left(workspace: &Workspace, history: &History) -> Option<Finding> {
         Ok(all) => all,
         Err(error) => return Some(Finding::of_error(ABOUT, &error, "see `ralph slots`")),
     };
-    let is_odd = |one: &&ListedSlot| matches!(one.state, SlotState::Kept(_) | SlotState::Strange);
+    let is_odd = |one: &&ListedSlot| {
+        matches!(one.state, SlotState::Kept(_) | SlotState::Suspect(_) | SlotState::Strange)
+    };
     let odd: Vec<String> =
         all.iter().filter(is_odd).map(|one| format!("{} ({})", one.seen, one.text())).collect();
     (!odd.is_empty()).then(|| {

@@ -14,6 +14,7 @@ use crate::{
     project::{
         attempt::AttemptRecord,
         slot_pool::{self, SlotPool},
+        suspect_slots,
         workspace::Workspace,
     },
     view::{
@@ -29,6 +30,8 @@ pub(crate) enum SlotState {
     Used { attempt: String, stage: AttemptState, live: bool },
     /// It contains something that is kept nowhere else.
     Kept(String),
+    /// A process of an earlier attempt may still work in it.
+    Suspect(String),
     /// It is not a slot of this repository.
     Strange,
     /// Nothing would be lost with it.
@@ -57,6 +60,7 @@ impl ListedSlot {
     pub(crate) fn all(workspace: &Workspace, history: &History) -> Result<Vec<ListedSlot>> {
         let (pool, live) = (SlotPool::of(workspace), workspace.is_live(history)?);
         let records: Vec<AttemptRecord> = workspace.state.peek();
+        let suspects = suspect_slots::all(&workspace.state);
         let attempts = status::open_attempts(workspace, history, Utc::now());
         let others = match workspace.place.name() {
             Some(_) => Vec::new(),
@@ -81,7 +85,10 @@ impl ListedSlot {
                     Some(open) => used_by(open, &attempts, live),
                     // It is in the middle of a trial most of the time.
                     None if live && is_merge => SlotState::Free,
-                    None => state(workspace, &path),
+                    None => match suspects.iter().find(|slot| slot.path == path) {
+                        Some(slot) => SlotState::Suspect(slot.text()),
+                        None => state(workspace, &path),
+                    },
                 };
                 ListedSlot {
                     task: used.map(|open| open.task_id.to_string()),
@@ -110,7 +117,7 @@ impl ListedSlot {
             SlotState::Used { attempt, .. } => {
                 format!("attempt {attempt} was cut off in it; the next run recovers it")
             }
-            SlotState::Kept(why) => format!("kept: {why}"),
+            SlotState::Kept(why) | SlotState::Suspect(why) => format!("kept: {why}"),
             SlotState::Strange => "not a slot of this repository".to_owned(),
             SlotState::Free => "free".to_owned(),
         };
@@ -122,7 +129,7 @@ impl ListedSlot {
         let (word, why) = match &self.state {
             SlotState::Used { live: true, .. } => ("in_use", None),
             SlotState::Used { .. } => ("cut_off", None),
-            SlotState::Kept(why) => ("kept", Some(why.clone())),
+            SlotState::Kept(why) | SlotState::Suspect(why) => ("kept", Some(why.clone())),
             SlotState::Strange => ("strange", None),
             SlotState::Free => ("free", None),
         };
@@ -130,7 +137,9 @@ impl ListedSlot {
             SlotState::Used { attempt, stage, .. } => {
                 (Some(attempt.clone()), Some(stage.word().replace(' ', "_")))
             }
-            SlotState::Kept(_) | SlotState::Strange | SlotState::Free => (None, None),
+            SlotState::Kept(_) | SlotState::Suspect(_) | SlotState::Strange | SlotState::Free => {
+                (None, None)
+            }
         };
         SlotView {
             schema: crate::view::VERSION,

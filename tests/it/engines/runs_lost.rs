@@ -289,6 +289,35 @@ fn a_lost_node_interrupts_its_attempt_and_no_two_share_a_slot() {
 }
 
 #[test]
+fn the_next_run_leaves_the_slot_of_a_lost_node_alone() {
+    let graph = "tasks: [{id: a}, {id: b, depends_on: [a]}]\n";
+    let Some(mut station) = Station::start(Kind::Slurm, graph, "") else { return };
+    // It goes on while its node is lost.
+    station.told("do-a-1", &format!("{SAYS_WHERE}; while :; do sleep 0.1; done\n"));
+    station.told("do", "work\n");
+    let run = station.trial.start(["run", "--once"]);
+    wait_for(&station.seen("there"));
+    let node = station.lines("node").remove(0);
+    station.cluster().lose_node(&node);
+    run.end(&station.trial).code_is_any();
+    assert_eq!(station.trial.lines("interrupted").len(), 1);
+    let trial = &station.trial;
+    trial.run(["slots"]).stdout_has("an earlier attempt may still work in it");
+    trial.run(["run"]).graph_complete();
+    trial.run(["slots", "remove"]).code(1).stderr_has("an earlier attempt may still work in it");
+    let places = station.lines("places");
+    assert!(places.len() == 3 && !places[1..].contains(&places[0]), "{places:?}");
+    let kept = trial.lines("slot_kept");
+    assert!(kept.len() == 2 && kept[0]["run_id"] != kept[1]["run_id"], "{kept:?}");
+    // A person who removes the folder has made sure.
+    std::fs::remove_dir_all(&places[0]).unwrap();
+    trial.run(["slots", "remove"]).stderr_has("there are no slots");
+    let name: &'static str = if node == "n1" { "n1" } else { "n2" };
+    station.cluster().start_node(name);
+    station.nothing_is_left();
+}
+
+#[test]
 fn the_time_limit_of_the_cluster_counts() {
     if std::env::var_os("RALPH_ENGINES").is_none() {
         eprintln!("skipped: `just engines` runs it; it takes two minutes");

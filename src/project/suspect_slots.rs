@@ -1,0 +1,101 @@
+//! The slots in which a process of an ended attempt may still work, such as one on a node that its
+//! cluster has lost. No run uses them again before the engine there proves that it has ended.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    adapters::state::{self, StateFolder},
+    regular_file,
+};
+
+/// A slot in which a process may still work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuspectSlot {
+    /// The slot.
+    pub path: PathBuf,
+    /// The executor of the attempt.
+    pub run_on: String,
+    /// What its processes are recognized by.
+    pub mark: String,
+    /// Why they may not have ended.
+    pub why: String,
+}
+
+impl SuspectSlot {
+    /// Says why the slot is not used.
+    pub fn text(&self) -> String {
+        format!("an earlier attempt may still work in it: {}", self.why)
+    }
+}
+
+/// Returns the suspect slots of a repository or loop. A person who removes a slot has made sure that
+/// nothing works in it.
+pub fn all(state: &StateFolder) -> Vec<SuspectSlot> {
+    let text = regular_file::read(&file(state)).unwrap_or_default();
+    let all: Vec<SuspectSlot> = serde_json::from_slice(&text).unwrap_or_default();
+    all.into_iter().filter(|slot| slot.path.exists()).collect()
+}
+
+/// Remembers a suspect slot. Returns whether it was not known.
+///
+/// # Errors
+/// Errors of the disk.
+pub fn add(state: &StateFolder, slot: &SuspectSlot) -> Result<bool> {
+    let mut slots = all(state);
+    let is_it = |known: &SuspectSlot| (&known.path, &known.mark) == (&slot.path, &slot.mark);
+    let is_new = !slots.iter().any(is_it);
+    slots.retain(|known| !is_it(known));
+    slots.push(slot.clone());
+    write(state, &slots)?;
+    Ok(is_new)
+}
+
+/// Forgets a slot in which nothing works any more.
+///
+/// # Errors
+/// Errors of the disk.
+pub fn remove(state: &StateFolder, slot: &SuspectSlot) -> Result<()> {
+    let mut slots = all(state);
+    slots.retain(|known| (&known.path, &known.mark) != (&slot.path, &slot.mark));
+    write(state, &slots)
+}
+
+fn write(state: &StateFolder, slots: &[SuspectSlot]) -> Result<()> {
+    let text = serde_json::to_vec(slots)?;
+    state::replace(&file(state), &text, state.is_durable()).context("remember the suspect slots")
+}
+
+fn file(state: &StateFolder) -> PathBuf {
+    Path::join(state.dir(), "suspects.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn suspect_slots_are_remembered_until_they_are_proven_or_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::open(folder.path().to_owned(), false);
+        let slot = |name: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir(&path).unwrap();
+            let [run_on, mark, why] = ["cluster", "r1.a.1", "lost"].map(str::to_owned);
+            SuspectSlot { path, run_on, mark, why }
+        };
+        assert!(all(&state).is_empty());
+        let (one, two) = (slot("one"), slot("two"));
+        assert!(add(&state, &one).unwrap() && add(&state, &two).unwrap());
+        assert!(!add(&state, &one).unwrap(), "it is known");
+        assert_eq!(all(&state), [two.clone(), one.clone()]);
+        remove(&state, &two).unwrap();
+        assert_eq!(all(&state), [one.clone()]);
+        fs::remove_dir(&one.path).unwrap();
+        assert!(all(&state).is_empty());
+    }
+}
