@@ -347,12 +347,32 @@ fn name<'a>(arguments: &[&'a str]) -> &'a str {
     arguments.iter().find(named).copied().unwrap_or_default()
 }
 
+/// Returns what a failed command of git said, as one line. What follows from its first fatal error is
+/// left out.
+fn reason(said: &str) -> String {
+    let mut fatal = 0;
+    let mut reason = String::new();
+    for line in said.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        fatal += u32::from(line.starts_with("fatal: "));
+        if fatal > 1 {
+            break;
+        }
+        if !reason.is_empty() {
+            reason.push_str(if reason.ends_with(':') { " " } else { "; " });
+        }
+        reason.push_str(line);
+    }
+    reason
+}
+
 pub(super) fn failed(arguments: &[&str], output: &Output) -> anyhow::Error {
     let name = name(arguments);
     let said = lossy(&output.stderr);
     let error = match said.trim() {
         "" => format!("`git {name}` failed: {}", output.status),
-        said => format!("`git {name}` failed: {said}"),
+        // A hook may say anything.
+        said if name == "commit" => format!("`git {name}` failed: {said}"),
+        said => format!("`git {name}` failed: {}", reason(said)),
     };
     let kinds = [
         ("No space left on device", io::ErrorKind::StorageFull),
@@ -419,6 +439,16 @@ pub(super) fn answer(dir: &Path, arguments: &[&str]) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reason_of_a_failure_is_one_line() {
+        let said = "fatal: no such repository\nfatal: clone of 'x' failed\nAborting";
+        assert_eq!(reason(said), "fatal: no such repository");
+        assert_eq!(
+            reason("error: a\nfatal: b\n\n  hint: call:\n\tc\n"),
+            "error: a; fatal: b; hint: call: c"
+        );
+    }
 
     #[test]
     fn a_diff_stat_may_lack_parts() {
