@@ -19,10 +19,13 @@ use crate::regular_file;
 
 impl Repo {
     /// The hooks and settings of this repository, each with a fingerprint of its contents, by path
-    /// (relative to the top if it lies below) or by the name of the setting.
+    /// (relative to the top if it lies below) or by the name of the setting. In a slot, the addresses
+    /// of submodules do not count: git copies them there when it clones the submodules, and every
+    /// new attempt starts without them.
     pub fn controls(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         let hooks = self.hooks_dir();
+        let is_slot = self.slot_of().is_some();
         found.extend(self.hooks_path().map(|path| (HOOKS.to_owned(), path)));
         let samples = |path: &Path| path.extension().is_some_and(|end| end == "sample");
         let entries = fs::read_dir(hooks).into_iter().flatten().flatten();
@@ -36,6 +39,7 @@ impl Repo {
             let Ok(text) = regular_file::read(&path) else {
                 continue;
             };
+            let text = if is_slot { without_modules(&text) } else { text };
             let mode = fs::metadata(&path).map_or(0, |found| found.permissions().mode() & 0o111);
             let hash = Oid::hash_object(ObjectType::Blob, &text);
             let hash = hash.map_or_else(|_| text.len().to_string(), |hash| hash.to_string());
@@ -118,12 +122,66 @@ impl Repo {
     }
 }
 
+/// Settings without what `git submodule update --init` adds to them. What is not written as git
+/// writes it stays.
+fn without_modules(settings: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(settings.len());
+    // The header of a section about a submodule, until a line of the section is kept.
+    let mut header: &[u8] = b"";
+    let mut is_module = false;
+    for line in settings.split_inclusive(|byte| *byte == b'\n') {
+        let text = line.trim_ascii();
+        if text.starts_with(b"[") {
+            is_module = text.starts_with(b"[submodule \"") && text.ends_with(b"\"]");
+            header = if is_module { line } else { b"" };
+        }
+        let is_added = text.starts_with(b"active = ") || text.starts_with(b"url = ");
+        let goes_on = text.ends_with(b"\\");
+        if is_module && (text.starts_with(b"[") || (is_added && !goes_on)) {
+            continue;
+        }
+        kept.extend_from_slice(std::mem::take(&mut header));
+        kept.extend_from_slice(line);
+    }
+    kept
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
     use crate::adapters::git::tests::{TestSlots, without_library};
+
+    #[test]
+    fn addresses_of_submodules_are_no_settings_of_a_slot() {
+        let own = "[core]\n\tbare = false\n";
+        let added = "[submodule \"a b\"]\n\tactive = true\n\turl = /x\n";
+        let left = |text: &str| String::from_utf8(without_modules(text.as_bytes())).unwrap();
+        assert_eq!(left(&format!("{own}{added}{own}{added}")), format!("{own}{own}"));
+        for kept in [
+            "[submodule \"a\"]\n\tupdate = !rm\n",
+            "[submodule \"a\"] update = !rm\n",
+            "[submodule \"a\"]\n\turl = x\\\n\tupdate = !rm\n",
+            "[submodule]\n\turl = x\n",
+            "[remote \"a\"]\n\turl = x\n",
+        ] {
+            assert_eq!(left(&format!("{own}{kept}")), format!("{own}{kept}"));
+        }
+        let update = "[submodule \"a\"]\n\tupdate = !rm\n";
+        let mixed = update.replace("\tupdate", "\turl = /x\n\tupdate");
+        assert_eq!(left(&format!("{mixed}{added}{own}")), format!("{update}{own}"));
+
+        let trees = TestSlots::new();
+        let slot = trees.add("1");
+        let set = |key: &str| {
+            let before = slot.controls();
+            trees.place.git_in(slot.root(), &["config", key, "!true"]);
+            before == slot.controls()
+        };
+        assert!(set("submodule.lib.url"));
+        assert!(!set("submodule.lib.update"));
+    }
 
     #[test]
     fn changes_are_listed_alike_by_library_and_program() {
