@@ -22,7 +22,7 @@ use std::{
 };
 
 use attempts::Attempts;
-use command::{AttemptId, CheckPurpose, RunCommand, StatusWrite};
+use command::{AttemptId, CheckPurpose, PendingResult, RunCommand, StatusWrite};
 use input::Input;
 use landing::{LandingNext, LandingQueue, QueuedWork};
 use open_attempt::{Next, OpenAttempt};
@@ -257,7 +257,10 @@ impl Run {
             Input::SlotReady { id, is_set_up } => attempts.slot_ready(&id, is_set_up, sit),
             Input::SlotKept(id, why) => attempts.slot_kept(&id, why, sit),
             Input::TakenAsGiven(id) => attempts.taken_as_given(&id),
-            Input::NotStarted(id, error) => attempts.not_started(&id, error, sit),
+            Input::BadBase(id, why) => attempts.not_started(&id, PendingResult::bad_base(why), sit),
+            Input::NotStarted(id, error) => {
+                attempts.not_started(&id, PendingResult::not_started(error), sit)
+            }
             Input::ProcessStarted(id, limits, start) => {
                 attempts.process_started(&id, limits, start, sit)
             }

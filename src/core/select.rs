@@ -390,6 +390,9 @@ impl View<'_> {
         if let Some(why) = &run.baseline_broken {
             return Some(StopReason::BaselineBroken(why.clone()));
         }
+        if let Some(why) = &run.bad_base {
+            return Some(StopReason::BadBase(why.clone()));
+        }
         if (1..=run.failures_in_a_row).contains(&self.max_failures()) {
             return Some(match &self.policy.plain {
                 Some(_) => StopReason::Failures(run.failures_in_a_row),

@@ -213,6 +213,9 @@ pub struct Evidence {
     /// The first error of the graph that it left, if `ralph check` refuses that graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph_fault: Option<String>,
+    /// The reason why its base cannot be checked out, after which no agent was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bad_base: Option<String>,
     /// The failed `setup` command, after which no agent was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<CheckResult>,
@@ -297,7 +300,8 @@ pub enum Verdict {
     RateLimited,
     /// The provider or the agent refused permanently: no key, no credit, unknown model.
     Denied,
-    /// A verify command failed before the attempt, so no agent was started.
+    /// A verify command failed before the attempt, or its base cannot be checked out, so no agent
+    /// was started.
     BaselineBroken,
     /// A command that prepares the slot failed, so no agent was started.
     SetupFailed,
@@ -324,7 +328,11 @@ impl Verdict {
             }
             return match outcome {
                 Outcome::NotStarted { .. } if evidence.setup.is_some() => Verdict::SetupFailed,
-                Outcome::NotStarted { .. } if evidence.red().is_some() => Verdict::BaselineBroken,
+                Outcome::NotStarted { .. }
+                    if evidence.red().is_some() || evidence.bad_base.is_some() =>
+                {
+                    Verdict::BaselineBroken
+                }
                 Outcome::Exited { exit_code: WAITS } => Verdict::NeedsInput,
                 Outcome::Exited { exit_code: 0 }
                 | Outcome::Lingered { .. }
@@ -579,7 +587,13 @@ mod tests {
                 req,
                 Verdict::VerifyFailed,
             ),
-            (unready, checked(false, &[red]), req, Verdict::BaselineBroken),
+            (unready.clone(), checked(false, &[red]), req, Verdict::BaselineBroken),
+            (
+                unready,
+                Evidence { bad_base: Some("no submodule".to_owned()), ..Evidence::default() },
+                req,
+                Verdict::BaselineBroken,
+            ),
         ]);
     }
 

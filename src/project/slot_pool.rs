@@ -11,12 +11,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 
 use crate::{
-    adapters::git::{Repo, RestoredWork, SlotSettings},
+    adapters::git::{self, Repo, RestoredWork, SlotSettings},
     core::{
         commit_id::CommitId,
+        exit::{self, Exit},
         graph::merge::{self, Texts},
         loop_paths::LoopPaths,
     },
@@ -292,6 +293,8 @@ pub enum PreparedSlot {
     },
     /// The slot cannot be used, for this reason: it has contents that are kept nowhere else.
     Kept(String),
+    /// No slot can start from the base, for this reason: its submodules cannot be checked out.
+    BadBase(String),
 }
 
 /// Prepares a slot for an attempt: on a new branch, with only its base and ignored files.
@@ -319,6 +322,12 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
     };
     let slot = main.start_slot(&slot, settings, base, branch)?;
     crash::point("slot.started");
+    match slot.update_submodules(&main) {
+        Err(error) if is_of_the_commit(&error) => {
+            return Ok(PreparedSlot::BadBase(format!("{error:#}")));
+        }
+        other => other?,
+    }
     let restored = match left {
         Some(left) => {
             let own: Vec<&str> = graph.iter().map(String::as_str).collect();
@@ -327,14 +336,21 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
                 restore_graph(&slot, left, base, graph)?;
             }
             crash::point("slot.restored");
+            slot.update_submodules(&main)?;
             Some(restored)
         }
         None => None,
     };
-    slot.update_submodules(&main)?;
     pool.include(&main, &slot)?;
     let is_set_up = is_set_up(&slot, setup)?;
     Ok(PreparedSlot::Ready { restored, is_set_up })
+}
+
+/// Whether submodules cannot be checked out because of the commit that names them, and not because
+/// of the disk or a request to stop.
+pub fn is_of_the_commit(error: &Error) -> bool {
+    exit::of_error(error) != Exit::Disk
+        && !error.chain().any(<dyn std::error::Error>::is::<git::CallStopped>)
 }
 
 /// Writes the new tasks of an earlier attempt to the graph in a slot. Work lands without the graph,

@@ -238,7 +238,7 @@ impl Runner {
         prepared: Result<PreparedSlot>,
     ) -> Result<Option<Input>> {
         self.slots.prepared();
-        if prepared.is_err() {
+        if matches!(prepared, Err(_) | Ok(PreparedSlot::BadBase(_))) {
             // A request to stop may have ended a git command, and must be taken into account.
             let records = self.store.catch_up()?;
             self.publish(&records);
@@ -256,6 +256,7 @@ impl Runner {
                 let reason = self.slots.keep(tree.unwrap_or_default(), why);
                 Input::SlotKept(id, reason)
             }
+            Ok(PreparedSlot::BadBase(why)) => Input::BadBase(id, why),
             Ok(PreparedSlot::Ready { restored, is_set_up }) => match record.tree(&self.workspace) {
                 Err(error) => Input::NotStarted(id, format!("{error:#}")),
                 Ok(tree) => {

@@ -28,6 +28,9 @@ use crate::{
     regular_file,
 };
 
+/// The file that declares submodules.
+const MODULES: &str = ".gitmodules";
+
 /// The work to combine, and the place to do it.
 struct TrialOrder {
     main: PathBuf,
@@ -49,6 +52,8 @@ struct WorkToLand {
     base: CommitId,
     head: CommitId,
     message: String,
+    /// Whether it adds or changes submodules.
+    has_new_modules: bool,
     /// None in a plain loop, whose graph is not in git.
     completion: Option<Completion>,
 }
@@ -184,7 +189,7 @@ fn build_in_memory(main: &Repo, order: &TrialOrder) -> Result<Option<(BuiltBatch
     let Some(drafts) = main.drafting() else { return Ok(None) };
     let own: Vec<&str> = order.own.iter().map(String::as_str).collect();
     let (mut built, mut tip) = (BuiltBatch::default(), order.onto.clone());
-    for WorkToLand { base, head, message, completion } in &order.work {
+    for WorkToLand { base, head, message, has_new_modules: _, completion } in &order.work {
         let work = BranchWork { head, base, message };
         let Some(commit) = drafts.replay_in_memory(&tip, &work, order.how, &own)? else {
             return Ok(None);
@@ -201,7 +206,9 @@ fn build_in_memory(main: &Repo, order: &TrialOrder) -> Result<Option<(BuiltBatch
 fn build(order: &TrialOrder) -> Result<BuiltBatch> {
     let main = Repo::discover(&order.main)?;
     // Whatever fails there fails again here, with the message of git.
-    if let Ok(Some((built, tip))) = build_in_memory(&main, order) {
+    if !order.work.iter().any(|work| work.has_new_modules)
+        && let Ok(Some((built, tip))) = build_in_memory(&main, order)
+    {
         let tree = order.pool.open(&order.pool.merge(), &order.settings, &order.onto)?;
         tree.clean_up().context("cannot clean the slot for merges")?;
         tree.move_to(&tip)?;
@@ -211,7 +218,7 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
     let own: Vec<&str> = order.own.iter().map(String::as_str).collect();
     let mut built = BuiltBatch::default();
     let mut tip = order.onto.clone();
-    for WorkToLand { base, head, message, completion } in &order.work {
+    for WorkToLand { base, head, message, has_new_modules, completion } in &order.work {
         let work = BranchWork { head, base, message };
         let commit = match tree.integrate(&tip, &work, order.how, &own, Some(&order.attributes))? {
             Integrated::Done(commit) => commit,
@@ -230,6 +237,14 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
         let rebuilt = (commit != *head).then(|| tree.between(&tip, &commit)).transpose()?;
         let commit = completed(&tree, &commit, completion.as_ref())?;
         tree.move_to(&commit)?;
+        if *has_new_modules && let Err(error) = tree.update_submodules(&main) {
+            if !slot_pool::is_of_the_commit(&error) {
+                return Err(error);
+            }
+            tree.move_to(&tip)?;
+            built.refused = Some(format!("{error:#}"));
+            break;
+        }
         tip.clone_from(&commit);
         let verified = commit.clone();
         built.commits.push(BuiltCommit { commit, verified, rebuilt });
@@ -277,13 +292,17 @@ impl Runner {
             let base = record.base.clone().context("queued work without a base")?;
             // A task that needs no commit may have none.
             let head = evidence.commits.last().map_or_else(|| base.clone(), |it| it.id.clone());
+            let mut has_new_modules = false;
             if base != head {
                 // An agent may have added files that git ignores, such as the journal.
-                let changed = self.workspace.repo.differing(Some(&base), &head);
-                own.extend(changed?.into_iter().filter(|path| loop_paths::is_own_or_above(path)));
+                let changed = self.workspace.repo.differing(Some(&base), &head)?;
+                has_new_modules = changed.iter().any(|path| path == MODULES);
+                own.extend(changed.into_iter().filter(|path| loop_paths::is_own_or_above(path)));
             }
-            // What passed in its slot may have needed what is only there.
-            let is_proven = !record.has_own_ignored && evidence.tampered.is_empty();
+            // What passed in its slot may have needed what is only there, such as the clone of a
+            // submodule that no other slot can make.
+            let is_proven =
+                !record.has_own_ignored && evidence.tampered.is_empty() && !has_new_modules;
             let title = self.task_of(record).map(|task| task.title);
             let title = title.unwrap_or_else(|| record.task_id.to_string());
             let change = self.graph.changes.get(id).context("queued work without a change")?;
@@ -309,7 +328,7 @@ impl Runner {
                 }
             }
             let message = leftovers::message(record, &title);
-            work.push(WorkToLand { base, head, message, completion });
+            work.push(WorkToLand { base, head, message, has_new_modules, completion });
         }
         let first = members.first().and_then(|id| self.records.get(id));
         let conflict = first.context("a batch without members")?.file(&self.workspace, CONFLICT);

@@ -675,33 +675,75 @@ fn work_in_the_main_checkout_is_unverified() {
     sound_but_parked(&trial);
 }
 
+/// Makes a repository with a commit for a submodule. Returns its path.
+fn module(trial: &TestProject) -> String {
+    let path = trial.dir().join("module").display().to_string();
+    trial.git(&["init", "--quiet", &path]);
+    let identity = ["-c", "user.name=T", "-c", "user.email=t@t"];
+    let commit = ["commit", "--quiet", "--allow-empty", "-m", "Sub"];
+    trial.git(&[&["-C", &path], &identity[..], &commit[..]].concat());
+    path
+}
+
+/// Has the checkout commit a submodule `sub`. Returns the path that it comes from.
+fn add_module(trial: &TestProject) -> String {
+    let path = module(trial);
+    trial.git(&["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", &path, "sub"]);
+    trial.git(&["commit", "--quiet", "-m", "Set the stage"]);
+    path
+}
+
 #[test]
 fn a_submodule_is_there_and_may_stay_as_it_is() {
     let trial = stage(PAIR, "verify: ['[ -e sub/.git ]']\n");
-    let other = trial.dir().join("other");
-    let other = other.to_str().unwrap();
-    trial.git(&["init", "--quiet", other]);
-    trial.git(&[
-        "-C",
-        other,
-        "-c",
-        "user.name=T",
-        "-c",
-        "user.email=t@t",
-        "commit",
-        "--quiet",
-        "--allow-empty",
-        "-m",
-        "Sub",
-    ]);
-    trial.git(&["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", other, "sub"]);
-    trial.git(&["commit", "--quiet", "-m", "Set the stage"]);
+    add_module(&trial);
     // The work that lands second is verified in the slot for merges.
     tell(&trial, "", "together 2; [ -e sub/.git ] && work");
     completes(&trial);
     let mut verdicts = verdicts(&trial);
     verdicts.sort();
     assert_eq!(verdicts, ["a complete", "b complete"]);
+    // Git writes the address of the submodule to the settings of the slot.
+    let tampered = trial.lines("completed").into_iter().find(|line| !line["tampered"].is_null());
+    assert_eq!(tampered, None);
+}
+
+/// No task is at fault, so none has one attempt less, and the next run continues.
+#[test]
+fn a_submodule_that_cannot_be_cloned_ends_the_run() {
+    let trial = stage("tasks: [{id: a, max_attempts: 1}, {id: b}, {id: c}]\n", "jobs: 1\n");
+    let module = add_module(&trial);
+    let away = format!("{module}.away");
+    fs::rename(&module, &away).unwrap();
+    trial.git(&["submodule", "--quiet", "deinit", "--force", "sub"]);
+    fs::remove_dir_all(trial.root().join(".git/modules/sub")).unwrap();
+    let trial = trial.env("GIT_ALLOW_PROTOCOL", "file");
+    let why = "cannot update the submodules of ";
+    trial.run(["run"]).code(3).stderr_has(why).stderr_has("module' does not exist");
+    assert_eq!(verdicts(&trial), ["a baseline-broken"]);
+    let why = trial.lines("finished")[0]["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("; every attempt starts from there: fix it, then run again"), "{why}");
+    trial.run(["status"]).stdout_has("cannot update the submodules of ");
+    assert_eq!(trial.status("a"), "pending");
+
+    fs::rename(&away, &module).unwrap();
+    // The checkout has no clone either.
+    trial.run(["run"]).graph_complete();
+    sound(&trial);
+}
+
+/// It is verified in a slot that has only what everyone can have.
+#[test]
+fn a_submodule_that_only_its_slot_can_have_does_not_land() {
+    let trial = stage("tasks: [{id: a, max_attempts: 1}, {id: b}]\n", "jobs: 1\n");
+    let module = module(&trial);
+    let add = format!("git -c protocol.file.allow=always submodule --quiet add {module} sub");
+    tell(&trial, "a", &format!("{add}; rm -rf {module}; work"));
+    trial.run(["run"]).code(3);
+    assert_eq!(verdicts(&trial), ["a merge-failed", "b complete"]);
+    let why = trial.lines("failed")[0]["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("cannot update the submodules of "), "{why}");
+    sound_but_parked(&trial);
 }
 
 /// The machine crashed while a slot was made, and while another one was prepared again.

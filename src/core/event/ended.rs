@@ -106,6 +106,7 @@ struct Flat {
     #[serde(default)]
     added_besides: usize,
     graph_fault: Option<String>,
+    bad_base: Option<String>,
     setup: Option<CheckResult>,
     merge: Option<Merge>,
     obstacle: Option<ProviderError>,
@@ -195,6 +196,7 @@ impl TryFrom<Flat> for AttemptResult {
                 added: flat.added,
                 added_besides: flat.added_besides,
                 graph_fault: flat.graph_fault,
+                bad_base: flat.bad_base,
                 setup: flat.setup,
                 merge: flat.merge,
                 obstacle: flat.obstacle,

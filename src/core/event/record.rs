@@ -312,6 +312,7 @@ mod tests {
                 added_besides: 1,
                 graph_fault: Some("line 1".to_owned()),
                 metadata_only: true,
+                bad_base: Some("no submodule".to_owned()),
                 setup: Some(check()),
                 merge: Some(Merge::Landed { branch: "main".to_owned(), commit: "c".into() }),
                 obstacle: Some(ProviderError {

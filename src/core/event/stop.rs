@@ -68,6 +68,8 @@ pub enum StopReason {
     Promised,
     /// This verify command failed before an attempt.
     BaselineBroken(String),
+    /// No attempt can start from the tip of the target branch, for this reason.
+    BadBase(String),
     /// This hook failed, so the step after it does not begin.
     HookFailed(String),
     /// The remaining work is done, but cannot land until a person resolves the obstacle.
@@ -90,7 +92,9 @@ impl StopReason {
     pub fn exit(&self) -> Exit {
         match self {
             StopReason::Limit(_) | StopReason::Provider { .. } => Exit::Limit,
-            StopReason::Blocked(_) | StopReason::BaselineBroken(_) => Exit::Blocked,
+            StopReason::Blocked(_) | StopReason::BaselineBroken(_) | StopReason::BadBase(_) => {
+                Exit::Blocked
+            }
             StopReason::NeedsInput(_)
             | StopReason::MergeHeld(_)
             | StopReason::Paused(_)
@@ -191,6 +195,9 @@ impl fmt::Display for StopReason {
                 "baseline broken: {why}; fix it, or set `verify_baseline: false` on the task that \
                  fixes it"
             ),
+            StopReason::BadBase(why) => {
+                write!(f, "{why}; every attempt starts from there: fix it, then run again")
+            }
             StopReason::Once { .. } => f.write_str("stopped after one attempt (`--once`)"),
             StopReason::Paused(None) => f.write_str("paused; `ralph resume` continues"),
             StopReason::Paused(Some(name)) => {

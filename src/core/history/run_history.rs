@@ -62,6 +62,8 @@ pub struct RunHistory {
     pub agent_change: Option<AgentChange>,
     /// The verify command that failed before an attempt, if one did.
     pub baseline_broken: Option<String>,
+    /// The reason why no attempt can start from the tip of the target branch, if there is one.
+    pub bad_base: Option<String>,
     /// What it waited for last, until an attempt starts.
     pub waiting: Option<Waiting>,
     /// Whether `ralph pause` was requested before it ended.
@@ -194,7 +196,9 @@ impl RunHistory {
         }
         self.denied = ended.agent.clone().filter(|_| ended.verdict == Verdict::Denied);
         if ended.verdict == Verdict::BaselineBroken {
-            self.baseline_broken = Some(ended.why.clone());
+            let is_bad_base = ended.evidence.bad_base.is_some();
+            let fault = if is_bad_base { &mut self.bad_base } else { &mut self.baseline_broken };
+            *fault = Some(ended.why.clone());
         }
         self.completed += u32::from(self.last_completed);
         if self.last_completed || ended.verdict == Verdict::Again {

@@ -121,7 +121,7 @@ impl Attempts {
     pub(super) fn not_started(
         &mut self,
         id: &AttemptId,
-        error: String,
+        end: PendingResult,
         sit: &Situation<'_>,
     ) -> Vec<RunCommand> {
         let Some(attempt) = self.get_mut(id) else {
@@ -132,7 +132,7 @@ impl Attempts {
         attempt.close(if sit.is_ending() {
             PendingResult::cut_off(Outcome::Cancelled, Duration::ZERO)
         } else {
-            PendingResult::not_started(error)
+            end
         })
     }
 

@@ -92,6 +92,13 @@ impl PendingResult {
         let outcome = Outcome::NotStarted { error };
         PendingResult { outcome, ..PendingResult::default() }
     }
+
+    /// The end of an attempt that cannot start from its base, and neither can any other.
+    pub fn bad_base(why: String) -> PendingResult {
+        let evidence = Evidence { bad_base: Some(why), ..Evidence::default() };
+        let error = "its base cannot be checked out".to_owned();
+        PendingResult { evidence, ..PendingResult::not_started(error) }
+    }
 }
 
 /// The end of a process as the runner saw it.

@@ -41,6 +41,8 @@ pub enum Input {
     },
     /// The slot of an attempt contains work that is saved nowhere else.
     SlotKept(AttemptId, SlotReason),
+    /// No attempt can start from the base of an attempt, for this reason.
+    BadBase(AttemptId, String),
     /// What is changed in the slot of an attempt was taken as not made by it.
     TakenAsGiven(AttemptId),
     /// A step before the agent of an attempt failed.
@@ -160,6 +162,8 @@ pub struct BuiltBatch {
     pub commits: Vec<BuiltCommit>,
     /// The conflict of the next attempt: the files, and the file that contains the diff.
     pub conflict: Option<Vec<String>>,
+    /// The reason why the work of the next attempt cannot be tried.
+    pub refused: Option<String>,
     /// The files of the worktree for merges that differ from the last commit, which is its HEAD.
     pub changed: Vec<String>,
     /// Whether nothing was built: the only work is on top of the target branch already, and the

@@ -252,17 +252,17 @@ impl LandingQueue {
             return LandingNext::Commands(Vec::new());
         };
         let QueueTrial { branch, onto, .. } = trial.clone();
-        let BuiltBatch { commits, conflict, changed, as_is, is_set_up: _ } = match built {
+        let BuiltBatch { commits, conflict, refused, changed, as_is, is_set_up: _ } = match built {
             Ok(built) => built,
             Err(why) => return LandingNext::Commands(self.hold(Held::because(branch, why), sit)),
         };
         if commits.is_empty() {
             let paths = conflict.unwrap_or_default();
-            return self.send_back(
-                Vec::new(),
-                |branch| Merge::Conflict { branch, onto, paths },
-                None,
-            );
+            let result = |branch| match refused {
+                Some(why) => Merge::Refused { branch, why },
+                None => Merge::Conflict { branch, onto, paths },
+            };
+            return self.send_back(Vec::new(), result, None);
         }
         if as_is {
             return LandingNext::Commands(self.land_as_is(trial, &commits, sit));

@@ -19,10 +19,13 @@ impl Verdict {
                 };
                 format!("{report}, but {merged}{red}")
             }
-            Verdict::BaselineBroken => format!(
-                "{} before the attempt",
-                evidence.red().map_or_else(String::new, ToString::to_string)
-            ),
+            Verdict::BaselineBroken => match &evidence.bad_base {
+                Some(why) => why.clone(),
+                None => format!(
+                    "{} before the attempt",
+                    evidence.red().map_or_else(String::new, ToString::to_string)
+                ),
+            },
             Verdict::SetupFailed => evidence
                 .setup
                 .as_ref()

@@ -298,10 +298,12 @@ fn clearing(held: &HeldView) -> Option<String> {
     Some(format!("commit them, or `git -C {checkout} stash push --include-untracked -- {files}`"))
 }
 
-/// The verify command that failed before an attempt.
+/// The verify command that failed before an attempt, or the base from which none can start.
 fn baseline(source: &ReportSource<'_>, is_now: bool) -> Option<Attention> {
     let run = &source.history.run;
-    let why = run.baseline_broken.as_ref().filter(|_| run.finished.is_some())?;
+    let broken =
+        run.baseline_broken.as_ref().map(|why| format!("failed before the attempt: {why}"));
+    let why = run.bad_base.clone().or(broken).filter(|_| run.finished.is_some())?;
     let tasks = source.history.tasks().into_iter();
     let broken = tasks.filter_map(|(id, past)| Some((id, past.last.as_deref()?)));
     let newest = broken
@@ -312,7 +314,7 @@ fn baseline(source: &ReportSource<'_>, is_now: bool) -> Option<Attention> {
     Some(Attention {
         kind: AttentionKind::Baseline,
         title: id.as_ref().and_then(|id| source.title(id)),
-        why: format!("failed before the attempt: {why}"),
+        why,
         detail: output.cloned().unwrap_or_default(),
         frees: 0,
         look: newest.map(|(id, last)| format!("`ralph show {id}.{}`", last.ended.attempt)),

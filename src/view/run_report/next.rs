@@ -183,6 +183,7 @@ pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention])
             | StopReason::Unreachable { .. }
             | StopReason::Once { .. }
             | StopReason::BaselineBroken(_)
+            | StopReason::BadBase(_)
             | StopReason::HookFailed(_)
             | StopReason::MergeHeld(_)
             | StopReason::Complete
