@@ -11,6 +11,7 @@ pub mod lines;
 pub mod log;
 pub mod message;
 pub mod past_attempt;
+pub mod past_run;
 pub mod picture;
 pub mod plan;
 pub mod queue;

@@ -56,6 +56,20 @@ impl Spend {
         self.duration_seconds += duration_seconds;
     }
 
+    /// The usage without that of its first attempts.
+    #[must_use]
+    pub fn since(&self, first: &Spend) -> Spend {
+        Spend {
+            attempts: self.attempts.saturating_sub(first.attempts),
+            cost_usd: (self.cost_usd - first.cost_usd).max(0.0),
+            unknown_cost: self.unknown_cost.saturating_sub(first.unknown_cost),
+            highest_cost: self.highest_cost,
+            tokens: self.tokens.minus(first.tokens),
+            unknown_tokens: self.unknown_tokens.saturating_sub(first.unknown_tokens),
+            duration_seconds: (self.duration_seconds - first.duration_seconds).max(0.0),
+        }
+    }
+
     /// The cost that limits count: an attempt of unknown cost counts as much as the most expensive
     /// known one.
     pub fn assumed_cost(&self) -> f64 {

@@ -11,15 +11,16 @@ use super::{
     VERSION,
     attempt::{AttemptView, ChildView},
     lines::wake,
+    past_run::PastRunView,
     queue::QueueView,
     reach::UnreachableView,
     spend::SpendView,
-    words::{counted, moment},
+    words::moment,
 };
 use crate::core::{
     event::PlainLoop,
     graph::task::TaskId,
-    history::{History, PastRun, ScheduleState, Waiting},
+    history::{History, ScheduleState, Waiting},
     loop_paths::LoopPaths,
     select::View,
 };
@@ -47,8 +48,11 @@ pub struct RunView {
     /// When it began.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub started_at: Option<DateTime<Utc>>,
-    /// How many attempts it has begun.
+    /// How many attempts it has begun, including those of the paused run that it continues.
     pub iteration: u32,
+    /// How many attempts the paused run made that it continues; always 0 in a plain loop, which goes
+    /// on as one.
+    pub iterations_before: u32,
     /// The attempts that have not ended, the oldest first.
     pub attempts: Vec<AttemptView>,
     /// The merge queue.
@@ -96,26 +100,6 @@ pub struct RunView {
 
 /// How late a schedule may be: cron asks every minute.
 const OVERDUE: TimeDelta = TimeDelta::minutes(2);
-
-/// A run before the newest one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct PastRunView {
-    /// Its number, counted back from the newest run, which is 1.
-    pub number: usize,
-    /// Its id.
-    pub run_id: String,
-    /// When it began.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
-    pub started_at: Option<DateTime<Utc>>,
-    /// The number of attempts.
-    pub attempts: u32,
-    /// The number of tasks that it completed.
-    pub completed: u32,
-    /// Why it ended; none if it exited unexpectedly.
-    pub why: Option<String>,
-    /// The exit code that it ended with.
-    pub exit_code: Option<u8>,
-}
 
 /// What a run waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -244,6 +228,7 @@ impl RunView {
             pid: Some(begun.pid).filter(|pid| *pid > 0),
             started_at: run.started_at,
             iteration: run.iterations,
+            iterations_before: if begun.plain.is_none() { begun.before } else { 0 },
             attempts: facts.attempts,
             merge_queue: QueueView::of(&history.active),
             failures_in_a_row: run.failures_in_a_row,
@@ -252,7 +237,7 @@ impl RunView {
             unreachable: UnreachableView::all(history),
             completed: run.completed,
             completed_tasks: completed.into_iter().map(|(id, _)| id.clone()).collect(),
-            spend: SpendView::of(&run.spend),
+            spend: SpendView::of(&run.own_spend()),
             limits: LimitsView {
                 timeout_seconds: begun.timeout_seconds,
                 idle_seconds: begun.idle_seconds,
@@ -296,6 +281,11 @@ impl RunView {
         self.status == Standing::None
     }
 
+    /// How many attempts it has begun itself.
+    pub fn own_iterations(&self) -> u32 {
+        self.iteration.saturating_sub(self.iterations_before)
+    }
+
     /// How it stands, and what to do next.
     pub fn sentence(&self) -> String {
         let name = self.plain.as_ref().map(|plain| &plain.name);
@@ -313,30 +303,6 @@ impl RunView {
             | Standing::Stopping
             | Standing::Elsewhere => true,
         }
-    }
-}
-
-impl PastRunView {
-    /// The runs of a history before the newest one, the newest first.
-    fn all(history: &History) -> Vec<PastRunView> {
-        let earlier = history.earlier.iter().rev().zip(2..);
-        let view = |(run, number): (&PastRun, usize)| PastRunView {
-            number,
-            run_id: run.id.clone(),
-            started_at: run.started_at,
-            attempts: run.iterations,
-            completed: run.completed,
-            why: run.finished.as_ref().map(|(why, _)| why.clone()),
-            exit_code: run.finished.as_ref().map(|(_, code)| *code),
-        };
-        earlier.map(view).collect()
-    }
-
-    /// What it did and how it ended.
-    pub fn text(&self) -> String {
-        let attempts = counted(self.attempts as usize, "attempt");
-        let why = self.why.as_deref().unwrap_or("exited unexpectedly");
-        format!("{} completed in {attempts}; {why}", self.completed)
     }
 }
 
@@ -473,6 +439,9 @@ impl Standing {
 
     fn sentence(self, name: Option<&TaskId>, paused: bool, why: Option<&str>) -> String {
         let flag = name.map_or(String::new(), |name| LoopPaths::of_loop(name.clone()).flag());
+        if let (Standing::Crashed, Some(why)) = (self, why) {
+            return format!("{}: {why}", self.word());
+        }
         let crashed = "the last run exited unexpectedly";
         let more = match self {
             Standing::None => "no run yet; `ralph run` starts one",

@@ -15,16 +15,18 @@ use serde_json::{Map, Value, json};
 
 use super::{
     past_attempt::CommitSchema,
-    run::{PastRunView, RunView, Standing},
+    past_run::PastRunView,
+    run::{RunView, Standing},
     task::TaskCounts,
 };
 use crate::{
     core::{
-        event::{Event, record::Record},
+        event::{AttemptResult, Event, record::Record},
         exit::Exit,
         graph::{TaskGraph, task::TaskId},
         history::{History, LastAttempt},
         select::{Decision, View},
+        spend::Spend,
         verdict::Commit,
     },
     project::failure_output::FailureOutputs,
@@ -212,7 +214,7 @@ impl RunReport {
             None => past.last_at.max(source.beat),
         };
         let end = if has_ended { last_at } else { Some(source.now) };
-        let spend = &past.spend;
+        let spend = past.own_spend();
         let is_known = spend.unknown_cost == 0 && !landed.is_empty();
         RunReport {
             number: 1,
@@ -246,28 +248,26 @@ impl RunReport {
     }
 }
 
-impl PastRunView {
-    /// The newest run, as those before it are listed.
-    pub fn of_newest(run: &RunView) -> PastRunView {
+impl RunView {
+    /// The run as those before it are listed.
+    pub fn as_past(&self) -> PastRunView {
         PastRunView {
             number: 1,
-            run_id: run.run_id.clone().unwrap_or_default(),
-            started_at: run.started_at,
-            attempts: run.iteration,
-            completed: run.completed,
-            why: run.why.clone(),
-            exit_code: run.exit_code,
+            run_id: self.run_id.clone().unwrap_or_default(),
+            started_at: self.started_at,
+            attempts: self.own_iterations(),
+            completed: self.completed,
+            why: self.why.clone(),
+            exit_code: self.exit_code,
         }
     }
-}
 
-impl RunView {
     /// Whether it ended without an attempt, because nothing could start.
     pub fn had_nothing_to_do(&self) -> bool {
         let codes = [Exit::Success, Exit::Blocked, Exit::Waiting].map(Exit::code);
         let is_over = !self.goes_on() && !self.paused;
         is_over
-            && (self.iteration, self.completed) == (0, 0)
+            && (self.own_iterations(), self.completed) == (0, 0)
             && self.exit_code.is_some_and(|code| codes.contains(&code))
     }
 }
@@ -275,7 +275,7 @@ impl RunView {
 impl ReportSource<'_> {
     fn title(&self, id: &TaskId) -> Option<String> {
         let graph = self.graph?;
-        Some(graph.task(graph.number(id)?).title.clone())
+        Some(graph.task(graph.number(id)?).title_line().to_owned())
     }
 
     /// The completed tasks; none of a plain loop, which has no tasks.
@@ -286,7 +286,13 @@ impl ReportSource<'_> {
         let task = |(id, last): (&TaskId, &LastAttempt)| {
             let evidence = &last.ended.evidence;
             let diff = evidence.diff.filter(|_| !evidence.commits.is_empty()).unwrap_or_default();
-            let spend = &self.history.of(id).spend;
+            // A reset since then forgets the attempts before it.
+            let spend = Some(self.history.of(id).spend).filter(|spend| spend.attempts > 0);
+            let spend = spend.unwrap_or_else(|| {
+                let mut last_alone = Spend::default();
+                last_alone.add(&last.ended);
+                last_alone
+            });
             LandedTask {
                 id: id.clone(),
                 title: self.title(id),
@@ -303,18 +309,23 @@ impl ReportSource<'_> {
         self.history.completed_in_run().into_iter().map(task).collect()
     }
 
+    /// A task whose attempt ended in this way at this time.
+    pub fn failed_task(&self, id: &TaskId, ended: &AttemptResult, at: DateTime<Utc>) -> FailedTask {
+        FailedTask {
+            id: id.clone(),
+            title: self.title(id),
+            attempt: ended.attempt,
+            why: format!("{}: {}", ended.verdict, ended.why),
+            at,
+        }
+    }
+
     fn failed(&self) -> Vec<FailedTask> {
         if self.history.run.begun.plain.is_some() {
             return Vec::new();
         }
         let is_gone = |id: &TaskId| self.view.is_some_and(|view| view.graph.number(id).is_none());
-        let task = |(id, last): (&TaskId, &LastAttempt)| FailedTask {
-            id: id.clone(),
-            title: self.title(id),
-            attempt: last.ended.attempt,
-            why: format!("{}: {}", last.ended.verdict, last.ended.why),
-            at: last.at,
-        };
+        let task = |(id, last): (&TaskId, &LastAttempt)| self.failed_task(id, &last.ended, last.at);
         let failed = self.history.failed_in_run().into_iter();
         failed.filter(|(id, _)| !is_gone(id)).map(task).collect()
     }

@@ -282,6 +282,17 @@ fn an_earlier_night_stays_as_it_was() {
 }
 
 #[test]
+fn a_task_that_is_reset_has_landed_in_the_time_of_its_attempt() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
+    trial.run(["run", "-q"]);
+    let then = trial.run(["status", "--json"]).json();
+    trial.run(["task-reset", "a"]);
+    let now = trial.run(["status", "--json"]).json();
+    assert!(now["landed"][0]["duration_seconds"].as_f64().unwrap() > 0.0, "{now}");
+    assert_eq!(now["landed"], then["landed"]);
+}
+
+#[test]
 fn every_earlier_run_can_be_asked_for() {
     let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}, {id: c}]\n").agent("commit");
     for code in [2, 2, 0] {

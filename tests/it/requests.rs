@@ -51,6 +51,16 @@ fn a_paused_run_finishes_its_attempt_and_resume_continues_the_count() {
     }
     assert_eq!(first["timeout_seconds"], 2400.0);
     trial.run(["resume"]).stderr("warning: not paused\n");
+    let said = status(&trial);
+    let counts = (&said["iteration"], &said["iterations_before"], &said["completed"]);
+    assert_eq!(counts, (&json!(3), &json!(1), &json!(2)));
+    assert_eq!(said["spend"]["attempts"], 2);
+    trial.run(["status"]).stdout_has("\n2 completed in 2 attempts, ");
+    let paused = trial.run(["status", "--run", "2", "--json"]).json();
+    assert_eq!(
+        (&paused["status"], &paused["paused"], &paused["why"]),
+        (&json!("finished"), &json!(false), &json!("paused"))
+    );
     trial.run(["run"]).graph_complete();
 }
 

@@ -8,11 +8,12 @@ use crate::{
     adapters::journal::JournalPosition,
     commands::{Invocation, with_view},
     core::{
-        event::{Event, record::Record},
+        event::{AttemptResult, Event, record::Record},
         exit::{Exit, Failure},
-        graph::filter::Filter,
+        graph::{filter::Filter, task::TaskId},
         history::History,
         select::{Policy, View},
+        verdict::Verdict,
     },
     project::{
         failure_output::{FailureOutputReader, FailureOutputs},
@@ -21,7 +22,9 @@ use crate::{
     },
     view::{
         lines::counted,
-        run::{PastRunView, RunFacts, RunView, Standing},
+        past_run::PastRunView,
+        queue::QueueView,
+        run::{RunFacts, RunView, Standing},
         run_report::{ReportSource, RunReport},
     },
 };
@@ -45,7 +48,7 @@ pub(in crate::commands) fn read_newest(
     }
     // The journal may not go back so far.
     let Ok(report) = earlier(&workspace, number) else { return Ok(newest) };
-    let mut newer_runs = vec![PastRunView::of_newest(&newest.run)];
+    let mut newer_runs = vec![newest.run.as_past()];
     newer_runs.extend(newest.run.earlier_runs.into_iter().filter(|run| run.number < number));
     let run = RunView { loops: newest.run.loops, ..report.run };
     Ok(RunReport {
@@ -112,28 +115,65 @@ fn without_graph(report: RunReport, workspace: &Workspace) -> RunReport {
     RunReport { unknown: vec![unknown], ..report }
 }
 
-/// Reads an earlier run from the journal, as it stood when the next one began.
-fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
+/// An earlier run, read from the journal.
+struct EarlierRun {
+    /// The history at the end of the run.
+    history: History,
+    /// The ends of the attempts that it left open: each with its task and the time.
+    closed_later: Vec<(TaskId, AttemptResult, DateTime<Utc>)>,
+}
+
+/// Reads an earlier run from the journal, as it stood when it ended. What later runs made of the
+/// attempts that it left open is known, too.
+fn read_earlier(workspace: &Workspace, number: usize) -> Result<EarlierRun> {
     let each = |see: &mut dyn FnMut(&Record)| {
         let take = |record: Option<Record>| record.iter().for_each(&mut *see);
         workspace.journal().read(&mut JournalPosition::default(), take)
     };
-    let mut runs = 0;
-    each(&mut |record| runs += usize::from(matches!(record.event, Event::LoopStarted(_))))?;
-    if number > runs {
-        let message = format!("no run {number}; the journal has {}", counted(runs, "run"));
-        return Err(Failure::new(Exit::Usage, message).into());
-    }
-    let (mut history, mut begun) = (History::default(), 0);
+    // Each run with the place of its last record. What people did after that is not part of it.
+    let (mut runs, mut at): (Vec<(String, usize)>, usize) = (Vec::new(), 0);
     each(&mut |record| {
-        // What people did afterwards is not part of the run; the end before it is that of another.
-        let is_after = history.run.finished.is_some() && begun == runs + 1 - number;
-        begun += usize::from(matches!(record.event, Event::LoopStarted(_)));
-        if begun <= runs + 1 - number && !is_after {
-            history.apply(record);
+        at += 1;
+        if matches!(record.event, Event::LoopStarted(_)) {
+            runs.push((record.run_id.clone(), at));
+        } else if let Some((_, last)) = runs.last_mut().filter(|(run, _)| *run == record.run_id) {
+            *last = at;
         }
     })?;
+    let Some(meant) = runs.len().checked_sub(number) else {
+        let message = format!("no run {number}; the journal has {}", counted(runs.len(), "run"));
+        return Err(Failure::new(Exit::Usage, message).into());
+    };
+    let last = runs[meant].1;
+    let (mut history, mut closed_later) = (History::default(), Vec::new());
+    let (mut at, mut begun) = (0, 0);
+    each(&mut |record| {
+        let is_over = begun > meant && history.run.finished.is_some();
+        at += 1;
+        begun += usize::from(matches!(record.event, Event::LoopStarted(_)));
+        // `ralph stop` ends a paused run.
+        let ends_pause = matches!(record.event, Event::StopRequested(_)) && is_over;
+        if begun <= meant || begun == meant + 1 && (at <= last && !is_over || ends_pause) {
+            history.apply(record);
+        } else if let (Some(id), Some(ended)) = (&record.task_id, record.event.ended())
+            && history.active.of(id).is_some_and(|open| open.attempt == ended.attempt)
+        {
+            closed_later.push((id.clone(), ended.clone(), record.timestamp));
+        }
+    })?;
+    history.paused = false;
+    let end = history.run.end_as_past();
+    history.run.finished = end;
+    Ok(EarlierRun { history, closed_later })
+}
+
+/// Reads the report of an earlier run.
+fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
+    let EarlierRun { history, closed_later } = read_earlier(workspace, number)?;
     let now = history.run.last_at.unwrap_or_default();
+    let is_closed = |id: &TaskId| closed_later.iter().any(|(closed, ..)| closed == id);
+    let mut attempts = open_attempts(workspace, &history, now);
+    attempts.retain(|open| !is_closed(&open.task_id));
     let facts = RunFacts {
         name: workspace.place.name().cloned(),
         standing: Standing::of(&history, false),
@@ -141,11 +181,18 @@ fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
         max_attempts: max_attempts(&history, workspace),
         done_pattern: None,
         loops: Vec::new(),
-        attempts: open_attempts(workspace, &history, now),
+        attempts,
         children: Vec::new(),
         scheduled: Some(false),
     };
     let mut run = RunView { missed_start: None, ..RunView::of(&history, facts, now) };
+    if run.status == Standing::Crashed {
+        run.why = Some("it exited unexpectedly, and another run followed".to_owned());
+    }
+    run.merge_queue.waiting.retain(|id| !is_closed(id));
+    if run.merge_queue.waiting.is_empty() {
+        run.merge_queue = QueueView::default();
+    }
     for earlier in &mut run.earlier_runs {
         earlier.number += number - 1;
     }
@@ -154,8 +201,12 @@ fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
     let graph = file.as_ref().map(GraphFile::graph);
     let source =
         ReportSource { history: &history, graph, view: None, outputs: &outputs, beat: None, now };
-    let report = RunReport::of(run, &source);
+    let mut report = RunReport::of(run, &source);
     let is_graph = report.run.name.is_none();
+    if is_graph {
+        let failed = closed_later.iter().filter(|(_, ended, _)| ended.verdict != Verdict::Complete);
+        report.failed.extend(failed.map(|(id, ended, at)| source.failed_task(id, ended, *at)));
+    }
     let titles = is_graph.then(|| {
         "the states of other tasks and the plan, since the journal has no copy of the graph; \
          titles are those of now"

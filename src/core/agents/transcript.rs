@@ -101,6 +101,17 @@ impl Tokens {
             cache_write: self.cache_write.saturating_add(other.cache_write),
         }
     }
+
+    /// These tokens without others, which are a part of them.
+    #[must_use]
+    pub fn minus(self, other: Tokens) -> Tokens {
+        Tokens {
+            input: self.input.saturating_sub(other.input),
+            output: self.output.saturating_sub(other.output),
+            cache_read: self.cache_read.saturating_sub(other.cache_read),
+            cache_write: self.cache_write.saturating_sub(other.cache_write),
+        }
+    }
 }
 
 /// The usage of an attempt, as reported by its agent. A value that is not reported is none, never

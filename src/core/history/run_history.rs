@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{History, LastAttempt, TaskHistory};
 use crate::core::{
-    event::{AgentChange, AttemptResult, Begun, Blocker, Event, StopRequest, record::Record},
+    event::{
+        AgentChange, AttemptResult, Begun, Blocker, Event, StopReason, StopRequest, record::Record,
+    },
+    exit::Exit,
     graph::task::TaskId,
     spend::Spend,
     verdict::Verdict,
@@ -50,6 +53,8 @@ pub struct RunHistory {
     pub failures: u32,
     /// The usage of its attempts, including those of the paused run that it continues.
     pub spend: Spend,
+    /// The usage of the paused run that it continues; none in a plain loop, which goes on as one.
+    spend_before: Spend,
     /// The number of waits for other processes or people since the last attempt.
     pub waits: u32,
     /// Whether its newest attempt completed its task.
@@ -128,10 +133,42 @@ impl RunHistory {
         (!self.id.is_empty()).then(|| PastRun {
             id: self.id.clone(),
             started_at: self.started_at,
-            iterations: self.iterations - self.begun.before,
+            iterations: self.own_iterations(),
             completed: self.completed,
-            finished: self.finished.clone(),
+            finished: self.end_as_past(),
         })
+    }
+
+    /// Why it ended and its exit code, in words that stay true once another run has begun.
+    pub fn end_as_past(&self) -> Option<(String, u8)> {
+        let name = self.begun.plain.as_ref().map(|plain| plain.name.clone());
+        let paused = StopReason::Paused(name).to_string();
+        let (why, code) = self.finished.clone()?;
+        Some((if why == paused { "paused".to_owned() } else { why }, code))
+    }
+
+    /// Whether it ended early: by a crash, a signal or a person, or because it waits for a person.
+    pub fn was_cut_short(&self) -> bool {
+        /// Exit codes above this are signals.
+        const SIGNALS: u8 = 128;
+        let by_itself =
+            |(_, code): &(String, u8)| *code != Exit::Waiting.code() && *code <= SIGNALS;
+        !self.id.is_empty() && !self.finished.as_ref().is_some_and(by_itself)
+    }
+
+    /// Whether `ralph resume` continues it.
+    pub fn is_resumable(&self) -> bool {
+        self.was_cut_short() && (self.begun.plain.is_some() || self.was_paused)
+    }
+
+    /// The number of attempts without those of the paused run that it continues.
+    pub fn own_iterations(&self) -> u32 {
+        self.iterations.saturating_sub(self.begun.before)
+    }
+
+    /// The usage without that of the paused run that it continues.
+    pub fn own_spend(&self) -> Spend {
+        self.spend.since(&self.spend_before)
     }
 
     /// The number in the run of the next attempt.
@@ -223,6 +260,7 @@ impl RunHistory {
             begun: begun.clone(),
             iterations: begun.before,
             spend: continued.spend,
+            spend_before: if begun.plain.is_none() { continued.spend } else { Spend::default() },
             failures: continued.failures,
             failures_in_a_row: continued.failures_in_a_row,
             failed_tasks: continued.failed_tasks,

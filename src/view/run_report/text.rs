@@ -14,7 +14,8 @@ use crate::{
     view::{
         attempt::AttemptView,
         lines::{Line, line},
-        run::{PastRunView, RunView},
+        past_run::PastRunView,
+        run::RunView,
         words::{clock, counted, full, ids, length, moment, short},
     },
 };
@@ -132,7 +133,7 @@ impl RunReport {
         });
         let known = run.spend.unknown_cost < run.spend.attempts;
         let mut cost = if known { format!("; {}", run.spend.cost) } else { String::new() };
-        let attempts = run.iteration as usize;
+        let attempts = run.own_iterations() as usize;
         if run.plain.is_some() {
             return format!(
                 "{}, {} failed{time}{cost}",
