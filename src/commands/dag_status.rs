@@ -130,7 +130,7 @@ impl DagStatusPage {
             self.line(Some(Style::Warn), &format!("waiting {}", visible(&waiting.text(self.now))));
         }
         for executor in &graph.unreachable {
-            let text = executor.text(true, self.now);
+            let text = executor.text(graph.live, self.now);
             self.line(Some(Style::Warn), &format!("executor {}", visible(&text)));
         }
         if let Some(held) = &graph.merge_held {

@@ -53,6 +53,9 @@ pub struct GraphView {
     pub unreachable: Vec<UnreachableView>,
     /// What keeps the target branch from moving.
     pub merge_held: Option<HeldView>,
+    /// Whether a run goes on.
+    #[serde(skip)]
+    pub live: bool,
 }
 
 /// What the disk tells about a graph besides the journal.
@@ -105,9 +108,8 @@ impl GraphView {
         graph.ready = ready.map(|task| TaskView::of(task, TaskStanding::Ready {})).collect();
         graph.complete.sort_by_key(|task| Reverse(completed_at(task)));
         graph.waiting = WaitingView::of(view.history, now).filter(|_| facts.live);
-        if facts.live {
-            graph.unreachable = UnreachableView::all(view.history);
-        }
+        graph.unreachable = UnreachableView::all(view.history, facts.live);
+        graph.live = facts.live;
         graph.merge_held = view.history.active.held.as_ref().map(HeldView::of);
         graph
     }

@@ -22,17 +22,18 @@ pub struct UnreachableView {
     pub why: String,
     /// The number of tries since it answered last.
     pub tries: u32,
-    /// When it is tried again; none while it is tried.
+    /// When it is tried again; none while it is tried, and where no run goes on.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub next_try: Option<DateTime<Utc>>,
 }
 
 impl UnreachableView {
-    /// The executors that do not answer the newest run, by name.
-    pub(super) fn all(history: &History) -> Vec<UnreachableView> {
+    /// The executors that do not answer the newest run, by name. Only a run that goes on tries them
+    /// again.
+    pub(super) fn all(history: &History, goes_on: bool) -> Vec<UnreachableView> {
         let known = history.unreachable.iter();
         let view = |(name, known): (&String, &UnreachableExecutor)| {
-            let next_try = Some(known.next_try).filter(|_| known.trying.is_none());
+            let next_try = Some(known.next_try).filter(|_| known.trying.is_none() && goes_on);
             UnreachableView {
                 executor: name.clone(),
                 since: known.since,

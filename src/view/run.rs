@@ -234,7 +234,7 @@ impl RunView {
             failures_in_a_row: run.failures_in_a_row,
             failures: run.failures,
             waiting: WaitingView::of(history, now).filter(|_| facts.standing.is_live()),
-            unreachable: UnreachableView::all(history),
+            unreachable: UnreachableView::all(history, facts.standing.is_live()),
             completed: run.completed,
             completed_tasks: completed.into_iter().map(|(id, _)| id.clone()).collect(),
             spend: SpendView::of(&run.own_spend()),

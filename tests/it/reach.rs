@@ -137,8 +137,21 @@ fn a_run_that_waits_longer_than_max_wait_says_for_what() {
     let ran = trial.run(["run"]).code(69);
     let why = ran.finished()["why"].as_str().unwrap().to_owned();
     assert!(why.contains("executor `far` has not answered") && why.contains("no route"), "{why}");
-    assert!(ran.err().contains("no route to far"));
-    trial.run(["status"]).stdout_has("no route to far");
+    let said = ran.err();
+    assert!(said.contains("no route to far"));
+    // A run that has ended tries nothing again, and the next one tries at once.
+    let (_, end) = said.split_once("has not answered for longer").unwrap();
+    assert!(!end.contains("next try"), "{said}");
+    let text = trial.run(["status"]).stdout_has("no route to far").out();
+    assert!(!text.contains("next try") && !text.contains("tried again"), "{text}");
+    let text = trial.run(["dag-status"]).stdout_has("executor far has not answered").out();
+    assert!(!text.contains("next try") && !text.contains("tried again"), "{text}");
+    let graph = trial.run(["dag-status", "--json"]).json();
+    for found in [&graph, &trial.run(["status", "--json"]).json()] {
+        let far = &found["unreachable"][0];
+        assert_eq!((&far["executor"], &far["next_try"]), (&json!("far"), &Value::Null), "{found}");
+    }
+    assert_eq!((&graph["ready"][0]["id"], &graph["counts"]["ready"]), (&json!("a"), &json!(1)));
     assert_eq!(trial.status("a"), "pending");
     assert_eq!(refs(&trial), "");
     assert!(tries(&trial) >= 2);

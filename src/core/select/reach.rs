@@ -17,6 +17,10 @@ impl<'a> View<'a> {
 
     /// Returns the state of a task that cannot start because its executor does not answer.
     pub(super) fn unreachable(&self, number: usize, now: DateTime<Utc>) -> Option<TaskState> {
+        if self.history.run.finished.is_some() {
+            // The next run tries at once.
+            return None;
+        }
         let executor = self.history.unreachable.get(self.executor(number)?)?;
         if executor.trying.is_some() {
             return Some(TaskState::Unreachable(None));
