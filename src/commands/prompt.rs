@@ -110,7 +110,7 @@ fn why(view: &View<'_>) -> Result<Exit> {
     let mut text = String::new();
     let mut say = |lead: &str, key: SelectionKey, note: &str| {
         let task = view.graph.task(key.number);
-        let title = terminal::visible(&task.title);
+        let title = terminal::visible(task.title_line());
         let _ = writeln!(text, "{lead}  {:<16}  {key}  {title}{note}", task.id);
     };
     for (rank, key) in view.ready(now).into_iter().take(1 + RUNNERS_UP).enumerate() {

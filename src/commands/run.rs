@@ -336,7 +336,7 @@ fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
     let width = order.iter().map(|key| view.graph.task(key.number).id.as_str().len()).max();
     for (at, key) in order.iter().enumerate() {
         let task = view.graph.task(key.number);
-        let title = terminal::visible(&task.title);
+        let title = terminal::visible(task.title_line());
         let (at, width) = (at + 1, width.unwrap_or(0));
         let _ = writeln!(text, "{at:>4}  {:<width$}  {title}  ({key})", task.id);
     }

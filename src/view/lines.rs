@@ -99,7 +99,7 @@ pub fn heading(record: &Record, attempt: u32, number: usize, view: &View<'_>) ->
         "Iteration {iteration} of {of} · {} · {} · attempt {attempt}{used}",
         task.id, task.priority
     );
-    let title = visible(&task.title);
+    let title = visible(task.title_line());
     match view.policy.jobs {
         0 | 1 => vec![text, format!("  {title}")],
         _ if task.title == task.id.as_str() => vec![text],

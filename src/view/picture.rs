@@ -128,7 +128,7 @@ impl GraphPicture {
             let (task, state) = (graph.task(number), view.state(number, now));
             nodes.push(PictureNode {
                 id: task.id.clone(),
-                title: task.title.clone(),
+                title: task.title_line().to_owned(),
                 priority: task.priority.0,
                 state: word(state),
                 mark: mark(state),

@@ -111,7 +111,7 @@ impl PlanView {
             |jobs: usize| ForecastView::of(view, jobs, &view.forecast(jobs, &length, now), now);
         let planned = |slot: &Slot| {
             let task = view.graph.task(slot.key.number);
-            let (id, title) = (task.id.clone(), task.title.clone());
+            let (id, title) = (task.id.clone(), task.title_line().to_owned());
             PlannedTask { id, title, seconds: slot.end - slot.start }
         };
         PlanView {

@@ -154,7 +154,7 @@ pub struct TaskCounts {
 impl TaskView {
     /// A task with its state.
     pub fn of(task: &Task, standing: TaskStanding) -> TaskView {
-        let (id, title) = (task.id.clone(), task.title.clone());
+        let (id, title) = (task.id.clone(), task.title_line().to_owned());
         TaskView { id, title, priority: task.priority.0, standing }
     }
 

@@ -52,6 +52,14 @@ fn every_state_has_its_part() {
 }
 
 #[test]
+fn a_title_that_is_a_block_of_text_ends_without_a_line_break() {
+    let graph = "tasks:\n  - id: a\n    title: |\n      Parse it\n  - {id: b, depends_on: [a]}\n";
+    let trial = TestProject::new().graph(graph);
+    trial.run(["dag-status"]).stdout_has("\n  a  Parse it  P2\n");
+    assert_eq!(trial.run(["dag-status", "--json"]).json()["ready"][0]["title"], "Parse it");
+}
+
+#[test]
 fn json_says_the_same() {
     let trial = TestProject::new().graph(MIXED);
     let status = trial.run(["dag-status", "--json"]).json();

@@ -80,7 +80,7 @@ pub(super) fn upcoming(
     }
     let task = |number: usize| UpcomingTask {
         id: view.graph.task(number).id.clone(),
-        title: view.graph.task(number).title.clone(),
+        title: view.graph.task(number).title_line().to_owned(),
         starts_at: None,
         ends_at: None,
         why: why(view, number, now),
