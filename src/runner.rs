@@ -167,8 +167,8 @@ impl Runner {
         let slots = RunSlots::of(&workspace, &policy)?;
         let store = workspace.event_store()?;
         if store.history().paused {
-            let paused = StopReason::Paused(workspace.place.name().cloned());
-            return Err(Failure::new(Exit::Waiting, paused.to_string()).into());
+            let message = requests::paused(&workspace, &store.history().run);
+            return Err(Failure::new(Exit::Waiting, message).into());
         }
         process::adopt_orphans();
         workspace

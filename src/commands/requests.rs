@@ -12,15 +12,12 @@ use crate::{
     core::{
         event::{Event, StopRequest},
         exit::{Exit, Failure},
-        history::{OpenChild, RunHistory},
+        history::OpenChild,
     },
 };
 
 /// The number and the interval of checks whether a run that is ending has handled a request.
 const LOOKS: (u32, Duration) = (10, Duration::from_millis(50));
-
-/// Exit codes above this are signals.
-const SIGNALS: u8 = 128;
 
 /// Pauses: no attempt starts from now on.
 ///
@@ -67,7 +64,7 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
     let is_loop = workspace.place.name().is_some();
     let stands_still = !options.lift
         && is_loop
-        && was_cut_short(&store.history().run)
+        && store.history().run.was_cut_short()
         && !workspace.is_live(store.history())?;
     if !store.history().paused && !stands_still {
         terminal::say("warning: not paused");
@@ -102,11 +99,11 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
         terminal::print(&format!("resumed: no run to continue; `{starts}` starts one\n"))?;
         return Ok(Exit::Success);
     }
-    if is_loop && !was_cut_short(newest) {
+    if is_loop && !newest.was_cut_short() {
         terminal::print("resumed: the loop has finished; `ralph loop` starts another\n")?;
         return Ok(Exit::Success);
     }
-    if !(is_loop || was_paused && was_cut_short(newest)) {
+    if !(is_loop || was_paused && newest.was_cut_short()) {
         terminal::print(
             "resumed: the last run was not paused, so none starts; `ralph run` starts one\n",
         )?;
@@ -114,12 +111,6 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
     }
     let begun = newest.begun.with_flags(limits);
     run::again(invocation.or(&begun).workspace()?, &begun, newest.iterations)
-}
-
-/// Whether a run ended early: by a crash, a signal or a person, or because it waits for a person.
-fn was_cut_short(run: &RunHistory) -> bool {
-    let by_itself = |(_, code): &(String, u8)| *code != Exit::Waiting.code() && *code <= SIGNALS;
-    !run.id.is_empty() && !run.finished.as_ref().is_some_and(by_itself)
 }
 
 /// Requests a stop of the live run, or ends the paused one.

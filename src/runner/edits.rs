@@ -101,6 +101,14 @@ impl Runner {
         self.records.values().any(|record| landing(record).is_some())
     }
 
+    /// Whether the completion of a task has landed with its work.
+    fn is_in_git(&self, id: &TaskId) -> bool {
+        let landing = |record: &AttemptRecord| record.slot.as_ref()?.landing.clone();
+        let mut records = self.records.values();
+        self.workspace.graph_in_git().is_some()
+            && records.any(|record| record.task_id == *id && landing(record).is_some())
+    }
+
     /// Whether a change of the file is the completion of a task whose work has just landed. It is
     /// recorded with the end of the attempt.
     fn is_own_landing(&self, change: &Foreign) -> bool {
@@ -287,8 +295,9 @@ impl Runner {
             Err(error) => {
                 let rejected = error.downcast::<Rejected>()?;
                 let is_claim = !matches!(write, Write::Complete { .. });
-                // The next run voids the claim that stays in the file.
-                return if is_claim && self.is_asked_to_end() {
+                // The next run voids the claim that stays in the file, and follows the commit that
+                // completed a task.
+                return if is_claim && self.is_asked_to_end() || !is_claim && self.is_in_git(id) {
                     self.report_bad_graph(&rejected)
                 } else {
                     Err(workspace::refused(&rejected))

@@ -19,10 +19,12 @@ use crate::{
         signal,
     },
     core::{
-        event::{Begun, Event, SCHEMA},
+        event::{Begun, Event, SCHEMA, StopReason},
+        history::RunHistory,
         run::input::Input,
     },
     crash,
+    project::workspace::Workspace,
 };
 
 /// The interval for checking the length of the journal for requests, and the files for reports.
@@ -70,6 +72,17 @@ impl Inbox {
     pub(super) fn sender(&self) -> Sender<RunnerMessage> {
         self.sender.clone()
     }
+}
+
+/// Says that no run starts in a pause, and what to do.
+pub(super) fn paused(workspace: &Workspace, newest: &RunHistory) -> String {
+    let name = workspace.place.name().cloned();
+    let starts = if name.is_some() { "ralph loop" } else { "ralph run" };
+    if newest.is_resumable() {
+        return StopReason::Paused(name).to_string();
+    }
+    let flag = workspace.place.flag();
+    format!("paused; `ralph resume{flag}` lifts the pause, then `{starts}` starts a run")
 }
 
 impl Runner {

@@ -172,6 +172,66 @@ fn stop_ends_a_paused_run() {
     trial.run(["resume"]).stderr("warning: not paused\n");
     trial.run(["stop"]).stdout("no run is active\n");
     trial.run(["run"]).graph_complete();
+    let earlier = trial.run(["status", "--run", "2", "--json"]).json();
+    for field in ["status", "why", "exit_code", "completed", "iteration"] {
+        assert_eq!(earlier[field], said[field], "{field}");
+    }
+}
+
+#[test]
+fn a_run_says_how_to_lift_a_pause_in_which_none_waits() {
+    let trial = TestProject::new().graph(THREE).agent("commit");
+    for completed in [0, 1] {
+        trial.run(["pause"]);
+        trial.run(["run"]).code(4).stderr(
+            "ralph: error: paused; `ralph resume` lifts the pause, then `ralph run` starts a run\n",
+        );
+        trial.run(["resume"]).stdout_has("resumed: ").stdout_has("`ralph run` starts one");
+        assert_eq!(trial.completions().len(), completed);
+        trial.run(["run", "--once"]);
+    }
+}
+
+/// What has passed lands, and the commit says that its task is complete.
+#[test]
+fn work_lands_in_a_pause_while_the_graph_is_broken() {
+    let (trial, run) = gated();
+    trial.save("task-graph.yaml", "tasks: [{id: \n");
+    trial.run(["pause"]);
+    until("it is told", || run.said().contains("paused:"));
+    trial.leave("open");
+    run.end(&trial).code(4);
+    assert_eq!(trial.tasks("completed"), ["a"]);
+    assert_eq!(trial.completions(), ["a"]);
+    assert_eq!(status(&trial)["merge_queue"]["waiting"], json!([]));
+    assert_eq!(trial.read("task-graph.yaml"), "tasks: [{id: \n");
+    trial.save("task-graph.yaml", THREE);
+    trial.run(["resume"]).graph_complete();
+    assert_eq!(trial.tasks("completed"), ["a", "b", "c"]);
+}
+
+/// The next run closes the attempt that a killed run left open, and nothing of it stays open.
+#[test]
+fn an_earlier_run_that_was_killed_has_no_open_attempt() {
+    let (trial, run) = gated();
+    run.kill();
+    trial.no_process_is_left();
+    let crashed = status(&trial);
+    assert_eq!(
+        (&crashed["status"], &crashed["attempts"][0]["task_id"]),
+        (&"crashed".into(), &"a".into())
+    );
+    trial.leave("open");
+    trial.run(["run"]).graph_complete();
+    let said = trial.run(["status", "--run", "2", "--json"]).json();
+    assert_eq!((&said["status"], &said["attempts"]), (&json!("crashed"), &json!([])));
+    assert_eq!((&said["iteration"], &said["completed"]), (&json!(1), &json!(0)));
+    let failed = &said["failed"][0];
+    assert_eq!((&failed["id"], &failed["attempt"]), (&json!("a"), &json!(1)), "{said}");
+    assert!(failed["why"].as_str().unwrap().starts_with("interrupted: "), "{said}");
+    let text = trial.run(["status", "--run", "2"]).out();
+    assert!(text.starts_with("Status: crashed: it exited unexpectedly, and another"), "{text}");
+    assert!(!text.contains("Current attempt") && !text.contains("`ralph run`"), "{text}");
 }
 
 #[test]
