@@ -265,6 +265,7 @@ impl Runner {
         self.recover()?;
         self.reopen_other_branches()?;
         self.follow_history()?;
+        self.name_uncommitted()?;
         self.turn()
     }
 
@@ -413,8 +414,7 @@ impl Runner {
     fn announce_graph(&mut self) -> Result<()> {
         let tasks = self.graph.file.graph().tasks();
         let complete = tasks.iter().filter(|task| task.status == Status::Complete).count();
-        let event = Event::GraphLoaded { tasks: tasks.len(), complete };
-        self.emit(None, event)
+        self.emit(None, Event::GraphLoaded { tasks: tasks.len(), complete })
     }
 
     /// Waits for the next message, limit, heartbeat or wake-up, and handles it.

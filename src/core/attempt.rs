@@ -114,6 +114,7 @@ impl AttemptState {
             | Event::ContactRegained { .. }
             | Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
+            | Event::UncommittedFound { .. }
             | Event::SettingsLoaded { .. }
             | Event::SettingsRejected { .. }
             | Event::SourceRefreshed(_)

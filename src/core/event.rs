@@ -62,6 +62,13 @@ pub enum Event {
         /// The first error, with its location.
         error: String,
     },
+    /// A run in the checkout found uncommitted changes, which its attempts see.
+    UncommittedFound {
+        /// The first changed files.
+        paths: Vec<String>,
+        /// The number of others.
+        more: usize,
+    },
     /// The settings changed between attempts; the new ones apply.
     SettingsLoaded {
         /// The settings that changed.

@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::{
     event::{
-        AttemptResult, Begun, ChildAgent, Event, Slept, StopReason, StopRequest, record::Record,
+        AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopReason, StopRequest,
+        record::Record,
     },
     graph::task::{Status, TaskId},
     spend::{self, DAY},
@@ -169,8 +170,7 @@ impl History {
             Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
             Event::Reset {} => self.with(id, TaskHistory::reset_by_command),
             Event::StatusChanged { new, cause, reason, .. } => {
-                self.completed.extend(id.filter(|_| *new == Some(Status::Complete)).cloned());
-                self.with(id, |past| past.set_status(*new, *cause, reason.as_deref()));
+                self.set_status(id, *new, *cause, reason.as_deref());
             }
             Event::Drafted(call) => self.add_cost(record.timestamp, call.usage.cost_usd),
             Event::Waiting { until, why } => self.run.wait(*until, why),
@@ -195,6 +195,7 @@ impl History {
             | Event::AgentStarted { .. }
             | Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
+            | Event::UncommittedFound { .. }
             | Event::SettingsLoaded { .. }
             | Event::SettingsRejected { .. }
             | Event::SourceRefreshed(_)
@@ -261,6 +262,17 @@ impl History {
             }
             (_, None) => {}
         }
+    }
+
+    fn set_status(
+        &mut self,
+        id: Option<&TaskId>,
+        new: Option<Status>,
+        cause: Cause,
+        reason: Option<&str>,
+    ) {
+        self.completed.extend(id.filter(|_| new == Some(Status::Complete)).cloned());
+        self.with(id, |past| past.set_status(new, cause, reason));
     }
 
     fn begin(&mut self, record: &Record, begun: &Begun) {
@@ -372,7 +384,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::core::{
         agents::transcript::{Format, Usage},
-        event::{Answer, Cause, WakeTrigger, Woken},
+        event::{Answer, WakeTrigger, Woken},
         verdict::Evidence,
     };
 

@@ -99,6 +99,7 @@ pub fn notification_of(record: &Record) -> Option<NotificationKind> {
         Event::Finished { .. } => Some(NotificationKind::Finished),
         Event::GraphLoaded { .. }
         | Event::GraphRejected { .. }
+        | Event::UncommittedFound { .. }
         | Event::SettingsLoaded { .. }
         | Event::SettingsRejected { .. }
         | Event::SourceRefreshed(_)

@@ -19,7 +19,7 @@ use crate::{
         verdict::Merge,
     },
     project::{
-        attempt::AttemptRecord,
+        attempt::{self, AttemptRecord},
         fatal,
         graph_file::{Foreign, GraphFile, Rejected, Write, rfc3339},
         landing_graph::GraphChange,
@@ -198,6 +198,22 @@ impl Runner {
             self.set((&id, 0), write, Cause::Recovered)?;
         }
         Ok(())
+    }
+
+    /// Records which files of a person an attempt in the checkout finds changed.
+    pub(super) fn name_uncommitted(&mut self) -> Result<()> {
+        /// The number of files that are named.
+        const FEW: usize = 3;
+        if self.is_isolated() || self.plain().is_some() {
+            return Ok(());
+        }
+        let changed = attempt::changed(&self.workspace, &self.workspace.repo)?;
+        let more = changed.len().saturating_sub(FEW);
+        let paths: Vec<String> = changed.into_keys().take(FEW).collect();
+        if paths.is_empty() {
+            return Ok(());
+        }
+        self.emit(None, Event::UncommittedFound { paths, more })
     }
 
     /// Opens the tasks again whose work landed on another branch than the one that is checked out:

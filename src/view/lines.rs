@@ -158,6 +158,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::DoneRemoved { .. } => talk::lines(id, event, record.timestamp, verbose),
         Event::GraphLoaded { .. }
         | Event::GraphRejected { .. }
+        | Event::UncommittedFound { .. }
         | Event::GraphGuarded { .. }
         | Event::SettingsLoaded { .. }
         | Event::SettingsRejected { .. }

@@ -299,8 +299,7 @@ fn paused(seconds: u64, slept: bool) -> String {
 fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
     Some(match &record.event {
         Event::Completed(ended) => {
-            let commits = ended.evidence.commits.len();
-            (MarkKind::Landed, counted(commits, "commit"))
+            (MarkKind::Landed, counted(ended.evidence.commits.len(), "commit"))
         }
         Event::Asked { question, .. } => (MarkKind::Asked, question.clone()),
         Event::Answered(answer) => (MarkKind::Answered, answer.answer.clone()),
@@ -321,6 +320,7 @@ fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
         Event::WakeSkipped(_) => (MarkKind::Missed, "a scheduled start was missed".to_owned()),
         Event::LoopStarted(_)
         | Event::GraphLoaded { .. }
+        | Event::UncommittedFound { .. }
         | Event::SettingsLoaded { .. }
         | Event::RecordDamaged { .. }
         | Event::GraphGuarded { .. }

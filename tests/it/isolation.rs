@@ -403,12 +403,12 @@ fn several_jobs_need_slots_and_uncommitted_files_are_named() {
     let found = trial.run(["doctor", "--json", "--quick", "--", "sh"]).code(64).json();
     let jobs = found["findings"].as_array().unwrap().iter().find(|one| one["about"] == "jobs");
     assert_eq!((&found["would_start"], &jobs.unwrap()["exit_code"]), (&false.into(), &64.into()));
-    // The flag means one job.
+    // The flag means one job, and what is there is named before an attempt finds it.
     let trial = project(TWO, HONEST).env("RALPH_JOBS", "3");
     trial.write("mine", "1\n");
     trial.run(["run", "--in-place", "--jobs", "2"]).code(64);
     let run = trial.run(["run", "--in-place"]);
-    run.stderr_has("one job instead of 3");
+    run.stderr_has("one job instead of 3").stderr_has("open to attempts: `mine`");
     assert_eq!(trial.lines("loop_started")[0]["flags"]["jobs"], 1);
     let trial = project(TWO, HONEST);
     trial.write("mine", "1\n");

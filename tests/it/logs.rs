@@ -118,6 +118,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ),
     ("graph_loaded", "", r#""tasks":2,"complete":1"#),
     ("graph_rejected", "", r#""error":"g.yaml:1:1: bad""#),
+    ("uncommitted_found", "", r#""paths":["mine","x y"],"more":2"#),
     ("settings_loaded", "", r#""changed":["jobs","notify"]"#),
     ("settings_rejected", "", r#""error":"c.yaml:1:1: bad""#),
     ("record_damaged", "", r#""kept":"[kept]""#),

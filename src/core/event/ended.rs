@@ -284,6 +284,7 @@ impl Event {
             Event::LoopStarted(_)
             | Event::GraphLoaded { .. }
             | Event::GraphRejected { .. }
+            | Event::UncommittedFound { .. }
             | Event::SettingsLoaded { .. }
             | Event::SettingsRejected { .. }
             | Event::SourceRefreshed(_)

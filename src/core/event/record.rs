@@ -395,6 +395,7 @@ mod tests {
             }),
             Event::GraphLoaded { tasks: 2, complete: 1 },
             Event::GraphRejected { error: "x".to_owned() },
+            Event::UncommittedFound { paths: vec!["f".to_owned()], more: 2 },
             Event::SettingsLoaded { changed: vec!["timeout".to_owned()] },
             Event::SettingsRejected { error: "x".to_owned() },
             Event::RecordDamaged { kept: "k".to_owned() },

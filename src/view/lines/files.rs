@@ -15,6 +15,14 @@ pub(super) fn lines(event: &Event) -> Vec<Line> {
         line(None, format!("{}, {complete} complete", counted(*tasks, "task")))
     } else if let Event::GraphRejected { error } = event {
         line(Style::Bad, format!("the graph file cannot be read: {error}"))
+    } else if let Event::UncommittedFound { paths, more } = event {
+        let more = if *more == 0 { String::new() } else { format!(" and {more} more") };
+        let named: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();
+        let text = format!(
+            "not committed before the run, and open to attempts: {}{more}",
+            named.join(", ")
+        );
+        line(Style::Warn, text)
     } else if let Event::GraphGuarded { what, tasks, undone, kept } = event {
         line(Style::Bad, guarded(*what, tasks, *undone, kept.as_deref()))
     } else if let Event::SettingsLoaded { changed } = event {
