@@ -77,24 +77,36 @@ impl SurroundingAttempt {
     /// Returns the attempt around this process if it belongs to this repository. An iteration of a
     /// plain loop is none for the graph: a loop may work on a graph by these commands.
     ///
-    /// The environment names the attempt. A process without it still descends from the guardian.
+    /// A process of an attempt descends from its guardian, whatever its environment says. Elsewhere,
+    /// as in a relay, the environment names the attempt.
     pub(super) fn of(workspace: &Workspace) -> Option<SurroundingAttempt> {
+        let is_around =
+            |record: &AttemptRecord| record.guardian.as_ref().is_some_and(process::is_below);
+        let around = workspace.state.peek::<AttemptRecord>().into_iter().find(is_around);
+        if let Some(AttemptRecord { task_id, attempt, .. }) = around {
+            return Some(SurroundingAttempt { task_id, attempt, same_loop: true });
+        }
         let is_here = |context: &AttemptContext| {
             let own = context.workspace();
             own.is_ok_and(|own| own.root() == workspace.root())
         };
         let named = AttemptContext::of_environment("", "").ok().filter(is_here);
-        if let Some(AttemptContext { task_id, attempt, .. }) = named {
-            let place = place();
-            let same_loop = place.name() == workspace.place.name();
-            let drives_graph = place.name().is_some() && workspace.place.name().is_none();
-            return (!drives_graph).then_some(SurroundingAttempt { task_id, attempt, same_loop });
+        let AttemptContext { task_id, attempt, .. } = named?;
+        let place = place();
+        let same_loop = place.name() == workspace.place.name();
+        let drives_graph = place.name().is_some() && workspace.place.name().is_none();
+        (!drives_graph).then_some(SurroundingAttempt { task_id, attempt, same_loop })
+    }
+
+    /// Refuses a command that steers runs, in an attempt at a task of this repository. An iteration
+    /// of a plain loop may steer its own loop.
+    pub(super) fn refuse_steering(workspace: &Workspace, command: &str) -> Result<()> {
+        match SurroundingAttempt::of(workspace) {
+            Some(around) if !around.same_loop || workspace.place.name().is_none() => {
+                Err(around.refuse(command))
+            }
+            Some(_) | None => Ok(()),
         }
-        let is_around =
-            |record: &AttemptRecord| record.guardian.as_ref().is_some_and(process::is_below);
-        let record = workspace.state.peek::<AttemptRecord>().into_iter().find(is_around)?;
-        let AttemptRecord { task_id, attempt, .. } = record;
-        Some(SurroundingAttempt { task_id, attempt, same_loop: true })
     }
 
     /// The number of the attempt, if it is one at this task.
@@ -120,8 +132,8 @@ impl SurroundingAttempt {
         let SurroundingAttempt { task_id, attempt, .. } = self;
         let message = format!(
             "`ralph {command}` is for people, and this is attempt {attempt} at `{task_id}`: it can \
-             report its own task with `ralph task-complete {task_id}` and ask a person with \
-             `ralph ask \"…\"`"
+             report its own task with `ralph task-complete {task_id}`, ask a person with \
+             `ralph ask \"…\"`, and use `ralph note`, `ralph spawn` and what only reads"
         );
         Failure::new(Exit::Usage, message).into()
     }

@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 
 use anyhow::Result;
 
-use super::{Invocation, run};
+use super::{Invocation, inside::SurroundingAttempt, run};
 use crate::{
     adapters::{process, terminal},
     cli::ResumeArgs,
@@ -22,9 +22,10 @@ const LOOKS: (u32, Duration) = (10, Duration::from_millis(50));
 /// Pauses: no attempt starts from now on.
 ///
 /// # Errors
-/// No repository; errors of the disk.
+/// No repository; inside an attempt; errors of the disk.
 pub fn pause(invocation: &Invocation) -> Result<Exit> {
     let workspace = invocation.workspace()?;
+    SurroundingAttempt::refuse_steering(&workspace, "pause")?;
     let mut store = workspace.event_store()?;
     if store.history().paused {
         terminal::say("warning: already paused");
@@ -44,9 +45,10 @@ pub fn pause(invocation: &Invocation) -> Result<Exit> {
 /// attempt count and with new limits if any are given. If no run was paused, none starts.
 ///
 /// # Errors
-/// Errors of [`run::run`].
+/// Inside an attempt; errors of [`run::run`].
 pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
+    SurroundingAttempt::refuse_steering(&workspace, "resume")?;
     let mut store = workspace.event_store()?;
     let now = options.now;
     let limits = run::limits(options.max_iterations, None, &options.limits);
@@ -116,9 +118,10 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
 /// Requests a stop of the live run, or ends the paused one.
 ///
 /// # Errors
-/// No repository; errors of the disk.
+/// No repository; inside an attempt; errors of the disk.
 pub fn stop(invocation: &Invocation, now: bool) -> Result<Exit> {
     let workspace = invocation.workspace()?;
+    SurroundingAttempt::refuse_steering(&workspace, "stop")?;
     let mut store = workspace.event_store()?;
     let stop = Event::StopRequested(StopRequest { signal: None, now });
     if !workspace.is_live(store.history())? {

@@ -11,7 +11,7 @@ use std::{ffi::OsString, fmt::Write as _, path::Path, time::Duration};
 use anyhow::Result;
 use chrono::{DateTime, Local, TimeZone, Utc};
 
-use super::Invocation;
+use super::{Invocation, inside::SurroundingAttempt};
 use crate::{
     adapters::terminal,
     cli::{self, Units},
@@ -34,6 +34,9 @@ use watch::{Mode, ScheduleDaemon};
 /// # Errors
 /// No repository; missing or invalid times; another waiting schedule; errors of the disk.
 pub fn run(invocation: &Invocation, options: &cli::ScheduleArgs) -> Result<Exit> {
+    if options.next.is_none() {
+        SurroundingAttempt::refuse_steering(&invocation.workspace()?, "schedule")?;
+    }
     match &options.units {
         Some(Units::Install(install)) => return install::install(invocation, install),
         Some(Units::Uninstall) => return install::uninstall(invocation),

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Invocation, status::look};
+use super::{Invocation, inside::SurroundingAttempt, status::look};
 use crate::{
     adapters::{state::Lock, terminal},
     cli::{SlotsArgs, SlotsCommand},
@@ -30,7 +30,12 @@ pub fn run(invocation: &Invocation, options: &SlotsArgs) -> Result<Exit> {
     let loops = invocation.all_loops()?;
     match &options.command {
         None => list(&loops, options.json),
-        Some(SlotsCommand::Remove { slots }) => remove(invocation, &loops, slots),
+        Some(SlotsCommand::Remove { slots }) => {
+            for workspace in &loops {
+                SurroundingAttempt::refuse_steering(workspace, "slots remove")?;
+            }
+            remove(invocation, &loops, slots)
+        }
     }
 }
 

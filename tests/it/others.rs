@@ -36,18 +36,46 @@ fn commands_about_other_tasks_are_refused_in_an_attempt() {
         # Without the variables, and away from the agent's process group.
         try env -u RALPH_TASK_ID -u RALPH_ATTEMPT -u RALPH_RUN_ID "$RALPH" task-complete b
         try setsid --wait env -u RALPH_TASK_ID "$RALPH" task-complete b
+        # What steers the run is for people.
+        try "$RALPH" pause
+        try "$RALPH" resume
+        try "$RALPH" stop
+        try "$RALPH" slots remove
+        try "$RALPH" schedule --cron '0 0 1 1 *' --once
+        try env RALPH_LOOP=x "$RALPH" undo
+        try setsid --wait env -u RALPH_TASK_ID -u RALPH_ATTEMPT "$RALPH" stop --now
         echo work > work.txt
         "$RALPH" task-complete a"#;
     for words in [&["run"][..], &["run", "--in-place"]] {
         let graph = format!("{TWO}  - id: c\n    status: needs-input\n");
         let trial = scripted(&graph, script);
         trial.run(words).code(4);
-        assert_eq!(fs::read_to_string(trial.sign("codes")).unwrap(), "64\n".repeat(8));
+        assert_eq!(fs::read_to_string(trial.sign("codes")).unwrap(), "64\n".repeat(15));
         assert_eq!(trial.tasks("completed"), ["a", "b"]);
         // None of these commands changed a status.
         let changes = trial.lines("status_changed");
         assert!(changes.iter().all(|line| line["cause"] != "command"), "{changes:?}");
         assert!(trial.lines("completed")[0]["others"].is_null());
+        for action in ["pause_requested", "resume_requested", "stop_requested"] {
+            assert_eq!(trial.lines(action), [json!(null); 0]);
+        }
+    }
+}
+
+#[test]
+fn an_attempt_may_do_anything_in_another_repository() {
+    let script = r#"
+        git init -q "$TRIAL_DIR/inner" && cd "$TRIAL_DIR/inner" || exit
+        printf 'tasks: [{id: x}]\n' > task-graph.yaml
+        for words in pause resume stop 'task-block x --reason no' 'task-reset x' undo; do
+            "$RALPH" $words >&2 || echo "$words" >> "$TRIAL_DIR/refused"
+        done
+        cd "$OLDPWD"; echo work > work.txt; "$RALPH" task-complete a"#;
+    for words in [&["run"][..], &["run", "--in-place"]] {
+        let trial = scripted(TWO, script);
+        trial.run(words).graph_complete();
+        let refused = fs::read_to_string(trial.sign("refused")).unwrap_or_default();
+        assert_eq!(refused, "", "{}", trial.read("logs/attempts/a/1/stderr"));
     }
 }
 
@@ -58,7 +86,7 @@ fn the_refusal_says_what_to_do() {
     let said = trial.read("logs/attempts/a/1/stderr");
     insta::assert_snapshot!(said, @r#"
     ralph: error: `b` is not the task of this attempt, which is `a`: only an attempt at `b` can report it, and a person can complete it; do your own task, and leave `b` to the run
-    ralph: error: `ralph task-block` is for people, and this is attempt 1 at `a`: it can report its own task with `ralph task-complete a` and ask a person with `ralph ask "…"`
+    ralph: error: `ralph task-block` is for people, and this is attempt 1 at `a`: it can report its own task with `ralph task-complete a`, ask a person with `ralph ask "…"`, and use `ralph note`, `ralph spawn` and what only reads
     "#);
 }
 

@@ -179,8 +179,10 @@ fn the_beginning_of_a_line_is_seen_and_that_of_a_secret_is_not() {
 
 #[test]
 fn a_command_line_that_had_a_secret_in_it_is_not_begun_again() {
-    let script = "cat >/dev/null; \"$RALPH\" pause >/dev/null; : s3cr3t-phrase";
+    let script = "cat >/dev/null; : s3cr3t-phrase";
+    let settings = format!("{SETTINGS}hooks: {{after_attempt: '\"$RALPH\" pause'}}\n");
     let trial = TestProject::new()
+        .file(".ralph/config.yaml", &settings)
         .graph("tasks: [{id: a}]\n")
         .command(["sh", "-c", script])
         .env("MODEL_API_KEY", "s3cr3t-phrase");
