@@ -124,6 +124,7 @@ impl AttemptState {
             | Event::GraphGuarded { .. }
             | Event::DoneRemoved { .. }
             | Event::AgentChanged(_)
+            | Event::CheckoutRestored(_)
             | Event::SlotKept { .. }
             | Event::WorkRestored { .. }
             | Event::SettingUp { .. }

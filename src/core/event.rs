@@ -34,7 +34,7 @@ pub use cause::{Cause, Harm};
 pub use child::{ChildAgent, ChildEnded, ChildOutcome, ChildrenLeft, Identity, Orphans};
 pub use drafted::DraftCall;
 pub use ended::AttemptResult;
-pub use merged::{Batch, Held};
+pub use merged::{Batch, CheckoutRestored, Held};
 pub use plain::PlainLoop;
 pub use source::{SourceFailed, SourceRefreshed, SourceUpdated};
 pub use stop::StopReason;
@@ -97,6 +97,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept: Option<String>,
     },
+    /// What an attempt in the checkout did to its branch and to files of others was put back.
+    CheckoutRestored(CheckoutRestored),
     /// An attempt started.
     Started {
         /// Its number, per task.

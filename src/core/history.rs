@@ -206,6 +206,7 @@ impl History {
             | Event::Asked { .. }
             | Event::Noted { .. }
             | Event::DoneRemoved { .. }
+            | Event::CheckoutRestored(_)
             | Event::SlotKept { .. }
             | Event::WorkRestored { .. }
             | Event::SettingUp { .. }

@@ -110,6 +110,7 @@ pub fn notification_of(record: &Record) -> Option<NotificationKind> {
         | Event::Started { .. }
         | Event::DoneRemoved { .. }
         | Event::AgentChanged(_)
+        | Event::CheckoutRestored(_)
         | Event::SlotKept { .. }
         | Event::WorkRestored { .. }
         | Event::SettingUp { .. }

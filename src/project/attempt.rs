@@ -141,7 +141,7 @@ pub fn context(
     let facts = PromptContext {
         verify: workspace.verify_of(graph.task(number)),
         verify_output: red.map_or_else(String::new, |red| tail(&root.join(&red.log), VERIFY_TAIL)),
-        branch: if isolated { Some(branch_of(id)) } else { workspace.repo.head()?.branch },
+        branch: if isolated { Some(branch_of(id)) } else { workspace.repo.branch_in_use()? },
         commits: workspace.repo.recent(RECENT)?,
         learnings: tail(&root.join(workspace.learnings()), LEARNINGS_TAIL),
         notes,
@@ -223,6 +223,12 @@ pub fn begin(
 ) -> Result<AttemptRecord> {
     let tree = &workspace.repo;
     let head = tree.head()?;
+    let branch = tree.branch_in_use()?;
+    let base = match &branch {
+        // An attempt before has left a rebase unfinished.
+        Some(name) if branch != head.branch => tree.branch(name)?,
+        _ => head.commit,
+    };
     let dirty = changed(workspace, tree)?;
     let inherited = leftovers::inherited(workspace, tree, id, attempt, &dirty)?;
     Ok(AttemptRecord {
@@ -231,8 +237,8 @@ pub fn begin(
         attempt,
         iteration,
         started_at: Utc::now(),
-        base: head.commit,
-        branch: head.branch,
+        base,
+        branch,
         dirty,
         left: None,
         ignored: None,

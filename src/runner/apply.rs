@@ -170,6 +170,9 @@ impl Runner {
         else {
             return Ok(());
         };
+        if self.has_left_branch(record)? {
+            return Ok(());
+        }
         let repo = &self.workspace.repo;
         let Some(text) =
             repo.head()?.commit.map(|head| self.committed(&head)).transpose()?.flatten()

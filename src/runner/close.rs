@@ -1,5 +1,7 @@
 //! The end of an attempt: its results are examined, judged, kept and released.
 
+mod checkout;
+
 use std::{
     io::{self, Read},
     mem, thread,
@@ -49,6 +51,7 @@ impl Runner {
         let tree = self.secured_tree(&record);
         let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
         crash::point("close.unlocked");
+        let damage = self.take_back_damaged(&record)?;
         let records = self.store.catch_up()?;
         self.publish(&records);
         self.close_children(Some(id))?;
@@ -77,6 +80,7 @@ impl Runner {
         let mut evidence =
             found.unwrap_or_else(|error| attempt::evidence_of_nothing(&record, report, &error));
         self.record_left(id, &mut evidence.leftovers)?;
+        evidence.strayed = damage.or(evidence.strayed);
         evidence.tampered = tampered.unwrap_or_default();
         evidence.earlier = self.earlier_work(&record, &evidence)?;
         self.add_graph_changes(&record, changes, &mut evidence);
@@ -242,9 +246,13 @@ impl Runner {
         id: &AttemptId,
         mut end: PendingResult,
     ) -> Result<Option<Input>> {
-        let Some(record) = self.records.get(id) else {
+        let Some(record) = self.records.get(id).cloned() else {
             return Ok(None);
         };
+        let record = &record;
+        if end.evidence.strayed.is_none() && self.has_left_branch(record)? {
+            end.evidence.strayed = Some("HEAD left its branch while it was verified".to_owned());
+        }
         let (workspace, evidence) = (&self.workspace, &mut end.evidence);
         let task = self.task_of(record);
         let rule = self.rule(task.as_ref());
@@ -257,12 +265,13 @@ impl Runner {
                 let left = mem::take(&mut evidence.leftovers);
                 let autocommit =
                     leftovers::commit(workspace, tree, record, &left, &task.title, limit)?;
+                let damage = self.take_back_damaged(record)?;
                 let Evidence { commits, diff, mut leftovers, strayed, .. } =
                     attempt::evidence(workspace, tree, record, evidence.report)?;
                 // Changes made by a verify command do not belong to the attempt.
                 leftovers.retain(|path| left.binary_search(path).is_ok());
                 (evidence.commits, evidence.diff) = (commits, diff);
-                (evidence.leftovers, evidence.strayed) = (leftovers, strayed);
+                (evidence.leftovers, evidence.strayed) = (leftovers, damage.or(strayed));
                 evidence.autocommit = autocommit;
             } else if verdict == Verdict::Complete
                 && rule == Rule::Task(CommitRule::Required)
@@ -352,6 +361,7 @@ impl Runner {
             return Ok(());
         };
         self.graph.changes.remove(id);
+        self.restore_checkout(&record)?;
         self.release_slot(&record)?;
         self.remove_judged_done(&record, believed)?;
         record.forget(&self.workspace)?;

@@ -146,6 +146,7 @@ impl Runner {
         if !others.is_empty() {
             self.emit_guarded(record, Harm::Finished, others.clone(), true, None)?;
         }
+        self.restore_committed_graph(record)?;
         let ids = self.graph.file.graph().tasks().iter().map(|task| &task.id);
         let added = ids.filter(|id| !before.statuses.contains_key(*id)).cloned().collect();
         Ok(GraphChanges { others, added, ..GraphChanges::default() })

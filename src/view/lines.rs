@@ -167,6 +167,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
         | Event::SourceFailed(_) => files::lines(event),
         Event::HookFailed(_) | Event::NotifyFailed(_) => failures::lines(event),
         Event::SlotKept { .. }
+        | Event::CheckoutRestored(_)
         | Event::WorkRestored { .. }
         | Event::SettingUp { .. }
         | Event::Queued { .. }

@@ -327,6 +327,7 @@ fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
         | Event::Started { .. }
         | Event::DoneRemoved { .. }
         | Event::AgentChanged(_)
+        | Event::CheckoutRestored(_)
         | Event::SlotKept { .. }
         | Event::WorkRestored { .. }
         | Event::SettingUp { .. }

@@ -128,6 +128,8 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("graph_guarded", "a", r#""what":"dropped","tasks":["b"],"undone":true,"kept":"[kept]""#),
     ("graph_guarded", "a", r#""what":"apart","tasks":["b"],"undone":true"#),
     ("graph_guarded", "a", r#""what":"changed","tasks":["a","b"],"undone":false"#),
+    ("checkout_restored", "a", r#""attempt":1,"branch":"main","commit":"0123456789""#),
+    ("checkout_restored", "a", r#""attempt":2,"branch":"main","files":["task-graph.yaml"]"#),
     (
         "started",
         "a",

@@ -31,6 +31,7 @@ mod fetched;
 mod help;
 mod images;
 mod import;
+mod in_place;
 mod init;
 mod isolation;
 mod json;

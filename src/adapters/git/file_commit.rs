@@ -27,15 +27,7 @@ impl Repo {
             let mode = entry.split(' ').next().unwrap_or_default();
             let entries = vec![Some(format!("{mode} {blob}"))];
             let tree = self.with_entries(parent, &[path], &entries)?;
-            let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree"];
-            if self.signs_commits()? {
-                arguments.push("-S");
-            }
-            arguments.extend(["-p", parent, &tree]);
-            let identity = self.identity();
-            let commit =
-                program::run_with_input(&self.root, &arguments, &identity, message.as_bytes())?;
-            Ok(CommitId::from(lossy(&commit).trim()))
+            self.commit_tree(parent, &tree, message)
         };
         self.backend
             .commit_file(parent, path, content, message)
@@ -65,6 +57,50 @@ impl Repo {
         let entry = self.entry(&commit, path)?.unwrap_or_default();
         self.stage(&entry, path)?;
         Ok(Some(commit))
+    }
+
+    /// Makes a commit of a tree on top of `parent`, signed if the repository signs commits.
+    fn commit_tree(&self, parent: &str, tree: &str, message: &str) -> Result<CommitId> {
+        let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree"];
+        if self.signs_commits()? {
+            arguments.push("-S");
+        }
+        arguments.extend(["-p", parent, tree]);
+        let identity = self.identity();
+        let commit =
+            program::run_with_input(&self.root, &arguments, &identity, message.as_bytes())?;
+        Ok(CommitId::from(lossy(&commit).trim()))
+    }
+
+    /// Commits these files on top of HEAD as they are in the commit `from`, which may not have some
+    /// of them, and moves HEAD's branch. The index follows; the files in the worktree stay as they
+    /// are.
+    ///
+    /// # Errors
+    /// The error of `git`, for example when HEAD moves at that moment.
+    pub fn restore_on_head(&self, from: &str, paths: &[&str], message: &str) -> Result<CommitId> {
+        let head = self.head()?.commit.context("HEAD is at no commit")?;
+        let entries = self.entries(from, paths)?;
+        let tree = self.with_entries(&head, paths, &entries)?;
+        let commit = self.commit_tree(&head, &tree, message)?;
+        program::run(&self.root, &["update-ref", "-m", "ralph: restore", "HEAD", &commit, &head])?;
+        for (path, entry) in paths.iter().zip(&entries) {
+            let info = entry.as_ref().map(|entry| format!("{},{path}", entry.replace(' ', ",")));
+            let update: &[&str] = match &info {
+                Some(info) => &["update-index", "--add", "--cacheinfo", info],
+                None => &["update-index", "--force-remove", "--", path],
+            };
+            program::run(&self.root, update)?;
+        }
+        Ok(commit)
+    }
+
+    /// Whether two commits have the same version of a file, or both lack it.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn has_same_file(&self, one: &str, other: &str, path: &str) -> Result<bool> {
+        Ok(self.entry(one, path)? == self.entry(other, path)?)
     }
 
     /// Updates the index if a process was killed between the two last steps of

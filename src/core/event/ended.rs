@@ -295,6 +295,7 @@ impl Event {
             | Event::Started { .. }
             | Event::DoneRemoved { .. }
             | Event::AgentChanged(_)
+            | Event::CheckoutRestored(_)
             | Event::SlotKept { .. }
             | Event::WorkRestored { .. }
             | Event::SettingUp { .. }

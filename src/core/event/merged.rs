@@ -1,4 +1,5 @@
-//! Events between the end of an isolated attempt and the landing of its work on the target branch.
+//! Events between the end of an attempt and the state of its branch: landing of isolated work, and
+//! what is put back after work in the checkout.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,22 @@ pub struct Batch {
     pub onto: CommitId,
     /// The tasks whose work is tried on top of it, in this order.
     pub tasks: Vec<TaskId>,
+}
+
+/// What was put back after an attempt that worked in the checkout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckoutRestored {
+    /// The attempt.
+    pub attempt: u32,
+    /// The branch that HEAD is on; none if HEAD is detached, as it was before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The commit that HEAD was moved to; none if it had stayed on its branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<CommitId>,
+    /// The files whose earlier version is committed on top of the attempt's commits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
 }
 
 /// The reason why the target branch cannot move now.

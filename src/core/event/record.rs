@@ -405,6 +405,12 @@ mod tests {
                 undone: true,
                 kept: Some("l/graph.damaged.yaml".to_owned()),
             },
+            Event::CheckoutRestored(CheckoutRestored {
+                attempt: 1,
+                branch: Some("main".to_owned()),
+                commit: Some("c".into()),
+                files: vec!["f".to_owned()],
+            }),
             Event::Started {
                 attempt: 1,
                 base: None,

@@ -1,12 +1,18 @@
 //! The lines of slots and of the merge queue.
 
-use super::{Line, counted, ids, line};
-use crate::{adapters::terminal::Style, core::event::Event, view::queue::HeldView};
+use super::{Line, counted, ids, line, named};
+use crate::{
+    adapters::terminal::Style,
+    core::event::{CheckoutRestored, Event},
+    view::queue::HeldView,
+};
 
 /// Returns the lines of such an event.
 pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
     let shown = if let Event::SlotKept { slot, why } = event {
         line(Style::Warn, format!("slot {slot} is not reused: {why}"))
+    } else if let Event::CheckoutRestored(restored) = event {
+        line(Style::Warn, restored_text(id, restored))
     } else if let Event::WorkRestored { from, conflicts, .. } = event {
         if conflicts.is_empty() {
             line(Style::Faint, format!("{id} continues the work of the attempt before ({from})"))
@@ -43,6 +49,20 @@ pub(super) fn lines(id: &str, event: &Event, verbose: bool) -> Vec<Line> {
         return Vec::new();
     };
     vec![shown]
+}
+
+fn restored_text(id: &str, restored: &CheckoutRestored) -> String {
+    let CheckoutRestored { attempt, branch, commit, files } = restored;
+    let head = commit.as_ref().map(|commit| match branch {
+        Some(branch) => format!("HEAD is on `{branch}` at {} again", commit.short()),
+        None => format!("HEAD is detached at {} again", commit.short()),
+    });
+    let files = (!files.is_empty()).then(|| {
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        format!("the earlier version of {} is committed again", named(&files))
+    });
+    let what: Vec<String> = head.into_iter().chain(files).collect();
+    format!("put back after attempt {attempt} at {id}: {}", what.join("; "))
 }
 
 fn held_lines(held: &HeldView) -> Vec<Line> {

@@ -1,0 +1,271 @@
+//! Putting HEAD and the branch of a checkout back to where an attempt found them.
+//!
+//! No file with changes is overwritten: git switches only where that is safe, and otherwise just
+//! HEAD and the index are moved, so that the files of the attempt become uncommitted changes.
+
+use std::{fs, path::PathBuf, time::SystemTime};
+
+use anyhow::{Context, Result, bail};
+
+use super::{Repo, is_commit, lossy, program, settle::QUIET};
+use crate::{core::commit_id::CommitId, regular_file};
+
+/// The reflog message.
+const BACK: &str = "ralph: put back";
+
+/// Where HEAD was.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadPlace<'a> {
+    /// The branch; none if HEAD was detached.
+    pub branch: Option<&'a str>,
+    /// The commit; none on a branch without one.
+    pub commit: Option<&'a str>,
+}
+
+impl HeadPlace<'_> {
+    /// The full name of the branch.
+    fn branch_ref(&self) -> Option<String> {
+        self.branch.map(|branch| format!("refs/heads/{branch}"))
+    }
+}
+
+impl Repo {
+    /// The branch that HEAD is on, or that an unfinished rebase returns to; none if there is neither.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn branch_in_use(&self) -> Result<Option<String>> {
+        let rebased = |folder: &&str| {
+            let file = self.git_dir.join(folder).join("head-name");
+            let name = regular_file::read_to_string(&file).ok()?;
+            name.trim().strip_prefix("refs/heads/").map(str::to_owned)
+        };
+        let branch = self.head()?.branch;
+        Ok(branch.or_else(|| ["rebase-merge", "rebase-apply"].iter().find_map(rebased)))
+    }
+
+    /// Whether HEAD has left a place: it is on another branch, or does not descend from the commit.
+    /// An unfinished rebase has left nothing, because it returns to its branch.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn has_left(&self, place: HeadPlace<'_>) -> Result<bool> {
+        let head = self.head()?;
+        if head.branch.as_deref() != place.branch {
+            return Ok(self.branch_in_use()?.as_deref() != place.branch);
+        }
+        Ok(self.unfinished().is_none() && !self.is_at_or_after(place, head.commit.as_deref())?)
+    }
+
+    /// When HEAD was last moved, as far as its files tell.
+    pub fn head_moved_at(&self) -> Option<SystemTime> {
+        let files = ["HEAD", "logs/HEAD"].map(|name| self.git_dir.join(name));
+        let moved = |file: PathBuf| fs::metadata(file).and_then(|found| found.modified()).ok();
+        files.into_iter().filter_map(moved).max()
+    }
+
+    /// Keeps a commit under the ref `name`, unless what is there already has it.
+    ///
+    /// # Errors
+    /// The error of `git`; other work is kept there.
+    pub fn keep_commit(&self, name: &str, commit: &str) -> Result<()> {
+        match self.commit_of(name)? {
+            Some(kept) if self.is_ancestor(commit, &kept)? => Ok(()),
+            Some(_) => bail!("`{name}` has other work"),
+            None => self.backend.set_ref(name, commit),
+        }
+    }
+
+    /// Puts HEAD back to a place that it has left. The branch goes back to the commit if it does not
+    /// descend from it any more. Returns the commit of HEAD. If uncommitted changes are in the way,
+    /// those of the file `own` are given up; the caller writes it again.
+    ///
+    /// # Errors
+    /// The error of `git`; an unfinished operation; changed files in the way where moving HEAD alone
+    /// would turn the work of others into changes that undo it.
+    pub fn return_head(&self, place: HeadPlace<'_>, own: Option<&str>) -> Result<CommitId> {
+        if let Some(what) = self.unfinished() {
+            bail!("{what} is unfinished");
+        }
+        let head = self.head()?;
+        let is_on_it = head.branch.as_deref() == place.branch;
+        if let (Some(branch), Some(name), Some(commit)) =
+            (place.branch, place.branch_ref(), place.commit)
+            && !is_on_it
+            && !self.is_at_or_after(place, self.branch(branch)?.as_deref())?
+        {
+            program::run(&self.root, &["update-ref", "-m", BACK, &name, commit])?;
+        }
+        let check_out = ["checkout", "--no-guess", "--no-overwrite-ignore"];
+        let arguments = match (place.branch, place.commit) {
+            (Some(_), Some(commit)) if is_on_it => vec!["reset", "--keep", commit],
+            (Some(branch), _) => [&check_out[..], &[branch, "--"]].concat(),
+            (None, Some(commit)) => [&check_out[..], &["--detach", commit, "--"]].concat(),
+            (None, None) => bail!("HEAD was at no commit"),
+        };
+        let mut refused = self.try_move(&arguments)?;
+        if refused.is_some()
+            && let (Some(own), Some(commit)) = (own, &head.commit)
+            && self.entry(commit, own)?.is_some()
+        {
+            self.reset_file(commit, own)?;
+            refused = self.try_move(&arguments)?;
+        }
+        if let Some(why) = refused {
+            // Only what the attempt made may become an uncommitted change.
+            let target = match place.branch {
+                Some(branch) if !is_on_it => self.branch(branch)?,
+                _ => place.commit.map(CommitId::from),
+            };
+            let is_on_top = match (&target, &head.commit) {
+                (Some(target), Some(head)) if is_on_it => self.replaces(target, head)?,
+                (Some(target), Some(head)) => self.is_ancestor(target, head)?,
+                _ => false,
+            };
+            let Some(target) = target.filter(|_| is_on_top) else { return Err(why) };
+            if let Some(name) = place.branch_ref() {
+                program::run(&self.root, &["update-ref", "-m", BACK, &name, &target])?;
+            }
+            self.move_head_only(place, Some(&target))?;
+        }
+        self.head()?.commit.context("HEAD is at no commit")
+    }
+
+    /// Puts HEAD, its branch and the index back to a place without reading the commits in between,
+    /// which git may be unable to. Every file stays as it is.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn take_back(&self, place: HeadPlace<'_>) -> Result<()> {
+        match (place.branch_ref(), place.commit) {
+            (Some(name), Some(commit)) => {
+                program::run(&self.root, &["update-ref", "-m", BACK, &name, commit])?;
+            }
+            (Some(name), None) => {
+                program::run(&self.root, &["update-ref", "-d", &name])?;
+            }
+            (None, _) => {}
+        }
+        self.move_head_only(place, place.commit)
+    }
+
+    /// Returns the first error that git finds when it reads every object of the commits since
+    /// `base`, also those that another commit of the repository would need.
+    ///
+    /// # Errors
+    /// `git` cannot be run, or exceeds its limit.
+    pub fn damage_since(&self, base: Option<&str>) -> Result<Option<String>> {
+        // libgit2 waits without end for the rest of a truncated object.
+        let head = program::answer(&self.root, &["rev-parse", "-q", "--verify", "HEAD"])?;
+        let Some(head) = head.filter(|head| Some(head.as_str()) != base) else {
+            return Ok(None);
+        };
+        let list = ["rev-list", "--objects", "--verify-objects", "--quiet", &head];
+        let known: Vec<&str> = base.into_iter().flat_map(|base| ["--not", base]).collect();
+        let output = program::run_raw(&self.root, &[&list[..], &known].concat(), &[])?;
+        let said = lossy(&output.stderr);
+        let errors = said.lines().filter_map(|line| {
+            line.strip_prefix("error: ").or_else(|| line.strip_prefix("fatal: "))
+        });
+        let names = |line: &&str| line.split(|c: char| !c.is_ascii_hexdigit()).any(is_commit);
+        let first = errors.clone().find(names).or_else(|| errors.clone().next());
+        let failed = (!output.status.success()).then_some("`git rev-list` failed");
+        Ok(first.or(failed).map(str::to_owned))
+    }
+
+    fn is_at_or_after(&self, place: HeadPlace<'_>, commit: Option<&str>) -> Result<bool> {
+        match (place.commit, commit) {
+            (None, _) => Ok(true),
+            (Some(_), None) => Ok(false),
+            (Some(base), Some(commit)) => self.has_ancestor(commit, base),
+        }
+    }
+
+    /// Whether `head` has another version of the last commit `target`, as after `git commit --amend`.
+    fn replaces(&self, target: &str, head: &str) -> Result<bool> {
+        let Some(parent) = program::commit(&self.root, &format!("{target}^"))? else {
+            return Ok(false);
+        };
+        let now = self.differing(Some(&parent), head)?;
+        let was = self.differing(Some(&parent), target)?;
+        Ok(self.is_ancestor(&parent, head)? && was.iter().all(|path| now.contains(path)))
+    }
+
+    /// Runs a command that moves HEAD with its files. Returns the error if git refused.
+    fn try_move(&self, arguments: &[&str]) -> Result<Option<anyhow::Error>> {
+        let (command, rest) = arguments.split_first().context("a command")?;
+        let arguments = [QUIET, &[command, "--quiet"], rest].concat();
+        let output = program::run_raw(&self.root, &arguments, &[])?;
+        Ok((!output.status.success()).then(|| program::failed(&[command], &output)))
+    }
+
+    /// Points HEAD to the place, and makes the index that of the commit.
+    fn move_head_only(&self, place: HeadPlace<'_>, commit: Option<&str>) -> Result<()> {
+        match (place.branch_ref(), commit) {
+            (Some(name), _) => {
+                program::run(&self.root, &["symbolic-ref", "-m", BACK, "HEAD", &name])?;
+            }
+            (None, Some(commit)) => {
+                let update = ["update-ref", "--no-deref", "-m", BACK, "HEAD", commit];
+                program::run(&self.root, &update)?;
+            }
+            (None, None) => bail!("HEAD was at no commit"),
+        }
+        let read: &[&str] = match commit {
+            Some(commit) => &["read-tree", "--reset", commit],
+            None => &["read-tree", "--empty"],
+        };
+        program::run(&self.root, read)?;
+        // Exits with 1 where files differ, which is what is expected.
+        let refresh = ["update-index", "-q", "--refresh"];
+        program::run_raw(&self.root, &refresh, &[]).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::git::tests::{TestRepository, on};
+
+    #[test]
+    fn an_unfinished_rebase_has_not_left_its_branch() {
+        let place = TestRepository::new();
+        let first = place.commit("a", "1\n", "First");
+        let second = place.commit("a", "2\n", "Second");
+        place.git(&["checkout", "-q", "-b", "side", &first]);
+        place.commit("a", "3\n", "Side");
+        let main = HeadPlace { branch: Some("main"), commit: Some(&second) };
+        let repo = Repo::discover(&place.top).unwrap();
+        assert!(repo.has_left(main).unwrap());
+        place.git(&["checkout", "-q", "main"]);
+        assert!(!repo.has_left(main).unwrap());
+        assert!(!place.try_git(&place.top, &["rebase", "side"]).status.success());
+        assert_eq!(repo.head().unwrap().branch, None);
+        assert_eq!(repo.branch_in_use().unwrap().as_deref(), Some("main"));
+        assert!(!repo.has_left(main).unwrap());
+        assert!(repo.return_head(main, None).is_err());
+        place.git(&["rebase", "--abort"]);
+        place.git(&["checkout", "-q", "--detach"]);
+        assert_eq!(repo.return_head(main, None).unwrap(), second);
+        let head = repo.head().unwrap();
+        assert_eq!((head.commit, head.branch), on(&second, Some("main")));
+    }
+
+    #[test]
+    fn damage_is_found_in_new_commits_alone() {
+        let place = TestRepository::new();
+        let repo = Repo::discover(&place.top).unwrap();
+        assert_eq!(repo.damage_since(None).unwrap(), None);
+        let first = place.commit("a", "1\n", "First");
+        let second = place.commit("b", "2\n", "Second");
+        assert_eq!(repo.damage_since(Some(&first)).unwrap(), None);
+        let id = place.git(&["rev-parse", "HEAD:b"]);
+        fs::remove_file(place.top.join(".git/objects").join(&id[..2]).join(&id[2..])).unwrap();
+        assert!(repo.damage_since(Some(&first)).unwrap().unwrap().contains(&id));
+        assert_eq!(repo.damage_since(Some(&second)).unwrap(), None);
+        repo.take_back(HeadPlace { branch: Some("main"), commit: Some(&first) }).unwrap();
+        assert_eq!(place.git(&["status", "--porcelain"]), "?? b");
+        let head = repo.head().unwrap();
+        assert_eq!((head.commit, head.branch), on(&first, Some("main")));
+    }
+}

@@ -1,0 +1,187 @@
+//! What an attempt in the checkout must not leave behind: HEAD elsewhere than on its branch, commits
+//! that git cannot read, and commits that damage the graph.
+//!
+//! An isolated attempt cannot do that, because only verified work leaves its slot. Here it is put
+//! back, and nothing is lost: what HEAD has is kept under the attempt's ref, and files with changes
+//! stay.
+
+use anyhow::{Context, Result};
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::Runner;
+use crate::{
+    adapters::{
+        git::{HeadPlace, Repo},
+        state,
+    },
+    core::{
+        commit_id::CommitId,
+        event::{CheckoutRestored, Event},
+        exit::{Exit, Failure},
+    },
+    project::{
+        attempt::{AttemptRecord, leftovers},
+        graph_file::graph_of,
+    },
+    regular_file,
+};
+
+/// How long after the last sign of an attempt HEAD may have been moved by what ended it.
+const SETTLING: TimeDelta = TimeDelta::seconds(5);
+
+/// Where HEAD was when an attempt started.
+fn place_of(record: &AttemptRecord) -> HeadPlace<'_> {
+    HeadPlace { branch: record.branch.as_deref(), commit: record.base.as_deref() }
+}
+
+/// Whether HEAD was moved after an attempt had ended: a person did that.
+fn was_moved_since(repo: &Repo, end: DateTime<Utc>) -> bool {
+    repo.head_moved_at().is_some_and(|at| DateTime::<Utc>::from(at) > end + SETTLING)
+}
+
+impl Runner {
+    /// Whether what an attempt did to the checkout is put back: not in a plain loop, whose iterations
+    /// may do there what they like.
+    fn guards_checkout(&self, record: &AttemptRecord) -> bool {
+        record.slot.is_none() && self.plain().is_none()
+    }
+
+    /// Takes the commits of an attempt in the checkout off its branch if git cannot read all of them.
+    /// Its files stay. Returns what happened.
+    pub(super) fn take_back_damaged(&self, record: &AttemptRecord) -> Result<Option<String>> {
+        if !self.guards_checkout(record) {
+            return Ok(None);
+        }
+        let repo = &self.workspace.repo;
+        let Some(why) = repo.damage_since(record.base.as_deref())? else {
+            return Ok(None);
+        };
+        repo.take_back(place_of(record)).context("take damaged commits off the branch")?;
+        Ok(Some(format!(
+            "git cannot read its commits ({why}); they were taken off the branch, and its files stay \
+             as uncommitted changes"
+        )))
+    }
+
+    /// Whether HEAD is no longer where an attempt in the checkout may leave it.
+    pub(in crate::runner) fn has_left_branch(&self, record: &AttemptRecord) -> Result<bool> {
+        Ok(self.guards_checkout(record) && self.workspace.repo.has_left(place_of(record))?)
+    }
+
+    /// Commits the graph of the base again if the attempt's commits left one that cannot be read, or
+    /// without tasks that were restored in the file.
+    pub(in crate::runner) fn restore_committed_graph(
+        &mut self,
+        record: &AttemptRecord,
+    ) -> Result<()> {
+        let repo = &self.workspace.repo;
+        if !self.guards_checkout(record) || repo.has_left(place_of(record))? {
+            return Ok(());
+        }
+        let (Some(base), Some(head), Some(path)) =
+            (&record.base, repo.head()?.commit, self.workspace.graph_in_git())
+        else {
+            return Ok(());
+        };
+        if *base == head || repo.unfinished().is_some() || repo.has_same_file(base, &head, &path)? {
+            return Ok(());
+        }
+        let Some(was) = self.committed(base)?.as_deref().and_then(graph_of) else {
+            return Ok(());
+        };
+        let now = self.committed(&head)?.as_deref().and_then(graph_of);
+        let file = self.graph.file.graph();
+        let is_whole = now.is_some_and(|now| {
+            let mut ids = was.tasks().iter().map(|task| &task.id);
+            ids.all(|id| now.number(id).is_some() || file.number(id).is_none())
+        });
+        if is_whole { Ok(()) } else { self.commit_restored(record, base, None, vec![path]) }
+    }
+
+    /// Puts back what an attempt in the checkout did to its branch, once its end is recorded.
+    ///
+    /// # Errors
+    /// HEAD cannot be put back; no attempt may start elsewhere.
+    pub(super) fn restore_checkout(&mut self, record: &AttemptRecord) -> Result<()> {
+        if !self.guards_checkout(record) {
+            return Ok(());
+        }
+        let is_found = record.run_id != self.store.run_id();
+        if is_found && was_moved_since(&self.workspace.repo, record.last_sign(&self.workspace)) {
+            return Ok(());
+        }
+        let Some(commit) = self.return_head(record)? else {
+            return Ok(());
+        };
+        let Some(base) = &record.base else {
+            return Ok(());
+        };
+        self.commit_restored(record, base, Some(commit), Vec::new())
+    }
+
+    /// Puts HEAD back on the branch of an attempt. Returns its commit if it was elsewhere.
+    fn return_head(&self, record: &AttemptRecord) -> Result<Option<CommitId>> {
+        let (repo, place) = (&self.workspace.repo, place_of(record));
+        if !repo.has_left(place)? {
+            return Ok(None);
+        }
+        if record.run_id != self.store.run_id() {
+            record.unlock(repo);
+        }
+        let name = leftovers::pin_name(&self.workspace.place, &record.task_id, record.attempt);
+        let graph = self.workspace.graph_in_git();
+        let text = self.graph.file.text();
+        let back = || -> Result<CommitId> {
+            if let Some(head) = repo.head()?.commit {
+                repo.keep_commit(&name, &head)?;
+            }
+            // Of this file, `ralph` itself has uncommitted changes.
+            let aside = graph.as_deref().filter(|_| self.workspace.graph_path().is_file());
+            let commit = repo.return_head(place, aside);
+            if aside.is_some()
+                && regular_file::read_to_string(self.workspace.graph_path()).ok().as_deref()
+                    != Some(text)
+            {
+                let (path, durable) = (self.workspace.graph_path(), self.workspace.durable());
+                state::replace(path, text.as_bytes(), durable).context("write the graph file")?;
+            }
+            commit
+        };
+        back().map(Some).map_err(|error| {
+            let (target, cure) = match (place.branch, place.commit) {
+                (Some(branch), _) => (format!("`{branch}`"), format!("git switch {branch}")),
+                (None, commit) => {
+                    let commit = commit.unwrap_or_default();
+                    (format!("commit {commit}"), format!("git switch --detach {commit}"))
+                }
+            };
+            let message = format!(
+                "attempt {} at `{}` left HEAD elsewhere than on {target}, and it cannot be put back: \
+                 {error:#}; what it did is kept as {name}: put HEAD back with `{cure}`, then run again",
+                record.attempt, record.task_id
+            );
+            Failure::new(Exit::Error, message).into()
+        })
+    }
+
+    /// Commits the version that these files have in the base, and records what was put back.
+    fn commit_restored(
+        &mut self,
+        record: &AttemptRecord,
+        base: &CommitId,
+        commit: Option<CommitId>,
+        files: Vec<String>,
+    ) -> Result<()> {
+        if !files.is_empty() {
+            let (number, id) = (record.attempt, &record.task_id);
+            let names: Vec<&str> = files.iter().map(String::as_str).collect();
+            let message =
+                format!("Restore {} after attempt {number} at {id}\n", names.join(" and "));
+            self.workspace.repo.restore_on_head(base, &names, &message)?;
+        }
+        let (attempt, branch) = (record.attempt, record.branch.clone());
+        let restored = CheckoutRestored { attempt, branch, commit, files };
+        let about = (&record.task_id, record.iteration);
+        self.emit(Some(about), Event::CheckoutRestored(restored))
+    }
+}

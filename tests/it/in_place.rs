@@ -1,0 +1,186 @@
+//! Attempts in the checkout: what they must not leave on the branch and in the graph.
+
+use serde_json::{Value, json};
+
+use crate::support::TestProject;
+
+const ONE: &str = "tasks: [{id: a}]\n";
+
+/// Commits a file of the task, and reports.
+const WORK: &str = "cat > /dev/null; work() { echo \"$RALPH_ATTEMPT\" >> $RALPH_TASK_ID.txt; \
+                    git add $RALPH_TASK_ID.txt; \
+                    git commit -qm \"Attempt $RALPH_ATTEMPT at $RALPH_TASK_ID\"; }; \
+                    report() { \"$RALPH\" task-complete $RALPH_TASK_ID; }; ";
+
+/// A project in whose checkout an agent runs this script.
+fn scripted(graph: &str, script: &str) -> TestProject {
+    let script = format!("{WORK}{script}");
+    let trial = TestProject::new().graph(graph).file("other.txt", "of a person\n").in_place();
+    trial.command(["sh", "-c", &script])
+}
+
+fn head_of(trial: &TestProject) -> String {
+    trial.git(&["symbolic-ref", "--short", "HEAD"]).trim().to_owned()
+}
+
+fn verdicts(trial: &TestProject) -> Vec<Value> {
+    trial.lines("failed").iter().map(|line| line["verdict"].clone()).collect()
+}
+
+#[test]
+fn head_is_back_on_its_branch_after_an_attempt_that_left_it() {
+    for stray in [
+        "git checkout -q --detach; work",
+        "git checkout -q -b elsewhere; work",
+        "git checkout -q --detach HEAD~1; work",
+        "git checkout -q HEAD~1; git branch -q -D main; work",
+        "git checkout -q --detach; git branch -q -f main HEAD~2; work",
+        "echo mine >> other.txt; git commit -q --amend -am Mine; work",
+        "git stash -q; git reset -q --hard HEAD~1; git stash pop -q; work",
+        // What is uncommitted is in the way of switching back.
+        "git checkout -q --detach; work; echo more >> a.txt",
+        "echo mine > other.txt; git commit -q --amend -am Mine; echo more >> other.txt",
+        "git checkout -q --detach; git add -A; git commit -qm All; work",
+    ] {
+        let script = format!("case $RALPH_ATTEMPT in 1) {stray};; *) work;; esac; report");
+        let trial = scripted(ONE, &script);
+        let base = trial.git(&["rev-parse", "HEAD"]);
+        trial.run(["run"]).graph_complete();
+        assert_eq!(verdicts(&trial), ["off-branch"], "{stray}");
+        let restored = trial.lines("checkout_restored");
+        assert_eq!((restored.len(), &restored[0]["branch"]), (1, &json!("main")), "{stray}");
+        assert_eq!(restored[0]["commit"], base.trim(), "{stray}");
+        assert_eq!(head_of(&trial), "main", "{stray}");
+        trial.git(&["merge-base", "--is-ancestor", base.trim(), "main"]);
+        assert_eq!(trial.completions(), ["a"], "{stray}");
+        assert!(trial.subjects().contains(&"Attempt 2 at a".to_owned()), "{stray}");
+        assert!(!trial.subjects().contains(&"Attempt 1 at a".to_owned()), "{stray}");
+        // Nothing is lost.
+        let kept = trial.git(&["log", "--format=%s", "refs/ralph/a/1"]);
+        assert!(kept.contains("Attempt 1 at a") || kept.contains("Mine"), "{stray}: {kept}");
+    }
+}
+
+#[test]
+fn an_agent_that_never_stays_on_the_branch_completes_nothing() {
+    let graph = "tasks: [{id: a, max_attempts: 2}, {id: b, max_attempts: 2}]\n";
+    let trial = scripted(graph, "git checkout -q --detach; work; report");
+    let base = trial.git(&["rev-parse", "HEAD"]);
+    trial.run(["run"]).code(3);
+    assert_eq!(verdicts(&trial), ["off-branch"; 4]);
+    assert_eq!(trial.tasks("parked"), ["a", "b"]);
+    assert_eq!((head_of(&trial), trial.git(&["rev-parse", "main"])), ("main".to_owned(), base));
+    assert_eq!(trial.status("a"), "in-progress");
+    for name in ["a/1", "a/2", "b/1", "b/2"] {
+        trial.git(&["rev-parse", "--verify", &format!("refs/ralph/{name}")]);
+    }
+}
+
+/// The run is killed between the record of the end of an attempt and what puts HEAD back.
+#[cfg(all(target_os = "linux", debug_assertions))]
+#[test]
+fn the_next_run_puts_head_back_unless_a_person_has_moved_it() {
+    for is_moved in [false, true] {
+        let script = "case $RALPH_ATTEMPT in 1) git checkout -q --detach;; esac; work; report";
+        let trial = scripted(ONE, script);
+        let record = trial.sign("passed").display().to_string();
+        let trial =
+            trial.env("RALPH_CRASH_RECORD", &record).env("RALPH_CRASH_POINT", "close.told:1");
+        trial.run(["run"]).code(-1);
+        trial.no_process_is_left();
+        if is_moved {
+            trial.git(&["switch", "--quiet", "--create", "mine", "main"]);
+            let touch = trial.process("touch").args(["-d", "tomorrow", ".git/HEAD"]).status();
+            assert!(touch.unwrap().success());
+        }
+        trial.run(["run"]).graph_complete();
+        assert_eq!(head_of(&trial), if is_moved { "mine" } else { "main" });
+        assert_eq!(trial.tasks("checkout_restored").len(), usize::from(!is_moved));
+        assert_eq!(trial.completions(), ["a"]);
+        assert_eq!(trial.subjects(), ["Attempt 2 at a"]);
+    }
+}
+
+#[test]
+fn head_that_was_detached_before_the_run_may_stay_so() {
+    let trial = scripted("tasks: [{id: a}, {id: b}]\n", "work; report");
+    trial.git(&["checkout", "--quiet", "--detach"]);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.completions(), ["a", "b"]);
+    assert_eq!(trial.tasks("checkout_restored"), [""; 0]);
+}
+
+#[test]
+fn head_that_cannot_be_put_back_stops_the_run() {
+    // The commit of a person would be undone by the files that stay.
+    let stray = "git checkout -q HEAD~1; echo mine > other.txt; report";
+    let trial = scripted(ONE, stray);
+    let base = trial.git(&["rev-parse", "HEAD"]);
+    trial.run(["run"]).code(1).stderr_has("`git switch main`");
+    // Nothing starts before a person has put it back.
+    trial.run(["run"]).code(1).stderr_has("`git switch main`");
+    assert_eq!(trial.tasks("started"), ["a"]);
+    assert_eq!(trial.git(&["rev-parse", "main"]), base);
+    trial.git(&["stash", "--quiet", "--include-untracked"]);
+    trial.git(&["switch", "--quiet", "main"]);
+    trial.command(["sh", "-c", &format!("{WORK}work; report")]).run(["run"]).graph_complete();
+}
+
+#[test]
+fn commits_that_git_cannot_read_complete_nothing() {
+    for (object, damage) in [
+        ("HEAD:a.txt", "truncate -s 9"),
+        ("HEAD:a.txt", "rm"),
+        ("HEAD:a.txt", "cp .git/description"),
+        ("HEAD:other.txt", "rm"),
+        ("HEAD^{tree}", "truncate -s 20"),
+        ("HEAD^{tree}", "rm"),
+        ("HEAD", "truncate -s 20"),
+        ("HEAD", "rm"),
+    ] {
+        let script = format!(
+            "[ $RALPH_TASK_ID = a ] || {{ work; report; exit; }}
+             seq 1 99 > other.txt; git add -A; work; id=$(git rev-parse '{object}')
+             file=.git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-)
+             chmod u+w $file; {damage} $file; report"
+        );
+        let trial = scripted("tasks: [{id: a, max_attempts: 1}, {id: b}]\n", &script);
+        let base = trial.git(&["rev-parse", "HEAD"]);
+        trial.run(["run"]).code(3);
+        let failed = &trial.lines("failed")[0];
+        assert_eq!(failed["verdict"], "off-branch", "{object} {damage}");
+        let why = failed["why"].to_string();
+        assert!(why.contains("git cannot read its commits"), "{object} {damage}: {why}");
+        // Its files stay, and the branch can be read.
+        assert!(trial.read("other.txt").starts_with("1\n2\n"), "{object} {damage}");
+        assert_eq!(trial.completions(), ["b"], "{object} {damage}");
+        trial.git(&["rev-list", "--objects", "--verify-objects", "--quiet", "main"]);
+        trial.git(&["merge-base", "--is-ancestor", base.trim(), "main"]);
+        trial.git(&["diff", "--quiet", base.trim(), "main", "--", "a.txt", "other.txt"]);
+    }
+}
+
+#[test]
+fn a_damaged_graph_does_not_stay_in_the_newest_commit() {
+    let graph = "tasks:\n  - id: a\n    priority: high\n  - id: b # keep\n";
+    for (damage, verdict) in [
+        ("echo 'tasks: [{' > task-graph.yaml", "unverified"),
+        ("git rm -q --cached task-graph.yaml; rm task-graph.yaml", "unverified"),
+        ("printf 'tasks:\\n  - id: a\\n    priority: high\\n' > task-graph.yaml", ""),
+    ] {
+        let script = format!(
+            "case $RALPH_TASK_ID$RALPH_ATTEMPT in a1) {damage}; git add -A;; esac; work; report"
+        );
+        let trial = scripted(graph, &script);
+        trial.run(["run"]).graph_complete();
+        let expected: &[&str] = if verdict.is_empty() { &[] } else { &[verdict] };
+        assert_eq!(verdicts(&trial), expected, "{damage}");
+        let restored = json!({"task_id": "a", "attempt": 1, "files": ["task-graph.yaml"]});
+        trial.assert_record("checkout_restored", &restored);
+        let committed = trial.git(&["show", "HEAD:task-graph.yaml"]);
+        assert_eq!(committed, trial.graph_text(), "{damage}");
+        assert_eq!(committed.matches("status: complete").count(), 2, "{damage}: {committed}");
+        assert!(committed.contains("- id: b # keep\n"), "{damage}");
+        assert_eq!(trial.git(&["status", "--porcelain"]), "", "{damage}");
+    }
+}
