@@ -67,6 +67,8 @@ struct LayerSource {
     named: bool,
     /// Its stamp when it was last read.
     stamp: Option<Stamp>,
+    /// Its text when it was last read; none if it did not exist.
+    text: Option<String>,
 }
 
 /// All sources, and their settings when they were last read.
@@ -95,8 +97,13 @@ impl ConfigLayers {
         let own = root.join(PATH);
         // If the home folder is the repository, both are the same file.
         let global = global_path().filter(|path| *path != own);
-        let source =
-            |path: PathBuf, name: String, named| LayerSource { path, name, named, stamp: None };
+        let source = |path: PathBuf, name: String, named| LayerSource {
+            path,
+            name,
+            named,
+            stamp: None,
+            text: None,
+        };
         let mut files: Vec<LayerSource> =
             global.map(|path| source(path, GLOBAL.to_owned(), false)).into_iter().collect();
         files.push(match named {
@@ -142,7 +149,10 @@ impl ConfigLayers {
         for file in &mut self.files {
             file.stamp = state::stamp(&file.path).ok();
             let text = match regular_file::read_to_string(&file.path) {
-                Err(error) if error.kind() == ErrorKind::NotFound && !file.named => continue,
+                Err(error) if error.kind() == ErrorKind::NotFound && !file.named => {
+                    file.text = None;
+                    continue;
+                }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     let message = format!(
                         "no settings at `{}`; name a file that is there, or none",
@@ -153,6 +163,7 @@ impl ConfigLayers {
                 read => read.with_context(|| format!("read `{}`", file.name))?,
             };
             let said = parse(&text).map_err(|faults| fatal::invalid(&file.name, &text, &faults))?;
+            file.text = Some(text);
             for (key, (value, line)) in said {
                 set.insert(key, (value, Origin::File(file.name.clone(), line)));
             }
@@ -202,6 +213,31 @@ impl ConfigLayers {
             .cloned()
             .collect();
         Ok(Some((config, changed)))
+    }
+
+    /// Takes the files as read without using them: they changed at a time when nothing tells who
+    /// changed them. Returns the names of those with another text.
+    pub fn pass_over(&mut self) -> Vec<String> {
+        let mut changed = Vec::new();
+        for file in &mut self.files {
+            let stamp = state::stamp(&file.path).ok();
+            if stamp == file.stamp {
+                continue;
+            }
+            file.stamp = stamp;
+            if regular_file::read_to_string(&file.path).ok() != file.text {
+                changed.push(file.name.clone());
+            }
+        }
+        changed
+    }
+
+    /// The settings file of the project, relative to the repository, and its text when it was last
+    /// used; none if the file is outside.
+    pub fn own_text(&self) -> Option<(String, Option<&str>)> {
+        let own = self.files.last()?;
+        let path = own.path.strip_prefix(&self.root).ok()?;
+        Some((path.to_str()?.to_owned(), own.text.as_deref()))
     }
 
     /// Returns all settings by name, with their values and sources.

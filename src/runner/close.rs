@@ -51,7 +51,7 @@ impl Runner {
         let tree = self.secured_tree(&record);
         let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
         crash::point("close.unlocked");
-        let damage = self.take_back_damaged(&record)?;
+        let damage = self.examine_checkout(&record)?;
         let records = self.store.catch_up()?;
         self.publish(&records);
         self.close_children(Some(id))?;
@@ -250,6 +250,7 @@ impl Runner {
             return Ok(None);
         };
         let record = &record;
+        self.keep_settings(record)?;
         if end.evidence.strayed.is_none() && self.has_left_branch(record)? {
             end.evidence.strayed = Some("HEAD left its branch while it was verified".to_owned());
         }

@@ -159,35 +159,49 @@ fn a_settings_file_may_be_named() {
 }
 
 #[test]
-fn settings_that_change_between_attempts_count_from_the_next_one() {
-    // From a slot, only what has landed counts.
-    for (isolation, rejected) in [("slot", 0), ("checkout", 1)] {
+fn settings_that_a_person_changes_count_from_the_next_attempt_on() {
+    let graph = "tasks: [{id: a, priority: high}, {id: b}, {id: c}]\n";
+    let trial = TestProject::new().graph(graph).agent("gate");
+    let run = trial.start_until(["run"], "waiting-a");
+    trial.save(".ralph/config.yaml", &format!("{SETTINGS}verify: 'false'\nmax_attempts: 1\n"));
+    trial.leave("open");
+    run.end(&trial).code(3);
+    assert_eq!(trial.tasks("completed"), ["a"], "it is judged by the settings of its start");
+    for id in ["b", "c"] {
+        let red = json!({"task_id": id, "verdict": "verify-failed"});
+        trial.assert_record("failed", &red);
+    }
+    let loaded = trial.lines("settings_loaded");
+    assert_eq!(loaded.len(), 1);
+    assert_eq!(loaded[0]["changed"], json!(["max_attempts", "verify"]));
+}
+
+#[test]
+fn settings_that_a_hook_changes_between_attempts_count() {
+    // The second change is invalid.
+    let hook = "case $RALPH_TASK_ID in b) echo 'max_attempts: 1' >> .ralph/config.yaml;; \
+                c) echo 'verify: [' >> .ralph/config.yaml;; esac";
+    for isolation in ["slot", "checkout"] {
+        let settings = format!("{SETTINGS}hooks: {{before_attempt: \"{hook}\"}}\n");
         let trial = TestProject::new()
             .graph("tasks: [{id: a}, {id: b}, {id: c}]\n")
-            .agent("edit-settings")
-            .env("RALPH_ISOLATION", isolation)
-            .env("SETTINGS_a", "verify: 'false'\nmax_attempts: 1\n")
-            .env("SETTINGS_b", "verify: [\n");
-        trial.run(["run"]).code(3);
-        assert_eq!(trial.tasks("completed"), ["a"]);
-        for id in ["b", "c"] {
-            let red = json!({"task_id": id, "verdict": "verify-failed"});
-            trial.assert_record("failed", &red);
-        }
+            .file(".ralph/config.yaml", &settings)
+            .agent("commit")
+            .env("RALPH_ISOLATION", isolation);
+        trial.run(["run"]).graph_complete();
         let loaded = trial.lines("settings_loaded");
-        assert_eq!(loaded.len(), 1);
-        assert_eq!(loaded[0]["changed"], json!(["max_attempts", "verify"]));
-        assert_eq!(trial.lines("settings_rejected").len(), rejected, "told once");
-        assert_eq!(trial.tasks("parked"), ["b", "c"], "the last good settings stay");
+        assert_eq!((loaded.len(), &loaded[0]["changed"]), (1, &json!(["max_attempts"])));
+        assert_eq!(trial.lines("settings_rejected").len(), 1, "told once");
     }
 }
 
 #[test]
 fn flags_have_precedence_after_an_edit_and_a_pause() {
+    let hook = "echo 'max_iterations: 7' >> .ralph/config.yaml";
     let trial = TestProject::new()
         .graph("tasks: [{id: a}, {id: b}]\n")
-        .agent("edit-settings")
-        .env("SETTINGS_a", "max_iterations: 7\n")
+        .file(".ralph/config.yaml", &format!("{SETTINGS}hooks: {{after_attempt: \"{hook}\"}}\n"))
+        .agent("commit")
         .env("RALPH_MAX_ITERATIONS", "9");
     trial.run(["run", "-q", "--max-iterations", "1"]).code(2);
     assert_eq!(trial.lines("loop_started")[0]["flags"], json!({"max_iterations": 1}));

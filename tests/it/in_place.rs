@@ -1,8 +1,8 @@
-//! Attempts in the checkout: what they must not leave on the branch and in the graph.
+//! Attempts in the checkout: what they must not leave on the branch, in the settings and in the graph.
 
 use serde_json::{Value, json};
 
-use crate::support::TestProject;
+use crate::support::{SETTINGS, TestProject};
 
 const ONE: &str = "tasks: [{id: a}]\n";
 
@@ -158,6 +158,65 @@ fn commits_that_git_cannot_read_complete_nothing() {
         trial.git(&["merge-base", "--is-ancestor", base.trim(), "main"]);
         trial.git(&["diff", "--quiet", base.trim(), "main", "--", "a.txt", "other.txt"]);
     }
+}
+
+#[test]
+fn commits_that_change_the_settings_complete_nothing() {
+    let settings = format!("{SETTINGS}verify: test -e proof-$RALPH_TASK_ID\nmax_attempts: 2\n");
+    let cheat = "sed -i 's/^verify:.*/verify: test a/' .ralph/config.yaml; git add -A";
+    for isolation in ["slot", "checkout"] {
+        let script = format!(
+            "case $RALPH_TASK_ID$RALPH_ATTEMPT in a1) touch proof-a; {cheat};;
+             a2) printf '%s' \"$SETTINGS\" > .ralph/config.yaml; git add -A;; esac; work; report"
+        );
+        let trial = scripted("tasks: [{id: a, priority: high}, {id: b}]\n", &script)
+            .file(".ralph/config.yaml", &settings)
+            .env("SETTINGS", &settings)
+            .env("RALPH_ISOLATION", isolation);
+        trial.run(["run"]).code(3);
+        assert_eq!(trial.completions(), ["a"], "{isolation}");
+        let failed: Vec<_> = trial.lines("failed");
+        let failed: Vec<_> = failed.iter().map(|it| (&it["task_id"], &it["verdict"])).collect();
+        let (a, b) = (json!("a"), json!("b"));
+        let (unverified, red) = (json!("unverified"), json!("verify-failed"));
+        assert!(failed.contains(&(&a, &unverified)), "{isolation}: {failed:?}");
+        assert_eq!(failed.iter().filter(|it| **it == (&b, &red)).count(), 2, "{isolation}");
+        let why = trial.lines("failed")[0]["why"].to_string();
+        assert!(why.contains("which only a person may change"), "{why}");
+        assert_eq!(trial.lines("settings_loaded"), [json!(null); 0], "{isolation}");
+        assert_eq!(trial.read(".ralph/config.yaml"), settings, "{isolation}");
+        assert_eq!(trial.git(&["show", "HEAD:.ralph/config.yaml"]), settings, "{isolation}");
+        let restored = if isolation == "slot" { 0 } else { 1 };
+        assert_eq!(trial.tasks("checkout_restored").len(), restored, "{isolation}");
+    }
+}
+
+#[test]
+fn uncommitted_settings_of_an_attempt_are_not_used_by_its_run() {
+    let settings = format!("{SETTINGS}verify: \"false\"\nmax_attempts: 2\n");
+    let trial = scripted(
+        ONE,
+        "echo 'commit_timeout: 3s' >> .ralph/config.yaml; \
+                               sed -i 's/\"false\"/\"true\"/' .ralph/config.yaml; work; report",
+    )
+    .file(".ralph/config.yaml", &settings);
+    trial.run(["run"]).code(3);
+    assert_eq!(verdicts(&trial), ["verify-failed"; 2]);
+    assert_eq!(trial.lines("settings_loaded"), [json!(null); 0]);
+    assert_eq!(trial.lines("settings_rejected").len(), 2);
+    // Nothing tells who changed them.
+    assert!(trial.read(".ralph/config.yaml").contains("verify: \"true\""));
+    assert_eq!(trial.git(&["show", "HEAD:.ralph/config.yaml"]), settings);
+}
+
+#[test]
+fn settings_of_a_person_may_be_committed_along() {
+    let trial = scripted("tasks: [{id: a}, {id: b}]\n", "git add -A; work; report");
+    let settings = format!("{SETTINGS}max_attempts: 1\n");
+    trial.write(".ralph/config.yaml", &settings);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.git(&["show", "HEAD:.ralph/config.yaml"]), settings);
+    assert_eq!(trial.tasks("checkout_restored"), [""; 0]);
 }
 
 #[test]

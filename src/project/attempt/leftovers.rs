@@ -40,14 +40,18 @@ pub fn pin_name(place: &LoopPaths, id: &TaskId, attempt: u32) -> String {
 }
 
 /// Returns all paths that changed since the start of the attempt or that an earlier attempt at the
-/// task left.
+/// task left. In the checkout, the settings belong to people.
 ///
 /// # Errors
 /// Errors of git.
 pub fn left(workspace: &Workspace, tree: &Repo, record: &AttemptRecord) -> Result<Vec<String>> {
     let mut before = record.dirty.clone();
     before.retain(|path, _| !record.inherited.contains(path));
-    Ok(since(changed(workspace, tree)?, &before))
+    let is_checkout = record.slot.is_none() && workspace.place.name().is_none();
+    let settings = workspace.layers.own_text().map(|(path, _)| path).filter(|_| is_checkout);
+    let mut now = changed(workspace, tree)?;
+    now.retain(|path, _| settings.as_ref() != Some(path));
+    Ok(since(now, &before))
 }
 
 /// Returns the paths whose contents differ from `before`. Staging a path is not a change.

@@ -9,6 +9,7 @@ use super::AttemptRecord;
 use crate::{
     adapters::git::Repo,
     core::{
+        commit_id::CommitId,
         graph::{
             task::{CommitRule, Task},
             task_paths,
@@ -22,9 +23,46 @@ use crate::{
 /// The largest number of changed files for which commits are checked for metadata only.
 const FEW: usize = 5;
 
-/// The files that say where attempts run, what runs beside them, and which ignored files they see.
-/// An attempt that is kept in somewhere cannot change them: that would let the next one out.
-const FENCES: [&str; 2] = [config_layers::PATH, slot_pool::INCLUDE];
+/// Returns the files that say how work is judged, where attempts run, and which ignored files they
+/// see, as far as an attempt must not change them: the settings of its run for all, and both files of
+/// a repository for one that is kept in somewhere, because that would let the next one out.
+fn guarded(workspace: &Workspace, record: &AttemptRecord) -> Vec<String> {
+    let own = workspace.layers.own_text().map(|(path, _)| path);
+    let fences = [config_layers::PATH, slot_pool::INCLUDE].map(str::to_owned);
+    let more =
+        fences.into_iter().filter(|path| record.run_on.is_some() && own.as_ref() != Some(path));
+    own.iter().cloned().chain(more).collect()
+}
+
+/// Returns the guarded files that the commits of an attempt have in another version than its base.
+/// In the checkout, a person's version that the attempt committed along is none.
+///
+/// # Errors
+/// Errors of git.
+pub fn changed_settings(
+    workspace: &Workspace,
+    tree: &Repo,
+    record: &AttemptRecord,
+    head: &CommitId,
+) -> Result<Vec<String>> {
+    let Some(base) = record.base.as_ref().filter(|base| *base != head) else {
+        return Ok(Vec::new());
+    };
+    let given = workspace.layers.own_text().filter(|_| record.slot.is_none());
+    let mut changed = Vec::new();
+    for path in guarded(workspace, record) {
+        let is_given = || -> Result<bool> {
+            let Some((_, text)) = given.as_ref().filter(|(own, _)| *own == path) else {
+                return Ok(false);
+            };
+            Ok(tree.file_at(head, &path)?.as_deref() == text.map(str::as_bytes))
+        };
+        if !tree.has_same_file(base, head, &path)? && !is_given()? {
+            changed.push(path);
+        }
+    }
+    Ok(changed)
+}
 
 /// Adds to the evidence the missing outputs of the task, and the changed git hooks, git settings
 /// and existing files named in `verify`.
@@ -45,12 +83,8 @@ pub fn check_evidence(
     let verify = workspace.verify_of(task);
     let may_be_metadata = evidence.report.is_some()
         && evidence.diff.is_some_and(|diff| (1..=FEW).contains(&diff.files));
-    let is_kept_in = record.run_on.is_some();
     let committed = match &head {
-        Some(head)
-            if !evidence.commits.is_empty()
-                && (may_be_metadata || !verify.is_empty() || is_kept_in) =>
-        {
+        Some(head) if !evidence.commits.is_empty() && (may_be_metadata || !verify.is_empty()) => {
             tree.differing(record.base.as_deref(), head)?
         }
         _ => Vec::new(),
@@ -58,14 +92,26 @@ pub fn check_evidence(
     evidence.metadata_only = may_be_metadata
         && !committed.is_empty()
         && committed.iter().all(|path| is_metadata(workspace, task, path));
-    if is_kept_in && evidence.report.is_some() {
-        let is_changed = |path: &&str| {
-            let mut changed = committed.iter().chain(&evidence.leftovers);
-            changed.any(|changed| changed == *path)
+    // The iterations of a plain loop may do in the checkout what they like.
+    let is_free = workspace.place.name().is_some() && record.slot.is_none();
+    if evidence.report.is_some() && !is_free {
+        let mut changed = match &head {
+            Some(head) if evidence.strayed.is_none() => {
+                changed_settings(workspace, tree, record, head)?
+            }
+            _ => Vec::new(),
         };
-        let fences: Vec<&str> = FENCES.into_iter().filter(is_changed).collect();
-        evidence.missing.extend(fences.into_iter().map(|path| {
-            { let base = record.base.as_deref().and_then(|base| base.get(..7)).unwrap_or("HEAD"); format!("it changed `{path}`, which only a person may change; `git checkout {base} -- {path}` takes that back") }
+        let left = guarded(workspace, record).into_iter();
+        changed.extend(left.filter(|path| evidence.leftovers.contains(path)));
+        changed.sort();
+        changed.dedup();
+        let base = record.base.as_ref().map_or("HEAD", CommitId::short);
+        evidence.missing.extend(changed.into_iter().map(|path| {
+            let cure = match record.slot {
+                Some(_) => format!("`git checkout {base} -- {path}` takes that back"),
+                None => "its earlier version is restored".to_owned(),
+            };
+            format!("it changed `{path}`, which only a person may change; {cure}")
         }));
     }
     if !verify.is_empty() {

@@ -1,9 +1,11 @@
 //! What an attempt in the checkout must not leave behind: HEAD elsewhere than on its branch, commits
-//! that git cannot read, and commits that damage the graph.
+//! that git cannot read, and commits that change the settings or damage the graph.
 //!
 //! An isolated attempt cannot do that, because only verified work leaves its slot. Here it is put
 //! back, and nothing is lost: what HEAD has is kept under the attempt's ref, and files with changes
 //! stay.
+
+use std::fs;
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, TimeDelta, Utc};
@@ -20,7 +22,7 @@ use crate::{
         exit::{Exit, Failure},
     },
     project::{
-        attempt::{AttemptRecord, leftovers},
+        attempt::{AttemptRecord, leftovers, scrutiny},
         graph_file::graph_of,
     },
     regular_file,
@@ -46,6 +48,12 @@ impl Runner {
         record.slot.is_none() && self.plain().is_none()
     }
 
+    /// Looks at what an attempt in the checkout left before anything reads it. Returns the damage.
+    pub(super) fn examine_checkout(&mut self, record: &AttemptRecord) -> Result<Option<String>> {
+        self.keep_settings(record)?;
+        self.take_back_damaged(record)
+    }
+
     /// Takes the commits of an attempt in the checkout off its branch if git cannot read all of them.
     /// Its files stay. Returns what happened.
     pub(super) fn take_back_damaged(&self, record: &AttemptRecord) -> Result<Option<String>> {
@@ -66,6 +74,23 @@ impl Runner {
     /// Whether HEAD is no longer where an attempt in the checkout may leave it.
     pub(in crate::runner) fn has_left_branch(&self, record: &AttemptRecord) -> Result<bool> {
         Ok(self.guards_checkout(record) && self.workspace.repo.has_left(place_of(record))?)
+    }
+
+    /// Keeps the settings as they were before an attempt in the checkout, whatever it or a person
+    /// wrote meanwhile: nothing tells who did.
+    pub(super) fn keep_settings(&mut self, record: &AttemptRecord) -> Result<()> {
+        if !self.guards_checkout(record) {
+            return Ok(());
+        }
+        for name in self.workspace.layers.pass_over() {
+            let error = format!(
+                "`{name}` changed while attempt {} at `{}` worked in the checkout; the next run reads \
+                 it",
+                record.attempt, record.task_id
+            );
+            self.emit(None, Event::SettingsRejected { error })?;
+        }
+        Ok(())
     }
 
     /// Commits the graph of the base again if the attempt's commits left one that cannot be read, or
@@ -110,13 +135,22 @@ impl Runner {
         if is_found && was_moved_since(&self.workspace.repo, record.last_sign(&self.workspace)) {
             return Ok(());
         }
-        let Some(commit) = self.return_head(record)? else {
+        let moved = self.return_head(record)?;
+        let (Some(base), Some(head)) = (&record.base, self.workspace.repo.head()?.commit) else {
             return Ok(());
         };
-        let Some(base) = &record.base else {
-            return Ok(());
+        let files = if self.workspace.repo.unfinished().is_some() {
+            Vec::new()
+        } else {
+            scrutiny::changed_settings(&self.workspace, &self.workspace.repo, record, &head)?
         };
-        self.commit_restored(record, base, Some(commit), Vec::new())
+        if moved.is_none() && files.is_empty() {
+            return Ok(());
+        }
+        for path in files.iter().filter(|path| self.is_as_committed(&head, path)) {
+            self.restore_file(path, base)?;
+        }
+        self.commit_restored(record, base, moved, files)
     }
 
     /// Puts HEAD back on the branch of an attempt. Returns its commit if it was elsewhere.
@@ -162,6 +196,28 @@ impl Runner {
             );
             Failure::new(Exit::Error, message).into()
         })
+    }
+
+    /// Whether a file of the checkout is the version of a commit.
+    fn is_as_committed(&self, commit: &CommitId, path: &str) -> bool {
+        let committed = self.workspace.repo.file_at(commit, path).ok().flatten();
+        regular_file::read(&self.workspace.root().join(path)).ok() == committed
+    }
+
+    /// Writes a file as it was before: the settings as this run has read them, others as in the base.
+    fn restore_file(&self, path: &str, base: &CommitId) -> Result<()> {
+        let file = self.workspace.root().join(path);
+        let own = self.workspace.layers.own_text().filter(|(own, _)| own == path);
+        let text = match own {
+            Some((_, text)) => text.map(|text| text.as_bytes().to_owned()),
+            None => self.workspace.repo.file_at(base, path)?,
+        };
+        match text {
+            Some(text) => state::replace(&file, &text, self.workspace.durable()),
+            None if file.exists() => fs::remove_file(&file),
+            None => Ok(()),
+        }
+        .with_context(|| format!("restore `{path}`"))
     }
 
     /// Commits the version that these files have in the base, and records what was put back.

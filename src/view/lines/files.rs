@@ -29,7 +29,7 @@ pub(super) fn lines(event: &Event) -> Vec<Line> {
         line(None, format!("settings changed: {}", changed.join(", ")))
     } else if let Event::SettingsRejected { error } = event {
         let text =
-            format!("the settings cannot be read; the previous ones stay in effect: {error}");
+            format!("the changed settings are not used; the previous ones stay in effect: {error}");
         line(Style::Bad, text)
     } else if let Event::SourceRefreshed(source) = event {
         line(None, format!("source `{}`: {}", source.source, source.what))
