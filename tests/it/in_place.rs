@@ -186,7 +186,7 @@ fn commits_that_change_the_settings_complete_nothing() {
         assert_eq!(trial.lines("settings_loaded"), [json!(null); 0], "{isolation}");
         assert_eq!(trial.read(".ralph/config.yaml"), settings, "{isolation}");
         assert_eq!(trial.git(&["show", "HEAD:.ralph/config.yaml"]), settings, "{isolation}");
-        let restored = if isolation == "slot" { 0 } else { 1 };
+        let restored = usize::from(isolation != "slot");
         assert_eq!(trial.tasks("checkout_restored").len(), restored, "{isolation}");
     }
 }
