@@ -22,7 +22,7 @@ use crate::{
         run::{
             command::{AttemptId, ProcessEnd},
             input::{Input, ProcessStart},
-            process_watch::ProcessLimits,
+            process_watch::{ProcessLimits, ProcessWatch},
         },
         select::pause_before_retry,
         verdict::Outcome,
@@ -145,7 +145,7 @@ impl Runner {
         record: &AttemptRecord,
     ) -> bool {
         let open = self.run.attempts().get(id).and_then(|open| open.process.as_ref());
-        let is_ending = open.and_then(|it| it.watch.as_ref()).is_none_or(|it| it.is_ending());
+        let is_ending = open.and_then(|it| it.watch.as_ref()).is_none_or(ProcessWatch::is_ending);
         let is_agent = handle.log.is_none() && !handle.fetches;
         is_agent && !is_ending && self.is_away(record)
     }

@@ -2,7 +2,10 @@
 //! executor is asked for it, and it lands without being done again. A command whose answers can be
 //! held back stands for all executors.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -70,14 +73,16 @@ impl Station {
 }
 
 /// The files below a folder, at most so deep, in which guardians noted the ends of agents.
-fn ends(folder: &PathBuf, depth: usize) -> Vec<PathBuf> {
+fn ends(folder: &Path, depth: usize) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let below = entries.flat_map(|entry| {
         let path = entry.path();
-        match path.file_name().is_some_and(|name| name == "exit") {
-            true => vec![path],
-            false if depth > 0 && path.is_dir() => ends(&path, depth - 1),
-            false => Vec::new(),
+        if path.file_name().is_some_and(|name| name == "exit") {
+            vec![path]
+        } else if depth > 0 && path.is_dir() {
+            ends(&path, depth - 1)
+        } else {
+            Vec::new()
         }
     });
     below.collect()

@@ -18,10 +18,8 @@ pub(super) fn lines(id: &str, event: &Event, verbose: bool, now: DateTime<Utc>) 
     }
     if let Event::ExecutorUnreachable { run_on, why, tries, pause_seconds } = event {
         let pause = duration::short(Duration::from_secs(*pause_seconds));
-        let mut text = format!("executor `{run_on}` does not answer: {why}");
-        if *tries > 0 {
-            text += &format!("; next try in {pause}");
-        }
+        let next = if *tries > 0 { format!("; next try in {pause}") } else { String::new() };
+        let text = format!("executor `{run_on}` does not answer: {why}{next}");
         // What is known need not be said again.
         return if *tries <= 1 || verbose { vec![line(Style::Warn, text)] } else { Vec::new() };
     }
