@@ -84,7 +84,7 @@ impl AttemptState {
     /// and every other event the attempt at its task.
     #[must_use]
     pub fn after(self, event: &Event) -> Option<AttemptState> {
-        let state = match event {
+        Some(match event {
             Event::Started { .. } => AttemptState::Preparing,
             Event::SettingUp { .. } if !self.is_landing() => AttemptState::SettingUp,
             Event::AgentStarted { .. }
@@ -161,8 +161,7 @@ impl AttemptState {
             | Event::Woken(_)
             | Event::WakeSkipped(_)
             | Event::ScheduleEnded { .. } => self,
-        };
-        Some(state)
+        })
     }
 }
 

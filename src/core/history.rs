@@ -153,6 +153,11 @@ impl History {
 
     /// Applies everything of an event but the result of an attempt.
     fn fold(&mut self, record: &Record) {
+        self.fold_event(record);
+        self.apply_to_parts(record);
+    }
+
+    fn fold_event(&mut self, record: &Record) {
         let id = record.task_id.as_ref();
         match &record.event {
             Event::LoopStarted(begun) => self.begin(record, begun),
@@ -231,7 +236,6 @@ impl History {
             | Event::HookFailed(_)
             | Event::NotifyFailed(_) => {}
         }
-        self.apply_to_parts(record);
     }
 
     fn apply_to_parts(&mut self, record: &Record) {

@@ -109,12 +109,15 @@ pub fn heading(record: &Record, attempt: u32, number: usize, view: &View<'_>) ->
 
 /// Returns the lines of a record at this verbosity, except headings and the summary.
 pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line> {
-    let id = record.task_id.as_ref().map_or("", TaskId::as_str);
     let verbose = verbosity >= Verbosity::Verbose;
     let plain = view.policy.plain.as_ref();
-    if let Some(lines) = plain.and_then(|plain| iterations::lines(record, plain, view, verbose)) {
-        return lines;
-    }
+    let lines = plain.and_then(|plain| iterations::lines(record, plain, view, verbose));
+    lines.unwrap_or_else(|| lines_of_run(record, view, verbose))
+}
+
+/// Returns the lines of a record outside of a plain loop, or of one that is not special in it.
+fn lines_of_run(record: &Record, view: &View<'_>, verbose: bool) -> Vec<Line> {
+    let id = record.task_id.as_ref().map_or("", TaskId::as_str);
     let event = &record.event;
     match event {
         Event::LoopStarted(begun) => run_started(record, begun, verbose),

@@ -298,9 +298,7 @@ fn paused(seconds: u64, slept: bool) -> String {
 /// The mark that a record leaves, with its text.
 fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
     Some(match &record.event {
-        Event::Completed(ended) => {
-            (MarkKind::Landed, counted(ended.evidence.commits.len(), "commit"))
-        }
+        Event::Completed(ended) => (MarkKind::Landed, landed(ended)),
         Event::Asked { question, .. } => (MarkKind::Asked, question.clone()),
         Event::Answered(answer) => (MarkKind::Answered, answer.answer.clone()),
         Event::Parked { attempts } => {
@@ -376,6 +374,10 @@ fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
         | Event::ScheduleEnded { .. }
         | Event::Finished { .. } => return None,
     })
+}
+
+fn landed(ended: &AttemptResult) -> String {
+    counted(ended.evidence.commits.len(), "commit")
 }
 
 /// The chain of dependent tasks of which the last ended last: each began after the one before it,
