@@ -35,7 +35,7 @@ use crate::{
         plain::PlainReporter,
     },
     runner::{self, RunOptions, Runner, reporter::Reporter},
-    view::lines::{Verbosity, counted, ids},
+    view::lines::{Verbosity, counted, first_paths, ids},
 };
 
 /// Runs the graph.
@@ -160,16 +160,11 @@ fn say_refreshed(refreshed: &[SourceRefreshed]) {
 
 /// Warns that attempts do not see what is not committed.
 pub(super) fn warn_of_uncommitted(workspace: &Workspace) {
-    /// The number of files that are named.
-    const FEW: usize = 3;
-    let changed = attempt::changed(workspace, &workspace.repo).unwrap_or_default();
-    if changed.is_empty() {
+    let (paths, more) = attempt::first_changed(workspace).unwrap_or_default();
+    if paths.is_empty() {
         return;
     }
-    let more = changed.len().saturating_sub(FEW);
-    let named: Vec<String> = changed.keys().take(FEW).map(|path| format!("`{path}`")).collect();
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    let text = format!("not committed, so attempts do not have it: {}{more}", named.join(", "));
+    let text = format!("not committed, so attempts do not have it: {}", first_paths(&paths, more));
     terminal::say(&terminal::visible(&text));
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::duration;
+use crate::core::{duration, executor::LOCAL};
 
 /// The exit code of an agent that needs input and must not be restarted.
 pub const WAITS: i32 = 42;
@@ -67,6 +67,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The end of a process whose guardian was killed, at this executor.
+    pub fn unguarded(run_on: Option<&str>) -> Outcome {
+        let executor = run_on.unwrap_or(LOCAL).to_owned();
+        Outcome::Lost { executor, why: "its guardian was killed".to_owned() }
+    }
+
     /// Whether it was ended at a limit of time, activity or memory.
     pub fn is_at_limit(&self) -> bool {
         matches!(self, Outcome::TimedOut { .. } | Outcome::Idle { .. } | Outcome::Exceeded { .. })

@@ -25,6 +25,11 @@ pub struct SuspectSlot {
 }
 
 impl SuspectSlot {
+    /// Whether both are about the same attempt in the same slot.
+    fn is_same(&self, other: &SuspectSlot) -> bool {
+        (&self.path, &self.mark) == (&other.path, &other.mark)
+    }
+
     /// Says why the slot is not used.
     pub fn text(&self) -> String {
         format!("an earlier attempt may still work in it: {}", self.why)
@@ -45,9 +50,8 @@ pub fn all(state: &StateFolder) -> Vec<SuspectSlot> {
 /// Errors of the disk.
 pub fn add(state: &StateFolder, slot: &SuspectSlot) -> Result<bool> {
     let mut slots = all(state);
-    let is_it = |known: &SuspectSlot| (&known.path, &known.mark) == (&slot.path, &slot.mark);
-    let is_new = !slots.iter().any(is_it);
-    slots.retain(|known| !is_it(known));
+    let is_new = !slots.iter().any(|known| known.is_same(slot));
+    slots.retain(|known| !known.is_same(slot));
     slots.push(slot.clone());
     write(state, &slots)?;
     Ok(is_new)
@@ -59,7 +63,7 @@ pub fn add(state: &StateFolder, slot: &SuspectSlot) -> Result<bool> {
 /// Errors of the disk.
 pub fn remove(state: &StateFolder, slot: &SuspectSlot) -> Result<()> {
     let mut slots = all(state);
-    slots.retain(|known| (&known.path, &known.mark) != (&slot.path, &slot.mark));
+    slots.retain(|known| !known.is_same(slot));
     write(state, &slots)
 }
 

@@ -107,8 +107,7 @@ impl Runner {
         if self.stop_asking(id) {
             return;
         }
-        let open = self.run.attempts().get(id);
-        let watch = open.and_then(|open| open.process.as_ref()?.watch.as_ref());
+        let watch = self.run.attempts().process(id).and_then(|process| process.watch.as_ref());
         if watch.and_then(ProcessWatch::ending) == Some(&Outcome::Cancelled) {
             self.processes.order(id, AgentProcess::cancel);
         }

@@ -19,8 +19,7 @@ use crate::{
         verdict::Merge,
     },
     project::{
-        attempt::{self, AttemptRecord},
-        fatal,
+        attempt, fatal,
         graph_file::{Foreign, GraphFile, Rejected, Write, rfc3339},
         landing_graph::GraphChange,
         workspace,
@@ -97,16 +96,14 @@ impl Runner {
 
     /// Whether work of this run is about to land, or has just landed.
     fn lands(&self) -> bool {
-        let landing = |record: &AttemptRecord| record.slot.as_ref()?.landing.clone();
-        self.records.values().any(|record| landing(record).is_some())
+        self.records.values().any(|record| record.landing().is_some())
     }
 
     /// Whether the completion of a task has landed with its work.
     fn is_in_git(&self, id: &TaskId) -> bool {
-        let landing = |record: &AttemptRecord| record.slot.as_ref()?.landing.clone();
         let mut records = self.records.values();
         self.workspace.graph_in_git().is_some()
-            && records.any(|record| record.task_id == *id && landing(record).is_some())
+            && records.any(|record| record.task_id == *id && record.landing().is_some())
     }
 
     /// Whether a change of the file is the completion of a task whose work has just landed. It is
@@ -202,14 +199,10 @@ impl Runner {
 
     /// Records which files of a person an attempt in the checkout finds changed.
     pub(super) fn name_uncommitted(&mut self) -> Result<()> {
-        /// The number of files that are named.
-        const FEW: usize = 3;
         if self.is_isolated() || self.plain().is_some() {
             return Ok(());
         }
-        let changed = attempt::changed(&self.workspace, &self.workspace.repo)?;
-        let more = changed.len().saturating_sub(FEW);
-        let paths: Vec<String> = changed.into_keys().take(FEW).collect();
+        let (paths, more) = attempt::first_changed(&self.workspace)?;
         if paths.is_empty() {
             return Ok(());
         }

@@ -144,8 +144,9 @@ impl Runner {
         handle: &ProcessHandle,
         record: &AttemptRecord,
     ) -> bool {
-        let open = self.run.attempts().get(id).and_then(|open| open.process.as_ref());
-        let is_ending = open.and_then(|it| it.watch.as_ref()).is_none_or(ProcessWatch::is_ending);
+        let process = self.run.attempts().process(id);
+        let is_ending =
+            process.and_then(|it| it.watch.as_ref()).is_none_or(ProcessWatch::is_ending);
         let is_agent = handle.log.is_none() && !handle.fetches;
         is_agent && !is_ending && self.is_away(record)
     }
@@ -157,8 +158,8 @@ impl Runner {
         record: &AttemptRecord,
         closed: &mut Closed,
     ) -> Result<()> {
-        let open = self.run.attempts().get(id).and_then(|open| open.process.as_ref());
-        if closed.outcome == Some(Outcome::Interrupted) && open.is_some_and(|it| !it.recovers) {
+        let process = self.run.attempts().process(id);
+        if closed.outcome == Some(Outcome::Interrupted) && process.is_some_and(|it| !it.recovers) {
             // This run goes on, and only the guardian was lost.
             closed.outcome = None;
         }

@@ -409,8 +409,7 @@ impl Runner {
     fn landing_changes(&self, commit: &CommitId) -> Vec<GraphChange> {
         let repo = &self.workspace.repo;
         let lands = |id: &&AttemptId| {
-            let landing =
-                self.records.get(id).and_then(|record| record.slot.as_ref()?.landing.as_ref());
+            let landing = self.records.get(id).and_then(AttemptRecord::landing);
             landing.is_some_and(|its| repo.is_ancestor(its, commit).unwrap_or(false))
         };
         let queued = self.run.landing().queued().filter(lands);

@@ -261,7 +261,7 @@ impl Runner {
         ended: &ClosedProcess,
         word: Option<&EngineWord>,
     ) -> Option<(String, String)> {
-        let process = self.run.attempts().get(id)?.process.as_ref()?;
+        let process = self.run.attempts().process(id)?;
         if !is_before_agent(process.purpose) || word.is_some_and(|word| !word.is_missed) {
             return None;
         }

@@ -173,7 +173,7 @@ impl Runner {
         kind: &ProcessKind,
     ) -> Result<Option<Input>> {
         // An earlier step failed, and the attempt is closed.
-        let waits = self.run.attempts().get(id).is_some_and(|open| open.process.is_some());
+        let waits = self.run.attempts().process(id).is_some();
         let Some(mut record) = self.records.get(id).cloned().filter(|_| waits) else {
             return Ok(None);
         };
@@ -291,10 +291,7 @@ impl Runner {
                 let executor = record.run_on.clone().unwrap_or_default();
                 Outcome::Lost { executor, why }
             }
-            NotStarted::Unguarded => Outcome::Lost {
-                executor: record.run_on.clone().unwrap_or_else(|| LOCAL.to_owned()),
-                why: "its guardian was killed".to_owned(),
-            },
+            NotStarted::Unguarded => Outcome::unguarded(record.run_on.as_deref()),
         };
         // A guardian may have started the process before it was killed.
         let (swept, _) = self.end_unguarded(record);

@@ -30,7 +30,7 @@ use crate::{
 };
 
 pub(crate) use super::words::ids;
-pub use super::words::{clock, counted, full, moment, short};
+pub use super::words::{clock, counted, first_paths, full, moment, short};
 pub(super) use super::words::{length, named};
 pub use children::waiting;
 pub(super) use iterations::start_of_iteration;

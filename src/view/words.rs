@@ -48,6 +48,13 @@ pub(crate) fn ids(tasks: &[TaskId]) -> String {
     named(&tasks.iter().map(TaskId::as_str).collect::<Vec<_>>())
 }
 
+/// The first few paths, and the number of the others.
+pub fn first_paths(paths: &[String], more: usize) -> String {
+    let named: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}{more}", named.join(", "))
+}
+
 /// The first few names.
 pub(super) fn named<T: AsRef<str>>(names: &[T]) -> String {
     let more = if names.len() > NAMES { ", …" } else { "" };

@@ -72,7 +72,7 @@ impl Repo {
         match self.commit_of(name)? {
             Some(kept) if self.is_ancestor(commit, &kept)? => Ok(()),
             Some(_) => bail!("`{name}` has other work"),
-            None => self.backend.set_ref(name, commit),
+            None => self.keep(name, commit),
         }
     }
 

@@ -40,6 +40,11 @@ impl Attempts {
         self.open.iter().find(|open| open.id == *id)
     }
 
+    /// Returns the process of an open attempt.
+    pub fn process(&self, id: &AttemptId) -> Option<&AttemptProcess> {
+        self.get(id)?.process.as_ref()
+    }
+
     pub(super) fn get_mut(&mut self, id: &AttemptId) -> Option<&mut OpenAttempt> {
         self.open.iter_mut().find(|open| open.id == *id)
     }

@@ -159,6 +159,11 @@ pub struct AttemptRecord {
 }
 
 impl AttemptRecord {
+    /// The commit with which its work is about to land, or has landed.
+    pub fn landing(&self) -> Option<&CommitId> {
+        self.slot.as_ref()?.landing.as_ref()
+    }
+
     /// Returns the record of the same attempt in a slot that contains only its base.
     #[must_use]
     pub fn moved(self, slot: SlotAssignment, base: CommitId) -> AttemptRecord {

@@ -1,6 +1,6 @@
 //! The lines of the files that people write: the graph, the settings and the sources of tasks.
 
-use super::{Line, counted, line, named};
+use super::{Line, counted, first_paths, line, named};
 use crate::{
     adapters::terminal::Style,
     core::{
@@ -16,13 +16,8 @@ pub(super) fn lines(event: &Event) -> Vec<Line> {
     } else if let Event::GraphRejected { error } = event {
         line(Style::Bad, format!("the graph file cannot be read: {error}"))
     } else if let Event::UncommittedFound { paths, more } = event {
-        let more = if *more == 0 { String::new() } else { format!(" and {more} more") };
-        let named: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();
-        let text = format!(
-            "not committed before the run, and open to attempts: {}{more}",
-            named.join(", ")
-        );
-        line(Style::Warn, text)
+        let files = first_paths(paths, *more);
+        line(Style::Warn, format!("not committed before the run, and open to attempts: {files}"))
     } else if let Event::GraphGuarded { what, tasks, undone, kept } = event {
         line(Style::Bad, guarded(*what, tasks, *undone, kept.as_deref()))
     } else if let Event::SettingsLoaded { changed } = event {

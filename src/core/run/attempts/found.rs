@@ -3,7 +3,6 @@
 use super::{Attempts, arrival::without_claim};
 use crate::core::{
     event::{AttemptResult, Event},
-    executor::LOCAL,
     run::{
         Situation,
         command::{AttemptId, PendingResult, ProcessEnd, RunCommand},
@@ -81,7 +80,5 @@ impl Attempts {
 /// The outcome of a process whose guardian died.
 pub(super) fn unguarded(id: &AttemptId, sit: &Situation<'_>) -> Outcome {
     let active = sit.view.history.active.of(&id.task_id);
-    let executor = active.and_then(|active| active.run_on.clone());
-    let executor = executor.unwrap_or_else(|| LOCAL.to_owned());
-    Outcome::Lost { executor, why: "its guardian was killed".to_owned() }
+    Outcome::unguarded(active.and_then(|active| active.run_on.as_deref()))
 }
