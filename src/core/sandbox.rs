@@ -142,7 +142,7 @@ pub const SHOWN_OF_RUN: &[&str] = &[
 ];
 
 /// The folders that are private and empty.
-pub const PRIVATE: &[&str] = &["/tmp", "/var/tmp"];
+pub const PRIVATE: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
 
 /// Package managers that fail without a cache that they can write: the variable that names another
 /// one, the name of that of an attempt, and the usual one.

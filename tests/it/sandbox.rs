@@ -6,7 +6,7 @@
 mod attacks;
 mod stage;
 
-use std::time::Instant;
+use std::{path::Path, time::Instant};
 
 use ralph::{
     adapters::process::{
@@ -17,7 +17,7 @@ use ralph::{
 };
 use serde_json::json;
 
-use crate::support::{each, until, wait_for};
+use crate::support::{SETTINGS, TestProject, each, until, wait_for};
 use attacks::{Attack, Proof, attacks};
 use stage::{CANARY, Stage};
 
@@ -229,6 +229,28 @@ fn work_is_possible_inside() {
         assert!(trial.read(".ralph/tasks/a/notes.md").contains("UTF-8"));
         stage.end();
     }
+}
+
+/// Bubblewrap makes a `/dev` of its own, which has none of what is in that of the machine.
+#[test]
+fn a_project_in_shared_memory_works_in_a_sandbox() {
+    const AGENT: &str =
+        "cat > a.txt; git add a.txt; git commit -qm A; : > \"$RALPH_TASK_DIR/DONE\"";
+    let memory = Path::new("/dev/shm");
+    if !engines().contains(&SandboxEngine::Bubblewrap) || !memory.is_dir() {
+        return println!("skipped: no bubblewrap, or no shared memory");
+    }
+    let trial = TestProject::bare_in(memory)
+        .repository()
+        .file(
+            ".ralph/config.yaml",
+            &format!("{SETTINGS}executors: {{inside: {{sandbox: {{}}}}}}\n"),
+        )
+        .file("prompts/task.md", "{{ task.id }}\n")
+        .graph("tasks: [{id: a, verify: ['test -e a.txt', 'mktemp -p /dev/shm']}]\n")
+        .command(["sh", "-c", AGENT]);
+    trial.run(["run", "--on", "inside"]).graph_complete();
+    assert_eq!(trial.git(&["show", "main:a.txt"]), "a\n");
 }
 
 #[test]

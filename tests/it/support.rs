@@ -82,8 +82,13 @@ pub struct TestProject {
 impl TestProject {
     /// An empty folder that is not a repository.
     pub fn bare() -> TestProject {
+        TestProject::bare_in(&std::env::temp_dir())
+    }
+
+    /// The same in another folder than that of temporary files.
+    pub fn bare_in(folder: &Path) -> TestProject {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let dir = tempfile::Builder::new().prefix("trial-").tempdir().unwrap();
+        let dir = tempfile::Builder::new().prefix("trial-").tempdir_in(folder).unwrap();
         let root = dir.path().canonicalize().unwrap().join("repo");
         fs::create_dir(&root).unwrap();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

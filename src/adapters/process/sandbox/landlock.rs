@@ -178,11 +178,11 @@ impl AllowedPaths {
     /// Allows to read a path, except what is hidden in it.
     fn read_all_in(&mut self, rules: &AccessRules, path: &Path) {
         let closed = |access| matches!(access, PathAccess::Hidden | PathAccess::Private);
-        if path == Path::new("/dev") {
+        let is_dev = path == Path::new("/dev");
+        if is_dev {
             self.read.extend(DEVICES.iter().map(PathBuf::from));
-            return;
         }
-        if closed(rules.of_path(path)) {
+        if is_dev || closed(rules.of_path(path)) {
             let open = rules.below(path).filter(|(_, access)| !closed(*access));
             for (path, _) in open.collect::<Vec<_>>() {
                 self.read_all_in(rules, path);
