@@ -1,7 +1,9 @@
 //! Searches for strings that look like keys, whatever their owner.
 //!
-//! First a known prefix of keys is found, then the text after it is checked: a minimum number of
-//! letters and digits that do not look like words.
+//! First a known prefix of keys is found, then the text after it is checked for enough letters and
+//! digits that do not look like words.
+
+use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
@@ -111,10 +113,16 @@ enum ShapeMatch {
     Secret { from: usize, to: usize, more: Option<Swallow> },
 }
 
+/// Finds the known prefixes. Building it takes longer than a search.
+static SEARCH: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    let beginnings = BEGINNINGS.iter().map(|(beginning, _)| beginning);
+    let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(beginnings);
+    search.expect("the prefixes are few and short")
+});
+
 /// Replaces key-like strings with [`MARK`].
 #[derive(Clone, Debug)]
 pub(super) struct Shapes {
-    search: AhoCorasick,
     /// The received bytes that are not decided yet.
     held: Vec<u8>,
     /// The last two bytes before `held`.
@@ -124,11 +132,7 @@ pub(super) struct Shapes {
 
 impl Shapes {
     pub fn new() -> Shapes {
-        let search = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .build(BEGINNINGS.iter().map(|(beginning, _)| beginning))
-            .expect("the prefixes are few and short");
-        Shapes { search, held: Vec::new(), before: [b'\n'; 2], swallow: None }
+        Shapes { held: Vec::new(), before: [b'\n'; 2], swallow: None }
     }
 
     pub fn push(&mut self, bytes: &[u8], is_end: bool, out: &mut Vec<u8>) {
@@ -175,7 +179,7 @@ impl Shapes {
         is_end: bool,
     ) -> (usize, Option<(usize, Option<Swallow>)>) {
         let mut next = start;
-        while let Some(found) = self.search.find(&text[next..]) {
+        while let Some(found) = SEARCH.find(&text[next..]) {
             let at = next + found.start();
             next = at + 1;
             let before = match at - start {
