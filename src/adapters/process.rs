@@ -54,7 +54,7 @@ pub use child::{Foreground, ForegroundGroup};
 use group::Process;
 pub use group::check;
 pub use guarded::run_guarded;
-pub use outputs::outputs;
+pub use outputs::OutputReaders;
 pub use own_call::{OwnCall, call_own};
 pub use program::{absolute, resolve};
 pub use protocol::sent_sign;

@@ -20,7 +20,7 @@ use crate::{
     adapters::{
         git::{self, Repo},
         journal::{Journal, JournalPosition},
-        process,
+        process::{self, OutputReaders},
         state::{self, StateFolder},
     },
     core::{
@@ -64,6 +64,7 @@ pub struct Workspace {
     standpoint: PathBuf,
     /// The files that receive the output of this run, relative to the repository.
     outputs: BTreeSet<String>,
+    readers: OutputReaders,
 }
 
 /// Sets the limits that hold for this whole process.
@@ -126,6 +127,7 @@ impl Workspace {
             graph,
             standpoint,
             outputs,
+            readers: OutputReaders::default(),
         })
     }
 
@@ -323,7 +325,7 @@ impl Workspace {
         let Ok(root) = self.root().canonicalize() else {
             return Ok(());
         };
-        for file in process::outputs() {
+        for file in self.readers.files() {
             let inside = file.strip_prefix(&root).ok().and_then(Path::to_str);
             let is_usual = |path: &&str| !path.contains('\n') && !path.starts_with(".git/");
             let Some(path) = inside.filter(is_usual) else {

@@ -35,57 +35,93 @@ impl OpenFile {
     }
 }
 
-/// The files that receive the output of this process. Empty where the system has no `/proc`.
-pub fn outputs() -> BTreeSet<PathBuf> {
-    let own = std::process::id();
-    let mut files = BTreeSet::new();
-    let mut pipes: HashSet<PathBuf> = HashSet::new();
-    for name in ["1", "2"] {
-        let Some(open) = open_file(&PathBuf::from(format!("/proc/{own}/fd/{name}"))) else {
-            continue;
-        };
-        if open.is_pipe() {
-            pipes.insert(open.target);
-        } else {
-            files.extend(open.written());
-        }
-    }
-    if !pipes.is_empty() {
-        files.extend(piped(own, pipes));
-    }
-    files.extend(recorded(own));
-    files
+/// The programs that write the output of this process into files. They are found once and then
+/// asked again, because looking at the files of all processes takes milliseconds.
+#[derive(Debug, Default)]
+pub struct OutputReaders {
+    /// The processes that read its pipes, and theirs in turn.
+    piped: Vec<u32>,
+    /// The ancestors that record its terminal.
+    recorders: Option<Vec<u32>>,
 }
 
-/// The files that the readers of these pipes write, and the readers of their pipes in turn.
-fn piped(own: u32, mut pipes: HashSet<PathBuf>) -> Vec<PathBuf> {
-    let others = tree::processes().into_iter().filter(|pid| *pid != own);
-    let mut others: Vec<Vec<OpenFile>> = others.map(open_files).collect();
-    let mut files = Vec::new();
-    loop {
-        let reads = |open: &mut Vec<OpenFile>| {
-            open.iter().any(|open| open.reads && pipes.contains(&open.target))
-        };
-        let readers: Vec<OpenFile> = others.extract_if(.., reads).flatten().collect();
-        if readers.is_empty() {
-            return files;
-        }
-        pipes.clear();
-        for open in readers {
-            if open.writes && open.is_pipe() {
+impl OutputReaders {
+    /// The files that receive the output of this process. Empty where the system has no `/proc`.
+    pub fn files(&mut self) -> BTreeSet<PathBuf> {
+        let own = std::process::id();
+        let mut files = BTreeSet::new();
+        let mut pipes: HashSet<PathBuf> = HashSet::new();
+        for name in ["1", "2"] {
+            let Some(open) = open_file(&PathBuf::from(format!("/proc/{own}/fd/{name}"))) else {
+                continue;
+            };
+            if open.is_pipe() {
                 pipes.insert(open.target);
             } else {
                 files.extend(open.written());
             }
         }
+        if !pipes.is_empty() {
+            files.extend(self.piped(own, &pipes));
+        }
+        let recorders = self.recorders.get_or_insert_with(|| recorders(own));
+        let opened = recorders.iter().map(|pid| open_files(*pid)).filter(|open| records(open));
+        files.extend(opened.flatten().filter_map(OpenFile::written));
+        files
+    }
+
+    /// The files that the readers of these pipes write.
+    fn piped(&mut self, own: u32, pipes: &HashSet<PathBuf>) -> Vec<PathBuf> {
+        let (files, found) = readers(pipes.clone(), &self.piped);
+        // A shell holds the pipes of a program that it has not started yet.
+        if !found.is_empty() && found.len() == self.piped.len() {
+            return files;
+        }
+        let mut others = tree::processes();
+        others.retain(|pid| *pid != own);
+        let (files, found) = readers(pipes.clone(), &others);
+        self.piped = found;
+        files
     }
 }
 
-/// The files that ancestors of this process write which record its terminal.
-fn recorded(own: u32) -> Vec<PathBuf> {
-    let ancestors = tree::ancestors(own).into_iter().map(open_files);
-    let recorders = ancestors.filter(|open| open.iter().any(OpenFile::is_terminal_master));
-    recorders.flatten().filter_map(OpenFile::written).collect()
+/// The files that the readers of these pipes write, and the readers of their pipes in turn, with
+/// these readers, of all these processes.
+fn readers(mut pipes: HashSet<PathBuf>, processes: &[u32]) -> (Vec<PathBuf>, Vec<u32>) {
+    let mut others: Vec<(u32, Vec<OpenFile>)> =
+        processes.iter().map(|pid| (*pid, open_files(*pid))).collect();
+    let (mut files, mut found) = (Vec::new(), Vec::new());
+    loop {
+        let reads = |(_, open): &mut (u32, Vec<OpenFile>)| {
+            open.iter().any(|open| open.reads && pipes.contains(&open.target))
+        };
+        let readers: Vec<(u32, Vec<OpenFile>)> = others.extract_if(.., reads).collect();
+        if readers.is_empty() {
+            return (files, found);
+        }
+        pipes.clear();
+        for (pid, open) in readers {
+            found.push(pid);
+            for open in open {
+                if open.writes && open.is_pipe() {
+                    pipes.insert(open.target);
+                } else {
+                    files.extend(open.written());
+                }
+            }
+        }
+    }
+}
+
+/// The ancestors of this process which record its terminal.
+fn recorders(own: u32) -> Vec<u32> {
+    let mut ancestors = tree::ancestors(own);
+    ancestors.retain(|pid| records(&open_files(*pid)));
+    ancestors
+}
+
+fn records(open: &[OpenFile]) -> bool {
+    open.iter().any(OpenFile::is_terminal_master)
 }
 
 fn open_files(pid: u32) -> Vec<OpenFile> {
