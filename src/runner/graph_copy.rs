@@ -179,7 +179,10 @@ impl Runner {
             || self.graph.file.text().to_owned(),
             |was| String::from_utf8_lossy(&was).into_owned(),
         );
-        let Some(old) = graph_of(was.as_bytes()).filter(|_| was != now) else {
+        if was == now {
+            return Ok(LeftCopy::Unchanged);
+        }
+        let Some(old) = graph_of(was.as_bytes()) else {
             return Ok(LeftCopy::Unchanged);
         };
         Ok(match read_graph(&path, &now) {
