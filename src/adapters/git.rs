@@ -733,6 +733,25 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_is_found_by_the_lines_of_its_message() {
+        let place = TestRepository::new();
+        let both = place.both();
+        let base = place.commit("a", "1\n", "Base\n\nTask: a.b\nAttempt: 1\n");
+        place.commit("a", "2\n", "Other\n\nTask: axb\nTask: a.bc\nmore Task: a.b\n");
+        let one = place.commit("a", "3\n", "One\n\nAttempt: 2\nTask: a.b\n");
+        let last = place.commit("a", "4\n", "Task: a.b\n");
+        let find = |hidden: Option<&str>, line: &str, also: Option<&str>| {
+            both.ask(|repo| repo.commit_with_line(&last, hidden, line, also))
+        };
+        assert_eq!(find(None, "Task: a.b", None), Some(last.clone()));
+        assert_eq!(find(None, "Task: a.b", Some("Attempt: ")), Some(one.clone()));
+        assert_eq!(find(None, "Task: a.b", Some("Attempt: 1")), Some(base.clone()));
+        assert_eq!(find(Some(&base), "Task: a.b", Some("Attempt: 1")), None);
+        assert_eq!(find(None, "Task: a", None), None);
+        assert_eq!(find(None, "Base", Some("Task: ")), Some(base));
+    }
+
+    #[test]
     fn every_kind_of_change_is_seen() {
         let place = TestRepository::new();
         let both = place.both();

@@ -193,7 +193,7 @@ impl Runner {
         let repo = &self.workspace.repo;
         let is_reverted = |commit: &CommitId| -> Result<bool> {
             let line = format!("This reverts commit {commit}.");
-            Ok(repo.commit_with_line(&format!("{commit}..{base}"), &line, None)?.is_some())
+            Ok(repo.commit_with_line(base, Some(commit), &line, None)?.is_some())
         };
         let past = self.store.history().of(&record.task_id);
         let was_reset = past.was_reset;
@@ -208,7 +208,7 @@ impl Runner {
         }
         // A commit that only marks the task as done in its source has no attempt.
         let line = format!("Ralph-Task: {}", record.task_id);
-        let found = repo.commit_with_line(base, &line, Some("Ralph-Attempt: "))?;
+        let found = repo.commit_with_line(base, None, &line, Some("Ralph-Attempt: "))?;
         Ok(match found {
             Some(commit) if !is_reverted(&commit)? => Some(commit),
             _ => None,

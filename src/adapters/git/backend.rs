@@ -6,6 +6,9 @@
 //! are always those of `git`. Only what runs several times per attempt belongs here; everything
 //! else runs `git` alone. The tests compare both answers.
 
+mod history;
+mod refs;
+
 use std::{
     collections::BTreeMap,
     env,
@@ -25,10 +28,7 @@ use super::{
     patch::trees_diff,
     program::{self, Entries, HOOKS},
 };
-use crate::{
-    core::{commit_id::CommitId, verdict::Commit},
-    regular_file,
-};
+use crate::{core::commit_id::CommitId, regular_file};
 
 /// From this number of index entries on, `git status` is about twice as fast as libgit2.
 const LARGE: u32 = 5_000;
@@ -131,19 +131,6 @@ impl Backend {
         self.ask(library_head, program::head)
     }
 
-    /// The commit that a ref points to, or with this id; none without it.
-    pub(super) fn commit_of(&self, name: &str) -> Result<Option<CommitId>> {
-        let library = |repo: &Repository| {
-            if is_commit(name) {
-                let found = existing(repo.find_commit(Oid::from_str(name)?))?;
-                return Ok(found.map(|found| commit_id(found.id())));
-            }
-            let found = existing(repo.find_reference(name))?;
-            found.map(|found| Ok(commit_id(found.peel_to_commit()?.id()))).transpose()
-        };
-        self.ask(library, |root| program::commit(root, name))
-    }
-
     /// A file of a commit; none if the commit does not contain it.
     pub(super) fn file(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
         let library = |repo: &Repository| {
@@ -152,69 +139,6 @@ impl Backend {
             found.map(|found| Ok(repo.find_blob(found.id())?.content().to_vec())).transpose()
         };
         self.ask(library, |root| program::file(root, commit, path))
-    }
-
-    /// Points the ref `name` to a commit.
-    pub(super) fn set_ref(&self, name: &str, commit: &str) -> Result<()> {
-        const WHY: &str = "ralph: kept";
-        let library = |repo: &Repository| {
-            let id = Oid::from_str(commit)?;
-            repo.find_commit(id)?;
-            repo.reference(name, id, true, WHY).map(drop)
-        };
-        let update = ["update-ref", "-m", WHY, name, commit];
-        self.ask(library, |root| program::run(root, &update).map(drop))
-    }
-
-    /// The refs in these folders, sorted by name: a line with the id and the name for each.
-    pub(super) fn refs(&self, folders: &[&str]) -> Result<Vec<u8>> {
-        let library = |repo: &Repository| {
-            let odb = repo.odb()?;
-            let mut found = BTreeMap::new();
-            for reference in repo.references()? {
-                let reference = reference?;
-                let name = reference.name_bytes().to_owned();
-                let is_in = |folder: &&str| {
-                    let rest = name.strip_prefix(folder.as_bytes());
-                    rest.is_some_and(|rest| rest.starts_with(b"/"))
-                };
-                if !folders.iter().any(is_in) {
-                    continue;
-                }
-                let id = reference.resolve()?.target().filter(|id| odb.exists(*id));
-                // Git leaves it out, and says so.
-                let id = id.ok_or_else(|| git2::Error::from_str("a ref is broken"))?;
-                found.insert(name, id);
-            }
-            let lines = found.into_iter().flat_map(|(name, id)| {
-                [id.to_string().into_bytes(), b" ".to_vec(), name, b"\n".to_vec()].concat()
-            });
-            Ok(lines.collect())
-        };
-        let list = ["for-each-ref", "--format=%(objectname) %(refname)"];
-        self.ask(library, |root| program::run(root, &[&list[..], folders].concat()))
-    }
-
-    /// Points HEAD to a commit, and to no branch.
-    pub(super) fn set_head(&self, commit: &str, why: &str) -> Result<()> {
-        let library = |repo: &Repository| {
-            let id = Oid::from_str(commit)?;
-            repo.find_commit(id)?;
-            repo.reference("HEAD", id, true, why).map(drop)
-        };
-        let update = ["update-ref", "--no-deref", "-m", why, "HEAD", commit];
-        self.ask(library, |root| program::run(root, &update).map(drop))
-    }
-
-    /// Deletes the ref `name` if it points to `old`. libgit2 does this without a lock on the packed
-    /// refs, where a killed `git` may have left one.
-    pub(super) fn delete_ref(&self, name: &str, old: &str) -> Result<()> {
-        let library = |repo: &Repository| {
-            let mut found = repo.find_reference(name)?;
-            // libgit2 refuses, as git does, when the ref moves before it is deleted.
-            if found.target() == Some(Oid::from_str(old)?) { found.delete() } else { Ok(()) }
-        };
-        self.ask(library, |root| program::run(root, &["update-ref", "-d", name, old]).map(drop))
     }
 
     /// A commit on top of `parent` that changes one file; none where the `git` program must make
@@ -260,27 +184,6 @@ impl Backend {
                     && email.is_some_and(|email| email.chars().any(char::is_alphanumeric))
             })
         })
-    }
-
-    /// Whether `new` is `old` or descends from it.
-    pub(super) fn is_ancestor(&self, old: &str, new: &str) -> Result<bool> {
-        let library = |repo: &Repository| {
-            let (old, new) = (Oid::from_str(old)?, Oid::from_str(new)?);
-            repo.find_commit(old)?;
-            Ok(old == new || repo.graph_descendant_of(new, old)?)
-        };
-        self.ask(library, |root| program::test(root, &["merge-base", "--is-ancestor", old, new]))
-    }
-
-    /// The last `count` commits of `head` without those of `hidden`, newest first.
-    pub(super) fn log(
-        &self,
-        head: &str,
-        hidden: Option<&str>,
-        count: usize,
-    ) -> Result<Vec<Commit>> {
-        let library = |repo: &Repository| library_log(repo, head, hidden, count);
-        self.ask(library, |root| program::log(root, head, hidden, count))
     }
 
     /// What `git status` lists.
@@ -491,25 +394,6 @@ fn library_head_in(repo: &Repository, git_dir: &Path) -> Head {
         }
         None => Head { commit: is_commit(text).then(|| text.into()), branch: None },
     }
-}
-
-fn library_log(
-    repo: &Repository,
-    head: &str,
-    hidden: Option<&str>,
-    count: usize,
-) -> Result<Vec<Commit>, git2::Error> {
-    let mut walk = repo.revwalk()?;
-    walk.push(Oid::from_str(head)?)?;
-    if let Some(hidden) = hidden {
-        walk.hide(Oid::from_str(hidden)?)?;
-    }
-    let commit = |id| {
-        let commit = repo.find_commit(id)?;
-        let subject = lossy(commit.summary_bytes().unwrap_or_default());
-        Ok(Commit { id: commit_id(commit.id()), subject })
-    };
-    walk.take(count).map(|id| commit(id?)).collect()
 }
 
 /// Checks that the files which git and libgit2 read first are files: either would wait for a FIFO.

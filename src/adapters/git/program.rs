@@ -127,6 +127,36 @@ pub(super) fn log(
     Ok(commits)
 }
 
+/// The newest commit of `head` without those of `hidden` with this line in its message, and with one
+/// that starts with `also`.
+pub(super) fn commit_with_line(
+    root: &Path,
+    head: &str,
+    hidden: Option<&str>,
+    line: &str,
+    also: Option<&str>,
+) -> Result<Option<CommitId>> {
+    let start = |text: &str| {
+        let mut grep = String::from("--grep=^");
+        for c in text.chars() {
+            if c.is_ascii_alphanumeric() || c == ' ' {
+                grep.push(c);
+            } else {
+                grep.extend(["[", c.encode_utf8(&mut [0; 4]), "]"]);
+            }
+        }
+        grep
+    };
+    let patterns = [Some(start(line) + "$"), also.map(start)];
+    let hidden = hidden.map(|id| format!("^{id}"));
+    let mut list = vec!["log", "-1", "--format=%H", "--extended-regexp", "--all-match"];
+    list.extend(patterns.iter().flatten().map(String::as_str));
+    list.extend([Some(head), hidden.as_deref()].into_iter().flatten());
+    list.push("--");
+    let found = lossy(&run(root, &list)?);
+    Ok(found.lines().next().map(CommitId::from))
+}
+
 /// A file of a commit; none if the commit does not contain it. One process if it does.
 pub(super) fn file(root: &Path, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
     let name = format!("{commit}:{path}");

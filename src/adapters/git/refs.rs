@@ -47,35 +47,19 @@ impl Repo {
         self.backend.is_ancestor(old, new)
     }
 
-    /// The newest commit of a range, or in the history of one commit, with a line in its message, and
-    /// with a line that starts with `also` if that is given; none without one.
+    /// The newest commit in the history of `head`, and not in that of `hidden`, with a line in its
+    /// message, and with a line that starts with `also` if that is given; none without one.
     ///
     /// # Errors
     /// The error of `git`.
     pub fn commit_with_line(
         &self,
-        range: &str,
+        head: &str,
+        hidden: Option<&str>,
         line: &str,
         also: Option<&str>,
     ) -> Result<Option<CommitId>> {
-        let start = |text: &str| {
-            let mut grep = String::from("--grep=^");
-            for c in text.chars() {
-                if c.is_ascii_alphanumeric() || c == ' ' {
-                    grep.push(c);
-                } else {
-                    grep.extend(["[", c.encode_utf8(&mut [0; 4]), "]"]);
-                }
-            }
-            grep
-        };
-        let patterns = [Some(start(line) + "$"), also.map(start)];
-        let mut list = vec!["log", "-1", "--format=%H", "--extended-regexp", "--all-match"];
-        list.extend(patterns.iter().flatten().map(String::as_str));
-        list.extend([range, "--"]);
-        let found = program::run(&self.root, &list)?;
-        let found = String::from_utf8_lossy(&found);
-        Ok(found.lines().next().map(CommitId::from))
+        self.backend.commit_with_line(head, hidden, line, also)
     }
 
     /// The commits of `to` that are not in `from`, oldest first.
