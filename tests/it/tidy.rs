@@ -440,7 +440,7 @@ fn nothing_is_left_to_do_in_the_source() {
 fn files_and_functions_are_short() {
     let mut faults = Vec::new();
     for file in files("src").iter().filter(|file| file.is_rust() && !file.is_a_test()) {
-        let tests = file.text.find("#[cfg(test)]").unwrap_or(file.text.len());
+        let tests = file.text.find("\n#[cfg(test)]\n").unwrap_or(file.text.len());
         let lines: Vec<&str> = file.text[..tests].lines().collect();
         if lines.len() > 500 {
             faults.push(format!("{} has {} lines, over 500", file.path, lines.len()));
