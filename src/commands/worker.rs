@@ -85,7 +85,9 @@ fn with_sent_files(worker: &Worker, files: &WorkerFiles, begin: &WorkerBegin) ->
             // Nothing of this attempt is here.
             return Ok(());
         }
-        worker.tell_kept(&end, &begin.arrived)?;
+        if begin.end {
+            worker.tell_kept(&end, &begin.arrived)?;
+        }
     } else {
         receive(worker, &store, &slot)?;
         worker.guard(&WorkerPlace {

@@ -102,6 +102,25 @@ fn the_next_run_lands_what_was_finished_when_ralph_was_killed() {
     station.landed_at_once();
 }
 
+/// The worker still has how the agent ended, which says nothing about a later process. That is killed
+/// only once its start has arrived.
+#[test]
+fn the_end_of_an_agent_is_not_that_of_a_verify_command_whose_line_broke() {
+    const VERIFY: &str = "if ! [ -e \"$TRIAL_DIR/cut\" ]; then : > \"$TRIAL_DIR/cut\"; \
+        read -r _ _ _ worker _ < /proc/$PPID/stat; sleep 1; kill -9 $worker; sleep 600; fi; echo bad; false";
+    let station = station(ONCE, &format!("verify: [{}]\n", json!(VERIFY)));
+    let trial = &station.trial;
+    station.told("do-a-1", "work");
+    station.told("do-a-2", "work");
+    trial.run(["run"]).code(3);
+    assert!(station.seen("cut").exists());
+    assert_eq!(trial.lines("completed"), Vec::<Value>::new());
+    let verified = trial.lines("verified");
+    assert!(verified.iter().all(|line| line["exit_code"] != 0), "{verified:?}");
+    assert_eq!(trial.git(&["ls-tree", "-r", "--name-only", "main", "work"]), "");
+    trial.no_process_is_left();
+}
+
 #[test]
 fn a_killed_guardian_does_not_cost_what_was_finished() {
     let station = station(ONCE, "");

@@ -237,6 +237,7 @@ impl<'a> CarriedGuard<'a> {
             version: VERSION.to_owned(),
             work,
             fetch: self.purpose == ConnectionPurpose::Fetch,
+            end: self.brief.exit.is_some(),
             arrived: lock(&self.arrivals).arrived,
         }));
     }

@@ -17,7 +17,7 @@ use super::{Carrier, Identity, Member, ProcessSpec, StartFault};
 use crate::core::verdict::Outcome;
 
 /// The number of this protocol between a guardian and a worker.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -261,10 +261,13 @@ pub struct WorkerBegin {
     /// same files.
     #[serde(default)]
     pub work: Option<WorkerFiles>,
-    /// Whether only work is fetched that a lost worker did not send, with the end of its agent if
-    /// that has ended by itself.
+    /// Whether only work is fetched that a lost worker did not send.
     #[serde(default)]
     pub fetch: bool,
+    /// Whether the end of the agent is told as well, if that has ended by itself: not when the lost
+    /// process is another one of its attempt.
+    #[serde(default)]
+    pub end: bool,
     /// What has arrived of the output of that agent.
     #[serde(default)]
     pub arrived: ArrivedOutput,
