@@ -351,7 +351,7 @@ impl History {
         self.with(id, |past| {
             past.attempts = past.attempts.max(ended.attempt);
             past.asks = ended.verdict == Verdict::NeedsInput;
-            if let Some(commit) = ended.evidence.commits.last() {
+            if let Some(commit) = ended.evidence.work() {
                 past.work = Some(commit.id.clone());
             }
             if matches!(ended.verdict, Verdict::Complete | Verdict::OffBranch) {

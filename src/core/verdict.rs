@@ -253,10 +253,16 @@ impl Evidence {
         self.commits_changes() || !self.added.is_empty()
     }
 
-    /// Whether the attempt committed changes. Commits without any change are no proof.
-    fn commits_changes(&self) -> bool {
+    /// The newest commit of the attempt, if its commits are work: those without any change, or with
+    /// changes of nothing but the graph or notes, are none.
+    pub fn work(&self) -> Option<&Commit> {
         let changes = self.diff.is_none_or(|diff| diff.files > 0) && !self.metadata_only;
-        (!self.commits.is_empty() && changes) || self.earlier.is_some()
+        self.commits.last().filter(|_| changes)
+    }
+
+    /// Whether the attempt, or an earlier one, committed changes.
+    fn commits_changes(&self) -> bool {
+        self.work().is_some() || self.earlier.is_some()
     }
 }
 

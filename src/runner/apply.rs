@@ -155,7 +155,10 @@ impl Runner {
         };
         let edit = |file: &GraphFile| change.applied(file.text());
         match self.graph.file.edit_text(&self.workspace.state, edit, |_, _| Ok(())) {
-            Ok(edited) => self.note(edited.statuses, Cause::EditedDuringAttempt),
+            Ok(edited) => {
+                let foreign = self.without_landings(edited.statuses);
+                self.note(foreign, Cause::EditedDuringAttempt)
+            }
             // A person has changed the file so that they do not fit; git has them.
             Err(_) => Ok(()),
         }

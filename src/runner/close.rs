@@ -254,6 +254,9 @@ impl Runner {
         if end.evidence.strayed.is_none() && self.has_left_branch(record)? {
             end.evidence.strayed = Some("HEAD left its branch while it was verified".to_owned());
         }
+        if end.evidence.strayed.is_none() {
+            end.evidence.strayed = self.keep_lost(record, &end.evidence)?;
+        }
         let (workspace, evidence) = (&self.workspace, &mut end.evidence);
         let task = self.task_of(record);
         let rule = self.rule(task.as_ref());

@@ -51,9 +51,9 @@ impl Runner {
         loop {
             match self.graph.file.refresh(&self.workspace.state) {
                 Ok(None) => return Ok(()),
-                Ok(Some(mut foreign)) => {
+                Ok(Some(foreign)) => {
                     self.graph.reported = false;
-                    foreign.retain(|change| !self.is_own_landing(change));
+                    let foreign = self.without_landings(foreign);
                     if foreign.is_empty() && self.lands() {
                         return Ok(());
                     }
@@ -106,12 +106,15 @@ impl Runner {
             && records.any(|record| record.task_id == *id && record.landing().is_some())
     }
 
-    /// Whether a change of the file is the completion of a task whose work has just landed. It is
-    /// recorded with the end of the attempt.
-    fn is_own_landing(&self, change: &Foreign) -> bool {
-        let mut records = self.records.values();
-        change.new == Some(Status::Complete)
-            && records.any(|record| record.task_id == change.task_id && record.slot.is_some())
+    /// Leaves out the completions of tasks whose work has just landed: each is recorded with the end
+    /// of its attempt.
+    pub(super) fn without_landings(&self, mut foreign: Vec<Foreign>) -> Vec<Foreign> {
+        foreign.retain(|change| {
+            let mut records = self.records.values();
+            change.new != Some(Status::Complete)
+                || !records.any(|record| record.task_id == change.task_id && record.slot.is_some())
+        });
+        foreign
     }
 
     /// Reloads changed settings between attempts: an attempt is judged by the settings of its
@@ -299,7 +302,7 @@ impl Runner {
             }
             (_, old) => old,
         };
-        let mut foreign = match self.graph.file.write(&self.workspace.state, id, write) {
+        let foreign = match self.graph.file.write(&self.workspace.state, id, write) {
             Ok(foreign) => foreign,
             Err(error) => {
                 let rejected = error.downcast::<Rejected>()?;
@@ -313,8 +316,7 @@ impl Runner {
                 };
             }
         };
-        foreign.retain(|change| !self.is_own_landing(change));
-        self.note(foreign, self.edited())?;
+        self.note(self.without_landings(foreign), self.edited())?;
         let new = Some(write.status());
         if old == new {
             return Ok(());

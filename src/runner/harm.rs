@@ -92,7 +92,8 @@ impl Runner {
                 Ok(None) => return Ok(None),
                 Ok(Some(foreign)) => {
                     self.graph.reported = false;
-                    let foreign = foreign.into_iter().filter(|f| f.task_id != record.task_id);
+                    let mut foreign = self.without_landings(foreign);
+                    foreign.retain(|change| change.task_id != record.task_id);
                     self.note(foreign, Cause::EditedDuringAttempt)?;
                     return Ok(None);
                 }

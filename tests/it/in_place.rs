@@ -243,3 +243,49 @@ fn a_damaged_graph_does_not_stay_in_the_newest_commit() {
         assert_eq!(trial.git(&["status", "--porcelain"]), "", "{damage}");
     }
 }
+
+#[test]
+fn uncommitted_files_of_a_person_are_uncommitted_again_when_head_is_put_back() {
+    for stray in [
+        "git add -A; git commit -q --amend --no-edit; work",
+        "git checkout -q -b feat; git add -A; git commit -qm All; work",
+    ] {
+        let script = format!("case $RALPH_ATTEMPT in 1) {stray};; *) work;; esac; report");
+        let trial = scripted(ONE, &script);
+        trial.write("other.txt", "an edit\n");
+        trial.write("notes.txt", "mine\n");
+        trial.run(["run"]).graph_complete();
+        assert_eq!(verdicts(&trial), ["off-branch"], "{stray}");
+        assert_eq!(trial.read("other.txt"), "an edit\n", "{stray}");
+        assert_eq!(trial.read("notes.txt"), "mine\n", "{stray}");
+        let status = trial.git(&["status", "--porcelain", "other.txt", "notes.txt"]);
+        assert_eq!(status, " M other.txt\n?? notes.txt\n", "{stray}");
+    }
+}
+
+#[test]
+fn the_claim_that_an_attempt_commits_is_not_its_work_nor_that_of_the_next_one() {
+    let script = "cat > /dev/null; git commit -qam \"Nothing $RALPH_ATTEMPT\"; report";
+    let trial = scripted(ONE, script);
+    trial.run(["run"]).code(3);
+    assert_eq!(verdicts(&trial), ["unverified", "unverified", "unverified"]);
+    assert_eq!(trial.lines("completed"), Vec::<Value>::new());
+}
+
+#[test]
+fn commits_that_a_verify_command_takes_off_the_branch_are_kept() {
+    let graph = "tasks: [{id: a, verify: ['test -e a.txt', 'git reset -q --hard HEAD~1']}]\n";
+    let trial = scripted(graph, "work; report");
+    trial.run(["run", "--once"]).code(1);
+    assert_eq!(verdicts(&trial), ["off-branch"]);
+    assert!(trial.git(&["log", "--format=%s", "refs/ralph/a/1"]).contains("Attempt 1 at a"));
+    assert_eq!(trial.lines("completed"), Vec::<Value>::new());
+}
+
+#[test]
+fn an_agent_that_removes_what_git_ignores_can_still_be_verified() {
+    let graph = "tasks: [{id: a, verify: ['test -e a.txt']}]\n";
+    let trial = scripted(graph, "work; git clean -fdxq; report");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.completions(), ["a"]);
+}

@@ -76,6 +76,15 @@ impl Repo {
         }
     }
 
+    /// Writes files as they are in a commit, and leaves the index as it is.
+    ///
+    /// # Errors
+    /// The error of `git`, for example for a file that is not in the commit.
+    pub fn restore_files(&self, commit: &str, paths: &[&str]) -> Result<()> {
+        let restore = ["--literal-pathspecs", "restore", "--source", commit, "--worktree", "--"];
+        program::run(&self.root, &[&restore[..], paths].concat()).map(drop)
+    }
+
     /// Puts HEAD back to a place that it has left. The branch goes back to the commit if it does not
     /// descend from it any more. Returns the commit of HEAD. If uncommitted changes are in the way,
     /// those of the file `own` are given up; the caller writes it again.

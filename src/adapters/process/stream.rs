@@ -221,11 +221,16 @@ struct KeptTail {
 }
 
 impl KeptOutput {
-    /// Appends to the file at `path`, created if missing.
+    /// Appends to the file at `path`, created if missing, with its folder: an agent may have removed
+    /// everything that git ignores.
     pub(super) fn create(path: &Path) -> io::Result<KeptOutput> {
-        let mut options = OpenOptions::new();
-        let head = regular_file::open_with(path, options.create(true).append(true));
-        let head = head.map_err(|error| {
+        let open = || {
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            regular_file::open_with(path, OpenOptions::new().create(true).append(true))
+        };
+        let head = open().map_err(|error| {
             io::Error::new(error.kind(), format!("open `{}`: {error}", path.display()))
         })?;
         Ok(KeptOutput {

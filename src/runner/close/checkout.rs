@@ -20,9 +20,10 @@ use crate::{
         commit_id::CommitId,
         event::{CheckoutRestored, Event},
         exit::{Exit, Failure},
+        verdict::Evidence,
     },
     project::{
-        attempt::{AttemptRecord, leftovers, scrutiny},
+        attempt::{self, AttemptRecord, leftovers, scrutiny},
         graph_file::graph_of,
     },
     regular_file,
@@ -74,6 +75,25 @@ impl Runner {
     /// Whether HEAD is no longer where an attempt in the checkout may leave it.
     pub(in crate::runner) fn has_left_branch(&self, record: &AttemptRecord) -> Result<bool> {
         Ok(self.guards_checkout(record) && self.workspace.repo.has_left(place_of(record))?)
+    }
+
+    /// Keeps the commits of an attempt in the checkout which HEAD had lost when its verify commands
+    /// had ended. Returns what happened.
+    pub(super) fn keep_lost(
+        &self,
+        record: &AttemptRecord,
+        evidence: &Evidence,
+    ) -> Result<Option<String>> {
+        let repo = &self.workspace.repo;
+        let (Some(last), Some(head)) = (evidence.commits.last(), repo.head()?.commit) else {
+            return Ok(None);
+        };
+        if !self.guards_checkout(record) || repo.is_ancestor(&last.id, &head)? {
+            return Ok(None);
+        }
+        let name = leftovers::pin_name(&self.workspace.place, &record.task_id, record.attempt);
+        repo.keep_commit(&name, &last.id)?;
+        Ok(Some(format!("HEAD left its commits while they were verified; they are kept as {name}")))
     }
 
     /// Keeps the settings as they were before an attempt in the checkout, whatever it or a person
@@ -136,6 +156,9 @@ impl Runner {
             return Ok(());
         }
         let moved = self.return_head(record)?;
+        if moved.is_some() {
+            self.return_files(record)?;
+        }
         let (Some(base), Some(head)) = (&record.base, self.workspace.repo.head()?.commit) else {
             return Ok(());
         };
@@ -196,6 +219,20 @@ impl Runner {
             );
             Failure::new(Exit::Error, message).into()
         })
+    }
+
+    /// Puts back the files with uncommitted changes of a person that an attempt has committed
+    /// elsewhere than on its branch.
+    fn return_files(&self, record: &AttemptRecord) -> Result<()> {
+        let repo = &self.workspace.repo;
+        let name = leftovers::pin_name(&self.workspace.place, &record.task_id, record.attempt);
+        let Some(commit) = &repo.commit_of(&name)? else { return Ok(()) };
+        let now = attempt::changed(&self.workspace, repo)?;
+        let mut paths: Vec<&str> = record.dirty.keys().map(String::as_str).collect();
+        paths.retain(|path| {
+            !now.contains_key(*path) && repo.file_at(commit, path).is_ok_and(|text| text.is_some())
+        });
+        if paths.is_empty() { Ok(()) } else { repo.restore_files(commit, &paths) }
     }
 
     /// Whether a file of the checkout is the version of a commit.
