@@ -113,6 +113,7 @@ pub fn words(error: &anyhow::Error) -> String {
         .map(ToString::to_string)
         .collect();
     let step = if step.is_empty() { "continue".to_owned() } else { step.join(": ") };
+    let step = step.strip_prefix("cannot ").unwrap_or(&step);
     format!("disk full: cannot {step}; free some space and run again")
 }
 

@@ -121,6 +121,21 @@ fn the_end_of_an_agent_is_not_that_of_a_verify_command_whose_line_broke() {
     trial.no_process_is_left();
 }
 
+/// The worker is asked again for half a minute, and then the attempt does not count.
+#[test]
+fn work_that_cannot_be_sent_is_no_verdict_on_the_agent() {
+    let station = station(ONCE, "");
+    let trial = &station.trial;
+    station.told("do-a-1", "work; rm -r .git");
+    station.told("do-a-2", "work");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.lines("failed"), Vec::<Value>::new());
+    let interrupted = trial.lines("interrupted");
+    assert_eq!(interrupted.len(), 1);
+    assert_eq!(interrupted[0]["outcome"], "lost", "{}", interrupted[0]);
+    assert_eq!(trial.completions(), ["a"]);
+}
+
 #[test]
 fn a_killed_guardian_does_not_cost_what_was_finished() {
     let station = station(ONCE, "");

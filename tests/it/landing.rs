@@ -151,3 +151,21 @@ fn landing_is_tried_again_before_a_run_stops_for_it() {
     assert_eq!(trial.lines("merge_held").len(), 1, "each reason is recorded once");
     assert_eq!(trial.read("line"), "mine\n");
 }
+
+#[test]
+fn work_that_lands_is_not_taken_for_an_edit_of_the_graph() {
+    const SCRIPT: &str = "cat > /dev/null; echo 1 > $RALPH_TASK_ID; git add -A; git commit -qm 1; \
+        case $RALPH_TASK_ID in q*) sleep 0.2; \"$RALPH\" ask which;; *) \"$RALPH\" task-complete $RALPH_TASK_ID;; esac";
+    let tasks: Vec<String> = (1..=6).map(|n| format!("{{id: t{n}}}, {{id: q{n}}}")).collect();
+    let trial = TestProject::new()
+        .graph(&format!("tasks: [{}]\n", tasks.join(", ")))
+        .command(["sh", "-c", SCRIPT]);
+    trial.run(["run", "--jobs", "4"]).code(4);
+    assert_eq!(trial.completions().len(), 6);
+    let causes = trial.lines("status_changed").into_iter().map(|line| line["cause"].clone());
+    assert!(
+        causes.clone().all(|cause| cause != "edited_during_attempt"),
+        "{:?}",
+        causes.collect::<Vec<_>>()
+    );
+}
