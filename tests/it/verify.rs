@@ -175,7 +175,7 @@ fn the_next_run_continues_a_stopped_verification() {
 }
 
 #[test]
-fn a_guardian_killed_while_verifying_costs_no_attempt() {
+fn a_guardian_killed_while_verifying_costs_only_the_command() {
     let verify =
         "    verify: '[ -e \"$TRIAL_DIR/go\" ] || { touch \"$TRIAL_DIR/verifying\"; sleep 600; }'";
     let trial = TestProject::new().graph(&graph(verify)).agent("commit");
@@ -191,7 +191,7 @@ fn a_guardian_killed_while_verifying_costs_no_attempt() {
     let kill = |pid| rustix::process::kill_process(pid, Signal::KILL).is_ok();
     until("its guardian is on record", || guardian().is_some_and(kill));
     run.end(&trial).graph_complete();
-    assert_eq!(trial.lines("interrupted")[0]["verdict"], "interrupted");
+    assert_eq!((trial.lines("verifying").len(), trial.lines("started").len()), (2, 1));
     trial.no_process_is_left();
 }
 
@@ -218,4 +218,15 @@ fn a_failure_is_shown_with_the_failed_test() {
         .agent("commit");
     trial.run(["run"]).code(3).stderr_has("not ok 2 - multiplies\n");
     trial.assert_record("verify_failed", &json!({"last_line": "not ok 2 - multiplies"}));
+}
+
+/// It does not count, and neither does the attempt.
+#[test]
+fn a_verify_command_that_always_loses_its_guardian_is_not_repeated_for_long() {
+    let verify = "    verify: 'kill -9 $PPID; sleep 600'";
+    let trial = TestProject::new().graph(&graph(verify)).agent("commit");
+    trial.run(["run", "--once"]).code_is_any();
+    assert_eq!(trial.lines("verifying").len(), 4);
+    assert_eq!(trial.lines("interrupted")[0]["verdict"], "interrupted");
+    trial.no_process_is_left();
 }

@@ -372,14 +372,7 @@ impl<'a> CarriedGuard<'a> {
     fn hear_message(&mut self, message: FromWorker) -> io::Result<Option<CarriedEnd>> {
         match message {
             FromWorker::Hello(hello) => return Ok(self.greet(&hello)),
-            FromWorker::Refused { error } if self.closed.is_some() => {
-                // It cannot send the work, which says nothing about what the agent did.
-                lock(&self.arrivals).is_refused = true;
-                return Ok(Some(CarriedEnd::Lost(error)));
-            }
-            FromWorker::Refused { error } => {
-                return Ok(Some(CarriedEnd::Impossible(error, None)));
-            }
+            FromWorker::Refused { error } => return Ok(Some(self.refused(error))),
             FromWorker::Want { have } => {
                 let pack = self.carrier.transfer.as_ref().map(|transfer| transfer.pack.clone());
                 self.send(move |line| send_pack(line, &pack.unwrap_or_default(), &have));

@@ -188,8 +188,11 @@ impl Attempts {
             self.open.retain(|open| open.id != *id);
             return vec![postponed].into();
         }
-        let cut_off =
-            matches!(outcome, Outcome::Cancelled | Outcome::Interrupted | Outcome::Lost { .. });
+        let is_lost = matches!(outcome, Outcome::Lost { .. });
+        if is_lost && purpose == CheckPurpose::Verify && process.may_repeat() && !sit.is_ending() {
+            return attempt.repeat_check(process).into();
+        }
+        let cut_off = is_lost || matches!(outcome, Outcome::Cancelled | Outcome::Interrupted);
         if cut_off && purpose != CheckPurpose::Verify {
             if purpose == CheckPurpose::Trial {
                 return Next::Tried(None);

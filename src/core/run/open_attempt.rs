@@ -18,6 +18,10 @@ use crate::core::{
     verdict::{CheckResult, Evidence, Outcome, Rule, Verdict},
 };
 
+/// How often in a row a verify command is started again whose guardian or executor was lost. After
+/// that its attempt is lost.
+const MAX_LOST_CHECKS: u32 = 3;
+
 /// An attempt that has not ended.
 ///
 /// This is the data for its next step. Its state is in the history.
@@ -64,6 +68,8 @@ pub struct AttemptProcess {
     pub(super) commands: Vec<String>,
     /// Those that have run.
     pub(super) done: Vec<CheckedCommand>,
+    /// The number of times in a row that the next one was lost with its guardian or executor.
+    lost: u32,
     /// Its limits, once it runs.
     pub watch: Option<ProcessWatch>,
     /// The processes that its agent left running, while the run waits for them.
@@ -79,10 +85,16 @@ impl AttemptProcess {
             purpose,
             commands,
             done: Vec::new(),
+            lost: 0,
             watch: None,
             left: None,
             recovers: false,
         }
+    }
+
+    /// Whether its command may be started again after it was lost.
+    pub(super) fn may_repeat(&self) -> bool {
+        self.lost < MAX_LOST_CHECKS
     }
 }
 
@@ -183,6 +195,12 @@ impl OpenAttempt {
         vec![self.emit(event), start]
     }
 
+    /// Starts a command again that was lost, which says nothing about the work.
+    pub(super) fn repeat_check(&mut self, process: AttemptProcess) -> Vec<RunCommand> {
+        self.process = Some(AttemptProcess { lost: process.lost + 1, ..process });
+        self.start_check()
+    }
+
     /// Ends its process with this outcome, if it has one that is not being ended.
     pub(super) fn end_process(
         &mut self,
@@ -210,6 +228,7 @@ impl OpenAttempt {
             log: end.log,
         };
         let is_green = check.is_green();
+        process.lost = 0;
         process.done.push(CheckedCommand { result: check.clone(), head: end.head });
         let mut commands = match purpose {
             CheckPurpose::Setup => Vec::new(),

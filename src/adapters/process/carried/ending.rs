@@ -103,6 +103,16 @@ impl CarriedGuard<'_> {
         is_fetched && self.carrier.transfer.is_some()
     }
 
+    /// What it means that a worker cannot go on: once the agent has ended, that its work cannot be
+    /// sent, which says nothing about what the agent did.
+    pub(super) fn refused(&self, error: String) -> CarriedEnd {
+        if self.closed.is_none() {
+            return CarriedEnd::Impossible(error, None);
+        }
+        lock(&self.arrivals).is_refused = true;
+        CarriedEnd::Lost(error)
+    }
+
     /// Whether the worker was asked for long enough. Finished work is asked for as long as the
     /// settings say, and so is an end that is not known, until a worker answers.
     pub(super) fn has_asked_enough(&self) -> bool {
