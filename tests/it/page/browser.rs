@@ -1,7 +1,7 @@
 //! A real browser: Chromium, driven over HTTP through chromedriver.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader},
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -17,6 +17,27 @@ pub const ENTER: &str = "\u{e007}";
 pub const ESCAPE: &str = "\u{e00c}";
 pub const RIGHT: &str = "\u{e014}";
 
+/// Starts chromedriver on a free port; `None` if it ended at once.
+///
+/// # Errors
+/// There is no chromedriver.
+fn started() -> io::Result<Option<(Child, String)>> {
+    let mut command = Command::new("chromedriver");
+    command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut driver = command.spawn()?;
+    let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+    let port = lines.find_map(|line| {
+        let line = line.ok()?;
+        let (_, port) = line.split_once("started successfully on port ")?;
+        Some(port.trim_end_matches('.').to_owned())
+    });
+    if port.is_none() {
+        let _ = driver.kill();
+        driver.wait()?;
+    }
+    Ok(port.map(|port| (driver, port)))
+}
+
 /// A browser with one page open; ended when dropped.
 pub struct Browser {
     driver: Child,
@@ -30,18 +51,13 @@ pub struct Browser {
 impl Browser {
     /// A browser of 1280 by 800; `None` without chromedriver.
     pub fn start() -> Option<Browser> {
-        let mut command = Command::new("chromedriver");
-        command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let Ok(mut driver) = command.spawn() else {
+        // It ends at once where the port that it got for IPv6 is in use for IPv4.
+        let mut tries = (0..20).map(|_| started());
+        let found = tries.find_map(Result::transpose).expect("chromedriver starts");
+        let Ok((driver, port)) = found else {
             eprintln!("skipped: there is no chromedriver here");
             return None;
         };
-        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = lines.find_map(|line| {
-            let line = line.ok()?;
-            let (_, port) = line.split_once("started successfully on port ")?;
-            Some(port.trim_end_matches('.').to_owned())
-        });
         let profile = tempfile::tempdir().unwrap();
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
@@ -50,7 +66,7 @@ impl Browser {
         let mut browser = Browser {
             driver,
             agent: config.into(),
-            base: format!("http://127.0.0.1:{}", port.unwrap()),
+            base: format!("http://127.0.0.1:{port}"),
             session: String::new(),
             profile,
         };
