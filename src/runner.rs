@@ -48,7 +48,7 @@ use crate::{
         agents::promise::Worth,
         duration,
         event::{Event, StopReason, record::Record},
-        executor::{Executor, JobState},
+        executor::{Executor, ExecutorFault, JobState},
         exit::{Exit, Failure},
         graph::task::{Status, TaskId},
         run::{
@@ -93,7 +93,7 @@ enum RunnerMessage {
     /// The slot of an attempt was prepared, or preparing it failed.
     Prepared(AttemptId, Result<PreparedSlot>),
     /// The executor of an attempt does not answer, for this reason.
-    Missed(AttemptId, String),
+    Missed(AttemptId, ExecutorFault),
     /// The cluster told where the job of an attempt stands.
     Job(AttemptId, JobState),
     /// The executor of an attempt can be asked for its work, or cannot, for this reason.

@@ -48,7 +48,7 @@ use rustix::process::{Signal, getpgrp, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 pub use crate::core::event::Identity;
-use crate::core::{redact::Redactor, verdict::Outcome};
+use crate::core::{executor::ExecutorFault, redact::Redactor, verdict::Outcome};
 pub use agent::AgentProcess;
 pub use child::{Foreground, ForegroundGroup};
 use group::Process;
@@ -204,10 +204,8 @@ pub enum StartFault {
 pub enum NotStarted {
     /// Its program is missing or cannot be executed, for this reason.
     Missing(String),
-    /// The command that carries it to its executor cannot be started, for this reason.
-    NoCarrier(String),
-    /// Its executor does not answer, for this reason.
-    Unreachable(String),
+    /// Its executor does not answer or cannot be used.
+    Executor(ExecutorFault),
     /// It cannot be started, for this reason.
     Refused(String),
     /// Its guardian was killed before it could report whether it had started the agent.

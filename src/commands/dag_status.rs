@@ -234,7 +234,9 @@ pub(super) fn note(task: &TaskView, now: DateTime<Utc>) -> String {
         TaskStanding::RateLimited { until } => {
             format!("rate-limited until {}", moment(*until, now))
         }
-        TaskStanding::Unreachable { executor, until } => until_text(executor, *until, now),
+        TaskStanding::Unreachable { executor, lasts, until } => {
+            until_text(executor, *lasts, *until, now)
+        }
         TaskStanding::Waiting { waiting_on, .. } => format!("waiting on {}", names(waiting_on)),
     }
 }

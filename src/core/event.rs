@@ -175,7 +175,8 @@ pub enum Event {
         /// What was tried, and how it failed.
         why: String,
     },
-    /// An executor does not answer. One attempt at a time tries it again.
+    /// An executor does not answer or cannot be used. One attempt at a time tries it again, unless
+    /// only a person can mend what is wrong.
     ExecutorUnreachable {
         /// The executor.
         run_on: String,
@@ -183,8 +184,8 @@ pub enum Event {
         why: String,
         /// The number of tries that have failed since it answered last; 0 if the first one goes on.
         tries: u32,
-        /// The pause before the next try.
-        pause_seconds: u64,
+        /// The pause before the next try; none if the run does not try it again.
+        pause_seconds: Option<u64>,
     },
     /// An executor that did not answer does so again.
     ExecutorReachable {

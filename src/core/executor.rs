@@ -36,6 +36,33 @@ pub struct Executor {
     pub kind: ExecutorKind,
 }
 
+/// Why an executor has not taken a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutorFault {
+    /// A message for a person.
+    pub why: String,
+    /// Whether it lasts until a person does something: the executor is not tried again in a run.
+    pub lasts: bool,
+}
+
+impl From<String> for ExecutorFault {
+    fn from(why: String) -> ExecutorFault {
+        ExecutorFault::lasting(why)
+    }
+}
+
+impl ExecutorFault {
+    /// A fault that may pass by itself.
+    pub fn passing(why: String) -> ExecutorFault {
+        ExecutorFault { why, lasts: false }
+    }
+
+    /// A fault that only a person can mend.
+    pub fn lasting(why: String) -> ExecutorFault {
+        ExecutorFault { why, lasts: true }
+    }
+}
+
 /// Where an attempt really runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {

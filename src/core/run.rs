@@ -273,7 +273,7 @@ impl Run {
             }
             Input::Unanswered { id, run_on, why } => attempts.unanswered(&id, run_on, why, sit),
             Input::Contact(id, since) => attempts.contact(&id, since),
-            Input::Unreachable { id, run_on, why } => attempts.withdraw(&id, run_on, why, sit),
+            Input::Unreachable { id, run_on, fault } => attempts.withdraw(&id, run_on, fault, sit),
             Input::ProcessEnded(id, end) => {
                 let next = attempts.process_ended(&id, *end, sit);
                 self.go_on(next, sit)

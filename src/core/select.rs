@@ -33,6 +33,7 @@ pub use agents::Turn;
 pub use conflicts::TaskConflict;
 pub use forecast::{Forecast, Slot};
 pub use key::{SelectionKey, keys};
+pub use reach::fault_words;
 
 /// The default number of attempts before a task is parked.
 pub const MAX_ATTEMPTS: u32 = 3;
@@ -153,8 +154,8 @@ pub enum TaskState {
     Retrying(DateTime<Utc>),
     /// Its agents are rate-limited until this time.
     RateLimited(DateTime<Utc>),
-    /// Its executor does not answer, and is tried again at this time; none while it is tried.
-    Unreachable(Option<DateTime<Utc>>),
+    /// Its executor does not answer or cannot be used, and is tried again then.
+    Unreachable(NextTry),
     /// All of its agents are denied access.
     Denied,
     /// Out of attempts; this many were made.
@@ -167,6 +168,27 @@ pub enum TaskState {
     Blocked,
     /// Waiting on dependencies, which [`View::waits_for`] lists.
     Waiting,
+}
+
+/// When an executor is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextTry {
+    /// An attempt tries it.
+    Now,
+    /// At this time.
+    At(DateTime<Utc>),
+    /// Not in this run: a person must mend something.
+    Never,
+}
+
+impl NextTry {
+    /// The time, if one is set.
+    pub fn time(self) -> Option<DateTime<Utc>> {
+        match self {
+            NextTry::At(time) => Some(time),
+            NextTry::Now | NextTry::Never => None,
+        }
+    }
 }
 
 /// The input for states and decisions, apart from the time.

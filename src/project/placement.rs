@@ -22,8 +22,9 @@ use crate::{
     core::{
         commit_id::CommitId,
         executor::{
-            CarrierFacts, ContainerEngine, ContainerSettings, Executor, ExecutorKind, FileTravel,
-            Placement, Resources, SandboxSettings, SharedPath, SshSettings, carrier_command,
+            CarrierFacts, ContainerEngine, ContainerSettings, Executor, ExecutorFault,
+            ExecutorKind, FileTravel, Placement, Resources, SandboxSettings, SharedPath,
+            SshSettings, carrier_command,
         },
     },
     project::{slot_pool::SlotPool, workspace::Workspace},
@@ -72,13 +73,19 @@ pub struct ProcessFacts {
     pub limit: Option<Duration>,
 }
 
-/// Why an executor cannot run a process; each is a message for a person.
+/// Why an executor cannot run a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlacementFault {
-    /// It does not answer now.
-    Unreachable(String),
-    /// It cannot run the process at any time.
+    /// It cannot run any process, now or until a person does something.
+    Executor(ExecutorFault),
+    /// It cannot run this process, for this reason.
     Refused(String),
+}
+
+impl From<ExecutorFault> for PlacementFault {
+    fn from(fault: ExecutorFault) -> PlacementFault {
+        PlacementFault::Executor(fault)
+    }
 }
 
 impl From<String> for PlacementFault {
@@ -89,7 +96,8 @@ impl From<String> for PlacementFault {
 
 impl fmt::Display for PlacementFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (PlacementFault::Unreachable(why) | PlacementFault::Refused(why)) = self;
+        let (PlacementFault::Executor(ExecutorFault { why, .. }) | PlacementFault::Refused(why)) =
+            self;
         f.write_str(why)
     }
 }
@@ -99,7 +107,7 @@ impl fmt::Display for PlacementFault {
 ///
 /// # Errors
 /// The executor cannot run a process.
-pub fn reach(executor: &Executor) -> Result<(), PlacementFault> {
+pub fn reach(executor: &Executor) -> Result<(), ExecutorFault> {
     match &executor.kind {
         ExecutorKind::Container(settings) => engine(settings).map(drop),
         ExecutorKind::Ssh(settings) if settings.send_binary => sent_program(settings).map(drop),
@@ -124,7 +132,8 @@ pub fn placed(
     match &executor.kind {
         ExecutorKind::Local => Ok(PlacedProcess::here(spec)),
         ExecutorKind::Sandbox(settings) => {
-            Ok(confined(workspace, executor, settings, facts, spec)?)
+            let confined = confined(workspace, executor, settings, facts, spec);
+            confined.map_err(|why| PlacementFault::Executor(ExecutorFault::lasting(why)))
         }
         ExecutorKind::Container(_)
         | ExecutorKind::Slurm(_)
@@ -145,10 +154,9 @@ pub fn check(workspace: &Workspace, executor: &Executor) -> Result<(), String> {
     };
     match &executor.kind {
         ExecutorKind::Local => Ok(()),
-        ExecutorKind::Sandbox(settings) => process::sandbox::support(settings.engine).map(drop),
-        ExecutorKind::Container(settings) => {
-            engine(settings).map(drop).map_err(|fault| fault.to_string())
-        }
+        ExecutorKind::Sandbox(settings) => process::sandbox::check(settings)
+            .map_err(|why| format!("executor `{}`: {why}", executor.name)),
+        ExecutorKind::Container(settings) => engine(settings).map(drop).map_err(|fault| fault.why),
         ExecutorKind::Slurm(_) => program("srun"),
         ExecutorKind::Ssh(_) => program("ssh"),
         ExecutorKind::Command(settings) => {
@@ -196,14 +204,10 @@ pub fn sandbox_support(executor: &Executor) -> Option<SandboxSupport> {
     process::sandbox::support(settings.engine).ok()
 }
 
-fn engine(settings: &ContainerSettings) -> Result<ContainerEngine, PlacementFault> {
-    container::find(settings).map_err(|fault| {
-        let why = settings.describe(&fault);
-        if fault.is_passing() {
-            PlacementFault::Unreachable(why)
-        } else {
-            PlacementFault::Refused(why)
-        }
+fn engine(settings: &ContainerSettings) -> Result<ContainerEngine, ExecutorFault> {
+    container::find(settings).map_err(|fault| ExecutorFault {
+        why: settings.describe(&fault),
+        lasts: !fault.is_passing(),
     })
 }
 
@@ -333,7 +337,7 @@ fn passed(names: &[String]) -> Vec<(String, String)> {
 }
 
 /// Returns the path of this program on a host, to which it is sent once.
-fn sent_program(settings: &SshSettings) -> Result<String, PlacementFault> {
+fn sent_program(settings: &SshSettings) -> Result<String, ExecutorFault> {
     static SENT: LazyLock<Mutex<BTreeMap<String, String>>> = LazyLock::new(Mutex::default);
     let key = format!("{} {:?}", settings.host, settings.args);
     let mut sent = SENT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -341,13 +345,7 @@ fn sent_program(settings: &SshSettings) -> Result<String, PlacementFault> {
         return Ok(path.clone());
     }
     let own = process::own_file().map_err(|error| error.to_string())?;
-    let path = ssh::send_program(settings, &own).map_err(|fault| {
-        if fault.is_unreachable {
-            PlacementFault::Unreachable(fault.why)
-        } else {
-            PlacementFault::Refused(fault.why)
-        }
-    })?;
+    let path = ssh::send_program(settings, &own)?;
     sent.insert(key, path.clone());
     Ok(path)
 }

@@ -27,11 +27,7 @@ use crate::{
         select::pause_before_retry,
         verdict::Outcome,
     },
-    project::{
-        attempt::AttemptRecord,
-        executors,
-        placement::{self, PlacementFault},
-    },
+    project::{attempt::AttemptRecord, executors, placement},
 };
 
 /// The time that the answer may take after the longest wait for an executor.
@@ -174,11 +170,11 @@ fn reach(executor: &Executor, longest: Duration) -> Result<Executor, String> {
     let (began, mut tries) = (Instant::now(), 0);
     loop {
         match placement::reach(executor) {
-            Err(PlacementFault::Unreachable(_)) if began.elapsed() < longest => {
+            Err(fault) if !fault.lasts && began.elapsed() < longest => {
                 tries += 1;
                 thread::sleep(pause_before_retry(tries));
             }
-            reached => return reached.map(|()| executor.clone()).map_err(|why| why.to_string()),
+            reached => return reached.map(|()| executor.clone()).map_err(|fault| fault.why),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{fs, path::PathBuf, rc::Rc, thread};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 
 use super::{Runner, RunnerMessage, start::litter_of};
 use crate::{
@@ -23,8 +23,7 @@ use crate::{
     },
     project::{
         attempt::{self, AttemptRecord, SlotAssignment},
-        executors,
-        placement::{self, PlacementFault},
+        executors, placement,
         slot_pool::{self, PreparedSlot, SlotOrder, SlotPool},
         suspect_slots::{self, SuspectSlot},
         workspace::Workspace,
@@ -186,8 +185,7 @@ impl Runner {
         self.slots.preparing += 1;
         thread::spawn(move || {
             let message = match executor.map_or(Ok(()), |executor| placement::reach(&executor)) {
-                Err(PlacementFault::Unreachable(why)) => RunnerMessage::Missed(id, why),
-                Err(PlacementFault::Refused(why)) => RunnerMessage::Prepared(id, Err(anyhow!(why))),
+                Err(fault) => RunnerMessage::Missed(id, fault),
                 Ok(()) => RunnerMessage::Prepared(id, slot_pool::prepare(&order)),
             };
             drop(outbox.send(message));

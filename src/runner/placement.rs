@@ -95,7 +95,7 @@ impl Runner {
     ) -> Result<SpawnedProcess, NotStarted> {
         let placed = self.placed(record, executor, spec, limits.limit);
         let PlacedProcess { spec, carrier, placement } = placed.map_err(|fault| match fault {
-            PlacementFault::Unreachable(why) => NotStarted::Unreachable(why),
+            PlacementFault::Executor(fault) => NotStarted::Executor(fault),
             PlacementFault::Refused(why) => NotStarted::Refused(why),
         })?;
         let is_carried = carrier.is_some();

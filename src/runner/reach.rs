@@ -16,7 +16,7 @@ use crate::{
     core::{
         duration,
         event::Event,
-        executor::{Executor, ExecutorKind, FileTravel, JobEnd, JobState},
+        executor::{Executor, ExecutorFault, ExecutorKind, FileTravel, JobEnd, JobState},
         run::{
             command::{AttemptId, CheckPurpose},
             input::Input,
@@ -253,14 +253,15 @@ impl Runner {
         Ok(self.process_settled(id, ended, Some(word)))
     }
 
-    /// Returns why an attempt must be withdrawn whose process has ended like this; none if it must
-    /// not: only an attempt of which no process has got to its executor can be.
+    /// Returns the executor, and its fault, because of which an attempt must be withdrawn whose
+    /// process has ended like this; none if it must not: only an attempt of which no process has got
+    /// to its executor can be.
     pub(super) fn missed_why(
         &self,
         id: &AttemptId,
         ended: &ClosedProcess,
         word: Option<&EngineWord>,
-    ) -> Option<(String, String)> {
+    ) -> Option<(String, ExecutorFault)> {
         let process = self.run.attempts().process(id)?;
         if !is_before_agent(process.purpose) || word.is_some_and(|word| !word.is_missed) {
             return None;
@@ -272,16 +273,20 @@ impl Runner {
             && !ended.was_queued
         {
             let limit = duration::short(self.workspace.config.max_wait);
-            return Some((run_on, format!("it said nothing for {limit}")));
+            let why = format!("it said nothing for {limit}");
+            return Some((run_on, ExecutorFault::passing(why)));
         }
-        match &ended.closed {
-            Closed {
-                outcome: Some(Outcome::Lost { why, .. }),
-                fault: Some(StartFault::Unreachable),
-                ..
-            } if ending.is_none() => Some((run_on, why.clone())),
-            _ => None,
-        }
+        let Closed { outcome: Some(Outcome::Lost { why, .. }), fault: Some(fault), .. } =
+            &ended.closed
+        else {
+            return None;
+        };
+        let fault = match fault {
+            StartFault::Unreachable => ExecutorFault::passing(why.clone()),
+            StartFault::Executor => ExecutorFault::lasting(why.clone()),
+            StartFault::Program => return None,
+        };
+        ending.is_none().then_some((run_on, fault))
     }
 
     /// Handles the silence of a process, or its end. A process that has not got to its executor says
@@ -303,11 +308,11 @@ impl Runner {
         Some(Input::Unanswered { id, run_on, why })
     }
 
-    /// Handles an executor that did not answer before a process was started.
-    pub(super) fn missed(&mut self, id: AttemptId, why: String) -> Option<Input> {
+    /// Handles an executor that did not answer or cannot be used, before a process was started.
+    pub(super) fn missed(&mut self, id: AttemptId, fault: ExecutorFault) -> Option<Input> {
         self.slots.prepared();
         let run_on = self.records.get(&id)?.run_on.clone()?;
-        Some(Input::Unreachable { id, run_on, why })
+        Some(Input::Unreachable { id, run_on, fault })
     }
 
     /// Removes the record of an attempt that was withdrawn, and releases its slot. No agent has run

@@ -154,7 +154,7 @@ impl Runner {
             Some(RunnerMessage::News(id, ProcessNews::Contact(silence))) => {
                 self.contact(id, silence)
             }
-            Some(RunnerMessage::Missed(id, why)) => self.missed(id, why),
+            Some(RunnerMessage::Missed(id, fault)) => self.missed(id, fault),
             Some(RunnerMessage::MayFetch(id, reached)) => self.start_fetch(&id, reached),
             Some(RunnerMessage::NotAsked(id)) => Some(Input::ProcessEnded(id, Box::default())),
             Some(RunnerMessage::Job(id, state)) => self.job_seen(id, &state),

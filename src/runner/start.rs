@@ -24,7 +24,7 @@ use crate::{
     core::{
         agents::{agent_command::AgentCommand, agent_preset, transcript::Format},
         event::Event,
-        executor::LOCAL,
+        executor::{ExecutorFault, LOCAL},
         graph::task::Task,
         run::{
             command::{AttemptId, CheckPurpose, ProcessEnd},
@@ -206,9 +206,9 @@ impl Runner {
             executor.and_then(|to| self.spawn_at(&to, &record, &spec, post, &limits, send));
         let SpawnedProcess { process, start, limits, on_its_way } = match started {
             Ok(started) => started,
-            Err(NotStarted::Unreachable(why)) if !kind.verifies() => {
+            Err(NotStarted::Executor(fault)) if !kind.verifies() => {
                 let run_on = record.run_on.clone().unwrap_or_default();
-                return Ok(Some(Input::Unreachable { id: id.clone(), run_on, why }));
+                return Ok(Some(Input::Unreachable { id: id.clone(), run_on, fault }));
             }
             Err(reason) => {
                 let head = verifies.and_then(|(_, head)| head);
@@ -281,13 +281,12 @@ impl Runner {
         reason: NotStarted,
         is_agent: bool,
     ) -> ProcessEnd {
-        let is_missing = matches!(reason, NotStarted::Missing(_) | NotStarted::NoCarrier(_));
-        let no_program = is_agent && is_missing;
+        let no_program = is_agent && matches!(reason, NotStarted::Missing(_));
         let outcome = match reason {
-            NotStarted::Missing(error)
-            | NotStarted::NoCarrier(error)
-            | NotStarted::Refused(error) => Outcome::NotStarted { error },
-            NotStarted::Unreachable(why) => {
+            NotStarted::Missing(error) | NotStarted::Refused(error) => {
+                Outcome::NotStarted { error }
+            }
+            NotStarted::Executor(ExecutorFault { why, .. }) => {
                 let executor = record.run_on.clone().unwrap_or_default();
                 Outcome::Lost { executor, why }
             }

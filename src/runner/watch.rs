@@ -95,8 +95,8 @@ impl Runner {
         ended: ClosedProcess,
         word: Option<&EngineWord>,
     ) -> Input {
-        if let Some((run_on, why)) = self.missed_why(id, &ended, word) {
-            return Input::Unreachable { id: id.clone(), run_on, why };
+        if let Some((run_on, fault)) = self.missed_why(id, &ended, word) {
+            return Input::Unreachable { id: id.clone(), run_on, fault };
         }
         let ClosedProcess { closed, head, log, .. } = ended;
         let is_agent = log.is_none();
@@ -110,10 +110,7 @@ impl Runner {
                 failure_line::of(&terminal::plain(&agent_output::failure(&log)))
             }
         });
-        let is_missing = match closed.fault {
-            Some(StartFault::Program | StartFault::Executor) => true,
-            Some(StartFault::Unreachable) | None => false,
-        };
+        let is_missing = closed.fault == Some(StartFault::Program);
         let end = ProcessEnd {
             outcome: closed.outcome,
             took: Duration::ZERO,

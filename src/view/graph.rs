@@ -16,7 +16,7 @@ use super::{
 };
 use crate::core::{
     graph::task::Task,
-    select::{SelectionKey, TaskState, View},
+    select::{NextTry, SelectionKey, TaskState, View},
     verdict::Verdict,
 };
 
@@ -145,9 +145,10 @@ pub(super) fn standing(
         }
         TaskState::Retrying(until) => TaskStanding::Retrying { until },
         TaskState::RateLimited(until) => TaskStanding::RateLimited { until },
-        TaskState::Unreachable(until) => {
+        TaskState::Unreachable(next) => {
             let executor = view.executor(number).unwrap_or_default().to_owned();
-            TaskStanding::Unreachable { executor, until }
+            let lasts = next == NextTry::Never;
+            TaskStanding::Unreachable { executor, lasts, until: next.time() }
         }
         TaskState::Waiting => waiting(view, number, now),
     }

@@ -94,11 +94,13 @@ pub enum TaskStanding {
         #[schemars(with = "String", extend("format" = "date-time"))]
         until: DateTime<Utc>,
     },
-    /// Its executor does not answer.
+    /// Its executor does not answer or cannot be used.
     Unreachable {
         /// The executor.
         executor: String,
-        /// When it is tried again; none while it is tried.
+        /// Whether only a person can mend it, and the run does not try it again.
+        lasts: bool,
+        /// When it is tried again; none while it is tried, or if it is not.
         #[schemars(with = "Option<String>", extend("format" = "date-time"))]
         until: Option<DateTime<Utc>>,
     },

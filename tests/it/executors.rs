@@ -34,6 +34,16 @@ fn unknown_executors_are_named_before_anything_starts() {
 }
 
 #[test]
+fn a_sandbox_that_cannot_be_had_is_told_before_anything_starts() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
+    let kept = "run_on: box\nexecutors: {box: {sandbox: {engine: landlock, network: off}}}\n";
+    trial.save(".ralph/config.yaml", &format!("{SETTINGS}{kept}"));
+    // Where there is no Landlock, the message is another one.
+    trial.run(["run"]).code(69).stderr_has("executor `box`: ").stderr_has("Landlock");
+    assert!(!trial.root().join("logs/ralph.jsonl").exists(), "nothing starts");
+}
+
+#[test]
 fn attempts_in_the_checkout_run_here() {
     let trial = TestProject::new();
     let settings = other_home(&trial);

@@ -103,6 +103,38 @@ fn a_start_at_an_executor_that_is_away_costs_nothing() {
 }
 
 #[test]
+fn an_executor_that_only_a_person_can_mend_is_tried_once_a_run_and_blames_no_agent() {
+    let graph = "\
+tasks:
+  - {id: a, run_on: far, max_attempts: 1}
+  - {id: b, run_on: far, max_attempts: 1}
+  - {id: c}
+  - {id: d, depends_on: [a]}
+";
+    let trial = project(graph, "");
+    let gate = trial.dir().join("gate");
+    let text = fs::read_to_string(&gate).unwrap();
+    trial.script(&gate, &text.replace("exit 255", "exit 127"));
+    let ran = trial.run(["run"]).code(69);
+    let why = ran.finished()["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("executor `far` cannot be used") && why.contains("no route"), "{why}");
+    assert!(why.contains("`ralph doctor --on far` tries it"), "{why}");
+    assert_eq!(trial.completions(), ["c"]);
+    assert_eq!(tries(&trial), 1);
+    let told = trial.lines("executor_unreachable");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["pause_seconds"], Value::Null);
+    assert_eq!(trial.lines("withdrawn").len(), 1);
+    assert_eq!(trial.lines("denied"), Vec::<Value>::new());
+    assert_eq!(refs(&trial), "");
+    fs::write(open(&trial), "").unwrap();
+    trial.run(["run"]).graph_complete();
+    let attempts = trial.lines("started");
+    assert!(attempts.iter().all(|line| line["attempt"] == 1), "{attempts:?}");
+    trial.no_process_is_left();
+}
+
+#[test]
 fn one_attempt_at_a_time_tries_and_tasks_on_other_executors_go_on() {
     let graph = "\
 tasks:

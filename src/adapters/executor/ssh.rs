@@ -11,7 +11,9 @@ use std::{
 };
 
 use super::query;
-use crate::core::executor::{HostAnswer, ProgramBuild, SshSettings, ssh_command, ssh_trial};
+use crate::core::executor::{
+    ExecutorFault, HostAnswer, ProgramBuild, SshSettings, ssh_command, ssh_trial,
+};
 use crate::core::hmac::sign;
 
 /// The time for the host to answer, and for the program to be sent.
@@ -47,30 +49,15 @@ pub fn reach(settings: &SshSettings) -> Result<(), String> {
 ///
 /// # Errors
 /// The message says what failed, on which side.
-pub fn send_program(settings: &SshSettings, program: &Path) -> Result<String, SendFault> {
+pub fn send_program(settings: &SshSettings, program: &Path) -> Result<String, ExecutorFault> {
     let host = &settings.host;
-    send(settings, program).map_err(|fault| SendFault {
+    send(settings, program).map_err(|fault| ExecutorFault {
         why: format!("cannot send ralph to `{host}`: {}", fault.why),
         ..fault
     })
 }
 
-/// Why a program could not be sent to a host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SendFault {
-    /// The reason, for a person.
-    pub why: String,
-    /// Whether the host does not answer.
-    pub is_unreachable: bool,
-}
-
-impl From<String> for SendFault {
-    fn from(why: String) -> SendFault {
-        SendFault { why, is_unreachable: false }
-    }
-}
-
-fn send(settings: &SshSettings, program: &Path) -> Result<String, SendFault> {
+fn send(settings: &SshSettings, program: &Path) -> Result<String, ExecutorFault> {
     let bytes = fs::read(program).map_err(|error| format!("{}: {error}", program.display()))?;
     let version = env!("CARGO_PKG_VERSION").to_owned();
     // The digest alone, without the name of its kind.
@@ -105,14 +92,16 @@ fn send(settings: &SshSettings, program: &Path) -> Result<String, SendFault> {
         let _ = tell.send(answer);
     });
     let code = query::end(&mut child, Instant::now() + LIMIT)
-        .map_err(|error| SendFault { why: error.to_string(), is_unreachable: true })?;
+        .map_err(|error| ExecutorFault::passing(error.to_string()))?;
     let said = errors.recv_timeout(DRAIN).unwrap_or_default();
     match told.recv_timeout(DRAIN).unwrap_or(Ok(None))? {
         Some(HostAnswer::Has(path) | HostAnswer::Wants(path)) if code == Some(0) => Ok(path),
         _ => {
             let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+            // What a host says itself is wrong with it, such as a full disk.
+            let lasts = last.is_some() && code.is_some_and(|code| code != NOT_CONNECTED);
             let why = last.unwrap_or("the connection ended early").to_owned();
-            Err(SendFault { why, is_unreachable: code == Some(NOT_CONNECTED) })
+            Err(ExecutorFault { why, lasts })
         }
     }
 }

@@ -20,7 +20,7 @@ use super::{
     protocol::{GuardianCommand, GuardianNotice, GuardianSpec, OutputRoute},
     send, tree,
 };
-use crate::crash;
+use crate::{core::executor::ExecutorFault, crash};
 
 /// A running agent behind its guardian.
 #[derive(Debug)]
@@ -119,8 +119,12 @@ impl AgentProcess {
             return Err(match notice {
                 Some(GuardianNotice::NotStarted { error, fault }) => match fault {
                     Some(StartFault::Program) => NotStarted::Missing(error),
-                    Some(StartFault::Executor) => NotStarted::NoCarrier(error),
-                    Some(StartFault::Unreachable) => NotStarted::Unreachable(error),
+                    Some(StartFault::Executor) => {
+                        NotStarted::Executor(ExecutorFault::lasting(error))
+                    }
+                    Some(StartFault::Unreachable) => {
+                        NotStarted::Executor(ExecutorFault::passing(error))
+                    }
                     None => NotStarted::Refused(error),
                 },
                 _ if killed => NotStarted::Unguarded,

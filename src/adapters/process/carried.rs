@@ -113,8 +113,7 @@ pub(super) fn guard(brief: &GuardianSpec, carrier: &Carrier) -> io::Result<Optio
     let mut guard = match CarriedGuard::start(brief, carrier, &outbox, inbox) {
         Ok(started) => started,
         Err(error) => {
-            let words = format!("executor `{}`: {error}", carrier.executor);
-            tell_not_started(&error, words, StartFault::Executor)?;
+            tell_not_started(&error, StartFault::Executor)?;
             return Ok(None);
         }
     };

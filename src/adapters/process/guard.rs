@@ -143,7 +143,7 @@ fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
     let ((agent, streams), relay) = match started {
         Ok(started) => started,
         Err(error) => {
-            tell_not_started(&error, error.to_string(), StartFault::Program)?;
+            tell_not_started(&error, StartFault::Program)?;
             return Ok(None);
         }
     };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{AgentProcess, GuardPost, NotStarted, ProcessNews, ProcessSpec, tree};
-use crate::core::{run::process_watch::UNANSWERED, verdict::Outcome};
+use crate::core::{executor::ExecutorFault, run::process_watch::UNANSWERED, verdict::Outcome};
 
 /// The interval between two calls of `turn`.
 const TURN: Duration = Duration::from_millis(50);
@@ -31,8 +31,7 @@ pub fn run_guarded<E>(
         Ok(agent) => agent,
         Err(
             NotStarted::Missing(error)
-            | NotStarted::NoCarrier(error)
-            | NotStarted::Unreachable(error)
+            | NotStarted::Executor(ExecutorFault { why: error, .. })
             | NotStarted::Refused(error),
         ) => {
             return Ok(Outcome::NotStarted { error });

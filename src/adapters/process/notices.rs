@@ -36,16 +36,12 @@ pub(super) fn tell(notice: &GuardianNotice) -> io::Result<()> {
     }
 }
 
-/// Sends the notice that the agent did not start because of `error`, in these words. If a program is
-/// missing, that is a fault of this kind.
+/// Sends the notice that the agent did not start because of `error`. If a program is missing, that is
+/// a fault of this kind.
 ///
 /// # Errors
 /// I/O errors.
-pub(super) fn tell_not_started(
-    error: &io::Error,
-    words: String,
-    kind: StartFault,
-) -> io::Result<()> {
+pub(super) fn tell_not_started(error: &io::Error, kind: StartFault) -> io::Result<()> {
     let fault = NoProgram::is(error).then_some(kind);
-    tell(&GuardianNotice::NotStarted { error: words, fault })
+    tell(&GuardianNotice::NotStarted { error: error.to_string(), fault })
 }

@@ -145,6 +145,17 @@ pub fn support(engine: SandboxEngine) -> Result<SandboxSupport, String> {
     }
 }
 
+/// Checks that this machine has what a sandbox with these settings needs, whatever runs in it.
+///
+/// # Errors
+/// What is missing, and how to get it.
+pub fn check(settings: &SandboxSettings) -> Result<(), String> {
+    match support(settings.engine)?.engine {
+        SandboxEngine::Landlock => landlock::must_close(settings),
+        SandboxEngine::Bubblewrap | SandboxEngine::Auto => Ok(()),
+    }
+}
+
 /// Checks that the settings of an agent can be protected from its attempts.
 ///
 /// # Errors

@@ -38,6 +38,7 @@ pub use super::{
     kept_end::KeptEnd,
     protocol::{ArrivedOutput, WorkerBegin, WorkerFiles},
 };
+use crate::core::executor::ExecutorFault;
 
 /// The messages that wait to be handled: a worker that unpacks slowly must not store what comes.
 const WAITING: usize = 32;
@@ -357,9 +358,9 @@ impl Worker {
     fn tell_not_started(&self, reason: NotStarted, record: &Path) {
         let (error, fault) = match reason {
             NotStarted::Missing(error) => (error, Some(StartFault::Program)),
-            NotStarted::NoCarrier(error)
-            | NotStarted::Unreachable(error)
-            | NotStarted::Refused(error) => (error, None),
+            NotStarted::Executor(ExecutorFault { why: error, .. }) | NotStarted::Refused(error) => {
+                (error, None)
+            }
             NotStarted::Unguarded => {
                 tree::kill_marked(None, record);
                 tree::sweep(None);

@@ -144,6 +144,7 @@ impl ProbeFolder {
             Outcome::TimedOut { .. } => ProbeAnswer::Late(limit),
             Outcome::NotStarted { error } => ProbeAnswer::No(error),
             Outcome::Interrupted => ProbeAnswer::No("its guardian died".to_owned()),
+            Outcome::Lost { why, .. } if lines.is_empty() => ProbeAnswer::No(why),
             outcome if lines.is_empty() => ProbeAnswer::No(outcome.to_string()),
             _ => ProbeAnswer::No(lines.join(" / ")),
         })

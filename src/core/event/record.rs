@@ -444,7 +444,7 @@ mod tests {
                 run_on: "farm".to_owned(),
                 why: "w".to_owned(),
                 tries: 3,
-                pause_seconds: 4,
+                pause_seconds: Some(4),
             },
             Event::ExecutorReachable { run_on: "farm".to_owned() },
             Event::ContactLost { attempt: 1, since: DateTime::UNIX_EPOCH },

@@ -41,7 +41,8 @@ pub enum StopReason {
         /// The limit.
         max_wait: Duration,
     },
-    /// An executor that everything left needs has not answered for longer than `max_wait`.
+    /// An executor that everything left needs cannot be used, or has not answered for longer than
+    /// `max_wait`.
     Unreachable {
         /// The executor.
         run_on: String,
@@ -49,8 +50,8 @@ pub enum StopReason {
         since: DateTime<Utc>,
         /// The newest reason.
         why: String,
-        /// The limit.
-        max_wait: Duration,
+        /// The limit; none if the executor cannot be used.
+        max_wait: Option<Duration>,
     },
     /// No task can start.
     Blocked(Vec<Blocker>),
@@ -158,12 +159,16 @@ impl fmt::Display for StopReason {
             }
             StopReason::Limit(what) => write!(f, "limit reached: {what}"),
             StopReason::Provider { .. } => f.write_str(&self.text(&Utc)),
-            StopReason::Unreachable { run_on, why, max_wait, .. } => write!(
-                f,
-                "executor `{run_on}` has not answered for longer than `max_wait` ({}): {why}; \
-                 `ralph doctor --on {run_on}` tries it",
-                duration::short(*max_wait)
-            ),
+            StopReason::Unreachable { run_on, why, max_wait, .. } => {
+                match max_wait.map(duration::short) {
+                    Some(limit) => write!(
+                        f,
+                        "executor `{run_on}` has not answered for longer than `max_wait` ({limit})"
+                    ),
+                    None => write!(f, "executor `{run_on}` cannot be used"),
+                }?;
+                write!(f, ": {why}; `ralph doctor --on {run_on}` tries it")
+            }
             StopReason::Blocked(_) => f.write_str("everything left is blocked"),
             StopReason::NeedsInput(holders) => match holders.as_slice() {
                 [one] => write!(f, "waiting for a person: `{}` {}", one.task_id, one.why),

@@ -1,4 +1,4 @@
-//! The executors that do not answer, and the attempts that were withdrawn because of that.
+//! The executors that do not answer or cannot be used, and the attempts that were withdrawn because of that.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::core::{
     graph::task::TaskId,
 };
 
-/// An executor that does not answer.
+/// An executor that does not answer or cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreachableExecutor {
     /// When it did not answer for the first time.
@@ -18,8 +18,8 @@ pub struct UnreachableExecutor {
     pub why: String,
     /// The number of tries since it answered last.
     pub tries: u32,
-    /// When it is tried again.
-    pub next_try: DateTime<Utc>,
+    /// When it is tried again; none if the run does not try it again.
+    pub next_try: Option<DateTime<Utc>>,
     /// The task whose attempt tries it now.
     pub trying: Option<TaskId>,
 }
@@ -41,13 +41,16 @@ impl History {
             self.unreachable.clear();
         } else if let Event::ExecutorUnreachable { run_on, why, tries, pause_seconds } = event {
             let at = record.timestamp;
-            let pause = i64::try_from(*pause_seconds).ok().and_then(TimeDelta::try_seconds);
+            let pause = |seconds: u64| {
+                let pause = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
+                at + pause.unwrap_or_default()
+            };
             let known = self.unreachable.get(run_on);
             let executor = UnreachableExecutor {
                 since: known.map_or(at, |known| known.since),
                 why: why.clone(),
                 tries: *tries,
-                next_try: at + pause.unwrap_or_default(),
+                next_try: pause_seconds.map(pause),
                 // The task whose attempt goes on waiting, if one does.
                 trying: id.cloned(),
             };

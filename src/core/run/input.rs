@@ -12,7 +12,7 @@ use super::{
 };
 use crate::core::{
     event::{ChildrenLeft, Event},
-    executor::Placement,
+    executor::{ExecutorFault, Placement},
     verdict::{Merge, Outcome},
 };
 
@@ -73,14 +73,14 @@ pub enum Input {
     },
     /// The line to the process of an attempt is silent since this time; none if it is heard again.
     Contact(AttemptId, Option<DateTime<Utc>>),
-    /// The executor of an attempt does not answer, and no process of the attempt got there.
+    /// The executor of an attempt has not taken it, and no process of the attempt got there.
     Unreachable {
         /// The attempt.
         id: AttemptId,
         /// The executor.
         run_on: String,
-        /// The reason.
-        why: String,
+        /// Why.
+        fault: ExecutorFault,
     },
     /// The process of an attempt and all of its child processes have ended.
     ProcessEnded(AttemptId, Box<ProcessEnd>),

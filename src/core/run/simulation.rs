@@ -26,7 +26,7 @@ use super::{
 use crate::core::{
     commit_id::CommitId,
     event::{Begun, Cause, ChildrenLeft, Event, Orphans, StopReason, record::Record},
-    executor::Placement,
+    executor::{ExecutorFault, Placement},
     graph::{
         TaskGraph,
         task::{CommitRule, Status, Task, TaskId},
@@ -606,7 +606,8 @@ impl World {
         assert_eq!(task.status, Status::Pending, "{id} is not pending");
         let is_far = task.run_on.is_some();
         if let Some(known) = self.history.unreachable.get(FAR).filter(|_| is_far) {
-            assert!(known.next_try <= self.time(), "{id} tries too early");
+            let may = known.next_try.is_some_and(|next_try| next_try <= self.time());
+            assert!(may, "{id} tries too early");
             let other = self.trying.as_ref().and_then(|id| self.run.attempts().get(id));
             assert!(other.is_none(), "{id} tries at the same time as another attempt");
             self.trying = Some(id.clone());
@@ -681,7 +682,7 @@ impl World {
         let is_verified = matches!(purpose, Some(CheckPurpose::Verify | CheckPurpose::Trial));
         let is_far = !is_verified && self.is_far(&id);
         if is_far && self.is_away {
-            return World::unreachable(id);
+            return self.unreachable(id);
         }
         if self.rough && self.dice.chance(2) {
             let outcome = Some(Outcome::NotStarted { error: "no such program".to_owned() });
@@ -735,8 +736,10 @@ impl World {
         open.is_some_and(|open| open.run_on.as_deref() == Some(FAR))
     }
 
-    fn unreachable(id: AttemptId) -> Input {
-        Input::Unreachable { id, run_on: FAR.to_owned(), why: "no route".to_owned() }
+    fn unreachable(&mut self, id: AttemptId) -> Input {
+        let lasts = self.rough && self.dice.chance(10);
+        let fault = ExecutorFault { why: "no route".to_owned(), lasts };
+        Input::Unreachable { id, run_on: FAR.to_owned(), fault }
     }
 
     /// Returns the evidence of an attempt.
@@ -845,7 +848,8 @@ impl World {
     fn prepared(&mut self, id: AttemptId) -> Result<(), End> {
         self.preparing.remove(&id);
         if self.is_away && self.is_far(&id) && self.dice.chance(50) {
-            return self.handle(World::unreachable(id));
+            let input = self.unreachable(id);
+            return self.handle(input);
         }
         let input = match self.dice.below(if self.rough { 12 } else { 1 }) {
             1 => Input::NotStarted(id, "git failed".to_owned()),

@@ -1,10 +1,10 @@
-//! The tasks whose executor does not answer.
+//! The tasks whose executor does not answer or cannot be used.
 
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Decision, MAX_BACKOFF, TaskState, View, Wait};
+use super::{Decision, MAX_BACKOFF, NextTry, TaskState, View, Wait};
 use crate::core::{event::StopReason, executor::LOCAL, history::UnreachableExecutor};
 
 impl<'a> View<'a> {
@@ -15,7 +15,7 @@ impl<'a> View<'a> {
         own.or(self.policy.run_on.as_deref()).filter(|name| *name != LOCAL)
     }
 
-    /// Returns the state of a task that cannot start because its executor does not answer.
+    /// Returns the state of a task that cannot start because of its executor.
     pub(super) fn unreachable(&self, number: usize, now: DateTime<Utc>) -> Option<TaskState> {
         if self.history.run.finished.is_some() {
             // The next run tries at once.
@@ -23,19 +23,23 @@ impl<'a> View<'a> {
         }
         let executor = self.history.unreachable.get(self.executor(number)?)?;
         if executor.trying.is_some() {
-            return Some(TaskState::Unreachable(None));
+            return Some(TaskState::Unreachable(NextTry::Now));
         }
+        let Some(next_try) = executor.next_try else {
+            return Some(TaskState::Unreachable(NextTry::Never));
+        };
         // A try that is further away was recorded before the clock was set back.
         let longest = TimeDelta::from_std(MAX_BACKOFF).expect("five minutes fit");
         let pause = now..now + longest + TimeDelta::seconds(1);
-        let waits = executor.next_try > now && pause.contains(&executor.next_try);
-        waits.then_some(TaskState::Unreachable(Some(executor.next_try)))
+        let waits = next_try > now && pause.contains(&next_try);
+        waits.then_some(TaskState::Unreachable(NextTry::At(next_try)))
     }
 
-    /// Returns when the first of these executors is tried again; none while each is tried.
+    /// Returns when the first of these executors is tried again; none while each is tried or cannot
+    /// be used.
     pub(super) fn next_try(&self, away: &BTreeSet<&str>) -> Option<DateTime<Utc>> {
         let known = away.iter().filter_map(|name| self.history.unreachable.get(*name));
-        known.filter(|known| known.trying.is_none()).map(|known| known.next_try).min()
+        known.filter(|known| known.trying.is_none()).filter_map(|known| known.next_try).min()
     }
 
     /// Decides whether to wait for executors that do not answer. `other` is when a task on another
@@ -51,8 +55,11 @@ impl<'a> View<'a> {
             let known = |name: &&str| self.history.unreachable.get_key_value(*name);
             away.iter().filter_map(known)
         };
-        let is_over = |known: &UnreachableExecutor| known.next_try - known.since > longest;
-        let last = known().max_by_key(|(_, known)| known.since);
+        let is_over = |known: &UnreachableExecutor| {
+            known.next_try.is_none_or(|next_try| next_try - known.since > longest)
+        };
+        // One that is silent is named before one that cannot be used: it may come back.
+        let last = known().max_by_key(|(_, known)| (known.next_try.is_some(), known.since));
         if let Some((run_on, executor)) = last
             && other.is_none()
             && known().all(|(_, known)| is_over(known))
@@ -61,7 +68,7 @@ impl<'a> View<'a> {
                 run_on: run_on.clone(),
                 since: executor.since,
                 why: executor.why.clone(),
-                max_wait: self.policy.max_wait,
+                max_wait: executor.next_try.map(|_| self.policy.max_wait),
             });
         }
         let texts = known().map(|(name, known)| known.text(name)).collect::<Vec<_>>();
@@ -71,8 +78,13 @@ impl<'a> View<'a> {
 }
 
 impl UnreachableExecutor {
-    /// Says for people that the executor of this name does not answer, and why.
+    /// Says for people that the executor of this name does not answer or cannot be used, and why.
     pub fn text(&self, name: &str) -> String {
-        format!("executor `{name}` does not answer: {}", self.why)
+        format!("executor `{name}` {}: {}", fault_words(self.next_try.is_none()), self.why)
     }
+}
+
+/// What is wrong with an executor, in words that its reason follows.
+pub fn fault_words(lasts: bool) -> &'static str {
+    if lasts { "cannot be used" } else { "does not answer" }
 }

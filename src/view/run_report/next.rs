@@ -9,11 +9,11 @@ use crate::{
     core::{
         event::StopReason,
         graph::task::TaskId,
-        select::{Decision, TaskState, View},
+        select::{Decision, NextTry, TaskState, View},
     },
     view::{
         plan::{ForecastView, PaceView},
-        reach::unreachable_until,
+        reach::until_text,
         run::{RunView, Standing},
         words::{ids, moment},
     },
@@ -120,7 +120,10 @@ fn why(view: &View<'_>, number: usize, now: DateTime<Utc>) -> Option<String> {
         }
         TaskState::Retrying(until) => format!("retrying at {}", moment(until, now)),
         TaskState::RateLimited(until) => format!("rate-limited until {}", moment(until, now)),
-        TaskState::Unreachable(until) => unreachable_until(view, number, until, now),
+        TaskState::Unreachable(next) => {
+            let executor = view.executor(number).unwrap_or_default();
+            until_text(executor, next == NextTry::Never, next.time(), now)
+        }
         TaskState::Conflicting => view.explain(view.conflict(number, now)?),
         TaskState::Denied => "its agent is denied access".to_owned(),
         TaskState::Complete

@@ -155,7 +155,8 @@ fn a_missing_image_or_engine_is_told() {
     });
     let trial = &station.trial;
     let missing = trial.start(["run"]).end(trial).code(69);
-    missing.stderr_has("executor `there`: there is no image `localhost/ralph-no-such`");
+    missing
+        .stderr_has("executor `there` cannot be used: there is no image `localhost/ralph-no-such`");
     station.nothing_is_left();
     assert!(station.lines("places").is_empty(), "nothing ran");
 

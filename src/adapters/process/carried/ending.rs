@@ -206,6 +206,9 @@ impl CarriedGuard<'_> {
                 (closed, self.lost(why), is_missed.then_some(StartFault::Unreachable))
             }
             (CarriedEnd::Stopped(outcome), closed) => (closed, outcome, None),
+            (CarriedEnd::Impossible(why, fault @ Some(StartFault::Executor)), closed) => {
+                (closed, self.lost(why), fault)
+            }
             (CarriedEnd::Impossible(why, fault), closed) => {
                 let error = format!("executor `{}`: {why}", self.carrier.executor);
                 (closed, Outcome::NotStarted { error }, fault)

@@ -86,19 +86,10 @@ pub(super) fn must_hold(
     paths: &SandboxPaths,
     rules: &AccessRules,
 ) -> Result<(), String> {
-    let refuse = |what: String| {
-        let remedy = match super::support(SandboxEngine::Bubblewrap) {
-            Ok(_) => "set `engine: bubblewrap`, which works here".to_owned(),
-            Err(why) => format!("bubblewrap could: {why}"),
-        };
-        Err(format!("Landlock cannot hold this sandbox: {what}; {remedy}"))
-    };
     if paths.has_terminal && abi() < SOCKETS {
         return refuse("the server of the agent's terminal could be reached".to_owned());
     }
-    if settings.network == Network::Off {
-        return refuse("`network: off`, because its rules are only about TCP".to_owned());
-    }
+    must_close(settings)?;
     if fs::canonicalize(&paths.worktree).ok() == fs::canonicalize(&paths.main).ok() {
         return refuse(
             "the attempt works in the checkout, whose hooks and settings it could change"
@@ -122,6 +113,25 @@ pub(super) fn must_hold(
         ));
     }
     Ok(())
+}
+
+/// Checks that Landlock can close the network as these settings say.
+///
+/// # Errors
+/// It cannot, and what to do.
+pub(super) fn must_close(settings: &SandboxSettings) -> Result<(), String> {
+    match settings.network {
+        Network::Off => refuse("`network: off`, because its rules are only about TCP".to_owned()),
+        Network::On | Network::Wrapper(_) => Ok(()),
+    }
+}
+
+fn refuse(what: String) -> Result<(), String> {
+    let remedy = match super::support(SandboxEngine::Bubblewrap) {
+        Ok(_) => "set `engine: bubblewrap`, which works here".to_owned(),
+        Err(why) => format!("bubblewrap could: {why}"),
+    };
+    Err(format!("Landlock cannot hold this sandbox: {what}; {remedy}"))
 }
 
 /// Returns a socket in a hidden folder to which this user may connect.

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use super::Attempts;
 use crate::core::{
     event::{Cause, Event},
-    executor::Placement,
+    executor::{ExecutorFault, Placement},
     graph::task::Status,
     run::{
         Situation,
@@ -110,7 +110,7 @@ impl Attempts {
     ) -> Vec<RunCommand> {
         let is_known = sit.view.history.unreachable.contains_key(&run_on);
         let attempt = self.get_mut(id).filter(|it| it.process.is_some() && !is_known);
-        let event = Event::ExecutorUnreachable { run_on, why, tries: 0, pause_seconds: 0 };
+        let event = Event::ExecutorUnreachable { run_on, why, tries: 0, pause_seconds: Some(0) };
         attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(event)])
     }
 
@@ -128,14 +128,15 @@ impl Attempts {
         attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(event)])
     }
 
-    /// Takes back an attempt whose executor does not answer. Its task stays ready.
+    /// Takes back an attempt that its executor has not taken. Its task stays ready.
     pub(in crate::core::run) fn withdraw(
         &mut self,
         id: &AttemptId,
         run_on: String,
-        why: String,
+        fault: ExecutorFault,
         sit: &Situation<'_>,
     ) -> Vec<RunCommand> {
+        let ExecutorFault { why, lasts } = fault;
         let Some(at) = self.open.iter().position(|open| open.id == *id) else {
             return Vec::new();
         };
@@ -149,8 +150,8 @@ impl Attempts {
             run_on: run_on.clone(),
             why: why.clone(),
         }));
-        if is_try {
-            let pause_seconds = pause_before_retry(tries).as_secs();
+        if is_try || lasts {
+            let pause_seconds = (!lasts).then(|| pause_before_retry(tries).as_secs());
             let event = Event::ExecutorUnreachable { run_on, why, tries, pause_seconds };
             commands.push(RunCommand::Emit(None, Box::new(event)));
         }
