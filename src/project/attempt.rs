@@ -241,6 +241,7 @@ pub fn begin(
         branch,
         dirty,
         left: None,
+        end_head: None,
         ignored: None,
         has_own_ignored: false,
         inherited,

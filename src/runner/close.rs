@@ -13,14 +13,19 @@ use chrono::Utc;
 
 use super::{Runner, harm::GraphChanges, start::attempt_id};
 use crate::{
-    adapters::{agent_output, process, terminal},
+    adapters::{
+        agent_output,
+        git::{HeadPlace, Repo},
+        process, terminal,
+    },
     core::{
         agents::provider_error::{ProviderError, ProviderErrorKind},
         commit_id::CommitId,
         event::Event,
         failure_line,
         graph::task::CommitRule,
-        loop_paths, notes,
+        loop_paths::{self, STALE_WORK},
+        notes,
         run::{
             command::{AttemptId, PendingResult, ProcessEnd},
             input::{FoundAttempt, Input},
@@ -50,6 +55,7 @@ impl Runner {
         let tampered = before.as_ref().map(|tree| scrutiny::tampered(&record, tree));
         let tree = self.secured_tree(&record);
         let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
+        let tree = tree.and_then(|tree| self.return_slot(&record, &tree).map(|()| tree));
         crash::point("close.unlocked");
         let damage = self.examine_checkout(&record)?;
         let records = self.store.catch_up()?;
@@ -79,7 +85,7 @@ impl Runner {
         };
         let mut evidence =
             found.unwrap_or_else(|error| attempt::evidence_of_nothing(&record, report, &error));
-        self.record_left(id, &mut evidence.leftovers)?;
+        self.record_left(id, &mut evidence)?;
         evidence.strayed = damage.or(evidence.strayed);
         evidence.tampered = tampered.unwrap_or_default();
         evidence.earlier = self.earlier_work(&record, &evidence)?;
@@ -145,17 +151,38 @@ impl Runner {
         Ok(())
     }
 
-    /// Records what an agent left uncommitted. A run that was killed later may have verified, which
-    /// leaves files as well.
-    fn record_left(&mut self, id: &AttemptId, left: &mut Vec<String>) -> Result<()> {
+    /// Puts a slot whose attempt an earlier run had begun to verify back to where its agent left it:
+    /// what verify commands commit or check out is no work of the attempt. It is kept as stale.
+    fn return_slot(&self, record: &AttemptRecord, tree: &Repo) -> Result<()> {
+        let (Some(end), Some(left), Some(_)) = (&record.end_head, &record.left, &record.slot)
+        else {
+            return Ok(());
+        };
+        let head = tree.head()?.commit;
+        if let Some(head) = head.filter(|head| head != end) {
+            let name = format!("{STALE_WORK}/{}", record.mark());
+            self.workspace.repo.bring_home(tree, &head, &name)?;
+        }
+        let place = HeadPlace { branch: record.branch.as_deref(), commit: Some(end) };
+        tree.take_back_with_files(place, left)
+    }
+
+    /// Records what an agent left. A run that was killed later may have verified, which leaves files
+    /// as well.
+    fn record_left(&mut self, id: &AttemptId, evidence: &mut Evidence) -> Result<()> {
         let Some(record) = self.records.get_mut(id) else {
             return Ok(());
         };
+        let left = &mut evidence.leftovers;
         if let Some(known) = &record.left {
             left.retain(|path| known.contains(path));
             return Ok(());
         }
         record.left = Some(left.clone());
+        if record.slot.is_some() && evidence.strayed.is_none() {
+            let last = evidence.commits.last().map(|commit| commit.id.clone());
+            record.end_head = last.or_else(|| record.base.clone());
+        }
         let before = record.ignored.take();
         let mut record = record.clone();
         record.has_own_ignored = before.is_some() && self.ignored_in_slot(&record) != before;

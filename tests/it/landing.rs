@@ -1,5 +1,7 @@
 //! What lands was verified on exactly the commit that lands, in every form of merge.
 
+use std::fs;
+
 use serde_json::json;
 
 use crate::{
@@ -97,6 +99,33 @@ fn a_verify_command_that_moves_head_holds_landing() {
         assert_eq!(trial.lines("failed").len(), 0, "it is no verdict on the work");
     };
     each(3, FORMS, work);
+}
+
+/// The next run judges such work as its agent left it, not as the verify command did.
+#[test]
+fn held_work_is_judged_again_as_its_agent_left_it() {
+    let strays = [
+        "git checkout --quiet HEAD~1",
+        "git commit --quiet --allow-empty -m Stray",
+        "echo x > stray && git add stray && git commit --quiet -m Stray",
+    ];
+    let work = |stray: &&str| {
+        let settings = "verify: ['sh \"$TRIAL_DIR/check\"']\n";
+        let trial = stage("tasks: [{id: a}]\n", settings);
+        let check = trial.sign("check");
+        fs::write(&check, format!("{stray}\n")).unwrap();
+        trial.run(["run"]).code(4).stderr_has("moved HEAD");
+        fs::write(&check, "true\n").unwrap();
+        trial.run(["run"]).graph_complete();
+        let log = trial.git(&["log", "--format=%s", "main"]);
+        assert!(!log.contains("Stray"), "{stray}: {log}");
+        assert!(!trial.read("work/a.txt").is_empty(), "{stray}");
+        assert_eq!(trial.lines("started").len(), 1, "{stray}: the agent was not blamed");
+        let kept = trial.git(&["log", "--format=%s", "--glob=refs/ralph/stale/*", "--not", "main"]);
+        assert_eq!(kept.contains("Stray"), stray.contains("Stray"), "{stray}: {kept}");
+        trial.no_process_is_left();
+    };
+    each(3, &strays, work);
 }
 
 /// What `ralph` commits for the agent is another commit than the one that was verified: a hook may

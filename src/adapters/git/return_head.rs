@@ -158,6 +158,27 @@ impl Repo {
         self.move_head_only(place, place.commit)
     }
 
+    /// Like [`Repo::take_back`] if HEAD is elsewhere; then writes the files of the commit as they are
+    /// in it, except those of `left`, which were changed there before.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn take_back_with_files(&self, place: HeadPlace<'_>, left: &[String]) -> Result<()> {
+        let (head, Some(commit)) = (self.head()?, place.commit) else { return Ok(()) };
+        if head.branch.as_deref() == place.branch && head.commit.as_deref() == place.commit {
+            return Ok(());
+        }
+        self.take_back(place)?;
+        let mut paths = Vec::new();
+        for path in self.dirty()?.into_keys().filter(|path| !left.contains(path)) {
+            if self.entry(commit, &path)?.is_some() {
+                paths.push(path);
+            }
+        }
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        if paths.is_empty() { Ok(()) } else { self.restore_files(commit, &paths) }
+    }
+
     /// Returns the first error that git finds when it reads every object of the commits since
     /// `base`, also those that another commit of the repository would need.
     ///

@@ -111,6 +111,9 @@ pub struct AttemptRecord {
     /// The uncommitted paths when its agent had ended, before any verify command; `None` until then.
     #[serde(default)]
     pub left: Option<Vec<String>>,
+    /// HEAD of its slot when its agent had ended, before any verify command, if it was on its branch.
+    #[serde(default)]
+    pub end_head: Option<CommitId>,
     /// The files that git ignored in its slot before its agent started, if verify commands follow.
     #[serde(default)]
     pub ignored: Option<Vec<String>>,
