@@ -242,6 +242,7 @@ pub fn begin(
         dirty,
         left: None,
         end_head: None,
+        asks: 0,
         ignored: None,
         has_own_ignored: false,
         inherited,

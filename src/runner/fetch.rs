@@ -33,6 +33,9 @@ use crate::{
 /// The time that the answer may take after the longest wait for an executor.
 const ANSWER: Duration = Duration::from_secs(60 * 60);
 
+/// The most questions about one attempt, in all runs: whatever kills those who ask may do so again.
+const MAX_ASKS: u32 = 20;
+
 impl Runner {
     /// Whether the executor of an attempt may know how its agent ended, and have its work: the agent was
     /// sent there, where it has a slot of its own, and its end was not examined here.
@@ -40,7 +43,7 @@ impl Runner {
         let executor = executors::find(&self.workspace.config, record.run_on.as_deref());
         let is_sent = executor.is_ok_and(|executor| executor.files() == Some(FileTravel::Sent));
         let is_known = record.slot.is_none() || record.call.is_none() || record.left.is_some();
-        is_sent && !is_known && record.was_sent(&self.workspace)
+        is_sent && !is_known && record.asks < MAX_ASKS && record.was_sent(&self.workspace)
     }
 
     /// Asks the executor of an attempt how its agent ended, and for its work. The agent worked for
@@ -90,6 +93,7 @@ impl Runner {
     ) -> Result<(), String> {
         let call = record.call.clone().ok_or("the attempt has no agent")?;
         let mut spec = process_spec::agent(&self.workspace, &record, &call);
+        record.asks += 1;
         record.remove_fetched_output(&self.workspace);
         let [stdout, stderr] = record.fetched_output(&self.workspace);
         (spec.stdout, spec.stderr) = (stdout, stderr);
@@ -133,7 +137,8 @@ impl Runner {
         was_asked
     }
 
-    /// Whether the work of an attempt is fetched whose process has lost its guardian.
+    /// Whether the work of an attempt is fetched whose agent, or the question about it, has lost its
+    /// guardian.
     pub(super) fn fetches_after_loss(
         &self,
         id: &AttemptId,
@@ -143,7 +148,7 @@ impl Runner {
         let process = self.run.attempts().process(id);
         let is_ending =
             process.and_then(|it| it.watch.as_ref()).is_none_or(ProcessWatch::is_ending);
-        let is_agent = handle.log.is_none() && !handle.fetches;
+        let is_agent = handle.log.is_none() || handle.fetches;
         is_agent && !is_ending && self.is_away(record)
     }
 

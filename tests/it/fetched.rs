@@ -152,6 +152,22 @@ fn a_killed_guardian_does_not_cost_what_was_finished() {
 }
 
 #[test]
+fn a_killed_guardian_of_the_question_does_not_cost_what_was_finished() {
+    let station = station(ONCE, "");
+    let trial = &station.trial;
+    let run = trial.start(["run"]);
+    station.wait_for_end_there();
+    let first = trial.guardian("a.1");
+    run.kill();
+    let run = trial.start(["run"]);
+    until("the question has a guardian", || trial.guardian("a.1") != first);
+    rustix::process::kill_process(trial.guardian("a.1"), Signal::KILL).unwrap();
+    fs::remove_file(station.seen("hold")).unwrap();
+    run.end(trial).graph_complete();
+    station.landed_at_once();
+}
+
+#[test]
 fn an_executor_that_is_away_at_the_start_holds_up_nothing_and_is_asked_until_it_answers() {
     let graph = "tasks: [{id: a, max_attempts: 1}, {id: b, run_on: local}]\n";
     let station = station(graph, "");

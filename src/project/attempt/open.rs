@@ -114,6 +114,9 @@ pub struct AttemptRecord {
     /// HEAD of its slot when its agent had ended, before any verify command, if it was on its branch.
     #[serde(default)]
     pub end_head: Option<CommitId>,
+    /// The number of times that its executor was asked for its end and its work.
+    #[serde(default)]
+    pub asks: u32,
     /// The files that git ignored in its slot before its agent started, if verify commands follow.
     #[serde(default)]
     pub ignored: Option<Vec<String>>,
