@@ -74,11 +74,10 @@ impl Runner {
         let status = changes.status.or(status);
         crash::point("close.settled");
         let report = self.report(&record, status);
-        let is_isolated = record.slot.is_some();
         let found = match tree {
             Ok(tree) => match attempt::evidence(&self.workspace, &tree, &record, report) {
                 // An attempt may have damaged its slot. That must not end the run.
-                Err(error) if !is_isolated => return Err(error),
+                Err(error) if record.slot.is_none() => return Err(error),
                 found => found,
             },
             Err(error) => Err(error),

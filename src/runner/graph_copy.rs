@@ -135,7 +135,7 @@ impl Runner {
             };
             if added.iter().any(gets_out) {
                 let added = std::mem::take(&mut added);
-                self.emit_guarded(record, Harm::OwnCopy, added, true, None)?;
+                self.emit_guarded(record, Harm::NewElsewhere, added, true, None)?;
             }
         }
         if !added.is_empty() {
@@ -144,9 +144,8 @@ impl Runner {
             if change.applied(self.graph.file.text()).is_ok() {
                 self.graph.changes.insert(id, change);
             } else {
-                // The new tasks would make the graph invalid.
                 let added = std::mem::take(&mut added);
-                self.emit_guarded(record, Harm::OwnCopy, added, true, None)?;
+                self.emit_guarded(record, Harm::NewInvalid, added, true, None)?;
             }
         }
         Ok(GraphChanges { status: own, others: [others, reopened].concat(), added, fault: None })

@@ -105,6 +105,11 @@ fn an_agent_that_is_kept_in_lets_no_other_out() {
                echo x > x; git add -A; git commit -qm x; touch \"$RALPH_TASK_DIR/DONE\"";
     trial.run(["run", "--task", "a", "--", "sh", "-c", out]).code(3);
     assert!(!trial.graph_text().contains("id: out"), "{}", trial.graph_text());
+    let guarded = trial.lines("graph_guarded");
+    assert_eq!(
+        (&guarded[0]["what"], &guarded[0]["tasks"]),
+        (&json!("new_elsewhere"), &json!(["out"]))
+    );
     // It changes where attempts run.
     let settings = "sed -i 's/^executors/hooks: {before_run: touch out}\\nexecutors/' .ralph/config.yaml; \
                     git commit -qam x; touch \"$RALPH_TASK_DIR/DONE\"";

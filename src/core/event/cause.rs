@@ -49,6 +49,10 @@ pub enum Harm {
     /// are adopted.
     #[serde(rename = "apart")]
     OwnCopy,
+    /// New tasks would run on another executor than their author, and are not adopted.
+    NewElsewhere,
+    /// New tasks would make the graph invalid, and are not adopted.
+    NewInvalid,
     /// Fields that define the work of tasks were changed: priority, dependencies, text, acceptance.
     Changed,
 }

@@ -88,6 +88,14 @@ fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> St
         (Harm::OwnCopy, _) => format!(
             "the attempt changed {names} in the graph of its slot; the changes are discarded"
         ),
+        (Harm::NewElsewhere, _) => format!(
+            "new tasks of the attempt are discarded, because they would run elsewhere than it: \
+             {names}; give them the same `run_on`"
+        ),
+        (Harm::NewInvalid, _) => format!(
+            "new tasks of the attempt are discarded, because the graph would be invalid with them: \
+             {names}"
+        ),
         (Harm::Changed, _) => format!(
             "{names} changed in the graph during the attempt; a person may have done that, so the \
              change is kept"
