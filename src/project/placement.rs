@@ -287,7 +287,7 @@ fn carried(
             mark: &facts.mark,
             home: &home(),
             slot: &facts.slot,
-            mounts: &mounts(workspace, facts),
+            mounts: &mounts(workspace),
             resources: &resources,
             time_limit: facts.limit,
             container: engine.as_ref(),
@@ -321,14 +321,10 @@ fn image(executor: &Executor) -> Option<&str> {
     }
 }
 
-/// What a container must see besides the slot: the objects that the slot borrows, and the folder in
-/// which the attempt reports.
-fn mounts(workspace: &Workspace, facts: &ProcessFacts) -> Vec<SharedPath> {
+/// What a container must see besides the slot: the objects that the slot borrows.
+fn mounts(workspace: &Workspace) -> Vec<SharedPath> {
     let objects = workspace.repo.common_dir().join("objects");
-    vec![
-        SharedPath { path: objects, read_only: true },
-        SharedPath { path: facts.task_dir.clone(), read_only: false },
-    ]
+    vec![SharedPath { path: objects, read_only: true }]
 }
 
 /// The variables of this process with these names.

@@ -181,7 +181,7 @@ impl<'a> CarriedGuard<'a> {
         let (streams, stdout, stderr) =
             Streams::open(&brief.spec, secrets.as_ref(), &Arc::default())?;
         let transfer = carrier.transfer.as_ref();
-        let folder = transfer.and_then(|_| task_folder(&brief.spec));
+        let folder = task_folder(&brief.spec);
         let arrivals = Arc::new(Mutex::new(Arrivals {
             output: Some((stdout, stderr)),
             folder: folder.map(|dir| TaskFolder::new(&dir)),

@@ -32,9 +32,20 @@ pub(super) fn process(
     };
     let spec = with_programs(spec, programs, env::var("PATH").ok());
     match slot {
-        None => spec,
+        None => reporting_in_slot(spec),
         Some(slot) => moved(spec, slot),
     }
+}
+
+/// Returns a process in a slot that is shared with this machine. It reports in its slot: one that is
+/// lost may go on, and must not report for the next attempt at its task, which has another slot.
+fn reporting_in_slot(mut spec: ProcessSpec) -> ProcessSpec {
+    if let Some(folder) = task_folder(&spec, &spec.dir) {
+        for (_, value) in spec.env.iter_mut().filter(|(name, _)| TASK_FOLDER.contains(&&**name)) {
+            *value = folder.display().to_string();
+        }
+    }
+    spec
 }
 
 /// Returns a process whose `PATH` begins with this folder. `own` is the `PATH` of this process.
@@ -174,10 +185,25 @@ mod tests {
         assert!(!found.contains_key("RALPH_CONFIG"), "that file is not there");
         assert_eq!(made.argv, [path("slots/1/agent.sh"), "/home/tess/x".to_owned()]);
         assert_eq!((made.dir, made.stdin), (slot, "/tmp/prompt".into()));
+    }
+
+    #[test]
+    fn a_process_in_a_shared_slot_reports_there_and_all_else_stays() {
+        let reports = "/home/tess/repo/.ralph/tasks/a";
+        let pairs = [
+            ("RALPH_TASK_DIR", reports),
+            ("TASK_FOLDER", reports),
+            ("RALPH_SLOT", "/home/tess/.cache/slots/1"),
+            ("RALPH_GRAPH", "/home/tess/repo/plans/graph.yaml"),
+        ];
+        let given = spec(&["/home/tess/repo/agent.sh"], &pairs);
         let mut shared = process(given.clone(), None, "/tmp/prompt".into(), Path::new("/own"));
         let (_, path) = shared.env.pop().unwrap();
         assert!(path.starts_with("/own:"), "{path}");
-        assert_eq!((shared.argv, shared.env, shared.dir), (given.argv, given.env, given.dir));
+        let slot = "/home/tess/.cache/slots/1/.ralph/tasks/a";
+        assert_eq!(shared.env[..2], env(&[("RALPH_TASK_DIR", slot), ("TASK_FOLDER", slot)]));
+        assert_eq!((shared.argv, &shared.env[2..]), (given.argv, &given.env[2..]));
+        assert_eq!(shared.dir, given.dir);
     }
 
     #[test]

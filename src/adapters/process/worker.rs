@@ -234,8 +234,9 @@ impl Worker {
     pub fn guard(&self, place: &WorkerPlace<'_>) -> io::Result<()> {
         let prompt = place.folder.join("prompt.md");
         let (task, files) = self.await_task(&prompt)?;
-        let folder = place.slot.and_then(|slot| there::task_folder(&task.spec, slot));
-        let folder = folder.map(|dir| TaskFolder::new(&dir));
+        let slot = place.slot.unwrap_or(&task.spec.dir);
+        let reports = there::task_folder(&task.spec, slot);
+        let folder = reports.as_deref().map(TaskFolder::new);
         let folder = Arc::new(Mutex::new(folder));
         if let Some(folder) = lock(&folder).as_mut() {
             folder.replace(&files);
@@ -244,7 +245,6 @@ impl Worker {
         let record = place.folder.join(RECORD);
         let end = place.end.filter(|_| task.kept);
         if let Some(end) = end {
-            let reports = place.slot.and_then(|slot| there::task_folder(&task.spec, slot));
             end.begin(reports.as_deref())?;
         }
         let brief = GuardianSpec {

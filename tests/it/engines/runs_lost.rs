@@ -289,6 +289,27 @@ fn a_lost_node_interrupts_its_attempt_and_no_two_share_a_slot() {
 }
 
 #[test]
+fn an_attempt_that_lives_on_at_a_lost_node_does_not_report_for_the_next_one() {
+    let Some(mut station) = Station::start(Kind::Slurm, ONCE, "") else { return };
+    let late = "await go; report || :; touch \"$RALPH_TASK_DIR/DONE\" \"$TRIAL_DIR/late\"";
+    station.told("do-a-1", &format!("{SAYS_WHERE}; {late}; while :; do sleep 0.1; done\n"));
+    // Half of the work, by an agent that adds all there is, and no report.
+    let half = "put work/half.txt half; git add -A; commit";
+    station.told("do-a-2", &format!("{half}; touch \"$TRIAL_DIR/go\"; await late; sleep 1\n"));
+    let run = station.trial.start(["run"]);
+    wait_for(&station.seen("there"));
+    let node = station.lines("node").remove(0);
+    station.cluster().lose_node(&node);
+    let trial = &station.trial;
+    run.end(trial).code(3);
+    assert_eq!(trial.lines("interrupted").len(), 1);
+    assert!(trial.completions().is_empty(), "another attempt's report counts");
+    assert!(!trial.git(&["ls-files", ".ralph/tasks"]).contains("tasks"), "a report is committed");
+    let name: &'static str = if node == "n1" { "n1" } else { "n2" };
+    station.cluster().start_node(name);
+}
+
+#[test]
 fn the_next_run_leaves_the_slot_of_a_lost_node_alone() {
     let graph = "tasks: [{id: a}, {id: b, depends_on: [a]}]\n";
     let Some(mut station) = Station::start(Kind::Slurm, graph, "") else { return };
