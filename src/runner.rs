@@ -72,7 +72,7 @@ use crate::{
     runner::reporter::Reporter,
 };
 
-pub use agents::{agents, check_agent, check_commands, open};
+pub use agents::{agents, agents_at, check_agent, check_commands, open};
 use edits::RunGraph;
 use hooks::RunHooks;
 use isolated::RunSlots;
@@ -102,8 +102,9 @@ enum RunnerMessage {
     NotAsked(AttemptId),
     /// The engine of an executor told what became of a process.
     Engine(AttemptId, Box<ClosedProcess>, EngineWord),
-    /// An engine has proven that no process of an earlier attempt works in a slot.
-    Cleared(SuspectSlot),
+    /// Why a process of an earlier attempt may still work in a slot; none once it is proven that none
+    /// does.
+    Suspicion(SuspectSlot, Option<String>),
     /// The merge queue built a batch, or failed to.
     Built(Result<BuiltBatch>),
     /// The target branch was moved, or moving it failed.

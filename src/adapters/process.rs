@@ -27,6 +27,7 @@ pub mod relay;
 pub mod sandbox;
 mod protocol;
 mod shell;
+pub mod sign_of_life;
 mod stop;
 mod stream;
 mod task_files;
@@ -59,6 +60,7 @@ pub use own_call::{OwnCall, call_own};
 pub use program::{absolute, resolve};
 pub use protocol::sent_sign;
 pub use shell::shell_fault;
+pub use sign_of_life::SignsOfLife;
 pub use stop::end_tree;
 use stream::Streams;
 pub use tree::{
@@ -106,6 +108,9 @@ pub struct Carrier {
     pub image: Option<String>,
     /// How the files of the attempt get there and back; none if they are there under the same path.
     pub transfer: Option<WorkTransfer>,
+    /// Where its signs of life are, if its files are the very files that are here.
+    #[serde(default)]
+    pub signs: Option<SignsOfLife>,
     /// How long the finished work of an attempt is asked for, in seconds, after its line was cut.
     #[serde(default)]
     pub patience_seconds: u64,

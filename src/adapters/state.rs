@@ -306,6 +306,11 @@ impl StateFolder {
         self.dir.join("attempts").join(format!("{name}.exit"))
     }
 
+    /// The folder for the signs of processes that run elsewhere in slots that are shared.
+    pub fn signs_folder(&self) -> PathBuf {
+        self.dir.join("signs")
+    }
+
     /// The path of a temporary file for another program while an attempt is closed.
     ///
     /// # Errors

@@ -26,8 +26,10 @@ use crate::{
         agents::agent_command::AgentCommand,
         executor::LOCAL,
         exit::{self, Exit},
+        graph::task::Task,
+        select::Policy,
     },
-    project::{attempt, executors, fatal},
+    project::{attempt, executors, fatal, workspace::Workspace},
     runner::{self, RunOptions},
     view::lines::counted,
 };
@@ -199,14 +201,7 @@ fn findings(
     }
     if workspace.config.is_isolated() && !is_quick {
         findings.extend(slot::tried(workspace, &bench));
-        match executors::needed(workspace, runner::open(&policy, tasks).into_iter(), run_on) {
-            Ok(needed) => {
-                let elsewhere = needed.iter().filter(|executor| executor.name != LOCAL);
-                let tried = |it| executor::findings(workspace, &bench, it, &seen);
-                findings.extend(elsewhere.flat_map(tried));
-            }
-            Err(error) => findings.push(Finding::of_error("executor", &error, "correct `run_on`")),
-        }
+        findings.extend(executors_tried(workspace, &bench, (&policy, tasks), run_on));
     }
     findings.extend([
         commits::committer(workspace),
@@ -220,6 +215,26 @@ fn findings(
         machine::locks(workspace),
     ]);
     findings
+}
+
+/// Tries the executors that the unfinished tasks need, each with the agents of its tasks.
+fn executors_tried(
+    workspace: &Workspace,
+    bench: &ProbeFolder,
+    (policy, tasks): (&Policy, &[Task]),
+    run_on: Option<&str>,
+) -> Vec<Finding> {
+    let needed = executors::needed(workspace, runner::open(policy, tasks).into_iter(), run_on);
+    let needed = match needed {
+        Ok(needed) => needed,
+        Err(error) => return vec![Finding::of_error("executor", &error, "correct `run_on`")],
+    };
+    let elsewhere = needed.iter().filter(|executor| executor.name != LOCAL);
+    let tried = elsewhere.flat_map(|executor| {
+        let agents = runner::agents_at(policy, tasks, workspace, run_on, executor);
+        executor::findings(workspace, bench, executor, &agents)
+    });
+    tried.collect()
 }
 
 fn text(findings: &[Finding], exit: Exit, quiet: bool) -> String {

@@ -61,6 +61,17 @@ pub fn needed<'a>(
     Ok(needed)
 }
 
+/// Returns those of these tasks that run at this executor.
+pub fn at<'a>(
+    workspace: &Workspace,
+    executor: &Executor,
+    tasks: Vec<&'a Task>,
+    given: Option<&str>,
+) -> Vec<&'a Task> {
+    let is_there = |task: &&Task| name_of(&workspace.config, task, given) == executor.name;
+    tasks.into_iter().filter(is_there).collect()
+}
+
 /// Returns those of these tasks that run on this machine; none if there are some and all run
 /// elsewhere, where this machine's programs do not matter.
 pub fn here<'a>(

@@ -23,11 +23,11 @@ use crate::{
         commit_id::CommitId,
         executor::{
             CarrierFacts, ContainerEngine, ContainerSettings, Executor, ExecutorFault,
-            ExecutorKind, FileTravel, Placement, Resources, SandboxSettings, SharedPath,
+            ExecutorKind, FileTravel, Network, Placement, Resources, SandboxSettings, SharedPath,
             SshSettings, carrier_command,
         },
     },
-    project::{slot_pool::SlotPool, workspace::Workspace},
+    project::{slot_pool::SlotPool, suspect_slots, workspace::Workspace},
     regular_file,
 };
 
@@ -154,8 +154,17 @@ pub fn check(workspace: &Workspace, executor: &Executor) -> Result<(), String> {
     };
     match &executor.kind {
         ExecutorKind::Local => Ok(()),
-        ExecutorKind::Sandbox(settings) => process::sandbox::check(settings)
-            .map_err(|why| format!("executor `{}`: {why}", executor.name)),
+        ExecutorKind::Sandbox(settings) => {
+            process::sandbox::check(settings)
+                .map_err(|why| format!("executor `{}`: {why}", executor.name))?;
+            match &settings.network {
+                Network::Wrapper(argv) => {
+                    let first = argv.first().map_or("", String::as_str);
+                    program(first).map_err(|why| format!("{why}; correct its `network`"))
+                }
+                Network::On | Network::Off => Ok(()),
+            }
+        }
         ExecutorKind::Container(settings) => engine(settings).map(drop).map_err(|fault| fault.why),
         ExecutorKind::Slurm(_) => program("srun"),
         ExecutorKind::Ssh(_) => program("ssh"),
@@ -195,6 +204,16 @@ pub fn answers(executor: &Executor) -> Result<(), String> {
         | ExecutorKind::Container(_)
         | ExecutorKind::Slurm(_)
         | ExecutorKind::Command(_) => Ok(()),
+    }
+}
+
+/// Removes what processes with this mark have left, all of which have ended.
+pub fn clean_up(workspace: &Workspace, executor: &Executor, mark: &str) {
+    suspect_slots::signs(&workspace.state, mark).remove();
+    if let ExecutorKind::Container(settings) = &executor.kind
+        && let Ok(engine) = container::find(settings)
+    {
+        let _ = container::remove(&engine, mark);
     }
 }
 
@@ -299,7 +318,9 @@ fn carried(
     let transfer = if is_sent { Some(transfer(workspace, executor, facts)?) } else { None };
     let image = image(executor);
     let within = engine.map(|engine| format!("{} {}", engine.program, image.unwrap_or_default()));
+    let signs = || suspect_slots::signs(&workspace.state, &facts.mark);
     let carrier = Carrier {
+        signs: (!is_sent).then(signs),
         executor: executor.name.clone(),
         argv: command,
         image: image.map(str::to_owned),

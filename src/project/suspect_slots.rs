@@ -7,7 +7,10 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    adapters::state::{self, StateFolder},
+    adapters::{
+        process::SignsOfLife,
+        state::{self, StateFolder},
+    },
     regular_file,
 };
 
@@ -36,12 +39,18 @@ impl SuspectSlot {
     }
 }
 
-/// Returns the suspect slots of a repository or loop. A person who removes a slot has made sure that
-/// nothing works in it.
+/// The signs of life of the attempt whose processes are recognized by this mark.
+pub fn signs(state: &StateFolder, mark: &str) -> SignsOfLife {
+    SignsOfLife::of(state.signs_folder(), mark)
+}
+
+/// Returns the suspect slots of a repository or loop. Where the attempt has no sign of life any more,
+/// nothing works, and a person who removes a slot has made sure of that.
 pub fn all(state: &StateFolder) -> Vec<SuspectSlot> {
     let text = regular_file::read(&file(state)).unwrap_or_default();
     let all: Vec<SuspectSlot> = serde_json::from_slice(&text).unwrap_or_default();
-    all.into_iter().filter(|slot| slot.path.exists()).collect()
+    let is_suspect = |slot: &SuspectSlot| slot.path.exists() && signs(state, &slot.mark).is_any();
+    all.into_iter().filter(is_suspect).collect()
 }
 
 /// Remembers a suspect slot. Returns whether it was not known.
@@ -89,8 +98,10 @@ mod tests {
         let slot = |name: &str| {
             let path = folder.path().join(name);
             fs::create_dir(&path).unwrap();
-            let [run_on, mark, why] = ["cluster", "r1.a.1", "lost"].map(str::to_owned);
-            SuspectSlot { path, run_on, mark, why }
+            let mark = format!("r1.{name}.1");
+            fs::create_dir_all(state.signs_folder()).unwrap();
+            fs::write(state.signs_folder().join(format!("{mark}-7.7")), "").unwrap();
+            SuspectSlot { path, run_on: "cluster".to_owned(), mark, why: "lost".to_owned() }
         };
         assert!(all(&state).is_empty());
         let (one, two) = (slot("one"), slot("two"));
@@ -101,5 +112,10 @@ mod tests {
         assert_eq!(all(&state), std::slice::from_ref(&one));
         fs::remove_dir(&one.path).unwrap();
         assert!(all(&state).is_empty());
+        let three = slot("three");
+        add(&state, &three).unwrap();
+        assert_eq!(all(&state), std::slice::from_ref(&three));
+        signs(&state, &three.mark).remove();
+        assert!(all(&state).is_empty(), "its worker has ended everything");
     }
 }

@@ -100,11 +100,33 @@ pub fn agents<'a>(
     workspace: &Workspace,
     run_on: Option<&str>,
 ) -> Vec<(&'a AgentCommand, String)> {
-    let Some(here) = executors::here(workspace, &open(policy, tasks), run_on) else {
-        return Vec::new();
-    };
+    let here = executors::here(workspace, &open(policy, tasks), run_on);
+    here.map_or_else(Vec::new, |here| agents_of(policy, here))
+}
+
+/// Returns the agents that the unfinished tasks need at an executor.
+pub fn agents_at<'a>(
+    policy: &'a Policy,
+    tasks: &'a [Task],
+    workspace: &Workspace,
+    run_on: Option<&str>,
+    executor: &Executor,
+) -> Vec<&'a AgentCommand> {
+    let there = executors::at(workspace, executor, open(policy, tasks), run_on);
+    let mut found: Vec<&AgentCommand> = Vec::new();
+    for (call, _) in agents_of(policy, there) {
+        if !found.contains(&call) {
+            found.push(call);
+        }
+    }
+    found
+}
+
+/// Returns the agents of these tasks, or of any task if there are none, each with a hint on how to
+/// choose another.
+fn agents_of<'a>(policy: &'a Policy, tasks: Vec<&'a Task>) -> Vec<(&'a AgentCommand, String)> {
     let (own, others): (Vec<&Task>, Vec<&Task>) =
-        here.into_iter().partition(|task| !policy.agents_given && !task.agents.is_empty());
+        tasks.into_iter().partition(|task| !policy.agents_given && !task.agents.is_empty());
     let mut found = Vec::new();
     if own.is_empty() || !others.is_empty() {
         let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";

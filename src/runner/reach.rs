@@ -11,7 +11,7 @@ use super::{Runner, RunnerMessage, start::attempt_id};
 use crate::{
     adapters::{
         executor::{container, slurm},
-        process::{Closed, StartFault},
+        process::{Closed, SignsOfLife, StartFault, sign_of_life},
     },
     core::{
         duration,
@@ -54,7 +54,8 @@ struct EngineQuestion {
     mark: String,
     /// Why the process was lost.
     why: String,
-    has_arrived: bool,
+    /// Where its files are the very files that are here, whether it may run.
+    signs: SignsOfLife,
     /// Whether the process was lost some time ago: the engine may have forgotten it.
     is_late: bool,
 }
@@ -72,15 +73,21 @@ pub(super) struct EngineWord {
 impl EngineQuestion {
     /// Asks, and ends what is left of the attempt there as far as the engine can.
     fn ask(&self) -> EngineWord {
-        let is_shared = self.executor.files() == Some(FileTravel::Shared);
+        let word = self.ask_engine();
+        let suspect = word.suspect.filter(|_| self.signs.is_any());
+        if suspect.is_none() {
+            self.signs.remove();
+        }
+        EngineWord { suspect, ..word }
+    }
+
+    fn ask_engine(&self) -> EngineWord {
         match &self.executor.kind {
             ExecutorKind::Slurm(settings) => {
                 let (state, is_certain) = slurm::end(settings, &self.mark);
                 let is_certain = is_certain && !(self.is_late && matches!(state, JobState::Absent));
-                let is_unknown = matches!(state, JobState::Unknown(_));
-                let may_run = self.has_arrived || !is_unknown;
-                let suspect = (is_shared && !is_certain && may_run).then(|| state.describe());
-                let is_missed = is_unknown || matches!(state, JobState::Absent);
+                let is_missed = matches!(state, JobState::Unknown(_) | JobState::Absent);
+                let suspect = (!is_certain).then(|| state.describe());
                 EngineWord { outcome: self.outcome_of(&state), suspect, is_missed }
             }
             ExecutorKind::Container(settings) => {
@@ -90,10 +97,14 @@ impl EngineQuestion {
                 let outcome = self.lost(fault.as_deref());
                 EngineWord { outcome, suspect: fault, is_missed: true }
             }
-            ExecutorKind::Local
-            | ExecutorKind::Sandbox(_)
-            | ExecutorKind::Ssh(_)
-            | ExecutorKind::Command(_) => {
+            ExecutorKind::Command(_) => {
+                let suspect = self.signs.outlast().then(|| {
+                    let name = &self.executor.name;
+                    format!("its worker at {name} has not told that everything there has ended")
+                });
+                EngineWord { outcome: self.lost(None), suspect, is_missed: true }
+            }
+            ExecutorKind::Local | ExecutorKind::Sandbox(_) | ExecutorKind::Ssh(_) => {
                 EngineWord { outcome: self.lost(None), suspect: None, is_missed: true }
             }
         }
@@ -133,25 +144,22 @@ impl Runner {
         &self,
         record: &AttemptRecord,
         (name, why): (&str, &str),
-        has_arrived: bool,
     ) -> Option<EngineQuestion> {
         let executor = executors::find(&self.workspace.config, Some(name)).ok()?;
         let is_asked = match executor.kind {
             ExecutorKind::Slurm(_) | ExecutorKind::Container(_) => true,
-            ExecutorKind::Local
-            | ExecutorKind::Sandbox(_)
-            | ExecutorKind::Ssh(_)
-            | ExecutorKind::Command(_) => false,
+            ExecutorKind::Command(_) => executor.files() == Some(FileTravel::Shared),
+            ExecutorKind::Local | ExecutorKind::Sandbox(_) | ExecutorKind::Ssh(_) => false,
         };
         let (mark, why) = (record.mark(), why.to_owned());
-        let is_late = false;
-        is_asked.then_some(EngineQuestion { executor, mark, why, has_arrived, is_late })
+        let signs = suspect_slots::signs(&self.workspace.state, &mark);
+        is_asked.then_some(EngineQuestion { executor, mark, why, signs, is_late: false })
     }
 
     /// Ends what an attempt of an earlier run left at its executor, as far as the engine there can.
     pub(super) fn end_elsewhere(&mut self, record: &AttemptRecord) -> Result<()> {
         let question = record.run_on.as_deref().map(|name| (name, ""));
-        if let Some(question) = question.and_then(|it| self.engine_question(record, it, true))
+        if let Some(question) = question.and_then(|it| self.engine_question(record, it))
             && let Some(why) = question.ask().suspect
         {
             return self.suspect(record, why);
@@ -176,7 +184,13 @@ impl Runner {
 
     /// Names the slots that earlier runs have left in doubt, and asks the engines about them.
     pub(super) fn watch_suspects(&mut self) -> Result<()> {
-        for slot in suspect_slots::all(&self.workspace.state) {
+        let suspects = suspect_slots::all(&self.workspace.state);
+        let open: Vec<String> =
+            self.workspace.state.peek().iter().map(AttemptRecord::mark).collect();
+        let is_known =
+            |mark: &str| open.iter().chain(suspects.iter().map(|it| &it.mark)).any(|it| it == mark);
+        sign_of_life::keep(&self.workspace.state.signs_folder(), is_known);
+        for slot in suspects {
             let (path, why) = (slot.path.display().to_string(), slot.text());
             self.emit(None, Event::SlotKept { slot: path, why })?;
             self.watch_suspect(slot, Duration::ZERO);
@@ -190,23 +204,33 @@ impl Runner {
         let executor = executors::find(&self.workspace.config, Some(&slot.run_on));
         let Ok(executor) = executor else { return };
         let (mark, why) = (slot.mark.clone(), String::new());
-        let question = EngineQuestion { executor, mark, why, has_arrived: true, is_late: true };
+        let signs = suspect_slots::signs(&self.workspace.state, &mark);
+        let question = EngineQuestion { executor, mark, why, signs, is_late: true };
         let outbox = self.inbox.sender();
         thread::spawn(move || {
             thread::sleep(pause);
-            let mut tries = 0;
-            while question.ask().suspect.is_some() {
+            let (mut tries, mut known) = (0, Some(slot.why.clone()));
+            while known.is_some() {
+                let why = question.ask().suspect;
+                if why != known
+                    && outbox.send(RunnerMessage::Suspicion(slot.clone(), why.clone())).is_err()
+                {
+                    return;
+                }
+                known = why;
                 tries += 1;
                 thread::sleep(pause_before_retry(tries));
             }
-            drop(outbox.send(RunnerMessage::Cleared(slot)));
         });
     }
 
-    /// Uses a slot again in which no process works any more.
-    pub(super) fn suspect_cleared(&mut self, slot: &SuspectSlot) -> Result<()> {
-        self.slots.cleared(slot);
-        suspect_slots::remove(&self.workspace.state, slot)
+    /// Notes why a process may still work in a slot, or uses the slot again if none does.
+    pub(super) fn suspicion(&mut self, slot: SuspectSlot, why: Option<String>) -> Result<()> {
+        let Some(why) = why else {
+            self.slots.cleared(&slot);
+            return suspect_slots::remove(&self.workspace.state, &slot);
+        };
+        suspect_slots::add(&self.workspace.state, &SuspectSlot { why, ..slot }).map(drop)
     }
 
     /// Handles the end of a process whose executor may know more about it: its engine is asked
@@ -224,7 +248,7 @@ impl Runner {
             // Its guardian was killed.
             None => record.run_on.as_deref().map(|name| (name, "")),
         };
-        let question = lost.and_then(|lost| self.engine_question(record, lost, ended.has_arrived));
+        let question = lost.and_then(|lost| self.engine_question(record, lost));
         let Some(question) = question else {
             return self.process_settled(id, ended, None);
         };

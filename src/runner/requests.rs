@@ -170,7 +170,7 @@ impl Runner {
                 crash::point("merge.landed");
                 Some(Input::Landed(landed.map_err(|error| format!("{error:#}"))))
             }
-            Some(RunnerMessage::Cleared(slot)) => return self.suspect_cleared(&slot),
+            Some(RunnerMessage::Suspicion(slot, why)) => return self.suspicion(slot, why),
             Some(RunnerMessage::Signal(number)) => return self.signalled(number),
             None => Some(Input::Tick),
         };

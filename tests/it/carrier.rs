@@ -171,6 +171,7 @@ impl CarriedAgent {
             transfer: self.transfer.clone(),
             patience_seconds: 0,
             recovers: false,
+            signs: None,
         };
         let post = GuardPost {
             program: RALPH.into(),

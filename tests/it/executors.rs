@@ -41,6 +41,11 @@ fn a_sandbox_that_cannot_be_had_is_told_before_anything_starts() {
     // Where there is no Landlock, the message is another one.
     trial.run(["run"]).code(69).stderr_has("executor `box`: ").stderr_has("Landlock");
     assert!(!trial.root().join("logs/ralph.jsonl").exists(), "nothing starts");
+    let kept = "run_on: box\nexecutors: {box: {sandbox: {network: [no-such-wrapper, --]}}}\n";
+    trial.save(".ralph/config.yaml", &format!("{SETTINGS}{kept}"));
+    let ran = trial.run(["run"]).code(69).stderr_has("`no-such-wrapper`");
+    ran.stderr_has("correct its `network`");
+    assert!(!trial.root().join("logs/ralph.jsonl").exists(), "nothing starts");
 }
 
 #[test]
@@ -128,8 +133,18 @@ fn the_doctor_tries_an_executor() {
         .graph("tasks: [{id: a}]\n")
         .agent("commit");
     let found = trial.run(["doctor", "--on", "near", "--", "true"]).code(0).out();
-    assert!(found.contains("near: a process wrote, committed and was killed there"), "{found}");
+    assert!(
+        found.contains("near: a process wrote, committed, found the agent and was killed there"),
+        "{found}"
+    );
     trial.no_process_is_left();
+    let absent = trial.dir().join("only-here");
+    trial.script(&absent, "#!/bin/sh\n");
+    let path = format!("{}:{}", trial.dir().display(), std::env::var("PATH").unwrap());
+    let mut doctor = trial.process(RALPH);
+    let doctor = doctor.args(["doctor", "--on", "near", "--", "only-here"]).env("PATH", path);
+    let found = String::from_utf8(doctor.output().unwrap().stdout).unwrap();
+    assert!(found.contains("there is no program `only-here` there"), "{found}");
     trial.save(
         ".ralph/config.yaml",
         &format!("{SETTINGS}executors:\n  gone:\n    command: {{argv: [/no/such/carrier]}}\n"),

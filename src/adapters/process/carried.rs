@@ -6,9 +6,9 @@
 //! the line ends first, the outcome is [`Outcome::Lost`].
 
 mod ending;
+mod starting;
 
 use std::{
-    fs::File,
     io,
     path::PathBuf,
     sync::{
@@ -16,12 +16,11 @@ use std::{
         atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
-    thread,
     time::{Duration, Instant},
 };
 
 use super::{
-    Carrier, ProcessSpec, StartFault,
+    Carrier, ProcessSpec, SignsOfLife, StartFault,
     connection::{
         Arrivals, CarriedMessage, CarrierNews, Connection, SharedArrivals, connect, lock,
         send_pack, send_prompt,
@@ -147,6 +146,8 @@ struct CarriedGuard<'a> {
     /// Counts what arrives.
     count: Arc<AtomicU64>,
     connection: Connection,
+    /// The sign of life of the agent, where it needs one.
+    sign: Option<PathBuf>,
     /// The number of the connection; messages of earlier ones are ignored.
     number: u32,
     stage: CarriedStage,
@@ -181,7 +182,7 @@ impl<'a> CarriedGuard<'a> {
         let (streams, stdout, stderr) =
             Streams::open(&brief.spec, secrets.as_ref(), &Arc::default())?;
         let transfer = carrier.transfer.as_ref();
-        let folder = task_folder(&brief.spec);
+        let folder = starting::task_folder(&brief.spec);
         let arrivals = Arc::new(Mutex::new(Arrivals {
             output: Some((stdout, stderr)),
             folder: folder.map(|dir| TaskFolder::new(&dir)),
@@ -202,6 +203,7 @@ impl<'a> CarriedGuard<'a> {
             arrivals,
             count,
             connection,
+            sign: carrier.signs.as_ref().map(SignsOfLife::another),
             number: 0,
             stage: CarriedStage::Reaching,
             host: String::new(),
@@ -222,23 +224,6 @@ impl<'a> CarriedGuard<'a> {
         };
         guard.begin();
         Ok(guard)
-    }
-
-    fn begin(&self) {
-        let work = self.carrier.transfer.as_ref().map(|transfer| WorkerFiles {
-            repository: transfer.repository.clone(),
-            slot: transfer.slot.clone(),
-            dir: transfer.dir.clone(),
-            token: transfer.token.clone(),
-        });
-        self.connection.line.send(&ToWorker::Begin(WorkerBegin {
-            protocol: PROTOCOL,
-            version: VERSION.to_owned(),
-            work,
-            fetch: self.purpose == ConnectionPurpose::Fetch,
-            end: self.brief.exit.is_some(),
-            arrived: lock(&self.arrivals).arrived,
-        }));
     }
 
     /// Follows the connection until it is over.
@@ -385,6 +370,7 @@ impl<'a> CarriedGuard<'a> {
                 }
             }
             FromWorker::Notice(GuardianNotice::NotStarted { error, fault }) => {
+                self.remove_sign();
                 return Ok(Some(CarriedEnd::Impossible(error, fault)));
             }
             FromWorker::Notice(
@@ -437,40 +423,6 @@ impl<'a> CarriedGuard<'a> {
         None
     }
 
-    /// Sends bulk from a thread of its own, while orders are obeyed.
-    fn send(
-        &self,
-        what: impl FnOnce(&super::line::LineWriter) -> Result<(), String> + Send + 'static,
-    ) {
-        let (line, outbox, number) =
-            (self.connection.line.clone(), self.outbox.clone(), self.number);
-        thread::spawn(move || {
-            if let Err(why) = what(&line) {
-                let _ = outbox.send(CarriedMessage::Heard(number, CarrierNews::Unsendable(why)));
-            }
-        });
-    }
-
-    /// Sends what the agent needs to start.
-    fn send_task(&self) {
-        let files = lock(&self.arrivals).folder.as_mut().map(TaskFolder::news);
-        for file in files.unwrap_or_default() {
-            self.connection.line.send(&ToWorker::File(file));
-        }
-        let (spec, idle, redact) = (self.brief.spec.clone(), self.brief.idle, self.brief.redact);
-        let exit = self.brief.exit.clone();
-        self.send(move |line| {
-            send_prompt(line, &spec)?;
-            let kept = exit.is_some();
-            if let Some(exit) = exit {
-                let sign = sent_sign(&exit);
-                File::create(sign).map_err(|error| format!("note the start: {error}"))?;
-            }
-            line.send(&ToWorker::Start(Box::new(WorkerTask { spec, idle, redact, kept })));
-            Ok(())
-        });
-    }
-
     fn lost(&self, why: String) -> Outcome {
         Outcome::Lost { executor: self.carrier.executor.clone(), why }
     }
@@ -484,13 +436,10 @@ impl<'a> CarriedGuard<'a> {
         fault: Option<StartFault>,
     ) -> io::Result<()> {
         self.stage = CarriedStage::Fetching;
+        if immortal == 0 {
+            self.remove_sign();
+        }
         self.closed = Some(GuardedEnd { outcome, swept, immortal, fault, cut_off: false });
         if self.carrier.transfer.is_some() { tell(&GuardianNotice::Fetching {}) } else { Ok(()) }
     }
-}
-
-/// The folder with the reports of the task.
-fn task_folder(spec: &ProcessSpec) -> Option<PathBuf> {
-    let folder = spec.env.iter().find(|(name, _)| name == "RALPH_TASK_DIR");
-    folder.map(|(_, dir)| PathBuf::from(dir))
 }

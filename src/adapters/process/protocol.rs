@@ -17,7 +17,7 @@ use super::{Carrier, Identity, Member, ProcessSpec, StartFault};
 use crate::core::verdict::Outcome;
 
 /// The number of this protocol between a guardian and a worker.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -300,6 +300,9 @@ pub(super) struct WorkerTask {
     /// Whether its end is kept, because its guardian may be lost and a later one ask for it.
     #[serde(default)]
     pub(super) kept: bool,
+    /// The file to remove once everything has ended, if it is seen there.
+    #[serde(default)]
+    pub(super) sign: Option<PathBuf>,
 }
 
 /// A line from a worker to a guardian.

@@ -32,7 +32,10 @@ pub(super) fn process(
     };
     let spec = with_programs(spec, programs, env::var("PATH").ok());
     match slot {
-        None => reporting_in_slot(spec),
+        None => {
+            let slot = spec.dir.clone();
+            with_program_of(reporting_in_slot(spec), &slot)
+        }
         Some(slot) => moved(spec, slot),
     }
 }
@@ -72,15 +75,21 @@ fn moved(spec: ProcessSpec, slot: &Path) -> ProcessSpec {
         };
         env.extend(value.map(|value| (name, value)));
     }
-    let mut argv = spec.argv;
-    if let Some(program) = argv.first_mut()
+    let spec = ProcessSpec { env, dir: slot.to_owned(), ..spec };
+    with_program_of(spec, slot)
+}
+
+/// Returns a process whose program is that of the slot if it is one of the repository, and the
+/// repository is not here.
+fn with_program_of(mut spec: ProcessSpec, slot: &Path) -> ProcessSpec {
+    if let Some(program) = spec.argv.first_mut()
         && Path::new(program).is_absolute()
         && !Path::new(program).exists()
         && let Some(found) = in_slot(program, slot)
     {
         *program = found;
     }
-    ProcessSpec { argv, env, dir: slot.to_owned(), ..spec }
+    spec
 }
 
 /// The folder of the task in a slot. It has the place that an agent finds by the relative path in
@@ -202,8 +211,14 @@ mod tests {
         assert!(path.starts_with("/own:"), "{path}");
         let slot = "/home/tess/.cache/slots/1/.ralph/tasks/a";
         assert_eq!(shared.env[..2], env(&[("RALPH_TASK_DIR", slot), ("TASK_FOLDER", slot)]));
-        assert_eq!((shared.argv, &shared.env[2..]), (given.argv, &given.env[2..]));
+        assert_eq!((&shared.argv, &shared.env[2..]), (&given.argv, &given.env[2..]));
         assert_eq!(shared.dir, given.dir);
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("agent.sh"), "").unwrap();
+        let given = ProcessSpec { dir: folder.path().to_owned(), ..given };
+        let shared = process(given, None, "/tmp/prompt".into(), Path::new("/own"));
+        let own = folder.path().join("agent.sh").display().to_string();
+        assert_eq!(shared.argv, [own], "a container does not see the checkout");
     }
 
     #[test]

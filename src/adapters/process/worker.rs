@@ -5,6 +5,8 @@
 //! output are the line to the guardian that started the carrier. When the line ends, or the worker
 //! dies in any way, the guardian here ends everything.
 
+mod pack_parts;
+
 use std::{
     fs::{self, File},
     io::{self, BufReader, Read, Write},
@@ -39,6 +41,7 @@ pub use super::{
     protocol::{ArrivedOutput, WorkerBegin, WorkerFiles},
 };
 use crate::core::executor::ExecutorFault;
+use pack_parts::{PackReader, PackWriter};
 
 /// The messages that wait to be handled: a worker that unpacks slowly must not store what comes.
 const WAITING: usize = 32;
@@ -278,6 +281,7 @@ impl Worker {
             Ok(agent) => agent,
             Err(reason) => {
                 self.tell_not_started(reason, &record);
+                remove_sign(task.sign.as_deref());
                 return Ok(());
             }
         };
@@ -288,8 +292,15 @@ impl Worker {
             let _ = fs::remove_dir_all(place.folder);
         }
         self.tell(GuardianNotice::Started { identity: agent.identity().clone() });
-        let end = self.watch(&agent, &folder);
-        self.tell_end(end?, &record, &folder)
+        let (notice, is_cut) = self.watch(&agent, &folder)?;
+        let message = notice.map_or_else(|| unguarded(&record), FromWorker::Notice);
+        if let FromWorker::Notice(GuardianNotice::Closed { immortal: 0, .. })
+        | FromWorker::Unguarded { immortal: 0, .. } = &message
+        {
+            remove_sign(task.sign.as_deref());
+        }
+        self.tell_end(&message, &record, &folder);
+        if is_cut { Err(cut()) } else { Ok(()) }
     }
 
     /// Waits for the process to start, and writes its prompt.
@@ -371,18 +382,18 @@ impl Worker {
     }
 
     /// Tells how the process ended, after its last reports.
-    fn tell_end(
-        &self,
-        (notice, is_cut): (Option<GuardianNotice>, bool),
-        record: &Path,
-        folder: &Mutex<Option<TaskFolder>>,
-    ) -> io::Result<()> {
-        let message = notice.map_or_else(|| unguarded(record), FromWorker::Notice);
+    fn tell_end(&self, message: &FromWorker, record: &Path, folder: &Mutex<Option<TaskFolder>>) {
         // Nothing that is to be ended has it open.
         let _ = fs::remove_file(record);
         report(&self.line, folder);
-        self.line.send(&message);
-        if is_cut { Err(cut()) } else { Ok(()) }
+        self.line.send(message);
+    }
+}
+
+/// Notes where it is seen here that nothing of the process runs any more.
+fn remove_sign(sign: Option<&Path>) {
+    if let Some(sign) = sign {
+        let _ = fs::remove_file(sign);
     }
 }
 
@@ -409,54 +420,6 @@ fn cut() -> io::Error {
 fn report(line: &LineWriter, folder: &Mutex<Option<TaskFolder>>) {
     if let Some(folder) = lock(folder).as_mut() {
         folder.news().into_iter().for_each(|file| line.send(&FromWorker::File(file)));
-    }
-}
-
-/// The parts of a pack as they arrive.
-struct PackReader<'a> {
-    worker: &'a Worker,
-    part: io::Cursor<Vec<u8>>,
-    has_ended: bool,
-}
-
-impl Read for PackReader<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let length = self.part.read(into)?;
-            if length > 0 || into.is_empty() || self.has_ended {
-                return Ok(length);
-            }
-            match self.worker.next()? {
-                ToWorker::Pack(part) => self.part = io::Cursor::new(part.bytes()?),
-                ToWorker::PackEnd {} => self.has_ended = true,
-                _ => {}
-            }
-        }
-    }
-}
-
-/// A pack that is sent in parts.
-struct PackWriter<'a> {
-    line: &'a LineWriter,
-    part: Vec<u8>,
-}
-
-impl Write for PackWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let length = bytes.len().min(CHUNK - self.part.len());
-        self.part.extend_from_slice(&bytes[..length]);
-        if self.part.len() == CHUNK {
-            self.flush()?;
-        }
-        Ok(length)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if !self.part.is_empty() {
-            self.line.send_bulk(&FromWorker::Pack(Encoded::of(&self.part)))?;
-            self.part.clear();
-        }
-        Ok(())
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     project::{
         placement::{self, PlacedProcess, ProcessFacts},
         slot_pool::{self, PreparedSlot, SlotOrder, SlotPool},
-        workspace::Workspace,
+        workspace::{Workspace, shell_word},
     },
 };
 
@@ -30,6 +30,9 @@ const ABOUT: &str = "executor";
 const START: Duration = Duration::from_secs(120);
 /// The time after which a process that does not end is killed.
 const KILL: Duration = Duration::from_secs(3);
+/// What a process says of a program that it looked for.
+const FOUND: &str = "found";
+const MISSED: &str = "missed";
 /// The file that the process writes.
 const FILE: &str = "ralph-probe.txt";
 
@@ -40,7 +43,8 @@ pub(super) fn findings(
     executor: &Executor,
     agents: &[&AgentCommand],
 ) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = tried(workspace, bench, executor).into_iter().collect();
+    let mut findings: Vec<Finding> =
+        tried(workspace, bench, executor, agents).into_iter().collect();
     for agent in agents {
         if let Err(why) = placement::check_agent(executor, agent.preset_name().as_deref()) {
             let (found, cure) = super::parts(&why, "");
@@ -55,7 +59,12 @@ pub(super) fn findings(
 }
 
 /// Tries an executor, unless a run is active.
-fn tried(workspace: &Workspace, bench: &ProbeFolder, executor: &Executor) -> Option<Finding> {
+fn tried(
+    workspace: &Workspace,
+    bench: &ProbeFolder,
+    executor: &Executor,
+    agents: &[&AgentCommand],
+) -> Option<Finding> {
     let head = workspace.repo.head().ok()?;
     // Another check reports this.
     let base = head.branch.and(head.commit)?;
@@ -63,10 +72,11 @@ fn tried(workspace: &Workspace, bench: &ProbeFolder, executor: &Executor) -> Opt
         return Some(Finding::ok(ABOUT, format!("{}: not tried: a run is active", executor.name)));
     };
     let name = &executor.name;
-    Some(match trial(workspace, bench, executor, &base) {
+    Some(match trial(workspace, bench, executor, agents, &base) {
         Ok(Ok(placement)) => {
             let at = placement.map_or_else(|| name.clone(), |placement| placement.to_string());
-            Finding::ok(ABOUT, format!("{at}: a process wrote, committed and was killed there"))
+            let what = "a process wrote, committed, found the agent and was killed there";
+            Finding::ok(ABOUT, format!("{at}: {what}"))
         }
         Ok(Err(why)) => {
             let (found, cure) =
@@ -77,6 +87,11 @@ fn tried(workspace: &Workspace, bench: &ProbeFolder, executor: &Executor) -> Opt
     })
 }
 
+/// What the processes of the trial are recognized by.
+fn mark() -> String {
+    format!("doctor.{}", std::process::id())
+}
+
 /// The result of a trial: where it ran, or why that failed.
 type TrialResult = Result<Result<Option<Placement>, String>>;
 
@@ -84,6 +99,7 @@ fn trial(
     workspace: &Workspace,
     bench: &ProbeFolder,
     executor: &Executor,
+    agents: &[&AgentCommand],
     base: &CommitId,
 ) -> TrialResult {
     let repo = &workspace.repo;
@@ -110,7 +126,8 @@ fn trial(
     if !matches!(prepared, PreparedSlot::Ready { .. }) {
         return Ok(Err(format!("`{}` has work that is kept nowhere else", path.display())));
     }
-    let result = probes(workspace, bench, executor, base, &path);
+    let result = probes(workspace, bench, executor, agents, (base, &path));
+    placement::clean_up(workspace, executor, &mark());
     // The commit of the probe is no work.
     std::fs::remove_dir_all(&path).with_context(|| format!("remove `{}`", path.display()))?;
     result
@@ -120,12 +137,12 @@ fn probes(
     workspace: &Workspace,
     bench: &ProbeFolder,
     executor: &Executor,
-    base: &CommitId,
-    slot: &Path,
+    agents: &[&AgentCommand],
+    (base, slot): (&CommitId, &Path),
 ) -> TrialResult {
     let task_dir = workspace.task_dir(&TaskId::new("doctor").expect("a valid id"));
     let facts = ProcessFacts {
-        mark: format!("doctor.{}", std::process::id()),
+        mark: mark(),
         slot: slot.to_owned(),
         base: Some(base.clone()),
         task_dir: workspace.root().join(task_dir),
@@ -162,6 +179,23 @@ fn probes(
     let is_back = head.as_ref().is_some_and(|head| head != base) && slot.join(FILE).is_file();
     if !is_back {
         return Ok(Err("a commit that was made there did not arrive here".to_owned()));
+    }
+    for agent in agents {
+        let program = agent.argv.first().map_or("", String::as_str);
+        // One of the repository is that of the slot there.
+        let own = Path::new(program).strip_prefix(workspace.root());
+        let program = own.map_or_else(|_| program.to_owned(), |own| format!("./{}", own.display()));
+        let word = shell_word(&program);
+        let look = format!("command -v {word} > /dev/null && echo {FOUND} || echo {MISSED}");
+        let said = match ask(&look, START)? {
+            ProbeAnswer::Yes(lines) => lines.last().cloned().unwrap_or_default(),
+            ProbeAnswer::No(why) => return Ok(Err(why)),
+            ProbeAnswer::Late(_) => String::new(),
+        };
+        if said != FOUND {
+            let cure = "install it there, or name its path there in `agent`";
+            return Ok(Err(format!("there is no program `{program}` there; {cure}")));
+        }
     }
     let killed = ask("sleep 600 & exec sleep 600", KILL)?;
     Ok(match killed {

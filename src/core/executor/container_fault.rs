@@ -27,9 +27,12 @@ impl ContainerFault {
     pub fn of(code: Option<i32>, errors: &str) -> Option<ContainerFault> {
         let has = |words: &[&str]| words.iter().any(|word| errors.contains(word));
         let line = || {
-            let mut lines = errors.lines().map(str::trim).filter(|line| !line.is_empty());
+            // The last lines of docker only name its manual.
+            let is_manual = |line: &str| line.starts_with("See '") || line.starts_with("Run '");
+            let lines = errors.lines().map(str::trim);
+            let mut lines = lines.filter(|line| !line.is_empty() && !is_manual(line));
             let last = lines.next_back().unwrap_or("the engine does not say why");
-            last.trim_start_matches("Error: ").to_owned()
+            last.trim_start_matches("Error: ").trim_start_matches("docker: ").to_owned()
         };
         // The container was started, but this program was not.
         let is_unloadable =
@@ -150,6 +153,11 @@ mod tests {
                 ContainerFault::NoMount("statfs /nope: no such file or directory".to_owned()),
             ),
             (126, "Error: crun: odd", ContainerFault::Other("crun: odd".to_owned())),
+            (
+                125,
+                "docker: invalid reference format.\nSee 'docker run --help'.\n",
+                ContainerFault::Other("invalid reference format.".to_owned()),
+            ),
         ] {
             assert_eq!(ContainerFault::of(Some(code), said), Some(fault), "{said}");
         }

@@ -121,6 +121,7 @@ impl Attempt {
                 transfer: None,
                 patience_seconds: 0,
                 recovers: false,
+                signs: None,
             }),
         };
         let agent = AgentProcess::spawn(&spec, &post, move |told| drop(tell.send(told))).unwrap();

@@ -1,14 +1,14 @@
 //! Whole runs on each real executor.
 
-use std::{fs, path::Path, time::Instant};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Instant};
 
 use serde_json::json;
 
 use super::{
     is_root,
-    station::{KINDS, Kind, Station},
+    station::{Engine, KINDS, Kind, Station},
 };
-use crate::support::{RALPH, SETTINGS, TestProject};
+use crate::support::{RALPH, SETTINGS, TestProject, agent};
 
 /// A graph in which two tasks can run at a time.
 const GRAPH: &str = "\
@@ -208,4 +208,33 @@ fn another_version_or_no_program_on_a_host_is_told() {
     fs::remove_file(station.host().home().join("ralph")).unwrap();
     std::os::unix::fs::symlink(RALPH, station.host().home().join("ralph")).unwrap();
     trial.start(["run"]).end(trial).graph_complete();
+}
+
+/// Tries the doctor, and a run, with an agent that is a file of the repository.
+fn agent_of_the_repository(kind: Kind) {
+    let graph = TestProject::new().graph("tasks: [{id: a}]\n");
+    let Some(engine) = Engine::start(kind) else { return };
+    let station = Station::on(engine, kind, graph, "");
+    station.told("do", "work\n");
+    let trial = station.trial.file("tools/agent.sh", &fs::read_to_string(agent("told")).unwrap());
+    let path = trial.root().join("tools/agent.sh");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    trial.git(&["commit", "--quiet", "--all", "--message", "Make it executable"]);
+    let station = Station { trial: trial.command(["./tools/agent.sh"]), ..station };
+    let words = ["doctor", "--on", "there", "--", "./tools/agent.sh"];
+    let found = station.trial.run(words).code(0).out();
+    assert!(found.contains("wrote, committed, found the agent and was killed there"), "{found}");
+    station.nothing_is_left();
+    station.trial.start(["run"]).end(&station.trial).graph_complete();
+    station.nothing_is_left();
+}
+
+#[test]
+fn an_agent_of_the_repository_is_found_in_a_container() {
+    agent_of_the_repository(Kind::Container);
+}
+
+#[test]
+fn an_agent_of_the_repository_is_found_on_a_host() {
+    agent_of_the_repository(Kind::Ssh);
 }

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::{
     is_alive,
-    station::{Kind, Station},
+    station::{Engine, Kind, Station},
 };
 use crate::{
     oracle,
-    support::{until, wait_for},
+    support::{RALPH, TestProject, until, wait_for},
 };
 
 /// One task, which cannot be tried again if an attempt counts.
@@ -51,6 +51,12 @@ impl Station {
         assert_eq!(self.trial.completions(), ["a"]);
         self.nothing_is_left();
         interrupted[0].to_string()
+    }
+
+    /// The number of processes that may run as far as is known here.
+    fn signs(&self) -> usize {
+        let folder = self.trial.state().join("signs");
+        std::fs::read_dir(folder).map_or(0, Iterator::count)
     }
 
     /// The number of times that the work was done.
@@ -185,6 +191,8 @@ fn ralph_is_killed(kind: Kind) {
     let kept = trial.git(&["log", "--all", "--format=%s"]);
     assert_eq!(kept.matches("Work on a").count(), station.works(), "{kept}");
     assert_eq!(trial.subjects(), ["Work on a"]);
+    assert!(trial.lines("slot_kept").is_empty(), "the worker had ended everything");
+    assert_eq!(station.signs(), 0);
 }
 
 #[test]
@@ -266,6 +274,47 @@ fn a_preempted_job_interrupts_its_attempt() {
     let why = station.is_interrupted_once();
     assert!(why.contains("preempt"), "{why}");
     assert_eq!(station.works(), 1);
+}
+
+#[test]
+fn a_worker_that_lives_on_behind_a_lost_line_keeps_its_slot() {
+    let Some(engine) = Engine::start(Kind::Ssh) else { return };
+    let trial = TestProject::new().graph(ONCE);
+    // `ralph` does not know that this command is `ssh`.
+    let station = Station::with(engine, Kind::Ssh, trial, "", |executor| {
+        let ssh = executor["ssh"].take();
+        let mut argv = vec![json!("ssh")];
+        argv.extend(ssh["args"].as_array().unwrap().iter().cloned());
+        argv.push(ssh["host"].clone());
+        let command = json!({ "argv": argv, "files": "shared", "ralph": RALPH, "env": ssh["env"] });
+        *executor = json!({ "command": command });
+    });
+    let stops =
+        "guard=$PPID; worker=$(ps -o ppid= -p $guard); echo $worker $guard > \"$TRIAL_DIR/pids\"";
+    let stops = format!("{stops}; touch \"$TRIAL_DIR/there\"; kill -STOP $worker $guard");
+    station.told("do-a-1", &format!("{stops}; while :; do sleep 0.1; done\n"));
+    station.told("do-a", "work\n");
+    let trial = &station.trial;
+    let run = trial.start(["run"]);
+    wait_for(&station.seen("there"));
+    until("the worker has stopped", || {
+        let pids = station.lines("pids").join(" ");
+        pids.split_whitespace().all(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ")
+        })
+    });
+    station.host().cut();
+    run.end(trial).graph_complete();
+    let places = station.lines("places");
+    assert!(places.len() == 2 && places[0] != places[1], "two attempts in one slot: {places:?}");
+    trial.run(["slots"]).stdout_has("has not told that everything there has ended");
+    for pid in station.lines("pids").join(" ").split_whitespace().rev() {
+        let status = std::process::Command::new("kill").args(["-CONT", pid]).status().unwrap();
+        assert!(status.success());
+    }
+    until("its worker has told the end", || station.signs() == 0);
+    trial.run(["slots", "remove"]).code(0);
+    station.is_interrupted_once();
 }
 
 #[test]

@@ -39,6 +39,9 @@ impl CarriedGuard<'_> {
             return format!("{why}: {fault}");
         }
         let program = self.carrier.argv.first().map_or("", String::as_str);
+        if let Some((fault, image)) = self.container_fault() {
+            return fault.describe(program, image);
+        }
         if let Some(outcome) = &self.exited {
             why = format!("{why}: `{program}` {outcome}");
         }
@@ -53,19 +56,26 @@ impl CarriedGuard<'_> {
         if self.stage != CarriedStage::Reaching {
             return None;
         }
-        let Some(image) = &self.carrier.image else {
+        if self.carrier.image.is_none() {
             let is_missing = NO_PROGRAM.contains(&exit_code);
             let cure = "install `ralph` there, or set `ralph` or `send_binary` of the executor";
             return is_missing.then(|| (format!("{why}; {cure}"), Some(StartFault::Executor)));
-        };
-        let fault = ContainerFault::of(Some(exit_code), &self.connection.errors())?;
+        }
+        let (fault, _) = self.container_fault()?;
         // The container of an earlier process is removed before the next attempt.
         let kind = match fault {
             ContainerFault::Other(_) => None,
             _ => Some(StartFault::Executor),
         };
-        let program = self.carrier.argv.first().map_or("", String::as_str);
-        (!fault.is_passing()).then(|| (fault.describe(program, image), kind))
+        (!fault.is_passing()).then(|| (why.to_owned(), kind))
+    }
+
+    /// Returns why the container did not start, and its image, if that is known.
+    fn container_fault(&self) -> Option<(ContainerFault, &str)> {
+        let Some(Outcome::Exited { exit_code }) = self.exited else { return None };
+        let image =
+            self.carrier.image.as_deref().filter(|_| self.stage == CarriedStage::Reaching)?;
+        Some((ContainerFault::of(Some(exit_code), &self.connection.errors())?, image))
     }
 
     /// Tells the runner whether the worker is heard, which has said nothing for this number of
