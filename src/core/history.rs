@@ -22,7 +22,7 @@ use crate::core::{
     },
     graph::task::{Status, TaskId},
     spend::{self, DAY},
-    verdict::{Outcome, Verdict},
+    verdict::{Merge, Outcome, Verdict},
 };
 pub use active::{ActiveAttempt, ActiveAttempts};
 use attempt_log::AttemptLog;
@@ -362,6 +362,12 @@ impl History {
                 past.left.clone_from(&ended.pinned);
             }
             past.spend.add(ended);
+            if let (Some(Merge::Red { .. }), Some(red)) =
+                (&ended.evidence.merge, ended.evidence.red())
+                && !past.owed.contains(&red.command)
+            {
+                past.owed.push(red.command.clone());
+            }
             for id in &ended.evidence.added {
                 if !past.added.contains(id) {
                     past.added.push(id.clone());
@@ -372,6 +378,7 @@ impl History {
                 past.commits.clone_from(&ended.evidence.commits);
                 past.added.clear();
                 past.answers.clear();
+                past.owed.clear();
             } else if ended.verdict.counts() {
                 (past.counted, past.failed_at) = (past.counted + 1, at);
             }

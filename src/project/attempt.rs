@@ -132,14 +132,15 @@ pub fn context(
     let run_on = executors::name_of(&workspace.config, graph.task(number), given);
     let executor = executors::find(&workspace.config, Some(run_on)).ok();
     let files = executor.as_ref().and_then(Executor::files);
-    // Behind a worker that gets files, the folder of the task is in the slot.
+    // Behind a worker, the folder of the task is in the slot.
+    let is_behind_worker = files.is_some();
     let is_sent = files == Some(FileTravel::Sent);
     let report_path = |name: &str| {
         let path = format!("{}/{name}", workspace.task_dir(id));
-        if isolated && !is_sent { root.join(path).display().to_string() } else { path }
+        if isolated && !is_behind_worker { root.join(path).display().to_string() } else { path }
     };
     let facts = PromptContext {
-        verify: workspace.verify_of(graph.task(number)),
+        verify: workspace.required_of(graph, graph.task(number), history.of(id)),
         verify_output: red.map_or_else(String::new, |red| tail(&root.join(&red.log), VERIFY_TAIL)),
         branch: if isolated { Some(branch_of(id)) } else { workspace.repo.branch_in_use()? },
         commits: workspace.repo.recent(RECENT)?,

@@ -66,8 +66,10 @@ impl Runner {
             None => record,
             Some((assignment, base)) => record.moved(assignment, base),
         };
-        let task = self.graph.file.graph().task(number);
-        let terms = AcceptanceCriteria::of(&self.workspace, task);
+        let graph = self.graph.file.graph();
+        let task = graph.task(number);
+        let past = self.store.history().of(&id);
+        let terms = AcceptanceCriteria::of(task, self.workspace.required_of(graph, task, past));
         let baseline = self.baseline_of(task, record.slot.is_some());
         let pane = self.options.tmux.then(tmux::folder);
         let run_on =

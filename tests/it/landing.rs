@@ -55,6 +55,45 @@ fn work_before_a_conflict_is_not_verified_on_the_conflicting_work() {
     each(3, FORMS, work);
 }
 
+/// The work of `c` breaks what verifies `b`, which lands before it: also the next attempts at `c` must pass
+/// that.
+#[test]
+fn what_a_task_broke_of_another_verifies_its_next_attempts() {
+    let needs = "test ! -e of-c || test -e fix";
+    let graph =
+        format!("tasks: [{{id: a}}, {{id: b, verify: '{needs}'}}, {{id: c, verify: 'true'}}]\n");
+    let trial = stage(&graph, "jobs: 3\n").file("tests/hold.sh", HOLD);
+    tell(&trial, "a", "await a; work");
+    tell(&trial, "b", "await b; work");
+    tell(&trial, "c-1", "await c; put of-c 1; work");
+    tell(&trial, "c-2", "put unrelated 1; work");
+    tell(&trial, "c-3", "put fix 1; work");
+    let run = trial.start_until(["run"], "waiting-a");
+    wait_for(&trial.sign("waiting-b"));
+    wait_for(&trial.sign("waiting-c"));
+    let trial = trial.file("count.txt", "1\n");
+    trial.leave("a");
+    wait_for(&trial.sign("held"));
+    for (count, id) in (2..).zip(["b", "c"]) {
+        trial.leave(id);
+        trial.wait_for_records(count, "queued");
+    }
+    trial.leave("on");
+    run.end(&trial).graph_complete();
+    sound(&trial);
+    let failed = trial.lines("failed");
+    let of = |number: usize| (&failed[number]["task_id"], &failed[number]["verdict"]);
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    assert_eq!(failed[0]["merge"]["result"], "red");
+    for number in [0, 1] {
+        assert_eq!(of(number), (&json!("c"), &json!("verify-failed")));
+        assert_eq!(failed[number]["verify"].as_array().unwrap().last().unwrap()["command"], needs);
+    }
+    let told = fs::read_to_string(trial.sign("prompt-c-2")).unwrap();
+    assert!(told.contains(needs), "{told}");
+    assert_eq!(landed(&trial, "fix"), "1\n");
+}
+
 /// The verify command of `b` fails at the head of `c`, and passes on what is tried.
 #[test]
 fn work_before_a_conflict_is_not_sent_back_for_the_conflicting_work() {

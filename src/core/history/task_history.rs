@@ -53,6 +53,10 @@ pub struct TaskHistory {
     /// The questions of its agents with the answers, until it is complete; oldest first.
     #[serde(default)]
     pub answers: Vec<Answer>,
+    /// Commands that verify work of others in the target branch and that its own work made fail there,
+    /// until it is complete or reset.
+    #[serde(default)]
+    pub owed: Vec<String>,
     /// Whether its newest attempt asked a person, who has neither answered nor dropped the question.
     #[serde(default)]
     pub asks: bool,
@@ -101,6 +105,7 @@ pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
     commits: Vec::new(),
     added: Vec::new(),
     answers: Vec::new(),
+    owed: Vec::new(),
     asks: false,
     reason: None,
 };
@@ -121,6 +126,7 @@ impl TaskHistory {
         (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
         self.lost = 0;
         self.failed_at = 0;
+        self.owed.clear();
     }
 
     pub(super) fn set_status(&mut self, new: Option<Status>, cause: Cause, reason: Option<&str>) {

@@ -37,6 +37,13 @@ fn run(kind: Kind) {
     // `a` leaves a note, and a process that has a group of its own; `b` asks before it works.
     station.told("do-a", "\"$RALPH\" note 'the door is green'; (setsid sleep 600 &); work\n");
     station.told("do-b-1", "\"$RALPH\" ask 'Which colour?'\n");
+    // `d` reports with the file that its prompt names.
+    let file = match kind {
+        Kind::Local | Kind::Sandbox => trial.root().join(".ralph/tasks/d/DONE"),
+        _ => ".ralph/tasks/d/DONE".into(),
+    };
+    let file = file.display();
+    station.told("do-d", &format!("put work/d.txt 'attempt 1'; commit; touch {file}\n"));
     let run = trial.start(["run"]).end(trial).code(4);
     let finished = run.finished();
     assert_eq!(finished["remaining"], json!(2), "{finished}");
@@ -57,6 +64,7 @@ fn run(kind: Kind) {
     let prompt = |name: &str| fs::read_to_string(station.seen(name)).unwrap();
     assert!(prompt("prompt-c-1").contains("the door is green"));
     assert!(prompt("prompt-b-2").contains("the answer is blue"));
+    assert!(prompt("prompt-d-1").contains(&format!("`{file}`")), "{}", prompt("prompt-d-1"));
     let started = trial.lines("started");
     assert_eq!(started.len(), 5);
     assert!(started.iter().all(|line| line["run_on"] == json!("there")), "{started:?}");
