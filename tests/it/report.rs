@@ -422,3 +422,15 @@ fn a_page_in_one_file_holds_a_night_of_fifty_tasks() {
     let stdout = trial.run(["report", "--html"]).whole();
     assert!(stdout.contains("<!doctype html>"), "{}", &stdout[..200]);
 }
+
+#[test]
+fn a_run_on_a_graph_that_a_person_broke_says_what_comes_first() {
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("told");
+    std::fs::write(trial.sign("do-a"), "await open; work\n").unwrap();
+    let run = trial.start_until(["run"], "waiting-a");
+    trial.write("task-graph.yaml", "tasks: [");
+    trial.leave("open");
+    let said = run.end(&trial).code(65).whole();
+    assert!(said.contains("next: `ralph check` names every error of the graph"), "{said}");
+    assert!(said.contains("afterwards, `ralph run` continues"), "{said}");
+}

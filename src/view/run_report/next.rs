@@ -8,6 +8,7 @@ use super::attention::Attention;
 use crate::{
     core::{
         event::StopReason,
+        exit::Exit,
         graph::task::TaskId,
         select::{Decision, NextTry, TaskState, View},
     },
@@ -163,6 +164,10 @@ pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention])
     let doctor = "`ralph doctor` checks the agent and the setup".to_owned();
     if run.status == Standing::Crashed {
         return vec![goes_on];
+    }
+    if run.exit_code == Some(Exit::Invalid.code()) {
+        let check = "`ralph check` names every error of the graph and the settings";
+        return vec![check.to_owned(), format!("afterwards, {again}")];
     }
     match decision {
         Decision::Stop(StopReason::Blocked(_) | StopReason::NeedsInput(_)) => {
