@@ -10,7 +10,7 @@ pub mod prompt_file;
 pub mod scrutiny;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Read},
     path::{Path, PathBuf},
@@ -211,42 +211,29 @@ pub fn open(workspace: &Workspace, record: AttemptRecord, prompt: &str) -> Resul
     Ok(record)
 }
 
-/// Returns the record of an attempt that is about to start.
-///
-/// # Errors
-/// Errors of git.
+/// Returns the record of an attempt that is about to start, without the place where it works.
 pub fn begin(
     workspace: &Workspace,
     run_id: &str,
     iteration: u32,
     id: &TaskId,
     attempt: u32,
-) -> Result<AttemptRecord> {
-    let tree = &workspace.repo;
-    let head = tree.head()?;
-    let branch = tree.branch_in_use()?;
-    let base = match &branch {
-        // An attempt before has left a rebase unfinished.
-        Some(name) if branch != head.branch => tree.branch(name)?,
-        _ => head.commit,
-    };
-    let dirty = changed(workspace, tree)?;
-    let inherited = leftovers::inherited(workspace, tree, id, attempt, &dirty)?;
-    Ok(AttemptRecord {
+) -> AttemptRecord {
+    AttemptRecord {
         run_id: run_id.to_owned(),
         task_id: id.clone(),
         attempt,
         iteration,
         started_at: Utc::now(),
-        base,
-        branch,
-        dirty,
+        base: None,
+        branch: None,
+        dirty: BTreeMap::new(),
         left: None,
         end_head: None,
         asks: 0,
         ignored: None,
         has_own_ignored: false,
-        inherited,
+        inherited: BTreeSet::new(),
         slot: None,
         run_on: None,
         log: workspace.place.attempt(id, attempt),
@@ -257,9 +244,29 @@ pub fn begin(
         pane: None,
         noted: 0,
         status_word: None,
-        locks: tree.locks(),
-        controls: Some(tree.controls()),
-    })
+        locks: Vec::new(),
+        controls: None,
+    }
+}
+
+/// Returns the record of an attempt that works in the checkout, as the checkout is now.
+///
+/// # Errors
+/// Errors of git.
+pub fn in_checkout(workspace: &Workspace, record: AttemptRecord) -> Result<AttemptRecord> {
+    let tree = &workspace.repo;
+    let head = tree.head()?;
+    let branch = tree.branch_in_use()?;
+    let base = match &branch {
+        // An attempt before has left a rebase unfinished.
+        Some(name) if branch != head.branch => tree.branch(name)?,
+        _ => head.commit,
+    };
+    let dirty = changed(workspace, tree)?;
+    let (id, attempt) = (&record.task_id, record.attempt);
+    let inherited = leftovers::inherited(workspace, tree, id, attempt, &dirty)?;
+    let (locks, controls) = (tree.locks(), Some(tree.controls()));
+    Ok(AttemptRecord { base, branch, dirty, inherited, locks, controls, ..record })
 }
 
 /// Returns the graph to continue with. If the file is unreadable and an interrupted attempt may

@@ -61,10 +61,10 @@ impl Runner {
         // A program that reads the output may have opened its file just now.
         self.workspace.ignore_outputs()?;
         let place = self.assign_slot()?;
-        let record = attempt::begin(&self.workspace, &run_id, iteration, &id, attempt)?;
+        let record = attempt::begin(&self.workspace, &run_id, iteration, &id, attempt);
         let record = match place {
-            None => record,
-            Some((assignment, base)) => record.moved(assignment, base),
+            None => attempt::in_checkout(&self.workspace, record)?,
+            Some((assignment, base)) => record.in_slot(assignment, base),
         };
         let graph = self.graph.file.graph();
         let task = graph.task(number);

@@ -170,20 +170,12 @@ impl AttemptRecord {
         self.slot.as_ref()?.landing.as_ref()
     }
 
-    /// Returns the record of the same attempt in a slot that contains only its base.
+    /// Returns the record of an attempt that works in a slot which contains only its base. What git
+    /// reads there is filled in once the slot exists.
     #[must_use]
-    pub fn moved(self, slot: SlotAssignment, base: CommitId) -> AttemptRecord {
-        AttemptRecord {
-            base: Some(base),
-            branch: Some(super::branch_of(&self.task_id)),
-            dirty: BTreeMap::new(),
-            inherited: BTreeSet::new(),
-            slot: Some(slot),
-            // These are filled in once the slot exists.
-            locks: Vec::new(),
-            controls: None,
-            ..self
-        }
+    pub fn in_slot(self, slot: SlotAssignment, base: CommitId) -> AttemptRecord {
+        let branch = Some(super::branch_of(&self.task_id));
+        AttemptRecord { base: Some(base), branch, slot: Some(slot), ..self }
     }
 
     /// Returns the name of the record.
