@@ -9,7 +9,7 @@
 //! libgit2 can read the repository.
 
 use std::{
-    cell::RefCell,
+    cell::{OnceCell, RefCell},
     collections::{BTreeMap, HashSet},
     ffi::OsStr,
     fs,
@@ -91,6 +91,8 @@ pub struct Repo {
     backend: Backend,
     /// What git said about the settings.
     config_list: RefCell<Option<ConfigList>>,
+    /// The top of the repository of which this is a slot, once someone has asked.
+    slot_of: OnceCell<Option<PathBuf>>,
 }
 
 /// The position of HEAD.
@@ -122,8 +124,17 @@ impl Repo {
     /// When there is none, when it is bare, and when `git` refuses to open it.
     pub fn discover(dir: &Path) -> Result<Repo> {
         let (backend, folders) = Backend::open(dir)?;
-        let RepositoryFolders { root, common_dir, git_dir } = folders;
-        Ok(Repo { root, common_dir, git_dir, backend, config_list: RefCell::default() })
+        Ok(Repo::of(folders, backend))
+    }
+
+    /// Opens the repository that contains `dir` for one step: its settings are read once.
+    ///
+    /// # Errors
+    /// As [`Repo::discover`].
+    pub fn discover_for_now(dir: &Path) -> Result<Repo> {
+        let mut repo = Repo::discover(dir)?;
+        repo.backend.rest();
+        Ok(repo)
     }
 
     /// Opens a bare repository: only for what needs neither files nor an index.
@@ -131,7 +142,13 @@ impl Repo {
         let dir = canonical(dir)?;
         let backend = Backend::bare(&dir);
         let (root, common_dir) = (dir.clone(), dir.clone());
-        Ok(Repo { root, common_dir, git_dir: dir, backend, config_list: RefCell::default() })
+        Ok(Repo::of(RepositoryFolders { root, common_dir, git_dir: dir }, backend))
+    }
+
+    fn of(folders: RepositoryFolders, backend: Backend) -> Repo {
+        let RepositoryFolders { root, common_dir, git_dir } = folders;
+        let (config_list, slot_of) = (RefCell::default(), OnceCell::new());
+        Repo { root, common_dir, git_dir, backend, config_list, slot_of }
     }
 
     /// Whether no repository contains `dir`, not even one that cannot be opened.

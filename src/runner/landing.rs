@@ -134,7 +134,7 @@ impl LandOrder {
 
     /// Moves the branch, and the checkout that has it.
     fn land(&self) -> Result<git::Landing> {
-        let repo = Repo::discover(&self.root)?;
+        let repo = Repo::discover_for_now(&self.root)?;
         let text = |commit: &CommitId| -> Result<Option<String>> {
             let text = self.path.as_ref().map(|path| repo.file_at(commit, path)).transpose()?;
             Ok(text.flatten().map(|text| String::from_utf8_lossy(&text).into_owned()))
@@ -204,7 +204,7 @@ fn build_in_memory(main: &Repo, order: &TrialOrder) -> Result<Option<(BuiltBatch
 }
 
 fn build(order: &TrialOrder) -> Result<BuiltBatch> {
-    let main = Repo::discover(&order.main)?;
+    let main = Repo::discover_for_now(&order.main)?;
     // Whatever fails there fails again here, with the message of git.
     if !order.work.iter().any(|work| work.has_new_modules)
         && let Ok(Some((built, tip))) = build_in_memory(&main, order)

@@ -8,37 +8,35 @@
 
 mod history;
 mod refs;
+mod status;
 
 use std::{
-    collections::BTreeMap,
-    env,
-    io::{self, Read},
+    cell::{Ref, RefCell},
+    env, fs,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use anyhow::{Result, bail};
 use git2::{
-    Config, ErrorCode, FileMode, Oid, Repository, RepositoryOpenFlags, Signature, Status,
-    StatusOptions, TreeWalkMode, TreeWalkResult, build::TreeUpdateBuilder,
+    Config, ErrorCode, FileMode, Oid, Repository, RepositoryOpenFlags, Signature, TreeWalkMode,
+    TreeWalkResult, build::TreeUpdateBuilder,
 };
 
 use super::{
-    Codes, Head, bounded, branch_name, canonical, is_commit, lossy,
+    Head, branch_name, canonical, is_commit, lossy,
     patch::trees_diff,
     program::{self, Entries, HOOKS},
 };
 use crate::{core::commit_id::CommitId, regular_file};
-
-/// From this number of index entries on, `git status` is about twice as fast as libgit2.
-const LARGE: u32 = 5_000;
 
 /// An open repository, read with libgit2 where possible and else with the `git` program.
 pub(super) struct Backend {
     /// The top of the worktree, where `git` runs.
     root: PathBuf,
     /// None where libgit2 cannot open the repository.
-    library: Option<Repository>,
+    library: RefCell<Option<Repository>>,
+    /// Whether nothing changes the repository while it is open.
+    is_at_rest: bool,
 }
 
 /// The folders of a repository, without symbolic links.
@@ -72,47 +70,63 @@ impl Backend {
             .map(|list| env::split_paths(&list).collect())
             .unwrap_or_default();
         let library = Repository::open_ext(dir, RepositoryOpenFlags::empty(), ceilings).ok();
-        let mut backend = Backend { root: dir.to_owned(), library };
+        let mut backend = Backend::of(dir, library);
         let folders = backend.ask(library_folders, program::folders)?;
+        let git_dir = canonical(&folders.git_dir)?;
+        let is_added = folders.common_dir != folders.git_dir;
         let folders = RepositoryFolders {
             root: canonical(&folders.root)?,
-            common_dir: canonical(&folders.common_dir)?,
-            git_dir: canonical(&folders.git_dir)?,
+            common_dir: if is_added { canonical(&folders.common_dir)? } else { git_dir.clone() },
+            git_dir,
         };
         backend.root.clone_from(&folders.root);
         Ok((backend, folders))
     }
 
-    /// A repository that libgit2 has opened.
-    pub(super) fn of(root: &Path, library: Repository) -> Backend {
-        Backend { root: root.to_owned(), library: Some(library) }
+    /// A repository that libgit2 has opened, or that it cannot open.
+    pub(super) fn of(root: &Path, library: Option<Repository>) -> Backend {
+        Backend { root: root.to_owned(), library: RefCell::new(library), is_at_rest: false }
     }
 
     /// Opens the bare repository in this folder.
     pub(super) fn bare(dir: &Path) -> Backend {
-        Backend { root: dir.to_owned(), library: Repository::open_bare(dir).ok() }
+        Backend::of(dir, Repository::open_bare(dir).ok())
+    }
+
+    /// From now on, what libgit2 has read of the repository counts, above all its settings. For one
+    /// that is opened again after every process that may change it.
+    pub(super) fn rest(&mut self) {
+        self.is_at_rest = true;
+        if let Some(repo) = self.library.get_mut() {
+            // Without it, it only takes longer.
+            let _ = keep_settings(repo);
+        }
     }
 
     /// Makes the `git` program answer everything from now on.
     pub(super) fn leave_library(&mut self) {
-        self.library = None;
+        *self.library.get_mut() = None;
     }
 
     /// The repository as libgit2 reads it; none where the program must do everything.
-    pub(super) fn library(&self) -> Option<&Repository> {
-        self.library.as_ref()
+    pub(super) fn library(&self) -> Option<Ref<'_, Repository>> {
+        Ref::filter_map(self.library.borrow(), Option::as_ref).ok()
+    }
+
+    /// The settings as libgit2 reads them now.
+    fn config(&self) -> Option<Config> {
+        self.library()?.config().ok()?.snapshot().ok()
     }
 
     /// Whether a setting has any value, as far as libgit2 reads the settings.
     pub(super) fn has_setting(&self, name: &str) -> bool {
-        let config = self.library.as_ref().and_then(|repo| repo.config().ok()?.snapshot().ok());
-        config.is_some_and(|config| config.get_entry(name).is_ok())
+        self.config().is_some_and(|config| config.get_entry(name).is_ok())
     }
 
     /// The same repository without libgit2.
     #[cfg(test)]
     pub(super) fn without_library(self) -> Backend {
-        Backend { library: None, ..self }
+        Backend::of(&self.root, None)
     }
 
     /// Asks libgit2, and `git` where libgit2 cannot answer.
@@ -121,7 +135,7 @@ impl Backend {
         library: impl FnOnce(&Repository) -> Result<T, git2::Error>,
         program: impl FnOnce(&Path) -> Result<T>,
     ) -> Result<T> {
-        match self.library.as_ref().map(library) {
+        match self.library().map(|repo| library(&repo)) {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(_)) | None => program(&self.root),
         }
@@ -150,8 +164,7 @@ impl Backend {
         content: &str,
         message: &str,
     ) -> Option<CommitId> {
-        let repo = self.library.as_ref()?;
-        let config = repo.config().ok()?;
+        let (repo, config) = (self.library()?, self.config()?);
         if config.get_bool("commit.gpgSign").unwrap_or(false) {
             return None;
         }
@@ -164,7 +177,7 @@ impl Backend {
             };
             let blob = repo.blob(content.as_bytes())?;
             let tree =
-                TreeUpdateBuilder::new().upsert(path, blob, mode).create_updated(repo, &tree)?;
+                TreeUpdateBuilder::new().upsert(path, blob, mode).create_updated(&repo, &tree)?;
             let tree = repo.find_tree(tree)?;
             let [author, committer] =
                 [signature(&config, "AUTHOR")?, signature(&config, "COMMITTER")?];
@@ -175,8 +188,7 @@ impl Backend {
 
     /// Whether libgit2 finds a name and an address for an author and for a committer.
     pub(super) fn knows_committer(&self) -> bool {
-        let config = self.library.as_ref().and_then(|repo| repo.config().ok()?.snapshot().ok());
-        config.is_some_and(|config| {
+        self.config().is_some_and(|config| {
             ["AUTHOR", "COMMITTER"].iter().all(|kind| {
                 let [name, email] = ["NAME", "EMAIL"].map(|what| configured(&config, kind, what));
                 // Git removes other characters at the ends of a name.
@@ -184,21 +196,6 @@ impl Backend {
                     && email.is_some_and(|email| email.chars().any(char::is_alphanumeric))
             })
         })
-    }
-
-    /// What `git status` lists.
-    pub(super) fn status(&self) -> Result<Codes> {
-        /// libgit2 waits without a limit for a FIFO in place of a file such as `.gitignore`. The
-        /// program, which answers then, has the limit of every call.
-        const LIMIT: Duration = Duration::from_secs(20);
-        if self.library.is_some() {
-            let root = self.root.clone();
-            let status = move || library_status(&Repository::open(root)?);
-            if let Some(Ok(answer)) = bounded::answer(status, LIMIT) {
-                return Ok(answer);
-            }
-        }
-        program::status(&self.root)
     }
 
     /// The files of HEAD with one of these names, in any folder, each with the id of its content.
@@ -236,7 +233,8 @@ impl Backend {
         const ASSUMED: u16 = 1 << 15;
         const SKIPPED: u16 = 1 << 14;
         let library = |repo: &Repository| {
-            let index = repo.index()?;
+            let mut index = repo.index()?;
+            index.read(true)?;
             let is_hidden = index.iter().any(|entry| {
                 let is_skipped = entry.flags_extended & SKIPPED != 0 && !is_sparse;
                 entry.flags & ASSUMED != 0 || is_skipped
@@ -378,9 +376,9 @@ fn library_head(repo: &Repository) -> Result<Head, git2::Error> {
         let commit = head.target().map(commit_id);
         return Ok(Head { commit, branch: None });
     };
-    let branch = Some(branch_name(&lossy(target)));
-    let commit = existing(repo.refname_to_id("HEAD"))?.map(commit_id);
-    Ok(Head { commit, branch })
+    let name = str::from_utf8(target).unwrap_or("HEAD");
+    let commit = existing(repo.refname_to_id(name))?.map(commit_id);
+    Ok(Head { commit, branch: Some(branch_name(&lossy(target))) })
 }
 
 /// HEAD in the worktree whose git directory this is.
@@ -402,67 +400,22 @@ fn check_files(dir: &Path) -> Result<()> {
         &["", "HEAD", "config", "config.worktree", "commondir", "index", "packed-refs"];
     let git_dir = dir.ancestors().map(|above| above.join(".git")).find(|path| path.exists());
     for path in git_dir.iter().flat_map(|git_dir| FIRST.iter().map(|name| git_dir.join(name))) {
-        if regular_file::is_special(&path) && !path.is_dir() {
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
             bail!("`{}` is not a regular file; remove it", path.display());
         }
     }
     Ok(())
 }
 
-fn library_status(repo: &Repository) -> Result<Codes, git2::Error> {
-    if !suits_library(repo)? {
-        return Err(git2::Error::from_str("a repository for the program"));
-    }
-    let mut options = StatusOptions::new();
-    options.include_untracked(true).recurse_untracked_dirs(true).update_index(false);
-    let statuses = repo.statuses(Some(&mut options))?;
-    let changed =
-        statuses.iter().map(|entry| (entry.path_bytes().to_owned(), letters(entry.status())));
-    Ok(changed.collect::<BTreeMap<_, _>>())
+/// Opens the repository in a folder for one query.
+pub(super) fn open_at_rest(dir: &Path) -> Result<Repository, git2::Error> {
+    let repo = Repository::open(dir)?;
+    keep_settings(&repo)?;
+    Ok(repo)
 }
 
-/// Whether libgit2 reads the status correctly and fast: not where a clean filter is configured (LFS
-/// and the like), which libgit2 does not run, not where the checkout is sparse, which it does not
-/// know, and not where the index is large.
-fn suits_library(repo: &Repository) -> Result<bool, git2::Error> {
-    let config = repo.config()?;
-    let mut filters = config.entries(Some(r"^filter\..*\.(clean|process)$"))?;
-    let is_filtered = filters.next().is_some();
-    let is_sparse = config.get_bool("core.sparseCheckout").unwrap_or(false);
-    Ok(!is_filtered && !is_sparse && index_entries(&repo.path().join("index")).unwrap_or(0) < LARGE)
-}
-
-/// The number of entries in the index: the third number of its header (gitformat-index(5)).
-fn index_entries(index: &Path) -> io::Result<u32> {
-    let mut header = [0; 12];
-    regular_file::open(index)?.read_exact(&mut header)?;
-    let [.., a, b, c, d] = header;
-    Ok(u32::from_be_bytes([a, b, c, d]))
-}
-
-/// The two letters of `git status`: the index against HEAD, the worktree against the index.
-fn letters(status: Status) -> String {
-    let one = |pairs: &[(Status, char)]| {
-        let found = pairs.iter().find(|(flag, _)| status.contains(*flag));
-        found.map_or('.', |(_, letter)| *letter)
-    };
-    if status.contains(Status::CONFLICTED) {
-        return "UU".to_owned();
-    }
-    if status == Status::WT_NEW {
-        return "??".to_owned();
-    }
-    let index = one(&[
-        (Status::INDEX_NEW, 'A'),
-        (Status::INDEX_DELETED, 'D'),
-        (Status::INDEX_TYPECHANGE, 'T'),
-        (Status::INDEX_MODIFIED, 'M'),
-    ]);
-    let worktree = one(&[
-        (Status::WT_NEW, '?'),
-        (Status::WT_DELETED, 'D'),
-        (Status::WT_TYPECHANGE, 'T'),
-        (Status::WT_MODIFIED, 'M'),
-    ]);
-    [index, worktree].into_iter().collect()
+/// Makes libgit2 use the settings as they are now: for each value, it would look at each file of
+/// settings again.
+fn keep_settings(repo: &Repository) -> Result<(), git2::Error> {
+    repo.set_config(&repo.config()?.snapshot()?)
 }

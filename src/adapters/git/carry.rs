@@ -18,6 +18,7 @@ use git2::{Indexer, ObjectType, Oid, Repository, Tree};
 
 use super::{
     Repo,
+    backend::open_at_rest,
     loose_objects::{self, FOLDER, LINK, LooseObjects, ObjectLimits, TreeEntry, tree_entries},
 };
 
@@ -43,7 +44,7 @@ impl Repo {
             return Ok(false);
         }
         let new = loose_objects::read(&objects, CARRIED);
-        let opened = Repository::open(&self.common_dir);
+        let opened = open_at_rest(&self.common_dir);
         let (Some(new), Ok(repo), Ok(commit)) = (new, opened, Oid::from_str(commit)) else {
             return Ok(false);
         };

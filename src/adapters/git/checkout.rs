@@ -25,7 +25,7 @@ impl Repo {
     /// that is left to the program: then no file has changed, unless the disk failed.
     pub(super) fn check_out(&self, commit: &str) -> bool {
         let library = self.backend.library();
-        library.is_some_and(|repo| self.check_out_files(repo, commit).is_some())
+        library.is_some_and(|repo| self.check_out_files(&repo, commit).is_some())
     }
 
     fn check_out_files(&self, repo: &Repository, commit: &str) -> Option<()> {

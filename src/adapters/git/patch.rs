@@ -24,7 +24,7 @@ impl Repo {
         let repo = self.backend.library()?;
         let tree = |id| repo.find_commit(Oid::from_str(id).ok()?).ok()?.tree().ok();
         let from = from.map(|from| tree(from).ok_or(())).transpose().ok()?;
-        let diff = trees_diff(repo, from.as_ref(), &tree(to)?).ok()?;
+        let diff = trees_diff(&repo, from.as_ref(), &tree(to)?).ok()?;
         let paths = diff.deltas().map(|delta| delta.new_file().path_bytes().unwrap_or_default());
         if diff.deltas().len() > FILES || !self.has_no_attributes(paths) {
             return None;

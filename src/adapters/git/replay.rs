@@ -6,7 +6,6 @@
 //! signed commits.
 
 use std::{
-    cell::RefCell,
     env,
     path::{Path, PathBuf},
     str,
@@ -19,8 +18,8 @@ use git2::{
 };
 
 use super::{
-    BranchWork, IntegrationMethod, Repo,
-    backend::{Backend, signature},
+    BranchWork, IntegrationMethod, Repo, RepositoryFolders,
+    backend::{Backend, open_at_rest, signature},
     carry::store,
     patch::trees_diff,
 };
@@ -41,17 +40,16 @@ impl Repo {
     /// cannot open it.
     pub fn drafting(&self) -> Option<Repo> {
         self.backend.library()?;
-        let library = Repository::open(&self.git_dir).ok()?;
+        let library = open_at_rest(&self.git_dir).ok()?;
         // The odb owns it.
         library.odb().ok()?.add_new_mempack_backend(1_000).map(drop).ok()?;
-        let backend = Backend::of(&self.root, library);
-        Some(Repo {
+        let backend = Backend::of(&self.root, Some(library));
+        let folders = RepositoryFolders {
             root: self.root.clone(),
             common_dir: self.common_dir.clone(),
             git_dir: self.git_dir.clone(),
-            backend,
-            config_list: RefCell::default(),
-        })
+        };
+        Some(Repo::of(folders, backend))
     }
 
     /// Puts the work on top of `onto`, in the form of [`Repo::integrate`]. Returns the last commit,
@@ -78,7 +76,7 @@ impl Repo {
         }
         let Some(repo) = self.backend.library() else { return Ok(None) };
         let ids: Vec<&str> = links.iter().map(|link| link.id.as_str()).collect();
-        let tip = replayed(repo, onto, &ids).map_err(anyhow::Error::from);
+        let tip = replayed(&repo, onto, &ids).map_err(anyhow::Error::from);
         Ok(tip?.map(|tip| tip.to_string().into()))
     }
 
@@ -89,7 +87,7 @@ impl Repo {
     /// I/O errors; the error of `git`.
     pub fn keep_drafts(&self, drafts: &Repo, onto: &str, tip: &str, name: &str) -> Result<()> {
         let repo = drafts.backend.library().context("the commits are not in memory")?;
-        let here = Repository::open(&self.git_dir)?;
+        let here = open_at_rest(&self.git_dir)?;
         let mut walk = repo.revwalk()?;
         walk.set_sorting(Sort::TOPOLOGICAL)?;
         walk.push(Oid::from_str(tip)?)?;
@@ -104,7 +102,7 @@ impl Repo {
             }
             pack.insert_object(commit.id(), None)?;
             let before = commit.parent(0)?.tree()?;
-            for id in new_objects(repo, &before, &commit.tree()?)? {
+            for id in new_objects(&repo, &before, &commit.tree()?)? {
                 if !odb.exists(id) {
                     pack.insert_object(id, None)?;
                 }

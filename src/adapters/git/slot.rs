@@ -120,7 +120,7 @@ impl Repo {
 
     /// The top of the repository of which this is a slot; none if it is not a slot.
     pub fn slot_of(&self) -> Option<PathBuf> {
-        Some(read_mark(&self.git_dir)?.1)
+        self.slot_of.get_or_init(|| Some(read_mark(&self.git_dir)?.1)).clone()
     }
 
     /// Whether a folder is a slot that a killed run has only begun to make, or whose git directory
@@ -349,7 +349,7 @@ impl Repo {
 /// Opens the repository in a folder that an attempt had to itself. libgit2 reads it only if these are
 /// its alternates and it has no object that libgit2 would wait for or panic at.
 fn discover_slot(path: &Path, alternates: &[u8]) -> Result<Repo> {
-    let mut slot = Repo::discover(path)?;
+    let mut slot = Repo::discover_for_now(path)?;
     let objects = slot.common_dir.join("objects");
     let borrowed = regular_file::read(&objects.join("info/alternates"));
     if !borrowed.is_ok_and(|found| found == alternates) || !loose_objects::are_readable(&objects) {

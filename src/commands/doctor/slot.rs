@@ -74,7 +74,7 @@ fn trial(
             format!("not tried: {seen} has work that is kept nowhere else"),
         ));
     };
-    let slot = repo.open_slot(&path).context("the slot is gone")?;
+    let opened = || repo.open_slot(&path).context("the slot is gone");
     let run = |command: &String, limit: Duration| -> Result<Option<String>> {
         let argv = ["sh", "-c", command].map(str::to_owned).to_vec();
         let probe = Probe { argv, dir: Some(path.clone()), ..Probe::default() };
@@ -92,7 +92,7 @@ fn trial(
                 return Ok(Finding::warning(ABOUT, found, cure));
             }
         }
-        slot_pool::note_setup(&slot, setup)?;
+        slot_pool::note_setup(&opened()?, setup)?;
     }
     for command in &config.verify.0 {
         if let Some(why) = run(command, config.verify_timeout)? {
@@ -103,7 +103,7 @@ fn trial(
         }
     }
     // What the commands left there is not work of an attempt.
-    if slot_pool::release(repo, &slot, None, setup)?.is_some() {
+    if slot_pool::release(repo, &opened()?, None, setup)?.is_some() {
         std::fs::remove_dir_all(&path).context("remove the slot")?;
     }
     let verify = counted(config.verify.0.len(), "verify command");
