@@ -282,10 +282,11 @@ pub struct SlotOrder {
 }
 
 /// The result of preparing a slot.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreparedSlot {
     /// The slot is ready.
     Ready {
+        /// The slot, opened before any process works in it.
+        slot: Box<Repo>,
         /// Whether it has the work of the earlier attempt, if there was any.
         restored: Option<RestoredWork>,
         /// Whether it is set up.
@@ -343,7 +344,7 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
     };
     pool.include(&main, &slot)?;
     let is_set_up = is_set_up(&slot, setup)?;
-    Ok(PreparedSlot::Ready { restored, is_set_up })
+    Ok(PreparedSlot::Ready { slot: Box::new(slot), restored, is_set_up })
 }
 
 /// Whether submodules cannot be checked out because of the commit that names them, and not because

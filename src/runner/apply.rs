@@ -36,7 +36,11 @@ impl Runner {
     /// Carries out commands in order. Commands that follow from one come before the next.
     pub(super) fn carry_out(&mut self, commands: Vec<RunCommand>) -> Result<()> {
         let mut commands = VecDeque::from(commands);
+        self.slots.let_change();
         while let Some(command) = commands.pop_front() {
+            if !is_without_process(&command) {
+                self.slots.let_change();
+            }
             let Some(input) = self.apply(command)? else {
                 continue;
             };
@@ -252,4 +256,18 @@ impl Runner {
         }
         Ok(())
     }
+}
+
+/// Whether no process is started by this step at the end of an attempt, except by git itself: what
+/// was read of its slot before is still true after it.
+fn is_without_process(command: &RunCommand) -> bool {
+    matches!(
+        command,
+        RunCommand::Emit(..)
+            | RunCommand::WriteStatus(..)
+            | RunCommand::SetHolder(_)
+            | RunCommand::Judge(..)
+            | RunCommand::Keep(..)
+            | RunCommand::Release { .. }
+    )
 }

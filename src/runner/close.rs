@@ -52,8 +52,8 @@ impl Runner {
         crash::point("close.begun");
         self.journal_notes(id)?;
         let before = record.tree(&self.workspace);
-        let tampered = before.as_ref().map(|tree| scrutiny::tampered(&record, tree));
-        let tree = self.secured_tree(&record);
+        let tampered = before.as_ref().ok().map(|it| scrutiny::tampered(&record, it));
+        let tree = before.and_then(|tree| self.secured(&record, tree));
         let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
         let tree = tree.and_then(|tree| self.return_slot(&record, &tree).map(|()| tree));
         crash::point("close.unlocked");
@@ -287,14 +287,17 @@ impl Runner {
         let task = self.task_of(record);
         let rule = self.rule(task.as_ref());
         let verdict = Verdict::of(&end.outcome, evidence, rule);
-        let tree = self.secured_tree(record);
-        if let (Some(task), Ok(tree)) = (task, &tree) {
+        let mut tree = self.secured_tree(record);
+        if let (Some(task), Ok(tree)) = (task, &mut tree) {
             let may_commit = self.with_situation(&[], |sit| sit.may_commit(verdict));
             if may_commit && !evidence.leftovers.is_empty() {
                 let limit = workspace.config.commit_timeout;
                 let left = mem::take(&mut evidence.leftovers);
                 let autocommit =
                     leftovers::commit(workspace, tree, record, &left, &task.title, limit)?;
+                // Hooks may have changed what was read of it before.
+                self.slots.let_change();
+                *tree = record.tree(workspace)?;
                 let damage = self.take_back_damaged(record)?;
                 let Evidence { commits, diff, mut leftovers, strayed, .. } =
                     attempt::evidence(workspace, tree, record, evidence.report)?;

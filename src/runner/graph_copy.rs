@@ -156,7 +156,7 @@ impl Runner {
         let Some(path) = self.workspace.graph_in_git().filter(|_| record.slot.is_some()) else {
             return Ok(LeftCopy::Unchanged);
         };
-        let (Some(base), Ok(tree)) = (&record.base, record.tree(&self.workspace)) else {
+        let (Some(base), Ok(tree)) = (&record.base, self.opened_tree(record)) else {
             return Ok(LeftCopy::Unchanged);
         };
         let copy = tree.root().join(&path);

@@ -3,7 +3,7 @@
 //! Git may take seconds to fill a slot, so other threads do that. Where two attempts can run at
 //! once, none of them uses the checkout that people work in.
 
-use std::{fs, path::PathBuf, rc::Rc, thread};
+use std::{cell::RefCell, fs, path::PathBuf, rc::Rc, thread};
 
 use anyhow::{Context, Result};
 
@@ -42,6 +42,8 @@ pub(super) struct RunSlots {
     suspects: Vec<SuspectSlot>,
     /// The number of slots that are being prepared.
     preparing: usize,
+    /// The slot that was secured last, until something may change it.
+    secured: RefCell<Option<(PathBuf, Rc<Repo>)>>,
 }
 
 impl RunSlots {
@@ -75,7 +77,8 @@ impl RunSlots {
             hide(&pool, workspace)?;
         }
         let kept = suspect_slots::all(&workspace.state).into_iter().map(|slot| slot.path).collect();
-        Ok(RunSlots { pool, target, kept, suspects: Vec::new(), preparing: 0 })
+        let secured = RefCell::default();
+        Ok(RunSlots { pool, target, kept, suspects: Vec::new(), preparing: 0, secured })
     }
 
     /// Returns what git reads as settings in the slots.
@@ -112,6 +115,17 @@ impl RunSlots {
     /// Records that the preparation of a slot has ended.
     pub(super) fn prepared(&mut self) {
         self.preparing = self.preparing.saturating_sub(1);
+    }
+
+    /// Lets the next step open a slot again: a process may change it from now on.
+    pub(super) fn let_change(&self) {
+        self.secured.take();
+    }
+
+    /// Returns a slot that was secured and that nothing can have changed since.
+    fn unchanged(&self, slot: &SlotAssignment) -> Option<Rc<Repo>> {
+        let secured = self.secured.borrow();
+        secured.as_ref().filter(|(path, _)| *path == slot.path).map(|(_, tree)| Rc::clone(tree))
     }
 
     /// Excludes a slot from reuse for the rest of the run.
@@ -255,23 +269,20 @@ impl Runner {
                 Input::SlotKept(id, reason)
             }
             Ok(PreparedSlot::BadBase(why)) => Input::BadBase(id, why),
-            Ok(PreparedSlot::Ready { restored, is_set_up }) => match record.tree(&self.workspace) {
-                Err(error) => Input::NotStarted(id, format!("{error:#}")),
-                Ok(tree) => {
-                    (record.locks, record.controls) = (tree.locks(), Some(tree.controls()));
-                    if restored == Some(RestoredWork::Done) {
-                        let left = attempt::changed(&self.workspace, &tree)?;
-                        record.inherited = left.into_keys().collect();
-                    }
-                    record.write(&self.workspace)?;
-                    record.clear_slot_reports(&self.workspace)?;
-                    let about = (record.attempt, record.iteration);
-                    let base = record.base.clone().context("an attempt without a base")?;
-                    self.copy_graph(&tree, &base)?;
-                    self.note_restored(&id.task_id, about, restored)?;
-                    Input::SlotReady { id, is_set_up }
+            Ok(PreparedSlot::Ready { slot: tree, restored, is_set_up }) => {
+                (record.locks, record.controls) = (tree.locks(), Some(tree.controls()));
+                if restored == Some(RestoredWork::Done) {
+                    let left = attempt::changed(&self.workspace, &tree)?;
+                    record.inherited = left.into_keys().collect();
                 }
-            },
+                record.write(&self.workspace)?;
+                record.clear_slot_reports(&self.workspace)?;
+                let about = (record.attempt, record.iteration);
+                let base = record.base.clone().context("an attempt without a base")?;
+                self.copy_graph(&tree, &base)?;
+                self.note_restored(&id.task_id, about, restored)?;
+                Input::SlotReady { id, is_set_up }
+            }
         };
         Ok(Some(input))
     }
@@ -282,11 +293,34 @@ impl Runner {
     /// # Errors
     /// The slot no longer exists.
     pub(super) fn secured_tree(&self, record: &AttemptRecord) -> Result<Rc<Repo>> {
-        let tree = record.tree(&self.workspace)?;
-        if record.slot.is_none() {
-            return Ok(tree);
+        match record.slot.as_ref().and_then(|slot| self.slots.unchanged(slot)) {
+            Some(tree) => Ok(tree),
+            None => self.secured(record, record.tree(&self.workspace)?),
         }
-        Ok(Rc::new(tree.secure_slot(&self.slots.settings(&self.workspace)?)?))
+    }
+
+    /// Does the same with a repository that was opened after all processes of the attempt had ended.
+    pub(super) fn secured(&self, record: &AttemptRecord, tree: Rc<Repo>) -> Result<Rc<Repo>> {
+        let Some(slot) = &record.slot else {
+            return Ok(tree);
+        };
+        let again = tree.secure_slot(&self.slots.settings(&self.workspace)?)?;
+        let tree = again.map_or(tree, Rc::new);
+        let is_suspect = self.slots.suspects.iter().any(|it| it.path == slot.path);
+        if !is_suspect && !self.processes.has_spared() {
+            self.slots.secured.replace(Some((slot.path.clone(), Rc::clone(&tree))));
+        }
+        Ok(tree)
+    }
+
+    /// Returns the repository in which an attempt worked as it was secured, or opens it if something
+    /// may have changed it since.
+    ///
+    /// # Errors
+    /// The slot no longer exists.
+    pub(super) fn opened_tree(&self, record: &AttemptRecord) -> Result<Rc<Repo>> {
+        let secured = record.slot.as_ref().and_then(|slot| self.slots.unchanged(slot));
+        secured.map_or_else(|| record.tree(&self.workspace), Ok)
     }
 
     /// Releases the slot of an attempt whose end is recorded.
@@ -304,7 +338,7 @@ impl Runner {
             let SlotReason { slot, why } = self.slots.keep(suspect.path, why);
             return self.emit(None, Event::SlotKept { slot, why });
         }
-        let Ok(tree) = record.tree(&self.workspace) else {
+        let Ok(tree) = self.opened_tree(record) else {
             // The slot was removed or never made.
             return Ok(());
         };

@@ -115,7 +115,8 @@ impl Repo {
             write_controls(&git_dir, settings)
         };
         secure().with_context(|| format!("cannot restore the slot `{}`", path.display()))?;
-        self.open_slot(path).map(|slot| slot.secure_slot(settings)).transpose()
+        let Some(slot) = self.open_slot(path) else { return Ok(None) };
+        Ok(Some(slot.secure_slot(settings)?.unwrap_or(slot)))
     }
 
     /// The top of the repository of which this is a slot; none if it is not a slot.
@@ -192,30 +193,45 @@ impl Repo {
     }
 
     /// Writes again what git reads as settings in a slot, after an attempt that may have changed it.
+    /// Returns the slot opened again, or none if nothing had changed since before it was opened: call
+    /// it when no process can work in the slot any more, on a slot that was opened after that.
     ///
     /// # Errors
     /// I/O errors; git cannot read the slot.
-    pub fn secure_slot(&self, settings: &SlotSettings) -> Result<Repo> {
+    pub fn secure_slot(&self, settings: &SlotSettings) -> Result<Option<Repo>> {
         self.must_be_slot()?;
-        let secure = || -> Result<Repo> {
-            write_controls(&self.git_dir, settings)?;
-            let slot = discover_slot(&self.root, &settings.alternates)?;
-            slot.head()?;
-            if slot.backend.hides_changes(settings.is_sparse).unwrap_or(true) {
-                // An attempt told git to ignore changes of some files, or damaged the index. Files
-                // that a sparse checkout of its own has removed are not deleted.
-                let hidden = if settings.is_sparse { Vec::new() } else { slot.hidden_files() };
-                remove_all(&self.git_dir.join("index"))?;
-                slot.run_quietly(&["read-tree", "HEAD"])?;
-                if !hidden.is_empty() {
-                    let check_out = ["checkout-index", "--quiet", "-z", "--stdin"];
-                    let input = hidden.join(&0);
-                    let _ = program::run_with_input(&slot.root, &check_out, &[], &input);
-                }
-            }
-            Ok(slot)
+        let secure = || -> Result<Option<Repo>> {
+            let is_same = settings.are_all_in(&self.git_dir, CONTROLS);
+            let again = (!is_same).then(|| self.with_controls(settings)).transpose()?;
+            again.as_ref().unwrap_or(self).show_changes(settings)?;
+            Ok(again)
         };
         secure().with_context(|| format!("cannot restore the slot `{}`", self.root.display()))
+    }
+
+    /// Writes what git reads as settings in a slot, and opens it again.
+    fn with_controls(&self, settings: &SlotSettings) -> Result<Repo> {
+        write_controls(&self.git_dir, settings)?;
+        discover_slot(&self.root, &settings.alternates)
+    }
+
+    /// Writes the index of a slot again if an attempt told git to ignore changes of some files, or
+    /// damaged it.
+    fn show_changes(&self, settings: &SlotSettings) -> Result<()> {
+        self.head()?;
+        if !self.backend.hides_changes(settings.is_sparse).unwrap_or(true) {
+            return Ok(());
+        }
+        // Files that a sparse checkout of its own has removed are not deleted.
+        let hidden = if settings.is_sparse { Vec::new() } else { self.hidden_files() };
+        remove_all(&self.git_dir.join("index"))?;
+        self.run_quietly(&["read-tree", "HEAD"])?;
+        if !hidden.is_empty() {
+            let check_out = ["checkout-index", "--quiet", "-z", "--stdin"];
+            let input = hidden.join(&0);
+            let _ = program::run_with_input(&self.root, &check_out, &[], &input);
+        }
+        Ok(())
     }
 
     /// The files that a sparse checkout keeps out of the worktree.
@@ -236,7 +252,12 @@ impl Repo {
             remove_all(&slot.git_dir.join(name))?;
         }
         self.write_refs(&slot.git_dir, &head)?;
-        slot.secure_slot(settings)
+        let refresh = || -> Result<Repo> {
+            let slot = slot.with_controls(settings)?;
+            slot.show_changes(settings)?;
+            Ok(slot)
+        };
+        refresh().with_context(|| format!("cannot restore the slot `{}`", slot.root.display()))
     }
 
     /// Puts HEAD on a new branch at the current commit.
@@ -532,7 +553,7 @@ mod tests {
         trees.git(&slot, &["config", "filter.x.clean", &filter]);
         fs::write(slot.git_dir.join("info/attributes"), "* filter=x\n").unwrap();
         fs::write(slot.root().join("a"), "changed\n").unwrap();
-        let slot = slot.secure_slot(&trees.settings()).unwrap();
+        let slot = slot.secure_slot(&trees.settings()).unwrap().unwrap();
         assert_eq!(slot.dirty().unwrap().len(), 1);
         let left = super::super::PinSource {
             base: None,
@@ -553,10 +574,74 @@ mod tests {
                 trees.git(&slot, &["update-index", flag, "a"]);
                 fs::write(slot.root().join("a"), "hidden\n").unwrap();
                 assert_eq!(trees.git(&slot, &["status", "--porcelain"]), "");
-                let slot = slot.secure_slot(&trees.settings()).unwrap();
+                assert!(slot.secure_slot(&trees.settings()).unwrap().is_none());
                 assert_eq!(slot.dirty().unwrap().len(), 1, "{flag}");
             }
         }
+    }
+
+    #[test]
+    fn only_settings_that_an_attempt_changed_are_written_again() {
+        let trees = TestSlots::new();
+        let (main, settings) = (trees.main(), trees.settings());
+        let root = trees.add("1").root().to_owned();
+        let is_changed = || {
+            let slot = main.open_slot(&root).unwrap();
+            slot.secure_slot(&settings).unwrap().is_some()
+        };
+        assert!(!is_changed());
+        let git_dir = root.join(".git");
+        let at = |name: &str| git_dir.join(name);
+        let add = |name: &str, text: &str| {
+            let old = fs::read_to_string(at(name)).unwrap_or_default();
+            fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            fs::write(at(name), old + text).unwrap();
+            assert!(is_changed() && !is_changed(), "{name}");
+            assert!(!fs::read_to_string(at(name)).is_ok_and(|now| now.contains(text)), "{name}");
+        };
+        add("config", "[core]\n\thooksPath = hooks\n");
+        add("config.worktree", "[core]\n\thooksPath = hooks\n");
+        add("info/attributes", "* filter=x\n");
+        add("info/exclude", "hidden\n");
+        add("info/deep/er", "x");
+        add("objects/info/alternates", "/elsewhere\n");
+        add("objects/info/http-alternates", "/elsewhere\n");
+        add("hooks/pre-commit", "#!/bin/sh\n");
+        add("gitdir", "/elsewhere\n");
+        for name in ["hooks", "info/deep", "gitdir"] {
+            fs::create_dir(at(name)).unwrap();
+            assert!(is_changed() && !at(name).exists(), "{name}");
+        }
+        fs::remove_file(at("objects/info/alternates")).unwrap();
+        assert!(is_changed() && at("objects/info/alternates").exists());
+        let outside = trees.path("config");
+        fs::hard_link(at("config"), &outside).unwrap();
+        assert!(is_changed(), "it can be changed from outside");
+        fs::remove_file(at("config")).unwrap();
+        std::os::unix::fs::symlink(&outside, at("config")).unwrap();
+        assert!(is_changed() && !is_changed(), "a link");
+    }
+
+    #[test]
+    fn what_an_agent_changes_in_its_slot_is_seen_when_it_is_opened_again() {
+        let trees = TestSlots::new();
+        let main = trees.main();
+        let root = trees.add("1").root().to_owned();
+        let before = main.open_slot(&root).unwrap();
+        assert!(before.dirty().unwrap().is_empty() && before.controls().len() == 1);
+        trees.place.git_in(&root, &["config", "core.hooksPath", "mine"]);
+        trees.place.git_in(&root, &["config", "core.fileMode", "false"]);
+        fs::write(root.join("a"), "changed\n").unwrap();
+        trees.place.git_in(&root, &["add", "a"]);
+        let after = main.open_slot(&root).unwrap();
+        assert_ne!(after.controls(), before.controls());
+        assert_eq!(after.controls().get("core.hooksPath").map(String::as_str), Some("mine"));
+        assert_eq!(after.dirty().unwrap().len(), 1);
+        let secured = after.secure_slot(&trees.settings()).unwrap().unwrap();
+        assert_eq!(secured.controls(), main.open_slot(&root).unwrap().controls());
+        assert!(!secured.controls().contains_key("core.hooksPath"));
+        // Files and the index are always read again.
+        assert_eq!(before.dirty().unwrap().len(), 1);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! What git reads as settings in a slot: those of the repository, without what must not apply there.
 
 use std::{
+    collections::BTreeMap,
     env,
     ffi::OsStr,
     fs, io,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -259,6 +260,41 @@ impl SlotSettings {
         let [name, email] = [name, email].map(|text| quoted(text.as_bytes()));
         let lines = [b"[user]\n\tname = ", &*name, b"\n\temail = ", &*email, b"\n"];
         self.config.extend(lines.concat());
+    }
+
+    /// Whether a git directory has exactly these settings, and nothing else at the paths of `places`.
+    /// Hooks are not compared: they are written again each time.
+    pub(super) fn are_all_in(&self, git_dir: &Path, places: &[&str]) -> bool {
+        let copied = self.copied.iter().map(|(name, content)| (*name, content));
+        let own = [("objects/info/alternates", &self.alternates), ("config", &self.config)];
+        let wanted: BTreeMap<PathBuf, &Vec<u8>> =
+            copied.chain(own).map(|(name, content)| (git_dir.join(name), content)).collect();
+        let mut open: Vec<PathBuf> = places.iter().map(|place| git_dir.join(place)).collect();
+        open.push(git_dir.join("config"));
+        let mut found = 0;
+        while let Some(path) = open.pop() {
+            match fs::symlink_metadata(&path) {
+                Ok(it) if it.is_dir() && wanted.keys().any(|it| it.parent() == Some(&path)) => {
+                    let Ok(entries) = fs::read_dir(&path) else { return false };
+                    for entry in entries {
+                        let Ok(entry) = entry else { return false };
+                        open.push(entry.path());
+                    }
+                }
+                // What has another name elsewhere can be changed from there.
+                Ok(it) if it.is_file() && it.nlink() == 1 => {
+                    let text = wanted.get(&path);
+                    if text.is_none_or(|text| regular_file::read(&path).ok().as_ref() != Some(text))
+                    {
+                        return false;
+                    }
+                    found += 1;
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Ok(_) | Err(_) => return false,
+            }
+        }
+        self.hooks.is_empty() && found == wanted.len()
     }
 
     /// Writes them to a git directory.
