@@ -267,6 +267,20 @@ pub fn set_aside(path: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(aside))
 }
 
+/// Opens a regular file to write it. What else is at this path is set aside in the same folder.
+///
+/// # Errors
+/// Errors of [`open_with`] and of [`set_aside`].
+pub fn open_instead(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    match open_with(path, options) {
+        Err(_) if is_special(path) => {
+            set_aside(path, path.parent().unwrap_or(Path::new(".")))?;
+            open_with(path, options)
+        }
+        opened => opened,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -304,5 +318,31 @@ mod tests {
         File::create(at("large")).unwrap().set_len(LARGEST + 1).unwrap();
         let large = read(&at("large")).unwrap_err();
         assert_eq!(large.to_string(), "it is longer than 256 MiB");
+    }
+
+    #[test]
+    fn what_is_no_file_is_replaced_by_one_that_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let path = at("file");
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        for number in 1..=4 {
+            open_instead(&path, &mut options).unwrap().write_all(b"text").unwrap();
+            assert_eq!(read(&path).unwrap(), b"text");
+            open_instead(&path, &mut options).unwrap().write_all(b".").unwrap();
+            assert_eq!(read(&path).unwrap(), b"text.", "a file stays");
+            assert!(is_special(&at(&format!("file.damaged-{number}"))));
+            fs::remove_file(&path).unwrap();
+            match number {
+                1 => fs::create_dir(&path).unwrap(),
+                2 => symlink("/dev/zero", &path).unwrap(),
+                // A link to a FIFO.
+                _ => symlink(at("file.damaged-1"), &path).unwrap(),
+            }
+        }
+        let missing = open_instead(&at("gone/file"), &mut options).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -121,8 +121,7 @@ impl Journal {
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
         // An attempt put something else here; the file is a new one then.
-        regular_file::set_aside(&self.path, self.path.parent().unwrap_or(Path::new(".")))?;
-        regular_file::open_with(&self.path, &mut options)
+        regular_file::open_instead(&self.path, &mut options)
     }
 
     /// Whether there is anything after `mark`, or a new file; does not read the file.

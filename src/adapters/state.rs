@@ -68,7 +68,8 @@ impl StateFolder {
     }
 
     fn make(&self) -> io::Result<()> {
-        fs::create_dir_all(self.dir.join("attempts"))
+        let folder = self.dir.join("attempts");
+        if folder.is_dir() { Ok(()) } else { fs::create_dir_all(folder) }
     }
 
     /// The path of the folder.
@@ -459,21 +460,23 @@ pub fn stamp(path: &Path) -> io::Result<Stamp> {
 /// # Errors
 /// I/O errors; the file is unchanged then.
 pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
-    let target = match fs::symlink_metadata(path) {
+    let (target, found) = match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => {
-            fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+            let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+            let found = fs::metadata(&target);
+            (target, found)
         }
-        _ => path.to_owned(),
+        found => (path.to_owned(), found),
     };
-    if regular_file::is_special(&target) {
+    if found.as_ref().is_ok_and(|found| !found.is_file()) {
         let why = "it is not a regular file, so it is not replaced";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     let folder = target.parent().unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(DRAFT.0).suffix(DRAFT.1);
-    let mode = match fs::metadata(&target) {
-        Ok(metadata) => metadata.permissions(),
+    let mode = match found {
+        Ok(found) => found.permissions(),
         Err(_) => std::os::unix::fs::PermissionsExt::from_mode(0o644),
     };
     let mut file = builder.tempfile_in(folder)?;
