@@ -170,6 +170,11 @@ impl Repo {
         &self.root
     }
 
+    /// Whether a folder is the top of the worktree, and does not only lie below it.
+    pub fn is_top(&self, folder: &Path) -> bool {
+        folder == self.root || fs::canonicalize(folder).is_ok_and(|folder| folder == self.root)
+    }
+
     /// The git directory that all worktrees of the repository share, without symbolic links.
     pub fn common_dir(&self) -> &Path {
         &self.common_dir
@@ -192,12 +197,15 @@ impl Repo {
     /// loose references. Locks of other worktrees and of `ralph` are not included.
     pub fn locks(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
-        for (folder, depth) in [
-            (self.git_dir.clone(), 0),
+        let mut folders = vec![
             (self.common_dir.clone(), 0),
             (self.common_dir.join("reftable"), 0),
             (self.common_dir.join("refs"), usize::MAX),
-        ] {
+        ];
+        if self.is_added() {
+            folders.push((self.git_dir.clone(), 0));
+        }
+        for (folder, depth) in folders {
             lock_files(folder, depth, &mut found);
         }
         found.sort();

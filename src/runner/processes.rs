@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -57,8 +56,7 @@ impl ProcessHandle {
 pub(super) fn head_of(tree: &Path) -> Option<CommitId> {
     let repo = Repo::discover(tree).ok()?;
     // Without its own git directory, the folder belongs to the repository around it.
-    let is_top = fs::canonicalize(tree).is_ok_and(|tree| tree == repo.root());
-    is_top.then(|| repo.head().ok()?.commit)?
+    repo.is_top(tree).then(|| repo.head().ok()?.commit)?
 }
 
 /// A process that has not got to its executor.

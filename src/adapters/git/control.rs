@@ -83,6 +83,9 @@ impl Repo {
     pub fn nested_repository(&self, base: &str, head: &str) -> Result<Option<String>> {
         /// The mode of a link to a commit (gitformat-index(5)).
         const LINK: u32 = 0o160_000;
+        if base == head {
+            return Ok(None);
+        }
         let entries = self.backend.changed_entries(Some(base), head)?;
         let mut links = entries.into_iter().filter(|(_, mode)| *mode == LINK).peekable();
         if links.peek().is_none() {

@@ -93,8 +93,7 @@ impl Repo {
     /// Opens the slot of this repository in a folder; none if the folder contains anything else.
     pub fn open_slot(&self, path: &Path) -> Option<Repo> {
         let slot = self.discover_slot(path).ok()?;
-        let is_top = fs::canonicalize(path).is_ok_and(|path| path == slot.root);
-        (is_top && slot.slot_of().is_some_and(|main| main == self.root)).then_some(slot)
+        (slot.is_top(path) && slot.slot_of().is_some_and(|main| main == self.root)).then_some(slot)
     }
 
     /// Opens a slot of this repository that an agent has had to itself, with these settings; none if
@@ -327,7 +326,7 @@ impl Repo {
     /// # Errors
     /// I/O errors.
     pub fn note_slot(&self, commit: &str) -> Result<()> {
-        let (_, main) = read_mark(&self.git_dir).context("not a slot")?;
+        let main = self.slot_of().context("not a slot")?;
         fs::write(self.git_dir.join(MARK), mark(&main, commit)).context("note the slot")
     }
 

@@ -206,9 +206,8 @@ impl AttemptRecord {
                     .with_context(|| format!("cannot clean the slot `{}`", slot.path.display()))?;
                 // Git searches the parent folders if a folder is no repository. Reject such a
                 // match.
-                let is_own =
-                    |tree: &Repo| fs::canonicalize(&slot.path).is_ok_and(|top| top == tree.root());
-                let tree = workspace.repo.discover_slot(&slot.path).ok().filter(is_own);
+                let tree = workspace.repo.discover_slot(&slot.path).ok();
+                let tree = tree.filter(|tree| tree.is_top(&slot.path));
                 tree.map(Rc::new)
                     .with_context(|| format!("`{}` is no longer a slot", slot.path.display()))
             }

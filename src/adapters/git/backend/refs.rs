@@ -52,7 +52,11 @@ impl Backend {
                 if !folders.iter().any(is_in) {
                     continue;
                 }
-                let id = reference.resolve()?.target().filter(|id| odb.exists(*id));
+                let id = match reference.target() {
+                    Some(id) => Some(id),
+                    None => reference.resolve()?.target(),
+                };
+                let id = id.filter(|id| odb.exists(*id));
                 // Git leaves it out, and says so.
                 let id = id.ok_or_else(|| git2::Error::from_str("a ref is broken"))?;
                 found.insert(name, id);
