@@ -35,8 +35,14 @@ impl Runner {
 
     /// Carries out commands in order. Commands that follow from one come before the next.
     pub(super) fn carry_out(&mut self, commands: Vec<RunCommand>) -> Result<()> {
-        let mut commands = VecDeque::from(commands);
         self.slots.let_change();
+        let carried_out = self.carry_out_each(VecDeque::from(commands));
+        // While the run waits, processes may start that it does not know.
+        self.slots.let_change();
+        carried_out
+    }
+
+    fn carry_out_each(&mut self, mut commands: VecDeque<RunCommand>) -> Result<()> {
         while let Some(command) = commands.pop_front() {
             if !is_without_process(&command) {
                 self.slots.let_change();

@@ -295,9 +295,9 @@ impl Runner {
                 let left = mem::take(&mut evidence.leftovers);
                 let autocommit =
                     leftovers::commit(workspace, tree, record, &left, &task.title, limit)?;
-                // Hooks may have changed what was read of it before.
+                // Hooks may run files of the attempt, and change what was read of the slot before.
                 self.slots.let_change();
-                *tree = record.tree(workspace)?;
+                *tree = self.secured_tree(record)?;
                 let damage = self.take_back_damaged(record)?;
                 let Evidence { commits, diff, mut leftovers, strayed, .. } =
                     attempt::evidence(workspace, tree, record, evidence.report)?;
@@ -364,7 +364,10 @@ impl Runner {
             Err(error) => return Ok((None, vec![format!("{error:#}")])),
         };
         if !is_complete || !tree.dirty()?.is_empty() {
-            return Ok(leftovers::pin(&self.workspace, &tree, record, &evidence.leftovers));
+            let kept = leftovers::pin(&self.workspace, &tree, record, &evidence.leftovers);
+            // The repository's filters may run files of the attempt.
+            self.slots.let_change();
+            return Ok(kept);
         }
         let Some(Merge::Landed { branch, .. }) = &evidence.merge else {
             return Ok(nothing);

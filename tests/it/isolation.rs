@@ -415,20 +415,6 @@ fn several_jobs_need_slots_and_uncommitted_files_are_named() {
     trial.run(["run"]).stderr_has("attempts do not have it: `mine`");
 }
 
-/// What was read of a slot before a verify command ran in it does not count after it.
-#[test]
-fn a_verify_command_cannot_hide_what_it_leaves() {
-    let hide = "echo '*' > .git/info/exclude; git config core.hooksPath mine; echo 1 > left.txt";
-    let trial = project(TWO, HONEST).env("RALPH_VERIFY", hide);
-    trial.run(["run", "--once"]);
-    let refs = trial.git(&["for-each-ref", "--format=%(refname)", "refs/ralph"]);
-    let kept = refs.lines().next().expect("what it left is kept");
-    assert_eq!(trial.git(&["show", &format!("{kept}:left.txt")]), "1\n");
-    let slot = trial.dir().join("repo.slots/1/.git");
-    assert!(!fs::read_to_string(slot.join("config")).unwrap().contains("mine"));
-    assert!(!fs::read_to_string(slot.join("info/exclude")).unwrap().contains("*\n"));
-}
-
 #[test]
 fn the_doctor_tries_setup_and_verify_in_a_slot() {
     let doctor = |setup: &str, verify: &str| {

@@ -70,6 +70,7 @@ mod secrets;
 mod serve;
 mod settings;
 mod signals;
+mod slot_changes;
 mod slots;
 mod spawn;
 mod status;

@@ -60,7 +60,9 @@ fn plain_changes(repo: &Repository, tree: &git2::Tree<'_>) -> Option<Vec<Vec<u8>
     if diff.deltas().len() > FILES {
         return None;
     }
-    let index = repo.index().ok()?;
+    let mut index = repo.index().ok()?;
+    // The program may have written it since something else was asked of it.
+    index.read(true).ok()?;
     if index.has_conflicts() {
         return None;
     }

@@ -246,6 +246,7 @@ impl Repo {
     /// # Errors
     /// The error of `git`; I/O errors.
     pub fn refresh_slot(&self, slot: &Repo, settings: &SlotSettings) -> Result<Repo> {
+        slot.must_be_slot()?;
         let head = slot.head()?.commit.context("the slot has no commit")?;
         for name in ["refs", "packed-refs", "logs"] {
             remove_all(&slot.git_dir.join(name))?;
