@@ -4,6 +4,7 @@
 //! The same evidence is collected for an attempt that ends normally and for one found after a
 //! crash.
 
+pub mod criteria;
 pub mod leftovers;
 mod open;
 pub mod prompt_file;
@@ -42,7 +43,8 @@ use crate::{
     regular_file::{self, FileBelow},
 };
 
-pub use open::{AcceptanceCriteria, AttemptRecord, SlotAssignment};
+pub use criteria::AcceptanceCriteria;
+pub use open::{AttemptRecord, SlotAssignment};
 
 /// The number of recent commits in a prompt.
 const RECENT: usize = 10;
@@ -140,7 +142,7 @@ pub fn context(
         if isolated && !is_behind_worker { root.join(path).display().to_string() } else { path }
     };
     let facts = PromptContext {
-        verify: workspace.required_of(graph, graph.task(number), history.of(id)),
+        verify: criteria::required(workspace, graph, graph.task(number), history.of(id)),
         verify_output: red.map_or_else(String::new, |red| tail(&root.join(&red.log), VERIFY_TAIL)),
         branch: if isolated { Some(branch_of(id)) } else { workspace.repo.branch_in_use()? },
         commits: workspace.repo.recent(RECENT)?,

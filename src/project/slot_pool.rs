@@ -258,6 +258,15 @@ fn has_content_of(from: &Path, to: &Path) -> io::Result<bool> {
     }
 }
 
+/// The work of an earlier attempt that another one continues.
+#[derive(Clone, Debug)]
+pub struct LeftWork {
+    /// The commit that keeps it.
+    pub commit: CommitId,
+    /// The attributes file with which it is brought onto the branch (gitattributes(5)).
+    pub attributes: PathBuf,
+}
+
 /// An order to prepare a slot.
 #[derive(Clone, Debug)]
 pub struct SlotOrder {
@@ -273,8 +282,8 @@ pub struct SlotOrder {
     pub base: CommitId,
     /// The ref in the repository that keeps it while the attempt is open.
     pub base_ref: String,
-    /// The commit that keeps the work of an earlier attempt, to continue from.
-    pub left: Option<CommitId>,
+    /// The work of an earlier attempt, to continue from.
+    pub left: Option<LeftWork>,
     /// The graph file, relative to the repository, if it is in it.
     pub graph: Option<String>,
     /// The commands that prepare it.
@@ -330,9 +339,9 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
         other => other?,
     }
     let restored = match left {
-        Some(left) => {
+        Some(LeftWork { commit: left, attributes }) => {
             let own: Vec<&str> = graph.iter().map(String::as_str).collect();
-            let restored = slot.restore_work(left, base, branch, &own)?;
+            let restored = slot.restore_work(left, base, branch, &own, Some(attributes))?;
             if let (RestoredWork::Done, Some(graph)) = (&restored, graph) {
                 restore_graph(&slot, left, base, graph)?;
             }

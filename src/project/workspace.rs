@@ -26,11 +26,8 @@ use crate::{
     core::{
         diagnostic::{nearest, visible},
         exit::{Exit, Failure},
-        graph::{
-            TaskGraph,
-            task::{Status, Task, TaskId},
-        },
-        history::{History, TaskHistory, attempt_log::AttemptLog},
+        graph::task::{Task, TaskId},
+        history::{History, attempt_log::AttemptLog},
         loop_paths::{self, LoopPaths},
         prompt,
         redact::Redactor,
@@ -255,23 +252,6 @@ impl Workspace {
     /// The commands that must succeed before a task is complete.
     pub fn verify_of(&self, task: &Task) -> Vec<String> {
         task.verify.clone().unwrap_or_else(|| self.config.verify.0.clone())
-    }
-
-    /// The commands that must succeed before a task of a graph is complete, as its history has it: also
-    /// those of complete tasks that its earlier work made fail.
-    pub fn required_of(&self, graph: &TaskGraph, task: &Task, past: &TaskHistory) -> Vec<String> {
-        let is_kept = |command: &String| {
-            let mut complete =
-                graph.tasks().iter().filter(|other| other.status == Status::Complete);
-            complete.any(|other| self.verify_of(other).contains(command))
-        };
-        let mut required = self.verify_of(task);
-        for command in &past.owed {
-            if !required.contains(command) && is_kept(command) {
-                required.push(command.clone());
-            }
-        }
-        required
     }
 
     /// Whether these commands also run before an attempt at the task.

@@ -24,7 +24,7 @@ use crate::{
     project::{
         attempt::{self, AttemptRecord, SlotAssignment},
         executors, placement,
-        slot_pool::{self, PreparedSlot, SlotOrder, SlotPool},
+        slot_pool::{self, LeftWork, PreparedSlot, SlotOrder, SlotPool},
         suspect_slots::{self, SuspectSlot},
         workspace::Workspace,
     },
@@ -183,13 +183,14 @@ impl Runner {
             let calls = self.records.values().filter_map(|record| record.call.as_ref());
             calls.for_each(|call| settings.ignore(litter_of(call)));
         }
+        let (left, attributes) = (self.left_work(&record.task_id)?, self.attributes()?);
         let order = SlotOrder {
             pool: self.slots.pool.clone(),
             slot: slot.path.clone(),
             settings: self.slots.settings(&self.workspace)?,
             branch: attempt::branch_of(&record.task_id),
             base: record.base.clone().context("an attempt without a base")?,
-            left: self.left_work(&record.task_id)?.map(|(_, commit)| commit),
+            left: left.map(|(_, commit)| LeftWork { commit, attributes }),
             graph: self.workspace.graph_in_git(),
             setup: self.workspace.config.setup.0.clone(),
             base_ref: self.workspace.place.base_ref(&record.task_id, record.attempt),

@@ -356,7 +356,7 @@ impl Runner {
     }
 
     /// Returns the attributes file that makes git merge files that several agents write.
-    fn attributes(&self) -> Result<PathBuf> {
+    pub(super) fn attributes(&self) -> Result<PathBuf> {
         let config = &self.workspace.config;
         let union = config.merge_union.0.iter().map(String::as_str);
         let union = union.chain([self.workspace.learnings()]);

@@ -38,7 +38,7 @@ use crate::{
     },
     crash,
     project::{
-        attempt::{self, AcceptanceCriteria, AttemptRecord},
+        attempt::{self, AcceptanceCriteria, AttemptRecord, criteria},
         config, executors, slot_pool,
     },
 };
@@ -69,7 +69,8 @@ impl Runner {
         let graph = self.graph.file.graph();
         let task = graph.task(number);
         let past = self.store.history().of(&id);
-        let terms = AcceptanceCriteria::of(task, self.workspace.required_of(graph, task, past));
+        let terms =
+            AcceptanceCriteria::of(task, criteria::required(&self.workspace, graph, task, past));
         let baseline = self.baseline_of(task, record.slot.is_some());
         let pane = self.options.tmux.then(tmux::folder);
         let run_on =

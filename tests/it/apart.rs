@@ -198,6 +198,19 @@ fn one_of_two_tasks_that_only_fail_together_is_retried() {
     assert!(told.contains("merged with `main`"), "{told}");
 }
 
+#[test]
+fn work_is_continued_where_both_sides_add_lines_to_a_changelog() {
+    let trial = stage("tasks: [{id: a, priority: high}, {id: b}]\n", "jobs: 1\nverify: []\n");
+    let trial = trial.file("CHANGELOG.md", "# Changes\n");
+    let add = "echo \"- $id\" >> CHANGELOG.md; git add CHANGELOG.md; commit";
+    tell(&trial, "a-1", add);
+    tell(&trial, "a-2", "report");
+    tell(&trial, "b", &format!("{add}; report"));
+    completes(&trial);
+    assert_eq!(trial.lines("started").len(), 3);
+    assert_eq!(landed(&trial, "CHANGELOG.md"), "# Changes\n- b\n- a\n");
+}
+
 /// A person moves the target branch while work is queued, and while it is verified.
 #[test]
 fn a_person_commits_to_the_target_meanwhile() {

@@ -1,7 +1,7 @@
 //! Brings the kept work of an earlier attempt into a slot: its commits on top of the current commit
 //! of the branch, and its uncommitted changes in the files.
 
-use std::ffi::OsStr;
+use std::{ffi::OsStr, path::Path};
 
 use anyhow::{Context, Result};
 
@@ -24,6 +24,7 @@ pub enum RestoredWork {
 impl Repo {
     /// Brings the work of the pin `pin` into this slot, on top of `onto`, with HEAD on `branch`.
     /// What the work changed at the paths `own` is left out, as is what is [not work](NOT_WORK).
+    /// `attributes` is an additional attributes file (gitattributes(5)).
     ///
     /// # Errors
     /// The error of `git`; outside of a slot.
@@ -33,8 +34,9 @@ impl Repo {
         onto: &str,
         branch: &str,
         own: &[&str],
+        attributes: Option<&Path>,
     ) -> Result<RestoredWork> {
-        let restored = self.replay_pin(pin, onto, own).with_context(|| {
+        let restored = self.replay_pin(pin, onto, own, attributes).with_context(|| {
             format!("cannot restore the work of commit {}", CommitId::from(pin).short())
         })?;
         match restored {
@@ -57,6 +59,7 @@ impl Repo {
         pin: &str,
         onto: &str,
         own: &[&str],
+        attributes: Option<&Path>,
     ) -> Result<Result<CommitId, Vec<String>>> {
         let base = "%(trailers:key=Ralph-Base,valueonly)";
         let format = format!("--format=%P%n{base}%(trailers:key={NOT_WORK},valueonly)");
@@ -68,7 +71,7 @@ impl Repo {
         let replay = |onto: &str, head: &str, base: &str| -> Result<_> {
             let piece = BranchWork { head, base, message: "Work of an earlier attempt" };
             let how = IntegrationMethod::Rebase;
-            Ok(match self.integrate(onto, &piece, how, own, None)? {
+            Ok(match self.integrate(onto, &piece, how, own, attributes)? {
                 Integrated::Done(commit) => Ok(commit),
                 Integrated::Nothing => Ok(CommitId::from(onto)),
                 Integrated::Conflict { paths, .. } => Err(paths),
@@ -137,21 +140,21 @@ mod tests {
         let log = |slot: &Repo| trees.git(slot, &["log", "--format=%s"]);
         // In the same slot, and the branch has not moved.
         let slot = main.start_slot(&slot, &settings, &trees.first, "ralph/x").unwrap();
-        let restored = slot.restore_work(&pin, &trees.first, "ralph/x", &[]).unwrap();
+        let restored = slot.restore_work(&pin, &trees.first, "ralph/x", &[], None).unwrap();
         assert_eq!(restored, RestoredWork::Done);
         assert_eq!((&*state(&slot), &*log(&slot)), ("M a\n?? c", "b\nFirst"));
         assert_eq!(slot.head().unwrap().branch.as_deref(), Some("ralph/x"));
         // In another one, on top of what has landed since.
         let tip = trees.place.commit("d", "1\n", "d");
         let other = main.make_slot(&trees.path("2"), &settings, &tip).unwrap();
-        let restored = other.restore_work(&pin, &tip, "ralph/x", &[]).unwrap();
+        let restored = other.restore_work(&pin, &tip, "ralph/x", &[], None).unwrap();
         assert_eq!(restored, RestoredWork::Done);
         assert_eq!((&*state(&other), &*log(&other)), ("M a\n?? c", "b\nd\nFirst"));
         // A conflict with a commit, and one with an uncommitted change.
         for path in ["b", "a"] {
             let tip = trees.place.commit(path, "other\n", "Other");
             let slot = main.make_slot(&trees.path(path), &settings, &tip).unwrap();
-            let restored = slot.restore_work(&pin, &tip, "ralph/x", &[]).unwrap();
+            let restored = slot.restore_work(&pin, &tip, "ralph/x", &[], None).unwrap();
             assert_eq!(restored, RestoredWork::Conflict(vec![path.to_owned()]));
             assert_eq!((state(&slot), slot.head().unwrap().commit), (String::new(), Some(tip)));
             trees.place.git(&["reset", "-q", "--hard", "HEAD~"]);

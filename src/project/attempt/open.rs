@@ -13,8 +13,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use chrono::{DateTime, Local, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use super::AcceptanceCriteria;
 use crate::{
     adapters::{
         agent_output,
@@ -29,7 +29,7 @@ use crate::{
             transcript::{AgentTranscript, Format},
         },
         commit_id::CommitId,
-        graph::task::{CommitRule, Task, TaskId},
+        graph::task::TaskId,
         loop_paths,
         verdict::Outcome,
     },
@@ -42,39 +42,6 @@ const GUARDIAN: Duration = Duration::from_secs(30);
 
 /// The files with the output of an agent.
 const OUTPUT: [&str; 2] = ["stdout", "stderr"];
-
-/// The acceptance criteria of an attempt, as the task had them at its start: an agent may edit the
-/// graph, but must not choose its own criteria.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AcceptanceCriteria {
-    verify: Vec<String>,
-    commit: CommitRule,
-    output: Option<Value>,
-}
-
-impl AcceptanceCriteria {
-    /// Returns the current criteria of a task. `verify` has the commands that must succeed.
-    pub fn of(task: &Task, verify: Vec<String>) -> AcceptanceCriteria {
-        let output = task.extra.get("output").cloned();
-        AcceptanceCriteria { verify, commit: task.commit, output }
-    }
-
-    /// Returns the commands that must succeed.
-    pub fn verify(&self) -> &[String] {
-        &self.verify
-    }
-
-    /// Returns the task with these criteria.
-    pub fn applied(&self, task: &Task) -> Task {
-        let mut task = task.clone();
-        (task.verify, task.commit) = (Some(self.verify.clone()), self.commit);
-        match self.output.clone() {
-            Some(output) => task.extra.insert("output".to_owned(), output),
-            None => task.extra.remove("output"),
-        };
-        task
-    }
-}
 
 /// The slot of an isolated attempt, and the branch that its work lands on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
