@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use git2::{Indexer, ObjectType, Oid, Repository, Tree};
+use git2::{Indexer, ObjectType, Odb, Oid, Repository, Tree};
 
 use super::{
     Repo,
@@ -61,20 +61,18 @@ impl Repo {
         if ids.is_empty() {
             return Ok(true);
         }
-        self.keep_objects(&repo, &new, &ids).context("cannot keep the objects of the slot")?;
+        self.keep_objects(&new, &ids).context("cannot keep the objects of the slot")?;
         Ok(true)
     }
 
     /// Writes objects to a new pack, which is on disk afterwards.
-    fn keep_objects(
-        &self,
-        repo: &Repository,
-        new: &LooseObjects,
-        ids: &BTreeSet<Oid>,
-    ) -> Result<()> {
-        let odb = repo.odb()?;
-        // Written here first, where the pack is made from.
+    fn keep_objects(&self, new: &LooseObjects, ids: &BTreeSet<Oid>) -> Result<()> {
+        // In memory, where the pack is made from. libgit2 would search the packs of the repository for
+        // each object before it writes it there.
+        let odb = Odb::new()?;
         let _memory = odb.add_new_mempack_backend(1_000)?;
+        let repo = Repository::from_odb(odb)?;
+        let odb = repo.odb()?;
         let mut pack = repo.packbuilder()?;
         pack.set_threads(1);
         for id in ids {
