@@ -20,7 +20,7 @@ pub use carrier_command::{
 };
 pub use container_fault::ContainerFault;
 pub use sent_program::{HostAnswer, ProgramBuild};
-pub use slurm_job::{JobEnd, JobState, JobTracking};
+pub use slurm_job::{JobEnd, JobState, JobTracking, slurm_refusal};
 
 /// The name of the executor that starts processes as they are.
 pub const LOCAL: &str = "local";

@@ -87,7 +87,23 @@ impl EngineQuestion {
                 let (state, is_certain) = slurm::end(settings, &self.mark);
                 let is_certain = is_certain && !(self.is_late && matches!(state, JobState::Absent));
                 let is_missed = matches!(state, JobState::Unknown(_) | JobState::Absent);
-                let suspect = (!is_certain).then(|| state.describe());
+                let suspect = (!is_certain).then(|| match state {
+                    JobState::Ended(
+                        JobEnd::Exited
+                        | JobEnd::Preempted
+                        | JobEnd::Timeout
+                        | JobEnd::Cancelled
+                        | JobEnd::OutOfMemory,
+                    ) => {
+                        let word = state.describe();
+                        format!("{word}, and the cluster may not find every process of a job")
+                    }
+                    JobState::Ended(JobEnd::NodeFail | JobEnd::Other(_))
+                    | JobState::Pending { .. }
+                    | JobState::Running { .. }
+                    | JobState::Absent
+                    | JobState::Unknown(_) => state.describe(),
+                });
                 EngineWord { outcome: self.outcome_of(&state), suspect, is_missed }
             }
             ExecutorKind::Container(settings) => {

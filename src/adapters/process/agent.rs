@@ -49,6 +49,7 @@ impl AgentProcess {
             redact: post.redact,
             screen: post.screen.clone(),
             carrier: post.carrier.clone(),
+            sign: None,
             output: OutputRoute::Files,
         };
         AgentProcess::under_guard(&brief, &post.program, post.lock, move |notice| {

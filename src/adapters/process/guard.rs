@@ -125,6 +125,10 @@ pub fn run() -> io::Result<()> {
     let Some(GuardedEnd { outcome, swept, immortal, fault, cut_off }) = end else {
         return Ok(());
     };
+    if let Some(sign) = brief.sign.as_ref().filter(|_| immortal == 0) {
+        // The worker does it too; it may be dead.
+        let _ = fs::remove_file(sign);
+    }
     if let Some(path) = &brief.exit {
         leave(path, &AgentExit { outcome: outcome.clone(), cut_off })?;
         crash::point("guard.left");

@@ -54,11 +54,13 @@ impl KeptEnd {
         self.dir.join("exit")
     }
 
-    /// How the agent ended, if it and everything it started ended by themselves.
+    /// How the agent ended, if it and everything it started ended by themselves. Who has killed it while
+    /// its guardian was lost is not known: its machine may have been shut down.
     fn outcome(&self) -> Option<Outcome> {
         let text = regular_file::read(&self.exit()).ok()?;
         let exit: AgentExit = serde_json::from_slice(&text).ok()?;
-        (!exit.cut_off).then_some(exit.outcome)
+        let is_killed = exit.cut_off || matches!(exit.outcome, Outcome::Signaled { .. });
+        (!is_killed).then_some(exit.outcome)
     }
 
     /// Tells the reports, the output that has not `arrived` on the other side, and how the agent
@@ -142,6 +144,8 @@ mod tests {
         fs::write(kept.dir().join("stdout"), "one two").unwrap();
         fs::write(kept.exit(), exit(Outcome::Signaled { signal: 9 }, true)).unwrap();
         assert!(told(&kept, 0).is_empty(), "it was cut off");
+        fs::write(kept.exit(), exit(Outcome::Signaled { signal: 9 }, false)).unwrap();
+        assert!(told(&kept, 0).is_empty(), "it may have been killed with its machine");
         fs::write(kept.exit(), exit(Outcome::Exited { exit_code: 0 }, false)).unwrap();
         let all = told(&kept, 4);
         let [FromWorker::File(file), FromWorker::Notice(output), FromWorker::Notice(closed)] =

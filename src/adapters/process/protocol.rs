@@ -53,6 +53,9 @@ pub struct GuardianSpec {
     pub carrier: Option<Carrier>,
     /// What happens to the output.
     pub output: OutputRoute,
+    /// The file to remove once everything has ended.
+    #[serde(default)]
+    pub sign: Option<PathBuf>,
 }
 
 /// The file that shows that a guardian has sent an agent to its worker, which may have started it: next

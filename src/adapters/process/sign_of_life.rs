@@ -112,7 +112,9 @@ mod tests {
         assert!(!one.is_any(), "there is no folder");
         let paths = [one.another(), one.another(), other.another()];
         assert_ne!(paths[0], paths[1]);
-        paths.iter().for_each(|path| make(path).unwrap());
+        for path in &paths {
+            make(path).unwrap();
+        }
         assert!(one.is_any() && other.is_any() && !signs("r1.a.10").is_any());
         fs::remove_file(&paths[0]).unwrap();
         assert!(one.is_any(), "its other process runs");

@@ -259,6 +259,7 @@ impl Worker {
             screen: None,
             carrier: None,
             output: OutputRoute::Notices { kept: end.map(|end| end.dir().to_owned()) },
+            sign: task.sign.clone(),
         };
         File::create(&record)?;
         let (line, reports, over) = (self.line.clone(), Arc::clone(&folder), self.outbox.clone());

@@ -72,6 +72,12 @@ fn tried(
         return Some(Finding::ok(ABOUT, format!("{}: not tried: a run is active", executor.name)));
     };
     let name = &executor.name;
+    let seen = placement::check(workspace, executor);
+    if let Err(why) = seen.and_then(|()| placement::answers(executor)) {
+        let why = why.strip_prefix(&format!("executor `{name}`: ")).unwrap_or(&why);
+        let (found, cure) = super::parts(why, "a run that needs it would not start");
+        return Some(Finding::fault(ABOUT, Exit::Agent, format!("{name}: {found}"), cure));
+    }
     Some(match trial(workspace, bench, executor, agents, &base) {
         Ok(Ok(placement)) => {
             let at = placement.map_or_else(|| name.clone(), |placement| placement.to_string());
@@ -80,7 +86,7 @@ fn tried(
         }
         Ok(Err(why)) => {
             let (found, cure) =
-                super::parts(&why, "a run that needs it would not start; `--on local` runs here");
+                super::parts(&why, "tasks there would wait for it; `--on local` runs here");
             Finding::fault(ABOUT, Exit::Agent, format!("{name}: {found}"), cure)
         }
         Err(error) => Finding::of_error(ABOUT, &error, "attempts there need a slot"),

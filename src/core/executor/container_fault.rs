@@ -71,13 +71,13 @@ impl ContainerFault {
     /// Whether the engine may answer later: nothing needs to be installed or corrected.
     pub fn is_passing(&self) -> bool {
         match self {
-            ContainerFault::NoDaemon | ContainerFault::NameTaken => true,
+            // What is not known may pass, and blames no task until then.
+            ContainerFault::NoDaemon | ContainerFault::NameTaken | ContainerFault::Other(_) => true,
             ContainerFault::NoEngine(_)
             | ContainerFault::NoImage
             | ContainerFault::NoMount(_)
             | ContainerFault::NoProgram(_)
-            | ContainerFault::Forbidden
-            | ContainerFault::Other(_) => false,
+            | ContainerFault::Forbidden => false,
         }
     }
 

@@ -167,9 +167,48 @@ fn hopeless(reason: &str) -> Option<&'static str> {
     })
 }
 
+/// Returns why `srun` can never start such a job, with what to do, from what it has printed; none if the
+/// cluster may take the job later.
+pub fn slurm_refusal(errors: &str) -> Option<String> {
+    const REFUSALS: [(&str, &str); 5] = [
+        ("Invalid partition name", "correct `partition`"),
+        ("Invalid account", "correct the account in `resources` or `args`"),
+        ("Invalid qos", "correct `qos` in `resources` or `args`"),
+        ("Requested node configuration is not available", "correct `resources`"),
+        ("More processors requested than permitted", "correct `resources`"),
+    ];
+    let lines = errors.lines().filter(|line| line.starts_with("srun: "));
+    let mut found = lines.filter_map(|line| {
+        let (_, cure) = REFUSALS.iter().find(|(words, _)| line.contains(words))?;
+        Some(format!(
+            "`srun` refuses it: {}; {cure}",
+            line.rsplit("error: ").next().unwrap_or(line)
+        ))
+    });
+    found.next()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_that_the_cluster_never_takes_is_told_from_one_that_it_may_take_later() {
+        let said = "srun: error: invalid partition specified: far\n\
+                    srun: error: Unable to allocate resources: Invalid partition name specified\n";
+        assert_eq!(
+            slurm_refusal(said).unwrap(),
+            "`srun` refuses it: Unable to allocate resources: Invalid partition name specified; \
+             correct `partition`"
+        );
+        for passing in [
+            "srun: error: Unable to contact slurm controller (connect failure)",
+            "sh: Invalid partition name",
+            "",
+        ] {
+            assert_eq!(slurm_refusal(passing), None, "{passing}");
+        }
+    }
 
     #[test]
     fn the_newest_job_counts() {

@@ -176,6 +176,27 @@ fn a_missing_image_or_engine_is_told() {
 }
 
 #[test]
+fn an_engine_that_starts_nothing_costs_no_attempt() {
+    let Some(engine) = Engine::start(Kind::Container) else { return };
+    let Engine::Container(tool) = &engine else { return };
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n");
+    let path = trial.dir().join("engine");
+    let says = "echo 'Error: crun: the kernel does not let me' >&2; exit 126";
+    let script =
+        format!("#!/bin/sh\n[ \"$1\" != run ] || {{ {says}; }}\nexec {} \"$@\"\n", tool.program);
+    trial.script(&path, &script);
+    let station = Station::with(engine, Kind::Container, trial, "max_wait: 2s\n", |executor| {
+        executor["container"]["engine"] = json!(path);
+    });
+    let trial = &station.trial;
+    let run = trial.start(["run"]).end(trial).code(69);
+    run.stderr_has("crun: the kernel does not let me");
+    assert!(trial.lines("failed").is_empty() && station.lines("places").is_empty());
+    assert!(trial.lines("slot_kept").is_empty(), "nothing was started");
+    station.nothing_is_left();
+}
+
+#[test]
 fn the_program_is_sent_to_a_host_that_has_none() {
     let Some(engine) = super::station::Engine::start(Kind::Ssh) else { return };
     let trial = TestProject::new().graph("tasks: [{id: a}]\n");

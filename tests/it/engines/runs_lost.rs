@@ -318,6 +318,32 @@ fn a_worker_that_lives_on_behind_a_lost_line_keeps_its_slot() {
 }
 
 #[test]
+fn a_worker_that_was_killed_on_a_cluster_leaves_no_slot_in_doubt() {
+    let Some(station) = Station::start(Kind::Slurm, ONCE, "") else { return };
+    let kills = "guard=$PPID; worker=$(ps -o ppid= -p $guard); kill -KILL $worker";
+    station.told("do-a-1", &format!("touch \"$TRIAL_DIR/there\"; {kills}; sleep 600\n"));
+    station.told("do-a", "work\n");
+    let trial = &station.trial;
+    trial.start(["run"]).end(trial).graph_complete();
+    station.is_interrupted_once();
+    trial.run(["slots", "remove"]).code(0);
+}
+
+#[test]
+fn a_partition_that_does_not_exist_ends_the_run() {
+    let Some(engine) = Engine::start(Kind::Slurm) else { return };
+    let trial = TestProject::new().graph(ONCE);
+    let station = Station::with(engine, Kind::Slurm, trial, "", |executor| {
+        executor["slurm"]["partition"] = json!("nowhere");
+    });
+    let trial = &station.trial;
+    let run = trial.start(["run"]).end(trial).code(69);
+    run.stderr_has("Invalid partition name specified; correct `partition`");
+    trial.run(["doctor", "--on", "there", "--", "true"]).code(69).stdout_has("correct `partition`");
+    station.nothing_is_left();
+}
+
+#[test]
 fn a_lost_node_interrupts_its_attempt_and_no_two_share_a_slot() {
     let Some(mut station) = Station::start(Kind::Slurm, ONCE, "") else { return };
     // It goes on while its node is lost.

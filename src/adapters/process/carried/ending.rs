@@ -10,7 +10,7 @@ use super::{
     CarriedEnd, CarriedGuard, CarriedMessage, CarriedStage, CarrierNews, ConnectionPurpose,
     GuardedEnd, GuardianCommand, GuardianNotice, Outcome, StartFault, connect, lock, tell,
 };
-use crate::core::executor::ContainerFault;
+use crate::core::executor::{ContainerFault, slurm_refusal};
 
 /// The time for a carrier to end after its line has ended, and the time after SIGTERM.
 const HANG_UP: Duration = Duration::from_secs(3);
@@ -57,17 +57,15 @@ impl CarriedGuard<'_> {
             return None;
         }
         if self.carrier.image.is_none() {
+            if let Some(why) = slurm_refusal(&self.connection.errors()) {
+                return Some((why, Some(StartFault::Executor)));
+            }
             let is_missing = NO_PROGRAM.contains(&exit_code);
             let cure = "install `ralph` there, or set `ralph` or `send_binary` of the executor";
             return is_missing.then(|| (format!("{why}; {cure}"), Some(StartFault::Executor)));
         }
         let (fault, _) = self.container_fault()?;
-        // The container of an earlier process is removed before the next attempt.
-        let kind = match fault {
-            ContainerFault::Other(_) => None,
-            _ => Some(StartFault::Executor),
-        };
-        (!fault.is_passing()).then(|| (why.to_owned(), kind))
+        (!fault.is_passing()).then(|| (why.to_owned(), Some(StartFault::Executor)))
     }
 
     /// Returns why the container did not start, and its image, if that is known.

@@ -87,27 +87,26 @@ pub(super) fn must_hold(
     rules: &AccessRules,
 ) -> Result<(), String> {
     if paths.has_terminal && abi() < SOCKETS {
-        return refuse("the server of the agent's terminal could be reached".to_owned());
+        return refuse("the server of the agent's terminal could be reached");
     }
     must_close(settings)?;
     if fs::canonicalize(&paths.worktree).ok() == fs::canonicalize(&paths.main).ok() {
         return refuse(
-            "the attempt works in the checkout, whose hooks and settings it could change"
-                .to_owned(),
+            "the attempt works in the checkout, whose hooks and settings it could change",
         );
     }
     for (path, _) in rules.steps().filter(|(_, access)| access.writes()) {
         let hidden = rules.below(path).find(|(_, access)| *access == PathAccess::Hidden);
         if let Some((hidden, _)) = hidden {
             let (hidden, path) = (hidden.display(), path.display());
-            return refuse(format!("`{hidden}` is hidden in `{path}`, which may be changed"));
+            return refuse(&format!("`{hidden}` is hidden in `{path}`, which may be changed"));
         }
     }
     if settings.engine == SandboxEngine::Auto
         && abi() < SOCKETS
         && let Some(socket) = reachable_socket(rules)
     {
-        return refuse(format!(
+        return refuse(&format!(
             "the socket `{}` can be reached (`engine: landlock` accepts that)",
             socket.display()
         ));
@@ -121,12 +120,12 @@ pub(super) fn must_hold(
 /// It cannot, and what to do.
 pub(super) fn must_close(settings: &SandboxSettings) -> Result<(), String> {
     match settings.network {
-        Network::Off => refuse("`network: off`, because its rules are only about TCP".to_owned()),
+        Network::Off => refuse("`network: off`, because its rules are only about TCP"),
         Network::On | Network::Wrapper(_) => Ok(()),
     }
 }
 
-fn refuse(what: String) -> Result<(), String> {
+fn refuse(what: &str) -> Result<(), String> {
     let remedy = match super::support(SandboxEngine::Bubblewrap) {
         Ok(_) => "set `engine: bubblewrap`, which works here".to_owned(),
         Err(why) => format!("bubblewrap could: {why}"),
