@@ -47,6 +47,7 @@ impl Repo {
         content: &str,
         message: &str,
     ) -> Result<Option<CommitId>> {
+        let _alone = self.alone();
         let head = self.head()?.commit.context("HEAD is at no commit")?;
         if !self.finish_file_commit(path)? {
             return Ok(None);
@@ -79,6 +80,7 @@ impl Repo {
     /// # Errors
     /// The error of `git`, for example when HEAD moves at that moment.
     pub fn restore_on_head(&self, from: &str, paths: &[&str], message: &str) -> Result<CommitId> {
+        let _alone = self.alone();
         let head = self.head()?.commit.context("HEAD is at no commit")?;
         let entries = self.entries(from, paths)?;
         let tree = self.with_entries(&head, paths, &entries)?;

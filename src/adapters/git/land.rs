@@ -3,8 +3,10 @@
 use std::{
     collections::HashSet,
     ffi::OsStr,
-    fs,
+    fs::{self, File, TryLockError},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -14,6 +16,11 @@ use crate::regular_file;
 
 /// The reflog message.
 const LANDED: &str = "ralph: landed";
+
+/// The time that another run has to move a branch.
+const ALONE: Duration = Duration::from_secs(3);
+/// The time between two looks whether it has.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The result of landing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +54,7 @@ impl Repo {
     /// The error of `git`; when `new` does not descend from `old`.
     pub fn land(&self, branch: &str, old: &str, new: &str) -> Result<Landing> {
         ensure!(self.is_ancestor(old, new)?, "{new} does not descend from {old}");
+        let _alone = self.alone();
         if let Some(landing) = self.landing_state(branch, old, new)? {
             return Ok(landing);
         }
@@ -77,6 +85,22 @@ impl Repo {
             return Ok(in_the_way("a rebase or a bisection of the branch is not finished"));
         }
         self.land_in_checkout(&tree, branch, old, new)
+    }
+
+    /// Waits until no other run moves a branch with its checkout, and keeps them from it while the result
+    /// is held. Git reads the index before it locks it: of two that move a branch at once, the later one
+    /// writes back the files that it had read. What holds the lock for longer than [`ALONE`] is no run.
+    pub(super) fn alone(&self) -> Option<File> {
+        let folder = File::open(&self.common_dir).ok()?;
+        let began = Instant::now();
+        while began.elapsed() < ALONE {
+            match folder.try_lock() {
+                Ok(()) => return Some(folder),
+                Err(TryLockError::WouldBlock) => thread::sleep(LOOK),
+                Err(TryLockError::Error(_)) => break,
+            }
+        }
+        None
     }
 
     /// Returns which of these files a person has changed or made in the checkout of a branch.
@@ -313,6 +337,26 @@ mod tests {
         let own = place.trees.place.commit("own", "1\n", "A person's");
         assert_eq!(place.land(), Landing::Moved);
         assert_eq!(place.tip(), own);
+    }
+
+    #[test]
+    fn two_runs_do_not_land_at_the_same_time() {
+        let place = LandPlace::new();
+        let (trees, other) = (&place.trees, place.trees.main());
+        let alone = other.alone().unwrap();
+        let (root, old, new) = (place.main.root().to_owned(), place.old.clone(), place.new.clone());
+        let landing = thread::spawn(move || {
+            let main = Repo::discover(&root).unwrap();
+            main.land("main", &old, &new).unwrap()
+        });
+        thread::sleep(Duration::from_millis(300));
+        let tip = trees.place.commit("own", "1\n", "Of the other run");
+        drop(alone);
+        assert_eq!(landing.join().unwrap(), Landing::Moved, "it waited");
+        assert_eq!((place.tip(), place.git(&["status", "--porcelain"])), (tip, String::new()));
+        let held = File::open(&other.common_dir).unwrap();
+        held.lock().unwrap();
+        assert!(other.alone().is_none(), "what holds it for long is no run");
     }
 
     #[test]
