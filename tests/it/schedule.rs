@@ -253,9 +253,12 @@ fn a_service_manager_hears_of_it() {
     let trial = trial.env("NOTIFY_SOCKET", path.to_str().unwrap());
     let schedule = trial.start(["schedule", "--cron", EVERY_SECOND]);
     assert_eq!(heard(), "READY=1");
-    let status = heard();
-    assert!(status.starts_with("STATUS=next wake "), "{status}");
-    assert_eq!(heard(), "WATCHDOG=1");
+    // It wakes at once if the next second has begun by then.
+    let mut next = heard();
+    if next.starts_with("STATUS=next wake ") {
+        next = heard();
+    }
+    assert_eq!(next, "WATCHDOG=1");
     wait_for(&trial.sign("waiting-a"));
     assert_eq!(heard(), "WATCHDOG=1");
     trial.leave("open");
