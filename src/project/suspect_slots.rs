@@ -1,5 +1,5 @@
 //! The slots in which a process of an ended attempt may still work, such as one on a node that its
-//! cluster has lost. No run uses them again before the engine there proves that it has ended.
+//! cluster has lost. No run uses them again before its worker or the engine there proves that it has ended.
 
 use std::path::{Path, PathBuf};
 

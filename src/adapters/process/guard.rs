@@ -26,7 +26,7 @@ use super::{
     group::Process,
     notices::{listen, tell, tell_not_started},
     protocol::{Encoded, GuardianCommand, GuardianNotice, GuardianSpec, OutputName, OutputRoute},
-    relay, secrets, sign,
+    relay, secrets, sign, sign_of_life,
     stream::{ByteSink, KeptOutput, Streams},
     tree,
 };
@@ -125,9 +125,8 @@ pub fn run() -> io::Result<()> {
     let Some(GuardedEnd { outcome, swept, immortal, fault, cut_off }) = end else {
         return Ok(());
     };
-    if let Some(sign) = brief.sign.as_ref().filter(|_| immortal == 0) {
-        // The worker does it too; it may be dead.
-        let _ = fs::remove_file(sign);
+    if immortal == 0 {
+        sign_of_life::remove(brief.sign.as_deref());
     }
     if let Some(path) = &brief.exit {
         leave(path, &AgentExit { outcome: outcome.clone(), cut_off })?;

@@ -1,8 +1,8 @@
 //! The signs of processes that run behind a carrier with the very files that are here: one file each.
 //!
 //! The guardian here makes a sign before the worker may start the process. It is removed once everything
-//! has ended: by the worker, also when its line was cut, if it sees the folder; otherwise by the guardian
-//! that hears it. So where an attempt has no sign, nothing of it runs. Where it has one, only the engine
+//! has ended: there by the guardian of the process, also when the line was cut, or by the worker if that
+//! guardian was killed, if they see the folder; otherwise by the guardian here, which hears it. So where an attempt has no sign, nothing of it runs. Where it has one, only the engine
 //! knows.
 
 use std::{
@@ -92,6 +92,14 @@ pub(super) fn make(sign: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     File::create(sign)?.sync_all()?;
     File::open(folder)?.sync_all()
+}
+
+/// Removes a sign, if the process has one, after everything has ended. Where it is not seen, nothing
+/// happens.
+pub(super) fn remove(sign: Option<&Path>) {
+    if let Some(sign) = sign {
+        let _ = fs::remove_file(sign);
+    }
 }
 
 /// The mark in the name of a sign.

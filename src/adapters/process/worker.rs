@@ -33,6 +33,7 @@ use super::{
         CHUNK, Encoded, FromWorker, GuardianCommand, GuardianNotice, GuardianSpec, LONGEST_LINE,
         OutputRoute, PROTOCOL, PULSE, ToWorker, VERSION, WorkerHello, WorkerTask,
     },
+    sign_of_life,
     task_files::TaskFolder,
     there, tree,
 };
@@ -282,7 +283,7 @@ impl Worker {
             Ok(agent) => agent,
             Err(reason) => {
                 self.tell_not_started(reason, &record);
-                remove_sign(task.sign.as_deref());
+                sign_of_life::remove(task.sign.as_deref());
                 return Ok(());
             }
         };
@@ -295,10 +296,8 @@ impl Worker {
         self.tell(GuardianNotice::Started { identity: agent.identity().clone() });
         let (notice, is_cut) = self.watch(&agent, &folder)?;
         let message = notice.map_or_else(|| unguarded(&record), FromWorker::Notice);
-        if let FromWorker::Notice(GuardianNotice::Closed { immortal: 0, .. })
-        | FromWorker::Unguarded { immortal: 0, .. } = &message
-        {
-            remove_sign(task.sign.as_deref());
+        if let FromWorker::Unguarded { immortal: 0, .. } = &message {
+            sign_of_life::remove(task.sign.as_deref());
         }
         self.tell_end(&message, &record, &folder);
         if is_cut { Err(cut()) } else { Ok(()) }
@@ -388,13 +387,6 @@ impl Worker {
         let _ = fs::remove_file(record);
         report(&self.line, folder);
         self.line.send(message);
-    }
-}
-
-/// Notes where it is seen here that nothing of the process runs any more.
-fn remove_sign(sign: Option<&Path>) {
-    if let Some(sign) = sign {
-        let _ = fs::remove_file(sign);
     }
 }
 

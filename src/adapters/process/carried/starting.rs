@@ -1,10 +1,6 @@
 //! What a worker gets before its agent starts, and the sign that it may have started.
 
-use std::{
-    fs::{self, File},
-    path::PathBuf,
-    thread,
-};
+use std::{fs::File, path::PathBuf, thread};
 
 use super::{
     super::{line::LineWriter, sign_of_life},
@@ -70,9 +66,7 @@ impl CarriedGuard<'_> {
 
     /// Notes that nothing of the agent runs there.
     pub(super) fn remove_sign(&self) {
-        if let Some(sign) = &self.sign {
-            let _ = fs::remove_file(sign);
-        }
+        sign_of_life::remove(self.sign.as_deref());
     }
 }
 
