@@ -12,10 +12,8 @@ use crate::{
 const FORMS: &[&str] = &["rebase", "merge", "squash"];
 
 /// Runs until `a` is verified on a tip that a person moved, lets `b` and `c` queue behind it in
-/// this order, and goes on. `c` conflicts with `b`, so the next trial is of `b` alone.
-fn b_before_a_conflict(trial: TestProject) -> TestProject {
-    let trial = trial.file("tests/hold.sh", HOLD);
-    tell(&trial, "c-1", "await c; put line 'by c'; work");
+/// this order, and goes on to the end.
+fn b_and_c_behind_a(trial: TestProject) -> TestProject {
     let run = trial.start_until(["run"], "waiting-a");
     wait_for(&trial.sign("waiting-b"));
     wait_for(&trial.sign("waiting-c"));
@@ -29,6 +27,14 @@ fn b_before_a_conflict(trial: TestProject) -> TestProject {
     trial.leave("on");
     run.end(&trial).graph_complete();
     sound(&trial);
+    trial
+}
+
+/// The same with a `c` that conflicts with `b`, so that the next trial is of `b` alone.
+fn b_before_a_conflict(trial: TestProject) -> TestProject {
+    let trial = trial.file("tests/hold.sh", HOLD);
+    tell(&trial, "c-1", "await c; put line 'by c'; work");
+    let trial = b_and_c_behind_a(trial);
     let batches: Vec<_> = trial.lines("merging").iter().map(|it| it["tasks"].clone()).collect();
     assert!(batches.contains(&json!(["b", "c"])), "{batches:?}");
     trial
@@ -68,19 +74,7 @@ fn what_a_task_broke_of_another_verifies_its_next_attempts() {
     tell(&trial, "c-1", "await c; put of-c 1; work");
     tell(&trial, "c-2", "put unrelated 1; work");
     tell(&trial, "c-3", "put fix 1; work");
-    let run = trial.start_until(["run"], "waiting-a");
-    wait_for(&trial.sign("waiting-b"));
-    wait_for(&trial.sign("waiting-c"));
-    let trial = trial.file("count.txt", "1\n");
-    trial.leave("a");
-    wait_for(&trial.sign("held"));
-    for (count, id) in (2..).zip(["b", "c"]) {
-        trial.leave(id);
-        trial.wait_for_records(count, "queued");
-    }
-    trial.leave("on");
-    run.end(&trial).graph_complete();
-    sound(&trial);
+    let trial = b_and_c_behind_a(trial);
     let failed = trial.lines("failed");
     let of = |number: usize| (&failed[number]["task_id"], &failed[number]["verdict"]);
     assert_eq!(failed.len(), 2, "{failed:?}");
