@@ -24,7 +24,7 @@ impl Repo {
         if is_there(&config.join("git/attributes"))
             || is_there(&self.common_dir.join("info/attributes"))
             || OF_MACHINE.iter().any(|file| is_there(Path::new(file)))
-            || self.backend.has_setting("core.attributesFile")
+            || self.backend.setting("core.attributesFile").is_some_and(|file| file != "/dev/null")
         {
             return false;
         }

@@ -10,6 +10,8 @@ mod history;
 mod refs;
 mod status;
 
+pub(super) use status::has_filter;
+
 use std::{
     cell::{Ref, RefCell},
     env, fs,
@@ -118,9 +120,9 @@ impl Backend {
         self.library()?.config().ok()?.snapshot().ok()
     }
 
-    /// Whether a setting has any value, as far as libgit2 reads the settings.
-    pub(super) fn has_setting(&self, name: &str) -> bool {
-        self.config().is_some_and(|config| config.get_entry(name).is_ok())
+    /// The value of a setting, as far as libgit2 reads the settings.
+    pub(super) fn setting(&self, name: &str) -> Option<String> {
+        self.config()?.get_string(name).ok()
     }
 
     /// The same repository without libgit2.
@@ -153,6 +155,39 @@ impl Backend {
             found.map(|found| Ok(repo.find_blob(found.id())?.content().to_vec())).transpose()
         };
         self.ask(library, |root| program::file(root, commit, path))
+    }
+
+    /// The tree of a commit or of a tree; none if there is neither.
+    pub(super) fn tree_of(&self, head: &str) -> Result<Option<String>> {
+        let library = |repo: &Repository| {
+            let found = repo.find_object(Oid::from_str(head)?, None)?;
+            Ok(Some(found.peel_to_tree()?.id().to_string()))
+        };
+        let verify = ["rev-parse", "--verify", &format!("{head}^{{tree}}")];
+        self.ask(library, |root| program::answer(root, &verify))
+    }
+
+    /// Those of the ids that are commits of this repository.
+    pub(super) fn known_commits(&self, ids: &[&str]) -> Result<Vec<CommitId>> {
+        let library = |repo: &Repository| {
+            let mut known = Vec::new();
+            for id in ids {
+                let found = existing(repo.find_commit(Oid::from_str(id)?))?;
+                known.extend(found.map(|found| commit_id(found.id())));
+            }
+            Ok(known)
+        };
+        self.ask(library, |root| program::known_commits(root, ids))
+    }
+
+    /// Whether objects that are missing here are with a server.
+    pub(super) fn is_partial_clone(&self) -> Result<bool> {
+        const SIGNS: &str = r"^(extensions\.partialclone|remote\..*\.promisor)$";
+        let library = |repo: &Repository| {
+            Ok(repo.config()?.snapshot()?.entries(Some(SIGNS))?.next().is_some())
+        };
+        let find = ["config", "--get-regexp", SIGNS];
+        self.ask(library, |root| Ok(program::answer(root, &find)?.is_some()))
     }
 
     /// A commit on top of `parent` that changes one file; none where the `git` program must make

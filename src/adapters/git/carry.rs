@@ -57,7 +57,9 @@ impl Repo {
         if load.commits(commit).is_none() {
             return Ok(false);
         }
-        let ids = load.ids;
+        let (mut ids, odb) = (load.ids, repo.odb()?);
+        // What came home before this attempt ended is there.
+        ids.retain(|id| !odb.exists(*id));
         if ids.is_empty() {
             return Ok(true);
         }

@@ -2,7 +2,7 @@
 
 use git2::{Config, FileMode, Oid, Repository, build::CheckoutBuilder};
 
-use super::{Repo, patch::trees_diff};
+use super::{Repo, backend::has_filter, patch::trees_diff};
 
 /// The largest number of files that are written by the thread of the caller.
 const FILES: usize = 1_000;
@@ -13,11 +13,13 @@ const BYTES: usize = 16 << 20;
 /// Whether git would write the files of a commit as they are, on a file system like that of Linux.
 fn writes_plainly(config: &Config) -> bool {
     let is = |name: &str, value: bool| config.get_bool(name).is_ok_and(|found| found == value);
-    let converts = ["core.autocrlf", "core.eol"].iter().any(|it| config.get_entry(it).is_ok());
+    let is_set = |name: &str| config.get_entry(name).is_ok();
+    let converts = is_set("core.autocrlf") && !is("core.autocrlf", false)
+        || is_set("core.eol") && !config.get_string("core.eol").is_ok_and(|end| end == "lf");
     let differs = is("core.symlinks", false) || is("core.fileMode", false);
-    let filters = config.entries(Some(r"^filter\.")).map(|mut it| it.next().is_some());
+    let has_filter = has_filter(config, r"^filter\..*\.(clean|smudge|process)$");
     let is_partial = is("core.sparseCheckout", true) || is("core.ignoreCase", true);
-    !converts && !differs && !is_partial && filters.is_ok_and(|any| !any)
+    !converts && !differs && !is_partial && has_filter.is_ok_and(|any| !any)
 }
 
 impl Repo {

@@ -13,7 +13,6 @@ use git2::{ObjectType, Oid};
 use super::{
     Repo, lossy,
     program::{self, HOOKS},
-    submodule,
 };
 use crate::regular_file;
 
@@ -92,7 +91,7 @@ impl Repo {
             return Ok(None);
         }
         // A file that git cannot read declares none.
-        let modules = submodule::modules_at(&self.root, head).unwrap_or_default();
+        let modules = self.modules_at(head).unwrap_or_default();
         let is_submodule = |path: &str| modules.iter().any(|(_, known)| known == path);
         Ok(links.find(|(path, _)| !is_submodule(path)).map(|(path, _)| path))
     }

@@ -191,7 +191,7 @@ impl Repo {
         }
         let head = self.head()?.commit;
         let left =
-            PinSource { base: head.as_deref(), branch: None, began: i64::MAX, changed: &changed };
+            PinSource { base: head.as_deref(), branch: None, began: None, changed: &changed };
         let scratch = self.git_dir.join("ralph-index");
         let kept = self.pin(KEPT, "Left in the slot for merges\n\n", left, &scratch)?;
         match kept.commit.or(head) {

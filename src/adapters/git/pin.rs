@@ -29,8 +29,8 @@ pub struct PinSource<'a> {
     pub base: Option<&'a str>,
     /// The branch at that time.
     pub branch: Option<&'a str>,
-    /// The start in seconds since 1970: moves of HEAD since then are followed.
-    pub began: i64,
+    /// The start in seconds since 1970: moves of HEAD since then are followed. None to follow none.
+    pub began: Option<i64>,
     /// The changed paths, as returned by [`Repo::dirty`].
     pub changed: &'a [String],
 }
@@ -62,7 +62,7 @@ impl KeptPaths {
         KeptPaths { as_they_are: paths.to_vec(), gone: Vec::new() }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.as_they_are.is_empty() && self.gone.is_empty()
     }
 }
@@ -266,12 +266,10 @@ impl Repo {
 
     pub(super) fn tree_of(&self, head: Option<&str>) -> Result<String> {
         let tree = match head {
-            Some(head) => {
-                program::answer(&self.root, &["rev-parse", "--verify", &format!("{head}^{{tree}}")])
-            }
-            None => program::answer(&self.root, &["hash-object", "-w", "-t", "tree", "--stdin"]),
+            Some(head) => self.backend.tree_of(head)?,
+            None => program::answer(&self.root, &["hash-object", "-w", "-t", "tree", "--stdin"])?,
         };
-        let tree = tree?.unwrap_or_default();
+        let tree = tree.unwrap_or_default();
         ensure!(!tree.is_empty(), "`git write-tree` printed no id");
         Ok(tree)
     }
@@ -282,7 +280,7 @@ impl Repo {
         if let Some(branch) = left.branch {
             tips.extend(program::commit(&self.root, &format!("refs/heads/{branch}"))?);
         }
-        tips.extend(self.moves_since(left.began));
+        tips.extend(left.began.map(|began| self.moves_since(began)).unwrap_or_default());
         if let Some(main) = self.slot_of() {
             tips.extend(self.slot_tips(&main)?);
         }
@@ -345,7 +343,7 @@ mod tests {
     fn pin(place: &TestRepository, base: Option<&str>) -> Pin {
         let repo = Repo::discover(&place.top).unwrap();
         let changed: Vec<String> = repo.dirty().unwrap().into_keys().collect();
-        let left = PinSource { base, branch: Some("main"), began: 0, changed: &changed };
+        let left = PinSource { base, branch: Some("main"), began: Some(0), changed: &changed };
         repo.pin(NAME, "What was left\n\n", left, &place.top.join(".git/scratch")).unwrap()
     }
 
@@ -465,7 +463,7 @@ mod tests {
         };
         let keep = |name: &str, base: Option<&str>, left: &[&str]| {
             let changed: Vec<String> = left.iter().map(|&path| path.to_owned()).collect();
-            let left = PinSource { base, branch: Some("main"), began: 0, changed: &changed };
+            let left = PinSource { base, branch: Some("main"), began: Some(0), changed: &changed };
             repo.pin(name, "What was left\n\n", left, &scratch).unwrap().commit.unwrap()
         };
         let unborn = keep("refs/ralph/a/9", None, &["a person's"]);
@@ -548,7 +546,7 @@ mod tests {
         kept.push(trees.place.git_in(&second, &["rev-parse", "HEAD"]).into());
         git(&["checkout", "-q", "others"]);
         let source =
-            PinSource { base: Some(&base), branch: Some("others"), began: 0, changed: &[] };
+            PinSource { base: Some(&base), branch: Some("others"), began: Some(0), changed: &[] };
         let pin = slot.pin(NAME, "Work\n", source, &trees.path("scratch")).unwrap();
         let pin = pin.commit.unwrap();
         trees.main().bring_home(&slot, &pin, NAME).unwrap();

@@ -263,9 +263,16 @@ pub(super) fn is_ignored(root: &Path, path: &str) -> Result<bool> {
     test(root, &["check-ignore", "--no-index", "-q", "--", path])
 }
 
-/// Whether git accepts the full name of a ref.
-pub(super) fn is_ref_name(name: &str) -> Result<bool> {
-    test(Path::new("/"), &["check-ref-format", name])
+/// Those of the ids that are commits of the repository.
+pub(super) fn known_commits(root: &Path, ids: &[&str]) -> Result<Vec<CommitId>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let check = ["cat-file", "--batch-check=%(objectname) %(objecttype)"];
+    let known = run_with_input(root, &check, &[], ids.join("\n").as_bytes())?;
+    let known = lossy(&known);
+    let commits = known.lines().filter_map(|line| line.strip_suffix(" commit"));
+    Ok(commits.map(CommitId::from).collect())
 }
 
 /// The top of the main worktree; none in a bare repository with added worktrees.

@@ -118,7 +118,7 @@ mod tests {
         fs::write(slot.root().join("made \"here\""), "by a command\n").unwrap();
         let changed: Vec<String> = slot.dirty().unwrap().into_keys().collect();
         let base = Some(&*trees.first);
-        let left = PinSource { base, branch: None, began: i64::MAX, changed: &changed };
+        let left = PinSource { base, branch: None, began: None, changed: &changed };
         let others = format!("{NOT_WORK}: \"b\"\n{NOT_WORK}: \"made \\\"here\\\"\"\n");
         let message = format!("Left\n\nRalph-Base: {}\n{others}", trees.first);
         let pin = slot.pin("refs/ralph/x/1", &message, left, &trees.path("scratch")).unwrap();

@@ -171,7 +171,7 @@ mod tests {
         let left = crate::adapters::git::PinSource {
             base: None,
             branch: None,
-            began: i64::MAX,
+            began: None,
             changed: &changed,
         };
         let scratch = trees.path("scratch");

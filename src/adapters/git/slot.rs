@@ -558,7 +558,7 @@ mod tests {
         let left = super::super::PinSource {
             base: None,
             branch: None,
-            began: i64::MAX,
+            began: None,
             changed: &["a".to_owned()],
         };
         slot.pin("refs/ralph/x/1", "Left\n", left, &trees.path("scratch")).unwrap();

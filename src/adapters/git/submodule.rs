@@ -19,6 +19,14 @@ const ORIGIN: &str = "remote.origin.url";
 const KEPT: &str = "refs/ralph/";
 
 impl Repo {
+    /// The submodules that a commit declares, by name and path.
+    pub(super) fn modules_at(&self, commit: &str) -> Result<Vec<(String, String)>> {
+        if self.backend.entries(commit, &[".gitmodules"])? == [None] {
+            return Ok(Vec::new());
+        }
+        read_modules(&self.root, ["--blob", &format!("{commit}:.gitmodules")])
+    }
+
     /// Fetches and checks out the submodules, recursively. Does nothing without submodules. Call it
     /// after the slot moved to another commit. Those that `main` has cloned come from there.
     ///
@@ -125,14 +133,6 @@ fn modules_of(top: &Path) -> Result<Vec<(String, String)>> {
         return Ok(Vec::new());
     }
     read_modules(top, ["--file", ".gitmodules"])
-}
-
-/// The submodules that a commit declares, by name and path.
-pub(super) fn modules_at(root: &Path, commit: &str) -> Result<Vec<(String, String)>> {
-    if program::kind(root, commit, ".gitmodules")?.is_none() {
-        return Ok(Vec::new());
-    }
-    read_modules(root, ["--blob", &format!("{commit}:.gitmodules")])
 }
 
 fn read_modules(dir: &Path, source: [&str; 2]) -> Result<Vec<(String, String)>> {

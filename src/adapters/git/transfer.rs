@@ -205,14 +205,7 @@ impl Repo {
     /// The commits of a list that this repository has.
     fn known_commits<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Result<Vec<CommitId>> {
         let ids: Vec<&str> = ids.filter(|id| is_commit(id)).take(MOST_BASES).collect();
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let check = ["cat-file", "--batch-check=%(objectname) %(objecttype)"];
-        let known = program::run_with_input(&self.root, &check, &[], ids.join("\n").as_bytes())?;
-        let known = lossy(&known);
-        let commits = known.lines().filter_map(|line| line.strip_suffix(" commit"));
-        Ok(commits.map(CommitId::from).collect())
+        self.backend.known_commits(&ids)
     }
 
     /// Writes the header and the pack of its work.

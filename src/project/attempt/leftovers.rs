@@ -108,7 +108,7 @@ pub fn pin(
         let left = PinSource {
             base: record.base.as_deref(),
             branch: record.branch.as_deref(),
-            began: record.started_at.timestamp(),
+            began: Some(record.started_at.timestamp()),
             changed: &changed,
         };
         let base = record.base.as_deref().unwrap_or("none");

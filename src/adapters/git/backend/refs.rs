@@ -81,6 +81,27 @@ impl Backend {
         self.ask(library, |root| program::run(root, &update).map(drop))
     }
 
+    /// Points a branch to a commit, and HEAD to the branch.
+    pub(in crate::adapters::git) fn set_branch(
+        &self,
+        branch: &str,
+        commit: &str,
+        why: &str,
+    ) -> Result<()> {
+        let name = format!("refs/heads/{branch}");
+        let library = |repo: &Repository| {
+            let id = Oid::from_str(commit)?;
+            repo.find_commit(id)?;
+            repo.reference(&name, id, true, why)?;
+            repo.reference_symbolic("HEAD", &name, true, why).map(drop)
+        };
+        let program = |root: &Path| {
+            program::run(root, &["update-ref", "-m", why, &name, commit])?;
+            program::run(root, &["symbolic-ref", "-m", why, "HEAD", &name]).map(drop)
+        };
+        self.ask(library, program)
+    }
+
     /// Deletes the ref `name` if it points to `old`. libgit2 does this without a lock on the packed
     /// refs, where a killed `git` may have left one.
     pub(in crate::adapters::git) fn delete_ref(&self, name: &str, old: &str) -> Result<()> {

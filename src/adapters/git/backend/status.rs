@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Result;
-use git2::{Repository, Status, StatusOptions};
+use git2::{Config, Repository, Status, StatusOptions};
 
 use super::{
     super::{Codes, bounded, program},
@@ -65,11 +65,23 @@ fn library_status(repo: &Repository) -> Result<Codes, git2::Error> {
 /// and the like), which libgit2 does not run, not where the checkout is sparse, which it does not
 /// know, and not where the index is large.
 fn suits_library(repo: &Repository) -> Result<bool, git2::Error> {
-    let config = repo.config()?;
-    let mut filters = config.entries(Some(r"^filter\..*\.(clean|process)$"))?;
-    let is_filtered = filters.next().is_some();
+    let config = repo.config()?.snapshot()?;
+    let is_filtered = has_filter(&config, r"^filter\..*\.(clean|process)$")?;
     let is_sparse = config.get_bool("core.sparseCheckout").unwrap_or(false);
     Ok(!is_filtered && !is_sparse && index_entries(&repo.path().join("index")).unwrap_or(0) < LARGE)
+}
+
+/// Whether any of these settings of filters names a command. An empty one is none.
+pub(in crate::adapters::git) fn has_filter(
+    config: &Config,
+    names: &str,
+) -> Result<bool, git2::Error> {
+    let (mut filters, mut has_any) = (config.entries(Some(names))?, false);
+    while let Some(filter) = filters.next() {
+        // The last one with the name counts.
+        has_any |= !config.get_string(filter?.name()?)?.is_empty();
+    }
+    Ok(has_any)
 }
 
 /// The number of entries in the index: the third number of its header (gitformat-index(5)).

@@ -6,13 +6,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use git2::Reference;
 use serde::{Deserialize, Serialize};
 
 use super::state::WorkState;
-use crate::{
-    adapters::git::{is_commit, program},
-    core::commit_id::CommitId,
-};
+use crate::{adapters::git::is_commit, core::commit_id::CommitId};
 
 /// The version of the format.
 const FORMAT: u32 = 1;
@@ -118,6 +116,7 @@ impl PackHeader {
             head: self.head.clone(),
             branch: self.branch.clone(),
             changes: self.changes.clone(),
+            is_clean: self.changes.is_none(),
             strays: self.strays.clone(),
             left_out: self.left_out.clone(),
         }
@@ -189,7 +188,7 @@ impl PackHeader {
             let is_valid = !branch.starts_with('-')
                 && !branch.contains('\0')
                 && branch.len() <= LONGEST_PATH
-                && program::is_ref_name(&format!("refs/heads/{branch}"))?;
+                && Reference::is_valid_name(&format!("refs/heads/{branch}"));
             ensure!(is_valid, "`{}` is not the name of a branch", branch.escape_debug());
         }
         Ok(())

@@ -56,6 +56,20 @@ const OLD_FAULTS: &[&str] = &[
     "zeroPaddedFilemode",
 ];
 
+/// From this number of objects on, a pack from a worker is stored as one, as git does it
+/// (`transfer.unpackLimit` in git-config(1)). libgit2 can read a slot that has only single objects.
+const MANY_OBJECTS: u32 = 100;
+
+/// The length of the header of a pack in bytes: its signature, its version and the number of objects
+/// (gitformat-pack(5)).
+const PACK_START: u64 = 12;
+
+/// Whether the header of a pack announces few objects.
+fn has_few_objects(start: &[u8]) -> bool {
+    let count = start.get(8..).and_then(|count| <[u8; 4]>::try_from(count).ok());
+    count.is_some_and(|count| u32::from_be_bytes(count) < MANY_OBJECTS)
+}
+
 /// The objects of a pack, which the repository does not have yet.
 pub(super) struct IncomingPack<'a> {
     repo: &'a Repo,
@@ -85,16 +99,24 @@ impl<'a> IncomingPack<'a> {
             fs::write(&file, lines.concat()).context("write where the history ends")?;
             incoming.shallow = Some(file);
         }
-        let is_partial = repo.is_partial_clone()?;
+        let is_partial = repo.backend.is_partial_clone()?;
         let check = match source {
             PackSource::Owner => format!("--strict={}=ignore", OLD_FAULTS.join("=ignore,")),
             // What is missing in a partial clone is with its server.
             PackSource::Worker if is_partial => "--fsck-objects".to_owned(),
             PackSource::Worker => "--strict".to_owned(),
         };
-        let index = ["-c", "core.bigFileThreshold=64m", "index-pack", "--stdin", "--fix-thin"];
-        let streams = CallStreams { input: pack, output: &mut io::sink() };
-        let arguments = [&index[..], &[&check]].concat();
+        let mut start = Vec::new();
+        (&mut *pack).take(PACK_START).read_to_end(&mut start).context("read the pack")?;
+        let store: &[&str] = match source {
+            PackSource::Worker if !is_partial && has_few_objects(&start) => {
+                &["unpack-objects", "-q"]
+            }
+            PackSource::Worker | PackSource::Owner => &["index-pack", "--stdin", "--fix-thin"],
+        };
+        let mut pack = start.chain(pack);
+        let streams = CallStreams { input: &mut pack, output: &mut io::sink() };
+        let arguments = [&["-c", "core.bigFileThreshold=64m"], store, &[&check]].concat();
         program::run_streaming(&repo.root, &arguments, &incoming.env(), streams)
             .context("the pack is not accepted")?;
         let work = header.work();
@@ -133,18 +155,22 @@ impl<'a> IncomingPack<'a> {
         env
     }
 
-    fn run(&self, arguments: &[&str]) -> Result<Vec<u8>> {
-        program::run_with_input(&self.repo.root, arguments, &self.env(), &[])
+    fn run(&self, arguments: &[&str], input: String) -> Result<Vec<u8>> {
+        program::run_with_input(&self.repo.root, arguments, &self.env(), input.as_bytes())
     }
 
     /// Checks that the header names commits, and that the one with the changes is on top of HEAD.
     fn check_tips(&self, work: &WorkState) -> Result<()> {
-        for commit in work.tips() {
-            let kind = self.run(&["cat-file", "-t", commit])?;
-            ensure!(kind == b"commit\n", "`{commit}` is not a commit");
+        let tips: Vec<&str> = work.tips().map(CommitId::as_str).collect();
+        let kinds = self.run(&["cat-file", "--batch-check=%(objecttype)"], tips.join("\n"))?;
+        let kinds = lossy(&kinds);
+        let mut kinds = kinds.lines();
+        for commit in tips {
+            ensure!(kinds.next() == Some("commit"), "`{commit}` is not a commit");
         }
         let Some(changes) = &work.changes else { return Ok(()) };
-        let parents = self.run(&["rev-list", "--parents", "--max-count=1", changes, "--"])?;
+        let parents = ["rev-list", "--parents", "--max-count=1", changes, "--"];
+        let parents = self.run(&parents, String::new())?;
         ensure!(
             lossy(&parents).trim() == format!("{changes} {}", work.head),
             "the commit with the uncommitted changes is not on top of HEAD"
@@ -160,7 +186,7 @@ impl<'a> IncomingPack<'a> {
         }
         list.extend(work.tips().map(CommitId::as_str));
         list.extend(["--not", "--all", "--"]);
-        self.run(&list).map(drop)
+        self.run(&list, String::new()).map(drop)
     }
 
     /// Gives the objects to the repository.
@@ -169,16 +195,18 @@ impl<'a> IncomingPack<'a> {
     /// I/O errors.
     pub(super) fn accept(self) -> Result<()> {
         let accept = || -> io::Result<()> {
-            let to = self.repo.common_dir.join("objects/pack");
-            let mut files: Vec<PathBuf> = fs::read_dir(self.folder.join("pack"))?
-                .map(|entry| Ok(entry?.path()))
-                .collect::<io::Result<_>>()?;
-            // Git looks for a pack by its index, which is therefore the last.
-            files.sort_by_key(|file| file.extension() == Some(OsStr::new("idx")));
-            for file in files {
-                let to = to.join(file.file_name().unwrap_or_default());
-                if !to.exists() {
-                    fs::rename(&file, to)?;
+            let to = self.repo.common_dir.join("objects");
+            for folder in entries(&self.folder)?.into_iter().filter(|it| it.is_dir()) {
+                let to = to.join(folder.file_name().unwrap_or_default());
+                fs::create_dir_all(&to)?;
+                let mut files = entries(&folder)?;
+                // Git looks for a pack by its index, which is therefore the last.
+                files.sort_by_key(|file| file.extension() == Some(OsStr::new("idx")));
+                for file in files {
+                    let to = to.join(file.file_name().unwrap_or_default());
+                    if !to.exists() {
+                        fs::rename(&file, to)?;
+                    }
                 }
             }
             match &self.shallow {
@@ -203,6 +231,10 @@ impl Drop for IncomingPack<'_> {
     }
 }
 
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+}
+
 /// Removes what killed processes have left in a folder of objects.
 fn remove_old(objects: &Path) -> io::Result<()> {
     for entry in fs::read_dir(objects)? {
@@ -220,11 +252,5 @@ impl Repo {
     pub(super) fn shallow_ends(&self) -> Vec<CommitId> {
         let text = crate::regular_file::read_to_string(&self.common_dir.join("shallow"));
         text.unwrap_or_default().lines().map(CommitId::from).collect()
-    }
-
-    /// Whether objects that are missing here are with a server.
-    fn is_partial_clone(&self) -> Result<bool> {
-        let find = ["config", "--get-regexp", r"^(extensions\.partialclone|remote\..*\.promisor)$"];
-        Ok(program::answer(&self.root, &find)?.is_some())
     }
 }

@@ -6,7 +6,11 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    adapters::git::{PinSource, Repo, lossy, pin::IDENTITY, program, submodule},
+    adapters::git::{
+        PinSource, Repo, lossy,
+        pin::{IDENTITY, KeptPaths},
+        program,
+    },
     core::commit_id::CommitId,
     crash,
 };
@@ -31,6 +35,8 @@ pub(super) struct WorkState {
     pub(super) branch: Option<String>,
     /// A commit on top of HEAD with the uncommitted changes; none without changes.
     pub(super) changes: Option<CommitId>,
+    /// Whether HEAD, the index and the files have the same.
+    pub(super) is_clean: bool,
     /// Commits that HEAD does not reach, such as stashes and other branches of an agent.
     pub(super) strays: Vec<CommitId>,
     /// What the commit does not contain, and why.
@@ -41,7 +47,8 @@ impl WorkState {
     /// The work that only consists of a commit.
     pub(super) fn clean(head: &CommitId) -> WorkState {
         let (strays, left_out) = (Vec::new(), Vec::new());
-        WorkState { head: head.clone(), branch: None, changes: None, strays, left_out }
+        let head = head.clone();
+        WorkState { head, branch: None, changes: None, is_clean: true, strays, left_out }
     }
 
     /// The commit that contains everything.
@@ -60,38 +67,41 @@ impl Repo {
     pub(super) fn work_state(&self) -> Result<WorkState> {
         let at = self.head()?;
         let head = at.commit.context("HEAD of the slot has no commit")?;
-        let (paths, mut left_out) = self.keepable(&self.codes()?);
-        let scratch = self.git_dir.join("ralph-index");
-        let tree = self.tree(Some(&head), &paths, &scratch)?;
-        let changes = if tree == self.tree_of(Some(&head))? {
-            None
-        } else {
-            let arguments = ["-c", "i18n.commitEncoding=UTF-8", "commit-tree", "-p", &head, &tree];
-            let dates = ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"].map(|name| (name, DATE));
-            let env: BTreeMap<&str, &OsStr> = IDENTITY
-                .into_iter()
-                .chain(dates)
-                .map(|(name, it)| (name, OsStr::new(it)))
-                .collect();
-            let env: Vec<(&str, &OsStr)> = env.into_iter().collect();
-            let id = program::run_with_input(&self.root, &arguments, &env, MESSAGE.as_bytes())?;
-            Some(CommitId::from(lossy(&id).trim()))
-        };
+        let codes = self.codes()?;
+        let (paths, mut left_out) = self.keepable(&codes);
+        let changes =
+            if paths.is_empty() { None } else { self.commit_of_changes(&head, &paths)? };
         if let Some(what) = self.unfinished() {
             left_out.push(format!("{what}, which is unfinished"));
         }
         let tip = changes.as_ref().unwrap_or(&head);
-        for (_, path) in submodule::modules_at(&self.root, tip).unwrap_or_default() {
+        for (_, path) in self.modules_at(tip).unwrap_or_default() {
             left_out.push(format!("{} (the files of a submodule)", path.escape_debug()));
         }
-        Ok(WorkState { head, branch: at.branch, changes, strays: Vec::new(), left_out })
+        let (is_clean, strays) = (codes.is_empty(), Vec::new());
+        Ok(WorkState { head, branch: at.branch, changes, is_clean, strays, left_out })
+    }
+
+    /// Makes the commit with the changes in these files; none if HEAD has them as they are.
+    fn commit_of_changes(&self, head: &str, paths: &KeptPaths) -> Result<Option<CommitId>> {
+        let tree = self.tree(Some(head), paths, &self.git_dir.join("ralph-index"))?;
+        if tree == self.tree_of(Some(head))? {
+            return Ok(None);
+        }
+        let arguments = ["-c", "i18n.commitEncoding=UTF-8", "commit-tree", "-p", head, &tree];
+        let dates = ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"].map(|name| (name, DATE));
+        let env: BTreeMap<&str, &OsStr> =
+            IDENTITY.into_iter().chain(dates).map(|(name, it)| (name, OsStr::new(it))).collect();
+        let env: Vec<(&str, &OsStr)> = env.into_iter().collect();
+        let id = program::run_with_input(&self.root, &arguments, &env, MESSAGE.as_bytes())?;
+        Ok(Some(CommitId::from(lossy(&id).trim())))
     }
 
     /// The state of this slot, with the commits that an agent made in it and HEAD does not reach.
     pub(super) fn work_of_agent(&self) -> Result<WorkState> {
         let mut work = self.work_state()?;
         // All that the repository of the slot does not have.
-        let left = PinSource { base: None, branch: None, began: i64::MAX, changed: &[] };
+        let left = PinSource { base: None, branch: None, began: None, changed: &[] };
         work.strays = self.strays(Some(&work.head), left)?;
         if work.strays.len() > MOST_STRAYS {
             let more = work.strays.len() - MOST_STRAYS;
@@ -113,7 +123,9 @@ impl Repo {
             self.check_branch(branch, &to.head)?;
         }
         self.forget_unfinished()?;
-        if now.tip() != to.tip() {
+        let are_clean = now.is_clean && to.is_clean;
+        let is_there = are_clean && (now.head == to.head || self.check_out(&to.head));
+        if !is_there && now.tip() != to.tip() {
             // The index has what the files have, so that git sees what it may replace.
             self.run_quietly(&["read-tree", "--reset", now.tip()])?;
             self.refresh_index();
@@ -121,23 +133,22 @@ impl Repo {
         }
         crash::point("transfer.filled");
         match &to.branch {
-            Some(branch) => {
-                let name = format!("refs/heads/{branch}");
-                self.run_quietly(&["update-ref", "-m", MOVED, &name, &to.head])?;
-                self.run_quietly(&["symbolic-ref", "-m", MOVED, "HEAD", &name])?;
-            }
-            None => {
-                self.run_quietly(&["update-ref", "--no-deref", "-m", MOVED, "HEAD", &to.head])?;
-            }
+            Some(branch) => self.backend.set_branch(branch, &to.head, MOVED)?,
+            None => self.backend.set_head(&to.head, MOVED)?,
         }
-        // The files keep the changes, and the index does not have them.
-        self.run_quietly(&["read-tree", "--reset", &to.head])?;
-        self.refresh_index();
+        if !is_there {
+            // The files keep the changes, and the index does not have them.
+            self.run_quietly(&["read-tree", "--reset", &to.head])?;
+            self.refresh_index();
+        }
         Ok(())
     }
 
     /// Fails if a branch cannot be put on a commit: git cannot have both `a` and `a/b`.
     fn check_branch(&self, branch: &str, commit: &str) -> Result<()> {
+        if self.branch(branch)?.is_some() {
+            return Ok(());
+        }
         let trial = format!("start\nupdate refs/heads/{branch} {commit}\nprepare\nabort\n");
         let update = ["update-ref", "--stdin"];
         program::run_with_input(&self.root, &update, &[], trial.as_bytes()).map(drop)
