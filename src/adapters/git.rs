@@ -41,6 +41,7 @@ mod integrate;
 mod land;
 mod loose_objects;
 mod omit;
+mod packs;
 mod patch;
 mod pin;
 mod program;

@@ -170,6 +170,7 @@ impl LandOrder {
         }
         if has_landed {
             repo.drop_ref(&self.trial_ref)?;
+            repo.join_packs();
         }
         landed
     }

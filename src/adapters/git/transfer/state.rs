@@ -69,8 +69,7 @@ impl Repo {
         let head = at.commit.context("HEAD of the slot has no commit")?;
         let codes = self.codes()?;
         let (paths, mut left_out) = self.keepable(&codes);
-        let changes =
-            if paths.is_empty() { None } else { self.commit_of_changes(&head, &paths)? };
+        let changes = if paths.is_empty() { None } else { self.commit_of_changes(&head, &paths)? };
         if let Some(what) = self.unfinished() {
             left_out.push(format!("{what}, which is unfinished"));
         }

@@ -47,9 +47,6 @@ const MOST_SLOTS: u32 = 99;
 /// The largest number of commits that are offered to build on.
 const OFFERED: &str = "--count=100";
 
-/// The number of packs from which on they are joined.
-const MANY_PACKS: usize = 40;
-
 /// Another worker still uses the slot of an attempt: the one with this name.
 #[derive(Debug)]
 pub struct SlotInUse(pub String);
@@ -204,15 +201,5 @@ impl WorkerStore {
             program::run(&making, &["config", setting, value])?;
         }
         Ok(fs::rename(making, path)?)
-    }
-
-    /// Joins the packs of the store when there are many. No object is removed.
-    fn join_packs(store: &Repo) {
-        let packs = fs::read_dir(store.common_dir.join("objects/pack"));
-        if packs.map_or(0, Iterator::count) > MANY_PACKS * 3 {
-            let join = ["repack", "-q", "-d", "--geometric=2", "--no-write-bitmap-index"];
-            // A store with many packs works, only more slowly.
-            let _ = program::run(&store.root, &join);
-        }
     }
 }

@@ -95,7 +95,7 @@ impl WorkerSlot {
             store.keep(&self.ref_of("tip"), to.tip())?;
             crash::point("transfer.received");
             self.fill(&store, &header, &to)?;
-            WorkerStore::join_packs(&store);
+            store.join_packs();
             Ok(())
         };
         apply().with_context(|| format!("cannot bring work into `{}`", self.dir.display()))
