@@ -361,7 +361,7 @@ impl<'a> CarriedGuard<'a> {
                 let pack = self.carrier.transfer.as_ref().map(|transfer| transfer.pack.clone());
                 self.send(move |line| send_pack(line, &pack.unwrap_or_default(), &have));
             }
-            FromWorker::Ready {} => self.send_task(),
+            FromWorker::Ready {} => self.start_agent(),
             FromWorker::Notice(GuardianNotice::Started { .. }) => {
                 self.stage = CarriedStage::Running;
                 tell(&GuardianNotice::Arrived { host: self.host.clone() })?;
@@ -420,6 +420,8 @@ impl<'a> CarriedGuard<'a> {
         self.host.clone_from(host);
         self.greeted_at.get_or_insert_with(Instant::now);
         self.stage = self.stage.max(CarriedStage::Sending);
+        // An answer: see where the agent is sent.
+        self.connection.line.send(&ToWorker::Pulse {});
         None
     }
 

@@ -100,6 +100,14 @@ impl LineWriter {
         }
     }
 
+    /// Sends a message without waiting, in one piece with the end of the line before: what something
+    /// else has printed there may lack it.
+    pub(super) fn send_on_new_line(&self, message: &impl Serialize) {
+        if let Ok(line) = line_of(message) {
+            self.put(self.queue.lock(), [&b"\"\"\n"[..], &line].concat());
+        }
+    }
+
     /// Sends a message once there is room for it.
     ///
     /// # Errors

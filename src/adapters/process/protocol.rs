@@ -17,7 +17,7 @@ use super::{Carrier, Identity, Member, ProcessSpec, StartFault};
 use crate::core::verdict::Outcome;
 
 /// The number of this protocol between a guardian and a worker.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -243,7 +243,9 @@ pub(super) enum ToWorker {
     /// A part of the prompt.
     Prompt(Encoded),
     /// The process to start.
-    Start(Box<WorkerTask>),
+    Task(Box<WorkerTask>),
+    /// It may start.
+    Start {},
     /// An order of the runner.
     Order(GuardianCommand),
     /// The work in the last pack of the worker is kept here.

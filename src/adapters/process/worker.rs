@@ -110,9 +110,7 @@ impl Worker {
             let why = "only `ralph` starts this command, at an executor";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         };
-        // What was printed before may lack the end of its line.
-        line.send(&"");
-        line.send(&FromWorker::Hello(WorkerHello {
+        line.send_on_new_line(&FromWorker::Hello(WorkerHello {
             protocol: PROTOCOL,
             version: VERSION.to_owned(),
             host: fs::read_to_string("/proc/sys/kernel/hostname")
@@ -237,7 +235,7 @@ impl Worker {
     /// I/O errors; the line was cut, and everything that ran has ended.
     pub fn guard(&self, place: &WorkerPlace<'_>) -> io::Result<()> {
         let prompt = place.folder.join("prompt.md");
-        let (task, files) = self.await_task(&prompt)?;
+        let (task, files) = self.await_task(&prompt, place.slot.is_some())?;
         let slot = place.slot.unwrap_or(&task.spec.dir);
         let reports = there::task_folder(&task.spec, slot);
         let folder = reports.as_deref().map(TaskFolder::new);
@@ -303,17 +301,34 @@ impl Worker {
         if is_cut { Err(cut()) } else { Ok(()) }
     }
 
-    /// Waits for the process to start, and writes its prompt.
-    fn await_task(&self, prompt: &Path) -> io::Result<(WorkerTask, Vec<TaskFile>)> {
-        self.line.send(&FromWorker::Ready {});
+    /// Waits for the process to start, and writes its prompt. A guardian that has sent files waits
+    /// with it until it hears that this worker is ready.
+    fn await_task(
+        &self,
+        prompt: &Path,
+        with_files: bool,
+    ) -> io::Result<(WorkerTask, Vec<TaskFile>)> {
+        if with_files {
+            self.line.send(&FromWorker::Ready {});
+        }
         let mut text =
             File::options().write(true).create(true).truncate(true).mode(0o600).open(prompt)?;
-        let mut files = Vec::new();
+        let (mut files, mut next) = (Vec::new(), None);
         loop {
             match self.next()? {
                 ToWorker::File(file) => files.push(file),
                 ToWorker::Prompt(part) => text.write_all(&part.bytes()?)?,
-                ToWorker::Start(task) => return Ok((*task, files)),
+                ToWorker::Task(task) => {
+                    next = Some(*task);
+                    if !with_files {
+                        self.line.send(&FromWorker::Ready {});
+                    }
+                }
+                ToWorker::Start {} => {
+                    let early =
+                        || io::Error::other("the guardian starts a process before it names it");
+                    return Ok((next.ok_or_else(early)?, files));
+                }
                 ToWorker::Begin(_)
                 | ToWorker::Pack(_)
                 | ToWorker::PackEnd {}

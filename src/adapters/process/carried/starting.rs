@@ -25,6 +25,13 @@ impl CarriedGuard<'_> {
             end: self.brief.exit.is_some(),
             arrived: lock(&self.arrivals).arrived,
         }));
+        if self.carrier.transfer.is_none() {
+            // A worker that has nothing else to do says that it is ready once it has this, and each side
+            // speaks in turn: TCP holds back what is small and follows something unacknowledged, and the
+            // other side waits 40 ms with an acknowledgement unless it answers.
+            let task = self.task();
+            self.send(move |line| send_task(line, task));
+        }
     }
 
     /// Sends bulk from a thread of its own, while orders are obeyed.
@@ -41,17 +48,18 @@ impl CarriedGuard<'_> {
         });
     }
 
-    /// Sends what the agent needs to start.
-    pub(super) fn send_task(&self) {
+    /// Sends what is still lacking, and starts the agent.
+    pub(super) fn start_agent(&self) {
         let files = lock(&self.arrivals).folder.as_mut().map(TaskFolder::news);
         for file in files.unwrap_or_default() {
             self.connection.line.send(&ToWorker::File(file));
         }
-        let (spec, idle, redact) = (self.brief.spec.clone(), self.brief.idle, self.brief.redact);
+        let task = self.carrier.transfer.is_some().then(|| self.task());
         let (exit, sign) = (self.brief.exit.clone(), self.sign.clone());
         self.send(move |line| {
-            send_prompt(line, &spec)?;
-            let kept = exit.is_some();
+            if let Some(task) = task {
+                send_task(line, task)?;
+            }
             if let Some(exit) = exit {
                 let sign = sent_sign(&exit);
                 File::create(sign).map_err(|error| format!("note the start: {error}"))?;
@@ -59,15 +67,32 @@ impl CarriedGuard<'_> {
             if let Some(sign) = &sign {
                 sign_of_life::make(sign).map_err(|error| format!("note the start: {error}"))?;
             }
-            line.send(&ToWorker::Start(Box::new(WorkerTask { spec, idle, redact, kept, sign })));
+            line.send(&ToWorker::Start {});
             Ok(())
         });
+    }
+
+    fn task(&self) -> WorkerTask {
+        WorkerTask {
+            spec: self.brief.spec.clone(),
+            idle: self.brief.idle,
+            redact: self.brief.redact,
+            kept: self.brief.exit.is_some(),
+            sign: self.sign.clone(),
+        }
     }
 
     /// Notes that nothing of the agent runs there.
     pub(super) fn remove_sign(&self) {
         sign_of_life::remove(self.sign.as_deref());
     }
+}
+
+/// Sends the prompt of a process, and the process.
+fn send_task(line: &LineWriter, task: WorkerTask) -> Result<(), String> {
+    send_prompt(line, &task.spec)?;
+    line.send(&ToWorker::Task(Box::new(task)));
+    Ok(())
 }
 
 /// The folder with the reports of the task.
