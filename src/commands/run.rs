@@ -125,6 +125,10 @@ fn prepared(workspace: Workspace, run: RunOptions, verbosity: Verbosity) -> Resu
     if let Some(gaps) = gaps {
         terminal::say(&format!("warning: {gaps}; `ralph doctor` lists all"));
     }
+    if let Err(error) = runner.workspace().repo.committer() {
+        let more = "an agent that has no name of its own cannot commit";
+        terminal::say(&terminal::visible(&format!("warning: {error:#}; {more}")));
+    }
     if !unknown.is_empty() {
         let (count, ids) = (counted(unknown.len(), "task"), ids(&unknown));
         terminal::say(&format!(
