@@ -33,9 +33,13 @@ impl SuspectSlot {
         (&self.path, &self.mark) == (&other.path, &other.mark)
     }
 
-    /// Says why the slot is not used.
+    /// Says why the slot is not used, and what a person can do.
     pub fn text(&self) -> String {
-        format!("an earlier attempt may still work in it: {}", self.why)
+        format!(
+            "an earlier attempt may still work in it: {}; remove the folder once nothing of it runs at \
+             `{}`",
+            self.why, self.run_on
+        )
     }
 }
 

@@ -398,7 +398,8 @@ fn the_next_run_leaves_the_slot_of_a_lost_node_alone() {
     run.end(&station.trial).code_is_any();
     assert_eq!(station.trial.lines("interrupted").len(), 1);
     let trial = &station.trial;
-    trial.run(["slots"]).stdout_has("an earlier attempt may still work in it");
+    let slots = trial.run(["slots"]).stdout_has("an earlier attempt may still work in it");
+    slots.stdout_has("; remove the folder once nothing of it runs at `there`");
     trial.run(["run"]).graph_complete();
     trial.run(["slots", "remove"]).code(1).stderr_has("an earlier attempt may still work in it");
     let places = station.lines("places");
