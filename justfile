@@ -34,6 +34,10 @@ demo:
 test *ARGS:
     cargo test {{ARGS}}
 
+# Run all tests, also the slow ones
+test-all *ARGS:
+    cargo test --all-features -- --include-ignored --skip measured {{ARGS}}
+
 # Run the benchmarks; `--full` adds the long rows, `--before PROGRAM` an earlier ralph
 bench *ARGS:
     cargo bench --bench ralph -- {{ARGS}}
@@ -44,19 +48,19 @@ simulate N:
 
 # Kill runs N times at random moments, and check the result
 torture N:
-    RALPH_TORTURE_KILLS={{N}} cargo test --test it torture::no_kill -- --nocapture
+    RALPH_TORTURE_KILLS={{N}} cargo test --test it torture::no_kill -- --include-ignored --nocapture
 
 # Kill runs N times while colliding work lands, and verify every position of the target branch
 positions N:
-    RALPH_TORTURE_KILLS={{N}} cargo test --test it torture::no_position -- --nocapture
+    RALPH_TORTURE_KILLS={{N}} cargo test --test it torture::no_position -- --include-ignored --nocapture
 
 # Kill runs at every passing of every crash point
 crash-points:
-    RALPH_CRASH_ALL=1 cargo test --test it points:: -- --nocapture
+    RALPH_CRASH_ALL=1 cargo test --test it points:: -- --include-ignored --nocapture
 
 # Kill the processes of runs on each executor N times at random moments, and check the result
 torture-executors N:
-    RALPH_TORTURE_KILLS={{N}} cargo test --all-features --test it engines::runs_killed -- --nocapture
+    RALPH_TORTURE_KILLS={{N}} cargo test --all-features --test it engines::runs_killed -- --include-ignored --nocapture
 
 # Test executors on real clusters, containers and hosts, with the slow tests, and measure them
 engines:

@@ -139,6 +139,7 @@ fn script(script: &str) -> TestProject {
 }
 
 #[test]
+#[ignore = "slow"]
 fn refusals_and_long_prompts_count_for_their_task_and_show_that_the_agent_starts() {
     for error in [
         r#""result":"API Error: The safeguards flagged this message","stop_reason":"refusal""#,

@@ -281,6 +281,7 @@ fn a_person_looks_at_another_branch_meanwhile() {
 
 /// Ways in which agents damage git. All work is kept, and the next attempt is not affected.
 #[test]
+#[ignore = "slow"]
 fn no_work_is_lost_when_an_agent_damages_its_branch() {
     let scenes = [
         ("git checkout --quiet -b elsewhere; work", "off-branch"),
@@ -322,6 +323,7 @@ fn no_work_is_lost_when_an_agent_damages_its_branch() {
 
 /// Ways to end a run while one attempt is queued and two are running; the next run continues.
 #[test]
+#[ignore = "slow"]
 fn the_next_run_continues_a_stopped_run() {
     // The request, the exit code, and how many agents run again.
     let scenes = [("INT", 130), ("TERM", 143), ("stop", 4), ("stop --now", 4), ("pause", 4)];
@@ -821,6 +823,7 @@ fn each_of_two_has_a_terminal_of_its_own() {
 
 /// A landing held by a person's file is retried by the same run once the file is gone.
 #[test]
+#[ignore = "slow"]
 fn a_held_landing_is_retried_by_the_same_run() {
     let trial = stage(PAIR, "notify: [{run: 'cat >> \"$TRIAL_DIR/told\"'}]\n");
     tell(&trial, "a", "put line agent; work");

@@ -266,7 +266,11 @@ impl Copy {
     fn test(&self, log: &str, bug: &KnownBug) -> Result<String, PathBuf> {
         match bug.target.as_str() {
             "lib" => self.cargo(log, TEST_LIMIT, &["--lib", "--", &format!("::{}", bug.test)]),
-            _ => self.cargo(log, TEST_LIMIT, &["--test", "it", "--", "--exact", &bug.test]),
+            _ => self.cargo(
+                log,
+                TEST_LIMIT,
+                &["--test", "it", "--", "--include-ignored", "--exact", &bug.test],
+            ),
         }
     }
 

@@ -409,6 +409,7 @@ fn pid(number: u32) -> Pid {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_flood_needs_little_memory_and_is_bounded_in_the_files() {
     let script = "head -c 50000000 /dev/zero | tr '\\0' 'x'; echo; echo end; : > up\n\
                   read -r _ < never; exit 0\n";
@@ -618,6 +619,7 @@ fn an_agent_that_does_not_run_yet_is_ended_with_its_carrier() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_worker_that_was_stopped_while_its_line_was_cut_ends_its_tree() {
     let (agent, host) = family().far();
     let running = agent.start().arrived();

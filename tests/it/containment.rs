@@ -177,6 +177,7 @@ fn cell(kind: &str, count: usize, how: End) -> (usize, usize, Duration) {
 }
 
 #[test]
+#[ignore = "slow"]
 fn nothing_outlives_its_attempt() {
     let cells: Vec<_> =
         KINDS.iter().flat_map(|kind| ENDS.iter().map(move |end| (*kind, *end))).collect();

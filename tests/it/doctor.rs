@@ -281,7 +281,7 @@ fn git_must_know_who_commits() {
     trial.hook("pre-commit", "exit 0");
     warns(&trial, "identity", "git does not know who commits; set `git config user.name`");
     warns(&trial, "hooks", "not tested: git does not know who commits; set");
-    trial.run(["run", "--once"]).stderr_has(
+    trial.run(["run", "--once"]).code(1).stderr_has(
         "warning: git does not know who commits; set `git config user.name` and `git config \
          user.email`; an agent that has no name of its own cannot commit",
     );

@@ -125,6 +125,7 @@ fn the_end_of_an_agent_is_not_that_of_a_verify_command_whose_line_broke() {
 
 /// The worker is asked again for half a minute, and then the attempt does not count.
 #[test]
+#[ignore = "slow"]
 fn work_that_cannot_be_sent_is_no_verdict_on_the_agent() {
     let station = station(ONCE, "");
     let trial = &station.trial;

@@ -28,6 +28,7 @@ fn verdicts(trial: &TestProject) -> Vec<Value> {
 }
 
 #[test]
+#[ignore = "slow"]
 fn head_is_back_on_its_branch_after_an_attempt_that_left_it() {
     for stray in [
         "git checkout -q --detach; work",
@@ -220,6 +221,7 @@ fn settings_of_a_person_may_be_committed_along() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_damaged_graph_does_not_stay_in_the_newest_commit() {
     let graph = "tasks:\n  - id: a\n    priority: high\n  - id: b # keep\n";
     for (damage, verdict) in [

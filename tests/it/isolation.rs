@@ -165,6 +165,7 @@ fn variables_of_git_do_not_reach_an_attempt() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_damaged_slot_costs_its_attempt_and_no_work_before_it() {
     for damage in ["echo junk > .git/packed-refs", "rm .git/HEAD", "git config core.bare true"] {
         let agent = format!(
@@ -289,6 +290,7 @@ fn work_that_conflicts_is_named_and_a_retry_starts_over() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn work_of_earlier_attempts_counts() {
     let reports = "cat > /dev/null; \"$RALPH\" task-complete $RALPH_TASK_ID";
     let cut_off = "cat > /dev/null; [ $RALPH_ATTEMPT = 1 ] || exec \"$RALPH\" task-complete a

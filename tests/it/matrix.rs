@@ -460,6 +460,7 @@ fn pieces() -> Vec<(String, Box<dyn Fn() + Send + Sync>)> {
 }
 
 #[test]
+#[ignore = "slow"]
 fn every_fault_comes_to_what_is_promised() {
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let pieces = pieces();

@@ -32,6 +32,7 @@ fn the_output_of_a_run_is_no_evidence() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_output_of_a_run_is_not_committed() {
     let add_all = "cat > /dev/null; echo work > work; git add --all; git commit -qm Work; \
                    \"$RALPH\" task-complete a";

@@ -64,6 +64,7 @@ fn fits(browser: &Browser, place: &str) {
 }
 
 #[test]
+#[ignore = "slow"]
 fn every_view_shows_a_live_run() {
     let trial = TestProject::new().graph(FOUR).agent("gate");
     let run = trial.start(["run", "-j", "4"]);
@@ -102,6 +103,7 @@ fn every_view_shows_a_live_run() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_question_is_answered_in_the_page() {
     let trial = TestProject::new()
         .graph("tasks: [{id: paint, title: Paint it}, {id: other}]\n")
@@ -137,6 +139,7 @@ fn a_question_is_answered_in_the_page() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_dead_runner_and_a_lost_server_are_told() {
     let trial = TestProject::new().graph(FOUR).agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
@@ -163,6 +166,7 @@ const HOSTILE: &str =
     "<script>window.harm=1</script><img src=x onerror='window.harm=2'>\u{202e}txet\u{2066}";
 
 #[test]
+#[ignore = "slow"]
 fn hostile_text_stays_text() {
     let graph = json!({ "tasks": [
         { "id": "evil", "title": format!("T {HOSTILE}"), "description": format!("D {HOSTILE}"),
@@ -213,6 +217,7 @@ fn hostile_text_stays_text() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_thousand_tasks_are_usable_and_more_are_folded() {
     let tasks = |count: usize| {
         let mut text = "tasks:\n".to_owned();
@@ -244,6 +249,7 @@ fn a_thousand_tasks_are_usable_and_more_are_folded() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_keyboard_is_enough() {
     let trial = TestProject::new().graph(FOUR).agent("commit");
     trial.run(["run"]);
@@ -279,6 +285,7 @@ fn the_keyboard_is_enough() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_transcript_grows_while_its_attempt_runs() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("told");
     let script = "echo 'the first line'\nawait more\necho 'the second line'\nawait open\nwork\n";
@@ -297,6 +304,7 @@ fn a_transcript_grows_while_its_attempt_runs() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_page_that_only_shows_has_the_commands_instead() {
     let trial = night();
     let Some(browser) = Browser::start() else { return };
@@ -333,6 +341,7 @@ fn night() -> TestProject {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_views_are_accessible_and_fit_a_narrow_window() {
     let trial = night();
     let Some((browser, _served)) = opened(&trial) else { return };
@@ -361,6 +370,7 @@ fn the_views_are_accessible_and_fit_a_narrow_window() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_run_that_completed_nothing_is_never_green() {
     let trial = TestProject::new().graph("tasks: [{id: a, status: complete}]\n").agent("commit");
     trial.run(["run"]).code(0);
@@ -370,6 +380,7 @@ fn a_run_that_completed_nothing_is_never_green() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn what_is_not_known_is_no_advice() {
     let trial = night();
     let old = trial.root().join("old.html");
@@ -390,6 +401,7 @@ fn what_is_not_known_is_no_advice() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_report_in_one_file_needs_no_server() {
     let trial = night();
     let Some((browser, served)) = opened(&trial) else { return };

@@ -166,6 +166,7 @@ fn run((scenario, is_isolated): Stage, deadly: &[String]) -> KilledRun {
 /// A run is killed after it has written that a task is complete, and before it commits that. The
 /// next one commits what the file has.
 #[test]
+#[ignore = "slow"]
 fn a_completion_is_committed_as_it_was_written() {
     let trial = oracle::stage(1).in_place();
     let record = trial.sign("passed");
@@ -195,6 +196,7 @@ fn chosen(count: usize, is_isolated: bool) -> BTreeSet<usize> {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_kill_at_any_point_costs_nothing() {
     let began = Instant::now();
     let recorded = each(4, &stages(), |stage| (*stage, run(*stage, &[])));

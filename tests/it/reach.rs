@@ -243,6 +243,7 @@ fn a_run_that_is_killed_while_an_executor_is_away_leaves_nothing_to_mend() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_command_that_says_nothing_is_told_until_it_answers() {
     let trial = project("tasks: [{id: a, run_on: far, max_attempts: 1}]\n", "");
     let gate = trial.dir().join("gate");

@@ -377,6 +377,7 @@ fn a_graph_that_cannot_be_read_does_not_hide_the_night() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_page_in_one_file_holds_a_night_of_fifty_tasks() {
     let tasks: String = (0..50)
         .map(|number| {

@@ -110,6 +110,7 @@ const THROUGH_LANDLOCK: &[&str] = &[
 ];
 
 #[test]
+#[ignore = "slow"]
 fn attacks_do_not_pass_through() {
     let stage = Stage::new();
     let attacks = attacks(&stage);
@@ -175,6 +176,7 @@ fn attacks_succeed_without_a_sandbox() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn work_is_possible_inside() {
     for engine in engines() {
         let stage = Stage::new();
@@ -254,6 +256,7 @@ fn a_project_in_shared_memory_works_in_a_sandbox() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn an_agent_in_a_sandbox_is_asked_to_end_before_it_is_killed() {
     for engine in engines() {
         let stage = Stage::new();
@@ -270,6 +273,7 @@ fn an_agent_in_a_sandbox_is_asked_to_end_before_it_is_killed() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_sandbox_ends_with_its_guardian() {
     for engine in engines() {
         let stage = Stage::new();
@@ -430,6 +434,7 @@ fn settings_of_the_agent_in_its_own_folder_are_read_only() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn package_managers_have_caches_of_the_attempt() {
     for engine in engines() {
         let stage = Stage::new();
@@ -482,7 +487,7 @@ fn what_cannot_be_held_is_refused() {
 /// machine does is not in it.
 #[test]
 #[ignore = "a measurement"]
-fn the_added_time_of_a_sandbox() {
+fn measured_time_that_a_sandbox_adds() {
     let stage = Stage::new();
     let time = |run: &dyn Fn()| {
         let times = (0..60).map(|_| {

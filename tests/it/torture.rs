@@ -231,6 +231,7 @@ fn survivors(trial: &TestProject) -> Vec<Pid> {
 }
 
 #[test]
+#[ignore = "slow"]
 fn no_kill_at_any_moment_costs_anything() {
     let wanted = given("RALPH_TORTURE_KILLS").unwrap_or(25);
     let limit = Duration::from_secs(given("RALPH_TORTURE_SECONDS").unwrap_or(u64::MAX));
@@ -289,6 +290,7 @@ fn no_kill_at_any_moment_costs_anything() {
 /// Tasks collide while their work lands and processes are killed. Every commit that the target
 /// branch ever was at passes the verify command.
 #[test]
+#[ignore = "slow"]
 fn no_position_of_the_target_branch_is_red() {
     const FORMS: [&str; 3] = ["rebase", "squash", "merge"];
     let seed = seed();

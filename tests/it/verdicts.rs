@@ -321,6 +321,7 @@ fn a_flood_of_output_is_kept_on_disk() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn an_unread_prompt_blocks_nothing() {
     let text = "The quick brown fox. ".repeat(200_000);
     let graph = format!("tasks:\n  - id: a\n    description: {text}\n");

@@ -186,6 +186,7 @@ fn ssh(host: &SshHost) -> ExecutorKind {
 }
 
 #[test]
+#[ignore = "slow"]
 fn an_agent_at_a_host_is_one_like_any_other() {
     let Some(host) = SshHost::start() else { return };
     Attempt::new("plain", PLAIN).at(ssh(&host), None).is_carried();
@@ -193,6 +194,7 @@ fn an_agent_at_a_host_is_one_like_any_other() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn nothing_is_left_at_a_host_whatever_ends_an_attempt() {
     let Some(host) = SshHost::start() else { return };
     let attempt = || Attempt::new("family", FAMILY).at(ssh(&host), None);
@@ -225,6 +227,7 @@ fn nothing_is_left_at_a_host_whatever_ends_an_attempt() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_stalled_connection_loses_nothing() {
     let Some(host) = SshHost::start() else { return };
     let script = "cat > prompt-there; : > up; read -r line < never; seq 20000; echo end\n";
@@ -255,12 +258,14 @@ fn boxed() -> Option<(ExecutorKind, ContainerEngine)> {
 }
 
 #[test]
+#[ignore = "slow"]
 fn an_agent_in_a_container_is_one_like_any_other() {
     let Some((kind, engine)) = boxed() else { return };
     Attempt::new("plain", PLAIN).at(kind, Some(&engine)).is_carried();
 }
 
 #[test]
+#[ignore = "slow"]
 fn nothing_is_left_of_a_container_whatever_ends_an_attempt() {
     let Some((kind, engine)) = boxed() else { return };
     let attempt = |name: &str| Attempt::new(name, FAMILY).at(kind.clone(), Some(&engine));
@@ -306,6 +311,7 @@ fn look(cluster: &SlurmCluster, attempt: &Attempt) -> JobState {
 }
 
 #[test]
+#[ignore = "slow"]
 fn an_agent_in_a_job_is_one_like_any_other() {
     let Some(cluster) = SlurmCluster::start() else { return };
     submitted(&cluster, "plain", PLAIN).is_carried();
@@ -313,6 +319,7 @@ fn an_agent_in_a_job_is_one_like_any_other() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn nothing_is_left_of_a_job_whatever_ends_an_attempt() {
     let Some(mut cluster) = SlurmCluster::start() else { return };
     let killed = submitted(&cluster, "killed", FAMILY);
@@ -345,6 +352,7 @@ fn nothing_is_left_of_a_job_whatever_ends_an_attempt() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_job_whose_clients_were_all_killed_ends_with_the_silence() {
     if std::env::var_os("RALPH_ENGINES").is_none() {
         eprintln!("skipped: `just engines` runs it; it takes six minutes");

@@ -102,6 +102,7 @@ fn settings() -> ContainerSettings {
 }
 
 #[test]
+#[ignore = "slow"]
 fn input_output_and_the_exit_code_are_carried_into_a_container() {
     let Some(trial) = Trial::with("echo \"$@\"; cat; echo oops >&2; exit 7\n") else { return };
     let child = trial.start(settings(), &[]);
@@ -113,6 +114,7 @@ fn input_output_and_the_exit_code_are_carried_into_a_container() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_container_changes_the_slot_as_the_user_and_nothing_else() {
     let script = "touch made; touch \"$1/kept\" 2>/dev/null || echo refused\n\
                   for path in ../read-only/x /usr/local/bin/ralph; do\n\
@@ -133,6 +135,7 @@ fn a_container_changes_the_slot_as_the_user_and_nothing_else() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_container_ends_with_its_client() {
     let script = "(trap '' TERM; exec sleep 600) & touch there; cat >/dev/null; touch ended\n";
     for signal in [None, Some(Signal::KILL)] {
@@ -151,6 +154,7 @@ fn a_container_ends_with_its_client() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_container_that_is_left_is_removed_by_its_name() {
     let Some(trial) = Trial::with("trap '' TERM; touch there; while :; do sleep 1; done\n") else {
         return;
@@ -168,6 +172,7 @@ fn a_container_that_is_left_is_removed_by_its_name() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_missing_image_mount_program_and_engine_are_told_apart() {
     let Some(trial) = Trial::with("") else { return };
     let with = |change: &dyn Fn(&mut ContainerSettings)| {
@@ -194,6 +199,7 @@ fn a_missing_image_mount_program_and_engine_are_told_apart() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn an_engine_without_its_service_is_told_from_one_without_an_image() {
     if super::program("docker").is_none() {
         eprintln!("skipped: there is no docker here");

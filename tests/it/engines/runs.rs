@@ -88,33 +88,38 @@ fn run(kind: Kind) {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_graph_completes_in_sandboxes() {
     run(Kind::Sandbox);
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_graph_completes_behind_a_command() {
     run(Kind::Command);
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_graph_completes_on_a_host() {
     run(Kind::Ssh);
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_graph_completes_in_containers() {
     run(Kind::Container);
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_graph_completes_on_a_cluster() {
     run(Kind::Slurm);
 }
 
 #[test]
 #[ignore = "a measurement"]
-fn the_time_that_an_executor_adds_to_an_attempt() {
+fn measured_time_that_an_executor_adds() {
     const TASKS: usize = 8;
     let graph = (0..TASKS).map(|n| format!("  - id: t{n}\n")).collect::<String>();
     let mut local = 0.0;
@@ -131,6 +136,7 @@ fn the_time_that_an_executor_adds_to_an_attempt() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn files_from_a_container_belong_to_the_user() {
     use std::os::unix::fs::MetadataExt;
     let Some(station) = Station::start(Kind::Container, "tasks: [{id: a}]\n", "") else { return };
@@ -155,6 +161,7 @@ fn files_from_a_container_belong_to_the_user() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_missing_image_or_engine_is_told() {
     let Some(engine) = super::station::Engine::start(Kind::Container) else { return };
     let trial = TestProject::new().graph("tasks: [{id: a}]\n");
@@ -176,6 +183,7 @@ fn a_missing_image_or_engine_is_told() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn an_engine_that_starts_nothing_costs_no_attempt() {
     let Some(engine) = Engine::start(Kind::Container) else { return };
     let Engine::Container(tool) = &engine else { return };
@@ -197,6 +205,7 @@ fn an_engine_that_starts_nothing_costs_no_attempt() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_program_is_sent_to_a_host_that_has_none() {
     let Some(engine) = super::station::Engine::start(Kind::Ssh) else { return };
     let trial = TestProject::new().graph("tasks: [{id: a}]\n");
@@ -218,6 +227,7 @@ fn the_program_is_sent_to_a_host_that_has_none() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn another_version_or_no_program_on_a_host_is_told() {
     let Some(engine) = super::station::Engine::start(Kind::Ssh) else { return };
     let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n");
@@ -259,11 +269,13 @@ fn agent_of_the_repository(kind: Kind) {
 }
 
 #[test]
+#[ignore = "slow"]
 fn an_agent_of_the_repository_is_found_in_a_container() {
     agent_of_the_repository(Kind::Container);
 }
 
 #[test]
+#[ignore = "slow"]
 fn an_agent_of_the_repository_is_found_on_a_host() {
     agent_of_the_repository(Kind::Ssh);
 }

@@ -235,16 +235,19 @@ fn torture(kind: Kind) {
 }
 
 #[test]
+#[ignore = "slow"]
 fn no_kill_costs_anything_in_sandboxes() {
     torture(Kind::Sandbox);
 }
 
 #[test]
+#[ignore = "slow"]
 fn no_kill_costs_anything_behind_a_command() {
     torture(Kind::Command);
 }
 
 #[test]
+#[ignore = "slow"]
 fn no_kill_costs_anything_on_a_host() {
     torture(Kind::Ssh);
 }
@@ -252,6 +255,7 @@ fn no_kill_costs_anything_on_a_host() {
 /// Only on request: an engine that is killed while it changes its storage may keep a container that it
 /// cannot remove, which no program here can prevent.
 #[test]
+#[ignore = "slow"]
 fn no_kill_costs_anything_in_containers() {
     on_request(Kind::Container);
 }
@@ -259,6 +263,7 @@ fn no_kill_costs_anything_in_containers() {
 /// Only on request: a controller that is killed while it books a job may keep the booking, which no
 /// program here can prevent.
 #[test]
+#[ignore = "slow"]
 fn no_kill_costs_anything_on_a_cluster() {
     on_request(Kind::Slurm);
 }

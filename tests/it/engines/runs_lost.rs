@@ -66,6 +66,7 @@ impl Station {
 }
 
 #[test]
+#[ignore = "slow"]
 fn work_that_was_finished_before_the_connection_was_cut_is_found_again() {
     let Some(station) = station(Kind::Ssh, ONCE) else { return };
     let trial = &station.trial;
@@ -80,6 +81,7 @@ fn work_that_was_finished_before_the_connection_was_cut_is_found_again() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_host_that_is_away_for_a_moment_costs_an_attempt_that_does_not_count() {
     let Some(station) = station(Kind::Ssh, ONCE) else { return };
     let trial = &station.trial;
@@ -98,6 +100,7 @@ fn a_host_that_is_away_for_a_moment_costs_an_attempt_that_does_not_count() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn work_that_was_finished_on_a_host_when_ralph_was_killed_is_not_done_again() {
     let Some(station) = Station::start(Kind::Ssh, ONCE, "") else { return };
     let trial = &station.trial;
@@ -118,6 +121,7 @@ fn work_that_was_finished_on_a_host_when_ralph_was_killed_is_not_done_again() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_silent_line_is_told_until_the_host_is_heard_again() {
     let Some(station) = Station::start(Kind::Ssh, ONCE, "") else { return };
     let trial = &station.trial;
@@ -143,6 +147,7 @@ fn a_silent_line_is_told_until_the_host_is_heard_again() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_run_that_needs_a_host_that_refuses_ends_and_is_shown() {
     let Some(station) = Station::start(Kind::Ssh, ONCE, "") else { return };
     let trial = &station.trial;
@@ -159,6 +164,7 @@ fn a_run_that_needs_a_host_that_refuses_ends_and_is_shown() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn tasks_elsewhere_go_on_while_a_host_refuses_and_the_others_follow() {
     let graph = "tasks: [{id: a, max_attempts: 1, priority: 1}, {id: b, run_on: local}]\n";
     let Some(station) = Station::start(Kind::Ssh, graph, "") else { return };
@@ -196,31 +202,37 @@ fn ralph_is_killed(kind: Kind) {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_killed_ralph_leaves_nothing_in_a_sandbox() {
     ralph_is_killed(Kind::Sandbox);
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_killed_ralph_leaves_nothing_behind_a_command() {
     ralph_is_killed(Kind::Command);
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_killed_ralph_leaves_nothing_on_a_host() {
     ralph_is_killed(Kind::Ssh);
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_killed_ralph_leaves_nothing_in_a_container() {
     ralph_is_killed(Kind::Container);
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_killed_ralph_leaves_nothing_on_a_cluster() {
     ralph_is_killed(Kind::Slurm);
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_killed_container_interrupts_its_attempt() {
     let Some(station) = station(Kind::Container, ONCE) else { return };
     let trial = &station.trial;
@@ -235,6 +247,7 @@ fn a_killed_container_interrupts_its_attempt() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_job_that_waits_says_why() {
     let Some(mut station) = Station::start(Kind::Slurm, ONCE, "") else { return };
     for node in super::slurm_cluster::NODES {
@@ -253,6 +266,7 @@ fn a_job_that_waits_says_why() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_canceled_job_interrupts_its_attempt() {
     let Some(mut station) = station(Kind::Slurm, ONCE) else { return };
     let run = station.trial.start(["run"]);
@@ -264,6 +278,7 @@ fn a_canceled_job_interrupts_its_attempt() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_preempted_job_interrupts_its_attempt() {
     let Some(mut station) = station(Kind::Slurm, ONCE) else { return };
     let run = station.trial.start(["run"]);
@@ -277,6 +292,7 @@ fn a_preempted_job_interrupts_its_attempt() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_worker_that_lives_on_behind_a_lost_line_keeps_its_slot() {
     let Some(engine) = Engine::start(Kind::Ssh) else { return };
     let trial = TestProject::new().graph(ONCE);
@@ -318,6 +334,7 @@ fn a_worker_that_lives_on_behind_a_lost_line_keeps_its_slot() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_worker_that_was_killed_on_a_cluster_leaves_no_slot_in_doubt() {
     let Some(station) = Station::start(Kind::Slurm, ONCE, "") else { return };
     let kills = "guard=$PPID; worker=$(ps -o ppid= -p $guard); kill -KILL $worker";
@@ -330,6 +347,7 @@ fn a_worker_that_was_killed_on_a_cluster_leaves_no_slot_in_doubt() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_partition_that_does_not_exist_ends_the_run() {
     let Some(engine) = Engine::start(Kind::Slurm) else { return };
     let trial = TestProject::new().graph(ONCE);
@@ -344,6 +362,7 @@ fn a_partition_that_does_not_exist_ends_the_run() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_lost_node_interrupts_its_attempt_and_no_two_share_a_slot() {
     let Some(mut station) = Station::start(Kind::Slurm, ONCE, "") else { return };
     // It goes on while its node is lost.
@@ -364,6 +383,7 @@ fn a_lost_node_interrupts_its_attempt_and_no_two_share_a_slot() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn an_attempt_that_lives_on_at_a_lost_node_does_not_report_for_the_next_one() {
     let Some(mut station) = Station::start(Kind::Slurm, ONCE, "") else { return };
     let late = "await go; report || :; touch \"$RALPH_TASK_DIR/DONE\" \"$TRIAL_DIR/late\"";
@@ -385,6 +405,7 @@ fn an_attempt_that_lives_on_at_a_lost_node_does_not_report_for_the_next_one() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_next_run_leaves_the_slot_of_a_lost_node_alone() {
     let graph = "tasks: [{id: a}, {id: b, depends_on: [a]}]\n";
     let Some(mut station) = Station::start(Kind::Slurm, graph, "") else { return };
@@ -415,6 +436,7 @@ fn the_next_run_leaves_the_slot_of_a_lost_node_alone() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_time_limit_of_the_cluster_counts() {
     if std::env::var_os("RALPH_ENGINES").is_none() {
         eprintln!("skipped: `just engines` runs it; it takes two minutes");
@@ -436,6 +458,7 @@ fn the_time_limit_of_the_cluster_counts() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn two_jobs_at_once_run_on_two_nodes() {
     let graph = "defaults: {resources: {exclusive: true}}\ntasks: [{id: a}, {id: b}]\n";
     let Some(station) = Station::start(Kind::Slurm, graph, "jobs: 2\n") else { return };

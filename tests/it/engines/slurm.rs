@@ -109,6 +109,7 @@ fn ended(mut child: Child) -> (Option<i32>, String) {
 const ENDS_WITH_ITS_INPUT: &str = "echo $$ > there; cat >/dev/null; touch ended\n";
 
 #[test]
+#[ignore = "slow"]
 fn input_output_and_the_exit_code_are_carried_to_a_job() {
     let script =
         "echo \"$@ secret=$SECRET path=${PATH:+set} home=$HOME\"; cat; echo oops >&2; exit 7\n";
@@ -125,6 +126,7 @@ fn input_output_and_the_exit_code_are_carried_to_a_job() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_job_that_waits_says_why_and_can_be_canceled() {
     let Some(mut trial) = Trial::with("touch there\n") else { return };
     trial.cluster.occupy("n1");
@@ -144,6 +146,7 @@ fn a_job_that_waits_says_why_and_can_be_canceled() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_ends_of_a_job_are_told_apart() {
     let Some(mut trial) = Trial::with("trap 'touch told' TERM; touch there; sleep 600\n") else {
         return;
@@ -169,6 +172,7 @@ fn the_ends_of_a_job_are_told_apart() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_lost_node_is_no_proof_that_the_worker_has_ended() {
     let Some(mut trial) = Trial::with(ENDS_WITH_ITS_INPUT) else { return };
     let mut child = trial.start(&["--nodelist=n2"]);
@@ -190,6 +194,7 @@ fn a_lost_node_is_no_proof_that_the_worker_has_ended() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_job_goes_on_while_the_controller_is_away_and_nothing_is_known_of_it() {
     let Some(mut trial) = Trial::with("touch there; read line; echo \"got $line\"\n") else {
         return;
@@ -210,6 +215,7 @@ fn a_job_goes_on_while_the_controller_is_away_and_nothing_is_known_of_it() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_job_ends_with_its_client() {
     let Some(trial) = Trial::with(ENDS_WITH_ITS_INPUT) else { return };
     let there = |trial: &Trial| {
@@ -254,6 +260,7 @@ const ASKED: &str = "RALPH_TEST_ASKED";
 
 /// The address of the cluster is a variable of the process that asks, so each question has one.
 #[test]
+#[ignore = "slow"]
 fn asks_the_cluster_of_its_environment() {
     let settings = SlurmSettings::default();
     match std::env::var(ASKED).as_deref() {
@@ -275,6 +282,7 @@ fn asking(command: &mut Command, what: &str) -> String {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_question_that_fails_is_not_answered_with_no_job() {
     let Some(mut trial) = Trial::with("touch there; sleep 600\n") else { return };
     let this = std::env::current_exe().unwrap().display().to_string();
@@ -301,6 +309,7 @@ fn a_question_that_fails_is_not_answered_with_no_job() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_run_inside_of_a_job_starts_jobs_of_its_own() {
     let Some(trial) = Trial::with("echo $SLURM_JOB_ID\n") else { return };
     let variables: Vec<String> =
@@ -322,6 +331,7 @@ fn is_long() -> bool {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_time_limit_of_the_cluster_is_told_from_other_ends() {
     if !is_long() {
         eprintln!("skipped: `just engines` runs it; it takes two minutes");
@@ -336,6 +346,7 @@ fn the_time_limit_of_the_cluster_is_told_from_other_ends() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_cluster_notices_by_itself_that_a_node_is_dead() {
     if !is_long() {
         eprintln!("skipped: `just engines` runs it; it takes a minute");

@@ -49,6 +49,7 @@ fn worker(host: &SshHost, path: &str, script: &str) {
 }
 
 #[test]
+#[ignore = "slow"]
 fn input_output_and_the_exit_code_are_carried() {
     let Some(host) = SshHost::start() else { return };
     worker(&host, ".local/bin/ralph", "echo \"$@\"; cat; echo oops >&2; exit 7\n");
@@ -67,6 +68,7 @@ fn input_output_and_the_exit_code_are_carried() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_path_of_the_program_may_have_a_home_folder_spaces_and_quotes() {
     let Some(host) = SshHost::start() else { return };
     let absolute = host.home().join("it's $HOME `here`; \"there\"/ralph").display().to_string();
@@ -83,6 +85,7 @@ fn the_path_of_the_program_may_have_a_home_folder_spaces_and_quotes() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn every_login_shell_reads_the_command_alike() {
     let odd = "it's $HOME `here`; \"there\" ~ * {a,b} (x) <y> | & % ^ = [z]";
     let dir = tempfile::tempdir().unwrap();
@@ -116,6 +119,7 @@ fn every_login_shell_reads_the_command_alike() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_missing_program_a_refused_connection_and_an_unknown_key_are_told_apart() {
     let Some(host) = SshHost::start() else { return };
     let said = |settings: SshSettings| {
@@ -140,6 +144,7 @@ const ENDS_WITH_ITS_INPUT: &str =
     "sleep 600 & touch \"$HOME/there\"; cat >/dev/null; kill $!; touch \"$HOME/ended\"\n";
 
 #[test]
+#[ignore = "slow"]
 fn the_worker_there_notices_that_the_connection_is_cut() {
     let Some(host) = SshHost::start() else { return };
     worker(&host, ".local/bin/ralph", ENDS_WITH_ITS_INPUT);
@@ -152,6 +157,7 @@ fn the_worker_there_notices_that_the_connection_is_cut() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_worker_there_notices_that_ssh_was_killed() {
     let Some(host) = SshHost::start() else { return };
     worker(&host, ".local/bin/ralph", ENDS_WITH_ITS_INPUT);
@@ -164,6 +170,7 @@ fn the_worker_there_notices_that_ssh_was_killed() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_network_that_loses_everything_ends_the_connection_here() {
     let Some(host) = SshHost::start() else { return };
     worker(&host, ".local/bin/ralph", ENDS_WITH_ITS_INPUT);
@@ -182,6 +189,7 @@ fn a_network_that_loses_everything_ends_the_connection_here() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_stalled_connection_goes_on_where_it_was() {
     let Some(host) = SshHost::start() else { return };
     worker(&host, ".local/bin/ralph", "touch \"$HOME/there\"; read line; echo \"got $line\"\n");
@@ -206,6 +214,7 @@ fn programs(folder: &Path) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "slow"]
 fn the_program_is_sent_once_over_one_connection() {
     let Some(host) = SshHost::start() else { return };
     let path = send_program(&host.settings(), Path::new(RALPH)).unwrap();
@@ -228,6 +237,7 @@ fn the_program_is_sent_once_over_one_connection() {
 }
 
 #[test]
+#[ignore = "slow"]
 fn a_program_that_does_not_run_or_does_not_arrive_is_not_kept() {
     let Some(host) = SshHost::start() else { return };
     let folder = host.home().join(".cache/ralph/bin");
