@@ -72,7 +72,7 @@ pub use slot::remove_special_files;
 use slot_settings::ConfigList;
 pub use slot_settings::SlotSettings;
 pub use transfer::{
-    Arrival, LackingCommits, SlotInUse, StaleWork, Unpacked, WorkerSlot, WorkerStore,
+    Arrival, BrokenSlot, LackingCommits, SlotInUse, StaleWork, Unpacked, WorkerSlot, WorkerStore,
 };
 pub use trial::TrialRepository;
 pub use worktree::Worktree;

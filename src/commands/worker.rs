@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     adapters::{
-        git::{LackingCommits, SlotInUse, WorkerSlot, WorkerStore},
+        git::{BrokenSlot, LackingCommits, SlotInUse, WorkerSlot, WorkerStore},
         process::worker::{self, KeptEnd, Worker, WorkerBegin, WorkerFiles, WorkerPlace},
         signal,
     },
@@ -46,7 +46,7 @@ pub fn run() -> Result<Exit> {
     };
     match served {
         Ok(()) => worker.done(),
-        Err(error) => worker.refuse(&format!("{error:#}")),
+        Err(error) => worker.refuse(&format!("{error:#}"), error.is::<BrokenSlot>()),
     }
     worker.finish();
     Ok(Exit::Success)

@@ -363,7 +363,7 @@ impl Runner {
             Err(_) if is_complete => return Ok(nothing),
             Err(error) => return Ok((None, vec![format!("{error:#}")])),
         };
-        if !is_complete || !tree.dirty()?.is_empty() {
+        if !is_complete || !tree.dirty()?.is_empty() || tree.has_own_strays()? {
             let kept = leftovers::pin(&self.workspace, &tree, record, &evidence.leftovers);
             // The repository's filters may run files of the attempt.
             self.slots.let_change();

@@ -360,10 +360,25 @@ fn completed(id: &str, ended: &AttemptResult, view: &View<'_>) -> Vec<Line> {
     let time = duration::short(ended.duration());
     let mut lines = vec![line(Style::Good, format!("{id} complete in {time}: {}", ended.why))];
     lines.extend(proof(ended));
+    lines.extend(kept(id, ended, "what it left beside its work is kept"));
     let (left, standing) = standing(view);
     let standing = standing.join("; ");
     let standing = if standing.is_empty() { String::new() } else { format!(" ({standing})") };
     lines.push(line(Style::Faint, format!("  {left} left{standing}")));
+    lines
+}
+
+/// Returns where that is kept which an attempt left, and what of it could not be.
+fn kept(id: &str, ended: &AttemptResult, what: &str) -> Vec<Line> {
+    let mut lines = Vec::new();
+    if ended.pinned.is_some() {
+        let name = format!("{id}.{}", ended.attempt);
+        let text = format!("  {what}: `ralph show {name}`, `ralph restore {name}`");
+        lines.push(line(Style::Faint, text));
+    }
+    if !ended.unpinned.is_empty() {
+        lines.push(line(Style::Warn, format!("  not kept: {}", named(&ended.unpinned))));
+    }
     lines
 }
 
@@ -376,16 +391,7 @@ fn failed(id: &str, ended: &AttemptResult, view: &View<'_>) -> Vec<Line> {
     }
     let mut lines = vec![line(style, text)];
     lines.extend(proof(ended));
-    if ended.pinned.is_some() {
-        let name = format!("{id}.{}", ended.attempt);
-        lines.push(line(
-            Style::Faint,
-            format!("  what it left is kept: `ralph show {name}`, `ralph restore {name}`"),
-        ));
-    }
-    if !ended.unpinned.is_empty() {
-        lines.push(line(Style::Warn, format!("  not kept: {}", named(&ended.unpinned))));
-    }
+    lines.extend(kept(id, ended, "what it left is kept"));
     if let Some(last) = &ended.last_line {
         lines.push(line(None, format!("  its last line: {last}")));
     }

@@ -597,6 +597,33 @@ fn a_repository_does_not_change_with_the_git_of_a_slot() {
 }
 
 #[test]
+fn what_a_completed_attempt_has_beside_its_work_is_kept() {
+    let trial = stage("tasks: [{id: a}, {id: b, depends_on: [a]}, {id: c}]\n", "");
+    let aside =
+        "git checkout -q -b side; put side s; git add -A; git commit -qm Aside; git checkout -q -";
+    tell(&trial, "a", &format!("{aside}; put stashed s; git stash -u -q; work"));
+    tell(
+        &trial,
+        "b",
+        "put b first; git add -A; git commit -qm First; put b 2; git commit -qa --amend --no-edit; work",
+    );
+    tell(&trial, "", "work");
+    let run = trial.run(["run"]).graph_complete();
+    run.stderr_has("`ralph restore a.1`");
+    let kept = |name: &str| trial.git(&["log", "--format=%s", &format!("refs/ralph/{name}")]);
+    assert!(kept("a/1").contains("Aside\n") && kept("a/1").contains("WIP on "), "{}", kept("a/1"));
+    assert!(kept("b/1").contains("First\n"), "{}", kept("b/1"));
+    assert_eq!(trial.git(&["for-each-ref", "--format=%(refname)", "refs/ralph/c"]), "");
+    assert_eq!(
+        trial.git(&["log", "--format=%s", "--grep=Aside"]),
+        "",
+        "it is not part of its work"
+    );
+    trial.run(["slots", "remove"]);
+    sound(&trial);
+}
+
+#[test]
 fn an_unusable_branch_is_an_error_before_any_attempt() {
     let trial = stage(PAIR, "");
     trial.git(&["checkout", "--quiet", "--detach"]);

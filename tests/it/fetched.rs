@@ -125,17 +125,16 @@ fn the_end_of_an_agent_is_not_that_of_a_verify_command_whose_line_broke() {
 
 /// The worker is asked again for half a minute, and then the attempt does not count.
 #[test]
-#[ignore = "slow"]
-fn work_that_cannot_be_sent_is_no_verdict_on_the_agent() {
-    let station = station(ONCE, "");
+fn an_agent_that_breaks_its_slot_there_uses_an_attempt() {
+    let station = station("tasks: [{id: a, max_attempts: 2}]\n", "");
     let trial = &station.trial;
     station.told("do-a-1", "work; rm -r .git");
     station.told("do-a-2", "work");
-    trial.run(["run"]).graph_complete();
-    assert_eq!(trial.lines("failed"), Vec::<Value>::new());
-    let interrupted = trial.lines("interrupted");
-    assert_eq!(interrupted.len(), 1);
-    assert_eq!(interrupted[0]["outcome"], "lost", "{}", interrupted[0]);
+    let run = trial.run(["run"]).graph_complete();
+    run.stderr_has("1 of 2 attempts used");
+    assert!(trial.lines("interrupted").is_empty() && trial.lines("contact_lost").is_empty());
+    let said = trial.read("logs/attempts/a/1/stderr");
+    assert!(said.contains("ralph: its work is lost: ") && said.contains("has broken it"), "{said}");
     assert_eq!(trial.completions(), ["a"]);
 }
 

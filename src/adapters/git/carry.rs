@@ -67,6 +67,28 @@ impl Repo {
         Ok(true)
     }
 
+    /// Whether this slot may have commits of its own that HEAD does not reach, such as stashes and
+    /// other branches.
+    pub(super) fn may_have_strays(&self, head: Option<&str>) -> bool {
+        let Some(own) = loose_objects::read(&self.common_dir.join("objects"), CARRIED) else {
+            return true;
+        };
+        let head = head.and_then(|head| Oid::from_str(head).ok());
+        let mut reached = HashSet::new();
+        let mut open: Vec<Oid> = head.into_iter().collect();
+        while let Some(id) = open.pop() {
+            let Some(object) = own.get(&id).filter(|it| it.kind == ObjectType::Commit) else {
+                continue;
+            };
+            let Some((_, parents)) = commit_links(&object.content) else { return true };
+            if reached.insert(id) {
+                open.extend(parents);
+            }
+        }
+        let mut commits = own.iter().filter(|(_, object)| object.kind == ObjectType::Commit);
+        commits.any(|(id, _)| !reached.contains(id))
+    }
+
     /// Writes objects to a new pack, which is on disk afterwards.
     fn keep_objects(&self, new: &LooseObjects, ids: &BTreeSet<Oid>) -> Result<()> {
         // In memory, where the pack is made from. libgit2 would search the packs of the repository for

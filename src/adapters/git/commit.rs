@@ -3,6 +3,8 @@
 //! The commit is only prepared here: hooks are programs that may hang, and another module runs
 //! programs with a time limit.
 
+use std::ffi::OsStr;
+
 use anyhow::{Context, Result, anyhow};
 
 use super::{Repo, lossy, program};
@@ -29,7 +31,7 @@ impl Repo {
     /// alone.
     ///
     /// # Errors
-    /// When git has no name and address for the commit; the error of `git`.
+    /// The error of `git`.
     pub fn draft(&self, names: &[String], message: &str) -> Result<Option<CommitDraft>> {
         let mut changed = self.changed(names)?;
         changed.retain(|path, code| {
@@ -39,7 +41,6 @@ impl Repo {
         if changed.is_empty() {
             return Ok(None);
         }
-        self.committer()?;
         let new = changed.iter().filter(|(_, code)| *code == "??");
         let new: Vec<Vec<u8>> = new.map(|(path, _)| path.clone()).collect();
         if !new.is_empty() {
@@ -52,7 +53,9 @@ impl Repo {
         argv.extend(["commit", "--quiet", "--only", "--cleanup=whitespace"].map(str::to_owned));
         argv.extend(["--pathspec-from-file=-", "--pathspec-file-nul"].map(str::to_owned));
         argv.push(format!("--message={message}"));
-        let (env, env_remove) = environment();
+        let (mut env, env_remove) = environment();
+        let text = |value: &OsStr| value.to_string_lossy().into_owned();
+        env.extend(self.identity().into_iter().map(|(name, value)| (name.to_owned(), text(value))));
         Ok(Some(CommitDraft {
             argv,
             input: literal_pathspecs(changed.keys()),

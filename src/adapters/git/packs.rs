@@ -16,15 +16,24 @@ const MANY: usize = 40;
 const SMALL: u64 = 8 << 20;
 
 impl Repo {
-    /// Joins the small packs when there are many. No object is removed, and larger packs stay as
-    /// they are. Does nothing in a partial clone, where git knows by its pack whether an object is
-    /// also with the server.
+    /// Joins the small packs when there are many. No object is removed, and larger packs and those
+    /// that a person keeps stay as they are. Does nothing in a partial clone, where git knows by its
+    /// pack whether an object is also with the server, and in a repository that borrows objects: git
+    /// would leave out what it can borrow.
     pub fn join_packs(&self) {
-        let entries = fs::read_dir(self.common_dir.join("objects/pack")).into_iter().flatten();
+        let objects = self.common_dir.join("objects");
+        if objects.join("info/alternates").exists() {
+            return;
+        }
+        let packs = objects.join("pack");
+        let entries = fs::read_dir(&packs).into_iter().flatten();
         let (mut small, mut larger) = (0, Vec::new());
         for entry in entries.flatten() {
             let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
-            if !name.ends_with(".pack") {
+            let path = packs.join(&name);
+            if path.extension().is_none_or(|end| end != "pack")
+                || path.with_extension("keep").exists()
+            {
                 continue;
             }
             if entry.metadata().is_ok_and(|found| found.len() <= SMALL) {
@@ -36,7 +45,9 @@ impl Repo {
         if small < MANY || !matches!(self.backend.is_partial_clone(), Ok(false)) {
             return;
         }
-        let mut join = vec!["repack", "-q", "-d", "-l", "--geometric=2", "--no-write-bitmap-index"];
+        // With a limit, they would be as many afterwards.
+        let mut join = vec!["-c", "pack.packSizeLimit=0", "repack", "-q", "-d", "--geometric=2"];
+        join.push("--no-write-bitmap-index");
         join.extend(larger.iter().map(String::as_str));
         // A repository with many packs works, only more slowly.
         let _ = program::run(&self.root, &join);

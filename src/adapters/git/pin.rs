@@ -274,6 +274,17 @@ impl Repo {
         Ok(tree)
     }
 
+    /// Whether this slot has commits that neither HEAD nor a ref of its repository reaches, such as
+    /// stashes, other branches and commits that were rewritten.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn has_own_strays(&self) -> Result<bool> {
+        let head = self.head()?.commit;
+        let left = PinSource { base: None, branch: None, began: None, changed: &[] };
+        Ok(self.may_have_strays(head.as_deref()) && !self.strays(head.as_deref(), left)?.is_empty())
+    }
+
     /// The base and the commits that HEAD was moved away from, if HEAD does not reach them.
     pub(super) fn strays(&self, head: Option<&str>, left: PinSource<'_>) -> Result<Vec<CommitId>> {
         let mut tips: Vec<CommitId> = left.base.map(CommitId::from).into_iter().collect();

@@ -31,7 +31,7 @@ mod worker;
 pub use header::LackingCommits;
 use header::{PackHeader, WorkAuthor, check_name};
 use incoming::{IncomingPack, PackSource};
-pub use worker::{SlotInUse, StaleWork, WorkerSlot, WorkerStore};
+pub use worker::{BrokenSlot, SlotInUse, StaleWork, WorkerSlot, WorkerStore};
 
 /// The file in the git directory of a slot that says what was sent from it.
 const SENT: &str = "ralph-sent";
@@ -139,7 +139,9 @@ impl Repo {
             self.must_have(&header.base)?;
             IncomingPack::receive(self, &header, &mut pack, PackSource::Worker)?.accept()?;
             crash::point("transfer.arrived");
-            let to = header.work();
+            let mut to = header.work();
+            // Without its branch the work arrives all the same, and is off its branch.
+            to.branch = to.branch.filter(|branch| self.check_branch(branch, &to.head).is_ok());
             let kept = main.keep_stale(self, &header.token, to.tip())?;
             crash::point("transfer.kept");
             let mut replaced = None;

@@ -356,7 +356,9 @@ impl<'a> CarriedGuard<'a> {
     fn hear_message(&mut self, message: FromWorker) -> io::Result<Option<CarriedEnd>> {
         match message {
             FromWorker::Hello(hello) => return Ok(self.greet(&hello)),
-            FromWorker::Refused { error } => return Ok(Some(self.refused(error))),
+            FromWorker::Refused { error, is_broken } => {
+                return Ok(Some(self.refused(error, is_broken)));
+            }
             FromWorker::Want { have } => {
                 let pack = self.carrier.transfer.as_ref().map(|transfer| transfer.pack.clone());
                 self.send(move |line| send_pack(line, &pack.unwrap_or_default(), &have));

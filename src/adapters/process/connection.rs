@@ -86,6 +86,16 @@ pub(super) struct Arrivals {
     pub(super) is_refused: bool,
 }
 
+impl Arrivals {
+    /// Adds a line to what the agent has printed on its standard error.
+    pub(super) fn say(&mut self, line: &str) {
+        if let Some((_, stderr)) = &mut self.output {
+            // The journal has the end of the attempt in any case.
+            let _ = writeln!(stderr, "{line}");
+        }
+    }
+}
+
 /// A pack on its way into the slot.
 #[derive(Debug)]
 pub(super) struct Unpacking {

@@ -320,6 +320,9 @@ pub(super) enum FromWorker {
     Refused {
         /// The reason.
         error: String,
+        /// Whether the reason is a slot that the agent has broken.
+        #[serde(default)]
+        is_broken: bool,
     },
     /// The worker has work of an earlier attempt that was never fetched, and sends it first.
     Stale {

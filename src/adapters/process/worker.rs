@@ -161,9 +161,9 @@ impl Worker {
         (begin.protocol, begin.version.as_str()) == (PROTOCOL, VERSION)
     }
 
-    /// Tells why nothing can be done.
-    pub fn refuse(&self, error: &str) {
-        self.line.send(&FromWorker::Refused { error: error.to_owned() });
+    /// Tells why nothing can be done, and whether that is a slot which an agent has broken.
+    pub fn refuse(&self, error: &str, is_broken: bool) {
+        self.line.send(&FromWorker::Refused { error: error.to_owned(), is_broken });
     }
 
     /// Waits until everything is told or the line is cut.
@@ -315,7 +315,16 @@ impl Worker {
             File::options().write(true).create(true).truncate(true).mode(0o600).open(prompt)?;
         let (mut files, mut next) = (Vec::new(), None);
         loop {
-            match self.next()? {
+            let message = match self.next() {
+                Ok(message) => message,
+                Err(error) => {
+                    // It was not started.
+                    let sign = next.as_ref().and_then(|task: &WorkerTask| task.sign.as_deref());
+                    sign_of_life::remove(sign);
+                    return Err(error);
+                }
+            };
+            match message {
                 ToWorker::File(file) => files.push(file),
                 ToWorker::Prompt(part) => text.write_all(&part.bytes()?)?,
                 ToWorker::Task(task) => {

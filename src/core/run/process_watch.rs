@@ -100,6 +100,8 @@ pub struct ProcessWatch {
     exit_by: Option<(Instant, bool)>,
     /// The deadline after its report, which its final result replaces.
     report_by: Option<Instant>,
+    /// Whether it has exited, and only its work is on the way here.
+    has_exited: bool,
     /// Why it is being ended, and when the next signals follow.
     ending: Option<Ending>,
     /// When it was first to be killed.
@@ -118,6 +120,7 @@ impl ProcessWatch {
             cancel_at: None,
             exit_by: None,
             report_by: None,
+            has_exited: false,
             ending: None,
             killed_at: None,
             children: None,
@@ -165,8 +168,9 @@ impl ProcessWatch {
         }
     }
 
-    /// Extends every limit by the time that the work of an ended process needs to get here.
+    /// Extends every limit by the time that the work of a process needs to get here, which has exited.
     pub fn extend(&mut self, length: Duration) {
+        self.has_exited = true;
         let started = self.limits.started;
         self.postpone(length);
         self.limits.started = started;
@@ -222,7 +226,7 @@ impl ProcessWatch {
     /// The time at which it must have exited. Once it has, its children have a limit of their own.
     fn exit_deadline(&self) -> Option<Instant> {
         let exit_by = self.exit_by.map(|(at, _)| at).or(self.report_by);
-        exit_by.filter(|_| self.children.is_none())
+        exit_by.filter(|_| self.children.is_none() && !self.has_exited)
     }
 
     /// Whether the run waits for its remaining child processes.
@@ -280,5 +284,32 @@ impl ProcessWatch {
             return Some(LimitReached::Children);
         };
         Some(LimitReached::End(self.end(outcome, now, graces), why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_has_exited_does_not_linger_while_its_work_is_on_the_way() {
+        let second = Duration::from_secs(1);
+        let graces = GracePeriods {
+            kill: second,
+            term: second,
+            exit: second,
+            children: second,
+            on_orphans: Orphans::Kill,
+        };
+        let now = Instant::now();
+        let limits = ProcessLimits { started: now, limit: 60 * second, idle: None };
+        let mut watch = ProcessWatch::new(limits, true);
+        watch.reported(now, second);
+        assert!(watch.clone().reached(now + 2 * second, &graces).is_some());
+        watch.extend(60 * second);
+        // Its report may arrive after the news of its end.
+        watch.reported(now, second);
+        assert_eq!(watch.reached(now + 100 * second, &graces), None);
+        assert!(watch.reached(now + 120 * second, &graces).is_some());
     }
 }

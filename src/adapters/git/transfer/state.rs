@@ -144,7 +144,7 @@ impl Repo {
     }
 
     /// Fails if a branch cannot be put on a commit: git cannot have both `a` and `a/b`.
-    fn check_branch(&self, branch: &str, commit: &str) -> Result<()> {
+    pub(super) fn check_branch(&self, branch: &str, commit: &str) -> Result<()> {
         if self.branch(branch)?.is_some() {
             return Ok(());
         }

@@ -409,19 +409,17 @@ fn what_was_not_sent_is_kept_before_the_slot_changes() {
 }
 
 #[test]
-fn a_branch_that_git_cannot_have_changes_nothing() {
+fn work_on_a_branch_that_git_cannot_have_arrives_without_it() {
     let both = TransferTest::new();
     let there = both.send("t1");
     fs::write(there.dir().join("b"), "work\n").unwrap();
     both.git(there.dir(), &["checkout", "-q", "--detach"]);
     both.git(there.dir(), &["branch", "-q", "-D", "ralph/x"]);
     both.git(there.dir(), &["checkout", "-q", "-b", "ralph"]);
-    let (before, state) = (files(both.slot.root()), both.slot.work_state().unwrap());
-    let unpacked = both.fetch("t1", &there);
-    let Arrival::Blocked { kept, why } = unpacked.arrival else { panic!("{unpacked:?}") };
-    assert!(why.contains("ralph/x"), "{why}");
-    assert_eq!(both.trees.place.git(&["show", &format!("{kept}:b")]), "work");
-    assert_eq!((files(both.slot.root()), both.slot.work_state().unwrap()), (before, state));
+    assert_eq!(both.fetch("t1", &there).arrival, Arrival::Moved);
+    let head = both.slot.head().unwrap();
+    assert_eq!((head.commit.as_deref(), head.branch), (Some(&*both.trees.first), None));
+    assert_eq!(fs::read_to_string(both.slot.root().join("b")).unwrap(), "work\n");
 }
 
 #[test]

@@ -59,6 +59,18 @@ impl fmt::Display for SlotInUse {
 
 impl std::error::Error for SlotInUse {}
 
+/// A slot that git cannot read any more: the one in this folder.
+#[derive(Debug)]
+pub struct BrokenSlot(pub PathBuf);
+
+impl fmt::Display for BrokenSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no slot any more; its agent has broken it", self.0.display())
+    }
+}
+
+impl std::error::Error for BrokenSlot {}
+
 /// The copy of one repository at a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerStore {

@@ -112,10 +112,14 @@ impl CarriedGuard<'_> {
     }
 
     /// What it means that a worker cannot go on: once the agent has ended, that its work cannot be
-    /// sent, which says nothing about what the agent did.
-    pub(super) fn refused(&self, error: String) -> CarriedEnd {
+    /// sent, which says nothing about what the agent did, unless that has broken its slot.
+    pub(super) fn refused(&self, error: String, is_broken: bool) -> CarriedEnd {
         if self.closed.is_none() {
             return CarriedEnd::Impossible(error, None);
+        }
+        if is_broken {
+            lock(&self.arrivals).say(&format!("ralph: its work is lost: {error}"));
+            return CarriedEnd::Done;
         }
         lock(&self.arrivals).is_refused = true;
         CarriedEnd::Lost(error)

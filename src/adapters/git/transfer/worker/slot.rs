@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use super::{
-    StaleWork, WorkerStore,
+    BrokenSlot, StaleWork, WorkerStore,
     note::{WorkerNote, read_json, replace},
 };
 use crate::{
@@ -224,9 +224,8 @@ impl WorkerSlot {
             Err(error) => return Err(error).context("read the slot"),
             Ok(_) => {}
         }
-        let slot = store.reopen_slot(&self.dir, settings)?.with_context(|| {
-            format!("`{}` is no slot any more; an agent may have broken it", self.dir.display())
-        })?;
+        let slot = store.reopen_slot(&self.dir, settings)?;
+        let slot = slot.ok_or_else(|| BrokenSlot(self.dir.clone()))?;
         // Of an agent or a worker that was killed.
         slot.drop_locks()?;
         Ok(Some(slot))
