@@ -257,7 +257,7 @@ fn in_progress(task: &TaskView) -> String {
         let _ = write!(note, ", by {by}");
     }
     if !live && attempt.is_some() {
-        note += ", its run has ended (`ralph run` continues it)";
+        note += ", its run has ended (the next one continues it)";
     }
     if let Some(text) = attempt.as_ref().and_then(AttemptPosition::text) {
         let _ = write!(note, ", {text}");

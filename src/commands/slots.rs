@@ -20,6 +20,7 @@ use crate::{
     runner,
     view::slot::SlotView,
 };
+use listed::STRANGE;
 pub(super) use listed::{ListedSlot, SlotState};
 
 /// Lists or removes.
@@ -139,7 +140,7 @@ fn hindrance(one: &ListedSlot, locked: bool, workspace: &Workspace) -> Option<St
             "{why}; once you are sure that nothing does, remove the folder `{}`",
             one.path.display()
         )),
-        SlotState::Strange => Some("it is not a slot of this repository".to_owned()),
+        SlotState::Strange => Some(format!("it is {STRANGE}")),
         SlotState::Free if !locked => Some(format!(
             "{}, which may use it at any moment; remove it after the run",
             runner::held(workspace)

@@ -48,6 +48,10 @@ const NOISE: &[&str] = &[
     "test result: failed",
 ];
 
+/// A part of what `ralph task-complete` prints in an attempt. As the last line of an agent it would say
+/// that its task is still to be verified.
+const REPORTED: &str = " is reported as done; it is verified when attempt ";
+
 /// The mark of lines that are left out of an excerpt.
 pub const GAP: &str = "…";
 /// How many lines from the cause on an excerpt has at least, if it has room for them.
@@ -140,9 +144,10 @@ fn cause(lines: &[&str], reason: usize) -> Option<usize> {
     Some(found + usize::from(lines[found].ends_with(": |-") && found + 1 < lines.len()))
 }
 
-/// The lines that are not blank.
+/// The lines that are not blank, and not what `ralph task-complete` prints for an agent.
 fn lines(text: &str) -> Vec<&str> {
-    text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty()).collect()
+    let lines = text.split(['\n', '\r']).map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.contains(REPORTED)).collect()
 }
 
 fn cut(line: &str) -> String {
@@ -192,6 +197,7 @@ mod tests {
     fn the_line_that_says_why_is_found() {
         for (text, want) in [
             ("one\ntwo\n\n", "two"),
+            ("one\na is reported as done; it is verified when attempt 1 ends\n", "one"),
             (
                 "TAP version 13\nok 1 - adds\nnot ok 2 - multiplies\n  ---\n  error: '7 !== 8'\n  \
                  ...\n1..2\n# tests 2\n# pass 1\n# fail 1\n# duration_ms 123\n",

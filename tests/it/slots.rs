@@ -185,14 +185,14 @@ fn all_slots_that_hold_nothing_are_removed_at_once() {
     ../repo.slots/2         -     free
     ../repo.slots/3.making  -     free
     ../repo.slots/merge     -     merge queue; free
-    ../repo.slots/mine      -     not a slot of this repository
+    ../repo.slots/mine      -     not a slot of this repository; take the files that you want, and remove the folder
     ");
     insta::assert_snapshot!(trial.run(["slots", "remove"]).code(1).err(), @r"
     ../repo.slots/1 stays: `new` has uncommitted changes; commit it there and `git fetch ../repo.slots/1 HEAD:NAME`, or undo it
     removed ../repo.slots/2
     removed ../repo.slots/3.making
     removed ../repo.slots/merge
-    ../repo.slots/mine stays: it is not a slot of this repository
+    ../repo.slots/mine stays: it is not a slot of this repository; take the files that you want, and remove the folder
     ");
     assert!(slot_file(&trial, "1/new").exists() && slot_file(&trial, "mine").exists());
     fs::remove_file(slot_file(&trial, "1/new")).unwrap();

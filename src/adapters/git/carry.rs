@@ -19,7 +19,9 @@ use git2::{Indexer, ObjectType, Odb, Oid, Repository, Tree};
 use super::{
     Repo,
     backend::open_at_rest,
-    loose_objects::{self, FOLDER, LINK, LooseObjects, ObjectLimits, TreeEntry, tree_entries},
+    loose_objects::{
+        self, FOLDER, LINK, LooseObject, LooseObjects, ObjectLimits, TreeEntry, tree_entries,
+    },
 };
 
 /// The limits up to which objects are carried in the thread of the caller.
@@ -68,7 +70,7 @@ impl Repo {
     }
 
     /// Whether this slot may have commits of its own that HEAD does not reach, such as stashes and
-    /// other branches.
+    /// other branches. Those that `ralph` has made to prepare the slot do not count.
     pub(super) fn may_have_strays(&self, head: Option<&str>) -> bool {
         let Some(own) = loose_objects::read(&self.common_dir.join("objects"), CARRIED) else {
             return true;
@@ -85,8 +87,12 @@ impl Repo {
                 open.extend(parents);
             }
         }
-        let mut commits = own.iter().filter(|(_, object)| object.kind == ObjectType::Commit);
-        commits.any(|(id, _)| !reached.contains(id))
+        let is_agents = |object: &LooseObject| {
+            let by_ralph = |line: &[u8]| line.starts_with(b"committer ralph <ralph@localhost> ");
+            object.kind == ObjectType::Commit
+                && !object.content.split(|it| *it == b'\n').any(by_ralph)
+        };
+        own.iter().any(|(id, object)| is_agents(object) && !reached.contains(id))
     }
 
     /// Writes objects to a new pack, which is on disk afterwards.

@@ -23,6 +23,10 @@ use crate::{
     },
 };
 
+/// Says that a folder is not a slot, and what to do with it.
+pub(crate) const STRANGE: &str =
+    "not a slot of this repository; take the files that you want, and remove the folder";
+
 /// The state of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SlotState {
@@ -118,7 +122,7 @@ impl ListedSlot {
                 format!("attempt {attempt} was cut off in it; the next run recovers it")
             }
             SlotState::Kept(why) | SlotState::Suspect(why) => format!("kept: {why}"),
-            SlotState::Strange => "not a slot of this repository".to_owned(),
+            SlotState::Strange => STRANGE.to_owned(),
             SlotState::Free => "free".to_owned(),
         };
         if self.is_merge { format!("merge queue; {what}") } else { what }

@@ -175,8 +175,12 @@ impl AttemptRecord {
                 // match.
                 let tree = workspace.repo.discover_slot(&slot.path).ok();
                 let tree = tree.filter(|tree| tree.is_top(&slot.path));
-                tree.map(Rc::new)
-                    .with_context(|| format!("`{}` is no longer a slot", slot.path.display()))
+                tree.map(Rc::new).with_context(|| {
+                    format!(
+                        "`{}` is no longer a slot; take the files that you want, and remove it",
+                        slot.path.display()
+                    )
+                })
             }
         }
     }

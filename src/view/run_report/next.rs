@@ -162,7 +162,8 @@ pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention])
     });
     let flag = name.map_or(String::new(), |name| format!(" --name {name}"));
     let doctor = "`ralph doctor` checks the agent and the setup".to_owned();
-    if run.status == Standing::Crashed {
+    let is_paused = matches!(decision, Decision::Stop(StopReason::Paused(_)));
+    if run.status == Standing::Crashed && !is_paused {
         return vec![goes_on];
     }
     if run.exit_code == Some(Exit::Invalid.code()) {
