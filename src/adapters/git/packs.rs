@@ -56,6 +56,8 @@ impl Repo {
 
 #[cfg(test)]
 mod tests {
+    use std::{fmt::Write as _, path::Path};
+
     use super::*;
     use crate::adapters::git::tests::TestRepository;
 
@@ -66,9 +68,12 @@ mod tests {
         let names = || -> Vec<String> {
             let names = fs::read_dir(&packs).unwrap().map(|entry| entry.unwrap().file_name());
             let names = names.map(|name| name.to_str().unwrap().to_owned());
-            names.filter(|name| name.ends_with(".pack")).collect()
+            names.filter(|name| Path::new(name).extension() == Some("pack".as_ref())).collect()
         };
-        let noise: String = (0..2_000_000_u32).map(|n| format!("{:08x}", hash(n))).collect();
+        let mut noise = String::new();
+        for number in 0..2_000_000 {
+            let _ = write!(noise, "{:08x}", hash(number));
+        }
         place.commit("large", &noise, "Large");
         place.git(&["repack", "-q", "-d"]);
         let large = names();
@@ -86,6 +91,12 @@ mod tests {
         place.git(&["reset", "-q", "--hard", "HEAD^"]);
         // libgit2 knows all packs now, and has not opened most of them.
         assert!(repo.commit_of(&commits[0]).unwrap().is_some());
+        let alternates = place.top.join(".git/objects/info/alternates");
+        fs::write(&alternates, place.top.to_str().unwrap()).unwrap();
+        repo.join_packs();
+        assert_eq!(names().len(), MANY + 1, "it borrows objects");
+        fs::remove_file(alternates).unwrap();
+        place.git(&["config", "pack.packSizeLimit", "1m"]);
         repo.join_packs();
         assert!(names().len() < 5 && names().contains(&large[0]), "{:?}", names());
         place.git(&["fsck", "--strict", "--no-dangling"]);
@@ -99,7 +110,7 @@ mod tests {
 
     /// A number that does not compress.
     fn hash(number: u32) -> u32 {
-        let mixed = (number ^ 61 ^ (number >> 16)).wrapping_mul(9);
+        let mixed = (number ^ 0x3d ^ (number >> 16)).wrapping_mul(9);
         let mixed = (mixed ^ (mixed >> 4)).wrapping_mul(0x27d4_eb2d);
         mixed ^ (mixed >> 15)
     }

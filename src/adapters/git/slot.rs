@@ -315,6 +315,7 @@ impl Repo {
         let arguments = [&settings[..], &fetch, &more, &["--", from, &spec]].concat();
         let fetch = || -> Result<()> {
             program::run(&self.root, &arguments)?;
+            remove_all(&slot.git_dir.join(HOME))?;
             // With a changed boundary of a shallow clone, git reports success and does nothing.
             ensure!(self.commit_of(name)?.as_deref() == Some(commit), "git did not fetch {commit}");
             Ok(())

@@ -154,7 +154,7 @@ impl Repo {
                 if is_other { Arrival::OtherToken { kept } } else { Arrival::Strayed { kept } }
             } else {
                 for stray in &to.strays {
-                    // With the slot, they are kept if the attempt does not complete its task.
+                    // They are kept with the slot.
                     self.keep(&format!("{STRAYS}/{stray}"), stray)?;
                 }
                 let now = self.work_state()?;

@@ -155,14 +155,14 @@ impl<'a> IncomingPack<'a> {
         env
     }
 
-    fn run(&self, arguments: &[&str], input: String) -> Result<Vec<u8>> {
+    fn run(&self, arguments: &[&str], input: &str) -> Result<Vec<u8>> {
         program::run_with_input(&self.repo.root, arguments, &self.env(), input.as_bytes())
     }
 
     /// Checks that the header names commits, and that the one with the changes is on top of HEAD.
     fn check_tips(&self, work: &WorkState) -> Result<()> {
         let tips: Vec<&str> = work.tips().map(CommitId::as_str).collect();
-        let kinds = self.run(&["cat-file", "--batch-check=%(objecttype)"], tips.join("\n"))?;
+        let kinds = self.run(&["cat-file", "--batch-check=%(objecttype)"], &tips.join("\n"))?;
         let kinds = lossy(&kinds);
         let mut kinds = kinds.lines();
         for commit in tips {
@@ -170,7 +170,7 @@ impl<'a> IncomingPack<'a> {
         }
         let Some(changes) = &work.changes else { return Ok(()) };
         let parents = ["rev-list", "--parents", "--max-count=1", changes, "--"];
-        let parents = self.run(&parents, String::new())?;
+        let parents = self.run(&parents, "")?;
         ensure!(
             lossy(&parents).trim() == format!("{changes} {}", work.head),
             "the commit with the uncommitted changes is not on top of HEAD"
@@ -186,7 +186,7 @@ impl<'a> IncomingPack<'a> {
         }
         list.extend(work.tips().map(CommitId::as_str));
         list.extend(["--not", "--all", "--"]);
-        self.run(&list, String::new()).map(drop)
+        self.run(&list, "").map(drop)
     }
 
     /// Gives the objects to the repository.
