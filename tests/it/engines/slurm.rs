@@ -260,7 +260,6 @@ const ASKED: &str = "RALPH_TEST_ASKED";
 
 /// The address of the cluster is a variable of the process that asks, so each question has one.
 #[test]
-#[ignore = "slow"]
 fn asks_the_cluster_of_its_environment() {
     let settings = SlurmSettings::default();
     match std::env::var(ASKED).as_deref() {
