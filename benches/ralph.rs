@@ -90,7 +90,7 @@ fn main() -> ExitCode {
         parse_only: example("parse_only"),
     };
     let (before, line) = if measure::has_before() { (" before |", "-----:|") } else { ("", "") };
-    println!("| # | what |{before} ralph | beside it | ratio | target |");
+    println!("| # | what |{before} ralph | reference | ratio | target |");
     println!("|--:|------|{line}------:|----------:|------:|--------|");
     for (name, part) in PARTS {
         if wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str())) {

@@ -136,10 +136,7 @@ fn hindrance(one: &ListedSlot, locked: bool, workspace: &Workspace) -> Option<St
             let seen = &one.seen;
             Some(format!("{why}; commit it there and `git fetch {seen} HEAD:NAME`, or undo it"))
         }
-        SlotState::Suspect(why) => Some(format!(
-            "{why}; once you are sure that nothing does, remove the folder `{}`",
-            one.path.display()
-        )),
+        SlotState::Suspect(why) => Some(why.clone()),
         SlotState::Strange => Some(format!("it is {STRANGE}")),
         SlotState::Free if !locked => Some(format!(
             "{}, which may use it at any moment; remove it after the run",

@@ -397,7 +397,7 @@ pub fn unkept(main: &Repo, slot: &Repo) -> Result<Option<String>> {
         Some(commit) if slot.is_noted(&commit) => Ok(None),
         Some(commit) if !main.keeps(&commit)? => Ok(Some(only_here(&commit))),
         Some(_) if slot.has_own_strays()? => {
-            Ok(Some("it has commits beside HEAD that are nowhere else, such as a stash".to_owned()))
+            Ok(Some("it has commits that HEAD does not reach, such as a stash".to_owned()))
         }
         Some(_) => Ok(None),
         None => Ok(Some("it has no commit".to_owned())),

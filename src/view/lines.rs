@@ -360,7 +360,7 @@ fn completed(id: &str, ended: &AttemptResult, view: &View<'_>) -> Vec<Line> {
     let time = duration::short(ended.duration());
     let mut lines = vec![line(Style::Good, format!("{id} complete in {time}: {}", ended.why))];
     lines.extend(proof(ended));
-    lines.extend(kept(id, ended, "what it left beside its work is kept"));
+    lines.extend(kept(id, ended, "what else it left is kept"));
     let (left, standing) = standing(view);
     let standing = standing.join("; ");
     let standing = if standing.is_empty() { String::new() } else { format!(" ({standing})") };

@@ -10,8 +10,6 @@ mod history;
 mod refs;
 mod status;
 
-pub(super) use status::has_filter;
-
 use std::{
     cell::{Ref, RefCell},
     env, fs,
@@ -29,6 +27,8 @@ use super::{
     patch::trees_diff,
     program::{self, Entries, HOOKS},
 };
+pub(super) use status::has_filter;
+
 use crate::{core::commit_id::CommitId, regular_file};
 
 /// An open repository, read with libgit2 where possible and else with the `git` program.

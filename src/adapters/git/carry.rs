@@ -22,6 +22,7 @@ use super::{
     loose_objects::{
         self, FOLDER, LINK, LooseObject, LooseObjects, ObjectLimits, TreeEntry, tree_entries,
     },
+    pin::IDENTITY,
 };
 
 /// The limits up to which objects are carried in the thread of the caller.
@@ -87,8 +88,10 @@ impl Repo {
                 open.extend(parents);
             }
         }
+        let [.., (_, name), (_, address)] = IDENTITY;
+        let committer = format!("committer {name} <{address}> ");
         let is_agents = |object: &LooseObject| {
-            let by_ralph = |line: &[u8]| line.starts_with(b"committer ralph <ralph@localhost> ");
+            let by_ralph = |line: &[u8]| line.starts_with(committer.as_bytes());
             object.kind == ObjectType::Commit
                 && !object.content.split(|it| *it == b'\n').any(by_ralph)
         };

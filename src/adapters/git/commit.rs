@@ -65,6 +65,14 @@ impl Repo {
         }))
     }
 
+    /// Checks that git knows who commits.
+    ///
+    /// # Errors
+    /// Those of [`Repo::committer`].
+    pub fn check_committer(&self) -> Result<()> {
+        if self.backend.knows_committer() { Ok(()) } else { self.committer().map(drop) }
+    }
+
     /// The identity of the committer, as `name <address>`.
     ///
     /// # Errors

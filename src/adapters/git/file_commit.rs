@@ -135,7 +135,7 @@ impl Repo {
 
     /// The variables for the identity of the committer: none if git knows one, else `ralph`.
     pub(super) fn identity(&self) -> Vec<(&'static str, &'static OsStr)> {
-        if self.backend.knows_committer() || self.committer().is_ok() {
+        if self.check_committer().is_ok() {
             return Vec::new();
         }
         IDENTITY.map(|(name, value)| (name, OsStr::new(value))).to_vec()
