@@ -367,6 +367,8 @@ impl<'a> CarriedGuard<'a> {
             FromWorker::Notice(GuardianNotice::Started { .. }) => {
                 self.stage = CarriedStage::Running;
                 tell(&GuardianNotice::Arrived { host: self.host.clone() })?;
+                // The next word is the worker's: see where the agent is sent.
+                self.connection.line.send(&ToWorker::Pulse {});
                 if self.is_frozen {
                     self.connection.line.send(&ToWorker::Order(GuardianCommand::Freeze));
                 }
@@ -422,8 +424,6 @@ impl<'a> CarriedGuard<'a> {
         self.host.clone_from(host);
         self.greeted_at.get_or_insert_with(Instant::now);
         self.stage = self.stage.max(CarriedStage::Sending);
-        // An answer: see where the agent is sent.
-        self.connection.line.send(&ToWorker::Pulse {});
         None
     }
 

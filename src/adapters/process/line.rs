@@ -6,6 +6,7 @@
 use std::{
     collections::VecDeque,
     io::{self, BufRead, Read, Write},
+    mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -32,6 +33,8 @@ struct LineQueue {
 struct LineState {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
+    /// What is to be written in one piece with the next message.
+    held: Vec<u8>,
     /// A line that was taken out is being written.
     writes: bool,
     /// Nothing is put in any more, and the line is closed once all is written.
@@ -100,11 +103,11 @@ impl LineWriter {
         }
     }
 
-    /// Sends a message without waiting, in one piece with the end of the line before: what something
-    /// else has printed there may lack it.
-    pub(super) fn send_on_new_line(&self, message: &impl Serialize) {
+    /// Ends the line before, which something else may have printed, and holds a message until the next
+    /// one is sent or the line ends.
+    pub(super) fn hold_on_new_line(&self, message: &impl Serialize) {
         if let Ok(line) = line_of(message) {
-            self.put(self.queue.lock(), [&b"\"\"\n"[..], &line].concat());
+            self.queue.lock().held = [&b"\"\"\n"[..], &line].concat();
         }
     }
 
@@ -127,6 +130,7 @@ impl LineWriter {
 
     fn put(&self, mut state: MutexGuard<'_, LineState>, line: Vec<u8>) {
         if !state.cut && !state.finished {
+            let line = [mem::take(&mut state.held), line].concat();
             state.bytes += line.len();
             state.lines.push_back(line);
             self.queue.changed.notify_all();
@@ -149,7 +153,13 @@ impl LineWriter {
 
     /// Closes the line once everything is written.
     pub(super) fn finish(&self) {
-        self.queue.lock().finished = true;
+        let mut state = self.queue.lock();
+        if !state.held.is_empty() {
+            let held = mem::take(&mut state.held);
+            state.bytes += held.len();
+            state.lines.push_back(held);
+        }
+        state.finished = true;
         self.queue.changed.notify_all();
     }
 

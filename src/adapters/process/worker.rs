@@ -86,6 +86,26 @@ pub struct WorkerPlace<'a> {
     pub end: Option<&'a KeptEnd>,
 }
 
+/// What the guardian sends. A part of a message is answered, so that TCP does not hold back the rest.
+struct AnsweringReader {
+    input: File,
+    /// None before this worker has said who it is.
+    line: Option<LineWriter>,
+}
+
+impl Read for AnsweringReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.input.read(buffer)?;
+        if let Some(line) = &self.line
+            && length > 0
+            && !buffer[..length].ends_with(b"\n")
+        {
+            line.send_if_idle(&FromWorker::Pulse {});
+        }
+        Ok(length)
+    }
+}
+
 /// A worker with the line to the guardian that started its carrier.
 #[derive(Debug)]
 pub struct Worker {
@@ -103,6 +123,7 @@ impl Worker {
         adopt_orphans();
         let line = LineWriter::start(io::stdout())?;
         let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let stdin = AnsweringReader { input: stdin, line: None };
         let mut input = BufReader::with_capacity(64 * 1024, stdin);
         let mut first = Vec::new();
         line::read_line(&mut input, LONGEST_LINE, &mut first)?;
@@ -110,7 +131,7 @@ impl Worker {
             let why = "only `ralph` starts this command, at an executor";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         };
-        line.send_on_new_line(&FromWorker::Hello(WorkerHello {
+        line.hold_on_new_line(&FromWorker::Hello(WorkerHello {
             protocol: PROTOCOL,
             version: VERSION.to_owned(),
             host: fs::read_to_string("/proc/sys/kernel/hostname")
@@ -119,8 +140,12 @@ impl Worker {
                 .to_owned(),
             program: own_file().unwrap_or_default().display().to_string(),
         }));
-        // Also for a guardian of another version, which may end the line at once.
-        line.flush(LAST_WORD);
+        if !Worker::is_understood(&begin) {
+            // Such a guardian may end the line at once.
+            line.send(&FromWorker::Pulse {});
+            line.flush(LAST_WORD);
+        }
+        input.get_mut().line = Some(line.clone());
         let (outbox, inbox) = mpsc::sync_channel(WAITING);
         let (listener, cut, pulse) = (outbox.clone(), line.clone(), line.clone());
         thread::Builder::new().name("orders".to_owned()).spawn(move || {
@@ -137,6 +162,7 @@ impl Worker {
             let _ = listener.send(WorkerMessage::Cut);
         })?;
         thread::Builder::new().name("pulse".to_owned()).spawn(move || {
+            thread::sleep(PULSE);
             while pulse.send_if_idle(&FromWorker::Pulse {}) {
                 thread::sleep(PULSE);
             }

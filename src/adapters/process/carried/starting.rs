@@ -28,7 +28,8 @@ impl CarriedGuard<'_> {
         if self.carrier.transfer.is_none() {
             // A worker that has nothing else to do says that it is ready once it has this, and each side
             // speaks in turn: TCP holds back what is small and follows something unacknowledged, and the
-            // other side waits 40 ms with an acknowledgement unless it answers.
+            // other side waits 40 ms with an acknowledgement unless it answers. For the same reason the
+            // worker answers a part of a message, such as the 1,024 bytes that `srun` sends at once.
             let task = self.task();
             self.send(move |line| send_task(line, task));
         }
