@@ -55,7 +55,7 @@ pub fn list(invocation: &Invocation, options: &AttemptsArgs) -> Result<Exit> {
 
 /// The table of attempts, with its heading.
 pub(super) fn rows(all: &[PastAttemptView]) -> Vec<[String; 6]> {
-    let head = ["attempt", "when", "took", "verdict", "left", "kept"].map(str::to_owned);
+    let head = ["attempt", "when", "took", "verdict", "kept", "left"].map(str::to_owned);
     iter::once(head).chain(all.iter().map(row)).collect()
 }
 
@@ -76,7 +76,7 @@ fn row(attempt: &PastAttemptView) -> [String; 6] {
     }
     let took = duration::short(ended.duration());
     let kept = ended.pinned.clone().unwrap_or_default();
-    [name, when, took, ended.verdict.to_string(), left.join(", "), kept]
+    [name, when, took, ended.verdict.to_string(), kept, left.join(", ")]
 }
 
 /// Shows one attempt.

@@ -277,6 +277,9 @@ impl History {
         reason: Option<&str>,
     ) {
         self.completed.extend(id.filter(|_| new == Some(Status::Complete)).cloned());
+        if let Some(id) = id {
+            self.run.mark(id, new, cause);
+        }
         self.with(id, |past| past.set_status(new, cause, reason));
     }
 

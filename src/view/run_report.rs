@@ -18,6 +18,7 @@ use super::{
     past_run::PastRunView,
     run::{RunView, Standing},
     task::TaskCounts,
+    words::ids,
 };
 use crate::{
     core::{
@@ -231,7 +232,7 @@ impl RunReport {
             left: source.view.map(|view| TaskCounts::of(&view, source.now)),
             remaining: past.remaining,
             next,
-            unknown: Vec::new(),
+            unknown: source.unproven().into_iter().collect(),
             run,
         }
     }
@@ -307,6 +308,18 @@ impl ReportSource<'_> {
             }
         };
         self.history.completed_in_run().into_iter().map(task).collect()
+    }
+
+    /// Says which tasks are complete without an attempt.
+    fn unproven(&self) -> Option<String> {
+        let marked: Vec<TaskId> = self.history.run.marked.iter().cloned().collect();
+        let (first, more) = (marked.first()?, marked.len() > 1);
+        let (it, was) = if more { ("they are", "they were") } else { ("it is", "it was") };
+        Some(format!(
+            "whether {it} done: {}; {was} marked complete in the graph file during an attempt, and \
+             nothing verified it; `ralph task-reset {first}` opens a task again",
+            ids(&marked)
+        ))
     }
 
     /// A task whose attempt ended in this way at this time.

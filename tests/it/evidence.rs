@@ -335,8 +335,8 @@ fn work_of_a_failed_attempt_is_kept_shown_and_restored() {
     insta::assert_snapshot!(plain(&trial.run(["attempts"]).whole()), @r"
     exit code 0
     --- stdout ---
-    attempt when took verdict left kept
-    a.1 [date] [time] [took] failed 1 commit, 1 file, +1 -0, 1 uncommitted refs/ralph/a/1
+    attempt when took verdict kept left
+    a.1 [date] [time] [took] failed refs/ralph/a/1 1 commit, 1 file, +1 -0, 1 uncommitted
     ");
     insta::assert_snapshot!(plain(&trial.run(["show", "a"]).whole()), @r"
     exit code 0

@@ -293,6 +293,30 @@ fn a_task_that_is_reset_has_landed_in_the_time_of_its_attempt() {
 }
 
 #[test]
+fn a_task_that_an_edit_made_complete_is_told() {
+    let graph = "tasks:\n  - {id: a}\n  - {id: b}\n  - {id: c}\n";
+    let trial = TestProject::new().graph(graph);
+    let agent = trial.dir().join("agent");
+    let file = trial.root().join("task-graph.yaml");
+    let text = format!(
+        "cat > prompt; echo x > \"$RALPH_TASK_ID.txt\"; git add \"$RALPH_TASK_ID.txt\"\n\
+         git commit -qm Work; [ \"$RALPH_TASK_ID\" = b ] || sed -i 's/id: [bc]/&, status: complete/' '{}'\n\
+         touch \"$RALPH_TASK_DIR/DONE\"",
+        file.display()
+    );
+    trial.script(&agent, &text);
+    let whole = "not known: whether they are done: b, c; they were marked complete in the graph file \
+                 during an attempt, and nothing verified it; `ralph task-reset b` opens a task again";
+    trial.run(["run", "--", agent.to_str().unwrap()]).graph_complete().stderr_has(whole);
+    trial.run(["status"]).stdout_has("whether they are done: b, c; ");
+    // A person opens one of them, and an attempt does it.
+    trial.run(["task-reset", "b"]).code(0);
+    trial.run(["status"]).stdout_has("whether it is done: c; ");
+    trial.run(["run", "-q", "--", agent.to_str().unwrap()]).graph_complete();
+    assert_eq!(trial.run(["status", "--json"]).json()["unknown"], json!([]));
+}
+
+#[test]
 fn every_earlier_run_can_be_asked_for() {
     let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}, {id: c}]\n").agent("commit");
     for code in [2, 2, 0] {

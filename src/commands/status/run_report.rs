@@ -60,7 +60,7 @@ pub(in crate::commands) fn read_newest(
         left: newest.left,
         remaining: newest.remaining,
         next: newest.next,
-        unknown: newest.unknown,
+        unknown: [report.unknown, newest.unknown].concat(),
         ..report
     })
 }
@@ -108,11 +108,12 @@ fn newest(workspace: &mut Workspace, now: DateTime<Utc>) -> Result<RunReport> {
     })
 }
 
-fn without_graph(report: RunReport, workspace: &Workspace) -> RunReport {
+fn without_graph(mut report: RunReport, workspace: &Workspace) -> RunReport {
     let name = workspace.graph_name();
-    let unknown =
-        format!("the states of the tasks, since `{name}` cannot be read; `ralph check` says why");
-    RunReport { unknown: vec![unknown], ..report }
+    report.unknown.push(format!(
+        "the states of the tasks, since `{name}` cannot be read; `ralph check` says why"
+    ));
+    report
 }
 
 /// An earlier run, read from the journal.
@@ -207,10 +208,10 @@ fn earlier(workspace: &Workspace, number: usize) -> Result<RunReport> {
         let failed = closed_later.iter().filter(|(_, ended, _)| ended.verdict != Verdict::Complete);
         report.failed.extend(failed.map(|(id, ended, at)| source.failed_task(id, ended, *at)));
     }
-    let titles = is_graph.then(|| {
+    report.unknown.extend(is_graph.then(|| {
         "the states of other tasks and the plan, since the journal has no copy of the graph; \
          titles are those of now"
             .to_owned()
-    });
-    Ok(RunReport { number, unknown: titles.into_iter().collect(), ..report })
+    }));
+    Ok(RunReport { number, ..report })
 }

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::{History, LastAttempt, TaskHistory};
 use crate::core::{
     event::{
-        AgentChange, AttemptResult, Begun, Blocker, Event, StopReason, StopRequest, record::Record,
+        AgentChange, AttemptResult, Begun, Blocker, Cause, Event, StopReason, StopRequest,
+        record::Record,
     },
     exit::Exit,
-    graph::task::TaskId,
+    graph::task::{Status, TaskId},
     spend::Spend,
     verdict::Verdict,
 };
@@ -37,6 +38,8 @@ pub struct RunHistory {
     withdrawn: BTreeSet<u32>,
     /// The number of completed tasks.
     pub completed: u32,
+    /// The tasks that an edit of the graph file during an attempt made complete. No attempt did.
+    pub marked: BTreeSet<TaskId>,
     /// The number of different tasks that failed since the last completed one; of iterations, in a
     /// plain loop, since one that did not fail. Attempts that ran at the same time count as one.
     pub failures_in_a_row: u32,
@@ -267,6 +270,15 @@ impl RunHistory {
             failed_at: continued.failed_at,
             ..RunHistory::default()
         };
+    }
+
+    /// Notes whether an edit during an attempt made a task complete.
+    pub(super) fn mark(&mut self, id: &TaskId, new: Option<Status>, cause: Cause) {
+        if (new, cause) == (Some(Status::Complete), Cause::EditedDuringAttempt) {
+            self.marked.insert(id.clone());
+        } else {
+            self.marked.remove(id);
+        }
     }
 
     /// Applies a request to stop. A later request without `now` does not cancel an earlier one with
