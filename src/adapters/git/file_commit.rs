@@ -53,7 +53,7 @@ impl Repo {
             return Ok(None);
         }
         let commit = self.commit_file(&head, path, content, message)?;
-        program::run(&self.root, &["update-ref", "-m", "ralph: complete", "HEAD", &commit, &head])?;
+        self.backend.move_head(&head, &commit, "ralph: complete")?;
         crash::point("file.committed");
         let entry = self.entry(&commit, path)?.unwrap_or_default();
         self.stage(&entry, path)?;
@@ -85,7 +85,7 @@ impl Repo {
         let entries = self.entries(from, paths)?;
         let tree = self.with_entries(&head, paths, &entries)?;
         let commit = self.commit_tree(&head, &tree, message)?;
-        program::run(&self.root, &["update-ref", "-m", "ralph: restore", "HEAD", &commit, &head])?;
+        self.backend.move_head(&head, &commit, "ralph: restore")?;
         for (path, entry) in paths.iter().zip(&entries) {
             let info = entry.as_ref().map(|entry| format!("{},{path}", entry.replace(' ', ",")));
             let update: &[&str] = match &info {
@@ -112,8 +112,9 @@ impl Repo {
     /// # Errors
     /// The error of `git`.
     pub fn finish_file_commit(&self, path: &str) -> Result<bool> {
-        let is_staged = ["diff", "--cached", "--quiet", "--no-ext-diff", "--", path];
-        if program::test(&self.root, &is_staged)? {
+        let commit = |name| self.commit_of(name)?.context("no such commit");
+        let now = self.entry(&commit("HEAD")?, path)?;
+        if self.backend.index_entry(path)? == now {
             return Ok(true);
         }
         let changed = ["diff-tree", "--name-only", "--no-commit-id", "-r", "-z", "HEAD"];
@@ -121,9 +122,7 @@ impl Repo {
             return Ok(false);
         }
         let staged = lossy(&program::run(&self.root, &["ls-files", "--stage", "--", path])?);
-        let commit = |name| self.commit_of(name)?.context("no such commit");
         let was = self.entry(&commit("HEAD^")?, path)?;
-        let now = self.entry(&commit("HEAD")?, path)?;
         match (was, now) {
             (Some(was), Some(now)) if staged.starts_with(&format!("{was} 0\t")) => {
                 self.stage(&now, path)?;
@@ -165,6 +164,20 @@ mod tests {
                 assert_eq!(git(&["status", "--porcelain"]), status);
             }
             main.commit_file_on_head("deep/graph", "2\n", "Done").unwrap().unwrap();
+            for repo in [&main, &without_library(&main)] {
+                assert!(
+                    repo.backend.move_head(&base, &base, "moved").is_err(),
+                    "HEAD is not there"
+                );
+                assert_eq!(
+                    repo.backend.head_id().unwrap(),
+                    main.head().unwrap().commit.map(Into::into)
+                );
+            }
+            let log = ["reflog", "-2", "--format=%gs"];
+            let (head, branch) =
+                (trees.place.git(&log), trees.place.git(&[&log[..], &["main"]].concat()));
+            assert!(head.starts_with("ralph: complete\n") && branch == head, "{head} {branch}");
             trees.place.write("deep/graph", "2\n");
             assert_eq!(trees.place.git(&["status", "--porcelain"]), status);
             // Killed before it updated the index.

@@ -185,11 +185,11 @@ impl Repo {
     /// # Errors
     /// `git` cannot be run, or exceeds its limit.
     pub fn damage_since(&self, base: Option<&str>) -> Result<Option<String>> {
-        // libgit2 waits without end for the rest of a truncated object.
-        let head = program::answer(&self.root, &["rev-parse", "-q", "--verify", "HEAD"])?;
+        let head = self.backend.head_id()?;
         let Some(head) = head.filter(|head| Some(head.as_str()) != base) else {
             return Ok(None);
         };
+        // libgit2 waits without end for the rest of a truncated object.
         let list = ["rev-list", "--objects", "--verify-objects", "--quiet", &head];
         let known: Vec<&str> = base.into_iter().flat_map(|base| ["--not", base]).collect();
         let output = program::run_raw(&self.root, &[&list[..], &known].concat(), &[])?;

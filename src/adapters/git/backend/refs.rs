@@ -81,6 +81,32 @@ impl Backend {
         self.ask(library, |root| program::run(root, &update).map(drop))
     }
 
+    /// Moves HEAD's branch, or HEAD itself if it is on none, from the commit `old` to another.
+    pub(in crate::adapters::git) fn move_head(
+        &self,
+        old: &str,
+        new: &str,
+        why: &str,
+    ) -> Result<()> {
+        let library = |repo: &Repository| {
+            let (old, new) = (Oid::from_str(old)?, Oid::from_str(new)?);
+            repo.find_commit(new)?;
+            let head = repo.find_reference("HEAD")?;
+            let name = head.symbolic_target()?.unwrap_or("HEAD");
+            // libgit2 refuses, as git does, when it has moved.
+            repo.reference_matching(name, new, true, old, why).map(drop)
+        };
+        let update = ["update-ref", "-m", why, "HEAD", new, old];
+        self.ask(library, |root| program::run(root, &update).map(drop))
+    }
+
+    /// The id that HEAD has, whether or not there is such an object; none on a branch without commits.
+    pub(in crate::adapters::git) fn head_id(&self) -> Result<Option<String>> {
+        let library =
+            |repo: &Repository| Ok(existing(repo.refname_to_id("HEAD"))?.map(|id| id.to_string()));
+        self.ask(library, |root| program::answer(root, &["rev-parse", "-q", "--verify", "HEAD"]))
+    }
+
     /// Points a branch to a commit, and HEAD to the branch.
     pub(in crate::adapters::git) fn set_branch(
         &self,
