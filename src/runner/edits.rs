@@ -250,7 +250,7 @@ impl Runner {
     }
 
     /// The graph of a commit; none if the commit has no valid one.
-    fn committed_graph(&self, commit: &str) -> Result<Option<GraphFile>> {
+    pub(super) fn committed_graph(&self, commit: &str) -> Result<Option<GraphFile>> {
         let text = self.committed(commit)?;
         let text = text.as_deref().map(String::from_utf8_lossy);
         Ok(text.and_then(|text| GraphFile::assume(Path::new(""), "", false, false, &text).ok()))

@@ -247,6 +247,25 @@ fn a_damaged_graph_does_not_stay_in_the_newest_commit() {
 }
 
 #[test]
+fn statuses_of_others_that_an_attempt_commits_are_not_believed_later() {
+    let graph = "tasks:\n  - {id: a}\n  - {id: b}\n  - {id: c, status: pending}\n  - {id: d}\n";
+    let edit = "sed -i 's/id: b/&, status: complete/; s/pending/complete/; s/id: d/&, status: \
+                cancelled/' task-graph.yaml; git add task-graph.yaml";
+    let script = format!("case $RALPH_TASK_ID in a) {edit};; esac; work; report");
+    for count in ["1", "4"] {
+        let trial = scripted(graph, &script);
+        trial.run(["run", "--max-iterations", count]).code_is_any();
+        let restored = json!({"task_id": "a", "attempt": 1, "files": ["task-graph.yaml"]});
+        trial.assert_record("checkout_restored", &restored);
+        // An older version of the file, as `git stash` leaves it.
+        trial.git(&["checkout", "-q", "task-graph.yaml"]);
+        trial.run(["run"]).graph_complete();
+        assert_eq!(trial.completions(), ["a", "b", "c", "d"], "{count}");
+        assert_eq!(trial.git(&["show", "HEAD:task-graph.yaml"]), trial.graph_text());
+    }
+}
+
+#[test]
 fn uncommitted_files_of_a_person_are_uncommitted_again_when_head_is_put_back() {
     for stray in [
         "git add -A; git commit -q --amend --no-edit; work",

@@ -20,11 +20,15 @@ use crate::{
         commit_id::CommitId,
         event::{CheckoutRestored, Event},
         exit::{Exit, Failure},
+        graph::{
+            TaskGraph,
+            task::{Status, TaskId},
+        },
         verdict::Evidence,
     },
     project::{
         attempt::{self, AttemptRecord, leftovers, scrutiny},
-        graph_file::graph_of,
+        graph_file::{GraphFile, Write, with_status},
     },
     regular_file,
 };
@@ -114,7 +118,8 @@ impl Runner {
     }
 
     /// Commits the graph of the base again if the attempt's commits left one that cannot be read, or
-    /// without tasks that were restored in the file.
+    /// without tasks that were restored in the file. Statuses of other tasks that were restored in the
+    /// file are restored in the commit as well: what is complete in the newest commit counts.
     pub(in crate::runner) fn restore_committed_graph(
         &mut self,
         record: &AttemptRecord,
@@ -131,16 +136,61 @@ impl Runner {
         if *base == head || repo.unfinished().is_some() || repo.has_same_file(base, &head, &path)? {
             return Ok(());
         }
-        let Some(was) = self.committed(base)?.as_deref().and_then(graph_of) else {
-            return Ok(());
-        };
-        let now = self.committed(&head)?.as_deref().and_then(graph_of);
+        let Some(was) = self.committed_graph(base)? else { return Ok(()) };
+        let now = self.committed_graph(&head)?;
         let file = self.graph.file.graph();
-        let is_whole = now.is_some_and(|now| {
-            let mut ids = was.tasks().iter().map(|task| &task.id);
-            ids.all(|id| now.number(id).is_some() || file.number(id).is_none())
-        });
-        if is_whole { Ok(()) } else { self.commit_restored(record, base, None, vec![path]) }
+        let is_whole = |now: &GraphFile| {
+            let mut ids = was.graph().tasks().iter().map(|task| &task.id);
+            ids.all(|id| now.graph().number(id).is_some() || file.number(id).is_none())
+        };
+        let Some(now) = now.filter(is_whole) else {
+            return self.commit_restored(record, base, None, vec![path]);
+        };
+        let text = self.with_restored_statuses(record, &was, &now);
+        if text == now.text() {
+            return Ok(());
+        }
+        let message = restoration(record, &[&path]);
+        if self.workspace.repo.commit_file_on_head(&path, &text, &message)?.is_none() {
+            return Ok(());
+        }
+        self.emit_restored(record, None, vec![path])
+    }
+
+    /// Returns the text of the committed graph `now`, in which the other tasks that have ended since
+    /// the graph `was`, and have not in the file, have their earlier statuses.
+    fn with_restored_statuses(
+        &self,
+        record: &AttemptRecord,
+        was: &GraphFile,
+        now: &GraphFile,
+    ) -> String {
+        let status = |graph: &TaskGraph, id: &TaskId| {
+            graph.number(id).map(|number| graph.task(number).status)
+        };
+        let has_ended = |status: Option<Status>| {
+            status.is_some_and(|it| matches!(it, Status::Complete | Status::Cancelled))
+        };
+        let mut text = now.text().to_owned();
+        for task in now.graph().tasks().iter().filter(|task| task.id != record.task_id) {
+            let (before, there) = (status(was.graph(), &task.id), self.status_now(&task.id));
+            if !has_ended(Some(task.status))
+                || before == Some(task.status)
+                || there.is_none()
+                || there == Some(task.status)
+            {
+                continue;
+            }
+            let word = was.graph().number(&task.id).map(|number| was.status_word(number));
+            let write = match (before, &word) {
+                (Some(Status::Pending), Some(word)) => Write::Restored(word.as_deref()),
+                (before, _) => Write::Plain(before.unwrap_or(Status::Pending)),
+            };
+            if let Ok(Some(restored)) = with_status(&text, &task.id, write) {
+                text = restored;
+            }
+        }
+        text
     }
 
     /// Puts back what an attempt in the checkout did to its branch, once its end is recorded.
@@ -266,15 +316,29 @@ impl Runner {
         files: Vec<String>,
     ) -> Result<()> {
         if !files.is_empty() {
-            let (number, id) = (record.attempt, &record.task_id);
             let names: Vec<&str> = files.iter().map(String::as_str).collect();
-            let message =
-                format!("Restore {} after attempt {number} at {id}\n", names.join(" and "));
+            let message = restoration(record, &names);
             self.workspace.repo.restore_on_head(base, &names, &message)?;
         }
+        self.emit_restored(record, commit, files)
+    }
+
+    /// Records what was put back.
+    fn emit_restored(
+        &mut self,
+        record: &AttemptRecord,
+        commit: Option<CommitId>,
+        files: Vec<String>,
+    ) -> Result<()> {
         let (attempt, branch) = (record.attempt, record.branch.clone());
         let restored = CheckoutRestored { attempt, branch, commit, files };
         let about = (&record.task_id, record.iteration);
         self.emit(Some(about), Event::CheckoutRestored(restored))
     }
+}
+
+/// Returns the message of a commit that puts files back.
+fn restoration(record: &AttemptRecord, files: &[&str]) -> String {
+    let (number, id) = (record.attempt, &record.task_id);
+    format!("Restore {} after attempt {number} at {id}\n", files.join(" and "))
 }

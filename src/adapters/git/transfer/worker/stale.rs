@@ -1,6 +1,10 @@
 //! Work at a worker that was never fetched. It is kept in the store, and its slot gets other work.
 
-use std::{fs, io::Write, path::PathBuf};
+use std::{
+    fs,
+    io::{ErrorKind, Write},
+    path::PathBuf,
+};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -101,8 +105,11 @@ impl StaleWork {
     /// The error of `git`; I/O errors.
     pub fn note_fetched(self) -> Result<()> {
         let StaleRecord { token, work, .. } = &self.record;
-        fs::remove_file(self.store.stale_file(token, work.tip()))
-            .context("note that stale work is fetched")?;
+        match fs::remove_file(self.store.stale_file(token, work.tip())) {
+            // Another worker has sent it at the same time.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            removed => removed.context("note that stale work is fetched")?,
+        }
         if let Some(store) = self.store.repo()? {
             for commit in work.tips() {
                 store.drop_ref(&stale_ref(token, commit))?;
