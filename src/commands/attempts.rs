@@ -17,7 +17,7 @@ use crate::{
         exit::{Exit, Failure},
         history::attempt_log::{self, AttemptEntry, AttemptLog},
         spend::dollars,
-        verdict::Autocommit,
+        verdict::{Autocommit, Verdict},
     },
     project::{attempt::leftovers::pin_name, failure_output, workspace::Workspace},
     view::{
@@ -259,10 +259,14 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
     let repo = &workspace.repo;
     let name = typed(&workspace, &options.name);
     // A ref outlives the journal, which may have been removed.
-    let (id, attempt) = match workspace.attempt_log()?.find(&name) {
+    let log = workspace.attempt_log()?;
+    let entry = log.find(&name);
+    let (id, attempt) = match entry {
         Some(entry) => (entry.task_id.clone(), entry.attempt),
         None => attempt_log::split(&name).ok_or_else(|| unknown(&name, None))?,
     };
+    let ended = entry.and_then(|entry| entry.ended.as_ref());
+    let is_off_branch = ended.is_some_and(|(_, ended)| ended.verdict == Verdict::OffBranch);
     let refuse = |why: String| Err(Failure::new(Exit::Error, why).into());
     let pin = pin_name(&workspace.place, &id, attempt);
     let Some(commit) = repo.commit_of(&pin)? else {
@@ -294,8 +298,15 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
     terminal::print(&format!(
         "look at it:      git log --stat HEAD..{branch}\n\
          compare:         git diff HEAD...{branch}\n\
-         take one file:   git restore --source={branch} -- PATH\n\
-         take all of it:  git merge {branch}\n"
+         take one file:   git restore --source={branch} -- PATH\n{}",
+        if is_off_branch {
+            "take a commit:   git cherry-pick COMMIT\n\
+             Do not merge it: the attempt rewrote its history or left its branch, so a merge may \
+             take back what others did.\n"
+                .to_owned()
+        } else {
+            format!("take all of it:  git merge {branch}\n")
+        }
     ))?;
     if repo.has_strays(&commit)? {
         terminal::print(&format!(

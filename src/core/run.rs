@@ -272,7 +272,7 @@ impl Run {
                 attempts.process_awaits(&id, run_on, why, sit)
             }
             Input::Unanswered { id, run_on, why } => attempts.unanswered(&id, run_on, why, sit),
-            Input::Contact(id, since) => attempts.contact(&id, since),
+            Input::Contact(id, since) => attempts.contact(&id, since, sit.now),
             Input::Unreachable { id, run_on, fault } => attempts.withdraw(&id, run_on, fault, sit),
             Input::ProcessEnded(id, end) => {
                 let next = attempts.process_ended(&id, *end, sit);

@@ -5,6 +5,7 @@
 //! output are the line to the guardian that started the carrier. When the line ends, or the worker
 //! dies in any way, the guardian here ends everything.
 
+mod answering_reader;
 mod pack_parts;
 
 use std::{
@@ -42,6 +43,7 @@ pub use super::{
     protocol::{ArrivedOutput, WorkerBegin, WorkerFiles},
 };
 use crate::core::executor::ExecutorFault;
+use answering_reader::AnsweringReader;
 use pack_parts::{PackReader, PackWriter};
 
 /// The messages that wait to be handled: a worker that unpacks slowly must not store what comes.
@@ -86,26 +88,6 @@ pub struct WorkerPlace<'a> {
     pub end: Option<&'a KeptEnd>,
 }
 
-/// What the guardian sends. A part of a message is answered, so that TCP does not hold back the rest.
-struct AnsweringReader {
-    input: File,
-    /// None before this worker has said who it is.
-    line: Option<LineWriter>,
-}
-
-impl Read for AnsweringReader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = self.input.read(buffer)?;
-        if let Some(line) = &self.line
-            && length > 0
-            && !buffer[..length].ends_with(b"\n")
-        {
-            line.send_if_idle(&FromWorker::Pulse {});
-        }
-        Ok(length)
-    }
-}
-
 /// A worker with the line to the guardian that started its carrier.
 #[derive(Debug)]
 pub struct Worker {
@@ -123,7 +105,7 @@ impl Worker {
         adopt_orphans();
         let line = LineWriter::start(io::stdout())?;
         let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-        let stdin = AnsweringReader { input: stdin, line: None };
+        let stdin = AnsweringReader::new(stdin);
         let mut input = BufReader::with_capacity(64 * 1024, stdin);
         let mut first = Vec::new();
         line::read_line(&mut input, LONGEST_LINE, &mut first)?;
@@ -145,7 +127,7 @@ impl Worker {
             line.send(&FromWorker::Pulse {});
             line.flush(LAST_WORD);
         }
-        input.get_mut().line = Some(line.clone());
+        input.get_mut().answer_on(line.clone());
         let (outbox, inbox) = mpsc::sync_channel(WAITING);
         let (listener, cut, pulse) = (outbox.clone(), line.clone(), line.clone());
         thread::Builder::new().name("orders".to_owned()).spawn(move || {

@@ -164,8 +164,11 @@ impl Attempts {
         let started = watch.as_ref().map(|watch| watch.limits().started);
         let took = started.map_or(end.took, |at| sit.now.saturating_duration_since(at));
         let end = ProcessEnd { took, ..end };
-        // The reason why `ralph` ended it is more precise than its exit status.
+        // The reason why `ralph` ended it is more precise than its exit status. Without contact it is
+        // unknown whether it had exited, and its work may not be here.
+        let is_lost = matches!(end.outcome, Some(Outcome::Lost { .. }));
         let ours = watch.as_ref().and_then(|watch| watch.ending().cloned());
+        let ours = ours.filter(|ours| !(is_lost && matches!(ours, Outcome::Lingered { .. })));
         let outcome = ours.or(end.outcome.clone()).unwrap_or_else(|| found::unguarded(id, sit));
         if process.recovers && outcome == Outcome::Cancelled && sit.is_stopping() {
             // Its record stays, and the next run asks again.

@@ -89,6 +89,9 @@ struct Ending {
 /// ten seconds to give up on a process that does not die, and five on a stream that does not end.
 pub const UNANSWERED: Duration = Duration::from_secs(20);
 
+/// The time for the news of its exit to get here once there is contact again.
+const NEWS: Duration = Duration::from_secs(10);
+
 /// A process of an attempt with its limits and deadlines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessWatch {
@@ -102,6 +105,10 @@ pub struct ProcessWatch {
     report_by: Option<Instant>,
     /// Whether it has exited, and only its work is on the way here.
     has_exited: bool,
+    /// Whether there is no contact with it: it may have exited.
+    is_silent: bool,
+    /// When there was contact again.
+    heard_at: Option<Instant>,
     /// Why it is being ended, and when the next signals follow.
     ending: Option<Ending>,
     /// When it was first to be killed.
@@ -121,6 +128,8 @@ impl ProcessWatch {
             exit_by: None,
             report_by: None,
             has_exited: false,
+            is_silent: false,
+            heard_at: None,
             ending: None,
             killed_at: None,
             children: None,
@@ -166,6 +175,12 @@ impl ProcessWatch {
         for at in own.chain(exit_by).chain(ending).chain(children) {
             *at += length;
         }
+    }
+
+    /// Notes that there is no contact with the process, or again. Meanwhile it may have exited.
+    pub fn contact(&mut self, is_lost: bool, now: Instant) {
+        self.is_silent = is_lost;
+        self.heard_at = Some(now).filter(|_| !is_lost);
     }
 
     /// Extends every limit by the time that the work of a process needs to get here, which has exited.
@@ -226,7 +241,8 @@ impl ProcessWatch {
     /// The time at which it must have exited. Once it has, its children have a limit of their own.
     fn exit_deadline(&self) -> Option<Instant> {
         let exit_by = self.exit_by.map(|(at, _)| at).or(self.report_by);
-        exit_by.filter(|_| self.children.is_none() && !self.has_exited)
+        let exit_by = exit_by.map(|at| self.heard_at.map_or(at, |heard| at.max(heard + NEWS)));
+        exit_by.filter(|_| self.children.is_none() && !self.has_exited && !self.is_silent)
     }
 
     /// Whether the run waits for its remaining child processes.
@@ -311,5 +327,26 @@ mod tests {
         watch.reported(now, second);
         assert_eq!(watch.reached(now + 100 * second, &graces), None);
         assert!(watch.reached(now + 120 * second, &graces).is_some());
+    }
+
+    #[test]
+    fn an_agent_without_contact_does_not_linger() {
+        let second = Duration::from_secs(1);
+        let graces = GracePeriods {
+            kill: second,
+            term: second,
+            exit: second,
+            children: second,
+            on_orphans: Orphans::Kill,
+        };
+        let now = Instant::now();
+        let limits = ProcessLimits { started: now, limit: 600 * second, idle: None };
+        let mut watch = ProcessWatch::new(limits, true);
+        watch.reported(now, 30 * second);
+        watch.contact(true, now + 20 * second);
+        assert_eq!(watch.reached(now + 100 * second, &graces), None);
+        watch.contact(false, now + 100 * second);
+        assert_eq!(watch.clone().reached(now + 105 * second, &graces), None);
+        assert!(watch.reached(now + 111 * second, &graces).is_some());
     }
 }

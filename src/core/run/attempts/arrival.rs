@@ -1,7 +1,7 @@
 //! The processes of attempts on their way to their executors, when they have arrived, and when their
 //! executors do not answer.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 
@@ -119,8 +119,13 @@ impl Attempts {
         &mut self,
         id: &AttemptId,
         since: Option<DateTime<Utc>>,
+        now: Instant,
     ) -> Vec<RunCommand> {
-        let attempt = self.get_mut(id).filter(|attempt| attempt.process.is_some());
+        let mut attempt = self.get_mut(id).filter(|attempt| attempt.process.is_some());
+        let process = attempt.as_mut().and_then(|attempt| attempt.process.as_mut());
+        if let Some(watch) = process.and_then(|process| process.watch.as_mut()) {
+            watch.contact(since.is_some(), now);
+        }
         let event = match since {
             Some(since) => Event::ContactLost { attempt: id.attempt, since },
             None => Event::ContactRegained { attempt: id.attempt },
