@@ -100,6 +100,11 @@ impl TaskGraph {
         self.numbers.get(id).copied()
     }
 
+    /// The status of a task; none if the graph does not have it.
+    pub fn status_of(&self, id: &TaskId) -> Option<Status> {
+        self.number(id).map(|number| self.task(number).status)
+    }
+
     /// The direct dependencies of a task.
     pub fn dependencies(&self, number: usize) -> impl Iterator<Item = usize> {
         self.dag.neighbors_directed(NodeIndex::new(number), Incoming).map(NodeIndex::index)

@@ -46,10 +46,6 @@ struct ChangedCopy {
     new: TaskGraph,
 }
 
-fn status(graph: &TaskGraph, id: &TaskId) -> Option<Status> {
-    graph.number(id).map(|number| graph.task(number).status)
-}
-
 /// Returns the other tasks whose fields an attempt changed, unless it merged what has landed.
 fn edited(was: &str, now: &str, main: &str, own: &TaskId) -> Vec<TaskId> {
     let is_edited = |it: &TaskDifference| {
@@ -102,8 +98,8 @@ impl Runner {
         let main = self.graph.file.graph();
         // The agent may have merged what has landed since its start.
         let is_other = |id: &TaskId| {
-            let set = status(&new, id);
-            *id != record.task_id && set != status(&old, id) && set != status(main, id)
+            let set = new.status_of(id);
+            *id != record.task_id && set != old.status_of(id) && set != main.status_of(id)
         };
         let ids = old.tasks().iter().map(|task| task.id.clone());
         let others: Vec<TaskId> = ids.filter(is_other).collect();
@@ -117,10 +113,10 @@ impl Runner {
         if !discarded.is_empty() {
             self.emit_guarded(record, Harm::OwnCopy, discarded, true, None)?;
         }
-        let own = status(&new, &record.task_id);
-        let own = own.filter(|own| Some(*own) != status(&old, &record.task_id));
+        let own = new.status_of(&record.task_id);
+        let own = own.filter(|own| Some(*own) != old.status_of(&record.task_id));
         // No attempt has worked on a new task.
-        let is_done = |id: &&TaskId| status(&new, id) == Some(Status::Complete);
+        let is_done = |id: &&TaskId| new.status_of(id) == Some(Status::Complete);
         let reopened: Vec<TaskId> = added.iter().filter(is_done).cloned().collect();
         if !reopened.is_empty() {
             self.emit_guarded(record, Harm::Finished, reopened.clone(), true, None)?;

@@ -175,8 +175,7 @@ impl Runner {
     }
 
     pub(super) fn status_now(&self, id: &TaskId) -> Option<Status> {
-        let graph = self.graph.file.graph();
-        graph.number(id).map(|number| graph.task(number).status)
+        self.graph.file.graph().status_of(id)
     }
 
     /// Whether the status of a task is the attempt's to set, or was set by a command.
@@ -233,11 +232,9 @@ impl Runner {
         else {
             return Ok(Vec::new());
         };
-        let status =
-            |graph: &TaskGraph, id: &TaskId| graph.number(id).map(|n| graph.task(n).status);
         let is_certain = |id: &TaskId, new: Option<Status>| {
-            let was = status(&base, id);
-            was.is_some() && was != new && status(&committed, id) == new
+            let was = base.status_of(id);
+            was.is_some() && was != new && committed.status_of(id) == new
         };
         let certain = changed.into_iter().filter(|(id, _, new)| is_certain(id, *new));
         Ok(certain.map(|(id, _, new)| (id.clone(), new)).collect())

@@ -307,46 +307,38 @@ impl ProcessWatch {
 mod tests {
     use super::*;
 
+    const GRACES: GracePeriods = GracePeriods {
+        kill: Duration::from_secs(1),
+        term: Duration::from_secs(1),
+        exit: Duration::from_secs(1),
+        children: Duration::from_secs(1),
+        on_orphans: Orphans::Kill,
+    };
+
     #[test]
     fn an_agent_that_has_exited_does_not_linger_while_its_work_is_on_the_way() {
-        let second = Duration::from_secs(1);
-        let graces = GracePeriods {
-            kill: second,
-            term: second,
-            exit: second,
-            children: second,
-            on_orphans: Orphans::Kill,
-        };
-        let now = Instant::now();
+        let (second, now) = (GRACES.kill, Instant::now());
         let limits = ProcessLimits { started: now, limit: 60 * second, idle: None };
         let mut watch = ProcessWatch::new(limits, true);
         watch.reported(now, second);
-        assert!(watch.clone().reached(now + 2 * second, &graces).is_some());
+        assert!(watch.clone().reached(now + 2 * second, &GRACES).is_some());
         watch.extend(60 * second);
         // Its report may arrive after the news of its end.
         watch.reported(now, second);
-        assert_eq!(watch.reached(now + 100 * second, &graces), None);
-        assert!(watch.reached(now + 120 * second, &graces).is_some());
+        assert_eq!(watch.reached(now + 100 * second, &GRACES), None);
+        assert!(watch.reached(now + 120 * second, &GRACES).is_some());
     }
 
     #[test]
     fn an_agent_without_contact_does_not_linger() {
-        let second = Duration::from_secs(1);
-        let graces = GracePeriods {
-            kill: second,
-            term: second,
-            exit: second,
-            children: second,
-            on_orphans: Orphans::Kill,
-        };
-        let now = Instant::now();
+        let (second, now) = (GRACES.kill, Instant::now());
         let limits = ProcessLimits { started: now, limit: 600 * second, idle: None };
         let mut watch = ProcessWatch::new(limits, true);
         watch.reported(now, 30 * second);
         watch.contact(true, now + 20 * second);
-        assert_eq!(watch.reached(now + 100 * second, &graces), None);
+        assert_eq!(watch.reached(now + 100 * second, &GRACES), None);
         watch.contact(false, now + 100 * second);
-        assert_eq!(watch.clone().reached(now + 105 * second, &graces), None);
-        assert!(watch.reached(now + 111 * second, &graces).is_some());
+        assert_eq!(watch.clone().reached(now + 105 * second, &GRACES), None);
+        assert!(watch.reached(now + 111 * second, &GRACES).is_some());
     }
 }

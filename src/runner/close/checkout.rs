@@ -20,10 +20,7 @@ use crate::{
         commit_id::CommitId,
         event::{CheckoutRestored, Event},
         exit::{Exit, Failure},
-        graph::{
-            TaskGraph,
-            task::{Status, TaskId},
-        },
+        graph::task::{Status, Task},
         verdict::Evidence,
     },
     project::{
@@ -165,22 +162,18 @@ impl Runner {
         was: &GraphFile,
         now: &GraphFile,
     ) -> String {
-        let status = |graph: &TaskGraph, id: &TaskId| {
-            graph.number(id).map(|number| graph.task(number).status)
-        };
-        let has_ended = |status: Option<Status>| {
-            status.is_some_and(|it| matches!(it, Status::Complete | Status::Cancelled))
+        let is_restored = |task: &&Task| {
+            let has = |status: Option<Status>| status == Some(task.status);
+            let there = self.status_now(&task.id);
+            task.id != record.task_id
+                && task.status.is_over()
+                && !has(was.graph().status_of(&task.id))
+                && there.is_some()
+                && !has(there)
         };
         let mut text = now.text().to_owned();
-        for task in now.graph().tasks().iter().filter(|task| task.id != record.task_id) {
-            let (before, there) = (status(was.graph(), &task.id), self.status_now(&task.id));
-            if !has_ended(Some(task.status))
-                || before == Some(task.status)
-                || there.is_none()
-                || there == Some(task.status)
-            {
-                continue;
-            }
+        for task in now.graph().tasks().iter().filter(is_restored) {
+            let before = was.graph().status_of(&task.id);
             let word = was.graph().number(&task.id).map(|number| was.status_word(number));
             let write = match (before, &word) {
                 (Some(Status::Pending), Some(word)) => Write::Restored(word.as_deref()),
