@@ -252,7 +252,7 @@ impl Runner {
     /// The graph of a commit; none if the commit has no valid one.
     pub(super) fn committed_graph(&self, commit: &str) -> Result<Option<GraphFile>> {
         let text = self.committed(commit)?;
-        let text = text.as_deref().map(String::from_utf8_lossy);
+        let text = text.and_then(|text| String::from_utf8(text).ok());
         Ok(text.and_then(|text| GraphFile::assume(Path::new(""), "", false, false, &text).ok()))
     }
 

@@ -227,6 +227,11 @@ fn a_damaged_graph_does_not_stay_in_the_newest_commit() {
     for (damage, verdict) in [
         ("echo 'tasks: [{' > task-graph.yaml", "unverified"),
         ("git rm -q --cached task-graph.yaml; rm task-graph.yaml", "unverified"),
+        (
+            "printf 'tasks:\\n  - id: a\\n    priority: high\\n  - id: b # keep\\n    title: \\377\\n' \
+             > task-graph.yaml",
+            "unverified",
+        ),
         ("printf 'tasks:\\n  - id: a\\n    priority: high\\n' > task-graph.yaml", ""),
     ] {
         let script = format!(
