@@ -16,6 +16,8 @@ struct OpenFile {
     target: PathBuf,
     reads: bool,
     writes: bool,
+    /// Whether it is standard output or standard error.
+    is_output: bool,
 }
 
 impl OpenFile {
@@ -72,44 +74,80 @@ impl OutputReaders {
 
     /// The files that the readers of these pipes write.
     fn piped(&mut self, own: u32, pipes: &HashSet<PathBuf>) -> Vec<PathBuf> {
-        let (files, found) = readers(pipes.clone(), &self.piped);
+        let known = Readers::of(pipes, &self.piped);
         // A shell holds the pipes of a program that it has not started yet.
-        if !found.is_empty() && found.len() == self.piped.len() {
-            return files;
+        if known.is_whole() && known.processes.len() == self.piped.len() {
+            return known.files;
         }
         let mut others = tree::processes();
         others.retain(|pid| *pid != own);
-        let (files, found) = readers(pipes.clone(), &others);
-        self.piped = found;
-        files
+        let found = Readers::of(pipes, &others);
+        self.piped = found.processes;
+        found.files
     }
 }
 
-/// The files that the readers of these pipes write, and the readers of their pipes in turn, with
-/// these readers, of all these processes.
-fn readers(mut pipes: HashSet<PathBuf>, processes: &[u32]) -> (Vec<PathBuf>, Vec<u32>) {
-    let mut others: Vec<(u32, Vec<OpenFile>)> =
-        processes.iter().map(|pid| (*pid, open_files(*pid))).collect();
-    let (mut files, mut found) = (Vec::new(), Vec::new());
-    loop {
-        let reads = |(_, open): &mut (u32, Vec<OpenFile>)| {
-            open.iter().any(|open| open.reads && pipes.contains(&open.target))
+/// The processes that read some pipes, and those that read their pipes in turn.
+struct Readers {
+    processes: Vec<u32>,
+    /// The files that they write.
+    files: Vec<PathBuf>,
+    /// The pipes that they read, and all to be read: those asked for, and those that they write.
+    read: HashSet<PathBuf>,
+    pipes: HashSet<PathBuf>,
+    /// Those among them that somebody must read: others may be inherited from anywhere.
+    outputs: HashSet<PathBuf>,
+}
+
+impl Readers {
+    /// The readers of these pipes among these processes.
+    fn of(pipes: &HashSet<PathBuf>, processes: &[u32]) -> Self {
+        let mut others: Vec<(u32, Vec<OpenFile>)> =
+            processes.iter().map(|pid| (*pid, open_files(*pid))).collect();
+        let mut found = Self {
+            processes: Vec::new(),
+            files: Vec::new(),
+            read: HashSet::new(),
+            pipes: pipes.clone(),
+            outputs: pipes.clone(),
         };
-        let readers: Vec<(u32, Vec<OpenFile>)> = others.extract_if(.., reads).collect();
-        if readers.is_empty() {
-            return (files, found);
-        }
-        pipes.clear();
-        for (pid, open) in readers {
-            found.push(pid);
-            for open in open {
-                if open.writes && open.is_pipe() {
-                    pipes.insert(open.target);
-                } else {
-                    files.extend(open.written());
+        loop {
+            let reads = |(_, open): &mut (u32, Vec<OpenFile>)| {
+                open.iter().any(|open| open.reads && found.pipes.contains(&open.target))
+            };
+            let readers: Vec<(u32, Vec<OpenFile>)> = others.extract_if(.., reads).collect();
+            if readers.is_empty() {
+                return found;
+            }
+            for (pid, open) in readers {
+                found.processes.push(pid);
+                for open in open {
+                    found.add(open);
                 }
             }
         }
+    }
+
+    fn add(&mut self, open: OpenFile) {
+        if !open.is_pipe() {
+            self.files.extend(open.written());
+            return;
+        }
+        if open.reads {
+            self.read.insert(open.target.clone());
+        }
+        if open.writes && open.is_output {
+            self.outputs.insert(open.target.clone());
+        }
+        if open.writes {
+            self.pipes.insert(open.target);
+        }
+    }
+
+    /// Whether each output has a reader. One that was started while the processes were listed is in no
+    /// list yet.
+    fn is_whole(&self) -> bool {
+        self.outputs.is_subset(&self.read)
     }
 }
 
@@ -134,5 +172,40 @@ fn open_files(pid: u32) -> Vec<OpenFile> {
 fn open_file(link: &Path) -> Option<OpenFile> {
     let mode = fs::symlink_metadata(link).ok()?.permissions().mode();
     let target = fs::read_link(link).ok()?;
-    Some(OpenFile { target, reads: mode & 0o400 != 0, writes: mode & 0o200 != 0 })
+    let is_output = link.ends_with("1") || link.ends_with("2");
+    Some(OpenFile { target, reads: mode & 0o400 != 0, writes: mode & 0o200 != 0, is_output })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_pipeline_is_whole_only_with_its_last_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("ralph.log");
+        let mut cat = Command::new("cat");
+        cat.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut cat = cat.spawn().unwrap();
+        let pipe = open_file(Path::new(&format!("/proc/{}/fd/0", cat.id()))).unwrap().target;
+        let pipes = HashSet::from([pipe]);
+        let found = Readers::of(&pipes, &[cat.id()]);
+        assert_eq!((found.processes.clone(), found.is_whole()), (vec![cat.id()], false));
+
+        let end = cat.stdout.take().unwrap();
+        let mut tee = Command::new("tee");
+        tee.arg(&log).stdin(end).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut tee = tee.spawn().unwrap();
+        while !log.exists() {
+            std::thread::yield_now();
+        }
+        let found = Readers::of(&pipes, &[tee.id(), cat.id()]);
+        assert_eq!(found.processes, [cat.id(), tee.id()]);
+        assert!(found.is_whole() && found.files.contains(&log.canonicalize().unwrap()));
+
+        drop(cat.stdin.take());
+        assert!(cat.wait().unwrap().success() && tee.wait().unwrap().success());
+    }
 }
