@@ -40,7 +40,7 @@ use chrono::{DateTime, Local, Utc};
 use crate::{
     adapters::{
         clock,
-        process::{self, AgentProcess, ProcessNews},
+        process::{self, AgentProcess, GuardianPool, ProcessNews},
         state::Lock,
         tmux,
     },
@@ -118,6 +118,7 @@ pub struct Runner {
     workspace: Workspace,
     options: RunOptions,
     policy: Policy,
+    guardians: GuardianPool,
     lock: Lock,
     store: EventStore,
     reporters: Vec<Box<dyn Reporter>>,
@@ -181,12 +182,14 @@ impl Runner {
         workspace.ignore_outputs()?;
         git_calls::bound_git(&workspace, &store);
         let inbox = Inbox::listening()?;
+        let guardians = GuardianPool::new(process::own_program(), lock.folder());
         Ok(Runner {
             store,
             workspace,
             graph: RunGraph::new(file),
             options,
             policy,
+            guardians: guardians.context("hold the lock for the agents")?,
             lock,
             reporters,
             run: Run::default(),

@@ -16,6 +16,7 @@ mod child;
 mod connection;
 pub mod guard;
 mod guarded;
+mod guardian_pool;
 mod group;
 mod kept_end;
 mod line;
@@ -55,6 +56,7 @@ pub use child::{Foreground, ForegroundGroup};
 use group::Process;
 pub use group::check;
 pub use guarded::run_guarded;
+pub use guardian_pool::GuardianPool;
 pub use outputs::OutputReaders;
 pub use own_call::{OwnCall, call_own};
 pub use program::{absolute, resolve};
@@ -141,15 +143,13 @@ pub struct WorkTransfer {
 
 /// What the guardian needs in addition to the agent's command.
 #[derive(Debug)]
-pub struct GuardPost<'a> {
-    /// This program.
-    pub program: PathBuf,
+pub struct GuardPost {
+    /// Where its guardian comes from.
+    pub guardians: GuardianPool,
     /// The attempt's record, which stays open in the whole tree to identify its processes.
     pub record: PathBuf,
     /// The file for how the agent ended, if that must be known after a crash.
     pub exit: Option<PathBuf>,
-    /// The runner's lock.
-    pub lock: &'a File,
     /// The time without a sign of life after which the guardian notifies the runner.
     pub idle: Option<Duration>,
     /// Whether secrets are removed from the agent's output.
@@ -375,10 +375,9 @@ mod tests {
             let exit = Some(exit);
             let (idle, redact, screen) = (None, true, None);
             let post = GuardPost {
-                program,
+                guardians: GuardianPool::new(program, &lock).unwrap(),
                 record,
                 exit,
-                lock: &lock,
                 idle,
                 redact,
                 screen,

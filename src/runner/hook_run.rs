@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use crate::{
     adapters::{
         agent_output,
-        process::{self, AgentProcess, GuardPost, ProcessSpec},
+        process::{self, AgentProcess, GuardPost, GuardianPool, ProcessSpec},
     },
     core::{
         duration,
@@ -38,8 +38,8 @@ pub struct HookRun {
     message: ProgramMessage,
     limits: (Duration, Duration),
     redact: bool,
-    /// A lock that is held until the last process has ended.
-    lock: File,
+    /// They hold a lock until the last process has ended.
+    guardians: GuardianPool,
 }
 
 /// The result of a hook.
@@ -76,7 +76,8 @@ impl HookRun {
             message: message(),
             limits: (workspace.config.hook_timeout, workspace.config.grace),
             redact: workspace.redacts(),
-            lock: lock.try_clone().context("hold the lock for a hook")?,
+            guardians: GuardianPool::new(process::own_program(), lock)
+                .context("hold the lock for a hook")?,
         }))
     }
 
@@ -106,10 +107,9 @@ impl HookRun {
                 stderr: output.clone(),
             };
             let post = GuardPost {
-                program: process::own_program(),
+                guardians: self.guardians.clone(),
                 record: message_file.clone(),
                 exit: None,
-                lock: &self.lock,
                 idle: None,
                 screen: None,
                 carrier: None,

@@ -89,7 +89,7 @@ impl Runner {
         executor: &Executor,
         record: &AttemptRecord,
         spec: &ProcessSpec,
-        post: GuardPost<'_>,
+        post: GuardPost,
         limits: &ProcessLimits,
         tell: impl Fn(ProcessNews) + Send + 'static,
     ) -> Result<SpawnedProcess, NotStarted> {

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     adapters::{
         agent_output::Follow,
-        process::{self, AgentProcess, GuardPost, NotStarted, ProcessSpec},
+        process::{AgentProcess, GuardPost, NotStarted, ProcessSpec},
         tmux,
     },
     core::{
@@ -156,12 +156,11 @@ impl Runner {
         is_agent: bool,
         idle: Option<Duration>,
         screen: Option<PathBuf>,
-    ) -> GuardPost<'_> {
+    ) -> GuardPost {
         GuardPost {
-            program: process::own_program(),
+            guardians: self.guardians.clone(),
             record: self.workspace.state.attempt(&record.name()),
             exit: is_agent.then(|| self.workspace.state.exit(&record.name())),
-            lock: self.lock.folder(),
             idle,
             redact: self.workspace.redacts(),
             screen,

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::{
     Runner,
@@ -61,6 +61,8 @@ impl Runner {
         let record = record.clone();
         if closed.outcome.is_none() {
             (closed.swept, closed.immortal) = self.end_unguarded(&record);
+        } else {
+            self.forget_guardian(id)?;
         }
         // No attempt may start while processes of the previous one remain.
         ensure!(
@@ -86,6 +88,18 @@ impl Runner {
             log: handle.log,
         };
         Ok(Some(self.ask_engine(id, &record, ended)))
+    }
+
+    /// Removes the guardian from the record of an attempt whose process has ended: from now on, what
+    /// runs below it may be of another attempt.
+    fn forget_guardian(&mut self, id: &AttemptId) -> Result<()> {
+        let Some(record) = self.records.get_mut(id).filter(|it| it.guardian.is_some()) else {
+            return Ok(());
+        };
+        record.guardian = None;
+        let kept = record.redacted(&self.workspace);
+        let noted = self.workspace.state.update_attempt(&record.name(), &kept);
+        noted.context("record that a process has ended")
     }
 
     /// Handles the end of a process, once its engine has told what it knows.

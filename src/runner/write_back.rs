@@ -166,12 +166,10 @@ impl Runner {
             stdout: output.clone(),
             stderr: output.clone(),
         };
-        let lock = self.lock.folder().try_clone().context("hold the lock for `gh`")?;
         let post = GuardPost {
-            program: process::own_program(),
+            guardians: self.guardians.clone(),
             record: input,
             exit: None,
-            lock: &lock,
             idle: None,
             screen: None,
             carrier: None,

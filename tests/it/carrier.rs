@@ -22,8 +22,8 @@ use std::{
 
 use ralph::{
     adapters::process::{
-        AgentProcess, Carrier, Closed, GuardPost, NotStarted, ProcessNews, ProcessSpec, StartFault,
-        WorkTransfer, is_alive,
+        AgentProcess, Carrier, Closed, GuardPost, GuardianPool, NotStarted, ProcessNews,
+        ProcessSpec, StartFault, WorkTransfer, is_alive,
     },
     core::verdict::Outcome,
 };
@@ -174,10 +174,9 @@ impl CarriedAgent {
             signs: None,
         };
         let post = GuardPost {
-            program: RALPH.into(),
+            guardians: GuardianPool::new(RALPH.into(), &lock).unwrap(),
             record: dir.canonicalize().unwrap().join("record"),
             exit: Some(dir.join("exit.json")),
-            lock: &lock,
             idle: self.idle,
             redact: true,
             screen: None,

@@ -1,11 +1,9 @@
 //! An agent behind its guardian, as the runner and a worker see it.
 
 use std::{
-    fs::File,
-    io::{self, BufRead, BufReader, PipeReader, PipeWriter},
-    os::unix::process::ExitStatusExt,
-    path::Path,
-    sync::{Mutex, PoisonError},
+    io::{BufRead, BufReader, PipeReader, PipeWriter},
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -17,6 +15,7 @@ use rustix::{
 
 use super::{
     Closed, GuardPost, Identity, NotStarted, ProcessNews, ProcessSpec, StartFault,
+    guardian_pool::{Guardian, GuardianPool},
     protocol::{GuardianCommand, GuardianNotice, GuardianSpec, OutputRoute},
     send, tree,
 };
@@ -27,7 +26,22 @@ use crate::{core::executor::ExecutorFault, crash};
 pub struct AgentProcess {
     guardian: Identity,
     identity: Identity,
-    orders: Mutex<PipeWriter>,
+    line: SharedLine,
+    guardians: GuardianPool,
+}
+
+/// The line to the guardian of an agent, of this process and of the thread that hears it.
+type SharedLine = Arc<Mutex<GuardianLine>>;
+
+/// What can be done with the guardian of an agent.
+#[derive(Debug)]
+enum GuardianLine {
+    /// It takes orders for the agent.
+    Open(PipeWriter),
+    /// The agent is gone, and the guardian can take another one once nobody asks about this one.
+    Ready(Box<Guardian>),
+    /// The guardian has ended, or does so because nobody holds its line.
+    Closed,
 }
 
 impl AgentProcess {
@@ -38,7 +52,7 @@ impl AgentProcess {
     /// except what a guardian started that was killed before it could report it.
     pub fn spawn(
         spec: &ProcessSpec,
-        post: &GuardPost<'_>,
+        post: &GuardPost,
         tell: impl Fn(ProcessNews) + Send + 'static,
     ) -> Result<AgentProcess, NotStarted> {
         let brief = GuardianSpec {
@@ -52,7 +66,7 @@ impl AgentProcess {
             sign: None,
             output: OutputRoute::Files,
         };
-        AgentProcess::under_guard(&brief, &post.program, post.lock, move |notice| {
+        AgentProcess::under_guard(&brief, &post.guardians, move |notice| {
             let news = match notice {
                 Some(GuardianNotice::Idle {}) => ProcessNews::Idle,
                 Some(GuardianNotice::Left { members }) => ProcessNews::Left(members),
@@ -69,44 +83,31 @@ impl AgentProcess {
                 Some(
                     GuardianNotice::Started { .. }
                     | GuardianNotice::NotStarted { .. }
-                    | GuardianNotice::Output { .. },
+                    | GuardianNotice::Output { .. }
+                    | GuardianNotice::Ready {},
                 ) => return,
             };
             tell(news);
         })
     }
 
-    /// Starts a guardian, and a thread that calls `tell` for each notice after the start; the last
-    /// one is that the agent is gone, or none if the guardian died.
+    /// Gives the agent to a guardian, and starts a thread that calls `tell` for each notice after the
+    /// start; the last one is that the agent is gone, or none if the guardian died.
     ///
     /// # Errors
     /// As for [`AgentProcess::spawn`].
     pub(super) fn under_guard(
         brief: &GuardianSpec,
-        program: &Path,
-        lock: &File,
+        guardians: &GuardianPool,
         tell: impl Fn(Option<GuardianNotice>) + Send + 'static,
     ) -> Result<AgentProcess, NotStarted> {
-        let (order_reader, mut orders) = io::pipe()?;
-        let (notice_reader, notices) = io::pipe()?;
-        let mut guardians = tree::guardians();
-        let handle = duct::cmd(program, ["__guard"])
-            .stdin_file(order_reader)
-            .stdout_file(lock.try_clone()?)
-            .stderr_file(notices)
-            .unchecked()
-            .start()?;
-        let pid = *handle.pids().first().expect("a started command has a process");
-        let guardian = Identity::of(pid);
-        guardians.push(pid);
-        drop(guardians);
-        let gone = move || tree::guardians().retain(|guardian| *guardian != pid);
+        let Guardian { process, mut orders, mut notices } = guardians.take()?;
+        let guardian = process.identity.clone();
         crash::point("agent.guarded");
         // A guardian that ends before it has read its orders is handled like one that ends
         // afterwards.
         let _ = send(&mut orders, brief);
-        await_answer(&notice_reader, &guardian);
-        let mut notices = BufReader::new(notice_reader).lines();
+        await_answer(notices.get_ref(), &guardian);
         let notice = loop {
             match next(&mut notices) {
                 // A quick agent prints before its guardian has told the start.
@@ -115,23 +116,10 @@ impl AgentProcess {
             }
         };
         let Some(GuardianNotice::Started { identity }) = notice else {
-            let killed = handle.wait().is_ok_and(|output| output.status.signal().is_some());
-            gone();
-            return Err(match notice {
-                Some(GuardianNotice::NotStarted { error, fault }) => match fault {
-                    Some(StartFault::Program) => NotStarted::Missing(error),
-                    Some(StartFault::Executor) => {
-                        NotStarted::Executor(ExecutorFault::lasting(error))
-                    }
-                    Some(StartFault::Unreachable) => {
-                        NotStarted::Executor(ExecutorFault::passing(error))
-                    }
-                    None => NotStarted::Refused(error),
-                },
-                _ if killed => NotStarted::Unguarded,
-                _ => NotStarted::Refused("its guardian could not be started".to_owned()),
-            });
+            return Err(not_started(notice, process.wait()));
         };
+        let line: SharedLine = Arc::new(Mutex::new(GuardianLine::Open(orders)));
+        let shared = Arc::clone(&line);
         thread::Builder::new().name("agent".to_owned()).spawn(move || {
             let last = loop {
                 match next(&mut notices) {
@@ -139,11 +127,24 @@ impl AgentProcess {
                     notice => tell(notice),
                 }
             };
-            let _ = handle.wait();
-            gone();
+            let is_ready =
+                last.is_some() && matches!(next(&mut notices), Some(GuardianNotice::Ready {}));
+            // From here on, no order for this agent reaches the guardian.
+            let mut line = lock(&shared);
+            match line.close() {
+                GuardianLine::Open(orders) if is_ready => {
+                    let ready = Guardian { process, orders, notices };
+                    *line = GuardianLine::Ready(Box::new(ready));
+                    drop(line);
+                }
+                closed => {
+                    drop((line, closed));
+                    process.wait();
+                }
+            }
             tell(last);
         })?;
-        Ok(AgentProcess { guardian, identity, orders: Mutex::new(orders) })
+        Ok(AgentProcess { guardian, identity, line, guardians: guardians.clone() })
     }
 
     /// The agent's process.
@@ -168,12 +169,16 @@ impl AgentProcess {
 
     /// Continues the guardian if something has stopped it.
     pub fn wake(&self) {
-        tree::wake(&self.guardian);
+        if lock(&self.line).is_open() {
+            tree::wake(&self.guardian);
+        }
     }
 
     /// Kills a guardian that does not answer. What it guarded must be ended by other means.
     pub fn kill_guardian(&self) {
-        tree::kill(&self.guardian);
+        if lock(&self.line).is_open() {
+            tree::kill(&self.guardian);
+        }
     }
 
     /// Sends TERM to the agent and its group.
@@ -210,8 +215,49 @@ impl AgentProcess {
     pub(super) fn order(&self, order: GuardianCommand) {
         self.wake();
         // A guardian that is gone has ended everything already.
-        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = send(&mut *orders, &order);
+        if let GuardianLine::Open(orders) = &mut *lock(&self.line) {
+            let _ = send(orders, &order);
+        }
+    }
+}
+
+impl Drop for AgentProcess {
+    /// Frees the guardian for another agent. One whose agent runs hears that nobody wants it any more,
+    /// and ends it.
+    fn drop(&mut self) {
+        let line = lock(&self.line).close();
+        if let GuardianLine::Ready(guardian) = line {
+            self.guardians.put(*guardian);
+        }
+    }
+}
+
+impl GuardianLine {
+    fn is_open(&self) -> bool {
+        matches!(self, GuardianLine::Open(_))
+    }
+
+    /// Closes the line. Returns what it was.
+    fn close(&mut self) -> GuardianLine {
+        mem::replace(self, GuardianLine::Closed)
+    }
+}
+
+fn lock(line: &SharedLine) -> MutexGuard<'_, GuardianLine> {
+    line.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Why a guardian that told this first, and that may have been killed, has not started its agent.
+fn not_started(notice: Option<GuardianNotice>, is_killed: bool) -> NotStarted {
+    match notice {
+        Some(GuardianNotice::NotStarted { error, fault }) => match fault {
+            Some(StartFault::Program) => NotStarted::Missing(error),
+            Some(StartFault::Executor) => NotStarted::Executor(ExecutorFault::lasting(error)),
+            Some(StartFault::Unreachable) => NotStarted::Executor(ExecutorFault::passing(error)),
+            None => NotStarted::Refused(error),
+        },
+        _ if is_killed => NotStarted::Unguarded,
+        _ => NotStarted::Refused("its guardian could not be started".to_owned()),
     }
 }
 
@@ -233,6 +279,6 @@ fn await_answer(notices: &PipeReader, guardian: &Identity) {
 }
 
 /// The next line that is a notice; other output of a dying guardian is skipped.
-fn next(lines: &mut impl Iterator<Item = io::Result<String>>) -> Option<GuardianNotice> {
-    lines.map_while(Result::ok).find_map(|line| serde_json::from_str(&line).ok())
+fn next(notices: &mut BufReader<PipeReader>) -> Option<GuardianNotice> {
+    notices.lines().map_while(Result::ok).find_map(|line| serde_json::from_str(&line).ok())
 }

@@ -398,6 +398,7 @@ impl<'a> CarriedGuard<'a> {
                 GuardianNotice::Arrived { .. }
                 | GuardianNotice::Output { .. }
                 | GuardianNotice::Fetching {}
+                | GuardianNotice::Ready {}
                 | GuardianNotice::Contact { .. },
             )
             | FromWorker::File(_)

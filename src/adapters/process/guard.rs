@@ -105,25 +105,41 @@ const ENDING: Duration = Duration::from_millis(200);
 /// The interval between two checks of what an agent that is over has left running.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Guards one agent, from its orders on standard input to its end.
+/// Guards one agent after the other, each from its orders on standard input to its end. Ends with the
+/// line, and after an agent of which something may be left.
 ///
 /// # Errors
-/// Invalid orders; I/O errors on writing how the agent ended.
+/// Invalid orders; I/O errors on writing how an agent ended.
 pub fn run() -> io::Result<()> {
     // Then signals of the terminal do not reach the guardian, and the agent has no terminal.
     let _ = setsid();
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(getpid()))?;
     let mut brief = String::new();
-    io::stdin().lock().read_line(&mut brief)?;
-    let brief: GuardianSpec = serde_json::from_str(&brief)?;
+    if io::stdin().lock().read_line(&mut brief)? == 0 {
+        return Ok(());
+    }
+    let mut brief: GuardianSpec = serde_json::from_str(&brief)?;
+    while let Some(next) = guard(&brief)? {
+        tell(&GuardianNotice::Ready {})?;
+        let Ok(next) = next.recv() else {
+            return Ok(());
+        };
+        brief = next;
+    }
+    Ok(())
+}
+
+/// Guards one agent. Returns what gets the orders for the next one, if nothing can be left of this
+/// one.
+fn guard(brief: &GuardianSpec) -> io::Result<Option<Receiver<GuardianSpec>>> {
     crash::point("guard.briefed");
-    let end = match &brief.carrier {
-        None => guard_here(&brief)?,
-        Some(carrier) => carried::guard(&brief, carrier)?,
+    let (end, next) = match &brief.carrier {
+        None => guard_here(brief)?,
+        Some(carrier) => (carried::guard(brief, carrier)?, None),
     };
     let Some(GuardedEnd { outcome, swept, immortal, fault, cut_off }) = end else {
-        return Ok(());
+        return Ok(None);
     };
     if immortal == 0 {
         sign_of_life::remove(brief.sign.as_deref());
@@ -134,11 +150,14 @@ pub fn run() -> io::Result<()> {
     }
     tell(&GuardianNotice::Closed { outcome, swept, immortal, fault })?;
     crash::point("guard.closed");
-    Ok(())
+    Ok(next.filter(|_| immortal == 0 && !cut_off))
 }
 
-/// Guards an agent on this machine. Returns none if it was not started, which is told.
-fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
+/// Guards an agent on this machine. Returns no end if it was not started, which is told, and what gets
+/// the orders for the next agent, unless threads or processes of this one may be left.
+fn guard_here(
+    brief: &GuardianSpec,
+) -> io::Result<(Option<GuardedEnd>, Option<Receiver<GuardianSpec>>)> {
     let (outbox, inbox) = mpsc::channel();
     let pulse = Pulse::new(brief.screen.clone());
     let started = relay::listen(&brief.spec)
@@ -147,13 +166,13 @@ fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
         Ok(started) => started,
         Err(error) => {
             tell_not_started(&error, StartFault::Program)?;
-            return Ok(None);
+            return Ok((None, None));
         }
     };
     crash::point("guard.spawned");
     tell(&GuardianNotice::Started { identity: agent.identity().clone() })?;
     crash::point("guard.told");
-    listen(move |order| {
+    let next = listen(move |order| {
         let message = order.map_or(GuardianMessage::Alone, GuardianMessage::Order);
         let _ = outbox.send(message);
     });
@@ -183,14 +202,18 @@ fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
     let (swept, immortal) =
         if spared { (Vec::new(), 0) } else { tree::sweep(guard.pane.as_deref()) };
     crash::point("guard.swept");
-    if spared {
+    let is_drained = if spared {
         streams.cut();
+        false
     } else {
-        streams.drain();
-    }
+        streams.drain()
+    };
+    // The thread that listens for commands of a sandbox does not end.
+    let is_alone = is_drained && relay.is_none() && guard.pane.is_none();
     drop(relay);
     let swept = swept.into_iter().map(|member| member.name).collect();
-    Ok(Some(GuardedEnd { outcome, swept, immortal, fault: None, cut_off }))
+    let end = GuardedEnd { outcome, swept, immortal, fault: None, cut_off };
+    Ok((Some(end), is_alone.then_some(next)))
 }
 
 /// What is done with the tree; a later value replaces an earlier one.

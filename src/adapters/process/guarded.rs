@@ -22,7 +22,7 @@ const TURN: Duration = Duration::from_millis(50);
 /// The errors of `turn`, after which the guardian ends the command.
 pub fn run_guarded<E>(
     spec: &ProcessSpec,
-    post: &GuardPost<'_>,
+    post: &GuardPost,
     (limit, grace): (Duration, Duration),
     mut turn: impl FnMut(&AgentProcess) -> Result<bool, E>,
 ) -> Result<Outcome, E> {

@@ -3,26 +3,44 @@
 
 use std::{
     io::{self, BufRead},
+    sync::mpsc::{self, Receiver},
     thread,
 };
+
+use serde::Deserialize;
 
 use super::{
     StartFault,
     program::NoProgram,
-    protocol::{GuardianCommand, GuardianNotice},
+    protocol::{GuardianCommand, GuardianNotice, GuardianSpec},
     send,
 };
 
-/// Starts a thread that calls `hear` for each order, and without one when the runner is gone.
-pub(super) fn listen(hear: impl Fn(Option<GuardianCommand>) + Send + 'static) {
+/// A line that a guardian with an agent gets.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OrderLine {
+    Order(GuardianCommand),
+    Next(Box<GuardianSpec>),
+}
+
+/// Starts a thread that calls `hear` for each order, and without one when the runner is gone. The
+/// thread ends with the orders for the next agent, which the receiver gets.
+pub(super) fn listen(
+    hear: impl Fn(Option<GuardianCommand>) + Send + 'static,
+) -> Receiver<GuardianSpec> {
+    let (next, briefs) = mpsc::sync_channel(1);
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
-            if let Ok(order) = serde_json::from_str(&line) {
-                hear(Some(order));
+            match serde_json::from_str(&line) {
+                Ok(OrderLine::Order(order)) => hear(Some(order)),
+                Ok(OrderLine::Next(brief)) => return drop(next.send(*brief)),
+                Err(_) => {}
             }
         }
         hear(None);
     });
+    briefs
 }
 
 /// Sends a notice; a runner that is gone is no reason to fail.

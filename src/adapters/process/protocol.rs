@@ -142,7 +142,8 @@ pub enum GuardianNotice {
         /// The time since its last byte, in milliseconds.
         silent_ms: Option<u64>,
     },
-    /// The agent and everything it started is gone, or was spared; the guardian ends.
+    /// The agent and everything it started is gone, or was spared; the guardian ends, unless it says
+    /// that it is ready.
     Closed {
         /// How the agent ended.
         outcome: Outcome,
@@ -153,6 +154,8 @@ pub enum GuardianNotice {
         /// What keeps any such agent from starting, if the agent was not started.
         fault: Option<StartFault>,
     },
+    /// Nothing is left of the agent, and the guardian takes another one.
+    Ready {},
 }
 
 /// The name of an output stream.

@@ -25,7 +25,7 @@ use std::{
 };
 
 use super::{
-    AgentProcess, Identity, NotStarted, StartFault, adopt_orphans,
+    AgentProcess, GuardianPool, Identity, NotStarted, StartFault, adopt_orphans,
     connection::lock,
     line::{self, LineWriter},
     own_file, own_program,
@@ -284,7 +284,8 @@ impl Worker {
                 line.send(&FromWorker::Notice(notice));
             }
         };
-        let agent = AgentProcess::under_guard(&brief, &own_program(), place.lock, tell);
+        let guardians = GuardianPool::new(own_program(), place.lock)?;
+        let agent = AgentProcess::under_guard(&brief, &guardians, tell);
         let agent = match agent {
             Ok(agent) => agent,
             Err(reason) => {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::{
     adapters::{
         agent_output,
-        process::{self, GuardPost, ProcessSpec},
+        process::{self, GuardPost, GuardianPool, ProcessSpec},
     },
     core::verdict::Outcome,
     project::{config::Config, placement::PlacedProcess},
@@ -125,11 +125,12 @@ impl ProbeFolder {
             Err(why) => return Ok(ProbeAnswer::No(why)),
         };
         let lock = File::open(self.folder.path()).context("open a temporary folder")?;
+        let guardians =
+            GuardianPool::new(process::own_program(), &lock).context("duplicate a file")?;
         let post = GuardPost {
-            program: process::own_program(),
+            guardians,
             record,
             exit: None,
-            lock: &lock,
             idle: None,
             redact: false,
             screen: None,

@@ -14,7 +14,7 @@ use super::{DraftSignals, slot::DraftSlot, stopped};
 use crate::{
     adapters::{
         agent_output::{self, Follow},
-        process::{self, GuardPost, ProcessSpec},
+        process::{self, GuardPost, GuardianPool, ProcessSpec},
         state::Lock,
         terminal,
     },
@@ -122,14 +122,14 @@ impl DraftAgent<'_> {
     }
 
     /// What the guardian of a process gets.
-    fn post(&self, idle: Option<Duration>) -> Result<GuardPost<'_>> {
+    fn post(&self, idle: Option<Duration>) -> Result<GuardPost> {
         let record = self.workspace.state.draft().join("record");
         fs::write(&record, "").context("write the record of the draft")?;
+        let guardians = GuardianPool::new(process::own_program(), self.lock.folder());
         Ok(GuardPost {
-            program: process::own_program(),
+            guardians: guardians.context("hold the lock for the agent")?,
             record,
             exit: None,
-            lock: self.lock.folder(),
             idle,
             redact: self.workspace.redacts(),
             screen: None,
@@ -139,11 +139,7 @@ impl DraftAgent<'_> {
 
     /// Returns a process as the executor of the settings starts it. A draft reads and writes files of
     /// this machine.
-    fn placed<'a>(
-        &self,
-        spec: ProcessSpec,
-        post: GuardPost<'a>,
-    ) -> Result<(ProcessSpec, GuardPost<'a>)> {
+    fn placed(&self, spec: ProcessSpec, post: GuardPost) -> Result<(ProcessSpec, GuardPost)> {
         let DraftAgent { workspace, call, slot, .. } = *self;
         let executor = executors::find(&workspace.config, Some(&workspace.config.run_on))?;
         if !executor.is_here() {

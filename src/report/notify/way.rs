@@ -12,7 +12,7 @@ use super::ProgramMessage;
 use crate::{
     adapters::{
         agent_output,
-        process::{self, GuardPost, ProcessSpec},
+        process::{self, GuardPost, GuardianPool, ProcessSpec},
     },
     core::verdict::Outcome,
     project::config::NotifierTarget,
@@ -93,11 +93,11 @@ impl Messenger {
             stdout: output.clone(),
             stderr: output.clone(),
         };
+        let guardians = GuardianPool::new(process::own_program(), &lock);
         let post = GuardPost {
-            program: process::own_program(),
+            guardians: guardians.map_err(|error| error.to_string())?,
             record: input.clone(),
             exit: None,
-            lock: &lock,
             idle: None,
             screen: None,
             carrier: None,

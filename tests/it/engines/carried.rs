@@ -13,7 +13,9 @@ use std::{
 use ralph::{
     adapters::{
         executor::container,
-        process::{AgentProcess, Carrier, Closed, GuardPost, ProcessNews, ProcessSpec},
+        process::{
+            AgentProcess, Carrier, Closed, GuardPost, GuardianPool, ProcessNews, ProcessSpec,
+        },
     },
     core::{
         executor::{
@@ -107,10 +109,9 @@ impl Attempt {
             stderr: dir.join("stderr"),
         };
         let post = GuardPost {
-            program: RALPH.into(),
+            guardians: GuardianPool::new(RALPH.into(), &lock).unwrap(),
             record: dir.join("record"),
             exit: None,
-            lock: &lock,
             idle: None,
             redact: true,
             screen: None,

@@ -18,7 +18,7 @@ use std::{
 
 use ralph::{
     adapters::process::{
-        AgentProcess, Closed, GuardPost, ProcessNews, ProcessSpec,
+        AgentProcess, Closed, GuardPost, GuardianPool, ProcessNews, ProcessSpec,
         sandbox::{SandboxPaths, confined},
     },
     core::{
@@ -285,10 +285,9 @@ impl Stage {
     ) -> Ended {
         let lock = File::open(folder).unwrap();
         let post = GuardPost {
-            program: self.trial.sign("guardian"),
+            guardians: GuardianPool::new(self.trial.sign("guardian"), &lock).unwrap(),
             record: folder.join("record.json"),
             exit: None,
-            lock: &lock,
             idle: None,
             redact: false,
             screen: None,
