@@ -5,6 +5,8 @@
 //! one kill in forty tears a line, and a torn line swallows the next one. Hence the lock, the
 //! single write and the repair of the tail.
 
+mod blocks;
+
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Seek, SeekFrom, Write},
@@ -138,15 +140,31 @@ impl Journal {
     pub fn read(
         &self,
         mark: &mut JournalPosition,
-        mut each: impl FnMut(Option<Record>),
+        mut each: impl FnMut(Option<&Record>),
     ) -> io::Result<SkippedLines> {
         let mut skipped = SkippedLines::default();
-        self.read_lines(mark, |line| match line {
-            None => each(None),
-            Some((_, Ok(record))) => each(Some(record)),
-            Some((_, Err(Unread::Unknown))) => skipped.unknown += 1,
-            Some((_, Err(Unread::Damaged))) => skipped.damaged += 1,
-        })?;
+        let Some(mut file) = self.open_at(mark, || each(None))? else {
+            return Ok(skipped);
+        };
+        let left = file.metadata()?.len().saturating_sub(mark.offset);
+        let mut take = |read: &Result<Record, Unread>, mark: &mut JournalPosition| match read {
+            Ok(record) => {
+                mark.seq = record.seq;
+                each(Some(record));
+            }
+            Err(Unread::Unknown) => skipped.unknown += 1,
+            Err(Unread::Damaged) => skipped.damaged += 1,
+        };
+        if left >= blocks::MANY {
+            blocks::read(&mut file, |bytes, lines| {
+                mark.offset += bytes;
+                for line in lines {
+                    take(line, mark);
+                }
+            })?;
+        } else {
+            lines(file, mark, |_, read, mark| take(&read, mark))?;
+        }
         Ok(skipped)
     }
 
@@ -160,42 +178,64 @@ impl Journal {
         mark: &mut JournalPosition,
         mut each: impl FnMut(Option<(&[u8], Result<Record, Unread>)>),
     ) -> io::Result<()> {
+        let Some(file) = self.open_at(mark, || each(None))? else {
+            return Ok(());
+        };
+        lines(file, mark, |line, read, mark| {
+            if let Ok(record) = &read {
+                mark.seq = record.seq;
+            }
+            each(Some((line, read)));
+        })
+    }
+
+    /// Opens the file at `mark`, or at its start after calling `again` if the line before `mark` is no
+    /// longer there. Returns none if there is nothing after it.
+    fn open_at(
+        &self,
+        mark: &mut JournalPosition,
+        again: impl FnOnce(),
+    ) -> io::Result<Option<File>> {
         let mut file = match regular_file::open(&self.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             // The next record is written to a new file.
-            Err(_) if regular_file::is_special(&self.path) => return Ok(()),
+            Err(_) if regular_file::is_special(&self.path) => return Ok(None),
             Err(error) => return Err(error),
         };
         let metadata = file.metadata()?;
         if !mark.holds(&file, metadata.ino(), metadata.len())? {
             if mark.offset > 0 {
-                each(None);
+                again();
             }
             *mark = JournalPosition { inode: metadata.ino(), ..JournalPosition::default() };
         }
         if metadata.len() == mark.offset {
-            return Ok(());
+            return Ok(None);
         }
         file.seek(SeekFrom::Start(mark.offset))?;
-        let mut lines = BufReader::with_capacity(64 * 1024, file);
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            let bytes = lines.read_until(b'\n', &mut line)?;
-            if line.last() != Some(&b'\n') {
-                // The end, or an incomplete line: another process may still write it.
-                return Ok(());
-            }
-            mark.offset += bytes as u64;
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            let read = Record::from_line(&line);
-            if let Ok(record) = &read {
-                mark.seq = record.seq;
-            }
-            each(Some((&line, read)));
+        Ok(Some(file))
+    }
+}
+
+/// Reads the complete lines of a file that are not blank, and moves `mark` past them.
+fn lines(
+    file: File,
+    mark: &mut JournalPosition,
+    mut each: impl FnMut(&[u8], Result<Record, Unread>, &mut JournalPosition),
+) -> io::Result<()> {
+    let mut lines = BufReader::with_capacity(64 * 1024, file);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let bytes = lines.read_until(b'\n', &mut line)?;
+        if line.last() != Some(&b'\n') {
+            // The end, or an incomplete line: another process may still write it.
+            return Ok(());
+        }
+        mark.offset += bytes as u64;
+        if !line.trim_ascii().is_empty() {
+            each(&line, Record::from_line(&line), mark);
         }
     }
 }
@@ -478,7 +518,7 @@ mod tests {
             let told = at(dir.path()).append(false, |seq| Record { run_id: "new".to_owned(), ..made(seq) });
             prop_assert!(fs::read(&path).unwrap().ends_with(b"\n"));
             let mut records = Vec::new();
-            at(dir.path()).read(&mut JournalPosition::default(), |record| records.extend(record)).unwrap();
+            at(dir.path()).read(&mut JournalPosition::default(), |record| records.extend(record.cloned())).unwrap();
             prop_assert_eq!(records.last(), Some(&told.unwrap()));
             for seq in untouched {
                 prop_assert!(records.iter().any(|record| record.seq == seq), "{} is lost", seq);

@@ -150,7 +150,7 @@ impl PageData {
             .journal()
             .read(&mut JournalPosition::default(), |record| {
                 if let Some(record) = record {
-                    fold.apply(&record);
+                    fold.apply(record);
                 }
             })
             .context("read the journal")?;

@@ -126,38 +126,17 @@ impl History {
     /// Applies an event.
     pub fn apply(&mut self, record: &Record) {
         self.fold(record);
+        self.apply_to_parts(record);
         if let Some(ended) = record.event.ended() {
-            self.keep_result(record.task_id.as_ref(), record.timestamp, ended.clone());
-        }
-    }
-
-    /// Applies an event that is not needed any more: its result is kept and not copied, which is a
-    /// part of the time for a long journal.
-    pub fn consume(&mut self, record: Record) {
-        self.fold(&record);
-        if let Some(ended) = record.event.into_ended() {
-            self.keep_result(record.task_id.as_ref(), record.timestamp, ended);
-        }
-    }
-
-    /// Keeps the result of the newest attempt at a task.
-    fn keep_result(&mut self, id: Option<&TaskId>, at: DateTime<Utc>, ended: AttemptResult) {
-        self.with(id, |past| {
-            let last = LastAttempt { at, ended };
-            match &mut past.last {
+            let last = LastAttempt { at: record.timestamp, ended: ended.clone() };
+            self.with(record.task_id.as_ref(), |past| match &mut past.last {
                 Some(kept) => **kept = last,
                 None => past.last = Some(Box::new(last)),
-            }
-        });
+            });
+        }
     }
 
-    /// Applies everything of an event but the result of an attempt.
     fn fold(&mut self, record: &Record) {
-        self.fold_event(record);
-        self.apply_to_parts(record);
-    }
-
-    fn fold_event(&mut self, record: &Record) {
         let id = record.task_id.as_ref();
         match &record.event {
             Event::LoopStarted(begun) => self.begin(record, begun),

@@ -167,7 +167,7 @@ impl EventStore {
         move || {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             let (mark, stop) = &mut *seen;
-            let each = |record: Option<Record>| match record.map(|record| record.event) {
+            let each = |record: Option<&Record>| match record.map(|record| &record.event) {
                 Some(Event::StopRequested(request)) => *stop |= request.now,
                 Some(Event::LoopStarted(_)) | None => *stop = false,
                 Some(_) => {}
@@ -209,12 +209,9 @@ impl EventStore {
                     return;
                 }
                 past.newest = past.newest.max(Some(record.timestamp));
-                match &mut records {
-                    None => past.history.consume(record),
-                    Some(records) => {
-                        past.history.apply(&record);
-                        records.push(record);
-                    }
+                past.history.apply(record);
+                if let Some(records) = &mut records {
+                    records.push(record.clone());
                 }
             })
             .map_err(|error| unusable("read", self.journal.path(), error))?;

@@ -237,7 +237,7 @@ impl Workspace {
         self.journal()
             .read(&mut JournalPosition::default(), |record| {
                 if let Some(record) = record {
-                    history.apply(&record);
+                    history.apply(record);
                 }
             })
             .with_context(|| format!("read `{name}`"))?;

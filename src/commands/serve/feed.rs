@@ -121,7 +121,7 @@ fn since(workspace: &Workspace, position: &mut JournalPosition) -> Vec<ServerEve
     let mut mark = *position;
     let _ = journal.read(&mut mark, |record| match record {
         None => is_other = true,
-        Some(record) => events.push(data(&record)),
+        Some(record) => events.push(data(record)),
     });
     *position = mark;
     if is_other {

@@ -128,7 +128,7 @@ struct EarlierRun {
 /// attempts that it left open is known, too.
 fn read_earlier(workspace: &Workspace, number: usize) -> Result<EarlierRun> {
     let each = |see: &mut dyn FnMut(&Record)| {
-        let take = |record: Option<Record>| record.iter().for_each(&mut *see);
+        let take = |record: Option<&Record>| record.into_iter().for_each(&mut *see);
         workspace.journal().read(&mut JournalPosition::default(), take)
     };
     // Each run with the place of its last record. What people did after that is not part of it.

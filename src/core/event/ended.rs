@@ -349,19 +349,4 @@ impl Event {
             | Event::Finished { .. } => None,
         }
     }
-
-    /// Like [`Event::ended`], without a copy.
-    pub fn into_ended(self) -> Option<AttemptResult> {
-        if let Event::Completed(ended)
-        | Event::Failed(ended)
-        | Event::Interrupted(ended)
-        | Event::NeedsInput(ended)
-        | Event::RateLimited(ended)
-        | Event::Denied(ended)
-        | Event::Iterated(ended) = self
-        {
-            return Some(ended);
-        }
-        None
-    }
 }
