@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::core::{
     agents::transcript::Format,
     commit_id::CommitId,
+    default_value::is_default,
     executor::Placement,
     graph::task::{Status, TaskId},
     variants,
@@ -247,7 +248,7 @@ pub enum Event {
         /// The note.
         note: String,
         /// Whether it is for every agent, and not only for those of tasks that depend on this one.
-        #[serde(default, skip_serializing_if = "is_off")]
+        #[serde(default, skip_serializing_if = "is_default")]
         for_all: bool,
         /// The topic.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -260,7 +261,7 @@ pub enum Event {
         /// The command.
         command: String,
         /// Whether it runs before the agent starts.
-        #[serde(default, skip_serializing_if = "is_off")]
+        #[serde(default, skip_serializing_if = "is_default")]
         baseline: bool,
         /// The file with its output, relative to the repository.
         log: String,
@@ -380,7 +381,7 @@ pub enum Event {
     /// `ralph resume` ended the pause.
     ResumeRequested {
         /// Whether rate-limited providers are retried immediately.
-        #[serde(default, skip_serializing_if = "is_off")]
+        #[serde(default, skip_serializing_if = "is_default")]
         now: bool,
     },
     /// A signal or `ralph stop` asked the run to stop.
@@ -465,18 +466,8 @@ pub struct StopRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
     /// Whether the running attempts are ended too.
-    #[serde(default, skip_serializing_if = "is_off")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub now: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
-fn is_off(flag: &bool) -> bool {
-    !*flag
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]

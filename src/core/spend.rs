@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::core::{
     agents::transcript::{Tokens, Usage},
+    default_value::is_default,
     duration,
     event::{AttemptResult, DraftCall},
     outcome::Outcome,
@@ -20,18 +21,25 @@ use crate::core::{
 #[serde(default)]
 pub struct Spend {
     /// The number of attempts.
+    #[serde(skip_serializing_if = "is_default")]
     pub attempts: u32,
     /// The sum of the reported costs, in US dollars.
+    #[serde(skip_serializing_if = "is_default")]
     pub cost_usd: f64,
     /// The number of attempts with unknown cost.
+    #[serde(skip_serializing_if = "is_default")]
     pub unknown_cost: u32,
     /// The highest reported cost of an attempt, in US dollars.
+    #[serde(skip_serializing_if = "is_default")]
     pub highest_cost: f64,
     /// The sum of the reported tokens.
+    #[serde(skip_serializing_if = "is_default")]
     pub tokens: Tokens,
     /// The number of attempts with unknown tokens.
+    #[serde(skip_serializing_if = "is_default")]
     pub unknown_tokens: u32,
     /// Wall time.
+    #[serde(skip_serializing_if = "is_default")]
     pub duration_seconds: f64,
 }
 

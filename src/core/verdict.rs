@@ -13,6 +13,7 @@ pub use crate::core::outcome::{Outcome, WAITS};
 use crate::core::{
     agents::provider_error::{Advice, ProviderError},
     commit_id::CommitId,
+    default_value::is_default,
     graph::task::{CommitRule, TaskId},
     isolation::Isolation,
 };
@@ -195,7 +196,7 @@ pub struct Evidence {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify_inputs_changed: Vec<String>,
     /// Whether its commits change only files that manage the tasks: the graph, notes.
-    #[serde(default, skip_serializing_if = "is_off")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub metadata_only: bool,
     /// The folder in place of the file `DONE`, if there is no report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -208,7 +209,7 @@ pub struct Evidence {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<TaskId>,
     /// The number of tasks that it added, if the graph is no output of the task.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub added_besides: usize,
     /// The first error of the graph that it left, if `ralph check` refuses that graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -225,16 +226,6 @@ pub struct Evidence {
     /// The provider error that stopped the agent, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<ProviderError>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
-fn is_off(flag: &bool) -> bool {
-    !*flag
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 impl Evidence {

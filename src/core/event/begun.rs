@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{PlainLoop, is_off, is_zero};
-use crate::core::{agents::agent_command::AgentCommand, isolation::Isolation};
+use super::PlainLoop;
+use crate::core::{
+    agents::agent_command::AgentCommand, default_value::is_default, isolation::Isolation,
+};
 
 /// The start of a run, with everything that `ralph resume` needs to start another one like it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -31,7 +33,7 @@ pub struct Begun {
     /// The limit on attempts, including those made [`before`](Begun::before).
     pub max_iterations: u32,
     /// The number of attempts made by the paused run that this run continues.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub before: u32,
     /// The limit on attempts per task.
     #[serde(default)]
@@ -46,13 +48,13 @@ pub struct Begun {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub flags: Map<String, Value>,
     /// Whether the run stops after one attempt (`--once`).
-    #[serde(default, skip_serializing_if = "is_off")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub once: bool,
     /// Whether the run waits for tasks that are in progress elsewhere.
-    #[serde(default, skip_serializing_if = "is_off")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub wait: bool,
     /// Whether its agents run in terminals.
-    #[serde(default, skip_serializing_if = "is_off")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub tmux: bool,
     /// Where its attempts run, if `--on` says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]

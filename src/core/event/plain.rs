@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::graph::task::TaskId;
+use crate::core::{default_value::is_default, graph::task::TaskId};
 
 /// The settings of a plain loop that a run over a graph does not have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct PlainLoop {
     /// The pause between two iterations.
     pub restart_delay_seconds: f64,
     /// Whether the pause after a failure is the same, as a person set it.
-    #[serde(default, skip_serializing_if = "super::is_off")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub fixed_delay: bool,
     /// The limit on iterations after the first, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

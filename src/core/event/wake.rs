@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::Identity;
+use crate::core::default_value::is_default;
 
 /// The trigger of a wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +29,7 @@ pub struct Woken {
     pub late_seconds: u64,
     /// The number of other scheduled times that passed meanwhile, at most 1000. They are not caught
     /// up.
-    #[serde(default, skip_serializing_if = "super::is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub missed: u32,
     /// The arguments of `ralph run`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

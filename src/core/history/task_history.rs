@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::core::{
     agents::transcript::Tokens,
     commit_id::CommitId,
+    default_value::is_default,
     event::{Answer, AttemptResult, Cause},
     graph::task::{Status, TaskId},
     spend::Spend,
@@ -14,54 +15,59 @@ use crate::core::{
 
 /// The history of one task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TaskHistory {
     /// The number of attempts, which is the number of the newest one. A reset does not change it.
+    #[serde(skip_serializing_if = "is_default")]
     pub attempts: u32,
     /// The number of its newest attempt if that was withdrawn.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub withdrawn: Option<u32>,
     /// The number of attempts since the last reset that count towards `max_attempts`.
+    #[serde(skip_serializing_if = "is_default")]
     pub counted: u32,
     /// The number of ended attempts when its newest counted attempt failed; 0 after a reset.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) failed_at: u64,
     /// Whether it is parked even if it has attempts left.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub stuck: bool,
     /// The number of attempts in a row that were lost with their executor.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub lost: u32,
     /// Whether a person reset it after it was last complete, so that the work before does not count.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub was_reset: bool,
     /// The ref of what its newest attempt with an agent left, until it is complete.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub left: Option<String>,
     /// The newest commit of an attempt at it since its last reset.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub work: Option<CommitId>,
     /// The usage of its attempts since the last reset.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub spend: Spend,
     /// The result of the newest ended attempt.
+    #[serde(skip_serializing_if = "is_default")]
     pub last: Option<Box<LastAttempt>>,
     /// The commits of the attempt that completed it.
+    #[serde(skip_serializing_if = "is_default")]
     pub commits: Vec<Commit>,
     /// The tasks that its attempts added to the graph as their work, until it is complete.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub added: Vec<TaskId>,
     /// The questions of its agents with the answers, until it is complete; oldest first.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub answers: Vec<Answer>,
     /// Commands that verify work of others in the target branch and that its own work made fail there,
     /// until it is complete or reset.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub owed: Vec<String>,
     /// Whether its newest attempt asked a person, who has neither answered nor dropped the question.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub asks: bool,
     /// The reason that a person gave for its newest status, such as that of `task-block`.
-    #[serde(default)]
+    #[serde(skip_serializing_if = "is_default")]
     pub reason: Option<String>,
 }
 
