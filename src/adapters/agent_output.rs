@@ -46,8 +46,11 @@ impl OutputTail {
     /// Passes on what was added since the last call, in blocks, and returns whether there was
     /// anything. A read error counts as no new data.
     pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> bool {
+        let length = fs::metadata(&self.path).map(|found| found.len());
+        // Of long output the middle is dropped; what comes next is appended to the rest.
+        self.offset = self.offset.min(length.as_ref().copied().unwrap_or(self.offset));
         let begin = self.offset;
-        if fs::metadata(&self.path).is_ok_and(|found| found.len() == begin) {
+        if length.is_ok_and(|length| length == begin) {
             return false;
         }
         let Ok(mut file) = regular_file::open(&self.path) else {

@@ -3,7 +3,9 @@
 //! are passed on instead.
 //!
 //! Streams are always drained, however much is printed: an agent must not block on its own output.
-//! The last part is kept in two files that alternate, so that neither memory nor disk use grows.
+//! The last part is kept in two files that alternate, so that neither memory nor disk use grows. The
+//! first of the two halves follows the first part in the same file, so that output of up to two parts is
+//! written once.
 
 use std::{
     fmt,
@@ -29,6 +31,10 @@ use crate::{core::redact::Redactor, regular_file};
 
 /// The size of the first part, and the minimum size of the last part.
 pub(super) const PART: u64 = 32 << 20;
+
+#[cfg(target_os = "linux")]
+/// The size of a pipe: a program that prints much waits less often for its guardian.
+const PIPE: usize = 256 * 1024;
 
 /// The time limit for the end of a stream once its writers are gone.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -92,6 +98,9 @@ impl Streams {
         let (mut streams, mut readers) = (Vec::new(), Vec::new());
         let mut open = |path: &Path| -> io::Result<PipeWriter> {
             let (reader, writer) = io::pipe()?;
+            // The system may allow no more than the usual size.
+            #[cfg(target_os = "linux")]
+            let _ = rustix::pipe::fcntl_setpipe_size(&writer, PIPE);
             let reader = Arc::new(reader);
             let sink = sink(path)?;
             let stream = OutputStream { sink, secrets: secrets.cloned(), clean: Vec::new() };
@@ -124,12 +133,11 @@ impl Streams {
     }
 
     /// Waits until everything is in the files, and closes them. The stream of a writer that cannot
-    /// be ended is cut off.
-    pub(super) fn drain(self) {
-        for _ in &self.shared {
-            let _ = self.drained.recv_timeout(DRAIN);
-        }
+    /// be ended is cut off; returns whether there was none.
+    pub(super) fn drain(self) -> bool {
+        let late = self.shared.iter().filter(|_| self.drained.recv_timeout(DRAIN).is_err()).count();
         self.cut();
+        late == 0
     }
 
     /// Closes the files. Later output of living writers is dropped.
@@ -205,19 +213,25 @@ impl OutputStream {
 #[derive(Debug)]
 pub(super) struct KeptOutput {
     path: PathBuf,
+    /// The first part, and then the older half of the last part until there are two newer ones.
     head: File,
+    /// The length of this file before the stream.
+    start: u64,
+    /// The bytes of the stream in it.
     written: u64,
     part: u64,
     tail: Option<KeptTail>,
     dropped: u64,
 }
 
-/// The end so far: the older half is complete, the newer half grows.
+/// The end of a stream that does not fit into its first file.
 #[derive(Debug)]
 struct KeptTail {
+    /// The newer half, which grows.
     newer: File,
     size: u64,
-    older: u64,
+    /// The size of the older half, if that is in a file of its own.
+    older: Option<u64>,
 }
 
 impl KeptOutput {
@@ -228,14 +242,17 @@ impl KeptOutput {
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder)?;
             }
-            regular_file::open_with(path, OpenOptions::new().create(true).append(true))
+            let head = regular_file::open_with(path, OpenOptions::new().create(true).append(true))?;
+            let start = head.metadata()?.len();
+            Ok((head, start))
         };
-        let head = open().map_err(|error| {
+        let (head, start) = open().map_err(|error: io::Error| {
             io::Error::new(error.kind(), format!("open `{}`: {error}", path.display()))
         })?;
         Ok(KeptOutput {
             path: path.to_owned(),
             head,
+            start,
             written: 0,
             part: PART,
             tail: None,
@@ -245,14 +262,7 @@ impl KeptOutput {
 
     fn take_late(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.tail.as_ref().is_none_or(|tail| tail.size >= self.part) {
-            let older = match self.tail.take() {
-                None => 0,
-                Some(tail) => {
-                    self.dropped += tail.older;
-                    fs::rename(self.half("newer"), self.half("older"))?;
-                    tail.size
-                }
-            };
+            let older = self.tail.take().map(|full| self.retire(&full)).transpose()?;
             let newer = File::create(self.half("newer"))?;
             self.tail = Some(KeptTail { newer, size: 0, older });
         }
@@ -262,6 +272,18 @@ impl KeptOutput {
         Ok(())
     }
 
+    /// Drops the older half, and makes the full newer one the older. Returns its size.
+    fn retire(&mut self, full: &KeptTail) -> io::Result<u64> {
+        self.dropped += if let Some(older) = full.older {
+            older
+        } else {
+            self.head.set_len(self.start + self.part)?;
+            self.written - self.part
+        };
+        fs::rename(self.half("newer"), self.half("older"))?;
+        Ok(full.size)
+    }
+
     fn half(&self, which: &str) -> PathBuf {
         self.path.with_extension(which)
     }
@@ -269,7 +291,8 @@ impl KeptOutput {
 
 impl ByteSink for KeptOutput {
     fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let room = usize::try_from(self.part - self.written.min(self.part)).unwrap_or(usize::MAX);
+        let room = (2 * self.part).saturating_sub(self.written);
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
         let (head, rest) = bytes.split_at(room.min(bytes.len()));
         self.head.write_all(head)?;
         self.written += head.len() as u64;
@@ -284,10 +307,8 @@ impl ByteSink for KeptOutput {
         if self.dropped > 0 {
             writeln!(self.head, "\n[… {} bytes dropped …]", self.dropped)?;
         }
-        for half in ["older", "newer"] {
-            if half == "older" && tail.older == 0 {
-                continue;
-            }
+        let older = tail.older.map(|_| "older");
+        for half in older.into_iter().chain(["newer"]) {
             let path = self.half(half);
             io::copy(&mut File::open(&path)?, &mut self.head)?;
             fs::remove_file(path)?;
@@ -316,6 +337,7 @@ mod tests {
     fn short_output_is_kept_unchanged() {
         assert_eq!(keep(4, &[b"ab", b"cd"]), ("abcd".to_owned(), 1));
         assert_eq!(keep(4, &[b"abcdef", b"gh"]), ("abcdefgh".to_owned(), 1));
+        assert_eq!(keep(4, &[b"abcdefgh", b"ij", b"kl"]), ("abcdefghijkl".to_owned(), 1));
         assert_eq!(keep(4, &[]), (String::new(), 1));
     }
 
@@ -326,5 +348,7 @@ mod tests {
         let (text, files) = keep(4, &blocks);
         assert_eq!(text, "0000\n[… 28 bytes dropped …]\n88889999");
         assert_eq!(files, 1);
+        assert_eq!(keep(4, &blocks[..4]).0, "0000\n[… 4 bytes dropped …]\n22223333");
+        assert_eq!(keep(4, &blocks[..3]).0, "000011112222");
     }
 }
