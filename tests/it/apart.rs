@@ -598,7 +598,9 @@ fn a_repository_does_not_change_with_the_git_of_a_slot() {
 
 #[test]
 fn what_a_completed_attempt_has_beside_its_work_is_kept() {
-    let trial = stage("tasks: [{id: a}, {id: b, depends_on: [a]}, {id: c}]\n", "");
+    // One after the other: a commit that is rebased is kept, too.
+    let graph = "tasks: [{id: a}, {id: b, depends_on: [a]}, {id: c, depends_on: [b]}]\n";
+    let trial = stage(graph, "");
     let aside =
         "git checkout -q -b side; put side s; git add -A; git commit -qm Aside; git checkout -q -";
     tell(&trial, "a", &format!("{aside}; put stashed s; git stash -u -q; work"));
