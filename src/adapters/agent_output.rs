@@ -46,13 +46,14 @@ impl OutputTail {
     /// Passes on what was added since the last call, in blocks, and returns whether there was
     /// anything. A read error counts as no new data.
     pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> bool {
-        let length = fs::metadata(&self.path).map(|found| found.len());
-        // Of long output the middle is dropped; what comes next is appended to the rest.
-        self.offset = self.offset.min(length.as_ref().copied().unwrap_or(self.offset));
-        let begin = self.offset;
-        if length.is_ok_and(|length| length == begin) {
-            return false;
+        if let Ok(found) = fs::metadata(&self.path) {
+            if found.len() == self.offset {
+                return false;
+            }
+            // Of long output the middle is dropped; what comes next is appended to the rest.
+            self.offset = self.offset.min(found.len());
         }
+        let begin = self.offset;
         let Ok(mut file) = regular_file::open(&self.path) else {
             return false;
         };

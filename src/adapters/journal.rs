@@ -143,15 +143,11 @@ impl Journal {
         mut each: impl FnMut(Option<&Record>),
     ) -> io::Result<SkippedLines> {
         let mut skipped = SkippedLines::default();
-        let Some(mut file) = self.open_at(mark, || each(None))? else {
+        let Some((mut file, left)) = self.open_at(mark, || each(None))? else {
             return Ok(skipped);
         };
-        let left = file.metadata()?.len().saturating_sub(mark.offset);
-        let mut take = |read: &Result<Record, Unread>, mark: &mut JournalPosition| match read {
-            Ok(record) => {
-                mark.seq = record.seq;
-                each(Some(record));
-            }
+        let mut take = |read: &Result<Record, Unread>| match read {
+            Ok(record) => each(Some(record)),
             Err(Unread::Unknown) => skipped.unknown += 1,
             Err(Unread::Damaged) => skipped.damaged += 1,
         };
@@ -159,11 +155,12 @@ impl Journal {
             blocks::read(&mut file, |bytes, lines| {
                 mark.offset += bytes;
                 for line in lines {
-                    take(line, mark);
+                    mark.pass(line);
+                    take(line);
                 }
             })?;
         } else {
-            lines(file, mark, |_, read, mark| take(&read, mark))?;
+            lines(file, mark, |_, read| take(&read))?;
         }
         Ok(skipped)
     }
@@ -178,24 +175,19 @@ impl Journal {
         mark: &mut JournalPosition,
         mut each: impl FnMut(Option<(&[u8], Result<Record, Unread>)>),
     ) -> io::Result<()> {
-        let Some(file) = self.open_at(mark, || each(None))? else {
+        let Some((file, _)) = self.open_at(mark, || each(None))? else {
             return Ok(());
         };
-        lines(file, mark, |line, read, mark| {
-            if let Ok(record) = &read {
-                mark.seq = record.seq;
-            }
-            each(Some((line, read)));
-        })
+        lines(file, mark, |line, read| each(Some((line, read))))
     }
 
     /// Opens the file at `mark`, or at its start after calling `again` if the line before `mark` is no
-    /// longer there. Returns none if there is nothing after it.
+    /// longer there. Returns the file and the number of bytes after `mark`; none if there are none.
     fn open_at(
         &self,
         mark: &mut JournalPosition,
         again: impl FnOnce(),
-    ) -> io::Result<Option<File>> {
+    ) -> io::Result<Option<(File, u64)>> {
         let mut file = match regular_file::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -210,11 +202,12 @@ impl Journal {
             }
             *mark = JournalPosition { inode: metadata.ino(), ..JournalPosition::default() };
         }
-        if metadata.len() == mark.offset {
+        let left = metadata.len() - mark.offset;
+        if left == 0 {
             return Ok(None);
         }
         file.seek(SeekFrom::Start(mark.offset))?;
-        Ok(Some(file))
+        Ok(Some((file, left)))
     }
 }
 
@@ -222,7 +215,7 @@ impl Journal {
 fn lines(
     file: File,
     mark: &mut JournalPosition,
-    mut each: impl FnMut(&[u8], Result<Record, Unread>, &mut JournalPosition),
+    mut each: impl FnMut(&[u8], Result<Record, Unread>),
 ) -> io::Result<()> {
     let mut lines = BufReader::with_capacity(64 * 1024, file);
     let mut line = Vec::new();
@@ -235,7 +228,9 @@ fn lines(
         }
         mark.offset += bytes as u64;
         if !line.trim_ascii().is_empty() {
-            each(&line, Record::from_line(&line), mark);
+            let read = Record::from_line(&line);
+            mark.pass(&read);
+            each(&line, read);
         }
     }
 }
@@ -306,6 +301,13 @@ impl JournalPosition {
         }
         let before = tail_before(file, self.offset)?;
         Ok(before.last() == Some(&b'\n') && newest(&before).unwrap_or(0) == self.seq)
+    }
+
+    /// Notes a line that was read.
+    fn pass(&mut self, read: &Result<Record, Unread>) {
+        if let Ok(record) = read {
+            self.seq = record.seq;
+        }
     }
 
     /// The number of bytes that have been read.

@@ -254,9 +254,7 @@ impl Runner {
     ) -> Result<()> {
         record.agent = Some(process.identity().clone());
         record.guardian = Some(process.guardian().clone());
-        let kept = record.redacted(&self.workspace);
-        let noted = self.workspace.state.update_attempt(&record.name(), &kept);
-        noted.context("record the agent's process")
+        record.note_process(&self.workspace)
     }
 
     /// Returns the files that git ignores in the slot of an attempt whose work is verified.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use super::{
     Runner,
@@ -97,9 +97,7 @@ impl Runner {
             return Ok(());
         };
         record.guardian = None;
-        let kept = record.redacted(&self.workspace);
-        let noted = self.workspace.state.update_attempt(&record.name(), &kept);
-        noted.context("record that a process has ended")
+        record.note_process(&self.workspace)
     }
 
     /// Handles the end of a process, once its engine has told what it knows.

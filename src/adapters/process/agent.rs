@@ -38,9 +38,9 @@ type SharedLine = Arc<Mutex<GuardianLine>>;
 enum GuardianLine {
     /// It takes orders for the agent.
     Open(PipeWriter),
-    /// The agent is gone, and the guardian can take another one once nobody asks about this one.
+    /// The agent is gone, and the guardian can take another one once this one is no longer asked about.
     Ready(Box<Guardian>),
-    /// The guardian has ended, or does so because nobody holds its line.
+    /// The guardian has ended, or does so because its line is closed.
     Closed,
 }
 
@@ -222,8 +222,8 @@ impl AgentProcess {
 }
 
 impl Drop for AgentProcess {
-    /// Frees the guardian for another agent. One whose agent runs hears that nobody wants it any more,
-    /// and ends it.
+    /// Frees the guardian for another agent. One whose agent runs ends it, because it is no longer
+    /// wanted.
     fn drop(&mut self) {
         let line = lock(&self.line).close();
         if let GuardianLine::Ready(guardian) = line {

@@ -95,7 +95,7 @@ struct Readers {
     /// The pipes that they read, and all to be read: those asked for, and those that they write.
     read: HashSet<PathBuf>,
     pipes: HashSet<PathBuf>,
-    /// Those among them that somebody must read: others may be inherited from anywhere.
+    /// Those among them that must have a reader: others may be inherited from anywhere.
     outputs: HashSet<PathBuf>,
 }
 

@@ -32,8 +32,8 @@ use crate::{core::redact::Redactor, regular_file};
 /// The size of the first part, and the minimum size of the last part.
 pub(super) const PART: u64 = 32 << 20;
 
-#[cfg(target_os = "linux")]
 /// The size of a pipe: a program that prints much waits less often for its guardian.
+#[cfg(target_os = "linux")]
 const PIPE: usize = 256 * 1024;
 
 /// The time limit for the end of a stream once its writers are gone.

@@ -160,6 +160,15 @@ impl AttemptRecord {
         record
     }
 
+    /// Writes which process works for the attempt, or that none does any more.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn note_process(&self, workspace: &Workspace) -> Result<()> {
+        let noted = workspace.state.update_attempt(&self.name(), &self.redacted(workspace));
+        noted.context("record the agent's process")
+    }
+
     /// Returns the repository in which the attempt works.
     ///
     /// # Errors
