@@ -41,6 +41,8 @@ struct TrialOrder {
     onto: CommitId,
     work: Vec<WorkToLand>,
     how: IntegrationMethod,
+    /// Whether commands verify the result, in a slot.
+    verifies: bool,
     own: Vec<String>,
     attributes: PathBuf,
     /// The file for the diff of a conflict of the first piece of work.
@@ -210,6 +212,9 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
     if !order.work.iter().any(|work| work.has_new_modules)
         && let Ok(Some((built, tip))) = build_in_memory(&main, order)
     {
+        if !order.verifies {
+            return Ok(built);
+        }
         let tree = order.pool.open(&order.pool.merge(), &order.settings, &order.onto)?;
         tree.clean_up().context("cannot clean the slot for merges")?;
         tree.move_to(&tip)?;
@@ -285,10 +290,12 @@ impl Runner {
         let how = self.workspace.config.merge;
         let graph = self.workspace.graph_in_git();
         let mut own: Vec<String> = graph.iter().cloned().collect();
-        let mut work = Vec::new();
+        let (mut work, mut verifies) = (Vec::new(), false);
         for id in members {
             let record = self.records.get(id).context("queued work without a record")?;
-            let end = self.run.attempts().get(id).and_then(|open| open.end.as_ref());
+            let open = self.run.attempts().get(id);
+            verifies |= open.is_some_and(|open| !open.verify.is_empty());
+            let end = open.and_then(|open| open.end.as_ref());
             let evidence = &end.context("queued work without an end")?.evidence;
             let base = record.base.clone().context("queued work without a base")?;
             // A task that needs no commit may have none.
@@ -347,6 +354,7 @@ impl Runner {
             onto,
             work,
             how,
+            verifies,
             own,
             attributes,
             conflict,

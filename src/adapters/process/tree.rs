@@ -2,7 +2,9 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs, io, iter,
+    fs::{self, File},
+    io::{self, Read},
+    iter,
     os::unix::fs::MetadataExt,
     path::Path,
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
@@ -113,8 +115,17 @@ pub fn works_in(program: &str, folder: &Path) -> bool {
     processes().into_iter().any(there)
 }
 
+/// Reads a file of `/proc`. They say that they are empty, so that [`fs::read`] would ask for their length
+/// and read them in small pieces.
+fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(1024);
+    File::open(path)?.take(u64::MAX).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 fn name(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+    let name = read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(&name).trim().to_owned()
 }
 
 pub(super) fn processes() -> Vec<u32> {
@@ -321,7 +332,7 @@ fn is_living(pid: u32) -> bool {
 }
 
 pub(super) fn has_entry(pid: u32, entry: &str) -> bool {
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
+    read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
         environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
     })
 }
@@ -365,8 +376,9 @@ fn children(pid: u32) -> Option<Vec<u32>> {
     let mut found = Vec::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
         // The thread may have ended. A system without lists has none of any thread.
-        match fs::read_to_string(thread.path().join("children")) {
+        match read(thread.path().join("children")) {
             Ok(list) => {
+                let list = String::from_utf8_lossy(&list);
                 found.extend(list.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && !thread.path().exists() => {}
@@ -445,7 +457,7 @@ pub(super) struct Stat {
 
 impl Stat {
     pub(super) fn of(pid: u32) -> Option<Stat> {
-        Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+        Stat::parse(&read(format!("/proc/{pid}/stat")).ok()?)
     }
 
     /// Field 2 is the name of the program in parentheses and may contain spaces, parentheses and
