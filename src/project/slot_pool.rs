@@ -105,9 +105,12 @@ impl SlotPool {
     /// Errors of git; the folder exists and is not a slot of this repository.
     pub fn open(&self, slot: &Path, settings: &SlotSettings, base: &str) -> Result<Repo> {
         let main = Repo::discover_for_now(&self.main)?;
-        let opened = find(&main, slot)?;
-        if let Some(slot) = opened {
-            return main.refresh_slot(&slot, settings);
+        if let Some(slot) = find(&main, slot)? {
+            if !main.is_abandoned_slot(&slot)? {
+                return main.refresh_slot(&slot, settings);
+            }
+            // What is opened and not prepared has no work of its own in it.
+            slot.remove_slot()?;
         }
         if is_used(slot) {
             bail!(
@@ -317,7 +320,14 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
     let main = Repo::discover_for_now(&pool.main)?;
     // The branch may be rewritten while the attempt works, and its old commits removed.
     main.keep(base_ref, base)?;
-    let found = find(&main, path)?;
+    let mut found = find(&main, path)?;
+    if let Some(slot) = &found
+        && main.is_abandoned_slot(slot)?
+        && is_as_left(slot)?
+    {
+        slot.remove_slot()?;
+        found = None;
+    }
     if found.is_none() && is_used(path) {
         return Ok(PreparedSlot::Kept("it is not a slot of this repository".to_owned()));
     }
@@ -402,6 +412,12 @@ pub fn unkept(main: &Repo, slot: &Repo) -> Result<Option<String>> {
         Some(_) => Ok(None),
         None => Ok(Some("it has no commit".to_owned())),
     }
+}
+
+/// Whether a slot is as a run has left it.
+fn is_as_left(slot: &Repo) -> Result<bool> {
+    let head = slot.head()?.commit;
+    Ok(head.is_some_and(|head| slot.is_noted(&head)) && slot.has_only_its_files()?)
 }
 
 fn only_here(commit: &CommitId) -> String {

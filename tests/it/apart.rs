@@ -430,6 +430,43 @@ fn a_slot_with_a_persons_work_is_not_used() {
 
 /// Files that setup and verify commands leave do not prevent reuse of a slot.
 #[test]
+fn slots_of_a_clone_that_was_replaced_are_made_again() {
+    let graph = "tasks: [{id: a}, {id: b, depends_on: [a]}, {id: c, depends_on: [b]}]\n";
+    let trial = stage(graph, "slot_dir: ../slots\n");
+    tell(&trial, "", "put deep/er/$id.txt 1; commit; report");
+    let settings = trial.read(".ralph/config.yaml");
+    let origin = trial.dir().join("origin.git");
+    let origin = origin.to_str().unwrap();
+    trial.git(&["clone", "--quiet", "--bare", ".", origin]);
+    for persons in [None, Some("mine")] {
+        trial.run(["run"]).graph_complete();
+        let slot = trial.dir().join("slots/1");
+        if let Some(name) = persons {
+            fs::write(slot.join(name), "mine\n").unwrap();
+        }
+        for entry in fs::read_dir(trial.root()).unwrap() {
+            let path = entry.unwrap().path();
+            let removed =
+                if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+            removed.unwrap();
+        }
+        trial.git(&["clone", "--quiet", origin, "."]);
+        trial.git(&["config", "user.name", "A Person"]);
+        trial.git(&["config", "user.email", "person@example.com"]);
+        trial.write(".ralph/config.yaml", &settings);
+        let run = trial.run(["run"]).graph_complete();
+        assert_eq!(trial.read("deep/er/c.txt"), "1\n");
+        if let Some(name) = persons {
+            run.stderr_has("slots/1 is not reused: `mine` has uncommitted changes");
+            assert_eq!(fs::read_to_string(slot.join(name)).unwrap(), "mine\n");
+        }
+        let made = fs::read_dir(trial.dir().join("slots")).unwrap().count();
+        assert_eq!(made, if persons.is_some() { 2 } else { 1 }, "slots");
+        trial.no_process_is_left();
+    }
+}
+
+#[test]
 fn files_left_by_commands_do_not_block_a_slot() {
     let more = "jobs: 1\nverify: [sh check.sh, 'date > verified']\n\
                 setup: 'date > set-up; echo setup >> \"$TRIAL_DIR/setups\"'\n";

@@ -145,6 +145,39 @@ impl Repo {
         Ok(is_incomplete)
     }
 
+    /// Whether a slot was made for a repository that was here before, such as the clone that this one
+    /// replaced: the history of its commit is gone.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn is_abandoned_slot(&self, slot: &Repo) -> Result<bool> {
+        let Some(head) = slot.head()?.commit else { return Ok(false) };
+        if self.commit_of(&head)?.is_some() {
+            return Ok(false);
+        }
+        // A commit that only the slot has is no sign of it: a person may have rewritten the branch.
+        let walk = ["rev-list", "--quiet", &head, "--not", "--all"];
+        Ok(!program::run_raw(&slot.root, &walk, &[])?.status.success())
+    }
+
+    /// Whether the files of a slot are those of its index. Reads no commit.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn has_only_its_files(&self) -> Result<bool> {
+        let list = ["ls-files", "--modified", "--deleted", "--others", "--exclude-standard"];
+        Ok(program::run(&self.root, &list)?.is_empty())
+    }
+
+    /// Removes a slot with all that is in it.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn remove_slot(&self) -> Result<()> {
+        self.must_be_slot()?;
+        remove_all(&self.root).with_context(|| format!("cannot remove `{}`", self.root.display()))
+    }
+
     /// Starts other work in a slot: writes its git directory again, with the refs of this
     /// repository, and checks out `base` on a new branch. The slot must be clean, and its commit
     /// must be kept; neither index nor files are read if HEAD is at `base` already.
