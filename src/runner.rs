@@ -291,6 +291,10 @@ impl Runner {
                         self.with_run(|run, sit| run.land(tip.as_ref(), &in_the_way, sit));
                     self.carry_out(commands)?;
                 }
+                // Nothing could be claimed. Without an open attempt, the file is waited for instead.
+                RunDecision::Select(Decision::Start(_)) if self.graph.is_unreadable => {
+                    self.wait(Wait::default())?;
+                }
                 RunDecision::Select(Decision::Start(key)) if self.is_prepared(key) => {
                     self.carry_out(vec![RunCommand::Record(key)])?;
                 }

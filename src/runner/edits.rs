@@ -33,13 +33,14 @@ pub(super) struct RunGraph {
     pub(super) changes: BTreeMap<AttemptId, GraphChange>,
     /// The graph before the running attempt.
     pub(super) before: Option<GraphBefore>,
-    /// Whether the journal already has that the file is unreadable.
-    pub(super) reported: bool,
+    /// Whether the file cannot be read, which the journal has then. The last valid graph is used, and no
+    /// task starts.
+    pub(super) is_unreadable: bool,
 }
 
 impl RunGraph {
     pub(super) fn new(file: GraphFile) -> RunGraph {
-        RunGraph { file, changes: BTreeMap::new(), before: None, reported: false }
+        RunGraph { file, changes: BTreeMap::new(), before: None, is_unreadable: false }
     }
 }
 
@@ -50,9 +51,12 @@ impl Runner {
         let began = Instant::now();
         loop {
             match self.graph.file.refresh(&self.workspace.state) {
-                Ok(None) => return Ok(()),
+                Ok(None) => {
+                    self.graph.is_unreadable = false;
+                    return Ok(());
+                }
                 Ok(Some(foreign)) => {
-                    self.graph.reported = false;
+                    self.graph.is_unreadable = false;
                     let foreign = self.without_landings(foreign);
                     if foreign.is_empty() && self.lands() {
                         return Ok(());
@@ -61,9 +65,9 @@ impl Runner {
                     self.note(foreign, self.edited())?;
                     return self.follow_history();
                 }
-                // While an attempt runs, the last valid graph is used; the end of the attempt
-                // repairs the file. A run that ends needs no other.
-                Err(rejected) if self.run.attempts().any_process() || self.is_asked_to_end() => {
+                // While an attempt is open, the last valid graph is used; the end of an attempt in the
+                // checkout repairs the file. A run that ends needs no other.
+                Err(rejected) if self.has_open_attempts() || self.is_asked_to_end() => {
                     return self.report_bad_graph(&rejected);
                 }
                 Err(rejected) if began.elapsed() > HALF_SAVED => {
@@ -75,6 +79,11 @@ impl Runner {
                 }
             }
         }
+    }
+
+    /// Whether attempts are at work, or their work is about to land.
+    fn has_open_attempts(&self) -> bool {
+        !self.run.attempts().open().is_empty()
     }
 
     /// Whether a person asked the run to stop or to pause.
@@ -258,7 +267,7 @@ impl Runner {
 
     /// Reports once that the graph file is unreadable.
     pub(super) fn report_bad_graph(&mut self, rejected: &Rejected) -> Result<()> {
-        if std::mem::replace(&mut self.graph.reported, true) {
+        if std::mem::replace(&mut self.graph.is_unreadable, true) {
             return Ok(());
         }
         self.emit(None, Event::GraphRejected { error: rejected.summary() })
@@ -306,10 +315,13 @@ impl Runner {
             Ok(foreign) => foreign,
             Err(error) => {
                 let rejected = error.downcast::<Rejected>()?;
-                let is_claim = !matches!(write, Write::Complete { .. });
-                // The next run voids the claim that stays in the file, and follows the commit that
-                // completed a task.
-                return if is_claim && self.is_asked_to_end() || !is_claim && self.is_in_git(id) {
+                // Once the file can be read, the claim that stays in it is void, and the commit that
+                // completed a task counts.
+                let is_known = match write {
+                    Write::Complete { .. } => self.is_in_git(id),
+                    _ => self.has_open_attempts() || self.is_asked_to_end(),
+                };
+                return if is_known {
                     self.report_bad_graph(&rejected)
                 } else {
                     Err(workspace::refused(&rejected))

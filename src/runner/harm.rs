@@ -91,14 +91,13 @@ impl Runner {
             match self.graph.file.refresh(&self.workspace.state) {
                 Ok(None) => return Ok(None),
                 Ok(Some(foreign)) => {
-                    self.graph.reported = false;
+                    self.graph.is_unreadable = false;
                     let mut foreign = self.without_landings(foreign);
                     foreign.retain(|change| change.task_id != record.task_id);
                     self.note(foreign, Cause::EditedDuringAttempt)?;
                     return Ok(None);
                 }
-                // An isolated attempt has a copy of its own, so a person is editing this file. The
-                // last valid graph is used, and the run stops when it has to write the file.
+                // An isolated attempt has a copy of its own, so a person is editing this file.
                 Err(rejected) if record.slot.is_some() => {
                     self.report_bad_graph(&rejected)?;
                     return Ok(None);
@@ -112,7 +111,7 @@ impl Runner {
         };
         let text = self.graph.file.text().to_owned();
         let kept = self.put_back(record, &text)?;
-        self.graph.reported = false;
+        self.graph.is_unreadable = false;
         let what = if kept.is_some() { Harm::Damaged } else { Harm::Deleted };
         self.emit_guarded(record, what, Vec::new(), true, kept)?;
         Ok(Some(fault))

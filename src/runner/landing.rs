@@ -288,14 +288,14 @@ impl Runner {
         in_trial: bool,
     ) -> Result<Option<Input>> {
         let how = self.workspace.config.merge;
-        let graph = self.workspace.graph_in_git();
-        let mut own: Vec<String> = graph.iter().cloned().collect();
-        let (mut work, mut verifies) = (Vec::new(), false);
+        let mut own: Vec<String> = self.workspace.graph_in_git().into_iter().collect();
+        let is_verified =
+            |id| self.run.attempts().get(id).is_some_and(|open| !open.verify.is_empty());
+        let verifies = members.iter().any(is_verified);
+        let mut work = Vec::new();
         for id in members {
             let record = self.records.get(id).context("queued work without a record")?;
-            let open = self.run.attempts().get(id);
-            verifies |= open.is_some_and(|open| !open.verify.is_empty());
-            let end = open.and_then(|open| open.end.as_ref());
+            let end = self.run.attempts().get(id).and_then(|open| open.end.as_ref());
             let evidence = &end.context("queued work without an end")?.evidence;
             let base = record.base.clone().context("queued work without a base")?;
             // A task that needs no commit may have none.
@@ -313,12 +313,7 @@ impl Runner {
                 !record.has_own_ignored && evidence.tampered.is_empty() && !has_new_modules;
             let title = self.task_of(record).map(|task| task.title);
             let title = title.unwrap_or_else(|| record.task_id.to_string());
-            let change = self.graph.changes.get(id).context("queued work without a change")?;
-            let completion = graph.clone().map(|path| Completion {
-                path,
-                change: change.clone(),
-                message: leftovers::completion_message(record, &title),
-            });
+            let completion = self.completion(id, record, &title)?;
             if members.len() == 1 && base == onto && !in_trial && is_proven {
                 let own: Vec<&str> = own.iter().map(String::as_str).collect();
                 let piece = BranchWork { head: &head, base: &base, message: "" };
@@ -362,6 +357,19 @@ impl Runner {
         let outbox = self.inbox.sender();
         thread::spawn(move || drop(outbox.send(RunnerMessage::Built(build(&order)))));
         Ok(None)
+    }
+
+    /// Returns what completes the task of an attempt in git; none if the graph is not there.
+    fn completion(
+        &self,
+        id: &AttemptId,
+        record: &AttemptRecord,
+        title: &str,
+    ) -> Result<Option<Completion>> {
+        let Some(path) = self.workspace.graph_in_git() else { return Ok(None) };
+        let change = self.graph.changes.get(id).context("queued work without a change")?.clone();
+        let message = leftovers::completion_message(record, title);
+        Ok(Some(Completion { path, change, message }))
     }
 
     /// Returns the attributes file that makes git merge files that several agents write.

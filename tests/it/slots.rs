@@ -19,7 +19,7 @@ fn stage(more: &str) -> TestProject {
 
 /// A repository in which the work of two attempts has landed, with their slots.
 fn landed() -> TestProject {
-    let trial = stage("").agent("commit");
+    let trial = stage("verify: [\"true\"]\n").agent("commit");
     trial.run(["run", "-q"]);
     trial
 }

@@ -14,7 +14,7 @@ pub(super) fn lines(event: &Event) -> Vec<Line> {
     let shown = if let Event::GraphLoaded { tasks, complete } = event {
         line(None, format!("{}, {complete} complete", counted(*tasks, "task")))
     } else if let Event::GraphRejected { error } = event {
-        line(Style::Bad, format!("the graph file cannot be read: {error}"))
+        line(Style::Bad, format!("no task starts, because the graph file cannot be read: {error}"))
     } else if let Event::UncommittedFound { paths, more } = event {
         let files = first_paths(paths, *more);
         line(Style::Warn, format!("not committed before the run, and open to attempts: {files}"))
