@@ -331,7 +331,8 @@ impl Runner {
 
     /// Keeps the work that an attempt left. Returns the ref, and what could not be kept. For a
     /// complete isolated attempt, keeps only what is not in the target branch as is: commits that
-    /// were rebased or squashed, and files that verify commands left.
+    /// were rebased or squashed, and files that verify commands left. The ref is not returned if all that
+    /// it has did land.
     pub(super) fn keep(
         &self,
         id: &AttemptId,
@@ -388,7 +389,26 @@ impl Runner {
             repo.drop_ref(&name)?;
             return Ok(nothing);
         }
-        Ok((Some(name), Vec::new()))
+        // The commits as they were stay under the ref; only what has not landed is worth a word.
+        let is_whole = self.has_landed_unchanged(record, evidence, &head)?;
+        Ok((Some(name).filter(|_| !is_whole), Vec::new()))
+    }
+
+    /// Whether the commits that have landed do to the target branch what the attempt, whose last commit is
+    /// `head`, did to its base.
+    fn has_landed_unchanged(
+        &self,
+        record: &AttemptRecord,
+        evidence: &Evidence,
+        head: &CommitId,
+    ) -> Result<bool> {
+        let landed = (evidence.commits.first(), evidence.commits.last());
+        let (Some(base), (Some(first), Some(last))) = (&record.base, landed) else {
+            return Ok(false);
+        };
+        let repo = &self.workspace.repo;
+        let onto = repo.commit_of(&format!("{}^", first.id))?;
+        Ok(onto.is_some_and(|onto| repo.is_same_change([base, head], [&onto, &last.id])))
     }
 
     /// Removes the files of an attempt whose end is recorded, and its report.

@@ -5,7 +5,10 @@ use std::{ffi::OsStr, path::Path};
 
 use anyhow::{Context, Result};
 
-use super::{BranchWork, Integrated, IntegrationMethod, Repo, lossy, pin::IDENTITY, program};
+use super::{
+    BranchWork, Integrated, IntegrationMethod, Repo, lossy, pin::IDENTITY, program,
+    slot_settings::remove_all,
+};
 use crate::core::commit_id::CommitId;
 
 /// The trailer of a pin for a path, as a JSON string, that is kept there and is not work of the
@@ -39,17 +42,17 @@ impl Repo {
         let restored = self.replay_pin(pin, onto, own, attributes).with_context(|| {
             format!("cannot restore the work of commit {}", CommitId::from(pin).short())
         })?;
-        match restored {
-            Ok(head) => {
-                self.name_branch(branch, &head)?;
-                Ok(RestoredWork::Done)
-            }
+        let (restored, head) = match restored {
+            Ok(head) => (RestoredWork::Done, head),
             Err(paths) => {
                 self.move_to(onto)?;
-                self.name_branch(branch, onto)?;
-                Ok(RestoredWork::Conflict(paths))
+                (RestoredWork::Conflict(paths), onto.into())
             }
-        }
+        };
+        // The steps of this are no commits that the attempt leaves.
+        remove_all(&self.git_dir.join("logs")).context("remove the reflogs of the slot")?;
+        self.name_branch(branch, &head)?;
+        Ok(restored)
     }
 
     /// Returns the new head of the work, with the uncommitted changes in the files; or the paths of
@@ -144,6 +147,11 @@ mod tests {
         assert_eq!(restored, RestoredWork::Done);
         assert_eq!((&*state(&slot), &*log(&slot)), ("M a\n?? c", "b\nFirst"));
         assert_eq!(slot.head().unwrap().branch.as_deref(), Some("ralph/x"));
+        trees.git(&slot, &["add", "-A"]);
+        trees.git(&slot, &["commit", "-qm", "Both"]);
+        assert!(!slot.has_own_strays().unwrap(), "how it was restored is nobody's work");
+        trees.git(&slot, &["reset", "-q", "--mixed", "HEAD~"]);
+        assert!(slot.has_own_strays().unwrap());
         // In another one, on top of what has landed since.
         let tip = trees.place.commit("d", "1\n", "d");
         let other = main.make_slot(&trees.path("2"), &settings, &tip).unwrap();

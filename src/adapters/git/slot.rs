@@ -155,8 +155,10 @@ impl Repo {
         if self.commit_of(&head)?.is_some() {
             return Ok(false);
         }
-        // A commit that only the slot has is no sign of it: a person may have rewritten the branch.
-        let walk = ["rev-list", "--quiet", &head, "--not", "--all"];
+        // A commit that only the slot has is no sign of it: it may have landed as another one.
+        let own = self.head()?.commit.map(|commit| format!("^{commit}"));
+        let walk: Vec<&str> =
+            ["rev-list", "--quiet", &head].into_iter().chain(own.as_deref()).collect();
         Ok(!program::run_raw(&slot.root, &walk, &[])?.status.success())
     }
 
