@@ -138,7 +138,7 @@ fn tail(path: &Path, bytes: u64) -> io::Result<String> {
 }
 
 /// The last line of a text that is not blank, cut to 500 characters.
-pub fn last_of(text: &str) -> Option<String> {
+fn last_of(text: &str) -> Option<String> {
     text.split(['\n', '\r'])
         .map(str::trim)
         .rfind(|line| !line.is_empty())

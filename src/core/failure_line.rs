@@ -63,6 +63,11 @@ pub fn of(text: &str) -> Option<String> {
     reason(&lines).map(|at| cut(lines[at]))
 }
 
+/// Returns the last line of what an agent said that is not blank.
+pub fn last(text: &str) -> Option<String> {
+    lines(text).last().map(|line| cut(line))
+}
+
 /// Returns the line that states an error, if there is one: the last one that names a failed test, or
 /// else the last one that names an error.
 pub fn stated(text: &str) -> Option<String> {
@@ -192,6 +197,16 @@ fn is_noise(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_words_of_an_agent_are_its_own() {
+        let report = "a is reported as done; it is verified when attempt 1 ends\n";
+        assert_eq!(
+            last(&format!("All tests pass.\n\n{report}")).as_deref(),
+            Some("All tests pass.")
+        );
+        assert_eq!(last(report), None);
+    }
 
     #[test]
     fn the_line_that_says_why_is_found() {

@@ -119,7 +119,7 @@ fn the_page_of_shapes_is_what_is_printed() {
     let trial = TestProject::new()
         .graph(DIAMOND)
         .file("other.yaml", "tasks: [{id: a, status: dnoe, depends_on: [b]}]\n")
-        .agent("commit");
+        .command(["sh", "-c", "\"$0\" && echo Done.", &agent("commit")]);
     trial.run(["run", "-q", "--once"]);
     let trial = trial.agent("fail");
     trial.run(["run", "-q", "--once"]).code(1);
