@@ -62,7 +62,8 @@ pub struct Config {
     /// over while those before it are rate-limited.
     #[schemars(with = "Value", extend("type" = ["string", "array", "object"]))]
     pub agent: Agents,
-    /// Whether `ralph` commits the uncommitted changes of an attempt that reported completion.
+    /// Whether `ralph` commits the uncommitted changes of an attempt that reported completion; new
+    /// files that hold secrets by their name, such as `.env`, are left out.
     pub autocommit: bool,
     /// How long to wait for processes that an agent left running after its report; `0s` disables
     /// the wait.

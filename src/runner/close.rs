@@ -195,7 +195,7 @@ impl Runner {
     fn last_line(&self, record: &AttemptRecord, said: &str, outcome: &Outcome) -> Option<String> {
         let said = terminal::plain(said);
         if !outcome.is_own_failure() {
-            return agent_output::last_of(&said);
+            return failure_line::last(&said);
         }
         let errors = agent_output::failure(&record.file(&self.workspace, "stderr"));
         let errors = terminal::plain(&errors);
@@ -292,7 +292,8 @@ impl Runner {
             let may_commit = self.with_situation(&[], |sit| sit.may_commit(verdict));
             if may_commit && !evidence.leftovers.is_empty() {
                 let limit = workspace.config.commit_timeout;
-                let left = mem::take(&mut evidence.leftovers);
+                let mut left = mem::take(&mut evidence.leftovers);
+                let secrets = leftovers::take_new_secrets(tree, &mut left);
                 let autocommit =
                     leftovers::commit(workspace, tree, record, &left, &task.title, limit)?;
                 // Hooks may run files of the attempt, and change what was read of the slot before.
@@ -302,7 +303,7 @@ impl Runner {
                 let Evidence { commits, diff, mut leftovers, strayed, .. } =
                     attempt::evidence(workspace, tree, record, evidence.report)?;
                 // Changes made by a verify command do not belong to the attempt.
-                leftovers.retain(|path| left.binary_search(path).is_ok());
+                leftovers.retain(|path| left.binary_search(path).is_ok() || secrets.contains(path));
                 (evidence.commits, evidence.diff) = (commits, diff);
                 (evidence.leftovers, evidence.strayed) = (leftovers, damage.or(strayed));
                 evidence.autocommit = autocommit;

@@ -115,6 +115,29 @@ fn leftovers_in_addition_to_a_commit_are_committed() {
 }
 
 #[test]
+fn new_files_with_secrets_are_not_committed_and_not_lost() {
+    let script = "echo 1 > one; echo KEY=1 > .env; echo changed > web/.env; git add .env";
+    for (is_isolated, trial) in both(|| reports(ONE, script).file("web/.env", "fixture\n")) {
+        let run = trial.run(["run"]).graph_complete();
+        run.stderr_has("left uncommitted: .env\n");
+        let changed =
+            trial.git(&["log", "--full-diff", "--name-only", "--format=", "-1", "--", "one"]);
+        assert_eq!(changed, "one\nweb/.env\n");
+        assert_eq!(trial.git(&["log", "--oneline", "--", ".env"]), "");
+        let kept = if is_isolated {
+            trial.git(&["show", "refs/ralph/a/1:.env"])
+        } else {
+            trial.read(".env")
+        };
+        assert_eq!(kept, "KEY=1\n");
+    }
+    for (_, trial) in both(|| reports(ONE, "echo KEY=1 > .env")) {
+        let ended = ended(&trial);
+        assert_eq!(ended["why"], "reported done, but left 1 changed file uncommitted");
+    }
+}
+
+#[test]
 fn a_first_commit_is_made_as_well() {
     let trial = TestProject::bare();
     trial.git(&["init", "-q", "-b", "main"]);

@@ -20,6 +20,7 @@ use crate::{
     core::{
         graph::task::TaskId,
         loop_paths::LoopPaths,
+        secret_file::is_secret_file,
         verdict::{Autocommit, Outcome},
     },
     crash,
@@ -159,6 +160,15 @@ pub fn release_message(record: &AttemptRecord, title: &str) -> String {
 
 fn trailers(record: &AttemptRecord) -> String {
     format!("Ralph-Task: {}\nRalph-Attempt: {}\n", record.task_id, record.attempt)
+}
+
+/// Takes the files out of `left` that hold [secrets](is_secret_file) and are not in a commit yet.
+pub fn take_new_secrets(tree: &Repo, left: &mut Vec<String>) -> Vec<String> {
+    let is_new = |path: &str| !tree.file_at("HEAD", path).is_ok_and(|found| found.is_some());
+    let is_one = |path: &&String| is_secret_file(path) && is_new(path);
+    let secrets: Vec<String> = left.iter().filter(is_one).cloned().collect();
+    left.retain(|path| !secrets.contains(path));
+    secrets
 }
 
 /// Commits the paths that the attempt left, with the project's hooks and signing, within `limit`.
