@@ -452,7 +452,7 @@ impl Standing {
                 &format!("no other attempt starts; `ralph resume{flag}` continues")
             }
             Standing::Stopping => "no other attempt starts",
-            Standing::Paused => &format!("`ralph resume{flag}` continues"),
+            Standing::Paused => &format!("no attempt starts before `ralph resume{flag}`"),
             Standing::Finished => why.unwrap_or_default(),
             Standing::Crashed if paused => {
                 &format!("{crashed}; it is also paused, and `ralph resume{flag}` continues")

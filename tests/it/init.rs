@@ -381,6 +381,17 @@ fn a_run_keeps_its_files() {
 }
 
 #[test]
+fn the_examples_of_a_new_graph_waste_no_run() {
+    for file in ["README.md", "src/main.c"] {
+        let trial = TestProject::bare();
+        trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
+        trial.write(file, "int main() {}\n");
+        trial.run(["init", "--yes"]);
+        trial.run(["check", "--strict"]).stderr("");
+    }
+}
+
+#[test]
 fn what_was_set_up_is_worked_off_to_the_end() {
     let trial = TestProject::bare();
     trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
