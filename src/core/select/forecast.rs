@@ -61,7 +61,12 @@ impl<'a> View<'a> {
         }
         let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
         // The active tasks that can conflict with others.
-        let mut active: Vec<Active<'a>> = Vec::new();
+        let mut active: Vec<Active<'a>> = self.active.to_vec();
+        for now in self.active {
+            // How far an attempt is is not known here; what waits to land is about to.
+            let length = |number| if now.works { length(number) } else { 0 };
+            running.extend(now.number.map(|number| Reverse((length(number), number))));
+        }
         let mut forecast = Forecast::default();
         loop {
             while running.len() < jobs.max(1)
@@ -149,6 +154,20 @@ mod tests {
                 assert_eq!((forecast.end, forecast.slots.len()), (end, 5), "{jobs}");
             }
             assert_eq!(view.critical_path(length, now), [0, 1, 2]);
+        });
+        // The first one runs, or its work waits to land.
+        with(&[10, 20, 30, 5, 5], &[(0, 1), (1, 2)], |view, length| {
+            for (works, jobs, starts, end) in [
+                (true, 1, [(1, 10), (2, 30), (3, 60), (4, 65)], 70),
+                (true, 2, [(3, 0), (4, 5), (1, 10), (2, 30)], 60),
+                (false, 2, [(3, 0), (1, 0), (4, 5), (2, 20)], 50),
+            ] {
+                let active = [Active { number: Some(0), agent: None, works }];
+                let forecast = View { active: &active, ..view }.forecast(jobs, length, now);
+                let found: Vec<_> =
+                    forecast.slots.iter().map(|slot| (slot.key.number, slot.start)).collect();
+                assert_eq!((&found[..], forecast.end), (&starts[..], end), "{jobs}");
+            }
         });
         with(&[], &[], |view, length| {
             assert_eq!(view.forecast(4, length, now), Forecast::default());
