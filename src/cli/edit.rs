@@ -11,7 +11,7 @@ use super::complete;
 #[derive(Debug, Default, Args)]
 pub struct FieldArgs {
     /// Depend on these tasks; separate several by commas
-    #[arg(long, value_name = "ID", value_delimiter = ',',
+    #[arg(long, alias = "depends-on", value_name = "ID", value_delimiter = ',',
         add = ArgValueCandidates::new(complete::ids))]
     pub after: Vec<String>,
     /// Make these tasks depend on this one

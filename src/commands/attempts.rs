@@ -63,7 +63,7 @@ fn row(attempt: &PastAttemptView) -> [String; 6] {
     let (name, when) = (attempt.name(), full(attempt.started_at));
     let Some(ended) = &attempt.end else {
         let blank = String::new;
-        return [name, when, blank(), "no end".to_owned(), blank(), blank()];
+        return [name, when, blank(), "not ended".to_owned(), blank(), blank()];
     };
     let mut left = Vec::new();
     let evidence = &ended.evidence;

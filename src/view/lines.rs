@@ -345,13 +345,13 @@ fn changed(
 fn stopping(stop: &StopRequest) -> String {
     match (&stop.signal, stop.now) {
         (Some(name), true) => format!(
-            "{name}: ending the attempt, then stopping; press Ctrl-C again to kill it at once"
+            "{name}: ending what runs, then stopping; press Ctrl-C again to kill it at once"
         ),
         (Some(name), false) => format!(
             "{name}: stopping when the attempt ends or its grace is over; a second one kills it at \
              once"
         ),
-        (None, true) => "`ralph stop --now`: ending the attempt, then stopping".to_owned(),
+        (None, true) => "`ralph stop --now`: ending what runs, then stopping".to_owned(),
         (None, false) => "`ralph stop`: stopping when the attempt ends".to_owned(),
     }
 }

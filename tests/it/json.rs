@@ -140,8 +140,12 @@ fn the_page_of_shapes_is_what_is_printed() {
     let schedule = trial.start(["schedule", "--cron", "@yearly", "--time-zone", "UTC"]);
     until("it waits", || schedule.said().contains("next wake "));
     let settings = format!("{SETTINGS}jobs: 2\n");
-    let busy =
-        TestProject::new().graph(DIAMOND).file(".ralph/config.yaml", &settings).agent("gate");
+    // One that waits in vain.
+    let more = "  - {id: held, status: blocked}\n  - {id: late, depends_on: [held]}\n";
+    let busy = TestProject::new()
+        .graph(&format!("{DIAMOND}{more}"))
+        .file(".ralph/config.yaml", &settings)
+        .agent("gate");
     let run = busy.start_until(["run"], "waiting-start");
     let mut page = TOP.to_owned();
     let schema = trial.run(["schema", "views"]).json();

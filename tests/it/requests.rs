@@ -354,7 +354,7 @@ fn the_status_tells_how_a_run_stands() {
     left: 3 (1 in progress, 2 ready)
       > b; [time] - [time]
       > c; [time] - [time]
-      if all goes well, these 2 take 2h: until [time]
+      if all goes well, these 2 take 3h: until [time]
     Run: [run], started [date] [time], process [pid], last beat [took] ago
     Limits: 1 of 50 attempts used, 3 per task; timeout 2h, idle limit 15m; agent: [agents]/gate
     ");

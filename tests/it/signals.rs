@@ -32,7 +32,7 @@ fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
     [time]  1 task, 0 complete
     [time]  Iteration 1 of 50 · a · P2 · attempt 1
     [time]    a
-    [time]  SIGINT: ending the attempt, then stopping; press Ctrl-C again to kill it at once
+    [time]  SIGINT: ending what runs, then stopping; press Ctrl-C again to kill it at once
     [time]  a cancelled after [took]: ended by ralph because the run was stopped
     [time]    0 of 3 attempts used; output in logs/attempts/a/1
     [time]  stopped by SIGINT (exit code 130)

@@ -115,9 +115,10 @@ impl RunReport {
         if let Some(all) = &self.forecast {
             let _ = writeln!(
                 text,
-                "\nIf every attempt succeeds, {} with {} take {}.",
+                "\nIf every attempt succeeds, {} with {} {} {}.",
                 counted(all.tasks, "task"),
                 counted(all.jobs, "job"),
+                if all.tasks == 1 { "takes" } else { "take" },
                 short(all.seconds)
             );
         }
