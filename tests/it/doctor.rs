@@ -177,7 +177,7 @@ fn the_graph_must_be_one() {
     fs::remove_file(trial.root().join("task-graph.yaml")).unwrap();
     faults(&trial, 65, "graph", "create it, or name another file");
     trial.write("task-graph.yaml", "tasks: [{id: a, status: blocked}]\n");
-    warns(&trial, "graph", "1 task, 1 unfinished, none ready");
+    faults(&trial, 3, "graph", "1 task, 1 unfinished, none ready");
     trial.write("task-graph.yaml", "tasks: [{id: a, state: x}]\n");
     warns(&trial, "graph", "1 task, 1 unfinished, 1 warning; `ralph check` shows them");
 }

@@ -62,6 +62,11 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["undo", "--list", "--json"], "The changes of the graph that were kept, the newest first."),
 ];
 
+/// The graph of a run that goes on. One of its tasks waits in vain.
+fn busy_graph() -> String {
+    format!("{DIAMOND}  - {{id: held, status: blocked}}\n  - {{id: late, depends_on: [held]}}\n")
+}
+
 fn shape(value: &Value, path: &str, found: &mut BTreeMap<String, BTreeSet<&'static str>>) {
     let kind = match value {
         Value::Null => "null",
@@ -139,12 +144,9 @@ fn the_page_of_shapes_is_what_is_printed() {
     write_plans(&trial);
     let schedule = trial.start(["schedule", "--cron", "@yearly", "--time-zone", "UTC"]);
     until("it waits", || schedule.said().contains("next wake "));
-    let settings = format!("{SETTINGS}jobs: 2\n");
-    // One that waits in vain.
-    let more = "  - {id: held, status: blocked}\n  - {id: late, depends_on: [held]}\n";
     let busy = TestProject::new()
-        .graph(&format!("{DIAMOND}{more}"))
-        .file(".ralph/config.yaml", &settings)
+        .graph(&busy_graph())
+        .file(".ralph/config.yaml", &format!("{SETTINGS}jobs: 2\n"))
         .agent("gate");
     let run = busy.start_until(["run"], "waiting-start");
     let mut page = TOP.to_owned();

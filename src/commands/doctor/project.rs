@@ -16,11 +16,12 @@ use crate::{
         agents::agent_preset,
         diagnostic::nearest,
         duration,
+        event::StopReason,
         exit::{self, Exit},
         graph::{task::Task, task_paths},
         history::History,
         loop_paths,
-        select::Policy,
+        select::{Decision, Policy},
     },
     project::{
         attempt,
@@ -63,12 +64,18 @@ pub(super) fn graph(
         return Finding::warning(ABOUT, found, "`ralph check` shows them");
     }
     let policy = workspace.policy();
-    let stuck = past.as_ref().is_ok_and(|(store, live)| {
-        !live && over > 0 && view(file, store.history(), &policy).ready(Utc::now()).is_empty()
-    });
-    if stuck {
+    let (idle, now) = (past.as_ref().ok().filter(|(_, live)| !live && over > 0), Utc::now());
+    let view = idle.map(|(store, _)| view(file, store.history(), &policy));
+    if let Some(view) = view.filter(|view| view.ready(now).is_empty()) {
         let found = format!("{found}, none ready");
-        return Finding::warning(ABOUT, found, "`ralph dag-status` shows what they are waiting on");
+        let cure = "`ralph dag-status` shows what they are waiting on";
+        return match view.decide(now) {
+            Decision::Stop(why @ (StopReason::Blocked(_) | StopReason::NeedsInput(_))) => {
+                Finding::fault(ABOUT, why.exit(), found, cure)
+            }
+            // Some may be tried again, or a limit of the last run is in the way of this question.
+            _ => Finding::warning(ABOUT, found, cure),
+        };
     }
     Finding::ok(ABOUT, found)
 }
