@@ -62,10 +62,13 @@ impl<'a> View<'a> {
         let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
         // The active tasks that can conflict with others.
         let mut active: Vec<Active<'a>> = self.active.to_vec();
+        // Nothing waits for a task whose work has just landed.
+        let is_open = |number: &usize| self.graph.task(*number).status != Status::Complete;
         for now in self.active {
             // How far an attempt is is not known here; what waits to land is about to.
             let length = |number| if now.works { length(number) } else { 0 };
-            running.extend(now.number.map(|number| Reverse((length(number), number))));
+            let number = now.number.filter(is_open);
+            running.extend(number.map(|number| Reverse((length(number), number))));
         }
         let mut forecast = Forecast::default();
         loop {
@@ -137,7 +140,19 @@ mod tests {
         edges: &[(usize, usize)],
         check: impl Fn(View<'_>, &dyn Fn(usize) -> u64),
     ) {
-        let tasks: Vec<Task> = (0..lengths.len()).map(|n| task(&format!("t{n}"))).collect();
+        with_complete(&[], lengths, edges, check);
+    }
+
+    fn with_complete(
+        complete: &[usize],
+        lengths: &[u64],
+        edges: &[(usize, usize)],
+        check: impl Fn(View<'_>, &dyn Fn(usize) -> u64),
+    ) {
+        let mut tasks: Vec<Task> = (0..lengths.len()).map(|n| task(&format!("t{n}"))).collect();
+        for number in complete {
+            tasks[*number].status = Status::Complete;
+        }
         let graph = TaskGraph::new(tasks, edges.to_vec()).unwrap();
         let (keys, history, policy) = (keys(&graph, false), History::default(), Policy::default());
         let view =
@@ -168,6 +183,11 @@ mod tests {
                     forecast.slots.iter().map(|slot| (slot.key.number, slot.start)).collect();
                 assert_eq!((&found[..], forecast.end), (&starts[..], end), "{jobs}");
             }
+        });
+        // The first one has landed, and its attempt is about to be closed.
+        with_complete(&[0], &[10, 20], &[(0, 1)], |view, length| {
+            let active = [Active { number: Some(0), agent: None, works: false }];
+            assert_eq!(View { active: &active, ..view }.forecast(1, length, now).end, 20);
         });
         with(&[], &[], |view, length| {
             assert_eq!(view.forecast(4, length, now), Forecast::default());
