@@ -292,7 +292,7 @@ impl Runner {
                     self.carry_out(commands)?;
                 }
                 // Nothing could be claimed. Without an open attempt, the file is waited for instead.
-                RunDecision::Select(Decision::Start(_)) if self.graph.is_unreadable => {
+                RunDecision::Select(Decision::Start(_)) if self.graph.unreadable.is_some() => {
                     self.wait(Wait::default())?;
                 }
                 RunDecision::Select(Decision::Start(key)) if self.is_prepared(key) => {

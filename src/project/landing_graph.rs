@@ -206,6 +206,13 @@ impl LandingGraph<'_> {
         state.keep_aside(aside).context("keep a copy of the graph")?;
         graph.is_kept = true;
         crash::point("land.kept");
+        // A person may have saved the file meanwhile: that text is put back instead.
+        if let Ok(now) = regular_file::read_to_string(&aside.path)
+            && now != aside.mine
+        {
+            (aside.after, aside.mine) = (with_changes(&now, changes), now);
+            state.keep_aside(aside).context("keep a copy of the graph")?;
+        }
         state::replace(&aside.path, aside.old.as_bytes(), state.is_durable())
             .with_context(|| format!("write `{}`", aside.path.display()))?;
         crash::point("land.cleared");

@@ -33,14 +33,14 @@ pub(super) struct RunGraph {
     pub(super) changes: BTreeMap<AttemptId, GraphChange>,
     /// The graph before the running attempt.
     pub(super) before: Option<GraphBefore>,
-    /// Whether the file cannot be read, which the journal has then. The last valid graph is used, and no
-    /// task starts.
-    pub(super) is_unreadable: bool,
+    /// Since when the file cannot be read, which the journal has then. The last valid graph is used, and
+    /// no task starts.
+    pub(super) unreadable: Option<Instant>,
 }
 
 impl RunGraph {
     pub(super) fn new(file: GraphFile) -> RunGraph {
-        RunGraph { file, changes: BTreeMap::new(), before: None, is_unreadable: false }
+        RunGraph { file, changes: BTreeMap::new(), before: None, unreadable: None }
     }
 }
 
@@ -48,15 +48,14 @@ impl Runner {
     /// Rereads the graph file and records the changes of others.
     pub(super) fn refresh(&mut self) -> Result<()> {
         self.restore_special_graph()?;
-        let began = Instant::now();
         loop {
             match self.graph.file.refresh(&self.workspace.state) {
                 Ok(None) => {
-                    self.graph.is_unreadable = false;
+                    self.graph.unreadable = None;
                     return Ok(());
                 }
                 Ok(Some(foreign)) => {
-                    self.graph.is_unreadable = false;
+                    self.graph.unreadable = None;
                     let foreign = self.without_landings(foreign);
                     if foreign.is_empty() && self.lands() {
                         return Ok(());
@@ -65,13 +64,15 @@ impl Runner {
                     self.note(foreign, self.edited())?;
                     return self.follow_history();
                 }
-                // While an attempt is open, the last valid graph is used; the end of an attempt in the
+                // While an attempt runs, the last valid graph is used; the end of an attempt in the
                 // checkout repairs the file. A run that ends needs no other.
-                Err(rejected) if self.has_open_attempts() || self.is_asked_to_end() => {
+                Err(rejected) if self.run.attempts().any_process() || self.is_asked_to_end() => {
                     return self.report_bad_graph(&rejected);
                 }
-                Err(rejected) if began.elapsed() > HALF_SAVED => {
-                    return Err(workspace::refused(&rejected));
+                Err(rejected) if !self.is_half_saved() => {
+                    // What is open is judged, and lands.
+                    let is_open = self.has_open_attempts();
+                    return if is_open { Ok(()) } else { Err(workspace::refused(&rejected)) };
                 }
                 Err(rejected) => {
                     self.report_bad_graph(&rejected)?;
@@ -79,6 +80,11 @@ impl Runner {
                 }
             }
         }
+    }
+
+    /// Whether the graph file may be in the middle of being saved.
+    fn is_half_saved(&self) -> bool {
+        self.graph.unreadable.is_none_or(|since| since.elapsed() <= HALF_SAVED)
     }
 
     /// Whether attempts are at work, or their work is about to land.
@@ -267,9 +273,10 @@ impl Runner {
 
     /// Reports once that the graph file is unreadable.
     pub(super) fn report_bad_graph(&mut self, rejected: &Rejected) -> Result<()> {
-        if std::mem::replace(&mut self.graph.is_unreadable, true) {
+        if self.graph.unreadable.is_some() {
             return Ok(());
         }
+        self.graph.unreadable = Some(Instant::now());
         self.emit(None, Event::GraphRejected { error: rejected.summary() })
     }
 
