@@ -22,7 +22,7 @@ use crate::{
     crash,
     project::{
         attempt::{AttemptRecord, CONFLICT, leftovers},
-        landing_graph::{GraphChange, LandingGraph},
+        landing_graph::{self, GraphChange, LandingGraph},
         slot_pool::{self, SlotPool},
     },
     regular_file,
@@ -137,6 +137,9 @@ impl LandOrder {
     /// Moves the branch, and the checkout that has it.
     fn land(&self) -> Result<git::Landing> {
         let repo = Repo::discover_for_now(&self.root)?;
+        if self.land_plainly(&repo)? {
+            return self.landed(&repo);
+        }
         let text = |commit: &CommitId| -> Result<Option<String>> {
             let text = self.path.as_ref().map(|path| repo.file_at(commit, path)).transpose()?;
             Ok(text.flatten().map(|text| String::from_utf8_lossy(&text).into_owned()))
@@ -170,11 +173,27 @@ impl LandOrder {
         if let Some(graph) = graph {
             graph.finish(has_landed)?;
         }
-        if has_landed {
-            repo.drop_ref(&self.trial_ref)?;
-            repo.join_packs();
+        if has_landed { self.landed(&repo) } else { landed }
+    }
+
+    /// Moves the branch without git, where that is safe.
+    fn land_plainly(&self, repo: &Repo) -> Result<bool> {
+        let land =
+            || repo.land_plainly(&self.branch, &self.onto, &self.commit, self.path.as_deref());
+        match &self.path {
+            Some(name) => {
+                let path = repo.root().join(name);
+                landing_graph::land_around(&self.state, &path, &self.commit, &self.changes, land)
+            }
+            None => land(),
         }
-        landed
+    }
+
+    /// Cleans up after the branch was moved.
+    fn landed(&self, repo: &Repo) -> Result<git::Landing> {
+        repo.drop_ref(&self.trial_ref)?;
+        repo.join_packs();
+        Ok(git::Landing::Landed)
     }
 }
 
