@@ -1,11 +1,10 @@
-//! The graph file of the checkout while work lands on its branch.
+//! The graph file of the checkout while git lands work on its branch.
 //!
+//! Where work lands without git, the file stays as it is, and its status is written like any other.
 //! The file in the checkout shows the claims of running attempts and may contain uncommitted edits
-//! of a person, so it usually differs from the committed file, which git would not replace. Where
-//! work lands without git, the file stays as it is and gets the changes of the landing afterwards.
-//! For git, the committed text is put back for a moment, and afterwards the same changes are made
-//! again on what the file contained. What is still to do is on disk meanwhile, so that a kill loses
-//! nothing.
+//! of a person, so it usually differs from the committed file, which git would not replace. For the
+//! moment of landing the committed text is put back, and afterwards the same changes are made again
+//! on what the file contained. That text is on disk meanwhile, so that a kill loses nothing.
 
 use std::{
     fs::File,
@@ -33,7 +32,7 @@ use crate::{
 };
 
 /// What a landing changes in the graph: its task is complete, and new tasks are adopted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphChange {
     /// The task.
     pub task_id: TaskId,
@@ -68,80 +67,6 @@ impl GraphChange {
         }
         Ok(Some(text))
     }
-}
-
-/// What is on disk while work lands.
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum KeptLanding {
-    /// The committed text is in the file.
-    Texts(Box<AsideTexts>),
-    /// The file has not got the changes of the landing.
-    Changes(DueChanges),
-}
-
-/// The changes that the graph file gets once a commit has landed.
-#[derive(Serialize, Deserialize)]
-struct DueChanges {
-    path: PathBuf,
-    commit: CommitId,
-    changes: Vec<GraphChange>,
-}
-
-impl DueChanges {
-    /// Makes the changes, unless they are in the file already.
-    fn make(&self, state: &StateFolder) -> Result<()> {
-        loop {
-            let stamp = state::stamp(&self.path).ok();
-            let Ok(text) = regular_file::read_to_string(&self.path) else { break };
-            let after = with_changes(&text, &self.changes);
-            if after == text {
-                break;
-            }
-            if state::stamp(&self.path).ok() == stamp {
-                state::replace(&self.path, after.as_bytes(), state.is_durable())
-                    .with_context(|| format!("write `{}`", self.path.display()))?;
-                break;
-            }
-        }
-        crash::point("land.followed");
-        state.drop_aside().context("remove the note of the landing")
-    }
-}
-
-/// Lets work land by `land`, which moves the branch and leaves the graph file at `path` as it is, and
-/// then makes the changes of `commit` in the file. Returns whether it has landed.
-///
-/// # Errors
-/// Errors of the disk and of `land`.
-pub fn land_around(
-    state: &StateFolder,
-    path: &Path,
-    commit: &CommitId,
-    changes: &[GraphChange],
-    land: impl FnOnce() -> Result<bool>,
-) -> Result<bool> {
-    let _turn = state.lock_graph().context("lock the graph file")?;
-    // Git would write a file that is missing.
-    if regular_file::read_to_string(path).is_err() {
-        return Ok(false);
-    }
-    let due = KeptLanding::Changes(DueChanges {
-        path: path.to_owned(),
-        commit: commit.clone(),
-        changes: changes.to_vec(),
-    });
-    state.keep_aside(&due).context("note the landing")?;
-    crash::point("land.noted");
-    let landed = land();
-    crash::point("land.moved");
-    match due {
-        KeptLanding::Changes(due) if matches!(landed, Ok(true)) => due.make(state)?,
-        KeptLanding::Changes(_) | KeptLanding::Texts(_) => {
-            state.drop_aside().context("remove the note of the landing")?;
-        }
-    }
-    landed
 }
 
 /// What the graph file contained when work began to land, and what it should contain then.
@@ -331,12 +256,8 @@ pub fn recover(
     has_landed: impl Fn(&CommitId) -> Result<bool>,
 ) -> Result<()> {
     let _turn = state.lock_graph().context("lock the graph file")?;
-    match state.kept_aside() {
-        Some(KeptLanding::Texts(aside)) => aside.restore(state, repo, has_landed(&aside.commit)?),
-        Some(KeptLanding::Changes(due)) if has_landed(&due.commit)? => due.make(state),
-        Some(KeptLanding::Changes(_)) => {
-            state.drop_aside().context("remove the note of the landing")
-        }
+    match state.kept_aside::<AsideTexts>() {
+        Some(aside) => aside.restore(state, repo, has_landed(&aside.commit)?),
         None => Ok(()),
     }
 }
@@ -378,56 +299,6 @@ mod tests {
             assert_eq!(restored.unwrap().as_deref(), Some(graph));
             assert_eq!(change.applied(&claimed).unwrap(), change.applied(graph).unwrap());
         }
-    }
-
-    #[test]
-    fn edits_and_claims_stay_in_a_file_that_follows() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(
-            Command::new("git")
-                .arg("init")
-                .arg("-q")
-                .arg(folder.path())
-                .status()
-                .unwrap()
-                .success()
-        );
-        let repo = Repo::discover(folder.path()).unwrap();
-        let state = StateFolder::open(folder.path().join("state"), false);
-        let path = folder.path().join("graph.yaml");
-        let old = "tasks:\n  - id: a\n    title: A\n  - id: b\n";
-        let b = TaskId::new("b").unwrap();
-        let claim = Write::Claim { at: AT, by: "ralph run" };
-        let mine = with_status(old, &b, claim).unwrap().unwrap().replace("title: A", "title: Mine");
-        let change = GraphChange {
-            task_id: TaskId::new("a").unwrap(),
-            at: AT.to_owned(),
-            adopted: None,
-            reopened: Vec::new(),
-        };
-        let after = change.applied(&mine).unwrap().unwrap();
-        let (commit, changes) = (CommitId::from("c"), [change]);
-        let read = || fs::read_to_string(&path).unwrap();
-        let kept = || state.kept_aside::<serde_json::Value>();
-        for (has_landed, want) in [(true, &after), (false, &mine)] {
-            fs::write(&path, &mine).unwrap();
-            let landed = land_around(&state, &path, &commit, &changes, || {
-                assert_eq!(read(), mine, "the file stays as it is");
-                Ok(has_landed)
-            });
-            assert_eq!((landed.unwrap(), &read(), kept()), (has_landed, want, None));
-            // Killed before the changes are made.
-            fs::write(&path, &mine).unwrap();
-            let killed = std::panic::catch_unwind(|| {
-                land_around(&state, &path, &commit, &changes, || panic!("killed"))
-            });
-            assert!(killed.is_err() && kept().is_some());
-            recover(&state, &repo, |its| Ok(*its == commit && has_landed)).unwrap();
-            assert_eq!((&read(), kept()), (want, None));
-        }
-        fs::remove_file(&path).unwrap();
-        let landed = land_around(&state, &path, &commit, &changes, || panic!("it writes the file"));
-        assert!(!landed.unwrap());
     }
 
     #[test]

@@ -222,6 +222,15 @@ impl Runner {
         Ok(())
     }
 
+    /// Returns when a task was complete according to the commit that landed with its work.
+    fn landed_at(&self, id: &TaskId) -> Option<String> {
+        let (landed, _) = self
+            .records
+            .iter()
+            .find(|(_, record)| record.task_id == *id && record.landing().is_some())?;
+        self.graph.changes.get(landed).map(|change| change.at.clone())
+    }
+
     /// Returns when a task was complete, according to the graph file.
     fn completed_at(&self, id: &TaskId) -> Option<String> {
         let graph = self.graph.file.graph();
@@ -241,7 +250,7 @@ impl Runner {
                 crash::point("start.claimed");
             }
             StatusWrite::Complete => {
-                let at = rfc3339(Utc::now());
+                let at = self.landed_at(about.0).unwrap_or_else(|| rfc3339(Utc::now()));
                 self.set(about, Write::Complete { at: &at }, cause)?;
                 // A killed run may have written the status, with an earlier time.
                 let at = self.completed_at(about.0).unwrap_or(at);

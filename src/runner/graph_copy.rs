@@ -19,6 +19,7 @@ use crate::{
             task::{Status, TaskId},
             task_edit::{TaskDifference, differences},
         },
+        verdict::Merge,
     },
     project::{
         attempt::AttemptRecord,
@@ -84,6 +85,10 @@ impl Runner {
     pub(super) fn examine_graph_copy(&mut self, record: &AttemptRecord) -> Result<GraphChanges> {
         let nothing = GraphChanges::default();
         let (task_id, id) = (record.task_id.clone(), attempt_id(record));
+        if let Some((change, changes)) = self.landed_change(record)? {
+            self.graph.changes.insert(id, change);
+            return Ok(changes);
+        }
         let at = rfc3339(Utc::now());
         let change = GraphChange { task_id, at, adopted: None, reopened: Vec::new() };
         self.graph.changes.insert(id.clone(), change.clone());
@@ -145,6 +150,30 @@ impl Runner {
             }
         }
         Ok(GraphChanges { status: own, others: [others, reopened].concat(), added, fault: None })
+    }
+
+    /// Returns what an attempt changed in the graph if an earlier run has landed its work: the commit
+    /// that landed says it, and the file of the checkout may not have it yet.
+    fn landed_change(&self, record: &AttemptRecord) -> Result<Option<(GraphChange, GraphChanges)>> {
+        let Some(Merge::Landed { commit, .. }) = self.has_landed(record)? else { return Ok(None) };
+        let repo = &self.workspace.repo;
+        let before = repo.commit_of(&format!("{commit}^"))?;
+        let before = before.map(|before| self.committed_graph(&before)).transpose()?.flatten();
+        let (Some(before), Some(after)) = (before, self.committed_graph(&commit)?) else {
+            return Ok(None);
+        };
+        let number = after.graph().number(&record.task_id);
+        let at = number.and_then(|number| {
+            after.graph().task(number).extra.get("completed_at")?.as_str().map(str::to_owned)
+        });
+        let Some(at) = at else { return Ok(None) };
+        let added = after.graph().tasks().iter().map(|task| task.id.clone());
+        let added = added.filter(|id| before.graph().number(id).is_none()).collect();
+        let adopted = Some((before.text().to_owned(), after.text().to_owned()));
+        let task_id = record.task_id.clone();
+        let change = GraphChange { task_id, at, adopted, reopened: Vec::new() };
+        let (status, others) = (Some(Status::Complete), Vec::new());
+        Ok(Some((change, GraphChanges { status, others, added, fault: None })))
     }
 
     /// Reads the copy that an attempt left. Removes it if git does not track the graph.

@@ -22,7 +22,7 @@ use crate::{
     crash,
     project::{
         attempt::{AttemptRecord, CONFLICT, leftovers},
-        landing_graph::{self, GraphChange, LandingGraph},
+        landing_graph::{GraphChange, LandingGraph},
         slot_pool::{self, SlotPool},
     },
     regular_file,
@@ -176,17 +176,20 @@ impl LandOrder {
         if has_landed { self.landed(&repo) } else { landed }
     }
 
-    /// Moves the branch without git, where that is safe.
+    /// Moves the branch without git, where that is safe. The graph file in the checkout stays as it
+    /// is; its task gets the status at the end of the attempt.
     fn land_plainly(&self, repo: &Repo) -> Result<bool> {
-        let land =
-            || repo.land_plainly(&self.branch, &self.onto, &self.commit, self.path.as_deref());
-        match &self.path {
-            Some(name) => {
-                let path = repo.root().join(name);
-                landing_graph::land_around(&self.state, &path, &self.commit, &self.changes, land)
-            }
-            None => land(),
+        // Git writes a file that is missing.
+        let is_there = |name: &String| {
+            fs::symlink_metadata(repo.root().join(name)).is_ok_and(|found| found.is_file())
+        };
+        if !self.path.iter().all(is_there) {
+            return Ok(false);
         }
+        let own = self.path.as_deref();
+        let has_landed = repo.land_plainly(&self.branch, &self.onto, &self.commit, own)?;
+        crash::point("land.moved");
+        Ok(has_landed)
     }
 
     /// Cleans up after the branch was moved.

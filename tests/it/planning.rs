@@ -1,5 +1,7 @@
 //! Tasks whose work is new tasks, and graphs that attempts leave invalid.
 
+use std::fs;
+
 use serde_json::json;
 
 use crate::support::{SETTINGS, TestProject, agent};
@@ -70,6 +72,26 @@ fn new_tasks_are_no_work_of_another_task() {
         done.sort();
         assert_eq!(done, ["docs", "parse", "plan"]);
     }
+}
+
+/// The branch has moved, and the file of the checkout has not got what landed. A person has edited it.
+#[test]
+fn new_tasks_that_landed_survive_a_kill() {
+    let trial = planner(TestProject::new().graph(PLAN), &format!("set -e\n{ADD}\n{REPORT}"));
+    let record = trial.sign("points").display().to_string();
+    let trial = trial.env("RALPH_CRASH_RECORD", &record).env("RALPH_CRASH_POINT", "land.moved:1");
+    trial.run(["run"]).code(-1);
+    let committed = trial.git(&["show", "HEAD:task-graph.yaml"]);
+    assert!(committed.contains("parse"), "{committed}");
+    assert!(!trial.graph_text().contains("parse"));
+    let edited = trial.graph_text().replace("priority: high", "priority: high # mine");
+    fs::write(trial.root().join("task-graph.yaml"), edited).unwrap();
+    let trial = trial.env("RALPH_CRASH_POINT", "");
+    trial.run(["run", "--task", "plan"]).graph_complete();
+    let want = committed.replace("priority: high", "priority: high # mine");
+    assert_eq!(trial.graph_text().trim_end(), want.trim_end());
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("started"), ["plan", "parse", "docs"]);
 }
 
 #[test]
