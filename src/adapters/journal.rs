@@ -88,6 +88,20 @@ impl Journal {
         sync: bool,
         make: impl FnOnce(u64) -> Vec<Record>,
     ) -> io::Result<Vec<Record>> {
+        self.append_after(&mut JournalPosition::default(), sync, make).map(|(records, _)| records)
+    }
+
+    /// Does the same, and returns whether the records directly follow `mark`, so that nothing has to
+    /// be read. Then `mark` is moved past them.
+    ///
+    /// # Errors
+    /// I/O errors; the file is unchanged then.
+    pub fn append_after(
+        &mut self,
+        mark: &mut JournalPosition,
+        sync: bool,
+        make: impl FnOnce(u64) -> Vec<Record>,
+    ) -> io::Result<(Vec<Record>, bool)> {
         let mut file = match self.open_to_append() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
@@ -96,14 +110,17 @@ impl Journal {
             opened => opened?,
         };
         regular_file::lock(&file, &self.path)?;
-        let length = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        let length = metadata.len();
         let (seq, torn) = match self.last {
             Some((ours, seq)) if ours == length => (seq + 1, false),
             _ => last_seq(&file, length)?,
         };
         crash::point("journal.locked");
         let records = make(seq);
-        let Some(newest) = records.last().map(|record| record.seq) else { return Ok(records) };
+        let Some(newest) = records.last().map(|record| record.seq) else {
+            return Ok((records, false));
+        };
         let lines: String = records.iter().map(Record::to_line).collect();
         let line = format!("{}{lines}", if torn { "\n" } else { "" });
         let written = file.write(line.as_bytes());
@@ -115,8 +132,14 @@ impl Journal {
         if sync && self.durable {
             file.sync_data()?;
         }
-        self.last = Some((length + line.len() as u64, newest));
-        Ok(records)
+        let end = length + line.len() as u64;
+        self.last = Some((end, newest));
+        let is_read = mark.inode == metadata.ino() && mark.offset == length;
+        let follows = is_read && !torn && mark.seq + 1 == seq;
+        if follows {
+            (mark.offset, mark.seq) = (end, newest);
+        }
+        Ok((records, follows))
     }
 
     fn open_to_append(&self) -> io::Result<File> {

@@ -1,8 +1,8 @@
 //! The journal and the history derived from it. All events are recorded here.
 //!
-//! An event is written first. The history is updated by reading it back, together with the lines of
-//! other processes, so that the runner and an agent's `ralph task-complete` see all events in the
-//! order of the journal.
+//! An event is written first. The history then follows the journal: where other processes have written
+//! lines before it, it is read back together with them, so that the runner and an agent's `ralph
+//! task-complete` see all events in the order of the journal.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -145,10 +145,15 @@ impl EventStore {
             };
             (first..).zip(events).map(record).collect()
         };
-        let written = self
-            .journal
-            .append_all(sync, make)
-            .map_err(|error| unusable("write", self.journal.path(), error))?;
+        let mark = &mut self.past.mark;
+        let (written, follows) = match self.journal.append_after(mark, sync, make) {
+            Ok(appended) => appended,
+            Err(error) => return Err(unusable("write", self.journal.path(), error)),
+        };
+        if follows {
+            self.add(&written);
+            return Ok(written);
+        }
         let mut records = self.catch_up()?;
         if written.last().is_some_and(|last| !records.contains(last)) {
             // The journal was removed after the write; the events are still part of the history.
@@ -158,6 +163,17 @@ impl EventStore {
             records.extend(written);
         }
         Ok(records)
+    }
+
+    /// Adds records to the history that were written right after what has been read.
+    fn add(&mut self, written: &[Record]) {
+        for record in written {
+            // Every other reader gets it from its line.
+            debug_assert_eq!(Record::from_line(record.to_line().as_bytes()).as_ref(), Ok(record));
+            self.past.newest = self.past.newest.max(Some(record.timestamp));
+            self.past.history.apply(record);
+        }
+        self.save_sometimes();
     }
 
     /// Returns a function that reads the lines that are new from now on, and returns whether they ask
@@ -189,7 +205,9 @@ impl EventStore {
     /// Errors of the disk.
     pub fn catch_up(&mut self) -> Result<Vec<Record>> {
         let mut records = Vec::new();
-        self.take_in(Some(&mut records))?;
+        if self.has_news() {
+            self.take_in(Some(&mut records))?;
+        }
         Ok(records)
     }
 
@@ -217,10 +235,14 @@ impl EventStore {
             .map_err(|error| unusable("read", self.journal.path(), error))?;
         self.skipped.damaged += skipped.damaged;
         self.skipped.unknown += skipped.unknown;
+        self.save_sometimes();
+        Ok(())
+    }
+
+    fn save_sometimes(&mut self) {
         if self.past.mark.offset().abs_diff(self.saved) > SNAPSHOT_AFTER {
             self.save();
         }
-        Ok(())
     }
 
     /// Saves a snapshot. A failure only makes the next start slower.
