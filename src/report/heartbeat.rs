@@ -9,7 +9,7 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -27,8 +27,10 @@ use crate::{
 
 /// The size of the file, in bytes.
 const SIZE: usize = 256;
-/// The interval between two beats.
+/// The longest interval between two beats.
 const BEAT: Duration = Duration::from_secs(10);
+/// The shortest interval between two beats with the same contents.
+const SAME: Duration = Duration::from_secs(1);
 
 /// The contents of a heartbeat, apart from the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,11 +47,14 @@ pub struct HeartbeatFacts {
     pub finished: Option<String>,
 }
 
-/// Writes the heartbeat on every record, and every ten seconds.
+/// Writes the heartbeat on every record that changes it, about every second while records follow each
+/// other, and every ten seconds.
 #[derive(Debug)]
 pub struct HeartbeatReporter {
     path: PathBuf,
     facts: HeartbeatFacts,
+    /// The last beat, and its contents.
+    last: Option<(Instant, HeartbeatFacts)>,
     /// The service manager that started this run, if any; it is notified of every beat.
     manager: Manager,
 }
@@ -58,10 +63,18 @@ impl HeartbeatReporter {
     /// Returns a reporter that writes to the file at `path`.
     pub fn new(path: PathBuf) -> HeartbeatReporter {
         let facts = HeartbeatFacts { pid: std::process::id(), ..HeartbeatFacts::default() };
-        HeartbeatReporter { path, facts, manager: Manager::of_environment() }
+        HeartbeatReporter { path, facts, last: None, manager: Manager::of_environment() }
     }
 
-    fn beat(&self) {
+    fn beat(&mut self) {
+        let is_due = self
+            .last
+            .as_ref()
+            .is_none_or(|(at, facts)| at.elapsed() >= SAME || *facts != self.facts);
+        if !is_due {
+            return;
+        }
+        self.last = Some((Instant::now(), self.facts.clone()));
         // A heartbeat that cannot be written becomes stale, which is its purpose.
         let _ = write(&self.path, Utc::now(), &self.facts);
         self.manager.tell(service_manager::ALIVE);
