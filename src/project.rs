@@ -18,3 +18,4 @@ pub mod attempt;
 pub mod landing_graph;
 pub mod slot_pool;
 pub mod suspect_slots;
+pub mod task_commits;

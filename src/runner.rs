@@ -67,6 +67,7 @@ use crate::{
         graph_file::{GraphFile, rfc3339},
         slot_pool::PreparedSlot,
         suspect_slots::SuspectSlot,
+        task_commits::TaskCommits,
         workspace::{LockHolder, Workspace},
     },
     runner::reporter::Reporter,
@@ -131,6 +132,7 @@ pub struct Runner {
     slots: RunSlots,
     hooks: RunHooks,
     sources: RunSources,
+    task_commits: TaskCommits,
     inbox: Inbox,
     /// The attempts whose executors are about to be asked for their work.
     asked: BTreeSet<AttemptId>,
@@ -198,6 +200,7 @@ impl Runner {
             slots,
             hooks: RunHooks::default(),
             sources: RunSources::default(),
+            task_commits: TaskCommits::default(),
             inbox,
             asked: BTreeSet::new(),
             asked_engines: 0,

@@ -27,6 +27,7 @@ use crate::core::{
 
 mod attributes;
 mod backend;
+mod blob_cache;
 mod bounded;
 mod carry;
 mod checkout;
@@ -39,6 +40,7 @@ mod ignore;
 mod index_file;
 mod integrate;
 mod land;
+mod lent;
 mod loose_objects;
 mod omit;
 mod packs;
@@ -64,6 +66,7 @@ pub use driver::{MergedLines, merge_lines};
 pub use environment::leave_repository;
 pub use integrate::{BranchWork, Integrated, IntegrationMethod};
 pub use land::Landing;
+pub use lent::LentRepo;
 pub use patch::Patch;
 pub use pin::{Pin, PinSource};
 pub use restore_work::{NOT_WORK, RestoredWork};
@@ -280,6 +283,14 @@ impl Repo {
         self.backend
             .file(commit, path)
             .with_context(|| format!("cannot read `{path}` of commit {commit}"))
+    }
+
+    /// Whether a commit has a file or a folder at a path relative to the root.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn has_at(&self, commit: &str, path: &str) -> Result<bool> {
+        Ok(self.entry(commit, path)?.is_some())
     }
 
     /// The paths that are changed, staged, or untracked and not ignored, each with a fingerprint
@@ -766,15 +777,23 @@ mod tests {
         place.commit("a", "2\n", "Other\n\nTask: axb\nTask: a.bc\nmore Task: a.b\n");
         let one = place.commit("a", "3\n", "One\n\nAttempt: 2\nTask: a.b\n");
         let last = place.commit("a", "4\n", "Task: a.b\n");
-        let find = |hidden: Option<&str>, line: &str, also: Option<&str>| {
-            both.ask(|repo| repo.commit_with_line(&last, hidden, line, also))
+        let find =
+            |hidden: &str, line: &str| both.ask(|repo| repo.commit_with_line(&last, hidden, line));
+        assert_eq!(find(&base, "Task: a.b"), Some(last.clone()));
+        assert_eq!(find(&base, "Attempt: 2"), Some(one.clone()));
+        assert_eq!(find(&base, "Attempt: 1"), None);
+        assert_eq!(find(&base, "Task: a"), None);
+        let all = |hidden: Option<&str>, start: &str| {
+            both.ask(|repo| repo.messages_with(&last, hidden, start))
         };
-        assert_eq!(find(None, "Task: a.b", None), Some(last.clone()));
-        assert_eq!(find(None, "Task: a.b", Some("Attempt: ")), Some(one.clone()));
-        assert_eq!(find(None, "Task: a.b", Some("Attempt: 1")), Some(base.clone()));
-        assert_eq!(find(Some(&base), "Task: a.b", Some("Attempt: 1")), None);
-        assert_eq!(find(None, "Task: a", None), None);
-        assert_eq!(find(None, "Base", Some("Task: ")), Some(base));
+        let ids = |hidden, start| -> Vec<CommitId> {
+            all(hidden, start).into_iter().map(|(id, _)| id).collect()
+        };
+        assert_eq!(ids(None, "Attempt: "), [one.clone(), base.clone()]);
+        assert_eq!(ids(Some(&base), "Attempt: "), [one]);
+        assert_eq!(ids(None, "Task: a.b").len(), 4);
+        assert_eq!(ids(None, "Task: a.bc").len(), 1);
+        assert_eq!(all(None, "Base")[0].1.trim_end(), "Base\n\nTask: a.b\nAttempt: 1");
     }
 
     #[test]

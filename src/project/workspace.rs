@@ -5,6 +5,7 @@ mod lock;
 mod logs;
 
 use std::{
+    cell::OnceCell,
     collections::BTreeSet,
     env,
     fs::{self, File},
@@ -65,6 +66,8 @@ pub struct Workspace {
     /// The files that receive the output of this run, relative to the repository.
     outputs: BTreeSet<String>,
     readers: OutputReaders,
+    /// The secrets, once they were searched for with the current settings.
+    secrets: OnceCell<Redactor>,
 }
 
 /// Sets the limits that hold for this whole process.
@@ -128,6 +131,7 @@ impl Workspace {
             standpoint,
             outputs,
             readers: OutputReaders::default(),
+            secrets: OnceCell::new(),
         })
     }
 
@@ -145,6 +149,7 @@ impl Workspace {
     pub fn configure(&mut self, config: Config) {
         set_limits(&config);
         self.config = config;
+        self.secrets = OnceCell::new();
     }
 
     /// The top of the worktree.
@@ -176,10 +181,13 @@ impl Workspace {
 
     /// Finds the same secrets for data that leaves the machine, even if redaction is off.
     pub fn all_secrets(&self) -> Redactor {
-        let agents = self.config.agent.calls.iter();
-        let given =
-            agents.flat_map(|call| &call.env).map(|(name, value)| (name.into(), value.into()));
-        Redactor::of_variables(env::vars_os().chain(given))
+        let find = || {
+            let agents = self.config.agent.calls.iter();
+            let given =
+                agents.flat_map(|call| &call.env).map(|(name, value)| (name.into(), value.into()));
+            Redactor::of_variables(env::vars_os().chain(given))
+        };
+        self.secrets.get_or_init(find).clone()
     }
 
     /// The graph file.

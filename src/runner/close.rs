@@ -207,7 +207,7 @@ impl Runner {
     /// Returns a commit of an earlier attempt at the same task, since its last reset, that is in the
     /// history of the base: an attempt that finds everything done has nothing to commit.
     fn earlier_work(
-        &self,
+        &mut self,
         record: &AttemptRecord,
         evidence: &Evidence,
     ) -> Result<Option<CommitId>> {
@@ -219,7 +219,7 @@ impl Runner {
         let repo = &self.workspace.repo;
         let is_reverted = |commit: &CommitId| -> Result<bool> {
             let line = format!("This reverts commit {commit}.");
-            Ok(repo.commit_with_line(base, Some(commit), &line, None)?.is_some())
+            Ok(repo.commit_with_line(base, commit, &line)?.is_some())
         };
         let past = self.store.history().of(&record.task_id);
         let was_reset = past.was_reset;
@@ -233,8 +233,7 @@ impl Runner {
             return Ok(None);
         }
         // A commit that only marks the task as done in its source has no attempt.
-        let line = format!("Ralph-Task: {}", record.task_id);
-        let found = repo.commit_with_line(base, None, &line, Some("Ralph-Attempt: "))?;
+        let found = self.task_commits.newest(repo, base, &record.task_id)?;
         Ok(match found {
             Some(commit) if !is_reverted(&commit)? => Some(commit),
             _ => None,
@@ -365,7 +364,13 @@ impl Runner {
             Err(_) if is_complete => return Ok(nothing),
             Err(error) => return Ok((None, vec![format!("{error:#}")])),
         };
-        if !is_complete || !tree.dirty()?.is_empty() || tree.has_own_strays()? {
+        let is_dirty = || -> Result<bool> {
+            // Nothing of the attempt has run since its evidence was collected.
+            let is_as_collected = evidence.verify.is_empty() && evidence.autocommit.is_none();
+            let is_known = is_as_collected && evidence.leftovers.is_empty();
+            Ok(!is_known && !tree.dirty()?.is_empty())
+        };
+        if !is_complete || is_dirty()? || tree.has_own_strays()? {
             let kept = leftovers::pin(&self.workspace, &tree, record, &evidence.leftovers);
             // The repository's filters may run files of the attempt.
             self.slots.let_change();

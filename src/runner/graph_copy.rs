@@ -240,7 +240,7 @@ impl Runner {
         let Some(path) = self.workspace.graph_in_git() else {
             return Ok(());
         };
-        if tree.file_at(base, &path)?.is_some() {
+        if tree.has_at(base, &path)? {
             return Ok(());
         }
         let copy = tree.root().join(&path);

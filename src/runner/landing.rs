@@ -136,7 +136,7 @@ impl LandOrder {
 
     /// Moves the branch, and the checkout that has it.
     fn land(&self) -> Result<git::Landing> {
-        let repo = Repo::discover_for_now(&self.root)?;
+        let repo = Repo::lend(&self.root)?;
         if self.land_plainly(&repo)? {
             return self.landed(&repo);
         }
@@ -229,7 +229,7 @@ fn build_in_memory(main: &Repo, order: &TrialOrder) -> Result<Option<(BuiltBatch
 }
 
 fn build(order: &TrialOrder) -> Result<BuiltBatch> {
-    let main = Repo::discover_for_now(&order.main)?;
+    let main = Repo::lend(&order.main)?;
     // Whatever fails there fails again here, with the message of git.
     if !order.work.iter().any(|work| work.has_new_modules)
         && let Ok(Some((built, tip))) = build_in_memory(&main, order)

@@ -11,7 +11,7 @@ mod refs;
 mod status;
 
 use std::{
-    cell::{Ref, RefCell},
+    cell::{OnceCell, Ref, RefCell},
     env, fs,
     path::{Path, PathBuf},
 };
@@ -23,7 +23,7 @@ use git2::{
 };
 
 use super::{
-    Head, branch_name, canonical, is_commit, lossy,
+    Head, blob_cache, branch_name, canonical, is_commit, lossy,
     patch::trees_diff,
     program::{self, Entries, HOOKS},
 };
@@ -37,8 +37,10 @@ pub(super) struct Backend {
     root: PathBuf,
     /// None where libgit2 cannot open the repository.
     library: RefCell<Option<Repository>>,
-    /// Whether nothing changes the repository while it is open.
+    /// Whether the settings stay as they are while it is open.
     is_at_rest: bool,
+    /// Whether git only compares files to find what has changed, as far as the settings at rest tell.
+    is_plain: OnceCell<bool>,
 }
 
 /// The folders of a repository, without symbolic links.
@@ -68,6 +70,9 @@ impl Backend {
     /// The error of `git`; something else than a file in place of one that git reads.
     pub(super) fn open(dir: &Path) -> Result<(Backend, RepositoryFolders)> {
         check_files(dir)?;
+        // Like git, which notices damage by the checksum of the compressed content, and other changes
+        // in `git fsck`. The objects of a slot are checked in `loose_objects`.
+        git2::opts::strict_hash_verification(false);
         let ceilings: Vec<PathBuf> = env::var_os("GIT_CEILING_DIRECTORIES")
             .map(|list| env::split_paths(&list).collect())
             .unwrap_or_default();
@@ -87,7 +92,8 @@ impl Backend {
 
     /// A repository that libgit2 has opened, or that it cannot open.
     pub(super) fn of(root: &Path, library: Option<Repository>) -> Backend {
-        Backend { root: root.to_owned(), library: RefCell::new(library), is_at_rest: false }
+        let library = RefCell::new(library);
+        Backend { root: root.to_owned(), library, is_at_rest: false, is_plain: OnceCell::new() }
     }
 
     /// Opens the bare repository in this folder.
@@ -115,9 +121,10 @@ impl Backend {
         Ref::filter_map(self.library.borrow(), Option::as_ref).ok()
     }
 
-    /// The settings as libgit2 reads them now.
-    fn config(&self) -> Option<Config> {
-        self.library()?.config().ok()?.snapshot().ok()
+    /// The settings as libgit2 reads them now, or has read them of a repository at rest.
+    pub(super) fn config(&self) -> Option<Config> {
+        let mut config = self.library()?.config().ok()?;
+        if self.is_at_rest { Some(config) } else { config.snapshot().ok() }
     }
 
     /// The value of a setting, as far as libgit2 reads the settings.
@@ -151,8 +158,13 @@ impl Backend {
     pub(super) fn file(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
         let library = |repo: &Repository| {
             let tree = repo.revparse_single(commit)?.peel_to_tree()?;
-            let found = existing(tree.get_path(Path::new(path)))?;
-            found.map(|found| Ok(repo.find_blob(found.id())?.content().to_vec())).transpose()
+            let Some(found) = existing(tree.get_path(Path::new(path)))? else { return Ok(None) };
+            if let Some(content) = blob_cache::get(found.id()) {
+                return Ok(Some(content.to_vec()));
+            }
+            let blob = repo.find_blob(found.id())?;
+            blob_cache::put(found.id(), blob.content());
+            Ok(Some(blob.content().to_vec()))
         };
         self.ask(library, |root| program::file(root, commit, path))
     }
@@ -211,6 +223,7 @@ impl Backend {
                 _ => FileMode::Blob,
             };
             let blob = repo.blob(content.as_bytes())?;
+            blob_cache::put(blob, content.as_bytes());
             let tree =
                 TreeUpdateBuilder::new().upsert(path, blob, mode).create_updated(&repo, &tree)?;
             let tree = repo.find_tree(tree)?;
@@ -290,8 +303,9 @@ impl Backend {
 
     /// The folder of the hooks as it is configured; none where it is not.
     pub(super) fn hooks_path(&self) -> Result<Option<String>> {
-        let library = |repo: &Repository| {
-            let path = existing(repo.config()?.snapshot()?.get_path(HOOKS))?;
+        let library = |_: &Repository| {
+            let config = self.config().ok_or_else(|| git2::Error::from_str("no settings"))?;
+            let path = existing(config.get_path(HOOKS))?;
             Ok(path.map(|path| path.display().to_string()))
         };
         self.ask(library, program::hooks_path)

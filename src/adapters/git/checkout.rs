@@ -31,12 +31,18 @@ impl Repo {
     /// Checks out a commit with HEAD on no branch, as `git checkout --detach` does. Returns false if
     /// that is left to the program: then no file has changed, unless the disk failed.
     pub(super) fn check_out(&self, commit: &str) -> bool {
+        let Some(repo) = self.backend.library() else { return false };
+        let detach = || repo.set_head_detached(Oid::from_str(commit)?);
+        self.check_out_files(commit) && detach().is_ok()
+    }
+
+    /// Does the same and leaves HEAD, which the caller must write.
+    pub(super) fn check_out_files(&self, commit: &str) -> bool {
         let library = self.backend.library();
         let check_out = |repo: &Repository| {
             let target = repo.find_commit(Oid::from_str(commit).ok()?).ok()?;
             let paths = self.plain_paths(repo, &target)?;
-            write_files(repo, &target, paths, CheckoutBuilder::new())?;
-            repo.set_head_detached(target.id()).ok()
+            write_files(repo, &target, paths, CheckoutBuilder::new())
         };
         library.is_some_and(|repo| check_out(&repo).is_some())
     }
@@ -83,7 +89,7 @@ impl Repo {
     /// The files that differ between HEAD and a commit; none if git might not write them as they are.
     fn plain_paths(&self, repo: &Repository, target: &Commit<'_>) -> Option<Vec<Vec<u8>>> {
         let paths = plain_changes(repo, &target.tree().ok()?)?;
-        let is_plain = writes_plainly(&repo.config().ok()?.snapshot().ok()?)
+        let is_plain = writes_plainly(&self.backend.config()?)
             && self.has_no_attributes(paths.iter().map(Vec::as_slice))
             && !paths.iter().any(|path| self.is_behind_link(path));
         is_plain.then_some(paths)

@@ -23,9 +23,10 @@ impl Repo {
     /// new attempt starts without them.
     pub fn controls(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
-        let hooks = self.hooks_dir();
+        let hooks_path = self.hooks_path();
+        let hooks = self.hooks_in(hooks_path.as_deref());
         let is_slot = self.slot_of().is_some();
-        found.extend(self.hooks_path().map(|path| (HOOKS.to_owned(), path)));
+        found.extend(hooks_path.map(|path| (HOOKS.to_owned(), path)));
         let samples = |path: &Path| path.extension().is_some_and(|end| end == "sample");
         let entries = fs::read_dir(hooks).into_iter().flatten().flatten();
         let files = entries.map(|entry| entry.path()).filter(|path| !samples(path));
@@ -50,11 +51,12 @@ impl Repo {
 
     /// The folder of the hooks.
     pub(super) fn hooks_dir(&self) -> PathBuf {
-        match self.hooks_path() {
-            // Hooks run at the top of the worktree.
-            Some(path) => self.root.join(path),
-            None => self.common_dir.join("hooks"),
-        }
+        self.hooks_in(self.hooks_path().as_deref())
+    }
+
+    fn hooks_in(&self, configured: Option<&str>) -> PathBuf {
+        // Hooks run at the top of the worktree.
+        configured.map_or_else(|| self.common_dir.join("hooks"), |path| self.root.join(path))
     }
 
     fn hooks_path(&self) -> Option<String> {

@@ -127,34 +127,51 @@ pub(super) fn log(
     Ok(commits)
 }
 
-/// The newest commit of `head` without those of `hidden` with this line in its message, and with one
-/// that starts with `also`.
+/// The newest commit in the history of `head`, and not in that of `hidden`, with this line in its
+/// message.
 pub(super) fn commit_with_line(
     root: &Path,
     head: &str,
-    hidden: Option<&str>,
+    hidden: &str,
     line: &str,
-    also: Option<&str>,
 ) -> Result<Option<CommitId>> {
-    let start = |text: &str| {
-        let mut grep = String::from("--grep=^");
-        for c in text.chars() {
-            if c.is_ascii_alphanumeric() || c == ' ' {
-                grep.push(c);
-            } else {
-                grep.extend(["[", c.encode_utf8(&mut [0; 4]), "]"]);
-            }
-        }
-        grep
-    };
-    let patterns = [Some(start(line) + "$"), also.map(start)];
-    let hidden = hidden.map(|id| format!("^{id}"));
-    let mut list = vec!["log", "-1", "--format=%H", "--extended-regexp", "--all-match"];
-    list.extend(patterns.iter().flatten().map(String::as_str));
-    list.extend([Some(head), hidden.as_deref()].into_iter().flatten());
-    list.push("--");
+    let (line, hidden) = (grep(line) + "$", format!("^{hidden}"));
+    let list = ["log", "-1", "--format=%H", "--extended-regexp", &line, head, &hidden, "--"];
     let found = lossy(&run(root, &list)?);
     Ok(found.lines().next().map(CommitId::from))
+}
+
+/// The commits in the history of `head`, and not in that of `hidden`, with a line in their messages
+/// that starts with this text, and the messages; newest first.
+pub(super) fn messages_with(
+    root: &Path,
+    head: &str,
+    hidden: Option<&str>,
+    start: &str,
+) -> Result<Vec<(CommitId, String)>> {
+    let (start, hidden) = (grep(start), hidden.map(|id| format!("^{id}")));
+    let mut list = vec!["log", "-z", "--format=%H%n%B", "--extended-regexp", &start, head];
+    list.extend(hidden.as_deref());
+    list.push("--");
+    let found = lossy(&run(root, &list)?);
+    let commit = |entry: &str| {
+        let (id, message) = entry.split_once('\n')?;
+        Some((CommitId::from(id), message.to_owned()))
+    };
+    Ok(found.split('\0').filter_map(commit).collect())
+}
+
+/// The flag that finds messages with a line that starts with this text.
+fn grep(text: &str) -> String {
+    let mut grep = String::from("--grep=^");
+    for c in text.chars() {
+        if c.is_ascii_alphanumeric() || c == ' ' {
+            grep.push(c);
+        } else {
+            grep.extend(["[", c.encode_utf8(&mut [0; 4]), "]"]);
+        }
+    }
+    grep
 }
 
 /// A file of a commit; none if the commit does not contain it. One process if it does.

@@ -48,18 +48,31 @@ impl Repo {
     }
 
     /// The newest commit in the history of `head`, and not in that of `hidden`, with a line in its
-    /// message, and with a line that starts with `also` if that is given; none without one.
+    /// message; none without one.
     ///
     /// # Errors
     /// The error of `git`.
     pub fn commit_with_line(
         &self,
         head: &str,
-        hidden: Option<&str>,
+        hidden: &str,
         line: &str,
-        also: Option<&str>,
     ) -> Result<Option<CommitId>> {
-        self.backend.commit_with_line(head, hidden, line, also)
+        self.backend.commit_with_line(head, hidden, line)
+    }
+
+    /// The commits in the history of `head`, and not in that of `hidden`, with a line in their
+    /// messages that starts with `start`, and the messages; newest first.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn messages_with(
+        &self,
+        head: &str,
+        hidden: Option<&str>,
+        start: &str,
+    ) -> Result<Vec<(CommitId, String)>> {
+        self.backend.messages_with(head, hidden, start)
     }
 
     /// The commits of `to` that are not in `from`, oldest first.

@@ -218,7 +218,9 @@ impl Repo {
             remove_all(&git_dir.join(BEGUN))?;
             crash::point("slot.written");
             let slot = discover_slot(&slot.root, &settings.alternates)?;
-            slot.detach_at(base)?;
+            if *head != *base && !slot.check_out_files(base) {
+                slot.detach_at(base)?;
+            }
             slot.name_branch(branch, base)?;
             write_mark(git_dir, settings, base)?;
             Ok(slot)

@@ -204,7 +204,7 @@ impl Repo {
     }
 
     /// The files of settings that git reads here if nothing includes others.
-    fn config_files(&self) -> Vec<PathBuf> {
+    pub(super) fn config_files(&self) -> Vec<PathBuf> {
         let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
         let xdg = env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
         let xdg = xdg.map_or_else(|| home.join(".config"), PathBuf::from);

@@ -1,7 +1,7 @@
 //! Commits and what they descend from.
 
 use anyhow::Result;
-use git2::{Oid, Repository, Revwalk};
+use git2::{Oid, Repository};
 
 use super::{
     super::{lossy, program},
@@ -15,7 +15,8 @@ impl Backend {
         let library = |repo: &Repository| {
             let (old, new) = (Oid::from_str(old)?, Oid::from_str(new)?);
             repo.find_commit(old)?;
-            Ok(old == new || repo.graph_descendant_of(new, old)?)
+            let is_near = line(repo, new, Some(old), NEAR)?.is_some();
+            Ok(is_near || repo.graph_descendant_of(new, old)?)
         };
         self.ask(library, |root| program::test(root, &["merge-base", "--is-ancestor", old, new]))
     }
@@ -31,32 +32,51 @@ impl Backend {
         self.ask(library, |root| program::log(root, head, hidden, count))
     }
 
-    /// The newest commit in the history of `head`, and not in that of `hidden`, with this line in
-    /// its message, and with one that starts with `also`.
+    /// The newest commit in the history of `head`, and not in that of `hidden`, with this line in its
+    /// message.
     pub(in crate::adapters::git) fn commit_with_line(
         &self,
         head: &str,
-        hidden: Option<&str>,
+        hidden: &str,
         line: &str,
-        also: Option<&str>,
     ) -> Result<Option<CommitId>> {
         let library = |repo: &Repository| {
-            let is_it = |message: &[u8]| {
-                let mut lines = message.split(|byte| *byte == b'\n');
-                let mut others = lines.clone();
-                lines.any(|found| found == line.as_bytes())
-                    && also.is_none_or(|also| others.any(|it| it.starts_with(also.as_bytes())))
-            };
-            for id in walk(repo, head, hidden)? {
-                let commit = repo.find_commit(id?)?;
-                if is_it(commit.message_raw_bytes()) {
+            for id in walk(repo, head, Some(hidden), usize::MAX)? {
+                let commit = repo.find_commit(id)?;
+                if lines(commit.message_raw_bytes()).any(|found| found == line.as_bytes()) {
                     return Ok(Some(commit_id(commit.id())));
                 }
             }
             Ok(None)
         };
-        self.ask(library, |root| program::commit_with_line(root, head, hidden, line, also))
+        self.ask(library, |root| program::commit_with_line(root, head, hidden, line))
     }
+
+    /// The commits in the history of `head`, and not in that of `hidden`, with a line in their
+    /// messages that starts with this text, and the messages; newest first.
+    pub(in crate::adapters::git) fn messages_with(
+        &self,
+        head: &str,
+        hidden: Option<&str>,
+        start: &str,
+    ) -> Result<Vec<(CommitId, String)>> {
+        let library = |repo: &Repository| {
+            let mut found = Vec::new();
+            for id in walk(repo, head, hidden, usize::MAX)? {
+                let commit = repo.find_commit(id)?;
+                let message = commit.message_raw_bytes();
+                if lines(message).any(|line| line.starts_with(start.as_bytes())) {
+                    found.push((commit_id(commit.id()), lossy(message)));
+                }
+            }
+            Ok(found)
+        };
+        self.ask(library, |root| program::messages_with(root, head, hidden, start))
+    }
+}
+
+fn lines(message: &[u8]) -> impl Iterator<Item = &[u8]> {
+    message.split(|byte| *byte == b'\n')
 }
 
 fn library_log(
@@ -70,19 +90,61 @@ fn library_log(
         let subject = lossy(commit.summary_bytes().unwrap_or_default());
         Ok(Commit { id: commit_id(commit.id()), subject })
     };
-    walk(repo, head, hidden)?.take(count).map(|id| commit(id?)).collect()
+    walk(repo, head, hidden, count)?.into_iter().map(commit).collect()
 }
 
-/// The commits in the history of `head` that are not in that of `hidden`, newest first.
-fn walk<'a>(
-    repo: &'a Repository,
+/// The number of commits on a line of history in which a near ancestor is looked for.
+const NEAR: usize = 8;
+
+/// The same where the commits down to one are listed.
+const FAR: usize = 1_000;
+
+/// The commits in the history of `head` that are not in that of `hidden`, newest first, at most
+/// `count` of them.
+fn walk(
+    repo: &Repository,
     head: &str,
     hidden: Option<&str>,
-) -> Result<Revwalk<'a>, git2::Error> {
-    let mut walk = repo.revwalk()?;
-    walk.push(Oid::from_str(head)?)?;
-    if let Some(hidden) = hidden {
-        walk.hide(Oid::from_str(hidden)?)?;
+    count: usize,
+) -> Result<Vec<Oid>, git2::Error> {
+    let (head, hidden) = (Oid::from_str(head)?, hidden.map(Oid::from_str).transpose()?);
+    let most = if hidden.is_some() { FAR } else { count };
+    if let Some(mut commits) = line(repo, head, hidden, most)? {
+        commits.truncate(count);
+        return Ok(commits);
     }
-    Ok(walk)
+    let mut walk = repo.revwalk()?;
+    walk.push(head)?;
+    if let Some(hidden) = hidden {
+        walk.hide(hidden)?;
+    }
+    walk.take(count).collect()
+}
+
+/// The commits from `head` down to `end`, without that, or the first `most` of them without an end.
+/// None if there is a merge among them, or if `end` is not among the next ones. libgit2 walks a whole
+/// history whose commits have the same time.
+fn line(
+    repo: &Repository,
+    head: Oid,
+    end: Option<Oid>,
+    most: usize,
+) -> Result<Option<Vec<Oid>>, git2::Error> {
+    let (mut commits, mut next) = (Vec::new(), head);
+    loop {
+        if Some(next) == end || (end.is_none() && commits.len() == most) {
+            return Ok(Some(commits));
+        }
+        if commits.len() == most {
+            return Ok(None);
+        }
+        let commit = repo.find_commit(next)?;
+        commits.push(next);
+        let mut parents = commit.parent_ids();
+        next = match (parents.next(), parents.next()) {
+            (Some(parent), None) => parent,
+            (None, _) if end.is_none() => return Ok(Some(commits)),
+            _ => return Ok(None),
+        };
+    }
 }

@@ -25,7 +25,7 @@ impl Backend {
         /// libgit2 waits without a limit for a FIFO in place of a file such as `.gitignore`. The
         /// program, which answers then, has the limit of every call.
         const LIMIT: Duration = Duration::from_secs(20);
-        if self.library().is_none() {
+        if !self.suits_library() {
             return program::status(&self.root);
         }
         let root = self.root.clone();
@@ -45,12 +45,28 @@ impl Backend {
         }
         status.or_else(|_| program::status(&self.root))
     }
+
+    /// Whether libgit2 reads the status correctly and fast: not where a clean filter is configured (LFS
+    /// and the like), which libgit2 does not run, not where the checkout is sparse, which it does not
+    /// know, and not where the index is large.
+    fn suits_library(&self) -> bool {
+        let index = self.library().map(|repo| repo.path().join("index"));
+        let is_large = |index: &Path| index_entries(index).unwrap_or(0) >= LARGE;
+        if index.is_none_or(|index| is_large(&index)) {
+            return false;
+        }
+        let is_plain = || {
+            let config = self.config()?;
+            let is_filtered = has_filter(&config, r"^filter\..*\.(clean|process)$").ok()?;
+            let is_sparse = config.get_bool("core.sparseCheckout").unwrap_or(false);
+            Some(!is_filtered && !is_sparse)
+        };
+        let is_plain = || is_plain().unwrap_or(false);
+        if self.is_at_rest { *self.is_plain.get_or_init(is_plain) } else { is_plain() }
+    }
 }
 
 fn library_status(repo: &Repository) -> Result<Codes, git2::Error> {
-    if !suits_library(repo)? {
-        return Err(git2::Error::from_str("a repository for the program"));
-    }
     // Git may be told to write no checksum, from which libgit2 sees that an index has changed.
     repo.index()?.read(true)?;
     let mut options = StatusOptions::new();
@@ -59,16 +75,6 @@ fn library_status(repo: &Repository) -> Result<Codes, git2::Error> {
     let changed =
         statuses.iter().map(|entry| (entry.path_bytes().to_owned(), letters(entry.status())));
     Ok(changed.collect::<BTreeMap<_, _>>())
-}
-
-/// Whether libgit2 reads the status correctly and fast: not where a clean filter is configured (LFS
-/// and the like), which libgit2 does not run, not where the checkout is sparse, which it does not
-/// know, and not where the index is large.
-fn suits_library(repo: &Repository) -> Result<bool, git2::Error> {
-    let config = repo.config()?.snapshot()?;
-    let is_filtered = has_filter(&config, r"^filter\..*\.(clean|process)$")?;
-    let is_sparse = config.get_bool("core.sparseCheckout").unwrap_or(false);
-    Ok(!is_filtered && !is_sparse && index_entries(&repo.path().join("index")).unwrap_or(0) < LARGE)
 }
 
 /// Whether any of these settings of filters names a command. An empty one is none.
