@@ -340,7 +340,13 @@ impl TestProject {
     /// The records of the journal. Every line must be JSON and have the common fields.
     #[track_caller]
     pub fn journal(&self) -> Vec<Value> {
-        let text = self.read("logs/ralph.jsonl");
+        // A process may be writing it: a file in memory is written page by page.
+        let read = || self.read("logs/ralph.jsonl");
+        let (mut text, began) = (read(), Instant::now());
+        while !text.ends_with('\n') && began.elapsed() < SOON {
+            thread::sleep(Duration::from_millis(1));
+            text = read();
+        }
         assert!(text.ends_with('\n'), "the last line is whole");
         let lines: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
