@@ -9,7 +9,7 @@
 //! libgit2 can read the repository.
 
 use std::{
-    cell::{OnceCell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     collections::{BTreeMap, HashSet},
     ffi::OsStr,
     fs,
@@ -97,6 +97,8 @@ pub struct Repo {
     config_list: RefCell<Option<ConfigList>>,
     /// The top of the repository of which this is a slot, once someone has asked.
     slot_of: OnceCell<Option<PathBuf>>,
+    /// Whether it is a slot in which no process works, so that its index may be written.
+    is_quiet: Cell<bool>,
 }
 
 /// The position of HEAD.
@@ -151,8 +153,9 @@ impl Repo {
 
     fn of(folders: RepositoryFolders, backend: Backend) -> Repo {
         let RepositoryFolders { root, common_dir, git_dir } = folders;
-        let (config_list, slot_of) = (RefCell::default(), OnceCell::new());
-        Repo { root, common_dir, git_dir, backend, config_list, slot_of }
+        let (config_list, slot_of, is_quiet) =
+            (RefCell::default(), OnceCell::new(), Cell::new(false));
+        Repo { root, common_dir, git_dir, backend, config_list, slot_of, is_quiet }
     }
 
     /// Whether no repository contains `dir`, not even one that cannot be opened.
@@ -295,7 +298,7 @@ impl Repo {
 
     /// The paths that are changed, staged, or untracked and not ignored, each with a fingerprint
     /// that differs after the file has changed again. Untracked directories are listed file by
-    /// file. The index is not refreshed.
+    /// file. The index is not refreshed, except in a slot in which no process works.
     ///
     /// A submodule or nested repository is one path; its fingerprint depends on its HEAD, not on
     /// the files in it.
@@ -314,7 +317,8 @@ impl Repo {
     }
 
     fn codes(&self) -> Result<Codes> {
-        self.backend.status().context("cannot read the status of the worktree")
+        let status = self.backend.status(self.is_quiet.get());
+        status.context("cannot read the status of the worktree")
     }
 
     /// The changed paths that have these names; a name is lossy where its path is not UTF-8.

@@ -239,7 +239,9 @@ impl Repo {
         let secure = || -> Result<Option<Repo>> {
             let is_same = settings.are_all_in(&self.git_dir, CONTROLS);
             let again = (!is_same).then(|| self.with_controls(settings)).transpose()?;
-            again.as_ref().unwrap_or(self).show_changes(settings)?;
+            let slot = again.as_ref().unwrap_or(self);
+            slot.show_changes(settings)?;
+            slot.is_quiet.set(true);
             Ok(again)
         };
         secure().with_context(|| format!("cannot restore the slot `{}`", self.root.display()))

@@ -20,8 +20,9 @@ use crate::regular_file;
 const LARGE: u32 = 5_000;
 
 impl Backend {
-    /// What `git status` lists.
-    pub(in crate::adapters::git) fn status(&self) -> Result<Codes> {
+    /// What `git status` lists. With `refresh`, the index gets the times of the files whose contents had
+    /// to be compared, so that they are not compared again.
+    pub(in crate::adapters::git) fn status(&self, refresh: bool) -> Result<Codes> {
         /// libgit2 waits without a limit for a FIFO in place of a file such as `.gitignore`. The
         /// program, which answers then, has the limit of every call.
         const LIMIT: Duration = Duration::from_secs(20);
@@ -35,7 +36,7 @@ impl Backend {
         let is_own = own.is_some();
         let status = move || {
             let repo = own.map_or_else(|| open_at_rest(&root), Ok)?;
-            Ok::<_, git2::Error>((library_status(&repo), repo))
+            Ok::<_, git2::Error>((library_status(&repo, refresh), repo))
         };
         let Some(Ok((status, repo))) = bounded::answer(status, LIMIT) else {
             return program::status(&self.root);
@@ -66,11 +67,11 @@ impl Backend {
     }
 }
 
-fn library_status(repo: &Repository) -> Result<Codes, git2::Error> {
+fn library_status(repo: &Repository, refresh: bool) -> Result<Codes, git2::Error> {
     // Git may be told to write no checksum, from which libgit2 sees that an index has changed.
     repo.index()?.read(true)?;
     let mut options = StatusOptions::new();
-    options.include_untracked(true).recurse_untracked_dirs(true).update_index(false);
+    options.include_untracked(true).recurse_untracked_dirs(true).update_index(refresh);
     let statuses = repo.statuses(Some(&mut options))?;
     let changed =
         statuses.iter().map(|entry| (entry.path_bytes().to_owned(), letters(entry.status())));
