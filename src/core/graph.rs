@@ -7,6 +7,7 @@ pub mod ancestors;
 pub mod drafted;
 pub mod edit;
 pub mod filter;
+mod frontier;
 pub mod glob;
 pub mod lint;
 pub mod load;
@@ -26,7 +27,10 @@ use petgraph::{
 };
 use serde_json::{Map, Value};
 
-use crate::core::graph::task::{Spelling, Status, Task, TaskId};
+use crate::core::graph::{
+    frontier::Frontier,
+    task::{Spelling, Status, Task, TaskId},
+};
 
 /// The tasks and their dependencies. The number of a task is its position in the file.
 #[derive(Clone, Debug)]
@@ -36,6 +40,7 @@ pub struct TaskGraph {
     /// An edge runs from a dependency to its dependent.
     dag: DiGraph<(), ()>,
     order: Vec<usize>,
+    frontier: Frontier,
     /// The spelling of statuses in the file.
     pub spelling: Spelling,
     /// The other top-level fields (`project`, `milestones`, `stories`, …), for templates.
@@ -77,6 +82,7 @@ impl TaskGraph {
         };
         Ok(TaskGraph {
             order: order.into_iter().map(NodeIndex::index).collect(),
+            frontier: Frontier::of(&tasks, &dag),
             tasks,
             numbers,
             dag,
@@ -134,9 +140,36 @@ impl TaskGraph {
         depth.into_iter().max().unwrap_or(0)
     }
 
-    /// Updates a status after an edit of the file. The graph does not depend on statuses.
+    /// The tasks, by number, that are pending with complete dependencies, in progress, blocked, or in
+    /// need of input: all that are neither over nor waiting on others.
+    pub fn frontier(&self) -> impl Iterator<Item = usize> {
+        self.frontier.tasks()
+    }
+
+    /// Whether a task is in the [frontier](TaskGraph::frontier).
+    pub fn is_in_frontier(&self, number: usize) -> bool {
+        self.frontier.has(number)
+    }
+
+    /// Whether a dependency of a task is not complete.
+    pub fn is_waiting(&self, number: usize) -> bool {
+        self.frontier.is_waiting(number)
+    }
+
+    /// The number of complete tasks.
+    pub fn complete_count(&self) -> usize {
+        self.frontier.complete
+    }
+
+    /// The number of cancelled tasks.
+    pub fn cancelled_count(&self) -> usize {
+        self.frontier.cancelled
+    }
+
+    /// Updates a status after an edit of the file. The dependencies stay as they are.
     pub fn set_status(&mut self, number: usize, status: Status) {
-        self.tasks[number].status = status;
+        let was = std::mem::replace(&mut self.tasks[number].status, status);
+        self.frontier.follow(&self.tasks, &self.dag, number, was);
     }
 
     /// Updates a claim after an edit of the file.

@@ -12,6 +12,7 @@ mod blockers;
 mod plain_loop;
 mod reach;
 mod ready;
+mod stops;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,9 +24,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::core::{
     agents::agent_command::AgentCommand,
-    event::{Blocker, PlainLoop, StopReason},
+    event::{PlainLoop, StopReason},
     graph::{TaskGraph, filter::Filter, task::Status},
-    history::History,
+    history::{History, TaskHistory},
     isolation::Isolation,
     spend::Budget,
 };
@@ -232,14 +233,14 @@ impl View<'_> {
             Status::Cancelled => TaskState::Cancelled,
             Status::Blocked => TaskState::Blocked,
             Status::NeedsInput => TaskState::NeedsInput,
-            Status::InProgress => match past().counted {
-                counted if self.out_of_attempts(number) => TaskState::Parked(counted),
+            Status::InProgress => match past() {
+                past if self.is_out_of_attempts(number, past) => TaskState::Parked(past.counted),
                 _ => TaskState::Claimed,
             },
-            Status::Pending if self.waits_for(number).next().is_some() => TaskState::Waiting,
+            Status::Pending if self.graph.is_waiting(number) => TaskState::Waiting,
             Status::Pending => {
                 let past = past();
-                if self.out_of_attempts(number) {
+                if self.is_out_of_attempts(number, past) {
                     return TaskState::Parked(past.counted);
                 }
                 if task.max_cost.is_some_and(|limit| past.spend.assumed_cost() >= limit) {
@@ -276,7 +277,10 @@ impl View<'_> {
 
     /// Whether a task has no attempts left, or another attempt cannot help.
     pub fn out_of_attempts(&self, number: usize) -> bool {
-        let past = self.history.of(&self.graph.task(number).id);
+        self.is_out_of_attempts(number, self.history.of(&self.graph.task(number).id))
+    }
+
+    fn is_out_of_attempts(&self, number: usize, past: &TaskHistory) -> bool {
         past.stuck || past.counted >= self.max_attempts(number)
     }
 
@@ -290,15 +294,27 @@ impl View<'_> {
         (0..self.graph.tasks().len()).filter(|n| self.policy.filter.admits(self.graph.task(*n)))
     }
 
+    /// Returns the numbers of the selected tasks that are neither over nor waiting on others.
+    pub fn frontier(&self) -> impl Iterator<Item = usize> {
+        self.graph.frontier().filter(|n| self.policy.filter.admits(self.graph.task(*n)))
+    }
+
+    /// Whether a selected task is neither complete nor cancelled, or has an open attempt.
+    fn is_unfinished(&self) -> bool {
+        let is_active = |number| self.active.iter().any(|active| active.number == Some(number));
+        let mut admitted = self.admitted();
+        admitted.any(|number| !self.graph.task(number).status.is_over() || is_active(number))
+    }
+
     /// Returns the ready tasks, in the order in which they are selected.
     pub fn ready(&self, now: DateTime<Utc>) -> Vec<SelectionKey> {
         self.all_in(TaskState::Ready, now)
     }
 
-    /// Returns the tasks in a state, in the order of their keys.
+    /// Returns the tasks of the frontier that are in a state, in the order of their keys.
     pub fn all_in(&self, state: TaskState, now: DateTime<Utc>) -> Vec<SelectionKey> {
         let mut found: Vec<SelectionKey> = self
-            .admitted()
+            .frontier()
             .filter(|number| self.state(*number, now) == state)
             .map(|number| self.key(number))
             .collect();
@@ -317,13 +333,11 @@ impl View<'_> {
             };
         }
         let mut wake: Option<(DateTime<Utc>, bool)> = None;
-        let (mut best, mut unfinished, mut elsewhere, mut denied) =
-            (None::<SelectionKey>, false, false, None);
+        let (mut best, mut elsewhere, mut denied) = (None::<SelectionKey>, false, None);
         let mut conflicting = Vec::new();
         let mut away = BTreeSet::new();
-        for number in self.admitted() {
+        for number in self.frontier() {
             match self.state(number, now) {
-                TaskState::Complete | TaskState::Cancelled => continue,
                 TaskState::Ready => {
                     let key = self.key(number);
                     best = Some(best.map_or(key, |best| best.min(key)));
@@ -340,13 +354,14 @@ impl View<'_> {
                 TaskState::Unreachable(_) => away.extend(self.executor(number)),
                 TaskState::Denied => denied = Some(number),
                 TaskState::Claimed | TaskState::NeedsInput => elsewhere = true,
-                TaskState::Running
+                TaskState::Complete
+                | TaskState::Cancelled
+                | TaskState::Running
                 | TaskState::Parked(_)
                 | TaskState::Spent
                 | TaskState::Blocked
                 | TaskState::Waiting => {}
             }
-            unfinished = true;
         }
         if best.is_some_and(|best| self.gives_way(best, conflicting.iter().copied())) {
             best = self.first(self.ready(now), conflicting);
@@ -356,7 +371,7 @@ impl View<'_> {
             let until = wake.map(|(until, _)| until).into_iter().chain(self.next_try(&away)).min();
             return Decision::Wait(Wait { until, why: "an attempt is running".to_owned() });
         }
-        if !unfinished {
+        if best.is_none() && !self.is_unfinished() {
             return Decision::Stop(self.complete());
         }
         // Access denied to every agent takes precedence over the limit that the last attempt reached.
@@ -386,62 +401,6 @@ impl View<'_> {
             }
             (None, None) => Decision::Stop(self.stuck(now)),
         }
-    }
-
-    /// The reason to stop when no task can start: questions only, or other reasons too.
-    fn stuck(&self, now: DateTime<Utc>) -> StopReason {
-        let blockers = self.blockers(now);
-        let asks = |blocker: &Blocker| {
-            let number = self.graph.number(&blocker.task_id);
-            number.is_some_and(|number| self.graph.task(number).status == Status::NeedsInput)
-        };
-        let only_asks = blockers.iter().all(asks);
-        if only_asks { StopReason::NeedsInput(blockers) } else { StopReason::Blocked(blockers) }
-    }
-
-    /// Returns the limit of the run that is reached, if one is.
-    fn limit(&self, now: DateTime<Utc>) -> Option<StopReason> {
-        let run = &self.history.run;
-        if self.policy.once && run.iterations > 0 {
-            let once = StopReason::Once { completed: run.last_completed };
-            return Some(self.denied_last().unwrap_or(once));
-        }
-        if run.promised {
-            return Some(StopReason::Promised);
-        }
-        if let Some(why) = &run.baseline_broken {
-            return Some(StopReason::BaselineBroken(why.clone()));
-        }
-        if let Some(why) = &run.bad_base {
-            return Some(StopReason::BadBase(why.clone()));
-        }
-        if (1..=run.failures_in_a_row).contains(&self.max_failures()) {
-            return Some(match &self.policy.plain {
-                Some(_) => StopReason::Failures(run.failures_in_a_row),
-                None => StopReason::FailedTasks(run.failed_tasks.clone()),
-            });
-        }
-        if (1..=run.starts_failed).contains(&self.policy.start_limit) {
-            return Some(StopReason::StartLimit(run.starts_failed));
-        }
-        let recent = &self.history.recent;
-        if let Some(reached) = self.policy.budget.reached(&run.spend, run.started_at, recent, now) {
-            return Some(StopReason::Limit(reached.to_string()));
-        }
-        if run.iterations >= self.policy.max_iterations {
-            let max = self.policy.max_iterations;
-            let limit = format!("{max} iteration{}", if max == 1 { "" } else { "s" });
-            return Some(StopReason::Limit(limit));
-        }
-        self.restarts()
-    }
-
-    /// The request of a person to stop or pause the run. It is checked last: a run that has ended
-    /// for another reason reports that reason.
-    fn requested(&self) -> Option<StopReason> {
-        let name = || self.policy.plain.as_ref().map(|plain| plain.name.clone());
-        let paused = self.history.paused.then(|| StopReason::Paused(name()));
-        self.history.run.stop.as_ref().map(|_| StopReason::Stopped).or(paused)
     }
 }
 
@@ -498,7 +457,7 @@ mod tests {
 
     use super::{key::unfinished, *};
     use crate::core::{
-        event::{AttemptResult, Begun, Event, StopRequest},
+        event::{AttemptResult, Begun, Blocker, Event, StopRequest},
         graph::{
             task::{Priority, Task},
             tests::{graph, task},
@@ -614,6 +573,36 @@ mod tests {
                     );
                 }
                 (got, want) => prop_assert!(false, "{:?} for {:?}", got, want),
+            }
+        }
+
+        #[test]
+        fn the_frontier_follows_every_status(
+            mut graph in any_graph(ANY),
+            changes in proptest::collection::vec((0usize..10, prop::sample::select(ANY)), 0..20),
+        ) {
+            let (history, policy) = (History::default(), Policy::default());
+            let keys = keys(&graph, false);
+            for (number, status) in changes {
+                let count = graph.tasks().len();
+                let view = View {
+                    graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[],
+                };
+                let states: Vec<TaskState> = (0..count).map(|n| view.state(n, at(0))).collect();
+                let are = |wanted: &[TaskState]| {
+                    (0..count).filter(|n| wanted.contains(&states[*n])).collect::<Vec<usize>>()
+                };
+                let rest = are(&[TaskState::Complete, TaskState::Cancelled, TaskState::Waiting]);
+                let front: Vec<usize> = graph.frontier().collect();
+                prop_assert_eq!(front.len() + rest.len(), count);
+                prop_assert!(rest.iter().all(|n| !graph.is_in_frontier(*n)));
+                prop_assert!(front.iter().all(|n| graph.is_in_frontier(*n)));
+                prop_assert_eq!(graph.complete_count(), are(&[TaskState::Complete]).len());
+                prop_assert_eq!(graph.cancelled_count(), are(&[TaskState::Cancelled]).len());
+                for n in 0..count {
+                    prop_assert_eq!(graph.is_waiting(n), view.waits_for(n).next().is_some());
+                }
+                graph.set_status(number % count, status);
             }
         }
 

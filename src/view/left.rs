@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{task::TaskCounts, words::ids};
 use crate::core::{
     graph::task::TaskId,
-    select::{SelectionKey, TaskState, View},
+    select::{TaskState, View},
 };
 
 /// The tasks that are left, by state.
@@ -23,14 +23,12 @@ pub struct TasksLeft {
 impl TasksLeft {
     /// Returns the tasks that are left at this time.
     pub fn of(view: &View<'_>, now: DateTime<Utc>) -> TasksLeft {
-        let counts = TaskCounts::of(view, now);
-        if counts.ready == 0 {
-            return TasksLeft { counts, ready: Vec::new() };
-        }
-        let ready = view.admitted().filter(|number| {
-            matches!(view.state(*number, now), TaskState::Ready | TaskState::Denied)
+        let mut ready = Vec::new();
+        let counts = TaskCounts::with(view, now, |number, state| {
+            if matches!(state, TaskState::Ready | TaskState::Denied) {
+                ready.push(view.key(number));
+            }
         });
-        let mut ready: Vec<SelectionKey> = ready.map(|number| view.key(number)).collect();
         ready.sort_unstable();
         let ready = ready.into_iter().map(|key| view.graph.task(key.number).id.clone());
         TasksLeft { counts, ready: ready.collect() }

@@ -1,12 +1,14 @@
 //! A task, its state, and how many tasks are in each state.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::attempt::AttemptPosition;
 use crate::core::{
-    graph::task::{Task, TaskId},
+    graph::task::{Status, Task, TaskId},
     select::{TaskState, View},
 };
 
@@ -192,10 +194,40 @@ impl DependencyView {
 impl TaskCounts {
     /// Counts the tasks in question.
     pub fn of(view: &View<'_>, now: DateTime<Utc>) -> TaskCounts {
+        TaskCounts::with(view, now, |_, _| {})
+    }
+
+    /// Counts the tasks in question, and calls `see` for each that is neither over nor waiting.
+    pub(super) fn with(
+        view: &View<'_>,
+        now: DateTime<Utc>,
+        mut see: impl FnMut(usize, TaskState),
+    ) -> TaskCounts {
         let mut counts = TaskCounts::default();
-        for number in view.admitted() {
-            counts.add(view, number, view.state(number, now));
+        let mut add = |counts: &mut TaskCounts, number| {
+            let state = view.state(number, now);
+            counts.add(view, number, state);
+            see(number, state);
+        };
+        let graph = view.graph;
+        if !view.policy.filter.selects_all() {
+            view.admitted().for_each(|number| add(&mut counts, number));
+            return counts;
         }
+        // An attempt may be open at a task that is over or waits by now.
+        let is_late = |number: &usize| !graph.is_in_frontier(*number);
+        let late: BTreeSet<usize> =
+            view.active.iter().filter_map(|active| active.number).filter(is_late).collect();
+        graph.frontier().chain(late.iter().copied()).for_each(|number| add(&mut counts, number));
+        let others = |status, all: usize| {
+            all - late.iter().filter(|number| graph.task(**number).status == status).count()
+        };
+        let complete = others(Status::Complete, graph.complete_count());
+        let cancelled = others(Status::Cancelled, graph.cancelled_count());
+        counts.blocked += graph.tasks().len() - counts.total - complete - cancelled;
+        counts.complete += complete;
+        counts.cancelled += cancelled;
+        counts.total = graph.tasks().len();
         counts
     }
 
@@ -252,5 +284,58 @@ impl TaskCounts {
             (self.blocked, "waiting"),
         ];
         all.into_iter().filter(|(count, _)| *count > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::core::{
+        graph::{filter::Filter, tests::graph},
+        history::History,
+        select::{Active, Policy, keys},
+    };
+
+    const STATUSES: [Status; 6] = [
+        Status::Pending,
+        Status::InProgress,
+        Status::Complete,
+        Status::Blocked,
+        Status::NeedsInput,
+        Status::Cancelled,
+    ];
+
+    proptest! {
+        #[test]
+        fn counts_are_those_of_all_tasks_one_by_one(
+            statuses in proptest::collection::vec(prop::sample::select(&STATUSES[..]), 6),
+            edges in proptest::collection::vec((0usize..6, 0usize..6), 0..8),
+            open in proptest::collection::vec(0usize..7, 0..4),
+            is_filtered: bool,
+        ) {
+            let edges: Vec<(usize, usize)> = edges.into_iter().filter(|(a, b)| a < b).collect();
+            let mut graph = graph(6, &edges);
+            for (number, status) in statuses.into_iter().enumerate() {
+                graph.set_status(number, status);
+            }
+            let active: Vec<Active<'_>> = open
+                .into_iter()
+                .map(|n| Active { number: (n < 6).then_some(n), agent: None, works: true })
+                .collect();
+            let tasks = ["t0", "t1", "t2"].map(|id| TaskId::new(id).unwrap());
+            let tasks = if is_filtered { tasks.to_vec() } else { Vec::new() };
+            let filter = Filter { tasks, ..Filter::default() };
+            let (history, policy) = (History::default(), Policy { filter, ..Policy::default() });
+            let keys = keys(&graph, false);
+            let view = View {
+                graph: &graph, keys: &keys, history: &history, policy: &policy, active: &active,
+            };
+            let mut want = TaskCounts::default();
+            let now = DateTime::UNIX_EPOCH;
+            view.admitted().for_each(|n| want.add(&view, n, view.state(n, now)));
+            prop_assert_eq!(TaskCounts::of(&view, now), want);
+        }
     }
 }

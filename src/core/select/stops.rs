@@ -1,0 +1,67 @@
+//! Why a run stops when tasks are left.
+
+use chrono::{DateTime, Utc};
+
+use super::View;
+use crate::core::{
+    event::{Blocker, StopReason},
+    graph::task::Status,
+};
+
+impl View<'_> {
+    /// The reason to stop when no task can start: questions only, or other reasons too.
+    pub(super) fn stuck(&self, now: DateTime<Utc>) -> StopReason {
+        let blockers = self.blockers(now);
+        let asks = |blocker: &Blocker| {
+            let number = self.graph.number(&blocker.task_id);
+            number.is_some_and(|number| self.graph.task(number).status == Status::NeedsInput)
+        };
+        let only_asks = blockers.iter().all(asks);
+        if only_asks { StopReason::NeedsInput(blockers) } else { StopReason::Blocked(blockers) }
+    }
+
+    /// Returns the limit of the run that is reached, if one is.
+    pub(super) fn limit(&self, now: DateTime<Utc>) -> Option<StopReason> {
+        let run = &self.history.run;
+        if self.policy.once && run.iterations > 0 {
+            let once = StopReason::Once { completed: run.last_completed };
+            return Some(self.denied_last().unwrap_or(once));
+        }
+        if run.promised {
+            return Some(StopReason::Promised);
+        }
+        if let Some(why) = &run.baseline_broken {
+            return Some(StopReason::BaselineBroken(why.clone()));
+        }
+        if let Some(why) = &run.bad_base {
+            return Some(StopReason::BadBase(why.clone()));
+        }
+        if (1..=run.failures_in_a_row).contains(&self.max_failures()) {
+            return Some(match &self.policy.plain {
+                Some(_) => StopReason::Failures(run.failures_in_a_row),
+                None => StopReason::FailedTasks(run.failed_tasks.clone()),
+            });
+        }
+        if (1..=run.starts_failed).contains(&self.policy.start_limit) {
+            return Some(StopReason::StartLimit(run.starts_failed));
+        }
+        let recent = &self.history.recent;
+        if let Some(reached) = self.policy.budget.reached(&run.spend, run.started_at, recent, now) {
+            return Some(StopReason::Limit(reached.to_string()));
+        }
+        if run.iterations >= self.policy.max_iterations {
+            let max = self.policy.max_iterations;
+            let limit = format!("{max} iteration{}", if max == 1 { "" } else { "s" });
+            return Some(StopReason::Limit(limit));
+        }
+        self.restarts()
+    }
+
+    /// The request of a person to stop or pause the run. It is checked last: a run that has ended
+    /// for another reason reports that reason.
+    pub(super) fn requested(&self) -> Option<StopReason> {
+        let name = || self.policy.plain.as_ref().map(|plain| plain.name.clone());
+        let paused = self.history.paused.then(|| StopReason::Paused(name()));
+        self.history.run.stop.as_ref().map(|_| StopReason::Stopped).or(paused)
+    }
+}
