@@ -21,7 +21,7 @@ mod work;
 
 use std::{
     ffi::OsString,
-    io,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -252,7 +252,10 @@ pub enum Command {
     Worker,
 }
 
-/// Parses the command line. Shell completions and help are answered here.
+/// What `--version` says.
+const VERSION: &str = concat!("ralph ", env!("CARGO_PKG_VERSION"));
+
+/// Parses the command line. Shell completions, the version and help are answered here.
 ///
 /// # Errors
 /// A usage error, with its exit code. Help and version are printed and are not errors.
@@ -261,16 +264,26 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option
     if complete::answer(&words, Cli::command) {
         return Ok(None);
     }
-    if let Ok(found) = Cli::command().try_get_matches_from(&words) {
-        let cli = Cli::from_arg_matches(&found).map_err(|error| usage(&error))?;
-        return match &cli.command {
-            Command::Help { topic } => help(topic),
-            _ => Ok(Some(cli)),
-        };
+    if let [_, word] = &words[..]
+        && ["-V", "--version"].iter().any(|flag| word == flag)
+    {
+        // Scripts ask for it, and need no parser of all commands.
+        let _ = writeln!(io::stdout(), "{VERSION}");
+        return Ok(None);
     }
-    // Only help and errors need the groups.
-    let Err(error) = groups::command().try_get_matches_from(&words) else {
-        unreachable!("the groups change only the help");
+    let error = match Cli::command().try_get_matches_from(&words) {
+        Ok(found) => {
+            let cli = Cli::from_arg_matches(&found).map_err(|error| usage(&error))?;
+            return match &cli.command {
+                Command::Help { topic } => help(topic),
+                _ => Ok(Some(cli)),
+            };
+        }
+        // Only help and errors need the groups.
+        Err(_) => match groups::command().try_get_matches_from(&words) {
+            Err(error) => error,
+            Ok(_) => unreachable!("the groups change only the help"),
+        },
     };
     if error.use_stderr() {
         return Err(suggest::unknown_command(&error, &words).unwrap_or_else(|| usage(&error)));
@@ -336,6 +349,7 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+        assert_eq!(Cli::command().render_version().trim_end(), VERSION);
     }
 
     #[test]

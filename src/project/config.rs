@@ -332,7 +332,8 @@ impl Config {
     pub fn fault(key: &str, value: &Value) -> Option<String> {
         let one = ConfigLayer::from_iter([(key.to_owned(), value.clone())]);
         let error = match Config::read(one) {
-            Ok(config) => return config.out_of_bounds(key),
+            Ok(config) if may_be_small(value) => return config.out_of_bounds(key),
+            Ok(_) => return None,
             Err(error) => error,
         };
         let plain = [
@@ -368,8 +369,8 @@ impl Config {
             "verify_timeout",
         ];
         static SCHEMA: LazyLock<Value> = LazyLock::new(Config::schema);
-        let property = &SCHEMA["properties"][key];
         let value = self.to_layer().remove(key)?;
+        let property = &SCHEMA["properties"][key];
         if property["minimum"].as_u64() == Some(1) && value.as_u64() == Some(0) {
             return Some(format!("`{key}` must be at least 1"));
         }
@@ -440,6 +441,18 @@ impl Config {
     /// The JSON Schema of the settings.
     pub fn schema() -> Value {
         schemars::schema_for!(Config).to_value()
+    }
+}
+
+/// Whether a value may be out of bounds: none of them is above 1. The schema with the bounds takes as
+/// long as reading the settings.
+fn may_be_small(value: &Value) -> bool {
+    let is_above_zero = |text: &str| text.contains(|c: char| ('1'..='9').contains(&c));
+    match value {
+        Value::Number(number) => number.as_f64().is_none_or(|it| it < 1.0),
+        // A duration.
+        Value::String(text) => !is_above_zero(text),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
     }
 }
 
@@ -520,6 +533,18 @@ mod tests {
         assert_eq!(config.select, Select::Inherit);
         assert_eq!(config.verify.0, ["make"]);
         assert_eq!(config.grace, Config::default().grace);
+    }
+
+    #[test]
+    fn no_bound_is_above_one() {
+        let schema = Config::schema();
+        let properties = schema["properties"].as_object().unwrap();
+        let bounds = properties.values().flat_map(|property| {
+            ["minimum", "exclusiveMinimum"].map(|name| property[name].as_f64().map(|it| (name, it)))
+        });
+        let bounds: Vec<(&str, f64)> = bounds.flatten().collect();
+        assert!(bounds.len() > 4 && bounds.iter().all(|(_, it)| *it <= 1.0), "{bounds:?}");
+        assert!(properties.values().all(|it| it["maximum"].is_null()), "no bound is above");
     }
 
     #[test]
