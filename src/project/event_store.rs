@@ -215,12 +215,12 @@ impl EventStore {
     fn take_in(&mut self, mut records: Option<&mut Vec<Record>>) -> Result<()> {
         let past = &mut self.past;
         // After a rotation of the journal, older lines are already part of the history.
-        let mut known_until = None;
+        let (mut known_until, mut is_another) = (None, false);
         let skipped = self
             .journal
             .read(&mut past.mark, |record| {
                 let Some(record) = record else {
-                    known_until = past.newest;
+                    (known_until, is_another) = (past.newest, true);
                     return;
                 };
                 if known_until.is_some_and(|known| record.timestamp <= known) {
@@ -233,6 +233,10 @@ impl EventStore {
                 }
             })
             .map_err(|error| unusable("read", self.journal.path(), error))?;
+        if is_another {
+            // The snapshot on disk ends in another file, whatever the offset.
+            self.saved = 0;
+        }
         self.skipped.damaged += skipped.damaged;
         self.skipped.unknown += skipped.unknown;
         self.save_sometimes();
@@ -339,6 +343,27 @@ mod tests {
         let reader = open(dir.path(), "r");
         assert!(reader.history().of(&TaskId::new("b").unwrap()).answers.len() == 1);
         assert!(reader.history().of(&id).answers.len() == 1);
+    }
+
+    #[test]
+    fn a_journal_that_was_copied_is_read_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = TaskId::new("a").unwrap();
+        let mut writer = open(dir.path(), "w");
+        let long = || Event::Blocked { holders: Vec::new() };
+        while writer.past.mark.offset() <= SNAPSHOT_AFTER + 100_000 {
+            writer.emit_all(vec![(id.clone(), long()); 1_000]).unwrap();
+        }
+        writer.save();
+        let (path, copy) = (dir.path().join("ralph.jsonl"), dir.path().join("copy"));
+        fs::copy(&path, &copy).unwrap();
+        fs::rename(&copy, &path).unwrap();
+        let saved = || StateFolder::open(dir.path().join("ralph"), false).snapshot::<Snapshot>();
+        let before = saved().unwrap().mark;
+        let reader = open(dir.path(), "r");
+        assert_eq!(reader.history(), writer.history());
+        let after = saved().unwrap().mark;
+        assert!(after != before && after == reader.past.mark, "its position is kept");
     }
 
     #[test]
