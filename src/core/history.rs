@@ -8,6 +8,7 @@ mod active;
 mod cooldown;
 mod reach;
 mod run_history;
+mod stored_result;
 mod task_history;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,6 +31,7 @@ pub use cooldown::AgentCooldown;
 pub use reach::UnreachableExecutor;
 use run_history::KEPT_RUNS;
 pub use run_history::{PastRun, RunHistory, Waiting};
+pub use stored_result::StoredResult;
 use task_history::NO_HISTORY;
 pub use task_history::{LastAttempt, TaskHistory};
 
@@ -111,6 +113,13 @@ impl History {
         self.tasks.get(id).unwrap_or(&NO_HISTORY)
     }
 
+    /// Whether this build has written the parts of a stored history that are read when they are needed,
+    /// as far as one of them tells.
+    pub fn can_be_read(&self) -> bool {
+        let newest = self.tasks.values().find_map(|past| past.last.as_ref());
+        newest.is_none_or(|last| last.ended.can_be_read())
+    }
+
     /// Whether an attempt at a task failed since the last completed task and since its own last
     /// reset.
     pub fn has_failed(&self, id: &TaskId) -> bool {
@@ -128,7 +137,7 @@ impl History {
         self.fold(record);
         self.apply_to_parts(record);
         if let Some(ended) = record.event.ended() {
-            let last = LastAttempt { at: record.timestamp, ended: ended.clone() };
+            let last = LastAttempt::new(record.timestamp, ended.clone());
             self.with(record.task_id.as_ref(), |past| match &mut past.last {
                 Some(kept) => **kept = last,
                 None => past.last = Some(Box::new(last)),

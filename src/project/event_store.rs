@@ -66,7 +66,8 @@ impl EventStore {
         run_id: String,
         secrets: Option<Redactor>,
     ) -> Result<EventStore> {
-        let past: Snapshot = state.snapshot().unwrap_or_default();
+        let stored = state.snapshot().filter(|past: &Snapshot| past.history.can_be_read());
+        let past = stored.unwrap_or_default();
         let saved = past.mark.offset();
         let mut store = EventStore {
             journal,
@@ -343,6 +344,23 @@ mod tests {
         let reader = open(dir.path(), "r");
         assert!(reader.history().of(&TaskId::new("b").unwrap()).answers.len() == 1);
         assert!(reader.history().of(&id).answers.len() == 1);
+    }
+
+    #[test]
+    fn a_snapshot_with_results_of_another_build_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = TaskId::new("a").unwrap();
+        let mut writer = open(dir.path(), "w");
+        let result = crate::core::history::tests::end(1, crate::core::verdict::Verdict::Failed);
+        writer.emit(Some(1), Some(&id), Event::Failed(result)).unwrap();
+        writer.save();
+        let state = StateFolder::open(dir.path().join("ralph"), false);
+        let mut stored: serde_json::Value = state.snapshot().unwrap();
+        let ended = &mut stored["history"]["tasks"]["a"]["last"]["ended"];
+        assert_eq!(ended.as_object_mut().unwrap().remove("why").unwrap(), "");
+        state.write_snapshot(&stored).unwrap();
+        assert!(!state.snapshot::<Snapshot>().unwrap().history.can_be_read());
+        assert_eq!(open(dir.path(), "r").history(), writer.history());
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl FailureOutputReader {
         let last =
             history.tasks().into_iter().filter_map(|(id, past)| Some((id, past.last.as_deref()?)));
         let mut failed: Vec<(&TaskId, &LastAttempt)> =
-            last.filter(|(_, last)| last.ended.verdict != Verdict::Complete).collect();
+            last.filter(|(_, last)| last.verdict != Verdict::Complete).collect();
         failed.sort_by_key(|(_, last)| std::cmp::Reverse(last.at));
         let failed = failed.into_iter().take(TASKS);
         failed

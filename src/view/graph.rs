@@ -179,7 +179,7 @@ fn in_progress(
 /// The end of the attempt that completed a task; none if no attempt did.
 fn complete(view: &View<'_>, number: usize) -> Option<TaskStanding> {
     let past = view.history.of(&view.graph.task(number).id);
-    let last = past.last.as_ref().filter(|last| last.ended.verdict == Verdict::Complete)?;
+    let last = past.last.as_ref().filter(|last| last.verdict == Verdict::Complete)?;
     Some(TaskStanding::Complete { at: last.at, commits: past.commits.len() })
 }
 

@@ -158,7 +158,7 @@ impl PaceView {
         let factor = |task: &Task| {
             let past = view.history.of(&task.id);
             let is_complete =
-                past.last.as_ref().is_some_and(|last| last.ended.verdict == Verdict::Complete);
+                past.last.as_ref().is_some_and(|last| last.verdict == Verdict::Complete);
             let estimate = f64::from(task.minutes) * 60.0;
             is_complete.then(|| past.spend.duration_seconds / estimate)
         };

@@ -63,6 +63,29 @@ pub struct AttemptResult {
     pub log: String,
 }
 
+impl AttemptResult {
+    /// What stands for a stored result that this build cannot read.
+    pub(in crate::core) fn unreadable() -> AttemptResult {
+        AttemptResult {
+            attempt: 0,
+            verdict: Verdict::Interrupted,
+            why: "the stored result was written by another build".to_owned(),
+            outcome: Outcome::Interrupted,
+            duration_seconds: 0.0,
+            evidence: Evidence::default(),
+            agent: None,
+            usage: Usage::default(),
+            tools: BTreeMap::new(),
+            last_line: None,
+            swept: Vec::new(),
+            unlocked: Vec::new(),
+            pinned: None,
+            unpinned: Vec::new(),
+            log: String::new(),
+        }
+    }
+}
+
 /// [`AttemptResult`] in its flat form for reading. Serde reads a flattened part twice, and most of
 /// a long journal consists of these lines.
 #[derive(Deserialize)]

@@ -84,13 +84,22 @@ impl Record {
     /// # Errors
     /// [`Unread::Unknown`] for an action of a newer version, else [`Unread::Damaged`].
     pub fn from_line(line: &[u8]) -> Result<Record, Unread> {
-        let mut unknown = false;
-        let mut deserializer = serde_json::Deserializer::from_slice(line);
-        let record = deserializer
-            .deserialize_map(RecordVisitor { unknown: &mut unknown })
-            .and_then(|record| deserializer.end().map(|()| record));
-        record.map_err(|_| if unknown { Unread::Unknown } else { Unread::Damaged })
+        // Checked as a whole, its strings need not be checked one by one.
+        match std::str::from_utf8(line) {
+            Ok(line) => read(serde_json::Deserializer::from_str(line)),
+            Err(_) => read(serde_json::Deserializer::from_slice(line)),
+        }
     }
+}
+
+fn read<'de>(
+    mut deserializer: serde_json::Deserializer<impl serde_json::de::Read<'de>>,
+) -> Result<Record, Unread> {
+    let mut unknown = false;
+    let record = deserializer
+        .deserialize_map(RecordVisitor { unknown: &mut unknown })
+        .and_then(|record| deserializer.end().map(|()| record));
+    record.map_err(|_| if unknown { Unread::Unknown } else { Unread::Damaged })
 }
 
 /// The reason why a line was skipped.
@@ -160,8 +169,14 @@ impl<'de> de::Visitor<'de> for RecordVisitor<'_> {
     }
 }
 
-/// Reads a time as [`Record::to_line`] writes it without the general reader of chrono, which would
-/// take a tenth of the time for a line.
+/// Reads a time as [`Record::to_line`] and serde write it without the general reader of chrono, which
+/// would take a tenth of the time for a line.
+pub(in crate::core) fn read_time<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<DateTime<Utc>, D::Error> {
+    de::DeserializeSeed::deserialize(TimestampSeed, deserializer)
+}
+
 struct TimestampSeed;
 
 impl<'de> de::DeserializeSeed<'de> for TimestampSeed {
@@ -184,11 +199,17 @@ impl de::Visitor<'_> for TimestampSeed {
     }
 }
 
-/// The time that a text such as `2026-11-20T22:44:03.125Z` stands for; none for any other form.
+/// The time that a text such as `2026-11-20T22:44:03.125Z` or `2026-11-20T22:44:03Z` stands for; none
+/// for any other form.
 fn written_time(text: &str) -> Option<DateTime<Utc>> {
-    let bytes: &[u8; 24] = text.as_bytes().try_into().ok()?;
-    let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'.'), (23, b'Z')];
-    if marks.iter().any(|(at, mark)| bytes[*at] != *mark) {
+    let bytes = text.as_bytes();
+    let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
+    let ends: &[(usize, u8)] = match bytes.len() {
+        24 => &[(19, b'.'), (23, b'Z')],
+        20 => &[(19, b'Z')],
+        _ => return None,
+    };
+    if marks.iter().chain(ends).any(|(at, mark)| bytes[*at] != *mark) {
         return None;
     }
     let number = |digits: std::ops::Range<usize>| {
@@ -198,7 +219,8 @@ fn written_time(text: &str) -> Option<DateTime<Utc>> {
     };
     let date = NaiveDate::from_ymd_opt(number(0..4)?.cast_signed(), number(5..7)?, number(8..10)?)?;
     let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
-    let time = date.and_hms_milli_opt(hour, minute, second, number(20..23)?)?;
+    let milliseconds = if bytes.len() == 24 { number(20..23)? } else { 0 };
+    let time = date.and_hms_milli_opt(hour, minute, second, milliseconds)?;
     Some(time.and_utc())
 }
 

@@ -317,7 +317,7 @@ impl History {
     fn ended_in_run(&self, wanted: fn(Verdict) -> bool) -> Vec<(&TaskId, &LastAttempt)> {
         let began = self.run.started_at;
         let last = self.tasks.iter().filter_map(|(id, past)| Some((id, past.last.as_deref()?)));
-        let in_run = |last: &LastAttempt| wanted(last.ended.verdict) && Some(last.at) >= began;
+        let in_run = |last: &LastAttempt| wanted(last.verdict) && Some(last.at) >= began;
         let mut ended: Vec<_> = last.filter(|(_, last)| in_run(last)).collect();
         ended.sort_by_key(|(id, last)| (last.at, id.as_str()));
         ended

@@ -3,14 +3,15 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::stored_result::StoredResult;
 use crate::core::{
     agents::transcript::Tokens,
     commit_id::CommitId,
     default_value::is_default,
-    event::{Answer, AttemptResult, Cause},
+    event::{Answer, AttemptResult, Cause, record::read_time},
     graph::task::{Status, TaskId},
     spend::Spend,
-    verdict::Commit,
+    verdict::{Commit, Verdict},
 };
 
 /// The history of one task.
@@ -75,9 +76,19 @@ pub struct TaskHistory {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LastAttempt {
     /// When it ended.
+    #[serde(deserialize_with = "read_time")]
     pub at: DateTime<Utc>,
+    /// The verdict.
+    pub verdict: Verdict,
     /// How it ended.
-    pub ended: AttemptResult,
+    pub ended: StoredResult,
+}
+
+impl LastAttempt {
+    /// An attempt that ended at this time with this result.
+    pub fn new(at: DateTime<Utc>, ended: AttemptResult) -> LastAttempt {
+        LastAttempt { at, verdict: ended.verdict, ended: ended.into() }
+    }
 }
 
 impl TaskHistory {

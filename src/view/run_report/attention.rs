@@ -307,7 +307,7 @@ fn baseline(source: &ReportSource<'_>, is_now: bool) -> Option<Attention> {
     let tasks = source.history.tasks().into_iter();
     let broken = tasks.filter_map(|(id, past)| Some((id, past.last.as_deref()?)));
     let newest = broken
-        .filter(|(_, last)| last.ended.verdict == Verdict::BaselineBroken)
+        .filter(|(_, last)| last.verdict == Verdict::BaselineBroken)
         .max_by_key(|(_, last)| last.at);
     let output = newest.and_then(|(id, _)| source.outputs.get(id));
     let id = newest.map(|(id, _)| id.clone());

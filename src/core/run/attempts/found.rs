@@ -35,7 +35,7 @@ impl Attempts {
         }
         let last = sit.view.history.of(&id.task_id).last.as_ref();
         if let Some(last) = last.filter(|last| last.ended.attempt >= id.attempt) {
-            let AttemptResult { verdict, evidence, .. } = &last.ended;
+            let AttemptResult { verdict, evidence, .. } = &*last.ended;
             let believed = *verdict == Verdict::Complete || evidence.report.is_none();
             return vec![RunCommand::Release { id, believed }];
         }
