@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    core::agents::transcript::{AgentTranscript, Format, TranscriptReader},
+    core::agents::transcript::{AgentTranscript, Format, MESSAGE, TranscriptReader},
     regular_file,
 };
 
@@ -119,6 +119,13 @@ impl Follow {
 /// The transcript of a whole file.
 pub fn told(path: &Path, format: Format) -> AgentTranscript {
     let mut transcript = TranscriptReader::new(format);
+    if format == Format::Text {
+        // Only the end is kept; whether there was anything else matters if that is blank.
+        transcript.push(&last_bytes(path, MESSAGE as u64).unwrap_or_default());
+        if transcript.transcript().has_spoken {
+            return transcript.finish();
+        }
+    }
     OutputTail::new(path.to_owned()).read(|bytes| transcript.push(bytes));
     transcript.finish()
 }
@@ -129,12 +136,16 @@ pub fn end(path: &Path, bytes: u64) -> String {
 }
 
 fn tail(path: &Path, bytes: u64) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&last_bytes(path, bytes)?).into_owned())
+}
+
+fn last_bytes(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     let mut file = regular_file::open(path)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
     let mut tail = Vec::new();
     file.take(bytes).read_to_end(&mut tail)?;
-    Ok(String::from_utf8_lossy(&tail).into_owned())
+    Ok(tail)
 }
 
 /// The last line of a text that is not blank, cut to 500 characters.
@@ -168,5 +179,21 @@ mod tests {
         assert_eq!(last_lines(&path, 2).unwrap()[1], "last words");
         fs::write(&path, "x".repeat(100_000)).unwrap();
         assert_eq!(last_line(&path).unwrap().len(), 500);
+    }
+
+    #[test]
+    fn plain_text_is_understood_from_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let long = "é a line of some length\n".repeat(20_000);
+        let ends = ["", "the last line\r\n\n", "é", &" \n".repeat(100_000)];
+        for text in
+            ends.map(|end| long.clone() + end).into_iter().chain([String::new(), "x".into()])
+        {
+            fs::write(&path, &text).unwrap();
+            let mut all = TranscriptReader::new(Format::Text);
+            text.as_bytes().chunks(7000).for_each(|bytes| all.push(bytes));
+            assert_eq!(told(&path, Format::Text), all.finish(), "{} bytes", text.len());
+        }
     }
 }

@@ -8,6 +8,7 @@
 //! Limitations: secrets that are split over several events, wrapped over lines, encrypted or
 //! compressed are not found.
 
+mod beginnings;
 mod needles;
 mod shapes;
 mod swallow;

@@ -5,6 +5,7 @@
 //! capitals after `RALPH_`, the variable. `config_layers` finds the values.
 
 mod agents;
+mod concurrency_limits;
 mod executors;
 mod hooks;
 mod length;
@@ -19,7 +20,7 @@ use std::{
 };
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -40,6 +41,7 @@ use crate::{
 pub use schedule::{ScheduleConfig, Secret, TriggerConfig};
 
 pub use agents::{Agents, anchored};
+pub use concurrency_limits::ConcurrencyLimits;
 pub use hooks::Hooks;
 pub use notify::{Notifier, NotifierTarget};
 
@@ -481,24 +483,6 @@ impl From<OneOrManyCommands> for Commands {
             OneOrManyCommands::One(command) => vec![command],
             OneOrManyCommands::Many(commands) => commands,
         })
-    }
-}
-
-/// The most attempts that run at the same time with an agent, or at tasks with a tag.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ConcurrencyLimits(pub BTreeMap<String, NonZeroU32>);
-
-impl<'de> Deserialize<'de> for ConcurrencyLimits {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ConcurrencyLimits, D::Error> {
-        let Value::Object(given) = Value::deserialize(deserializer)? else {
-            return Err(D::Error::custom("it must be a mapping such as `{claude: 3, db: 1}`"));
-        };
-        let limit = |(name, value): (String, Value)| {
-            let limit = serde_json::from_value(value);
-            let fault = || D::Error::custom(format!("`{name}` must be a whole number from 1"));
-            limit.map_err(|_| fault()).map(|limit| (name.clone(), limit))
-        };
-        given.into_iter().map(limit).collect::<Result<_, _>>().map(ConcurrencyLimits)
     }
 }
 

@@ -28,8 +28,8 @@ use lines::LineSplitter;
 pub use pieces::Heard;
 use pieces::PieceCollector;
 
-/// The limit on the size of a message or a result, in bytes.
-const MESSAGE: usize = 64 << 10;
+/// The limit on the size of a message or a result, in bytes. Of plain text, so much of the end is kept.
+pub const MESSAGE: usize = 64 << 10;
 /// The limit on the size of a name, a code or a phrase, in bytes.
 const PHRASE: usize = 200;
 /// The limit on tools counted by name; the rest are counted together.

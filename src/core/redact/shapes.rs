@@ -3,104 +3,14 @@
 //! First a known prefix of keys is found, then the text after it is checked for enough letters and
 //! digits that do not look like words.
 
-use std::sync::LazyLock;
-
-use aho_corasick::{AhoCorasick, MatchKind};
-
 use super::{
     MARK,
+    beginnings::{BEGINNINGS, Found, SecretShape, next_beginning},
     swallow::{LinePrefix, Marked, Swallow, is_base64, is_in_pem, is_part_known, mark_at},
 };
 
 /// The number of bytes after a prefix that decide whether it is a secret.
 const WINDOW: usize = 1024;
-
-/// The shape of the text after a prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SecretShape {
-    /// A key of at least `least` characters; `dashes` allows `-` and `_`.
-    Key { least: usize, dashes: bool },
-    /// Exactly this many capitals and digits.
-    Capitals(usize),
-    /// `eyJ….eyJ….…`.
-    Jwt,
-    /// `-----BEGIN … PRIVATE KEY-----` and its lines.
-    Pem,
-    /// The value of an HTTP header, after its scheme if there is one: `Authorization: Bearer …`.
-    Header,
-    /// The value after a scheme without a header.
-    Bearer,
-    /// A key with full stops of at least this many characters.
-    Dotted(usize),
-    /// The value of a parameter, of at least this many characters.
-    Value(usize),
-    /// The password of a URL with a login.
-    UrlPassword,
-    /// A client secret of Azure, after its hint: three characters and a digit.
-    ClientSecret,
-}
-
-const fn key(least: usize) -> SecretShape {
-    SecretShape::Key { least, dashes: true }
-}
-
-const fn word(least: usize) -> SecretShape {
-    SecretShape::Key { least, dashes: false }
-}
-
-const BEGINNINGS: &[(&str, SecretShape)] = &[
-    // Anthropic, OpenAI and compatible services.
-    ("sk-", key(20)),
-    ("sk_live_", word(16)),
-    ("sk_test_", word(16)),
-    ("rk_live_", word(16)),
-    // GitHub and GitLab.
-    ("ghp_", word(30)),
-    ("gho_", word(30)),
-    ("ghu_", word(30)),
-    ("ghs_", word(30)),
-    ("ghr_", word(30)),
-    ("github_pat_", key(22)),
-    ("glpat-", key(20)),
-    // Amazon.
-    ("AKIA", SecretShape::Capitals(16)),
-    ("ASIA", SecretShape::Capitals(16)),
-    // Google.
-    ("AIza", key(35)),
-    ("ya29.", key(20)),
-    // Slack.
-    ("xoxa-", key(10)),
-    ("xoxb-", key(10)),
-    ("xoxp-", key(10)),
-    ("xoxr-", key(10)),
-    ("xoxs-", key(10)),
-    ("xapp-", key(10)),
-    // Sourcegraph, Groq, xAI, Hugging Face, npm, PyPI.
-    ("sgp_", key(20)),
-    ("sgamp_", key(20)),
-    ("gsk_", word(20)),
-    ("xai-", word(20)),
-    ("hf_", word(30)),
-    ("npm_", word(36)),
-    ("pypi-", key(40)),
-    ("eyJ", SecretShape::Jwt),
-    ("-----BEGIN ", SecretShape::Pem),
-    ("Authorization", SecretShape::Header),
-    ("authorization", SecretShape::Header),
-    ("AUTHORIZATION", SecretShape::Header),
-    ("x-api-key", SecretShape::Header),
-    ("X-Api-Key", SecretShape::Header),
-    ("X-API-Key", SecretShape::Header),
-    // SendGrid, Azure.
-    ("SG.", SecretShape::Dotted(60)),
-    ("AccountKey=", SecretShape::Value(40)),
-    ("SharedAccessKey=", SecretShape::Value(40)),
-    ("sig=", SecretShape::Value(40)),
-    ("Q~", SecretShape::ClientSecret),
-    ("://", SecretShape::UrlPassword),
-    ("Bearer ", SecretShape::Bearer),
-    ("bearer ", SecretShape::Bearer),
-];
 
 /// The result of checking a prefix and the text after it.
 #[derive(Clone, Copy, Debug)]
@@ -112,13 +22,6 @@ enum ShapeMatch {
     /// A secret in these bytes, and possibly more bytes after them.
     Secret { from: usize, to: usize, more: Option<Swallow> },
 }
-
-/// Finds the known prefixes. Building it takes longer than a search.
-static SEARCH: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    let beginnings = BEGINNINGS.iter().map(|(beginning, _)| beginning);
-    let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(beginnings);
-    search.expect("the prefixes are few and short")
-});
 
 /// Replaces key-like strings with [`MARK`].
 #[derive(Clone, Debug)]
@@ -178,16 +81,15 @@ impl Shapes {
         start: usize,
         is_end: bool,
     ) -> (usize, Option<(usize, Option<Swallow>)>) {
-        let mut next = start;
-        while let Some(found) = SEARCH.find(&text[next..]) {
-            let at = next + found.start();
+        let (mut next, mut found) = (start, Found::default());
+        while let Some((at, number)) = next_beginning(text, next, &mut found) {
             next = at + 1;
             let before = match at - start {
                 0 => self.before,
                 1 => [self.before[1], text[at - 1]],
                 _ => [text[at - 2], text[at - 1]],
             };
-            let (beginning, shape) = BEGINNINGS[found.pattern().as_usize()];
+            let (beginning, shape) = BEGINNINGS[number];
             if !may_begin(before, shape) {
                 continue;
             }
