@@ -87,6 +87,9 @@ use write_back::RunSources;
 /// The time that an unreadable graph file has to become valid: an editor may be saving it.
 const HALF_SAVED: Duration = Duration::from_secs(3);
 
+/// The pause between two looks at the output of all processes while messages arrive.
+const FOLLOW: Duration = Duration::from_millis(100);
+
 /// A message to the run.
 enum RunnerMessage {
     /// The process of an attempt reported something.
@@ -143,6 +146,8 @@ pub struct Runner {
     clocks: clock::ClockReading,
     /// The time of the next decision while nothing can start.
     wake: Option<DateTime<Utc>>,
+    /// When the output of the processes was last read.
+    followed: Instant,
 }
 
 impl Runner {
@@ -207,6 +212,7 @@ impl Runner {
             began: Instant::now(),
             clocks: clock::read(),
             wake: None,
+            followed: Instant::now(),
         })
     }
 
@@ -445,12 +451,16 @@ impl Runner {
         let limit = self.run.patience(Instant::now(), self.may_land());
         let pause = beat.into_iter().chain(limit).fold(pause, Duration::min);
         let message = self.listen(pause);
+        let is_quiet = message.is_none();
         self.receive(message)?;
         self.check_clocks()?;
         let records = self.store.catch_up()?;
         self.publish(&records);
         self.refresh()?;
-        self.follow()?;
+        if is_quiet || self.followed.elapsed() >= FOLLOW {
+            self.follow()?;
+            self.followed = Instant::now();
+        }
         self.tick();
         Ok(())
     }

@@ -15,8 +15,10 @@ impl Backend {
         let library = |repo: &Repository| {
             let (old, new) = (Oid::from_str(old)?, Oid::from_str(new)?);
             repo.find_commit(old)?;
-            let is_near = line(repo, new, Some(old), NEAR)?.is_some();
-            Ok(is_near || repo.graph_descendant_of(new, old)?)
+            match is_on_line(repo, old, new)? {
+                Some(is_ancestor) => Ok(is_ancestor),
+                None => repo.graph_descendant_of(new, old),
+            }
         };
         self.ask(library, |root| program::test(root, &["merge-base", "--is-ancestor", old, new]))
     }
@@ -94,7 +96,7 @@ fn library_log(
 }
 
 /// The number of commits on a line of history in which a near ancestor is looked for.
-const NEAR: usize = 8;
+const NEAR: usize = 50;
 
 /// The same where the commits down to one are listed.
 const FAR: usize = 1_000;
@@ -121,6 +123,52 @@ fn walk(
     walk.take(count).collect()
 }
 
+/// Whether `old` is `new` or in its history, by walking both back until they meet. None if there is a
+/// merge before, or if that is far: libgit2 reads each commit of a longer walk again.
+fn is_on_line(repo: &Repository, old: Oid, new: Oid) -> Result<Option<bool>, git2::Error> {
+    let (mut from_new, mut from_old) = (vec![new], vec![old]);
+    let (mut next, mut older) = (new, Some(old));
+    while from_new.len() <= NEAR {
+        if next == old {
+            return Ok(Some(true));
+        }
+        next = match parent(repo, next)? {
+            Parent::One(parent) => parent,
+            Parent::None => return Ok(Some(false)),
+            Parent::Many => return Ok(None),
+        };
+        from_new.push(next);
+        older = match older.map(|it| parent(repo, it)).transpose()? {
+            Some(Parent::One(parent)) => Some(parent),
+            _ => None,
+        };
+        from_old.extend(older);
+        // What comes before `old` does not have `old` in its history.
+        let have_met = older.is_some_and(|it| from_new.contains(&it));
+        if have_met || from_old[1..].contains(&next) {
+            return Ok(Some(false));
+        }
+    }
+    Ok(None)
+}
+
+/// What comes before a commit.
+enum Parent {
+    None,
+    One(Oid),
+    Many,
+}
+
+fn parent(repo: &Repository, commit: Oid) -> Result<Parent, git2::Error> {
+    let commit = repo.find_commit(commit)?;
+    let mut parents = commit.parent_ids();
+    Ok(match (parents.next(), parents.next()) {
+        (None, _) => Parent::None,
+        (Some(parent), None) => Parent::One(parent),
+        _ => Parent::Many,
+    })
+}
+
 /// The commits from `head` down to `end`, without that, or the first `most` of them without an end.
 /// None if there is a merge among them, or if `end` is not among the next ones. libgit2 walks a whole
 /// history whose commits have the same time.
@@ -138,13 +186,54 @@ fn line(
         if commits.len() == most {
             return Ok(None);
         }
-        let commit = repo.find_commit(next)?;
         commits.push(next);
-        let mut parents = commit.parent_ids();
-        next = match (parents.next(), parents.next()) {
-            (Some(parent), None) => parent,
-            (None, _) if end.is_none() => return Ok(Some(commits)),
+        next = match parent(repo, next)? {
+            Parent::One(parent) => parent,
+            Parent::None if end.is_none() => return Ok(Some(commits)),
             _ => return Ok(None),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use git2::Signature;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20))]
+
+        #[test]
+        fn a_line_says_what_libgit2_says(parents in prop::collection::vec((0..4_usize, 0..9_usize), 1..80)) {
+            let folder = tempfile::tempdir().unwrap();
+            let repo = Repository::init(&folder).unwrap();
+            let tree = repo.find_tree(repo.treebuilder(None).unwrap().write().unwrap()).unwrap();
+            let author = Signature::now("A", "a@b.c").unwrap();
+            let mut commits: Vec<Oid> = Vec::new();
+            for (kind, back) in parents {
+                let mut before = Vec::new();
+                if let Some(last) = commits.len().checked_sub(1) {
+                    // Most continue the last one, some an earlier one, some merge it.
+                    let earlier = last - back.min(last);
+                    before.push(if kind == 1 { earlier } else { last });
+                    before.extend((kind == 2 && back == 8 && earlier != last).then_some(earlier));
+                }
+                let before: Vec<_> =
+                    before.iter().map(|at| repo.find_commit(commits[*at]).unwrap()).collect();
+                let before: Vec<_> = before.iter().collect();
+                let text = commits.len().to_string();
+                commits.push(repo.commit(None, &author, &author, &text, &tree, &before).unwrap());
+            }
+            for old in commits.iter().step_by(3) {
+                for new in &commits {
+                    if let Some(said) = is_on_line(&repo, *old, *new).unwrap() {
+                        let is_below = repo.graph_descendant_of(*new, *old).unwrap();
+                        prop_assert_eq!(said, old == new || is_below);
+                    }
+                }
+            }
+        }
     }
 }
