@@ -344,12 +344,12 @@ pub fn ended(random: &mut Random, attempt: u32, log: String) -> AttemptResult {
         why: if complete { "reported and committed" } else { "exited with code 1" }.to_owned(),
         outcome: Outcome::Exited { exit_code: i32::from(!complete) },
         duration_seconds: random.pick(1..900) as f64,
-        evidence: Evidence {
+        evidence: Box::new(Evidence {
             report: complete.then_some(Report::DoneFile),
             commits: complete.then(commit).into_iter().collect(),
             diff: complete.then_some(DiffStat { files: 2, insertions: 31, deletions: 4 }),
             ..Evidence::default()
-        },
+        }),
         swept: Vec::new(),
         unlocked: Vec::new(),
         pinned: None,

@@ -388,7 +388,6 @@ pub(crate) mod tests {
     use crate::core::{
         agents::transcript::{Format, Usage},
         event::{Answer, WakeTrigger, Woken},
-        verdict::Evidence,
     };
 
     /// Returns a record of `event` about task `id`, `at` seconds after the epoch.
@@ -411,7 +410,7 @@ pub(crate) mod tests {
             why: String::new(),
             outcome: Outcome::Exited { exit_code: 0 },
             duration_seconds: 1.0,
-            evidence: Evidence::default(),
+            evidence: Box::default(),
             agent: None,
             usage: Usage::default(),
             tools: std::collections::BTreeMap::new(),

@@ -5,6 +5,7 @@
 
 use std::{
     io::{self, Read},
+    mem,
     sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread,
 };
@@ -84,7 +85,7 @@ fn fill(file: &mut impl Read, text: &mut Vec<u8>, rest: &mut Vec<u8>) -> io::Res
     loop {
         let read = file.by_ref().take(BLOCK as u64).read_to_end(text)?;
         // A line may be longer than a block.
-        if let Some(end) = text.iter().rposition(|byte| *byte == b'\n') {
+        if let Some(end) = memchr::memrchr(b'\n', text) {
             rest.extend_from_slice(&text[end + 1..]);
             text.truncate(end + 1);
             return Ok(true);
@@ -99,7 +100,8 @@ impl Block {
     /// Reads the lines of the text.
     fn read(mut self) -> Block {
         self.lines.clear();
-        let lines = self.text.split_inclusive(|byte| *byte == b'\n');
+        let ends = memchr::memchr_iter(b'\n', &self.text);
+        let lines = ends.scan(0, |start, end| Some(&self.text[mem::replace(start, end + 1)..end]));
         let lines = lines.filter(|line| !line.trim_ascii().is_empty());
         self.lines.extend(lines.map(Record::from_line));
         self

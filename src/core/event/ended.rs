@@ -32,9 +32,9 @@ pub struct AttemptResult {
     pub outcome: Outcome,
     /// Wall time.
     pub duration_seconds: f64,
-    /// What the repository shows.
+    /// What the repository shows. In a box, because records are moved often while a journal is read.
     #[serde(flatten)]
-    pub evidence: Evidence,
+    pub evidence: Box<Evidence>,
     /// The name of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
@@ -72,7 +72,7 @@ impl AttemptResult {
             why: "the stored result was written by another build".to_owned(),
             outcome: Outcome::Interrupted,
             duration_seconds: 0.0,
-            evidence: Evidence::default(),
+            evidence: Box::default(),
             agent: None,
             usage: Usage::default(),
             tools: BTreeMap::new(),
@@ -200,7 +200,7 @@ impl TryFrom<Flat> for AttemptResult {
             why: flat.why,
             outcome,
             duration_seconds: flat.duration_seconds,
-            evidence: Evidence {
+            evidence: Box::new(Evidence {
                 report: flat.report,
                 commits: flat.commits,
                 earlier: flat.earlier,
@@ -223,7 +223,7 @@ impl TryFrom<Flat> for AttemptResult {
                 setup: flat.setup,
                 merge: flat.merge,
                 obstacle: flat.obstacle,
-            },
+            }),
             agent: flat.agent,
             usage: Usage {
                 cost_usd: flat.cost_usd,

@@ -311,7 +311,7 @@ mod tests {
             why: "because".to_owned(),
             outcome: Outcome::Exited { exit_code: 0 },
             duration_seconds: 1.5,
-            evidence: Evidence {
+            evidence: Box::new(Evidence {
                 report: Some(Report::DoneFile),
                 commits: vec![Commit {
                     id: "a".repeat(40).into(),
@@ -343,7 +343,7 @@ mod tests {
                     },
                     until: Some(DateTime::UNIX_EPOCH),
                 }),
-            },
+            }),
             agent: Some("claude".to_owned()),
             usage: Usage {
                 cost_usd: Some(0.25),

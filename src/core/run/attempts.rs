@@ -435,7 +435,7 @@ impl Attempts {
             why,
             outcome: end.outcome,
             duration_seconds: duration::seconds(end.took),
-            evidence: end.evidence,
+            evidence: Box::new(end.evidence),
             agent: attempt.agent.clone(),
             usage: end.usage,
             tools: end.tools,

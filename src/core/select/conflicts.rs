@@ -301,7 +301,7 @@ mod tests {
         let evidence = Evidence { obstacle: Some(error), ..Evidence::default() };
         Event::RateLimited(AttemptResult {
             agent: Some(agent.to_owned()),
-            evidence,
+            evidence: Box::new(evidence),
             ..end(1, Verdict::RateLimited)
         })
     }
