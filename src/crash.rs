@@ -52,7 +52,6 @@ pub const POINTS: &[&str] = &[
     "merge.told",
     "merge.built",
     "merge.intended",
-    "land.checked_out",
     "land.moved",
     "land.kept",
     "land.reset",

@@ -1,6 +1,5 @@
 //! The graph file of the checkout while git lands work on its branch.
 //!
-//! Where work lands without git, the file stays as it is, and its status is written like any other.
 //! The file in the checkout shows the claims of running attempts and may contain uncommitted edits
 //! of a person, so it usually differs from the committed file, which git would not replace. For the
 //! moment of landing the committed text is put back, and afterwards the same changes are made again

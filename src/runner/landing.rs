@@ -137,9 +137,6 @@ impl LandOrder {
     /// Moves the branch, and the checkout that has it.
     fn land(&self) -> Result<git::Landing> {
         let repo = Repo::lend(&self.root)?;
-        if self.land_plainly(&repo)? {
-            return self.landed(&repo);
-        }
         let text = |commit: &CommitId| -> Result<Option<String>> {
             let text = self.path.as_ref().map(|path| repo.file_at(commit, path)).transpose()?;
             Ok(text.flatten().map(|text| String::from_utf8_lossy(&text).into_owned()))
@@ -170,33 +167,15 @@ impl LandOrder {
             };
         }
         let has_landed = matches!(&landed, Ok(git::Landing::Landed));
+        crash::point("land.moved");
         if let Some(graph) = graph {
             graph.finish(has_landed)?;
         }
-        if has_landed { self.landed(&repo) } else { landed }
-    }
-
-    /// Moves the branch without git, where that is safe. The graph file in the checkout stays as it
-    /// is; its task gets the status at the end of the attempt.
-    fn land_plainly(&self, repo: &Repo) -> Result<bool> {
-        // Git writes a file that is missing.
-        let is_there = |name: &String| {
-            fs::symlink_metadata(repo.root().join(name)).is_ok_and(|found| found.is_file())
-        };
-        if !self.path.iter().all(is_there) {
-            return Ok(false);
+        if has_landed {
+            repo.drop_ref(&self.trial_ref)?;
+            repo.join_packs();
         }
-        let own = self.path.as_deref();
-        let has_landed = repo.land_plainly(&self.branch, &self.onto, &self.commit, own)?;
-        crash::point("land.moved");
-        Ok(has_landed)
-    }
-
-    /// Cleans up after the branch was moved.
-    fn landed(&self, repo: &Repo) -> Result<git::Landing> {
-        repo.drop_ref(&self.trial_ref)?;
-        repo.join_packs();
-        Ok(git::Landing::Landed)
+        landed
     }
 }
 

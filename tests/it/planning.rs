@@ -74,7 +74,7 @@ fn new_tasks_are_no_work_of_another_task() {
     }
 }
 
-/// The branch has moved, and the file of the checkout has not got what landed. A person has edited it.
+/// The branch has moved, and the file of the checkout has not got its claims back. A person has edited it.
 #[test]
 fn new_tasks_that_landed_survive_a_kill() {
     let trial = planner(TestProject::new().graph(PLAN), &format!("set -e\n{ADD}\n{REPORT}"));
@@ -83,7 +83,6 @@ fn new_tasks_that_landed_survive_a_kill() {
     trial.run(["run"]).code(-1);
     let committed = trial.git(&["show", "HEAD:task-graph.yaml"]);
     assert!(committed.contains("parse"), "{committed}");
-    assert!(!trial.graph_text().contains("parse"));
     let edited = trial.graph_text().replace("priority: high", "priority: high # mine");
     fs::write(trial.root().join("task-graph.yaml"), edited).unwrap();
     let trial = trial.env("RALPH_CRASH_POINT", "");

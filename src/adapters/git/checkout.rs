@@ -1,13 +1,8 @@
 //! Checks out another commit without a process, where git would only replace some plain files.
 
-use std::{fs, path::Path};
-
-use git2::{
-    Commit, Config, FileMode, IndexEntry, IndexTime, Oid, Repository, build::CheckoutBuilder,
-};
+use git2::{Config, FileMode, Oid, Repository, build::CheckoutBuilder};
 
 use super::{Repo, backend::has_filter, patch::trees_diff};
-use crate::{crash, regular_file};
 
 /// The largest number of files that are written by the thread of the caller.
 const FILES: usize = 1_000;
@@ -39,120 +34,31 @@ impl Repo {
     /// Does the same and leaves HEAD, which the caller must write.
     pub(super) fn check_out_files(&self, commit: &str) -> bool {
         let library = self.backend.library();
-        let check_out = |repo: &Repository| {
-            let target = repo.find_commit(Oid::from_str(commit).ok()?).ok()?;
-            let paths = self.plain_paths(repo, &target)?;
-            write_files(repo, &target, paths, CheckoutBuilder::new())
-        };
-        library.is_some_and(|repo| check_out(&repo).is_some())
+        library.is_some_and(|repo| self.write_files(&repo, commit).is_some())
     }
 
-    /// Moves the branch of HEAD forward from a commit to a descendant of it, with the index and the
-    /// files, as `git merge --ff-only` does; an ignored file is not overwritten either. Of the file
-    /// `own`, only the index follows. Returns false if that is left to the program: then nothing has
-    /// changed, unless the disk failed or HEAD was moved at that moment.
-    pub(super) fn forward(&self, old: &str, new: &str, own: Option<&str>, why: &str) -> bool {
-        let Some(repo) = self.backend.library().filter(|_| self.unfinished().is_none()) else {
-            return false;
-        };
-        let forward = || {
-            let ids = [old, new].map(Oid::from_str);
-            let [Ok(old), Ok(new)] = ids else { return None };
-            let head = repo.find_reference("HEAD").ok()?;
-            let branch = head.symbolic_target().ok()??;
-            if repo.refname_to_id(branch).ok()? != old
-                || self.is_locked(branch)
-                || self.has_other_extensions()
-            {
-                return None;
-            }
-            let target = repo.find_commit(new).ok()?;
-            let mut paths = self.plain_paths(&repo, &target)?;
-            let count = paths.len();
-            paths.retain(|path| own.is_none_or(|own| path != own.as_bytes()));
-            let own = own.filter(|_| paths.len() < count);
-            let own = own.map(|own| committed_entry(&target, own).ok_or(())).transpose().ok()?;
-            let mut how = CheckoutBuilder::new();
-            how.overwrite_ignored(false);
-            write_files(&repo, &target, paths, how)?;
-            if let Some(own) = own {
-                let mut index = repo.index().ok()?;
-                index.add(&own).ok()?;
-                index.write().ok()?;
-            }
-            crash::point("land.checked_out");
-            repo.reference_matching(branch, new, true, old, why).ok()
-        };
-        forward().is_some()
-    }
-
-    /// The files that differ between HEAD and a commit; none if git might not write them as they are.
-    fn plain_paths(&self, repo: &Repository, target: &Commit<'_>) -> Option<Vec<Vec<u8>>> {
+    /// Writes the files of a commit that differ from HEAD, and the index; none if git might not write
+    /// them as they are. Only for slots, in which nobody else writes: libgit2 looks at less than git
+    /// does before it replaces or removes a file.
+    fn write_files(&self, repo: &Repository, commit: &str) -> Option<()> {
+        let target = repo.find_commit(Oid::from_str(commit).ok()?).ok()?;
         let paths = plain_changes(repo, &target.tree().ok()?)?;
         let is_plain = writes_plainly(&self.backend.config()?)
             && self.has_no_attributes(paths.iter().map(Vec::as_slice))
             && !paths.iter().any(|path| self.is_behind_link(path));
-        is_plain.then_some(paths)
+        if !is_plain {
+            return None;
+        }
+        if paths.is_empty() {
+            return Some(());
+        }
+        let mut how = CheckoutBuilder::new();
+        how.safe().disable_pathspec_match(true);
+        for path in paths {
+            how.path(path);
+        }
+        repo.checkout_tree(target.as_object(), Some(&mut how)).ok()
     }
-
-    /// Whether another process holds the index or a branch: libgit2 would write the files before it
-    /// finds that out.
-    fn is_locked(&self, branch: &str) -> bool {
-        let lock = |folder: &Path, name: &str| folder.join(format!("{name}.lock"));
-        let locks = [
-            lock(&self.git_dir, "index"),
-            lock(&self.git_dir, "HEAD"),
-            lock(&self.common_dir, branch),
-        ];
-        locks.iter().any(|lock| fs::symlink_metadata(lock).is_ok())
-    }
-
-    /// Whether the index may have what libgit2 would leave out, and git would compute again: the cache
-    /// of untracked files and the state of a file system monitor (gitformat-index(5)).
-    fn has_other_extensions(&self) -> bool {
-        let has = |index: Vec<u8>| index.windows(4).any(|name| matches!(name, b"UNTR" | b"FSMN"));
-        regular_file::read(&self.git_dir.join("index")).map_or(true, has)
-    }
-}
-
-/// Writes these files of a commit, and the index. Where it finds a conflict, it changes nothing.
-fn write_files(
-    repo: &Repository,
-    target: &Commit<'_>,
-    paths: Vec<Vec<u8>>,
-    mut how: CheckoutBuilder<'_>,
-) -> Option<()> {
-    if paths.is_empty() {
-        return Some(());
-    }
-    how.safe().disable_pathspec_match(true);
-    for path in paths {
-        how.path(path);
-    }
-    repo.checkout_tree(target.as_object(), Some(&mut how)).ok()
-}
-
-/// The entry of a plain file of a commit for the index; none if it is not one. Git compares the file
-/// with it when it is asked next.
-fn committed_entry(target: &Commit<'_>, path: &str) -> Option<IndexEntry> {
-    let entry = target.tree().ok()?.get_path(path.as_ref()).ok()?;
-    let mode = u32::try_from(entry.filemode()).ok()?;
-    let plain = [FileMode::Blob, FileMode::BlobExecutable].map(u32::from);
-    let never = IndexTime::new(0, 0);
-    plain.contains(&mode).then(|| IndexEntry {
-        ctime: never,
-        mtime: never,
-        dev: 0,
-        ino: 0,
-        mode,
-        uid: 0,
-        gid: 0,
-        file_size: 0,
-        id: entry.id(),
-        flags: 0,
-        flags_extended: 0,
-        path: path.as_bytes().to_vec(),
-    })
 }
 
 /// The files that differ between HEAD and a tree. None if there are too many, if one is not a

@@ -87,24 +87,6 @@ impl Repo {
         self.land_in_checkout(&tree, branch, old, new)
     }
 
-    /// Does the same without a process, if this checkout is on the branch and git would only replace
-    /// some plain files in it. The file `own` stays as it is in the worktree. Returns false if it is
-    /// left to [`Repo::land`], which also knows why a person's files are in the way.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn land_plainly(
-        &self,
-        branch: &str,
-        old: &str,
-        new: &str,
-        own: Option<&str>,
-    ) -> Result<bool> {
-        let _alone = self.alone();
-        let is_here = self.head()?.branch.as_deref() == Some(branch);
-        Ok(is_here && self.forward(old, new, own, LANDED))
-    }
-
     /// Waits until no other run moves a branch with its checkout, and keeps them from it while the result
     /// is held. Git reads the index before it locks it: of two that move a branch at once, the later one
     /// writes back the files that it had read. What holds the lock for longer than [`ALONE`] is no run.
@@ -257,6 +239,8 @@ fn paths_in(said: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
     use crate::adapters::git::tests::{TestSlots, said};
     use crate::core::commit_id::CommitId;
@@ -299,28 +283,7 @@ mod tests {
         }
 
         fn land(&self) -> Landing {
-            if self.is_plain() {
-                return Landing::Landed;
-            }
             self.main.land("main", &self.old, &self.new).unwrap()
-        }
-
-        /// Lands without a process; returns whether that was possible.
-        fn is_plain(&self) -> bool {
-            self.main.land_plainly("main", &self.old, &self.new, None).unwrap()
-        }
-
-        /// Checks that landing is left to git, and that nothing has changed then.
-        fn is_left(&self, what: &str) {
-            let all = || self.git(&["status", "--porcelain=v2", "--ignored"]);
-            let (before, index) = (all(), self.git(&["ls-files", "--stage", "-v"]));
-            assert!(!self.is_plain(), "{what}");
-            assert_eq!(
-                (all(), self.git(&["ls-files", "--stage", "-v"])),
-                (before, index),
-                "{what}"
-            );
-            assert_eq!(self.tip(), self.old, "{what}");
         }
 
         /// Checks that nothing was moved; returns the files and the reason.
@@ -355,80 +318,32 @@ mod tests {
     }
 
     #[test]
-    fn plain_files_land_as_git_lands_them() {
-        let place = LandPlace::new();
-        place.trees.place.write("same", "mine\n");
-        place.trees.place.write("staged", "mine\n");
-        place.git(&["add", "staged"]);
-        let look = || {
-            let index = place.git(&["ls-files", "--stage"]);
-            let log = ["log", "-g", "-1", "--format=%gs"];
-            let logs = [place.git(&log), place.git(&[&log[..], &["main"]].concat())];
-            (place.git(&["status", "--porcelain=v2"]), index, logs)
+    fn what_a_person_has_put_in_the_way_stays_as_it_is() {
+        let shell = |place: &LandPlace, script: &str| {
+            let mut shell = Command::new("sh");
+            let run = shell.args(["-ec", script]).current_dir(place.main.root()).output().unwrap();
+            String::from_utf8(run.stdout).unwrap()
         };
-        assert_eq!(place.main.land("main", &place.old, &place.new).unwrap(), Landing::Landed);
-        let by_git = look();
-        place.git(&["read-tree", "-u", "-m", "HEAD", &place.old]);
-        place.git(&["update-ref", "refs/heads/main", &place.old]);
-        assert!(place.is_plain());
-        let (status, index, logs) = look();
-        assert_eq!((status, index), (by_git.0, by_git.1));
-        assert!(logs[0] == LANDED && logs[1] == LANDED && by_git.2[0].starts_with(LANDED));
-        assert!(!place.is_plain(), "it has landed");
-        place.trees.place.git(&["fsck", "--strict"]);
-    }
-
-    #[test]
-    fn of_its_own_file_only_the_index_follows() {
-        let place = LandPlace::new();
-        place.trees.place.write("a", "claimed\n");
-        assert!(!place.is_plain());
-        assert!(place.main.land_plainly("main", &place.old, &place.new, Some("a")).unwrap());
-        assert_eq!((place.read("a"), place.read("b")), ("claimed\n".into(), "new\n".into()));
-        assert_eq!(place.git(&["status", "--porcelain"]), "M a");
-        assert_eq!(place.git(&["show", ":a"]), "new");
-        place.trees.place.write("a", "new\n");
-        assert_eq!(place.git(&["status", "--porcelain"]), "");
-    }
-
-    #[test]
-    fn what_needs_git_is_left_to_it() {
-        let place = LandPlace::new();
-        place.trees.place.write("a", "mine\n");
-        place.is_left("a changed file");
-        place.git(&["add", "a"]);
-        place.is_left("a staged file");
-        place.git(&["reset", "-q", "--hard"]);
-        place.trees.place.write("b", "mine\n");
-        place.is_left("an untracked file");
-        place.git(&["config", "core.excludesFile", "/dev/null"]);
-        fs::write(place.main.git_dir.join("info/exclude"), "b\n").unwrap();
-        place.is_left("an ignored file");
-        fs::remove_file(place.main.root().join("b")).unwrap();
-        fs::write(place.main.git_dir.join("info/attributes"), "b text\n").unwrap();
-        place.is_left("attributes");
-        fs::remove_file(place.main.git_dir.join("info/attributes")).unwrap();
-        place.git(&["update-index", "--untracked-cache"]);
-        place.is_left("a cache of untracked files");
-        place.git(&["update-index", "--no-untracked-cache"]);
-        place.git(&["update-index", "--skip-worktree", "same"]);
-        let lock = place.main.git_dir.join("index.lock");
-        fs::write(&lock, "").unwrap();
-        place.is_left("a locked index");
-        fs::remove_file(lock).unwrap();
-        fs::write(place.main.git_dir.join("MERGE_HEAD"), format!("{}\n", place.old)).unwrap();
-        place.is_left("a merge");
-        fs::remove_file(place.main.git_dir.join("MERGE_HEAD")).unwrap();
-        place.git(&["checkout", "-q", "--detach"]);
-        place.is_left("another HEAD");
-        place.git(&["checkout", "-q", "main"]);
-        let later = place.trees.place.commit("own", "1\n", "A person's");
-        assert!(!place.is_plain());
-        assert_eq!(place.tip(), later);
-        place.git(&["reset", "-q", "--hard", &place.old]);
-        place.git(&["update-index", "--skip-worktree", "same"]);
-        assert!(place.is_plain());
-        assert!(place.git(&["ls-files", "-v"]).contains("S same"), "flags of other files stay");
+        for (script, path) in [
+            ("rm a; mkdir -p a/sub; echo mine > a/x.env; echo mine > a/sub/y", "a"),
+            (
+                "touch -r a ../then; size=$(wc -c < a); head -c $size /dev/zero | tr '\\0' m > a; \
+              touch -r ../then a",
+                "a",
+            ),
+            ("mkdir b; echo mine > b/x.env", "b"),
+            ("mkfifo b", "b"),
+            ("ln -s ../outside b", "b"),
+            ("rm a; mkfifo a", "a"),
+        ] {
+            let place = LandPlace::new();
+            shell(&place, script);
+            let look = || shell(&place, "ls -lR; cat a/sub/y b/x.env same; test -p a || cat a");
+            let before = look();
+            let (paths, _) = place.in_the_way();
+            assert!(paths.iter().all(|it| it.starts_with(path)), "{script}: {paths:?}");
+            assert_eq!(look(), before, "{script}");
+        }
     }
 
     #[test]
