@@ -87,6 +87,9 @@ use write_back::RunSources;
 /// The time that an unreadable graph file has to become valid: an editor may be saving it.
 const HALF_SAVED: Duration = Duration::from_secs(3);
 
+/// The pause between two looks at a graph file that cannot be read.
+const REREAD: Duration = Duration::from_secs(1);
+
 /// The pause between two looks at the output of all processes while messages arrive.
 const FOLLOW: Duration = Duration::from_millis(100);
 
@@ -449,7 +452,8 @@ impl Runner {
         let pause = wake.map_or(Duration::MAX, |wake| (wake - now).to_std().unwrap_or_default());
         let beat = self.reporters.iter().map(|reporter| reporter.interval()).min();
         let limit = self.run.patience(Instant::now(), self.may_land());
-        let pause = beat.into_iter().chain(limit).fold(pause, Duration::min);
+        let reread = self.graph.unreadable.map(|_| REREAD);
+        let pause = [beat, limit, reread].into_iter().flatten().fold(pause, Duration::min);
         let message = self.listen(pause);
         let is_quiet = message.is_none();
         self.receive(message)?;

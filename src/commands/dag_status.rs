@@ -247,8 +247,11 @@ fn in_progress(task: &TaskView) -> String {
     else {
         return String::new();
     };
-    let mut note = age_seconds
-        .map_or("since when is not known".to_owned(), |age| format!("for {}", short(age)));
+    let mut note = match age_seconds {
+        Some(age) => format!("for {}", short(*age)),
+        None if *stale => "since when is not known".to_owned(),
+        None => "starting or ending right now".to_owned(),
+    };
     let is_running = attempt.as_ref().is_none_or(|attempt| attempt.state == AttemptState::Running);
     let is_silent = attempt.as_ref().is_some_and(|attempt| attempt.no_contact_since.is_some());
     if *live && is_running && !is_silent {

@@ -50,14 +50,13 @@ impl Runner {
         self.restore_special_graph()?;
         loop {
             match self.graph.file.refresh(&self.workspace.state) {
-                Ok(None) => {
-                    self.graph.unreadable = None;
-                    return Ok(());
-                }
-                Ok(Some(foreign)) => {
-                    self.graph.unreadable = None;
-                    let foreign = self.without_landings(foreign);
-                    if foreign.is_empty() && self.lands() {
+                Ok(found) => {
+                    // What landed meanwhile is not in the file.
+                    let is_back = self.graph.unreadable.take().is_some();
+                    let is_changed = found.is_some();
+                    let foreign = self.without_landings(found.unwrap_or_default());
+                    let is_news = is_changed && (!foreign.is_empty() || !self.lands());
+                    if !is_back && !is_news {
                         return Ok(());
                     }
                     self.announce_graph()?;

@@ -91,7 +91,6 @@ impl Runner {
             match self.graph.file.refresh(&self.workspace.state) {
                 Ok(None) => return Ok(None),
                 Ok(Some(foreign)) => {
-                    self.graph.unreadable = None;
                     let mut foreign = self.without_landings(foreign);
                     foreign.retain(|change| change.task_id != record.task_id);
                     self.note(foreign, Cause::EditedDuringAttempt)?;
@@ -111,7 +110,6 @@ impl Runner {
         };
         let text = self.graph.file.text().to_owned();
         let kept = self.put_back(record, &text)?;
-        self.graph.unreadable = None;
         let what = if kept.is_some() { Harm::Damaged } else { Harm::Deleted };
         self.emit_guarded(record, what, Vec::new(), true, kept)?;
         Ok(Some(fault))

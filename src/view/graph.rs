@@ -15,7 +15,7 @@ use super::{
     task::{DependencyView, TaskCounts, TaskStanding, TaskView},
 };
 use crate::core::{
-    graph::task::Task,
+    graph::task::{Status, Task},
     select::{NextTry, SelectionKey, TaskState, View},
     verdict::Verdict,
 };
@@ -166,9 +166,11 @@ fn in_progress(
     let age = attempt.map(|attempt| attempt.seconds).or_else(|| claimed_for(task, now));
     let limit = task.stale_after.unwrap_or(view.policy.stale_after).as_secs();
     let position: Option<AttemptPosition> = attempt.map(|attempt| attempt.position.clone());
+    // An attempt that starts or ends right now may be in only one of the graph and the history.
+    let is_claimed = task.status == Status::InProgress;
     TaskStanding::InProgress {
         live,
-        stale: !live && age.is_none_or(|age| age > limit),
+        stale: !live && is_claimed && age.is_none_or(|age| age > limit),
         age_seconds: age,
         claimed_at: task.claimed_at.clone(),
         claimed_by: task.claimed_by.clone(),
@@ -239,11 +241,7 @@ mod tests {
     use super::*;
     use crate::core::{
         event::Event,
-        graph::{
-            TaskGraph,
-            task::{Status, Task},
-            tests::task,
-        },
+        graph::{TaskGraph, task::Task, tests::task},
         history::{
             History,
             tests::{end, record, started},
