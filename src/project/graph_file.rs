@@ -243,7 +243,8 @@ impl GraphFile {
         Ok(Some(changes))
     }
 
-    /// Writes the status of a task in place. Returns the statuses that others have changed since.
+    /// Writes the status of a task in place. Returns the statuses that others have changed since, and
+    /// whether it was written: a task that can no longer start is not claimed.
     ///
     /// # Errors
     /// [`Rejected`] as the cause if the file has become invalid; otherwise the error of the edit or
@@ -253,19 +254,22 @@ impl GraphFile {
         state: &StateFolder,
         id: &TaskId,
         write: Write<'_>,
-    ) -> Result<Vec<Foreign>> {
+    ) -> Result<(Vec<Foreign>, bool)> {
         let _turn = state.lock_graph().context("lock the graph file")?;
         crash::point("graph.locked");
         let mut foreign = Vec::new();
         loop {
             foreign
                 .extend(self.reread().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
-            let number = self
-                .graph
-                .number(id)
-                .ok_or_else(|| anyhow!("the task `{id}` is no longer in `{}`", self.name))?;
+            let number = self.graph.number(id);
+            if matches!(write, Write::Claim { .. }) && !number.is_some_and(|it| self.may_start(it))
+            {
+                return Ok((foreign, false));
+            }
+            let number =
+                number.ok_or_else(|| anyhow!("the task `{id}` is no longer in `{}`", self.name))?;
             if self.has(number, write) {
-                return Ok(foreign);
+                return Ok((foreign, true));
             }
             self.splice(number, write)
                 .with_context(|| format!("edit the status of `{id}` in `{}`", self.name))?;
@@ -280,7 +284,7 @@ impl GraphFile {
             crash::point("graph.written");
             self.stamp = state::stamp(&self.path).ok();
             self.follow(number, write);
-            return Ok(foreign);
+            return Ok((foreign, true));
         }
     }
 
@@ -361,6 +365,11 @@ impl GraphFile {
         *self = GraphFile::read(&self.path, &self.name, self.durable, self.inherit)
             .map_err(|rejected| anyhow!(*rejected))?;
         Ok(kept)
+    }
+
+    /// Whether a task is neither at work, nor over, nor waiting on another.
+    fn may_start(&self, number: usize) -> bool {
+        self.graph.task(number).status == Status::Pending && !self.graph.is_waiting(number)
     }
 
     /// Whether a landing has written this already.
@@ -476,7 +485,7 @@ mod tests {
         for id in ["a", "b"] {
             let id = TaskId::new(id).unwrap();
             let claim = Write::Claim { at: "2026-11-20T22:44:03Z", by: "me" };
-            assert_eq!(file.write(&state, &id, claim).unwrap(), []);
+            assert_eq!(file.write(&state, &id, claim).unwrap(), (vec![], true));
             assert!(file.graph().task(file.graph().number(&id).unwrap()).claimed_at.is_some());
             file.write(&state, &id, Write::Plain(Status::Pending)).unwrap();
         }
@@ -492,7 +501,7 @@ mod tests {
         let edited = TEXT.replace("todo", "blocked") + "  - id: c # new\n";
         fs::write(&path, &edited).unwrap();
         let (b, at) = (TaskId::new("b").unwrap(), "2026-11-20T22:44:03Z");
-        let foreign = file.write(&state, &b, Write::Complete { at }).unwrap();
+        let (foreign, _) = file.write(&state, &b, Write::Complete { at }).unwrap();
         let change = |id: &str, old, new| Foreign { task_id: TaskId::new(id).unwrap(), old, new };
         assert_eq!(
             foreign,
@@ -512,6 +521,27 @@ mod tests {
         assert!(refused.downcast_ref::<Rejected>().is_some(), "{refused}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "tasks: [");
         assert_eq!(file.graph().tasks().len(), 3, "the last good graph is kept");
+    }
+
+    #[test]
+    fn a_task_that_others_took_is_not_claimed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, path, mut file) = open(dir.path());
+        let a = TaskId::new("a").unwrap();
+        let claim = Write::Claim { at: "2026-11-20T22:44:03Z", by: "me" };
+        for text in [
+            TEXT.replace("todo", "blocked"),
+            TEXT.replace("todo", "done"),
+            TEXT.replace("id: a", "id: other"),
+            TEXT.replace("id: a", "id: a\n    depends_on: [b]"),
+        ] {
+            fs::write(&path, &text).unwrap();
+            let (foreign, is_claimed) = file.write(&state, &a, claim).unwrap();
+            assert!(!is_claimed, "{text}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            let is_new_edge = text.contains("depends_on: [b]");
+            assert!(foreign.iter().any(|change| change.task_id == a) || is_new_edge, "{text}");
+        }
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Runner {
             RunCommand::WriteStatus(id, iteration, write, cause) => {
                 self.write_status((&id, iteration), &write, cause)?;
             }
-            RunCommand::Record(key) => return self.record(key).map(Some),
+            RunCommand::Record(key) => return self.record(key),
             RunCommand::SetHolder(id) => self.write_lock_holder(id.as_ref())?,
             RunCommand::KeepGraph => {
                 self.remember_graph()?;
@@ -245,10 +245,6 @@ impl Runner {
         cause: Cause,
     ) -> Result<()> {
         match write {
-            StatusWrite::Claim { at, by } => {
-                self.set(about, Write::Claim { at: &rfc3339(*at), by }, cause)?;
-                crash::point("start.claimed");
-            }
             StatusWrite::Complete => {
                 let at = self.landed_at(about.0).unwrap_or_else(|| rfc3339(Utc::now()));
                 self.set(about, Write::Complete { at: &at }, cause)?;
@@ -266,9 +262,7 @@ impl Runner {
                 self.commit_status(about.0, write)?;
             }
         }
-        if !matches!(write, StatusWrite::Claim { .. }) {
-            crash::point("close.written");
-        }
+        crash::point("close.written");
         Ok(())
     }
 }

@@ -298,13 +298,13 @@ impl Runner {
         Ok(())
     }
 
-    /// Writes a status to the graph file and records the change.
+    /// Writes a status to the graph file and records the change. Returns whether the file has it.
     pub(super) fn set(
         &mut self,
         about: (&TaskId, u32),
         write: Write<'_>,
         cause: Cause,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let (id, _) = about;
         let status = |file: &GraphFile| {
             file.graph().number(id).map(|number| file.graph().task(number).status)
@@ -317,18 +317,23 @@ impl Runner {
             }
             (_, old) => old,
         };
-        let foreign = match self.graph.file.write(&self.workspace.state, id, write) {
-            Ok(foreign) => foreign,
+        let (foreign, is_written) = match self.graph.file.write(&self.workspace.state, id, write) {
+            Ok(written) => written,
             Err(error) => {
                 let rejected = error.downcast::<Rejected>()?;
                 // Once the file can be read, the claim that stays in it is void, and the commit that
                 // completed a task counts.
                 let is_known = match write {
                     Write::Complete { .. } => self.is_in_git(id),
-                    _ => self.has_open_attempts() || self.is_asked_to_end(),
+                    // The attempt does not start.
+                    Write::Claim { .. } => true,
+                    Write::Plain(_) | Write::Restored(_) => {
+                        self.has_open_attempts() || self.is_asked_to_end()
+                    }
                 };
                 return if is_known {
-                    self.report_bad_graph(&rejected)
+                    self.report_bad_graph(&rejected)?;
+                    Ok(false)
                 } else {
                     Err(workspace::refused(&rejected))
                 };
@@ -336,10 +341,10 @@ impl Runner {
         };
         self.note(self.without_landings(foreign), self.edited())?;
         let new = Some(write.status());
-        if old == new {
-            return Ok(());
+        if is_written && old != new {
+            self.emit(Some(about), Event::StatusChanged { old, new, cause, reason: None })?;
         }
-        self.emit(Some(about), Event::StatusChanged { old, new, cause, reason: None })
+        Ok(is_written)
     }
 }
 

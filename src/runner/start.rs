@@ -23,7 +23,7 @@ use crate::{
     },
     core::{
         agents::{agent_command::AgentCommand, agent_preset, transcript::Format},
-        event::Event,
+        event::{Cause, Event},
         executor::{ExecutorFault, LOCAL},
         graph::task::Task,
         run::{
@@ -39,13 +39,16 @@ use crate::{
     crash,
     project::{
         attempt::{self, AcceptanceCriteria, AttemptRecord, criteria},
-        config, executors, slot_pool,
+        config, executors,
+        graph_file::{Write, rfc3339},
+        slot_pool,
     },
 };
 
 impl Runner {
-    /// Writes the record and the prompt of the next attempt at a task.
-    pub(super) fn record(&mut self, key: SelectionKey) -> Result<Input> {
+    /// Writes the record and the prompt of the next attempt at a task, and claims the task. None if
+    /// others have changed it since it was chosen.
+    pub(super) fn record(&mut self, key: SelectionKey) -> Result<Option<Input>> {
         let number = key.number;
         let id = self.graph.file.graph().task(number).id.clone();
         let history = self.store.history();
@@ -98,9 +101,15 @@ impl Runner {
             run_on: record.run_on.clone(),
         };
         let open = OpenAttempt { baseline, ..self.open_attempt(&record) };
+        let (at, by) = (rfc3339(record.started_at), format!("ralph {}", record.run_id));
         self.records.insert(open.id.clone(), record);
         self.wake = None;
-        Ok(Input::Recorded(Box::new(open), Box::new(started)))
+        if !self.set((&id, iteration), Write::Claim { at: &at, by: &by }, Cause::Claimed)? {
+            self.withdraw(&open.id)?;
+            return Ok(None);
+        }
+        crash::point("start.claimed");
+        Ok(Some(Input::Recorded(Box::new(open), Box::new(started))))
     }
 
     /// Returns the parts of a record that the next steps of the attempt need.
@@ -118,8 +127,6 @@ impl Runner {
         OpenAttempt {
             id: attempt_id(record),
             iteration: record.iteration,
-            started_at: record.started_at,
-            claimant: format!("ralph {}", record.run_id),
             target: record.slot.as_ref().map(|slot| slot.target.clone()),
             base: record.base.clone(),
             agent: record.call.as_ref().map(|call| call.name.clone()),

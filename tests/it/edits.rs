@@ -1,6 +1,6 @@
 //! Edits of the graph file by people and agents during a run, valid and invalid.
 
-use crate::support::TestProject;
+use crate::support::{TestProject, agent};
 
 #[test]
 fn an_edit_in_the_middle_is_kept_and_picked_up() {
@@ -83,6 +83,33 @@ fn a_half_saved_graph_is_waited_for() {
 #[test]
 fn a_report_is_heard_while_the_graph_is_half_saved() {
     half_saved("gate");
+}
+
+/// Work lands while the file cannot be read, and the file is mended before the other attempt ends.
+#[test]
+fn what_landed_while_the_graph_could_not_be_read_is_complete_in_it() {
+    let trial = TestProject::new().graph("tasks:\n- id: a\n- id: b\n- id: c\n  depends_on: [a]\n");
+    let path = trial.sign("agent.sh");
+    let gate = "case $RALPH_TASK_ID in c) open=;; *) open=open-$RALPH_TASK_ID;; esac\n\
+                touch \"$TRIAL_DIR/waiting-$RALPH_TASK_ID\"\n\
+                until [ -e \"$TRIAL_DIR/$open\" ]; do sleep 0.05; done\n";
+    trial.script(&path, &format!("cat > /dev/null\n{gate}exec {} < /dev/null", agent("commit")));
+    let path = path.display().to_string();
+    let trial = trial.command([path.as_str()]);
+    let run = trial.start_until(["run", "--jobs", "2"], "waiting-b");
+    crate::support::wait_for(&trial.sign("waiting-a"));
+    let whole = trial.graph_text();
+    trial.save("task-graph.yaml", &(whole.clone() + "- id: ["));
+    trial.leave("open-a");
+    trial.wait_for_records(1, "completed");
+    assert_eq!(trial.lines("graph_rejected").len(), 1);
+    trial.save("task-graph.yaml", &whole);
+    // The next task starts while the other attempt goes on.
+    crate::support::wait_for(&trial.sign("waiting-c"));
+    trial.leave("open-b");
+    run.end(&trial).graph_complete();
+    assert_eq!(trial.tasks("completed"), ["a", "c", "b"]);
+    assert_eq!(trial.status("a"), "complete");
 }
 
 #[test]

@@ -10,14 +10,14 @@ use std::{
 
 use super::{
     Situation,
-    command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
+    command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand},
     input::SlotReason,
     open_attempt::{AttemptProcess, Next, OpenAttempt, status_after},
     process_watch::{LimitReached, ProcessWatch},
 };
 use crate::core::{
     duration,
-    event::{AttemptResult, Cause, ChildrenLeft, Event, Orphans},
+    event::{AttemptResult, ChildrenLeft, Event, Orphans},
     verdict::{Outcome, Verdict},
 };
 
@@ -63,13 +63,10 @@ impl Attempts {
         self.watches().next().is_some()
     }
 
-    /// Claims the task of a recorded attempt and starts its first step.
+    /// Starts the first step of a recorded attempt, whose task is claimed.
     pub(super) fn begin(&mut self, mut attempt: OpenAttempt, started: Event) -> Vec<RunCommand> {
-        let task_id = attempt.id.task_id.clone();
-        let claim = StatusWrite::Claim { at: attempt.started_at, by: attempt.claimant.clone() };
         let mut commands = vec![
-            RunCommand::SetHolder(Some(task_id.clone())),
-            RunCommand::WriteStatus(task_id, attempt.iteration, claim, Cause::Claimed),
+            RunCommand::SetHolder(Some(attempt.id.task_id.clone())),
             RunCommand::KeepGraph,
             attempt.emit(started),
         ];

@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use chrono::{DateTime, Utc};
-
 use super::verified_batch::{HeadSpan, VerifiedBatch, VerifyRun};
 use crate::core::{
     agents::transcript::Usage,
@@ -32,13 +30,6 @@ impl fmt::Display for AttemptId {
 /// A status to write into the graph file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatusWrite {
-    /// In progress, with a claim.
-    Claim {
-        /// When the attempt started.
-        at: DateTime<Utc>,
-        /// The claimant.
-        by: String,
-    },
     /// Complete, now.
     Complete,
     /// Any other status; a claim or a completion ends with it.
@@ -49,7 +40,6 @@ impl StatusWrite {
     /// The status.
     pub fn status(&self) -> Status {
         match self {
-            StatusWrite::Claim { .. } => Status::InProgress,
             StatusWrite::Complete => Status::Complete,
             StatusWrite::Plain(status) => *status,
         }
@@ -127,7 +117,8 @@ pub enum RunCommand {
     Emit(Option<(TaskId, u32)>, Box<Event>),
     /// Write a status into the graph file.
     WriteStatus(TaskId, u32, StatusWrite, Cause),
-    /// Render the prompt of the next attempt at a task and put its record on disk.
+    /// Render the prompt of the next attempt at a task, put its record on disk and claim the task.
+    /// Nothing is recorded if others have changed the task since, so that it can no longer start.
     Record(SelectionKey),
     /// Record in the lock the task that the run works on.
     SetHolder(Option<TaskId>),

@@ -28,7 +28,7 @@ pub enum ProcessStart {
 /// An input of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// The record of a new attempt is on disk. The event is that of its start.
+    /// The record of a new attempt is on disk, and its task is claimed. The event is that of its start.
     Recorded(Box<OpenAttempt>, Box<Event>),
     /// An attempt that an earlier run left open was found.
     Found(Box<FoundAttempt>),

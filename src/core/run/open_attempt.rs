@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-
 use super::{
     Situation,
     command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
@@ -31,10 +29,6 @@ pub struct OpenAttempt {
     pub id: AttemptId,
     /// Its number in the run.
     pub iteration: u32,
-    /// When it started.
-    pub started_at: DateTime<Utc>,
-    /// The name under which its task is claimed.
-    pub claimant: String,
     /// The branch that its work lands on, if it is isolated.
     pub target: Option<String>,
     /// The commit it started from.

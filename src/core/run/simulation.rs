@@ -448,7 +448,6 @@ impl World {
             RunCommand::Emit(about, event) => self.emit(about, *event),
             RunCommand::WriteStatus(id, _, write, cause) => {
                 let new = match &write {
-                    StatusWrite::Claim { .. } => Status::InProgress,
                     StatusWrite::Complete => Status::Complete,
                     StatusWrite::Plain(status) => *status,
                 };
@@ -459,7 +458,7 @@ impl World {
                     self.emit(Some((id, 0)), event);
                 }
             }
-            RunCommand::Record(key) => return Ok(Some(self.record(key))),
+            RunCommand::Record(key) => return self.record_and_claim(key),
             RunCommand::PrepareSlot(id) | RunCommand::ReassignSlot(id) => {
                 assert!(self.isolated && self.preparing.insert(id));
             }
@@ -596,6 +595,27 @@ impl World {
         assert!(failed, "{id} is sent back and did not fail");
     }
 
+    /// Claims a task after the record of its attempt is on disk, unless a person changes it then.
+    fn record_and_claim(&mut self, key: SelectionKey) -> Result<Option<Input>, End> {
+        let input = self.record(key);
+        if self.rough && self.dice.roll().is_multiple_of(400) {
+            return Err(End::Crashed);
+        }
+        let Input::Recorded(open, _) = &input else { unreachable!("a record") };
+        let id = open.id.clone();
+        if self.dice.chance(3) {
+            self.set_by_hand(key.number, Status::Blocked);
+            self.records.remove(&id);
+            self.bases.remove(&id);
+            return Ok(None);
+        }
+        let (old, new) = (Some(Status::Pending), Some(Status::InProgress));
+        self.graph.set_status(key.number, Status::InProgress);
+        let event = Event::StatusChanged { old, new, cause: Cause::Claimed, reason: None };
+        self.emit(Some((id.task_id, 0)), event);
+        Ok(Some(input))
+    }
+
     /// The record of the next attempt at a task.
     fn record(&mut self, key: SelectionKey) -> Input {
         let task = self.graph.task(key.number);
@@ -639,8 +659,6 @@ impl World {
         let open = OpenAttempt {
             id: id.clone(),
             iteration: self.history.run.next_iteration(),
-            started_at: self.time(),
-            claimant: "ralph".to_owned(),
             target: self.isolated.then(|| "main".to_owned()),
             base: Some(base.clone()),
             agent: None,
