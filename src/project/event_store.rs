@@ -109,8 +109,12 @@ impl EventStore {
         task_id: Option<&TaskId>,
         event: Event,
     ) -> Result<Vec<Record>> {
-        let sync = is_an_end(&event);
-        self.write(sync, iteration, vec![(task_id.cloned(), event)])
+        let (sync, is_asked) = (is_an_end(&event), is_asked_by_a_person(&event));
+        let records = self.write(sync, iteration, vec![(task_id.cloned(), event)])?;
+        if is_asked {
+            self.save();
+        }
+        Ok(records)
     }
 
     /// Writes events of tasks together, and adds them to the history.
@@ -119,8 +123,13 @@ impl EventStore {
     /// Errors of the disk. The events are then not part of the history.
     pub fn emit_all(&mut self, events: Vec<(TaskId, Event)>) -> Result<()> {
         let sync = events.iter().any(|(_, event)| is_an_end(event));
+        let is_asked = events.iter().any(|(_, event)| is_asked_by_a_person(event));
         let events = events.into_iter().map(|(id, event)| (Some(id), event)).collect();
-        self.write(sync, None, events).map(drop)
+        self.write(sync, None, events)?;
+        if is_asked {
+            self.save();
+        }
+        Ok(())
     }
 
     fn write(
@@ -285,6 +294,18 @@ fn is_an_end(event: &Event) -> bool {
             | Event::Finished { .. }
     );
     other || event.ended().is_some()
+}
+
+/// Whether a person said it once, outside of a run. The journal may be rotated before the next run
+/// saves what follows from it.
+fn is_asked_by_a_person(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Answered(_)
+            | Event::Reset {}
+            | Event::PauseRequested {}
+            | Event::ResumeRequested { .. }
+    )
 }
 
 /// Returns a new run id. Ids sort by time and differ within one second.

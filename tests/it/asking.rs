@@ -1,5 +1,7 @@
 //! An agent asks a person: its task waits with its question, and the other tasks continue.
 
+use std::fs;
+
 use serde_json::json;
 
 use crate::support::{RALPH, TestProject, until};
@@ -90,6 +92,16 @@ fn a_proven_report_counts_for_more() {
     let trial = trial("both");
     trial.run(["run", "-q"]).graph_complete();
     assert_eq!(trial.tasks("needs_input"), [""; 0]);
+}
+
+#[test]
+fn an_answer_survives_a_rotation_of_the_journal() {
+    let trial = trial("file");
+    trial.run(["run", "-q"]).code(4);
+    trial.run(["answer", "ask", "red of course"]);
+    let journal = trial.root().join("logs/ralph.jsonl");
+    fs::rename(&journal, journal.with_extension("jsonl.1")).unwrap();
+    trial.run(["prompt", "ask"]).stdout_has("red of course");
 }
 
 #[test]
