@@ -57,20 +57,20 @@ pub mod slots;
 pub mod work;
 
 use std::{
-    env, iter,
+    env, fs, iter,
     ops::ControlFlow,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
 
 use crate::{
-    adapters::{git, process, signal},
+    adapters::{git, process, signal, terminal},
     cli::{Cli, Command, DraftArgs, Flags, InitArgs, Named, Which},
     core::{
         diagnostic::nearest,
         event::Begun,
-        exit::{Exit, Failure},
+        exit::{self, Exit, Failure},
         graph::{TaskGraph, filter::Filter, task::TaskId},
         history::History,
         loop_paths::LoopPaths,
@@ -333,7 +333,12 @@ impl Invocation {
     /// # Errors
     /// The working directory no longer exists.
     pub fn file(&self, path: &Path) -> Result<PathBuf> {
-        Ok(env::current_dir().context("the working directory is gone")?.join(path))
+        let whole = env::current_dir().context("the working directory is gone")?.join(path);
+        // Whether the file is in the repository is told from how its path begins.
+        let leads_up = whole.components().any(|part| part == Component::ParentDir);
+        let folder = whole.parent().filter(|_| leads_up).and_then(|it| fs::canonicalize(it).ok());
+        let found = folder.and_then(|folder| Some(folder.join(whole.file_name()?)));
+        Ok(found.unwrap_or(whole))
     }
 
     /// Opens the repository like [`workspace`](Self::workspace), for reports of agents, which must
@@ -364,6 +369,25 @@ impl Invocation {
             None => "`ralph ls` lists the loops".to_owned(),
         };
         Err(Failure::new(Exit::Error, format!("there is no loop `{name}`; {hint}")).into())
+    }
+
+    /// Does the same for commands that watch or end a run. It keeps its last valid settings while they
+    /// are invalid; here the defaults are used then, with a warning.
+    ///
+    /// # Errors
+    /// As [`workspace`](Self::workspace), except for invalid settings.
+    pub fn watched(&self) -> Result<Workspace> {
+        self.workspace().or_else(|error| {
+            if exit::of_error(&error) != Exit::Invalid {
+                return Err(error);
+            }
+            let place = self.name.clone().map_or_else(LoopPaths::default, LoopPaths::of_loop);
+            let workspace = Workspace::unset(&self.directory()?, place)?;
+            terminal::say(
+                "warning: the settings are invalid, so this uses the defaults; `ralph check` shows why",
+            );
+            Ok(workspace)
+        })
     }
 
     /// Opens the repository for the loop at `place`, which need not exist yet.

@@ -18,7 +18,7 @@ use crate::{
 /// # Errors
 /// No repository.
 pub fn run(invocation: &Invocation, max_age: Duration) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
+    let workspace = invocation.watched()?;
     let name = workspace.place.heartbeat();
     let (exit, text) = match heartbeat::read(&workspace.root().join(name)) {
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -30,7 +30,7 @@ use crate::{
 /// # Errors
 /// Nothing about that task or attempt; as the disk gives them.
 pub fn run(invocation: &Invocation, options: &LogsArgs) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
+    let workspace = invocation.watched()?;
     let about = RecordFilter::new(options.task.as_deref(), options.attempt)?;
     let shown = match (options.output, options.raw) {
         (false, false) => journal(&workspace, options, &about),

@@ -24,7 +24,7 @@ const LOOKS: (u32, Duration) = (10, Duration::from_millis(50));
 /// # Errors
 /// No repository; inside an attempt; errors of the disk.
 pub fn pause(invocation: &Invocation) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
+    let workspace = invocation.watched()?;
     SurroundingAttempt::refuse_steering(&workspace, "pause")?;
     let mut store = workspace.event_store()?;
     if store.history().paused {
@@ -120,7 +120,7 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
 /// # Errors
 /// No repository; inside an attempt; errors of the disk.
 pub fn stop(invocation: &Invocation, now: bool) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
+    let workspace = invocation.watched()?;
     SurroundingAttempt::refuse_steering(&workspace, "stop")?;
     let mut store = workspace.event_store()?;
     let stop = Event::StopRequested(StopRequest { signal: None, now });
@@ -152,7 +152,7 @@ pub fn stop(invocation: &Invocation, now: bool) -> Result<Exit> {
 /// # Errors
 /// No such child agent runs; one does not end; errors of the disk.
 pub fn stop_child(invocation: &Invocation, id: &str) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
+    let workspace = invocation.watched()?;
     let mut store = workspace.event_store()?;
     let mut children = store.history().children.iter();
     let meant =

@@ -1,5 +1,7 @@
 //! Settings from all sources: `ralph config`, `ralph schema`, and edits during a run.
 
+use std::fs;
+
 use boon::{Compiler, Schemas};
 use serde_json::{Value, json};
 
@@ -266,5 +268,21 @@ fn the_schema_of_the_settings_takes_what_the_reader_takes() {
         [("agent", json!(agent("commit"))), ("schedule", json!("@daily")), ("schedule", schedule)]
     {
         assert_eq!(is_valid(&json!({key: value})), Ok(()), "{key}");
+    }
+}
+
+/// Neither file is in the repository, whatever the words begin with.
+#[test]
+fn files_beside_the_repository_may_be_named_relative_to_it() {
+    for mode in [&["run"][..], &["run", "--in-place"]] {
+        let trial = TestProject::new().graph("tasks: []\n").agent("commit");
+        let beside = trial.root().parent().unwrap().to_owned();
+        fs::write(beside.join("night.yaml"), SETTINGS).unwrap();
+        fs::write(beside.join("graph.yaml"), "tasks: [{id: a}, {id: b}]\n").unwrap();
+        let files = ["--config", "../night.yaml", "--graph", "../graph.yaml"];
+        trial.run([mode, &files].concat()).graph_complete();
+        assert_eq!(trial.tasks("completed"), ["a", "b"]);
+        let left = trial.git(&["status", "--porcelain"]);
+        assert_eq!(left, "");
     }
 }

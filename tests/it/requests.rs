@@ -24,6 +24,22 @@ fn status(trial: &TestProject) -> Value {
 }
 
 #[test]
+fn a_run_with_invalid_settings_can_be_watched_and_stopped() {
+    let (trial, run) = gated();
+    let settings = trial.root().join(".ralph/config.yaml");
+    let valid = fs::read_to_string(&settings).unwrap();
+    fs::write(&settings, format!("{valid}timeuot: 1m\n")).unwrap();
+    let warning = "warning: the settings are invalid, so this uses the defaults; `ralph check` \
+                   shows why\n";
+    for words in [&["status"][..], &["logs"], &["heartbeat"], &["pause"], &["stop", "--now"]] {
+        trial.run(words).code(0).stderr(warning);
+    }
+    trial.run(["config"]).code(65);
+    run.end(&trial).code(4);
+    assert_eq!(trial.tasks("completed"), [""; 0]);
+}
+
+#[test]
 fn a_paused_run_finishes_its_attempt_and_resume_continues_the_count() {
     let (trial, run) = gated();
     let pausing = "pausing: running attempts finish, and none starts until `ralph resume`\n";

@@ -37,7 +37,7 @@ pub(in crate::commands) fn read_newest(
     invocation: &Invocation,
     now: DateTime<Utc>,
 ) -> Result<RunReport> {
-    let mut workspace = invocation.workspace()?;
+    let mut workspace = invocation.watched()?;
     let newest = newest(&mut workspace, now)?;
     let had_work = |run: &&PastRunView| run.attempts > 0;
     let Some(number) = newest.run.earlier_runs.iter().find(had_work).map(|run| run.number) else {
@@ -74,7 +74,7 @@ pub(in crate::commands) fn read_report(
     number: usize,
     now: DateTime<Utc>,
 ) -> Result<RunReport> {
-    let mut workspace = invocation.workspace()?;
+    let mut workspace = invocation.watched()?;
     if number > 1 { earlier(&workspace, number) } else { newest(&mut workspace, now) }
 }
 
