@@ -244,7 +244,7 @@ impl GraphFile {
     }
 
     /// Writes the status of a task in place. Returns the statuses that others have changed since, and
-    /// whether it was written: a task that can no longer start is not claimed.
+    /// whether it was written: not if the task was removed, or is to be claimed and can no longer start.
     ///
     /// # Errors
     /// [`Rejected`] as the cause if the file has become invalid; otherwise the error of the edit or
@@ -261,13 +261,10 @@ impl GraphFile {
         loop {
             foreign
                 .extend(self.reread().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
-            let number = self.graph.number(id);
-            if matches!(write, Write::Claim { .. }) && !number.is_some_and(|it| self.may_start(it))
-            {
+            let Some(number) = self.graph.number(id) else { return Ok((foreign, false)) };
+            if matches!(write, Write::Claim { .. }) && !self.may_start(number) {
                 return Ok((foreign, false));
             }
-            let number =
-                number.ok_or_else(|| anyhow!("the task `{id}` is no longer in `{}`", self.name))?;
             if self.has(number, write) {
                 return Ok((foreign, true));
             }
@@ -539,6 +536,10 @@ mod tests {
             let (foreign, is_claimed) = file.write(&state, &a, claim).unwrap();
             assert!(!is_claimed, "{text}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            if text.contains("id: other") {
+                let write = Write::Plain(Status::Blocked);
+                assert_eq!(file.write(&state, &a, write).unwrap(), (vec![], false));
+            }
             let is_new_edge = text.contains("depends_on: [b]");
             assert!(foreign.iter().any(|change| change.task_id == a) || is_new_edge, "{text}");
         }
