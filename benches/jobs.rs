@@ -29,7 +29,7 @@ use crate::{
     Bench, FEW, ROUNDS, compared,
     inputs::{self, Nap, Place, git_command},
     measure::{Times, in_turn, time},
-    ms, ralph, ratio, row, shell, there_is,
+    ms, ralph, ratio, row, row_with_before, shell, there_is,
 };
 
 const TASKS: usize = 200;
@@ -159,7 +159,8 @@ fn rows(naps: &[Nap], jobs: usize, took: &Times, has_ninja: bool) {
         let simulated = simulate(naps, levels, jobs).ordered;
         let ours = took.of(at);
         let beside = format!("{} simulated", ms(simulated));
-        row("12", what, &ms(ours), &beside, &ratio(times(ours, simulated)), "<= 1.03x");
+        let ratio = ratio(times(ours, simulated));
+        row_with_before("12", what, took.before(at), &ms(ours), &beside, &ratio, "<= 1.03x");
     }
     let ours = took.of(0);
     let beside = format!("{} lower bound", ms(bound));

@@ -2,16 +2,14 @@
 //! `$RALPH_TASK_DIR` that it is done, and exits.
 //!
 //! What is left of an iteration is the runner's own work. Further words make it a bad neighbour:
-//! `sleep SECONDS` before the end, `nap` for the milliseconds that the task's id ends with, `flood
-//! MEGABYTES` of output, or `again GRAPH REPORT`, which puts
-//! the graph back every 100th time and notes the runner's size now and then.
+//! `sleep SECONDS` before the end, `nap` for the milliseconds that the task's id ends with, or `flood
+//! MEGABYTES` of output.
 
 use std::{
     env,
     error::Error,
-    fs::{self, OpenOptions},
+    fs,
     io::{self, Write},
-    os::unix::process::parent_id,
     path::Path,
     thread,
     time::Duration,
@@ -34,7 +32,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             thread::sleep(Duration::from_millis(ms.parse()?));
         }
         (Some("flood"), Some(megabytes)) => flood(megabytes.parse()?)?,
-        (Some("again"), Some(graph)) => again(graph, words.get(2).ok_or("no report")?)?,
         // Under `make` and `xargs` the first word is the task.
         _ => {}
     }
@@ -54,26 +51,4 @@ fn flood(megabytes: usize) -> io::Result<()> {
         left -= part.len();
     }
     out.write_all(b"\n")
-}
-
-/// The times are counted in a file, because nobody else counts across runs of this program.
-fn again(pristine: &str, report: &str) -> Result<(), Box<dyn Error>> {
-    const OFTEN: u64 = 100;
-    let append = |path: &str, text: &str| {
-        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-        file.write_all(text.as_bytes())?;
-        file.metadata().map(|metadata| metadata.len())
-    };
-    let time = append(&format!("{report}.count"), ".")?;
-    if [100, 2_000, 10_000].contains(&time) {
-        let status = fs::read_to_string(format!("/proc/{}/status", parent_id()))?;
-        let size = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = size.and_then(|size| size.split_whitespace().next()).ok_or("no size")?;
-        append(report, &format!("{time} {kib}\n"))?;
-    }
-    if time.is_multiple_of(OFTEN) {
-        fs::copy(pristine, "fresh.yaml")?;
-        fs::rename("fresh.yaml", "task-graph.yaml")?;
-    }
-    Ok(())
 }
