@@ -315,7 +315,7 @@ fn import(bench: &Bench) {
 
 /// The image of a graph, compared with that of Graphviz, which does not finish 10,000 tasks in minutes.
 fn image(bench: &Bench) {
-    let place = |count| Place::layered(&bench.root, count);
+    let place = |count| Place::layered(&bench.root.join("image"), count);
     let (small, large) = (place(200), place(10_000));
     let drawn = |place: &Place| {
         time(ralph(&place.dir, &["graph", "--format", "svg"]).stdout(Stdio::null()), &[0])
