@@ -239,8 +239,8 @@ fn start_up(bench: &Bench) {
     compared("1", "`ralph prompt`, 24 tasks", &times, "`true`", "<= 2.5x");
 }
 
-/// The next task, with the graph unchanged since its last read and for the first time, beside `make`.
-fn beside_make(place: &Place, tasks: usize, rounds: usize, targets: [&str; 2]) {
+/// The next task, with the graph unchanged since its last read and for the first time, compared with `make`.
+fn measured_with_make(place: &Place, tasks: usize, rounds: usize, targets: [&str; 2]) {
     fs::write(place.dir.join("tasks.mk"), inputs::rules(tasks)).expect("write the rules");
     let make = || time(&mut shell(&place.dir, "make -n -rR -f tasks.mk all"), &[0]);
     let again = || time(&mut ralph(&place.dir, &["prompt", "--why"]), &[0]);
@@ -268,7 +268,7 @@ fn choose(bench: &Bench) {
         compared("2", &what, &times, "reading only", "<= 1.3x");
     }
     if there_is("make") {
-        beside_make(&place, 10_000, ROUNDS, ["<= 0.25x", ""]);
+        measured_with_make(&place, 10_000, ROUNDS, ["<= 0.25x", ""]);
     }
     let peak = |command: &mut Command| mb(Usage::of(command.current_dir(&place.dir)).peak);
     let ours = peak(&mut ralph(&place.dir, &["prompt", "--why"]));
@@ -353,7 +353,7 @@ fn shapes(bench: &Bench) {
         let peak = Usage::of(&ralph(&large.dir, &["prompt", "--why"])).peak;
         row("6", "… peak memory", &mb(peak), "", "", "");
         if there_is("make") {
-            beside_make(&large, 100_000, FEW, ["<= 0.15x", "<= 1x"]);
+            measured_with_make(&large, 100_000, FEW, ["<= 0.15x", "<= 1x"]);
         }
         let chain = place(Shape::Chain, "chain", 100_000);
         let times = in_turn(FEW, &mut [&mut || why(&chain), &mut || why(&large)]);
@@ -586,7 +586,7 @@ fn heartbeat(bench: &Bench) {
     row("17", "a heartbeat is written", &took, "", "", "<= 0.3 ms");
 }
 
-/// The most memory of a long run beside that of a short one in the same graph.
+/// The most memory of a long run, compared with a short one in the same graph.
 fn growth(bench: &Bench) {
     const SHORT: usize = 100;
     const LONG: usize = 2_000;

@@ -109,12 +109,7 @@ impl EventStore {
         task_id: Option<&TaskId>,
         event: Event,
     ) -> Result<Vec<Record>> {
-        let (sync, is_asked) = (is_an_end(&event), is_asked_by_a_person(&event));
-        let records = self.write(sync, iteration, vec![(task_id.cloned(), event)])?;
-        if is_asked {
-            self.save();
-        }
-        Ok(records)
+        self.write(iteration, vec![(task_id.cloned(), event)])
     }
 
     /// Writes events of tasks together, and adds them to the history.
@@ -122,17 +117,25 @@ impl EventStore {
     /// # Errors
     /// Errors of the disk. The events are then not part of the history.
     pub fn emit_all(&mut self, events: Vec<(TaskId, Event)>) -> Result<()> {
-        let sync = events.iter().any(|(_, event)| is_an_end(event));
-        let is_asked = events.iter().any(|(_, event)| is_asked_by_a_person(event));
         let events = events.into_iter().map(|(id, event)| (Some(id), event)).collect();
-        self.write(sync, None, events)?;
-        if is_asked {
-            self.save();
-        }
-        Ok(())
+        self.write(None, events).map(drop)
     }
 
     fn write(
+        &mut self,
+        iteration: Option<u32>,
+        events: Vec<(Option<TaskId>, Event)>,
+    ) -> Result<Vec<Record>> {
+        let any = |is: fn(&Event) -> bool| events.iter().any(|(_, event)| is(event));
+        let (sync, is_asked) = (any(is_an_end), any(is_asked_by_a_person));
+        let records = self.append(sync, iteration, events)?;
+        if is_asked {
+            self.save();
+        }
+        Ok(records)
+    }
+
+    fn append(
         &mut self,
         sync: bool,
         iteration: Option<u32>,

@@ -273,12 +273,12 @@ fn the_schema_of_the_settings_takes_what_the_reader_takes() {
 
 /// Neither file is in the repository, whatever the words begin with.
 #[test]
-fn files_beside_the_repository_may_be_named_relative_to_it() {
+fn files_outside_of_the_repository_may_have_a_relative_path() {
     for mode in [&["run"][..], &["run", "--in-place"]] {
         let trial = TestProject::new().graph("tasks: []\n").agent("commit");
-        let beside = trial.root().parent().unwrap().to_owned();
-        fs::write(beside.join("night.yaml"), SETTINGS).unwrap();
-        fs::write(beside.join("graph.yaml"), "tasks: [{id: a}, {id: b}]\n").unwrap();
+        let outside = trial.root().parent().unwrap().to_owned();
+        fs::write(outside.join("night.yaml"), SETTINGS).unwrap();
+        fs::write(outside.join("graph.yaml"), "tasks: [{id: a}, {id: b}]\n").unwrap();
         let files = ["--config", "../night.yaml", "--graph", "../graph.yaml"];
         trial.run([mode, &files].concat()).graph_complete();
         assert_eq!(trial.tasks("completed"), ["a", "b"]);

@@ -1,6 +1,6 @@
 //! Edits of the graph file by people and agents during a run, valid and invalid.
 
-use crate::support::{TestProject, agent};
+use crate::support::{TestProject, agent, wait_for};
 
 #[test]
 fn an_edit_in_the_middle_is_kept_and_picked_up() {
@@ -97,7 +97,7 @@ fn what_landed_while_the_graph_could_not_be_read_is_complete_in_it() {
     let path = path.display().to_string();
     let trial = trial.command([path.as_str()]);
     let run = trial.start_until(["run", "--jobs", "2"], "waiting-b");
-    crate::support::wait_for(&trial.sign("waiting-a"));
+    wait_for(&trial.sign("waiting-a"));
     let whole = trial.graph_text();
     trial.save("task-graph.yaml", &(whole.clone() + "- id: ["));
     trial.leave("open-a");
@@ -105,7 +105,7 @@ fn what_landed_while_the_graph_could_not_be_read_is_complete_in_it() {
     assert_eq!(trial.lines("graph_rejected").len(), 1);
     trial.save("task-graph.yaml", &whole);
     // The next task starts while the other attempt goes on.
-    crate::support::wait_for(&trial.sign("waiting-c"));
+    wait_for(&trial.sign("waiting-c"));
     trial.leave("open-b");
     run.end(&trial).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a", "c", "b"]);

@@ -38,7 +38,7 @@ impl Repo {
     }
 
     /// Writes the files of a commit that differ from HEAD, and the index; none if git might not write
-    /// them as they are. Only for slots, in which nobody else writes: libgit2 looks at less than git
+    /// them as they are. Only for slots, in which no person works: libgit2 looks at less than git
     /// does before it replaces or removes a file.
     fn write_files(&self, repo: &Repository, commit: &str) -> Option<()> {
         let target = repo.find_commit(Oid::from_str(commit).ok()?).ok()?;

@@ -17,7 +17,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
     OpenWork, Run, RunDecision, Situation,
-    command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
+    command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand},
     input::{BuiltBatch, FoundAttempt, Input, LandOutcome, ProcessStart, SlotReason},
     open_attempt::OpenAttempt,
     process_watch::{GracePeriods, ProcessLimits},
@@ -447,10 +447,7 @@ impl World {
         match command {
             RunCommand::Emit(about, event) => self.emit(about, *event),
             RunCommand::WriteStatus(id, _, write, cause) => {
-                let new = match &write {
-                    StatusWrite::Complete => Status::Complete,
-                    StatusWrite::Plain(status) => *status,
-                };
+                let new = write.status();
                 if let Some(number) = self.graph.number(&id) {
                     let old = Some(self.graph.task(number).status);
                     self.graph.set_status(number, new);
