@@ -291,7 +291,7 @@ pub fn own_file() -> io::Result<PathBuf> {
 
 /// This process.
 pub fn own_identity() -> Identity {
-    Identity::of(std::process::id())
+    tree::identity_of(std::process::id())
 }
 
 /// Opens the record of an attempt so that every process that this one starts has it open as well:

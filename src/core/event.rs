@@ -21,7 +21,7 @@ use std::sync::LazyLock;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::core::{
+use crate::{
     agents::transcript::Format,
     commit_id::CommitId,
     default_value::is_default,

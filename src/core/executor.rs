@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::core::{diagnostic::nearest, graph::task::TaskId};
+use crate::{diagnostic::nearest, graph::task::TaskId};
 pub use carrier_command::{
     CarrierFacts, ContainerEngine, ContainerUser, SharedPath, carrier_command, container_name,
     job_name, ssh_command, ssh_trial,

@@ -27,7 +27,7 @@ use petgraph::{
 };
 use serde_json::{Map, Value};
 
-use crate::core::graph::{
+use crate::graph::{
     frontier::Frontier,
     task::{Spelling, Status, Task, TaskId},
 };
@@ -229,19 +229,9 @@ fn cycle_in(dag: &DiGraph<(), ()>, knot: &[NodeIndex]) -> Vec<usize> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// A pending task of medium priority.
-    pub(crate) fn task(id: &str) -> Task {
-        Task::new(TaskId::new(id).unwrap())
-    }
-
-    /// Tasks `t0`…, with the given edges.
-    pub(crate) fn graph(count: usize, edges: &[(usize, usize)]) -> TaskGraph {
-        let tasks = (0..count).map(|i| task(&format!("t{i}"))).collect();
-        TaskGraph::new(tasks, edges.to_vec()).expect("no cycle")
-    }
+    use crate::samples::{graph, task};
 
     #[test]
     fn neighbors_are_in_file_order() {

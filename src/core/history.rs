@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::core::{
+use crate::{
     event::{
         AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopReason, StopRequest,
         record::Record,
@@ -383,58 +383,10 @@ impl History {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::core::{
-        agents::transcript::{Format, Usage},
-        event::{Answer, WakeTrigger, Woken},
-    };
-
-    /// Returns a record of `event` about task `id`, `at` seconds after the epoch.
-    pub(crate) fn record(id: &str, at: i64, event: Event) -> Record {
-        Record {
-            timestamp: DateTime::from_timestamp(at, 0).unwrap(),
-            run_id: "r".to_owned(),
-            seq: 0,
-            iteration: None,
-            task_id: TaskId::new(id).ok(),
-            event,
-        }
-    }
-
-    /// Returns the result of attempt `attempt` with `verdict`.
-    pub(crate) fn end(attempt: u32, verdict: Verdict) -> AttemptResult {
-        AttemptResult {
-            attempt,
-            verdict,
-            why: String::new(),
-            outcome: Outcome::Exited { exit_code: 0 },
-            duration_seconds: 1.0,
-            evidence: Box::default(),
-            agent: None,
-            usage: Usage::default(),
-            tools: std::collections::BTreeMap::new(),
-            last_line: None,
-            swept: Vec::new(),
-            unlocked: Vec::new(),
-            pinned: None,
-            unpinned: Vec::new(),
-            log: String::new(),
-        }
-    }
-
-    pub fn started(attempt: u32) -> Event {
-        Event::Started {
-            attempt,
-            base: None,
-            branch: None,
-            log: String::new(),
-            why: String::new(),
-            format: Format::Text,
-            slot: None,
-            run_on: None,
-        }
-    }
+    use crate::event::{Answer, WakeTrigger, Woken};
+    use crate::samples::{end, record, started};
 
     #[test]
     fn a_schedule_continues_unless_a_person_ended_it() {

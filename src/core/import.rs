@@ -31,7 +31,7 @@ use std::{fmt, ops::Range};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::core::diagnostic::Diagnostic;
+use crate::diagnostic::Diagnostic;
 pub use fresh::{columns, fresh, ticket};
 
 /// The size of the largest text of one task, in bytes.

@@ -8,7 +8,7 @@ use std::{cmp::Reverse, ops::Range};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-use crate::core::history::attempt_log;
+use crate::history::attempt_log;
 
 /// The longest note, in bytes.
 pub const LONGEST: usize = 2000;

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::{duration, executor::LOCAL};
+use crate::{duration, executor::LOCAL};
 
 /// The exit code of an agent that needs input and must not be restarted.
 pub const WAITS: i32 = 42;

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value as Rendered};
 use serde_json::{Map, Value, json};
 
-use crate::core::{
+use crate::{
     diagnostic::{Diagnostic, nearest},
     event::Answer,
     graph::{TaskGraph, load::fields, task::Task},
@@ -382,12 +382,8 @@ pub fn tail(text: &str, limit: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
-        event::Event,
-        graph::tests as graphs,
-        history::tests::{end, record},
-        verdict::Verdict,
-    };
+    use crate::samples::{end, record, task};
+    use crate::{event::Event, verdict::Verdict};
 
     fn facts() -> PromptContext {
         PromptContext {
@@ -410,7 +406,7 @@ mod tests {
     }
 
     fn context_of(change: impl FnOnce(&mut Task)) -> Value {
-        let mut tasks = vec![graphs::task("t0"), graphs::task("t1"), graphs::task("t2")];
+        let mut tasks = vec![task("t0"), task("t1"), task("t2")];
         change(&mut tasks[1]);
         let graph = TaskGraph::new(tasks, vec![(0, 1), (1, 2)]).unwrap();
         let mut history = History::default();

@@ -28,7 +28,7 @@ use landing::{LandingNext, LandingQueue, QueuedWork};
 use open_attempt::{Next, OpenAttempt};
 use process_watch::GracePeriods;
 
-use crate::core::{
+use crate::{
     commit_id::CommitId,
     event::{Cause, Event, StopReason, StopRequest},
     graph::{

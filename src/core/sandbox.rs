@@ -439,7 +439,7 @@ fn is_match(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::agents::agent_preset;
+    use crate::agents::agent_preset;
 
     #[test]
     fn every_agent_has_its_folders() {

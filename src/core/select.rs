@@ -22,7 +22,7 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::core::{
+use crate::{
     agents::agent_command::AgentCommand,
     event::{PlainLoop, StopReason},
     graph::{TaskGraph, filter::Filter, task::Status},
@@ -453,16 +453,13 @@ pub struct Wait {
 
 #[cfg(test)]
 mod tests {
+    use crate::samples::{end, graph, record, started, task};
     use proptest::prelude::*;
 
     use super::{key::unfinished, *};
-    use crate::core::{
+    use crate::{
         event::{AttemptResult, Begun, Blocker, Event, StopRequest},
-        graph::{
-            task::{Priority, Task},
-            tests::{graph, task},
-        },
-        history::tests::{end, record, started},
+        graph::task::{Priority, Task},
         verdict::Verdict,
     };
 

@@ -15,7 +15,7 @@ pub use checks::{FoundCheck, READ, checks};
 pub use installs::{installs, wanted_files};
 pub use layout::layout;
 
-use crate::core::{
+use crate::{
     agents::agent_preset,
     prompt::template::{self, Template},
 };

@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::core::{
+use crate::{
     agents::transcript::{Tokens, Usage},
     default_value::is_default,
     duration,
@@ -195,7 +195,8 @@ pub const DAY: TimeDelta = TimeDelta::hours(24);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{agents::transcript::Usage, history::tests::end, verdict::Verdict};
+    use crate::samples::end;
+    use crate::{agents::transcript::Usage, verdict::Verdict};
 
     fn at(hours: i64) -> DateTime<Utc> {
         DateTime::UNIX_EPOCH + TimeDelta::hours(hours)

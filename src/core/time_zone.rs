@@ -15,7 +15,7 @@ use jiff::{
     tz::{self, AmbiguousOffset},
 };
 
-use crate::core::diagnostic::nearest;
+use crate::diagnostic::nearest;
 
 /// A time zone with its rules.
 #[derive(Clone)]

@@ -163,7 +163,7 @@ impl Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::time_zone;
+    use crate::time_zone;
 
     fn table(expressions: &[&str]) -> Timetable {
         let expressions: Vec<String> = expressions.iter().map(|it| (*it).to_owned()).collect();

@@ -57,7 +57,7 @@ impl<'de> Deserializer<'de> for NamesOnly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::graph::task::{CommitRule, TaskId};
+    use crate::graph::task::{CommitRule, TaskId};
 
     #[test]
     fn names_are_those_of_serde() {

@@ -9,8 +9,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::core::outcome::{Outcome, WAITS};
-use crate::core::{
+pub use crate::outcome::{Outcome, WAITS};
+use crate::{
     agents::provider_error::{Advice, ProviderError},
     commit_id::CommitId,
     default_value::is_default,
@@ -440,7 +440,7 @@ mod tests {
     use chrono::DateTime;
 
     use super::*;
-    use crate::core::agents::provider_error::ProviderErrorKind;
+    use crate::agents::provider_error::ProviderErrorKind;
 
     fn proof(report: bool, commits: usize, leftovers: usize, strayed: bool) -> Evidence {
         Evidence {

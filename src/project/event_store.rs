@@ -319,6 +319,7 @@ pub fn new_run_id(now: DateTime<Utc>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::core::samples::end;
     use std::fs;
 
     use super::*;
@@ -375,7 +376,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let id = TaskId::new("a").unwrap();
         let mut writer = open(dir.path(), "w");
-        let result = crate::core::history::tests::end(1, crate::core::verdict::Verdict::Failed);
+        let result = end(1, crate::core::verdict::Verdict::Failed);
         writer.emit(Some(1), Some(&id), Event::Failed(result)).unwrap();
         writer.save();
         let state = StateFolder::open(dir.path().join("ralph"), false);

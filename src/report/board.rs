@@ -253,13 +253,11 @@ fn countdown(until: DateTime<Utc>, why: &str, now: DateTime<Utc>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::samples::{end, record, started};
     use crate::core::{
         event::{Batch, Held},
         graph::TaskGraph,
-        history::{
-            History,
-            tests::{end, record, started},
-        },
+        history::History,
         select::Policy,
         verdict::Verdict,
     };

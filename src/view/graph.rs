@@ -239,13 +239,11 @@ pub(super) fn word(state: TaskState) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::samples::{end, record, started, task};
     use crate::core::{
         event::Event,
-        graph::{TaskGraph, task::Task, tests::task},
-        history::{
-            History,
-            tests::{end, record, started},
-        },
+        graph::{TaskGraph, task::Task},
+        history::History,
         select::{Policy, keys},
     };
 

@@ -352,13 +352,10 @@ fn wall_time(from: DateTime<Utc>, to: DateTime<Utc>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::samples::{end, record, started, task};
     use crate::core::{
         event::PlainLoop,
-        graph::{
-            task::{Status, Task},
-            tests::task,
-        },
-        history::tests::{end, record, started},
+        graph::task::{Status, Task},
         select::{Policy, keys},
         verdict::{DiffStat, Verdict},
     };

@@ -289,11 +289,12 @@ impl TaskCounts {
 
 #[cfg(test)]
 mod tests {
+    use crate::core::samples::graph;
     use proptest::prelude::*;
 
     use super::*;
     use crate::core::{
-        graph::{filter::Filter, tests::graph},
+        graph::filter::Filter,
         history::History,
         select::{Active, Policy, keys},
     };

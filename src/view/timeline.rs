@@ -403,11 +403,8 @@ fn critical_path(bars: &[TimelineBar], graph: &TaskGraph) -> Vec<TaskId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
-        graph::tests::task,
-        history::tests::{end, record, started},
-        verdict::Verdict,
-    };
+    use crate::core::samples::{end, record, started, task};
+    use crate::core::verdict::Verdict;
 
     fn begun(run: &str, at: i64) -> Record {
         let event = Event::LoopStarted(crate::core::event::Begun::default());

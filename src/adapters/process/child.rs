@@ -64,7 +64,7 @@ impl Foreground {
         }
         let handle = command.unchecked().start()?;
         let pid = *handle.pids().first().expect("a started command has a process");
-        Ok(Foreground { identity: Identity::of(pid), handle })
+        Ok(Foreground { identity: super::tree::identity_of(pid), handle })
     }
 
     /// The process.

@@ -26,7 +26,7 @@ use rustix::{
 use super::{
     Identity, ProcessSpec,
     program::{self, NoProgram},
-    tree::number,
+    tree::{identity_of, number},
 };
 use crate::core::verdict::Outcome;
 
@@ -75,7 +75,7 @@ impl Process {
         let pid = *handle.pids().first().expect("a started command has a process");
         // Nothing can reap the process before the waiter exists, so that even a process that is
         // already over has its entry in /proc.
-        let identity = Identity::of(pid);
+        let identity = identity_of(pid);
         let leader = number(pid).expect("the number of a child is positive");
         let group = Arc::new(ProcessGroup { leader, reaped: Mutex::new(false) });
         let watched = Arc::clone(&group);

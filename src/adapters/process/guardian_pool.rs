@@ -95,7 +95,7 @@ impl Pool {
             .start()?;
         let pid = *handle.pids().first().expect("a started command has a process");
         guardians.push(pid);
-        let process = GuardianProcess { identity: Identity::of(pid), handle };
+        let process = GuardianProcess { identity: tree::identity_of(pid), handle };
         Ok(Guardian { process, orders, notices: BufReader::new(notice_reader) })
     }
 }

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use super::{
     Identity,
-    tree::{descendants, is_alive, signal_if},
+    tree::{descendants, identity_of, is_alive, signal_if},
 };
 
 /// The time after SIGKILL in which a process dies, unless it is in an uninterruptible wait.
@@ -25,7 +25,7 @@ pub fn end_tree(root: &Identity, grace: Duration) -> bool {
         // Before any signal: the orphans of a dead process have another parent.
         for pid in family.iter().flat_map(below).collect::<Vec<_>>() {
             if family.iter().all(|known| known.pid != pid) {
-                family.push(Identity::of(pid));
+                family.push(identity_of(pid));
             }
         }
         for member in &family[told..] {

@@ -21,15 +21,13 @@ use serde::{Deserialize, Serialize};
 use super::relay;
 use crate::core::event::Identity;
 
-impl Identity {
-    /// The entry of a process of ours that has not been reaped.
-    pub(super) fn of(pid: u32) -> Identity {
-        Identity {
-            boot_id: boot_id().to_owned(),
-            pid,
-            start_time: Stat::of(pid).map_or(0, |stat| stat.start_time),
-            pid_namespace: pid_namespace(),
-        }
+/// Returns the identity of a process of ours that has not been reaped.
+pub(super) fn identity_of(pid: u32) -> Identity {
+    Identity {
+        boot_id: boot_id().to_owned(),
+        pid,
+        start_time: Stat::of(pid).map_or(0, |stat| stat.start_time),
+        pid_namespace: pid_namespace(),
     }
 }
 

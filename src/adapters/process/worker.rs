@@ -25,7 +25,7 @@ use std::{
 };
 
 use super::{
-    AgentProcess, GuardianPool, Identity, NotStarted, StartFault, adopt_orphans,
+    AgentProcess, GuardianPool, NotStarted, StartFault, adopt_orphans,
     connection::lock,
     line::{self, LineWriter},
     own_file, own_program,
@@ -475,7 +475,7 @@ fn own_program_in(folder: &Path) -> io::Result<PathBuf> {
 /// # Errors
 /// I/O errors.
 pub fn private_folder() -> io::Result<PathBuf> {
-    let own = Identity::of(std::process::id());
+    let own = tree::identity_of(std::process::id());
     let name = format!("ralph-worker-{}-{}", own.pid, own.start_time);
     let path = std::env::temp_dir().join(name);
     fs::DirBuilder::new().mode(0o700).create(&path)?;

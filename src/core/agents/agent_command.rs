@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::core::{
+use crate::{
     agents::{
         agent_preset::{self, AgentPreset},
         transcript::Format,

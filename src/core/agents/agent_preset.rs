@@ -8,7 +8,7 @@
 //! All agents read the prompt from standard input, a file that ends, and none of them opens a
 //! full-screen interface while standard output is not a terminal.
 
-use crate::core::agents::transcript::Format;
+use crate::agents::transcript::Format;
 
 /// An agent known by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use std::fmt;
 use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::core::{
+use crate::{
     agents::{
         limit_window::LimitWindow,
         transcript::{AgentTranscript, FinalResult, Format},

@@ -23,7 +23,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::core::agents::limit_window::LimitWindow;
+use crate::agents::limit_window::LimitWindow;
 use lines::LineSplitter;
 pub use pieces::Heard;
 use pieces::PieceCollector;

@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::PlainLoop;
-use crate::core::{
-    agents::agent_command::AgentCommand, default_value::is_default, isolation::Isolation,
-};
+use crate::{agents::agent_command::AgentCommand, default_value::is_default, isolation::Isolation};
 
 /// The start of a run, with everything that `ralph resume` needs to start another one like it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

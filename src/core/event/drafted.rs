@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::{agents::transcript::Usage, outcome::Outcome};
+use crate::{agents::transcript::Usage, outcome::Outcome};
 
 /// A call of an agent by `ralph draft` that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

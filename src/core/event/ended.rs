@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::Event;
-use crate::core::{
+use crate::{
     agents::{
         provider_error::ProviderError,
         transcript::{Tokens, Usage},
@@ -65,7 +65,7 @@ pub struct AttemptResult {
 
 impl AttemptResult {
     /// What stands for a stored result that this build cannot read.
-    pub(in crate::core) fn unreadable() -> AttemptResult {
+    pub(crate) fn unreadable() -> AttemptResult {
         AttemptResult {
             attempt: 0,
             verdict: Verdict::Interrupted,

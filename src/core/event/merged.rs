@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::commit_id::CommitId;
-use crate::core::graph::task::TaskId;
+use crate::commit_id::CommitId;
+use crate::graph::task::TaskId;
 
 /// A trial of the merge queue: the tasks it combines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

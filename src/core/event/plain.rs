@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::{default_value::is_default, graph::task::TaskId};
+use crate::{default_value::is_default, graph::task::TaskId};
 
 /// The settings of a plain loop that a run over a graph does not have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

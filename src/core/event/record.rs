@@ -12,7 +12,7 @@ use serde::{
     de::{self, MapAccess, value::MapAccessDeserializer},
 };
 
-use crate::core::{event::Event, graph::task::TaskId, redact::Redactor};
+use crate::{event::Event, graph::task::TaskId, redact::Redactor};
 
 /// A line of the journal.
 #[derive(Clone, Debug, PartialEq)]
@@ -171,7 +171,7 @@ impl<'de> de::Visitor<'de> for RecordVisitor<'_> {
 
 /// Reads a time as [`Record::to_line`] and serde write it without the general reader of chrono, which
 /// would take a tenth of the time for a line.
-pub(in crate::core) fn read_time<'de, D: Deserializer<'de>>(
+pub(crate) fn read_time<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<DateTime<Utc>, D::Error> {
     de::DeserializeSeed::deserialize(TimestampSeed, deserializer)
@@ -293,7 +293,7 @@ impl<'de, M: MapAccess<'de>> de::VariantAccess<'de> for RecordFields<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
+    use crate::{
         agents::{
             limit_window::LimitWindow,
             provider_error::{ProviderError, ProviderErrorKind},

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::{commit_id::CommitId, graph::task::TaskId};
+use crate::{commit_id::CommitId, graph::task::TaskId};
 
 /// A source that was refreshed before a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use chrono::{DateTime, TimeZone, Utc};
 
 use super::{Blocker, Held};
-use crate::core::{
+use crate::{
     agents::{limit_window::LimitWindow, provider_error::ProviderErrorKind},
     duration,
     exit::Exit,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::{agents::provider_error::ProviderError, verdict::CheckResult};
+use crate::{agents::provider_error::ProviderError, verdict::CheckResult};
 
 /// A change from one agent of a list to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::Identity;
-use crate::core::default_value::is_default;
+use crate::default_value::is_default;
 
 /// The trigger of a wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -19,7 +19,7 @@ use super::{
     task_edit::{NewTask, Relink, TaskPlace, insert, relink, remove},
     yaml::NodeId,
 };
-use crate::core::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::{Diagnostic, Severity};
 
 /// What drafted tasks are for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use crate::core::graph::yaml::{Fault, MAX_BYTES, NodeId, NodeKind, Tree, column, line_start};
+use crate::graph::yaml::{Fault, MAX_BYTES, NodeId, NodeKind, Tree, column, line_start};
 
 mod draft;
 mod items;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::core::{
+use crate::{
     diagnostic::{nearest, visible},
     graph::task::{Task, TaskId},
 };
@@ -119,7 +119,7 @@ fn unknown<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::graph::tests::task;
+    use crate::samples::task;
 
     #[test]
     fn a_filter_survives_a_round_trip() {

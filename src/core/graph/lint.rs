@@ -24,7 +24,7 @@ use super::{
     task::Task,
     yaml::NodeId,
 };
-use crate::core::{
+use crate::{
     diagnostic::{Diagnostic, nearest, visible},
     variants,
 };
@@ -433,7 +433,7 @@ impl Linter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::graph::edit::Document;
+    use crate::graph::edit::Document;
 
     fn found_in(text: &str, verify: &[&str], jobs: usize) -> Vec<String> {
         let document = Document::parse(text).unwrap();
@@ -449,7 +449,7 @@ mod tests {
         let found = lint(&graph, &facts);
         let lines = diagnostics(&document, &found);
         assert_eq!(lines.len(), found.len());
-        let position = crate::core::diagnostic::positions(text);
+        let position = crate::diagnostic::positions(text);
         let line = |fault: &Diagnostic| position(fault.at.start).0;
         lines.iter().map(|fault| format!("{}: {}", line(fault), fault.message)).collect()
     }

@@ -21,7 +21,7 @@ use serde::{Deserialize, de};
 use serde_json::{Map, Value};
 
 use self::fields::FIELDS;
-use crate::core::{
+use crate::{
     diagnostic::{Diagnostic, Severity, nearest},
     graph::{
         TaskGraph,

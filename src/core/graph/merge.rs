@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use crate::core::graph::yaml::Tree;
+use crate::graph::yaml::Tree;
 
 pub(super) mod cut;
 mod fit;

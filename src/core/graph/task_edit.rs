@@ -20,7 +20,7 @@ use serde_json::Value as Json;
 pub use self::differences::{TaskDifference, differences};
 use self::list::{CutList, Entries};
 pub use self::piece::{piece, replace_piece};
-use crate::core::graph::{
+use crate::graph::{
     edit::Unsupported,
     load::node_of,
     merge::{

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::core::{
+use crate::{
     attempt::AttemptState,
     event::{Batch, Cause, Event, Held, record::Record},
     executor::Placement,
@@ -195,11 +195,9 @@ impl ActiveAttempts {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::tests::{end, record, started},
-        *,
-    };
-    use crate::core::{
+    use super::*;
+    use crate::samples::{end, record, started};
+    use crate::{
         outcome::Outcome,
         verdict::{CheckResult, Verdict},
     };

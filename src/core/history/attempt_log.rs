@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
-use crate::core::{
+use crate::{
     agents::transcript::Format,
     commit_id::CommitId,
     event::{AttemptResult, DraftCall, Event, record::Record},
@@ -152,12 +152,8 @@ pub fn split(name: &str) -> Option<(TaskId, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
-        event::Cause,
-        graph::task::Status,
-        history::tests::{end, record, started},
-        verdict::Verdict,
-    };
+    use crate::samples::{end, record, started};
+    use crate::{event::Cause, graph::task::Status, verdict::Verdict};
 
     #[test]
     fn every_attempt_is_kept_with_its_end_and_the_changes_during_it() {

@@ -4,9 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::History;
-use crate::core::{
-    agents::provider_error::ProviderError, event::AttemptResult, graph::task::TaskId,
-};
+use crate::{agents::provider_error::ProviderError, event::AttemptResult, graph::task::TaskId};
 
 /// An agent that got a provider error in its newest attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

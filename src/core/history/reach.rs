@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::History;
-use crate::core::{
+use crate::{
     event::{Event, record::Record},
     graph::task::TaskId,
 };

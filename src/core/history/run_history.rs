@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::{History, LastAttempt, TaskHistory};
-use crate::core::{
+use crate::{
     event::{
         AgentChange, AttemptResult, Begun, Blocker, Cause, Event, StopReason, StopRequest,
         record::Record,

@@ -7,7 +7,7 @@ use std::{ops::Deref, sync::OnceLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::core::event::AttemptResult;
+use crate::event::AttemptResult;
 
 /// The result of an attempt, or the text from which it is read.
 #[derive(Clone, Debug)]

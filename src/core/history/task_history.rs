@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::stored_result::StoredResult;
-use crate::core::{
+use crate::{
     agents::transcript::Tokens,
     commit_id::CommitId,
     default_value::is_default,

@@ -7,7 +7,7 @@ use super::{
     json,
     value::SourceValue,
 };
-use crate::core::diagnostic::Diagnostic;
+use crate::diagnostic::Diagnostic;
 
 pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
     let mut reading = Reading::default();

@@ -11,7 +11,7 @@ use super::{
     value::{SourceEntry, SourceValue},
     words,
 };
-use crate::core::{
+use crate::{
     diagnostic::Diagnostic,
     graph::{load::fields::FIELDS, task::Status},
 };

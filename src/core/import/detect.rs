@@ -6,7 +6,7 @@ use super::{
     github, json, markdown, prd, tickets,
     value::SourceValue,
 };
-use crate::core::{diagnostic::position, graph::yaml::Tree};
+use crate::{diagnostic::position, graph::yaml::Tree};
 
 /// The format of a text; none if it looks like no backlog.
 pub fn detect(text: &str) -> Option<BacklogFormat> {

@@ -9,7 +9,7 @@ use super::{
     value::{SourceEntry, SourceValue},
     words::fold,
 };
-use crate::core::{
+use crate::{
     diagnostic::{Diagnostic, nearest, position},
     graph::{
         edit::Document,

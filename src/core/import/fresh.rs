@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{BacklogFormat, markdown::written, render::flow, table};
-use crate::core::graph::{
+use crate::graph::{
     TaskGraph,
     task::{Priority, Status, Task},
 };

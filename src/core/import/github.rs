@@ -12,7 +12,7 @@ use super::{
     value::SourceValue,
     words,
 };
-use crate::core::{diagnostic::Diagnostic, graph::task::Status};
+use crate::{diagnostic::Diagnostic, graph::task::Status};
 
 /// The reason for fields that only describe the issue on GitHub.
 const ON_GITHUB: &str = "only about the page on GitHub; `source` leads there";

@@ -16,7 +16,7 @@ use super::{
     SourceBacklog, SourceTask,
     ids::{hash, slug},
 };
-use crate::core::{
+use crate::{
     diagnostic::nearest,
     graph::task::{Status, Task},
 };

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::core::graph::task::{MAX_ID, TaskId};
+use crate::graph::task::{MAX_ID, TaskId};
 
 /// The length of an id that is made from a title.
 const LONGEST: usize = 48;

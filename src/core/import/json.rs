@@ -9,7 +9,7 @@ use jsonc_parser::{
 };
 
 use super::value::{SourceEntry, SourceKind, SourceValue};
-use crate::core::diagnostic::Diagnostic;
+use crate::diagnostic::Diagnostic;
 
 /// Reads one JSON value.
 ///

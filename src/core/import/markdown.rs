@@ -14,7 +14,7 @@ use super::{
     fields::{Reading, tidy},
     ids::slug,
 };
-use crate::core::graph::task::Status;
+use crate::graph::task::Status;
 use parts::{PlanItem, PlanPart};
 
 /// A task of a plan, before its fields are read.

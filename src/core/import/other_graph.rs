@@ -8,7 +8,7 @@ use super::{
     fields::{FieldRole, Reading, links},
     value::SourceValue,
 };
-use crate::core::{
+use crate::{
     diagnostic::Diagnostic,
     graph::{edit::Document, load},
 };

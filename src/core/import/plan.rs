@@ -11,7 +11,7 @@ use super::{
     identity::{KnownSourceTask, identify},
     ids,
 };
-use crate::core::{
+use crate::{
     diagnostic::Diagnostic,
     graph::{
         Cyclic, TaskGraph,

@@ -1,7 +1,7 @@
 //! Reads `prd.json`: stories with `passes`, `acceptanceCriteria` and `dependsOn`.
 
 use super::{builder::TaskBuilder, fields::Reading, json, value::SourceValue};
-use crate::core::diagnostic::Diagnostic;
+use crate::diagnostic::Diagnostic;
 
 /// The names of the list of stories.
 pub(super) const LISTS: [&str; 8] =

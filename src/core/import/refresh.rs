@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{plan::ImportedTask, render, value::SourceValue};
-use crate::core::graph::{
+use crate::graph::{
     TaskGraph,
     edit::Document,
     load,

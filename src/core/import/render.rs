@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::plan::ImportedTask;
-use crate::core::graph::{
+use crate::graph::{
     edit::{double, like},
     task::{Spelling, Status, TaskId},
     task_edit::{NewTask, TaskPlace, insert_as_given},
@@ -112,7 +112,7 @@ mod tests {
         read,
     };
     use super::*;
-    use crate::core::graph::{edit::Document, load};
+    use crate::graph::{edit::Document, load};
 
     fn loaded(text: &str) -> load::Loaded {
         let document = Document::parse(text).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
@@ -240,7 +240,7 @@ mod tests {
             graphs.push(loaded(&into).graph);
             for graph in graphs {
                 for task in &plan.tasks {
-                    let number = graph.number(&crate::core::graph::task::TaskId::new(&task.id).unwrap());
+                    let number = graph.number(&crate::graph::task::TaskId::new(&task.id).unwrap());
                     let found = graph.task(number.unwrap());
                     prop_assert_eq!(Some(found.title.as_str()), task.get("title").and_then(Value::as_str));
                     prop_assert_eq!(found.description.as_deref(), task.get("description").and_then(Value::as_str));

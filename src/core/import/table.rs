@@ -10,7 +10,7 @@ use super::{
     value::{SourceEntry, SourceValue},
     words::fold,
 };
-use crate::core::diagnostic::Diagnostic;
+use crate::diagnostic::Diagnostic;
 
 /// A row of a table: its fields with their bytes.
 pub(super) struct TableRow {

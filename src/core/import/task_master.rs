@@ -7,7 +7,7 @@ use super::{
     json,
     value::{SourceEntry, SourceValue},
 };
-use crate::core::diagnostic::Diagnostic;
+use crate::diagnostic::Diagnostic;
 
 pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
     let root = json::value(text)?;

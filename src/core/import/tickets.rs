@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{builder::TaskBuilder, fields::Reading, value::SourceValue};
-use crate::core::{
+use crate::{
     diagnostic::Diagnostic,
     graph::{
         load,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range};
 use serde_json::Value;
 
 use super::{BacklogFormat, SourceTask, StatusMark, read, tickets, words};
-use crate::core::{
+use crate::{
     diagnostic::Diagnostic,
     graph::{
         edit::{Change, Document},

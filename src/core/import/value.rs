@@ -4,7 +4,7 @@ use std::{borrow::Cow, ops::Range};
 
 use serde_json::{Map, Value};
 
-use crate::core::graph::yaml::{NodeId, NodeKind, Tree};
+use crate::graph::yaml::{NodeId, NodeKind, Tree};
 
 /// A value and its bytes.
 #[derive(Clone, Debug)]

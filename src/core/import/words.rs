@@ -1,6 +1,6 @@
 //! The words that other tools use for statuses and priorities.
 
-use crate::core::graph::task::{Priority, Status};
+use crate::graph::task::{Priority, Status};
 
 const STATUSES: [(Status, &[&str]); 6] = [
     (

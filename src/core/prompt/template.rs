@@ -1,6 +1,6 @@
 //! The built-in templates, printed by `ralph template` and written by `ralph init`.
 
-use crate::core::prompt::{DEFAULT_TEMPLATE, DRAFT_TEMPLATE};
+use crate::prompt::{DEFAULT_TEMPLATE, DRAFT_TEMPLATE};
 
 /// A built-in template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

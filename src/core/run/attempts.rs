@@ -15,7 +15,7 @@ use super::{
     open_attempt::{AttemptProcess, Next, OpenAttempt, status_after},
     process_watch::{LimitReached, ProcessWatch},
 };
-use crate::core::{
+use crate::{
     duration,
     event::{AttemptResult, ChildrenLeft, Event, Orphans},
     verdict::{Outcome, Verdict},

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use super::verified_batch::{HeadSpan, VerifiedBatch, VerifyRun};
-use crate::core::{
+use crate::{
     agents::transcript::Usage,
     commit_id::CommitId,
     event::{Cause, Event},

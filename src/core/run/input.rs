@@ -10,7 +10,7 @@ use super::{
     process_watch::ProcessLimits,
     verified_batch::BuiltCommit,
 };
-use crate::core::{
+use crate::{
     event::{ChildrenLeft, Event},
     executor::{ExecutorFault, Placement},
     verdict::{Merge, Outcome},

@@ -11,7 +11,7 @@ use super::{
     input::{BuiltBatch, LandOutcome},
     verified_batch::{BuiltCommit, CheckedCommand, Unproven, VerifiedBatch, VerifyRun},
 };
-use crate::core::{
+use crate::{
     commit_id::CommitId,
     event::{Batch, Event, Held},
     merge_queue::{MergeQueue, QueueStep},

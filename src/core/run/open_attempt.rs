@@ -8,7 +8,7 @@ use super::{
     process_watch::{EndSignal, ProcessWatch},
     verified_batch::CheckedCommand,
 };
-use crate::core::{
+use crate::{
     commit_id::CommitId,
     duration,
     event::{Cause, ChildrenLeft, Event},

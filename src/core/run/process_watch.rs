@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::core::{duration, event::Orphans, verdict::Outcome};
+use crate::{duration, event::Orphans, verdict::Outcome};
 
 /// The limits of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]

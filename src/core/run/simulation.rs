@@ -7,6 +7,7 @@
 
 #![cfg(test)]
 
+use crate::samples::task;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     env, iter,
@@ -23,14 +24,13 @@ use super::{
     process_watch::{GracePeriods, ProcessLimits},
     verified_batch::{BuiltCommit, HeadSpan, VerifiedBatch},
 };
-use crate::core::{
+use crate::{
     commit_id::CommitId,
     event::{Begun, Cause, ChildrenLeft, Event, Orphans, StopReason, record::Record},
     executor::{ExecutorFault, Placement},
     graph::{
         TaskGraph,
         task::{CommitRule, Status, Task, TaskId},
-        tests::task,
     },
     history::History,
     select::{self, Decision, Policy, SelectionKey, View},
@@ -675,7 +675,7 @@ impl World {
             branch: None,
             log: String::new(),
             why: String::new(),
-            format: crate::core::agents::transcript::Format::Text,
+            format: crate::agents::transcript::Format::Text,
             slot: self.isolated.then(|| slot.to_string()),
         };
         let record = DiskRecord {
@@ -1051,7 +1051,7 @@ impl World {
             }
             5 => self.in_the_way = !self.in_the_way,
             3 => {
-                let stop = crate::core::event::StopRequest { signal: None, now: false };
+                let stop = crate::event::StopRequest { signal: None, now: false };
                 self.emit(None, Event::StopRequested(stop));
             }
             _ if matches!(status, Status::Blocked | Status::NeedsInput) => {

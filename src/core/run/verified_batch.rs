@@ -3,7 +3,7 @@
 //!
 //! [`VerifiedBatch::new`] is the only way to make one, and nothing else can land.
 
-use crate::core::{
+use crate::{
     commit_id::CommitId,
     verdict::{CheckResult, Commit},
 };
@@ -154,7 +154,7 @@ impl VerifiedBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::verdict::Outcome;
+    use crate::verdict::Outcome;
 
     fn ran(command: &str, exit_code: i32, before: &str, after: &str) -> CheckedCommand {
         let head = HeadSpan { before: Some(before.into()), after: Some(after.into()) };

@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Decision, TaskConflict, View, Wait};
-use crate::core::{
+use crate::{
     agents::{agent_command::AgentCommand, provider_error::Advice},
     event::{AgentChange, StopReason},
     exit::Exit,

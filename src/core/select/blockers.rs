@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::HashSet};
 use chrono::{DateTime, Utc};
 
 use super::{TaskState, View, key::unfinished};
-use crate::core::{event::Blocker, graph::task::Status};
+use crate::{event::Blocker, graph::task::Status};
 
 impl View<'_> {
     /// Returns the smallest set of tasks whose reset or completion frees all selected tasks. Each

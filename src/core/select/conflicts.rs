@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use chrono::{DateTime, Utc};
 
 use super::{Active, SelectionKey, Turn, View};
-use crate::core::{agents::agent_command::AgentCommand, graph::task::Task, verdict::Merge};
+use crate::{agents::agent_command::AgentCommand, graph::task::Task, verdict::Merge};
 
 /// The reason why a task cannot start alongside the active attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,19 +135,17 @@ fn overlap(a: &Task, b: &Task) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::samples::{end, record, started, task};
     use std::collections::BTreeMap;
 
     use proptest::prelude::*;
 
     use super::*;
-    use crate::core::{
+    use crate::{
         agents::provider_error::{ProviderError, ProviderErrorKind},
         event::{AttemptResult, Begun, Event, StopReason},
-        graph::{TaskGraph, glob::Glob, task::Status, tests::task},
-        history::{
-            History,
-            tests::{end, record, started},
-        },
+        graph::{TaskGraph, glob::Glob, task::Status},
+        history::History,
         select::{
             Decision, MAX_FAILURES, Policy, TaskState, keys,
             tests::{any_graph, at, brute_force},

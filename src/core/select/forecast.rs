@@ -8,7 +8,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use chrono::{DateTime, Utc};
 
 use super::{Active, SelectionKey, View, can_start, ready::Ready};
-use crate::core::graph::task::Status;
+use crate::graph::task::Status;
 
 /// A task of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,8 +129,9 @@ impl<'a> View<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
-        graph::{TaskGraph, task::Task, tests::task},
+    use crate::samples::task;
+    use crate::{
+        graph::{TaskGraph, task::Task},
         history::History,
         select::{Policy, keys},
     };

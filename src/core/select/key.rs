@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, fmt, time::Duration};
 
 use super::View;
-use crate::core::{
+use crate::{
     duration,
     graph::{
         TaskGraph,
@@ -85,16 +85,13 @@ impl View<'_> {
 
 #[cfg(test)]
 mod tests {
+    use crate::samples::{end, graph, record, started};
     use chrono::DateTime;
 
     use super::*;
-    use crate::core::{
+    use crate::{
         event::Event,
-        graph::tests::graph,
-        history::{
-            History,
-            tests::{end, record, started},
-        },
+        history::History,
         select::{Decision, Policy},
         verdict::Verdict,
     };

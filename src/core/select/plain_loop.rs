@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 
 use super::{View, backoff};
-use crate::core::{event::StopReason, history::TaskHistory};
+use crate::{event::StopReason, history::TaskHistory};
 
 impl View<'_> {
     /// Returns the pause after the newest attempt at a task.
@@ -61,21 +61,18 @@ impl View<'_> {
 
 #[cfg(test)]
 mod tests {
+    use crate::samples::{end, record, task};
     use chrono::{DateTime, Utc};
 
     use super::*;
-    use crate::core::{
+    use crate::{
         agents::transcript::Format,
         event::{Begun, Event, PlainLoop},
         graph::{
             TaskGraph,
             task::{Status, TaskId},
-            tests::task,
         },
-        history::{
-            History,
-            tests::{end, record},
-        },
+        history::History,
         select::{Decision, MAX_FAILURES, Policy, keys},
         verdict::Verdict,
     };
@@ -87,11 +84,9 @@ mod tests {
     /// Returns the decision two seconds after the last of these iterations. The first `before` of
     /// them belong to a loop that was paused.
     fn decided(plain: &PlainLoop, status: Status, before: u32, verdicts: &[Verdict]) -> Decision {
-        let graph = TaskGraph::new(
-            vec![crate::core::graph::task::Task { status, ..task("l") }],
-            Vec::new(),
-        )
-        .unwrap();
+        let graph =
+            TaskGraph::new(vec![crate::graph::task::Task { status, ..task("l") }], Vec::new())
+                .unwrap();
         let mut history = History::default();
         let plain_loop = Some(plain.clone());
         let begun = Begun { before, plain: plain_loop, ..Begun::default() };

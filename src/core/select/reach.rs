@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Decision, MAX_BACKOFF, NextTry, TaskState, View, Wait};
-use crate::core::{event::StopReason, executor::LOCAL, history::UnreachableExecutor};
+use crate::{event::StopReason, executor::LOCAL, history::UnreachableExecutor};
 
 impl<'a> View<'a> {
     /// Returns the executor of a task; none if that is this machine as it is.

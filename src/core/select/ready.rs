@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{SelectionKey, View};
-use crate::core::graph::glob::Glob;
+use crate::graph::glob::Glob;
 
 /// The limits that can prevent the start of a task: of its tags and of its agents.
 type ReadyKind<'a> = (Vec<&'a str>, Vec<&'a str>);

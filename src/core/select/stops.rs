@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::View;
-use crate::core::{
+use crate::{
     event::{Blocker, StopReason},
     graph::task::Status,
 };

@@ -1,7 +1,7 @@
 //! The paragraph for agents, between markers in a file that belongs to the user.
 
 use super::{FileFate, append, with_ends};
-use crate::core::prompt::template::Template;
+use crate::prompt::template::Template;
 
 const BEGIN: &str = "<!-- ralph: begin -->";
 const END: &str = "<!-- ralph: end -->";

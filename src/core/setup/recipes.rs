@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{FileFate, append};
-use crate::core::prompt::template::Template;
+use crate::prompt::template::Template;
 
 /// Whether `just` reads a file with this name.
 pub fn is_justfile(name: &str) -> bool {

@@ -116,8 +116,8 @@ mod tests {
     use crate::core::graph::{
         TaskGraph,
         task::{Status, Task},
-        tests::task,
     };
+    use crate::core::samples::task;
 
     #[test]
     fn other_programs_get_boxes_and_arrows() {

@@ -331,8 +331,8 @@ mod tests {
     use crate::core::graph::{
         TaskGraph,
         task::{Status, Task},
-        tests::{graph, task},
     };
+    use crate::core::samples::{graph, task};
 
     #[test]
     fn a_small_picture() {

@@ -113,11 +113,12 @@ impl NextTask {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use crate::core::samples::graph;
     use chrono::DateTime;
 
     use super::*;
     use crate::core::{
-        graph::{TaskGraph, task::Status, tests::graph},
+        graph::{TaskGraph, task::Status},
         history::History,
         select::{Policy, View, keys},
     };

@@ -1,7 +1,7 @@
 //! What a person can do about a provider error that stops a run.
 
 use super::ProviderErrorKind;
-use crate::core::agents::{
+use crate::agents::{
     agent_command::AgentCommand,
     agent_preset::{self, AgentPreset},
 };

@@ -6,7 +6,7 @@ use chrono::{
     DateTime, Datelike, Days, MappedLocalTime, NaiveDate, NaiveTime, TimeDelta, TimeZone, Utc,
 };
 
-use crate::core::time_zone;
+use crate::time_zone;
 
 /// A time of day that passed less than this ago was just reached; it does not mean tomorrow.
 const JUST: TimeDelta = TimeDelta::minutes(15);

@@ -16,7 +16,7 @@ use super::{
     AgentTranscript, FinalResult, MESSAGE, PHRASE, Tokens, code, count, cut, dollars, http_status,
     target,
 };
-use crate::core::agents::limit_window::LimitWindow;
+use crate::agents::limit_window::LimitWindow;
 
 /// The state since the last result, and the totals before it.
 #[derive(Debug, Default)]

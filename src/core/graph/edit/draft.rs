@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{Change, Unsupported, quote, unsupported};
-use crate::core::graph::yaml::{NodeId, NodeKind, Tree, column, line_end, line_start};
+use crate::graph::yaml::{NodeId, NodeKind, Tree, column, line_end, line_start};
 
 /// The keys after which a new key is placed, in order of preference.
 const PLACES: [&str; 2] = ["status", "id"];

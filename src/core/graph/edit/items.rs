@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::{Document, Unsupported, unsupported};
-use crate::core::graph::yaml::{MAX_BYTES, NodeId};
+use crate::graph::yaml::{MAX_BYTES, NodeId};
 
 impl Document {
     /// Makes a document of a text that another reader has read, with the start of the first line of

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::core::graph::yaml::NodeKind;
+use crate::graph::yaml::NodeKind;
 
 /// Words that some readers parse as a boolean, null or a number.
 const WORDS: [&str; 13] =

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{LintFinding, LintRule, Linter, finding, paths::is_path_part};
-use crate::core::graph::{ancestors::STEPS, task::Task, task_paths};
+use crate::graph::{ancestors::STEPS, task::Task, task_paths};
 
 /// A program or path that a task needs and that is not there.
 struct AbsentPath {

@@ -17,7 +17,7 @@ use super::{
     place::FaultPlace,
     reader::{TaskReader, is_a_boolean_to_some},
 };
-use crate::core::graph::{
+use crate::graph::{
     TaskGraph,
     edit::Document,
     task::{Priority, Status, Task, TaskId},

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Edge, place::FaultPlace, reader::TaskReader};
-use crate::core::{
+use crate::{
     diagnostic::{Diagnostic, nearest},
     graph::task::{Task, TaskId},
 };

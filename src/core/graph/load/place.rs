@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{GraphShape, first_line};
-use crate::core::graph::{edit::Document, yaml::NodeId};
+use crate::graph::{edit::Document, yaml::NodeId};
 
 /// A location in the file that an error can point to.
 #[derive(Clone, Copy)]

@@ -12,7 +12,7 @@ use super::{
     fields::{FIELDS, FieldKind, SOURCE, TaskField},
     place::{FaultPlace, Places},
 };
-use crate::core::{
+use crate::{
     agents::agent_command::AgentCommand,
     diagnostic::{Diagnostic, Severity, is_misspelled, nearest},
     duration,

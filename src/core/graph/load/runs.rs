@@ -11,7 +11,7 @@ use std::{num::NonZero, ops::Range, thread};
 use serde::de::DeserializeOwned;
 
 use super::{GraphShape, GraphText, TaskFields, task_list};
-use crate::core::graph::{
+use crate::graph::{
     edit::Document,
     yaml::{NodeId, NodeKind, column, line_start},
 };

@@ -7,29 +7,29 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::value::{Value, ValueShape};
-use crate::core::graph::edit::next_line;
-use crate::core::graph::yaml::{NodeId, NodeKind, Tree, column, line_start};
+use crate::graph::edit::next_line;
+use crate::graph::yaml::{NodeId, NodeKind, Tree, column, line_start};
 
 /// A text and its tree.
-pub(in crate::core::graph) struct CutSource<'a> {
-    pub(in crate::core::graph) text: &'a str,
-    pub(in crate::core::graph) tree: &'a Tree,
+pub(in crate::graph) struct CutSource<'a> {
+    pub(in crate::graph) text: &'a str,
+    pub(in crate::graph) tree: &'a Tree,
 }
 
 /// The bytes of a node: its key, the comment after it, and deeper comments below.
 #[derive(Clone, Debug)]
-pub(in crate::core::graph) struct CutPart {
+pub(in crate::graph) struct CutPart {
     /// The node; none for an empty file.
-    pub(in crate::core::graph) node: Option<NodeId>,
+    pub(in crate::graph) node: Option<NodeId>,
     /// The byte range.
-    pub(in crate::core::graph) at: Range<usize>,
+    pub(in crate::graph) at: Range<usize>,
     /// The number of blanks that replace a dash before it on its line.
-    pub(in crate::core::graph) pad: usize,
+    pub(in crate::graph) pad: usize,
 }
 
 /// The style in which pieces are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::core::graph) enum CutStyle {
+pub(in crate::graph) enum CutStyle {
     /// Whole lines, in this column.
     Block(usize),
     /// Between brackets, with commas.
@@ -37,24 +37,24 @@ pub(in crate::core::graph) enum CutStyle {
 }
 
 /// The pieces of a part.
-pub(in crate::core::graph) struct Cut {
-    pub(in crate::core::graph) style: CutStyle,
+pub(in crate::graph) struct Cut {
+    pub(in crate::graph) style: CutStyle,
     /// The text before the first piece.
-    pub(in crate::core::graph) open: String,
+    pub(in crate::graph) open: String,
     /// The text on the first line before the first piece: a dash or blanks.
-    pub(in crate::core::graph) dash: String,
-    pub(in crate::core::graph) pieces: Vec<CutPiece>,
+    pub(in crate::graph) dash: String,
+    pub(in crate::graph) pieces: Vec<CutPiece>,
     /// The index of each piece by name.
-    pub(in crate::core::graph) by_name: HashMap<String, usize>,
+    pub(in crate::graph) by_name: HashMap<String, usize>,
     /// The text after the last piece.
-    pub(in crate::core::graph) close: String,
+    pub(in crate::graph) close: String,
 }
 
 /// One entry or item.
-pub(in crate::core::graph) struct CutPiece {
+pub(in crate::graph) struct CutPiece {
     /// The blank lines and comments above, or the blanks after a comma.
-    pub(in crate::core::graph) lead: String,
-    pub(in crate::core::graph) part: CutPart,
+    pub(in crate::graph) lead: String,
+    pub(in crate::graph) part: CutPart,
 }
 
 /// A child in the text: its node, the bytes of its key and value, and its name.
@@ -66,15 +66,15 @@ struct CutChild {
 
 impl CutSource<'_> {
     /// The whole text.
-    pub(in crate::core::graph) fn whole(&self) -> CutPart {
+    pub(in crate::graph) fn whole(&self) -> CutPart {
         CutPart { node: self.tree.root(), at: 0..self.text.len(), pad: 0 }
     }
 
-    pub(in crate::core::graph) fn text_of(&self, part: &CutPart) -> String {
+    pub(in crate::graph) fn text_of(&self, part: &CutPart) -> String {
         " ".repeat(part.pad) + &self.text[part.at.clone()]
     }
 
-    pub(in crate::core::graph) fn value_of(&self, part: &CutPart) -> Option<Value> {
+    pub(in crate::graph) fn value_of(&self, part: &CutPart) -> Option<Value> {
         match part.node {
             Some(node) => Value::read(self.text, self.tree, node),
             None => Some(Value::Map(Vec::new())),
@@ -82,7 +82,7 @@ impl CutSource<'_> {
     }
 
     /// Cuts a part, if its layout is common.
-    pub(in crate::core::graph) fn cut(&self, part: &CutPart, shape: ValueShape) -> Option<Cut> {
+    pub(in crate::graph) fn cut(&self, part: &CutPart, shape: ValueShape) -> Option<Cut> {
         let node = part.node?;
         let children = self.children(node, shape)?;
         match self.tree.kind(node) {

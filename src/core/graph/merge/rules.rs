@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::value::{Value, ValueShape};
-use crate::core::graph::task::Status;
+use crate::graph::task::Status;
 
 /// The merged value of one place.
 #[derive(Clone, Debug)]

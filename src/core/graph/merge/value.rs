@@ -5,13 +5,13 @@
 
 use std::collections::HashSet;
 
-use crate::core::graph::edit::is_plain;
-use crate::core::graph::load::fields;
-use crate::core::graph::yaml::{NodeId, NodeKind, Tree};
+use crate::graph::edit::is_plain;
+use crate::graph::load::fields;
+use crate::graph::yaml::{NodeId, NodeKind, Tree};
 
 /// A value. The order of entries matters in lists but not in mappings.
 #[derive(Clone, Debug)]
-pub(in crate::core::graph) enum Value {
+pub(in crate::graph) enum Value {
     /// A scalar. `is_text` is set if it is quoted, or is a string even without quotes.
     Single {
         is_text: bool,
@@ -23,7 +23,7 @@ pub(in crate::core::graph) enum Value {
 
 impl Value {
     /// Reads one node. None for a tag, a key that is not a scalar, or a duplicate key.
-    pub(in crate::core::graph) fn read(text: &str, tree: &Tree, node: NodeId) -> Option<Value> {
+    pub(in crate::graph) fn read(text: &str, tree: &Tree, node: NodeId) -> Option<Value> {
         if tree.is_tagged(node) {
             return None;
         }
@@ -56,12 +56,12 @@ impl Value {
     }
 
     /// Reads a whole file; an empty file is an empty mapping.
-    pub(in crate::core::graph) fn of_file(text: &str, tree: &Tree) -> Option<Value> {
+    pub(in crate::graph) fn of_file(text: &str, tree: &Tree) -> Option<Value> {
         tree.root().map_or(Some(Value::Map(Vec::new())), |root| Value::read(text, tree, root))
     }
 
     /// The text of a scalar.
-    pub(in crate::core::graph) fn text(&self) -> Option<&str> {
+    pub(in crate::graph) fn text(&self) -> Option<&str> {
         match self {
             Value::Single { text, .. } => Some(text),
             Value::List(_) | Value::Map(_) => None,
@@ -69,7 +69,7 @@ impl Value {
     }
 
     /// The value of a key of a mapping.
-    pub(in crate::core::graph) fn get(&self, key: &str) -> Option<&Value> {
+    pub(in crate::graph) fn get(&self, key: &str) -> Option<&Value> {
         match self {
             Value::Map(entries) => {
                 entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
@@ -79,7 +79,7 @@ impl Value {
     }
 
     /// Whether the value is null, as in `tasks:` alone.
-    pub(in crate::core::graph) fn is_nothing(&self) -> bool {
+    pub(in crate::graph) fn is_nothing(&self) -> bool {
         match self {
             Value::Single { is_text, text } => {
                 !is_text && ["", "~", "null", "Null", "NULL"].contains(&text.as_str())
@@ -89,7 +89,7 @@ impl Value {
     }
 
     /// The parts with their names, if each has a unique name.
-    pub(in crate::core::graph) fn parts(&self, shape: ValueShape) -> Option<Vec<(String, &Value)>> {
+    pub(in crate::graph) fn parts(&self, shape: ValueShape) -> Option<Vec<(String, &Value)>> {
         match self {
             Value::Map(entries) if shape != ValueShape::Whole => {
                 Some(entries.iter().map(|(key, value)| (key.clone(), value)).collect())
@@ -105,7 +105,7 @@ impl Value {
     }
 
     /// The name of an item in a list of this shape.
-    pub(in crate::core::graph) fn name(&self, list: ValueShape) -> Option<String> {
+    pub(in crate::graph) fn name(&self, list: ValueShape) -> Option<String> {
         let of = |key: &str| Some(self.get(key)?.text()?.to_owned());
         match list {
             ValueShape::Tasks => of("id"),
@@ -156,7 +156,7 @@ impl PartialEq for Value {
 
 /// The role of a place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::core::graph) enum ValueShape {
+pub(in crate::graph) enum ValueShape {
     /// The whole file.
     File,
     /// `tasks` or `nodes`.
@@ -177,7 +177,7 @@ pub(in crate::core::graph) enum ValueShape {
 
 impl ValueShape {
     /// The shape of the value under this name.
-    pub(in crate::core::graph) fn below(self, name: &str) -> ValueShape {
+    pub(in crate::graph) fn below(self, name: &str) -> ValueShape {
         match (self, name) {
             (ValueShape::File, "tasks" | "nodes") => ValueShape::Tasks,
             (ValueShape::File, "edges") => ValueShape::Edges,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{names_of, read};
-use crate::core::graph::{
+use crate::graph::{
     merge::value::Value,
     task::{Status, TaskId},
 };

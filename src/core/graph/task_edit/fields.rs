@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     FieldChanges, GraphDraft, list::CutList, missing, node_of, unreadable, write::ValueStyle,
 };
-use crate::core::graph::{
+use crate::graph::{
     edit::{Change, Document, Unsupported, like},
     load::fields::FIELDS,
     merge::{

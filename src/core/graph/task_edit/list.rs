@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::{GraphDraft, TaskPlace, TextSplice, missing, write::ValueStyle};
-use crate::core::graph::{
+use crate::graph::{
     edit::{Unsupported, next_line},
     merge::{
         cut::{Cut, CutPart, CutPiece, CutStyle},

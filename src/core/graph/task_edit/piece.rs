@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{GraphDraft, read};
-use crate::core::graph::{
+use crate::graph::{
     edit::Unsupported,
     merge::value::{Value, ValueShape},
     task::TaskId,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::core::graph::{
+use crate::graph::{
     TaskGraph,
     edit::Document,
     load,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::core::graph::{
+use crate::graph::{
     edit::{like, needs_escape},
     yaml::NodeKind,
 };
@@ -140,7 +140,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::core::graph::{merge::value::Value as Found, yaml::Tree};
+    use crate::graph::{merge::value::Value as Found, yaml::Tree};
 
     const STYLE: ValueStyle = ValueStyle { newline: "\n", is_json: false, offset: 2 };
 

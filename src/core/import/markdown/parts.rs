@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use crate::core::{graph::task::TaskId, import::fields::one_line};
+use crate::{graph::task::TaskId, import::fields::one_line};
 
 /// A part of a plan, in the order of the text.
 pub(super) enum PlanPart {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::core::import::ids::slug;
+use crate::import::ids::slug;
 
 /// The names of the tasks of a plan.
 pub(super) struct PlanKeys<'a> {

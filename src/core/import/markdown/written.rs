@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt::Write as _};
 
 use super::references::PHRASES;
-use crate::core::{graph::task::TaskId, import::fields::one_line};
+use crate::{graph::task::TaskId, import::fields::one_line};
 
 /// What stands before the dependencies of a task.
 const DEPENDS_ON: &str = "Depends on: ";
@@ -11,7 +11,7 @@ const DEPENDS_ON: &str = "Depends on: ";
 const NONE: &str = "none";
 
 /// The lines of a task: its box, id and title; its description; its dependencies.
-pub(in crate::core::import) fn item(
+pub(in crate::import) fn item(
     mark: char,
     id: &str,
     title: &str,

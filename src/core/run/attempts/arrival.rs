@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 
 use super::Attempts;
-use crate::core::{
+use crate::{
     event::{Cause, Event},
     executor::{ExecutorFault, Placement},
     graph::task::Status,
@@ -22,7 +22,7 @@ use crate::core::{
 
 impl Attempts {
     /// Records that the process of an attempt was started.
-    pub(in crate::core::run) fn process_started(
+    pub(in crate::run) fn process_started(
         &mut self,
         id: &AttemptId,
         limits: ProcessLimits,
@@ -39,7 +39,7 @@ impl Attempts {
     }
 
     /// Records that the process of an attempt runs.
-    pub(in crate::core::run) fn process_arrived(
+    pub(in crate::run) fn process_arrived(
         &mut self,
         id: &AttemptId,
         limits: ProcessLimits,
@@ -72,7 +72,7 @@ impl Attempts {
     }
 
     /// Gives the work of a process that has ended at its executor time to get here.
-    pub(in crate::core::run) fn process_fetching(&mut self, id: &AttemptId) -> Vec<RunCommand> {
+    pub(in crate::run) fn process_fetching(&mut self, id: &AttemptId) -> Vec<RunCommand> {
         /// The time for the work of one process, on a slow line.
         const FETCH: Duration = Duration::from_secs(10 * 60);
         let process = self.get_mut(id).and_then(|attempt| attempt.process.as_mut());
@@ -83,7 +83,7 @@ impl Attempts {
     }
 
     /// Records that the process of an attempt waits for its executor.
-    pub(in crate::core::run) fn process_awaits(
+    pub(in crate::run) fn process_awaits(
         &mut self,
         id: &AttemptId,
         run_on: String,
@@ -101,7 +101,7 @@ impl Attempts {
 
     /// Records that the executor of an attempt has not answered so far. The attempt is the one that
     /// tries it, unless another one does.
-    pub(in crate::core::run) fn unanswered(
+    pub(in crate::run) fn unanswered(
         &mut self,
         id: &AttemptId,
         run_on: String,
@@ -115,7 +115,7 @@ impl Attempts {
     }
 
     /// Records that there is no contact with the process of an attempt since this time, or again.
-    pub(in crate::core::run) fn contact(
+    pub(in crate::run) fn contact(
         &mut self,
         id: &AttemptId,
         since: Option<DateTime<Utc>>,
@@ -134,7 +134,7 @@ impl Attempts {
     }
 
     /// Takes back an attempt that its executor has not taken. Its task stays ready.
-    pub(in crate::core::run) fn withdraw(
+    pub(in crate::run) fn withdraw(
         &mut self,
         id: &AttemptId,
         run_on: String,

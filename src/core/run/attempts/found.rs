@@ -1,7 +1,7 @@
 //! Attempts that an earlier run left open, and processes that lost their guardian.
 
 use super::{Attempts, arrival::without_claim};
-use crate::core::{
+use crate::{
     event::{AttemptResult, Event},
     run::{
         Situation,
@@ -14,7 +14,7 @@ use crate::core::{
 
 impl Attempts {
     /// Continues an attempt that an earlier run left open.
-    pub(in crate::core::run) fn found(
+    pub(in crate::run) fn found(
         &mut self,
         found: FoundAttempt,
         sit: &Situation<'_>,

@@ -1,12 +1,12 @@
 //! Tests of folding.
 
+use crate::core::samples::{graph, task};
 use proptest::prelude::*;
 
 use super::{super::tree::tests::picture, *};
 use crate::core::graph::{
     TaskGraph,
     task::{Status, Task},
-    tests::{graph, task},
 };
 
 fn kinds(text: &str) -> FoldKinds {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 
 use super::*;
-use crate::core::graph::{
+use crate::graph::{
     edit::Change,
     load::{load, node_of},
 };

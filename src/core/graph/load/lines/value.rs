@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// A value.
 #[derive(Debug)]
-pub(in crate::core::graph::load) enum LineValue<'t> {
+pub(in crate::graph::load) enum LineValue<'t> {
     /// Nothing.
     Empty,
     /// A scalar.
@@ -19,7 +19,7 @@ pub(in crate::core::graph::load) enum LineValue<'t> {
 
 /// A scalar.
 #[derive(Debug)]
-pub(in crate::core::graph::load) enum Scalar<'t> {
+pub(in crate::graph::load) enum Scalar<'t> {
     /// Null, written out.
     Null,
     /// A boolean or a number, and how it is written.
@@ -32,7 +32,7 @@ pub(in crate::core::graph::load) enum Scalar<'t> {
 
 impl<'t> Scalar<'t> {
     /// The text; a number or a boolean as it is written. None for null.
-    pub(in crate::core::graph::load) fn into_text(self) -> Option<Cow<'t, str>> {
+    pub(in crate::graph::load) fn into_text(self) -> Option<Cow<'t, str>> {
         match self {
             Scalar::Null => None,
             Scalar::Other(text, _) | Scalar::Plain(text) => Some(Cow::Borrowed(text)),
@@ -52,12 +52,12 @@ impl<'t> Scalar<'t> {
 
 impl<'t> LineValue<'t> {
     /// Whether the value is null, written out or not.
-    pub(in crate::core::graph::load) fn is_null(&self) -> bool {
+    pub(in crate::graph::load) fn is_null(&self) -> bool {
         matches!(self, LineValue::Empty | LineValue::Scalar(Scalar::Null))
     }
 
     /// The value of another reader's type.
-    pub(in crate::core::graph::load) fn value(&self) -> Value {
+    pub(in crate::graph::load) fn value(&self) -> Value {
         match self {
             LineValue::Empty => Value::Null,
             LineValue::Scalar(scalar) => scalar.value(),
@@ -70,7 +70,7 @@ impl<'t> LineValue<'t> {
     }
 
     /// The text of a scalar that is not null.
-    pub(in crate::core::graph::load) fn into_text(self) -> Option<Cow<'t, str>> {
+    pub(in crate::graph::load) fn into_text(self) -> Option<Cow<'t, str>> {
         match self {
             LineValue::Scalar(scalar) => scalar.into_text(),
             LineValue::Empty | LineValue::List(_) | LineValue::Mapping(_) => None,
@@ -78,7 +78,7 @@ impl<'t> LineValue<'t> {
     }
 
     /// The texts of a list of scalars, none of them null. A single text is a list of one.
-    pub(in crate::core::graph::load) fn into_texts(self) -> Option<Vec<Cow<'t, str>>> {
+    pub(in crate::graph::load) fn into_texts(self) -> Option<Vec<Cow<'t, str>>> {
         match self {
             LineValue::List(items) => items.into_iter().map(LineValue::into_text).collect(),
             LineValue::Empty | LineValue::Scalar(_) | LineValue::Mapping(_) => {

@@ -5,6 +5,7 @@
 
 pub mod exit;
 pub mod variants;
+pub mod samples;
 pub mod default_value;
 pub mod duration;
 pub mod diagnostic;
