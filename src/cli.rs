@@ -30,7 +30,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::core::exit::{Exit, Failure};
 pub use backlog::{ExportArgs, ImportArgs};
 pub use control::{
-    CompletionsArgs, DemoArgs, ManArgs, ReplayArgs, ResumeArgs, SpawnArgs, StopArgs,
+    CompletionsArgs, DemoArgs, ManArgs, ResumeArgs, SpawnArgs, StopArgs,
 };
 pub use draft::DraftArgs;
 pub use edit::{
@@ -187,8 +187,6 @@ pub enum Command {
     Spawn(Flags<SpawnArgs>),
     /// Run the verify commands of a task
     Verify(Flags<VerifyArgs>),
-    /// Replay a recorded attempt
-    Replay(Flags<ReplayArgs>),
     /// Print a built-in template
     Template(Flags<PrintTemplateArgs>),
     /// Print the JSON Schema of the graph or the settings

@@ -31,7 +31,6 @@ mod relay;
 pub mod plain_loop;
 pub mod plan;
 pub mod prompt;
-pub mod replay;
 pub mod report;
 pub mod requests;
 pub mod run;
@@ -210,7 +209,6 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Restore(Flags(options)) => attempts::restore(&at.named(&options.named), &options),
         Command::Spawn(Flags(options)) => spawn::run(at, &options.argv),
         Command::Demo(Flags(options)) => demo::run(&options),
-        Command::Replay(Flags(options)) => replay::run(at, &options),
         Command::Completions(Flags(options)) => completions::completions(&options.shell),
         Command::Man(Flags(options)) => completions::man(options.to.as_deref()),
         Command::Help { .. } => Ok(Exit::Success),

@@ -1,4 +1,4 @@
-//! The flags of the commands that control a run, and of `demo`, `replay`, `completions` and `man`.
+//! The flags of the commands that control a run, and of `demo`, `completions` and `man`.
 
 use std::path::PathBuf;
 
@@ -60,26 +60,6 @@ pub struct DemoArgs {
     pub jobs: Option<u32>,
 }
 
-/// `ralph replay`.
-#[derive(Debug, Args)]
-pub struct ReplayArgs {
-    /// A file with standard output; or a folder with `stdout` and optionally `stderr`, `timed.jsonl`
-    /// (lines of `[seconds, "out" or "err", line]`) and `meta.json` (`{"rc": CODE}`)
-    pub transcript: PathBuf,
-    /// Replay N times faster, or `max` [default: original speed with waits of at most 1s]
-    #[arg(long, value_name = "N", value_parser = speed)]
-    pub speed: Option<f64>,
-    /// Commit a file, `replayed/ID.txt`
-    #[arg(long)]
-    pub commit: bool,
-    /// Report the task with `ralph task-complete`
-    #[arg(long)]
-    pub report: bool,
-    /// Exit with this code [default: the recorded one, or 0]
-    #[arg(long, value_name = "CODE")]
-    pub exit_code: Option<u8>,
-}
-
 /// `ralph completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
@@ -94,13 +74,4 @@ pub struct ManArgs {
     /// Write one page per command to this folder
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
-}
-
-/// Parses a factor; 0 means `max`.
-fn speed(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        _ if text == "max" => Ok(0.0),
-        Ok(factor) if factor >= 0.0 && f64::is_finite(factor) => Ok(factor),
-        _ => Err("expected a factor such as 10, or `max`".to_owned()),
-    }
 }

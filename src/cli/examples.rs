@@ -304,10 +304,6 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[("ralph demo", "in a temporary folder"), ("ralph demo --to /tmp/try", "in /tmp/try")],
     ),
     (
-        "replay",
-        &[("ralph run -- ralph replay logs/attempts/parser/2", "judge a recorded attempt again")],
-    ),
-    (
         "completions",
         &[
             ("source <(ralph completions bash)", "in ~/.bashrc; likewise for zsh"),

@@ -67,7 +67,7 @@ const GROUPS: &[CommandGroup] = &[
     CommandGroup {
         title: "Agents",
         is_main: false,
-        commands: &["ask", "note", "spawn", "verify", "replay"],
+        commands: &["ask", "note", "spawn", "verify"],
     },
     CommandGroup {
         title: "Scripts",

@@ -9,19 +9,19 @@ use std::{fs, process::Stdio};
 use ralph::core::event::Event;
 
 use crate::{
-    support::{Live, RALPH, TestProject, is_page, until},
+    support::{Live, RALPH, TestProject, agent, is_page, until},
     terminal::{bare, code, on_terminal},
 };
 
 const TWO: &str = "tasks: [{id: a, title: One}, {id: b, depends_on: [a]}]\n";
 
-/// An agent that replays the named recording, then commits and reports its task done.
+/// An agent that commits, reports its task done and prints the named recording.
 fn replaying(name: &str) -> TestProject {
     let file = format!("{}/tests/transcripts/{name}", env!("CARGO_MANIFEST_DIR"));
     let format = format!("{}-json", name.split('-').next().unwrap());
     let agent = format!(
-        "agent: {{command: [\"{RALPH}\", replay, {file}, --commit, --report, --speed, max], output: \
-         {format}}}\nfsync: false\n",
+        "agent: {{command: [\"{}\", {file}], output: {format}}}\nfsync: false\n",
+        agent("recorded"),
     );
     TestProject::new().graph(TWO).file(".ralph/config.yaml", &agent)
 }

@@ -60,7 +60,6 @@ mod programs;
 mod prompt;
 mod reach;
 mod real;
-mod replay;
 mod report;
 mod requests;
 mod run;
