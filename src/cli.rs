@@ -1,23 +1,11 @@
 //! The command line: parses it, and prints help. The only user of clap.
 
-mod backlog;
 mod complete;
-mod control;
-mod draft;
 mod edit;
-mod examples;
-mod flags;
-mod groups;
+mod help;
 mod look;
-mod plain_loop;
 mod run;
-mod schedule;
-mod serve;
 mod setup;
-mod suggest;
-mod task;
-mod slots;
-mod work;
 
 use std::{
     ffi::OsString,
@@ -28,33 +16,11 @@ use std::{
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::core::exit::{Exit, Failure};
-pub use backlog::{ExportArgs, ImportArgs};
-pub use control::{
-    CompletionsArgs, DemoArgs, ManArgs, ResumeArgs, SpawnArgs, StopArgs,
-};
-pub use draft::DraftArgs;
-pub use edit::{
-    FieldArgs, PlaceArgs, TaskAddArgs, TaskEditArgs, TaskMoveArgs, TaskRemoveArgs, TaskShowArgs,
-    UndoArgs,
-};
-pub use flags::Flags;
-pub use look::{
-    AttachArgs, AttemptsArgs, By, CheckArgs, ConfigArgs, CostsArgs, DoctorArgs, HeartbeatArgs,
-    LogsArgs, NotifyArgs, ReportArgs, RestoreArgs, SchemaArgs, Schemas, ShowArgs, StatusArgs,
-};
-pub use plain_loop::{Called, LoopArgs, Ls, Named};
-pub use run::{
-    DagStatusArgs, GraphArgs, LimitArgs, PaneArgs, PictureFormat, PlanArgs, PromptArgs,
-    PromptTemplate, RunArgs, Which,
-};
-pub use schedule::{InstallArgs, Keeper, ScheduleArgs, Units};
-pub use serve::{DEFAULT_PORT, ServeArgs};
-pub use setup::{InitArgs, MergeDriverArgs, PrintTemplateArgs};
-pub use slots::{SlotsArgs, SlotsCommand};
-pub use task::{
-    AnswerArgs, AskArgs, NoteArgs, TaskBlockArgs, TaskCompleteArgs, TaskResetArgs, VerifyArgs,
-};
-pub use work::WorkStep;
+pub use edit::*;
+pub use help::Flags;
+pub use look::*;
+pub use run::*;
+pub use setup::*;
 
 /// Runs coding agents through a task graph and trusts only what git shows
 #[derive(Debug, Parser)]
@@ -273,18 +239,18 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option
         Ok(found) => {
             let cli = Cli::from_arg_matches(&found).map_err(|error| usage(&error))?;
             return match &cli.command {
-                Command::Help { topic } => help(topic),
+                Command::Help { topic } => print_help(topic),
                 _ => Ok(Some(cli)),
             };
         }
         // Only help and errors need the groups.
-        Err(_) => match groups::command().try_get_matches_from(&words) {
+        Err(_) => match help::command().try_get_matches_from(&words) {
             Err(error) => error,
             Ok(_) => unreachable!("the groups change only the help"),
         },
     };
     if error.use_stderr() {
-        return Err(suggest::unknown_command(&error, &words).unwrap_or_else(|| usage(&error)));
+        return Err(help::unknown_command(&error, &words).unwrap_or_else(|| usage(&error)));
     }
     // A reader of the pipe may stop early, as `head` does.
     let _ = error.print();
@@ -292,10 +258,10 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> anyhow::Result<Option
 }
 
 /// Prints the main page, the page of a command, or the one for agents.
-fn help(topic: &[String]) -> anyhow::Result<Option<Cli>> {
+fn print_help(topic: &[String]) -> anyhow::Result<Option<Cli>> {
     if topic == ["agents"] {
         // As above.
-        let _ = groups::agents_page().print_help();
+        let _ = help::agents_page().print_help();
         return Ok(None);
     }
     let words = ["ralph"].into_iter().chain(topic.iter().map(String::as_str)).chain(["--help"]);
@@ -332,12 +298,12 @@ pub fn man_pages() -> io::Result<Vec<(String, String)>> {
 
 /// The groups of commands in the order of the help: each title with names and descriptions.
 pub fn command_groups() -> Vec<(&'static str, Vec<(String, String)>)> {
-    groups::all()
+    help::all()
 }
 
 /// Every command and its description, in the order of the help.
 pub fn commands() -> Vec<(String, String)> {
-    groups::all().into_iter().flat_map(|(_, commands)| commands).collect()
+    help::all().into_iter().flat_map(|(_, commands)| commands).collect()
 }
 
 #[cfg(test)]
@@ -348,36 +314,5 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
         assert_eq!(Cli::command().render_version().trim_end(), VERSION);
-    }
-
-    #[test]
-    fn examples_fit_the_widest_help() {
-        for (name, _) in commands() {
-            let examples = examples::of(&name).unwrap_or_default();
-            assert!(examples.lines().all(|line| line.len() <= 100), "{examples}");
-        }
-    }
-
-    #[test]
-    fn every_command_has_an_example_that_can_be_typed() {
-        for (name, _) in commands() {
-            let found = examples::EXAMPLES.iter().find(|(command, _)| *command == name);
-            let (_, examples) = found.unwrap_or_else(|| panic!("no example for {name}"));
-            for (line, _) in *examples {
-                let at = line.find("ralph ").expect("it calls ralph");
-                let line = line[at..].split([')', '|', '>', '<']).next().unwrap_or_default();
-                let words = line.split_whitespace().scan(None, |quoted: &mut Option<()>, word| {
-                    // A quoted text is one word.
-                    let inside = quoted.is_some();
-                    if word.matches('"').count() % 2 == 1 {
-                        *quoted = if inside { None } else { Some(()) };
-                    }
-                    Some((!inside).then(|| OsString::from(word)))
-                });
-                let parsed = Cli::command().try_get_matches_from(words.flatten());
-                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
-            }
-        }
-        assert_eq!(examples::EXAMPLES.len(), commands().len(), "an example for no command");
     }
 }

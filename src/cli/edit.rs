@@ -1,11 +1,18 @@
-//! The flags of the commands that change the graph file.
+//! The flags of the commands that change the graph or one task of it.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueHint};
+use clap::{
+    Args, ValueHint,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use clap_complete::ArgValueCandidates;
 
-use super::complete;
+use super::{
+    complete,
+    run::{AgentArgs, Called, money},
+};
+use crate::core::{duration, import::BacklogFormat};
 
 /// The fields of a task.
 #[derive(Debug, Default, Args)]
@@ -173,5 +180,186 @@ pub struct UndoArgs {
     pub list: bool,
     /// Print JSON
     #[arg(long, requires = "list")]
+    pub json: bool,
+}
+
+/// `ralph task-reset`.
+#[derive(Debug, Args)]
+pub struct TaskResetArgs {
+    /// The tasks
+    #[arg(required = true, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
+    pub ids: Vec<String>,
+    /// The loop.
+    #[command(flatten)]
+    pub called: Called,
+}
+
+/// `ralph task-complete`.
+#[derive(Debug, Args)]
+pub struct TaskCompleteArgs {
+    /// The task
+    #[arg(add = ArgValueCandidates::new(complete::ids))]
+    pub id: String,
+    /// The loop.
+    #[command(flatten)]
+    pub called: Called,
+}
+
+/// `ralph task-block`.
+#[derive(Debug, Args)]
+pub struct TaskBlockArgs {
+    /// The task
+    #[arg(add = ArgValueCandidates::new(complete::ids))]
+    pub id: String,
+    /// The reason, kept in the journal
+    #[arg(long)]
+    pub reason: String,
+}
+
+/// `ralph ask`.
+#[derive(Debug, Args)]
+pub struct AskArgs {
+    /// The question; `-` reads it from standard input
+    pub text: String,
+}
+
+/// `ralph answer`.
+#[derive(Debug, Args)]
+pub struct AnswerArgs {
+    /// The task
+    #[arg(add = ArgValueCandidates::new(complete::ids))]
+    pub id: String,
+    /// The answer; `-` reads it from standard input [default: show the question]
+    pub text: Option<String>,
+    /// The loop.
+    #[command(flatten)]
+    pub called: Called,
+}
+
+/// `ralph note`.
+#[derive(Debug, Args)]
+pub struct NoteArgs {
+    /// The note; `-` reads it from standard input
+    pub text: String,
+    /// Add the note to the learnings file for every agent, not only for dependent tasks
+    #[arg(long)]
+    pub for_all: bool,
+    /// For people: give the note to the next attempts at this task
+    #[arg(long, value_name = "ID", conflicts_with = "for_all",
+        add = ArgValueCandidates::new(complete::ids))]
+    pub task: Option<String>,
+    /// The heading for the note: one word
+    #[arg(long, value_name = "TAG", requires = "for_all", value_parser = tag)]
+    pub tag: Option<String>,
+}
+
+/// `ralph verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The task
+    #[arg(add = ArgValueCandidates::new(complete::ids))]
+    pub id: String,
+}
+
+fn tag(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_alphanumeric() || "._-".contains(c);
+    if (1..=40).contains(&text.chars().count()) && text.chars().all(fits) {
+        return Ok(text.to_owned());
+    }
+    Err("a tag is a word of at most 40 letters, digits, `.`, `_` and `-`".to_owned())
+}
+
+/// `ralph draft`.
+#[derive(Debug, Default, Args)]
+#[command(
+    after_help = "The agent works in a slot; only the tasks that it writes are used. They are checked \
+    as `ralph check --strict` does, and sent back with the errors up to three times. They are kept \
+    when you say so; `ralph undo` takes them back. Without a terminal and without `--yes` they are \
+    only printed, with exit code 4."
+)]
+pub struct DraftArgs {
+    /// What is wanted: a file, `-` for standard input, or a sentence
+    #[arg(required_unless_present_any = ["split", "keep"], value_hint = ValueHint::FilePath)]
+    pub spec: Option<String>,
+    /// Add tasks to the graph that exists
+    #[arg(long, conflicts_with = "split")]
+    pub extend: bool,
+    /// Replace this task by smaller ones; what depended on it waits on the last of them
+    #[arg(long, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
+    pub split: Option<String>,
+    /// Keep the tasks without asking
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Keep this earlier draft, without an agent
+    #[arg(long, value_name = "DRAFT", value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["spec", "yes", "agent", "agent_name", "timeout", "max_cost"])]
+    pub keep: Option<PathBuf>,
+    /// End a call of the agent after this long [default: 2h]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub timeout: Option<Duration>,
+    /// Call the agent no further once the draft has cost this amount (USD)
+    #[arg(long, value_name = "USD", value_parser = money)]
+    pub max_cost: Option<f64>,
+    /// The agent.
+    #[command(flatten)]
+    pub agent: AgentArgs,
+}
+
+fn formats() -> impl TypedValueParser<Value = BacklogFormat> {
+    PossibleValuesParser::new(BacklogFormat::ALL.map(BacklogFormat::name)).map(|name| {
+        let found = BacklogFormat::ALL.into_iter().find(|format| format.name() == name);
+        found.expect("each name is that of a format")
+    })
+}
+
+/// `ralph import`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
+pub struct ImportArgs {
+    /// Files or folders with backlogs; `-` for standard input
+    #[arg(value_name = "FILE|FOLDER|-", required_unless_present = "refresh")]
+    pub sources: Vec<PathBuf>,
+    /// The format [default: known by the content]
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    pub format: Option<BacklogFormat>,
+    /// Show the tasks, their dependencies, and what is lost and why; change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The story of tasks that have none
+    #[arg(long, value_name = "STORY")]
+    pub story: Option<String>,
+    /// The milestone of tasks that have none
+    #[arg(long, value_name = "MILESTONE")]
+    pub milestone: Option<String>,
+    /// A label to add to each task; may be repeated
+    #[arg(long = "tag", value_name = "TAG")]
+    pub tags: Vec<String>,
+    /// Make a task that contains others (an epic, a list above a list) wait for them
+    #[arg(long)]
+    pub nested: bool,
+    /// Also take over what changed in the source since the last import, but nothing that was changed
+    /// in the graph [default source: all earlier ones]
+    #[arg(long)]
+    pub refresh: bool,
+    /// Print what came and what was lost as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ralph export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The format
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    pub to: BacklogFormat,
+    /// The file to write, or a folder of tickets; statuses are updated in existing files [default:
+    /// standard output]
+    #[arg(required_if_eq("json", "true"))]
+    pub file: Option<PathBuf>,
+    /// Write all tasks from scratch, without the text that they were imported from
+    #[arg(long)]
+    pub new: bool,
+    /// Print what was written and what was lost as JSON
+    #[arg(long)]
     pub json: bool,
 }

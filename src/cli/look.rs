@@ -5,9 +5,10 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 
-use super::complete;
-
-use super::Named;
+use super::{
+    complete,
+    run::{AgentArgs, Named},
+};
 use crate::core::duration;
 
 /// `ralph costs`.
@@ -104,12 +105,9 @@ pub struct DoctorArgs {
     /// Do not run the setup and the verify commands in a slot
     #[arg(long)]
     pub quick: bool,
-    /// Check this agent instead of those of tasks and settings
-    #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]
-    pub agent_name: Option<String>,
-    /// The agent command, as for `ralph run`
-    #[arg(last = true, value_name = "AGENT")]
-    pub agent: Vec<String>,
+    /// The agent.
+    #[command(flatten)]
+    pub agent: AgentArgs,
 }
 
 /// `ralph status`.

@@ -1,12 +1,11 @@
-//! The flags of `run`, `prompt`, `plan` and `dag-status`.
+//! The flags of the commands that run agents or control a run, and of those that predict it.
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use clap_complete::ArgValueCandidates;
 
-use super::{complete, serve::DEFAULT_PORT_TEXT};
-
+use super::{complete, setup::DEFAULT_PORT_TEXT};
 use crate::{
     core::{agents::promise::Pattern, duration, graph::task::TaskId},
     view::picture::FoldKinds,
@@ -57,6 +56,18 @@ pub struct LimitArgs {
     pub max_wait: Option<Duration>,
 }
 
+/// The agent to use.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AgentArgs {
+    /// Use this agent instead of those of tasks and settings: claude, codex, gemini, opencode, amp,
+    /// copilot, aider, or a program
+    #[arg(id = "agent_name", long = "agent", value_name = "NAME", conflicts_with = "agent")]
+    pub name: Option<String>,
+    /// The agent: any command that reads a prompt on standard input [default: from the settings]
+    #[arg(id = "agent", last = true, value_name = "AGENT")]
+    pub command: Vec<String>,
+}
+
 /// `ralph run`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
@@ -87,10 +98,9 @@ pub struct RunArgs {
     /// The limits.
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// Use this agent instead of those of tasks and settings: claude, codex, gemini, opencode, amp,
-    /// copilot, aider, or a program
-    #[arg(long = "agent", value_name = "NAME", conflicts_with = "agent")]
-    pub agent_name: Option<String>,
+    /// The agent.
+    #[command(flatten)]
+    pub agent: AgentArgs,
     /// Run attempts there instead of where tasks and settings say: local, sandbox, or one of
     /// `executors` of the settings
     #[arg(long = "on", value_name = "NAME", conflicts_with = "tmux")]
@@ -116,9 +126,6 @@ pub struct RunArgs {
     /// Print more details
     #[arg(short, long)]
     pub verbose: bool,
-    /// The agent: any command that reads a prompt on standard input [default: from the settings]
-    #[arg(last = true, value_name = "AGENT")]
-    pub agent: Vec<String>,
 }
 
 /// `ralph __pane`.
@@ -262,4 +269,187 @@ fn task_id(text: &str) -> Result<TaskId, String> {
 fn jobs(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=1000).contains(count));
     count.ok_or_else(|| "expected a number from 1 to 1000".to_owned())
+}
+
+/// `ralph loop`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The loop ends with exit code 0 when the file `.ralph/loops/NAME/DONE` exists, \
+    when the agent runs `ralph task-complete NAME`, and when its final result contains the promise \
+    or matches the done pattern; with 1 after consecutive failures, 2 at a limit, 4 when it needs \
+    a person. In all other cases the next iteration starts."
+)]
+#[command(override_usage = "ralph loop [OPTIONS] --prompt-file <FILE>\n                  \
+                            --max-iterations <N> [-- <AGENT>...]")]
+#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
+pub struct LoopArgs {
+    /// Pass this file to the agent; read again for each iteration
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub prompt_file: PathBuf,
+    /// Stop after this many iterations
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_iterations: u32,
+    /// Name the loop; loops with different names can run at the same time
+    #[arg(long, value_name = "NAME", default_value = "loop", value_parser = name)]
+    pub name: TaskId,
+    /// Restart an agent after this long without output, CPU time or changed files: seconds, or
+    /// `90s`, `15m`; `0` disables the limit [default: 15m]
+    #[arg(long, visible_alias = "idle", value_name = "TIME", value_parser = duration::seconds_or)]
+    pub inactivity_timeout: Option<Duration>,
+    /// Wait this long between iterations, also after failures: seconds, or `90s`, `15m` [default:
+    /// 1, and longer after failures]
+    #[arg(long, value_name = "TIME", value_parser = duration::seconds_or)]
+    pub restart_delay: Option<Duration>,
+    /// Stop after restarting the agent this many times
+    #[arg(long, value_name = "N")]
+    pub max_restarts: Option<u32>,
+    /// Stop after N consecutive failures; `0` disables the limit
+    #[arg(long, value_name = "N", default_value_t = crate::core::select::MAX_FAILURES)]
+    pub max_failures: u32,
+    /// The limits that `run` has too.
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    /// The agent.
+    #[command(flatten)]
+    pub agent: AgentArgs,
+    /// Work in a slot instead of the checkout; the work lands on the branch when the loop is done and
+    /// the verify commands pass
+    #[arg(long)]
+    pub isolated: bool,
+    /// Run iterations there instead of where the settings say: local, sandbox, or one of `executors`
+    /// of the settings; all but local and sandboxes need `--isolated`
+    #[arg(long = "on", value_name = "NAME", conflicts_with = "tmux")]
+    pub run_on: Option<String>,
+    /// Run each agent in a tmux window, for `ralph attach`; only screen changes and changed files
+    /// count as activity
+    #[arg(long)]
+    pub tmux: bool,
+    /// Print only the result
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Print more details
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// The loop that a command acts on.
+#[derive(Debug, Default, Args)]
+pub struct Named {
+    /// Act on this named loop instead of the graph run
+    #[arg(
+        id = "loop",
+        long = "name",
+        value_name = "NAME",
+        env = "RALPH_LOOP",
+        hide_env_values = true,
+        value_parser = name,
+        add = ArgValueCandidates::new(complete::loops)
+    )]
+    pub name: Option<TaskId>,
+}
+
+/// The loop that a command on a task acts on. Inside a loop, its name as task id is enough.
+#[derive(Debug, Default, Args)]
+pub struct Called {
+    /// Act on this named loop instead of a task of the graph
+    #[arg(
+        id = "loop",
+        long = "name",
+        value_name = "NAME",
+        value_parser = name,
+        add = ArgValueCandidates::new(complete::loops)
+    )]
+    pub name: Option<TaskId>,
+}
+
+/// `ralph ls`.
+#[derive(Debug, Args)]
+pub struct Ls {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Parses the name of a loop, which follows the rules of a task id.
+fn name(text: &str) -> Result<TaskId, String> {
+    TaskId::new(text).map_err(|rule| format!("the name {rule}"))
+}
+
+/// `ralph resume`.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// Retry a rate-limited provider immediately
+    #[arg(long)]
+    pub now: bool,
+    /// Only lift the pause: a run that has ended is not continued
+    #[arg(long, conflicts_with_all = ["now", "max_iterations"])]
+    pub lift: bool,
+    /// Stop after this many attempts, counted from the start of the paused run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_iterations: Option<u32>,
+    /// New limits for the run that continues.
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    /// The loop.
+    #[command(flatten)]
+    pub named: Named,
+}
+
+/// `ralph stop`.
+#[derive(Debug, Args)]
+pub struct StopArgs {
+    /// Also end the running attempt, as Ctrl-C does; it does not count
+    #[arg(long)]
+    pub now: bool,
+    /// End only this child agent of `ralph spawn`, given by its run or its process, as `ralph status`
+    /// shows them
+    #[arg(long, value_name = "ID", conflicts_with = "now")]
+    pub child: Option<String>,
+    /// The loop.
+    #[command(flatten)]
+    pub named: Named,
+}
+
+/// `ralph spawn`.
+#[derive(Debug, Args)]
+pub struct SpawnArgs {
+    /// The command; it inherits standard input and output, and its exit code is returned
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub argv: Vec<String>,
+}
+
+/// `ralph demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Create the repository in DIR, which must not exist [default: a temporary folder]
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+    /// Run up to N attempts at a time, each in its own slot [default: 1]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub jobs: Option<u32>,
+}
+
+/// `ralph completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(complete::shells()))]
+    pub shell: String,
+}
+
+/// `ralph man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Write one page per command to this folder
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+}
+
+/// What happens to the work in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum WorkStep {
+    /// Pack the work: read the commits of the other side, and write a pack
+    Pack,
+    /// Unpack the work: read a pack, and print the result
+    Unpack,
 }

@@ -1,10 +1,15 @@
-//! The flags of `init`, `template` and `merge-driver`.
+//! The flags of the commands that set a project up, serve it or schedule its runs.
 
-use std::path::PathBuf;
+use std::{net::IpAddr, path::PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
 
-use crate::core::prompt::template::Template;
+use super::complete;
+use crate::core::{
+    prompt::template::Template,
+    time_zone::{self, Zone},
+};
 
 /// `ralph init`.
 #[derive(Debug, Default, Args)]
@@ -102,4 +107,134 @@ impl From<Templates> for Template {
             Templates::Just => Template::Just,
         }
     }
+}
+
+/// `ralph schedule`.
+#[derive(Debug, Args)]
+pub struct ScheduleArgs {
+    /// A subcommand; without one, wait for the next time.
+    #[command(subcommand)]
+    pub units: Option<Units>,
+    /// Start a run at these times: minute hour day month weekday (may be repeated)
+    #[arg(long, value_name = "EXPR")]
+    pub cron: Vec<String>,
+    /// Interpret times in this zone, such as Europe/Berlin [default: local]
+    #[arg(long, value_name = "ZONE", value_parser = time_zone::named)]
+    pub time_zone: Option<Zone>,
+    /// Show the next N times; start nothing
+    #[arg(long, value_name = "N", conflicts_with_all = ["once", "due"], value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub next: Option<u16>,
+    /// Wait for the next time, and exit with the code of that run
+    #[arg(long)]
+    pub once: bool,
+    /// Start a run if a time has passed since the last check, then exit; for a crontab
+    #[arg(long, conflicts_with = "once")]
+    pub due: bool,
+    /// Flags for `ralph run`
+    #[arg(last = true, value_name = "FLAGS")]
+    pub run: Vec<String>,
+}
+
+/// The commands for a service of the system.
+#[derive(Debug, Subcommand)]
+pub enum Units {
+    /// Install a service that runs `ralph schedule` for this repository
+    Install(InstallArgs),
+    /// Remove the installed service of this repository
+    Uninstall,
+}
+
+/// The kind of service.
+#[derive(Clone, Copy, Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Keeper {
+    /// Use a systemd service
+    #[arg(long)]
+    pub systemd: bool,
+    /// Use a launchd agent or daemon
+    #[arg(long)]
+    pub launchd: bool,
+    /// Use a crontab entry that checks the schedule every minute
+    #[arg(long)]
+    pub cron: bool,
+}
+
+/// `ralph schedule install`.
+#[derive(Debug, Args)]
+#[command(override_usage = "ralph schedule install [OPTIONS]\n       \
+                            <--systemd|--launchd|--cron>")]
+pub struct InstallArgs {
+    /// The kind of service.
+    #[command(flatten)]
+    pub keeper: Keeper,
+    /// Install for this user only, not for the machine, which needs root
+    #[arg(long)]
+    pub user: bool,
+    /// Print the files instead of writing them
+    #[arg(long)]
+    pub print: bool,
+}
+
+/// `ralph serve`, and the page of `ralph run --serve`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "The page is for this machine only. The link that is printed lets one browser in; \
+    after it was used, a new link is printed. The page reads what is on disk, so that it also shows \
+    runs that have ended and goes on while runs come and go. `/metrics` has the numbers for \
+    Prometheus."
+)]
+pub struct ServeArgs {
+    /// The port; 0 for a free one
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    pub port: u16,
+    /// Open the page in the browser
+    #[arg(long)]
+    pub open: bool,
+    /// Listen on this address of the machine instead of the loopback address. There is no
+    /// encryption: a proxy or an SSH tunnel is better
+    #[arg(long, value_name = "ADDRESS", requires = "hosts")]
+    pub allow_remote: Option<IpAddr>,
+    /// A name by which browsers reach the page, for example through a proxy, as `HOST` or `HOST:PORT`;
+    /// may be repeated. The page then only shows
+    #[arg(long = "host", value_name = "HOST")]
+    pub hosts: Vec<String>,
+    /// Let the page act, although other machines can reach it
+    #[arg(long, requires = "hosts")]
+    pub allow_actions: bool,
+}
+
+/// The port of the page where none is given: fixed, so that a bookmark stays right.
+pub const DEFAULT_PORT: u16 = 7325;
+/// The same as text.
+pub(super) const DEFAULT_PORT_TEXT: &str = "7325";
+
+impl ServeArgs {
+    /// A page on this port of this machine.
+    pub fn on(port: u16) -> ServeArgs {
+        let hosts = Vec::new();
+        ServeArgs { port, open: false, allow_remote: None, hosts, allow_actions: false }
+    }
+}
+
+/// `ralph slots`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct SlotsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The subcommand; without one, the slots are listed.
+    #[command(subcommand)]
+    pub command: Option<SlotsCommand>,
+}
+
+/// The commands on slots.
+#[derive(Debug, Subcommand)]
+pub enum SlotsCommand {
+    /// Remove slots that have no unsaved work; runs make new ones
+    Remove {
+        /// The name of a slot, such as `3`, or its path [default: all]
+        #[arg(value_name = "NAME-OR-PATH", add = ArgValueCandidates::new(complete::slots))]
+        slots: Vec<PathBuf>,
+    },
 }

@@ -123,7 +123,7 @@ impl Finding {
 /// # Errors
 /// An invalid agent; errors of standard output. Findings are printed and set the exit code.
 pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
-    let given = super::run::given_agent(invocation, options.agent, options.agent_name.as_deref())?;
+    let given = super::run::given_agent(invocation, options.agent)?;
     let findings = findings(invocation, given, options.run_on.as_deref(), options.quick);
     let exit = findings.iter().find_map(|finding| match finding.mark {
         FindingLevel::Fault(exit) => Some(exit),

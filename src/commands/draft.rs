@@ -69,7 +69,7 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
         return keep::keep(invocation, &workspace, &target, &text);
     }
     let spec = spec::read(invocation, options.spec.as_deref())?;
-    let given = given_agent(invocation, options.agent, options.agent_name.as_deref())?;
+    let given = given_agent(invocation, options.agent)?;
     let agents = given.unwrap_or_else(|| workspace.config.agent.calls.clone());
     let agents = startable(&workspace, agents)?;
     target.try_layout()?;

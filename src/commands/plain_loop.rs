@@ -41,7 +41,7 @@ pub fn run(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exit> {
         max_restarts: options.max_restarts,
         max_failures: options.max_failures,
     };
-    let agents = given_agent(invocation, options.agent, options.agent_name.as_deref())?;
+    let agents = given_agent(invocation, options.agent)?;
     warn_of_many(options.max_iterations);
     let file = loop_graph::graph(&workspace, &plain.name)?;
     let (tmux, run_on) = (options.tmux, options.run_on);

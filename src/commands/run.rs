@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Invocation, check_filter, filter, lint, loop_graph, serve};
 use crate::{
     adapters::{bounded_log::BoundedLog, terminal},
-    cli::{LimitArgs, RunArgs, ServeArgs},
+    cli::{AgentArgs, LimitArgs, RunArgs, ServeArgs},
     core::{
         agents::agent_command::AgentCommand,
         duration,
@@ -62,7 +62,7 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     let verbosity = verbosity(options.quiet, options.verbose);
     let run = RunOptions {
         filter: filter(options.which),
-        agents: given_agent(invocation, options.agent, options.agent_name.as_deref())?,
+        agents: given_agent(invocation, options.agent)?,
         once: options.once,
         wait: options.wait,
         before: 0,
@@ -294,15 +294,15 @@ pub(super) fn runner(
 /// An unknown name; the working directory no longer exists.
 pub(super) fn given_agent(
     invocation: &Invocation,
-    words: Vec<String>,
-    name: Option<&str>,
+    agent: AgentArgs,
 ) -> Result<Option<Vec<AgentCommand>>> {
-    let read =
-        |name: &str| AgentCommand::read(&json!(name)).map_err(|why| Failure::new(Exit::Usage, why));
-    let given = if words.is_empty() {
-        name.map(read).transpose()?
+    let read = |name: String| {
+        AgentCommand::read(&json!(name)).map_err(|why| Failure::new(Exit::Usage, why))
+    };
+    let given = if agent.command.is_empty() {
+        agent.name.map(read).transpose()?
     } else {
-        Some(vec![AgentCommand::command(words)])
+        Some(vec![AgentCommand::command(agent.command)])
     };
     let Some(calls) = given else {
         return Ok(None);

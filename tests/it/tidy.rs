@@ -593,8 +593,6 @@ fn every_list_of_agents_names_all_presets() {
     for name in [
         "src/project/config.rs",
         "src/cli/run.rs",
-        "src/cli/draft.rs",
-        "src/cli/plain_loop.rs",
         "src/core/prompt/template/config.yaml",
         "src/core/prompt/template/global.yaml",
     ] {
