@@ -1,59 +1,41 @@
 //! The commands, one file each.
 
-pub mod attach;
-pub mod attempts;
+mod attempts;
 mod away;
-pub mod check;
-pub mod completions;
-pub mod config;
-pub mod costs;
-pub mod dag_status;
-pub mod demo;
-pub mod demo_agent;
-pub mod doctor;
-pub mod draft;
-pub mod graph;
-pub mod export;
-pub mod heartbeat;
-pub mod import;
-pub mod init;
+mod check;
+mod dag_status;
+mod demo;
+mod doctor;
+mod draft;
+mod export;
+mod graph;
+mod import;
+mod init;
 mod inside;
-mod journal_reader;
-mod lint;
-mod listen;
-mod loop_graph;
-pub mod logs;
-pub mod ls;
-pub mod merge_driver;
-pub mod notify;
-mod pane;
-mod relay;
-pub mod plain_loop;
-pub mod plan;
-pub mod prompt;
-pub mod report;
-pub mod requests;
-pub mod run;
+mod logs;
+mod merge_driver;
+mod notify;
 mod page_data;
-pub mod schedule;
-pub mod serve;
-pub mod schema;
-pub mod spawn;
-pub mod status;
-pub mod talk;
-pub mod task;
-pub mod task_add;
-pub mod task_edit;
+mod pane;
+mod printed;
+mod prompt;
+mod relay;
+mod report;
+mod requests;
+mod run;
+mod schedule;
+mod serve;
+mod slots;
+mod status;
+mod talk;
+mod task;
+mod task_add;
+mod task_edit;
 mod task_editor;
-pub mod task_move;
-pub mod task_remove;
-pub mod task_show;
-pub mod template;
-pub mod undo;
-pub mod verify;
+mod temporary_slot;
+mod undo;
+mod work;
 mod worker;
-pub mod slots;
-pub mod work;
 
 use std::{
     env, fs, iter,
@@ -149,20 +131,20 @@ pub fn execute(cli: Cli) -> Result<Exit> {
 fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
     match command {
         Command::Init(Flags(options)) => set_up(at, &options),
-        Command::Template(Flags(options)) => template::run(options.name.into()),
+        Command::Template(Flags(options)) => printed::template(options.name.into()),
         Command::Run(Flags(options)) => run::run(at, *options),
-        Command::Loop(Flags(options)) => plain_loop::run(at, *options),
-        Command::Ls(Flags(options)) => ls::run(at, options.json),
+        Command::Loop(Flags(options)) => run::plain_loop(at, *options),
+        Command::Ls(Flags(options)) => status::ls(at, options.json),
         Command::Prompt(Flags(options)) => prompt::run(at, &options),
-        Command::Plan(Flags(options)) => plan::run(at, options),
+        Command::Plan(Flags(options)) => dag_status::plan(at, options),
         Command::DagStatus(Flags(options)) => dag_status::run(at, options),
         Command::Graph(Flags(options)) => graph::run(at, options),
         Command::Draft(Flags(options)) => draft::run(at, *options),
         Command::TaskAdd(Flags(options)) => task_add::run(at, &options),
         Command::TaskEdit(Flags(options)) => task_edit::run(at, &options),
-        Command::TaskShow(Flags(options)) => task_show::run(at, &options),
-        Command::TaskMove(Flags(options)) => task_move::run(at, &options),
-        Command::TaskRemove(Flags(options)) => task_remove::run(at, &options),
+        Command::TaskShow(Flags(options)) => task_editor::show(at, &options),
+        Command::TaskMove(Flags(options)) => task::move_task(at, &options),
+        Command::TaskRemove(Flags(options)) => task::remove_tasks(at, &options),
         Command::Undo(Flags(options)) => undo::run(at, &options),
         Command::TaskReset(Flags(options)) => {
             task::reset(&at.of_task(options.called.name, &options.ids)?, &options.ids)
@@ -178,13 +160,13 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
             talk::answer(&at, &options.id, options.text.as_deref())
         }
         Command::Note(Flags(options)) => talk::note(at, &options),
-        Command::Verify(Flags(options)) => verify::run(at, &options.id),
-        Command::Costs(Flags(options)) => costs::run(&at.named(&options.named), &options),
+        Command::Verify(Flags(options)) => task::verify(at, &options.id),
+        Command::Costs(Flags(options)) => attempts::costs(&at.named(&options.named), &options),
         Command::Check(Flags(options)) => check::run(at, &options),
         Command::Export(Flags(options)) => export::run(at, &options),
         Command::Import(Flags(options)) => import::run(at, &options),
-        Command::Config(Flags(options)) => config::run(at, &options),
-        Command::Schema(Flags(options)) => schema::run(options.of),
+        Command::Config(Flags(options)) => printed::config(at, &options),
+        Command::Schema(Flags(options)) => printed::schema(options.of),
         Command::MergeDriver(Flags(options)) => merge_driver::run(at, &options),
         Command::Slots(Flags(options)) => slots::run(at, &options),
         Command::Doctor(Flags(options)) => doctor::run(at, options),
@@ -200,26 +182,26 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Serve(Flags(options)) => serve::run(at, &options),
         Command::Schedule(Flags(options)) => schedule::run(at, &options),
         Command::Heartbeat(Flags(options)) => {
-            heartbeat::run(&at.named(&options.named), options.max_age)
+            status::heartbeat(&at.named(&options.named), options.max_age)
         }
         Command::Logs(Flags(options)) => logs::run(&at.named(&options.named), &options),
-        Command::Attach(Flags(options)) => attach::run(&at.named(&options.named), &options),
+        Command::Attach(Flags(options)) => logs::attach(&at.named(&options.named), &options),
         Command::Attempts(Flags(options)) => attempts::list(&at.named(&options.named), &options),
         Command::Show(Flags(options)) => attempts::show(&at.named(&options.named), &options),
         Command::Restore(Flags(options)) => attempts::restore(&at.named(&options.named), &options),
-        Command::Spawn(Flags(options)) => spawn::run(at, &options.argv),
+        Command::Spawn(Flags(options)) => inside::spawn(at, &options.argv),
         Command::Demo(Flags(options)) => demo::run(&options),
-        Command::Completions(Flags(options)) => completions::completions(&options.shell),
-        Command::Man(Flags(options)) => completions::man(options.to.as_deref()),
+        Command::Completions(Flags(options)) => printed::completions(&options.shell),
+        Command::Man(Flags(options)) => printed::man(options.to.as_deref()),
         Command::Help { .. } => Ok(Exit::Success),
-        Command::DemoAgent => demo_agent::run(),
+        Command::DemoAgent => demo::agent(),
         Command::Pane(Flags(options)) => pane::run(&options),
         Command::InPane { folder } => pane::inside(&folder),
         Command::Guard => guard(),
         Command::Work { step, spec } => work::run(step, &spec),
         Command::Confine { orders, argv } => confine(&orders, &argv),
         Command::Relayed { words } => relay::relayed(&words),
-        Command::Child => spawn::record(),
+        Command::Child => inside::record_child(),
         Command::Worker => worker::run(),
     }
 }

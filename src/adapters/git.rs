@@ -56,7 +56,6 @@ mod slot;
 mod slot_settings;
 mod submodule;
 mod transfer;
-mod trial;
 mod worktree;
 
 use backend::{Backend, RepositoryFolders};
@@ -77,7 +76,6 @@ pub use slot_settings::SlotSettings;
 pub use transfer::{
     Arrival, BrokenSlot, LackingCommits, SlotInUse, StaleWork, Unpacked, WorkerSlot, WorkerStore,
 };
-pub use trial::TrialRepository;
 pub use worktree::Worktree;
 
 /// [`Repo::since`] lists no more commits than this.

@@ -161,6 +161,14 @@ pub struct GuardPost {
     pub carrier: Option<Carrier>,
 }
 
+impl GuardPost {
+    /// The post of a command that is no agent, such as a hook: nothing is kept of it, and it runs
+    /// here. No other process has `record` open.
+    pub fn of_command(guardians: GuardianPool, record: PathBuf, redact: bool) -> GuardPost {
+        GuardPost { guardians, record, exit: None, idle: None, redact, screen: None, carrier: None }
+    }
+}
+
 /// A notice about a running agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessNews {

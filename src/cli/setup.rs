@@ -151,10 +151,10 @@ pub struct Keeper {
     /// Use a systemd service
     #[arg(long)]
     pub systemd: bool,
-    /// Use a launchd agent or daemon
+    /// Print a launchd agent or daemon, and how to load it
     #[arg(long)]
     pub launchd: bool,
-    /// Use a crontab entry that checks the schedule every minute
+    /// Print a crontab entry that checks the schedule every minute
     #[arg(long)]
     pub cron: bool,
 }

@@ -1,4 +1,5 @@
-//! `ralph check`: validates the graph and summarizes it.
+//! `ralph check`: validates the graph and summarizes it; and the remarks about its tasks, with the facts of
+//! this machine.
 
 use std::path::Path;
 
@@ -6,10 +7,10 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 use serde_json::json;
 
-use super::{Invocation, lint};
+use super::Invocation;
 use crate::{
     adapters::{
-        excerpt,
+        excerpt, process,
         terminal::{self, Paint},
     },
     cli::CheckArgs,
@@ -17,13 +18,15 @@ use crate::{
         diagnostic::{Diagnostic, Severity, positions, visible},
         exit::Exit,
         graph::{
+            TaskGraph,
             edit::Document,
-            lint::{diagnostics, places},
+            lint::{LintFacts, LintFinding, diagnostics, lint, places},
         },
         history::History,
         select::Policy,
     },
     project::{
+        config::Select,
         graph_file::{GraphFile, Rejected},
         shell_faults::{self, ShellFault},
         workspace::{Workspace, view},
@@ -42,7 +45,7 @@ pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
         let whole = std::env::current_dir().context("the working directory is gone")?.join(path);
         let file = read(&whole, &path.display().to_string());
         if let (Ok(file), true) = (&file, options.strict) {
-            found = lint::of_file(whole.parent().unwrap_or(&whole), file.graph());
+            found = remarks_of_file(whole.parent().unwrap_or(&whole), file.graph());
         }
         (file.and_then(|file| in_shell(file, None)), History::default(), Policy::default())
     } else {
@@ -50,7 +53,7 @@ pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
         let file = read(workspace.graph_path(), &workspace.graph_name());
         let file = file.and_then(|file| in_shell(file, Some(&workspace)));
         if let (Ok(file), true) = (&file, options.strict) {
-            found = lint::of_workspace(&workspace, file.graph());
+            found = remarks(&workspace, file.graph());
         }
         (file, past(&workspace)?, workspace.policy())
     };
@@ -163,4 +166,30 @@ fn listed(name: &str, text: &str, faults: &[Diagnostic]) -> Vec<serde_json::Valu
             })
         })
         .collect()
+}
+
+/// Returns the findings about the graph of a repository.
+pub(super) fn remarks(workspace: &Workspace, graph: &TaskGraph) -> Vec<LintFinding> {
+    let config = &workspace.config;
+    let inherits = config.select == Select::Inherit;
+    in_folder(workspace.root(), graph, &config.verify.0, config.jobs, inherits)
+}
+
+/// Returns the findings about a graph without a repository, whose paths start in this folder.
+fn remarks_of_file(folder: &Path, graph: &TaskGraph) -> Vec<LintFinding> {
+    in_folder(folder, graph, &[], 1, false)
+}
+
+fn in_folder(
+    folder: &Path,
+    graph: &TaskGraph,
+    verify: &[String],
+    jobs: usize,
+    inherits: bool,
+) -> Vec<LintFinding> {
+    let has_program = |program: &str| process::resolve(program, folder).is_ok();
+    let has_path = |path: &str| folder.join(path).symlink_metadata().is_ok();
+    let facts =
+        LintFacts { verify, has_program: &has_program, has_path: &has_path, jobs, inherits };
+    lint(graph, &facts)
 }

@@ -3,15 +3,9 @@
 //! Each check is a function that returns a finding. A fault would end a run, with its exit code; a
 //! warning might not. Trials run in a temporary folder; the repository is not changed.
 
-mod isolated;
-mod bench;
-mod commits;
-mod executor;
 mod machine;
-mod program;
 mod project;
-mod slot;
-mod notifiers;
+mod trial;
 
 use std::fmt::Write as _;
 
@@ -33,8 +27,8 @@ use crate::{
     runner::{self, RunOptions},
     view::lines::counted,
 };
-use bench::ProbeFolder;
-pub(super) use program::login_sign;
+pub(super) use machine::login_sign;
+use trial::{ProbeFolder, TrialPlan};
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,10 +176,10 @@ fn findings(
     for (call, hint) in runner::agents(&policy, tasks, workspace, run_on) {
         if !seen.contains(&call) {
             seen.push(call);
-            findings.extend(program::all(workspace, &bench, call, &hint));
+            findings.extend(machine::agent(workspace, &bench, call, &hint));
         }
     }
-    findings.extend(program::permissions(&seen));
+    findings.extend(machine::permissions(&seen));
     if let Ok(file) = &graph {
         findings.extend(project::limits(&policy, tasks));
         findings.extend(project::commands(workspace, file, &policy));
@@ -195,21 +189,16 @@ fn findings(
         findings.push(project::prompts(workspace, file, store.history()));
         findings.push(project::verify(workspace, file));
     }
-    findings.extend(notifiers::all(workspace));
+    findings.extend(project::notifiers(workspace));
     if let Ok((store, _)) = &past {
-        findings.extend(isolated::all(workspace, &bench, store.history()));
+        findings.extend(machine::slots(workspace, &bench, store.history()));
     }
-    if workspace.config.is_isolated() && !is_quick {
-        findings.extend(slot::tried(workspace, &bench));
-        findings.extend(executors_tried(workspace, &bench, (&policy, tasks), run_on));
-    }
+    findings.extend(tried(workspace, &bench, (&policy, tasks), run_on, is_quick));
     findings.extend([
-        commits::committer(workspace),
-        commits::head(workspace),
-        commits::work_tree(workspace),
+        project::committer(workspace),
+        project::head(workspace),
+        project::work_tree(workspace),
         project::own_files(workspace),
-        commits::signing(workspace, &bench),
-        commits::hooks(workspace, &bench),
         machine::earlier(workspace, &bench),
         machine::room(workspace),
         machine::locks(workspace),
@@ -217,24 +206,32 @@ fn findings(
     findings
 }
 
-/// Tries the executors that the unfinished tasks need, each with the agents of its tasks.
-fn executors_tried(
+/// Makes a trial attempt, also at the executors that the unfinished tasks need.
+fn tried(
     workspace: &Workspace,
     bench: &ProbeFolder,
     (policy, tasks): (&Policy, &[Task]),
     run_on: Option<&str>,
+    is_quick: bool,
 ) -> Vec<Finding> {
-    let needed = executors::needed(workspace, runner::open(policy, tasks).into_iter(), run_on);
-    let needed = match needed {
-        Ok(needed) => needed,
-        Err(error) => return vec![Finding::of_error("executor", &error, "correct `run_on`")],
-    };
-    let elsewhere = needed.iter().filter(|executor| executor.name != LOCAL);
-    let tried = elsewhere.flat_map(|executor| {
-        let agents = runner::agents_at(policy, tasks, workspace, run_on, executor);
-        executor::findings(workspace, bench, executor, &agents)
+    let (mut findings, mut executors) = (Vec::new(), Vec::new());
+    let runs_commands = workspace.config.is_isolated() && !is_quick;
+    if runs_commands {
+        let open = runner::open(policy, tasks).into_iter();
+        match executors::needed(workspace, open, run_on) {
+            Ok(needed) => executors = needed,
+            Err(error) => {
+                findings.push(Finding::of_error("executor", &error, "correct `run_on`"));
+            }
+        }
+    }
+    let with_agents = executors.into_iter().filter(|it| it.name != LOCAL).map(|executor| {
+        let agents = runner::agents_at(policy, tasks, workspace, run_on, &executor);
+        (executor, agents)
     });
-    tried.collect()
+    let plan = TrialPlan { runs_commands, executors: with_agents.collect() };
+    findings.extend(trial::findings(workspace, bench, &plan));
+    findings
 }
 
 fn text(findings: &[Finding], exit: Exit, quiet: bool) -> String {

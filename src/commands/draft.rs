@@ -1,11 +1,8 @@
 //! `ralph draft`: has an agent write tasks, checks them, and adds them if a person wants them.
 
-mod call;
-mod check;
-mod keep;
+mod agent;
 mod prompt;
-mod slot;
-mod spec;
+mod target;
 
 use std::{
     path::{Path, PathBuf},
@@ -20,13 +17,14 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use self::{
-    call::{CallFault, DraftAgent},
-    check::{CheckedDraft, DraftTarget},
-    prompt::LastDraft,
-    slot::DraftSlot,
-    spec::DraftSpec,
+    agent::{CallFault, DraftAgent, DraftSlot},
+    prompt::{DraftSpec, LastDraft},
+    target::{CheckedDraft, DraftTarget},
 };
-use super::{Invocation, graph, init::Wizard, inside::SurroundingAttempt, run::given_agent};
+use super::{
+    Invocation, graph, init::Wizard, inside::SurroundingAttempt, run::given_agent,
+    task_editor::read_text,
+};
 use crate::{
     adapters::{
         git, signal,
@@ -65,10 +63,10 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
     workspace.set_flags(flags(&options))?;
     let target = DraftTarget::open(&workspace, options.extend, options.split.as_deref())?;
     if let Some(path) = &options.keep {
-        let text = spec::read_file(&invocation.file(path)?, path)?;
-        return keep::keep(invocation, &workspace, &target, &text);
+        let text = read_text(invocation, path, prompt::LONGEST)?;
+        return target::keep(invocation, &workspace, &target, &text);
     }
-    let spec = spec::read(invocation, options.spec.as_deref())?;
+    let spec = prompt::read(invocation, options.spec.as_deref())?;
     let given = given_agent(invocation, options.agent)?;
     let agents = given.unwrap_or_else(|| workspace.config.agent.calls.clone());
     let agents = startable(&workspace, agents)?;
@@ -95,7 +93,7 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
             });
         }
     }
-    keep::keep(invocation, &workspace, &target, &draft.answer).inspect_err(|_| {
+    target::keep(invocation, &workspace, &target, &draft.answer).inspect_err(|_| {
         terminal::say(&format!("the draft was not kept; to try again:\n  {keep_command}"));
     })
 }
@@ -331,7 +329,8 @@ impl DraftRounds<'_> {
         self.calls += 1;
         let log = format!("{}/{}", self.log, self.calls);
         let prompt = prompt::render(workspace, self.target, self.spec, slot, last)?;
-        slot.begin(self.spec, last.map(|last| last.text.as_str()))?;
+        let whole = self.spec.is_cut().then_some(self.spec.text.as_str());
+        slot.begin(whole, last.map(|last| last.text.as_str()))?;
         let timeout = duration::short(workspace.config.timeout);
         say(&format!("call {number} of at most {CALLS}: `{}`, for up to {timeout}", call.name));
         let mut ended = self.agent.call(self.calls, &log, &prompt, self.signals)?;

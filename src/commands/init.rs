@@ -1,7 +1,6 @@
 //! `ralph init`: sets up a project without overwriting files.
 
 mod files;
-mod look;
 mod wizard;
 
 use std::{
@@ -35,8 +34,8 @@ use crate::{
     view::lines::counted,
 };
 use files::FileStep;
-pub(super) use look::found;
 pub(super) use wizard::Wizard;
+pub(super) use wizard::found;
 
 /// The template of a task's prompt, relative to the repository.
 pub const TASK: &str = "prompts/task.md";
@@ -97,7 +96,8 @@ pub fn one(root: &Path, name: &str, template: Template, force: bool) -> Result<E
 
 /// Writes only the user settings.
 fn global(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Exit> {
-    let found = Found { agents: look::agents(dir), sandbox: look::sandbox(), ..Found::default() };
+    let found =
+        Found { agents: wizard::agents(dir), sandbox: wizard::sandbox(), ..Found::default() };
     tell(&found, None);
     let mut wanted = SetupChoices::of(&found);
     let replace = options.reset || options.force;
@@ -133,7 +133,7 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Se
     let is_new = wizard.is_some() && dir.is_dir() && Repo::is_missing(dir);
     let repo = if is_new { None } else { Some(Repo::discover(dir)?) };
     let root = repo.as_ref().map_or(dir, Repo::root);
-    let found = look::found(root);
+    let found = wizard::found(root);
     let mut wanted = SetupChoices::of(&found);
     wanted.paragraph = options.agents_md;
     if speaks_for_all(root) {

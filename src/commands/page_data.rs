@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Invocation, attempts, costs, graph, listen, status, task_show, with_view};
+use super::{Invocation, attempts, graph, logs, status, task_editor, with_view};
 use crate::{
     adapters::journal::JournalPosition,
     cli::By,
@@ -163,7 +163,7 @@ impl PageData {
     /// # Errors
     /// An unknown task; an invalid graph; errors of the disk.
     pub(super) fn task(&self, id: &str) -> Result<Value> {
-        value(&task_show::details(&self.workspace, self.log()?, id, self.now)?)
+        value(&task_editor::details(&self.workspace, self.log()?, id, self.now)?)
     }
 
     /// An attempt, named like `a.2`.
@@ -182,7 +182,7 @@ impl PageData {
         self.with_attempt(name, |entry| {
             let path = self.workspace.log_folder().path(&format!("{}/stdout", entry.log));
             let path = path.ok_or_else(|| missing(format!("attempt `{name}` has no output")))?;
-            value(&listen::transcript(&path, entry.format, from))
+            value(&logs::transcript(&path, entry.format, from))
         })
     }
 
@@ -197,7 +197,7 @@ impl PageData {
             let Some(path) = path.filter(|_| is_known) else {
                 return Err(missing(format!("attempt `{name}` has no file `{file}`")));
             };
-            value(&listen::file_part(&path, from).with_context(|| format!("read `{file}`"))?)
+            value(&logs::file_part(&path, from).with_context(|| format!("read `{file}`"))?)
         })
     }
 
@@ -220,7 +220,7 @@ impl PageData {
     /// # Errors
     /// Errors of the disk.
     pub(super) fn costs(&self, by: By) -> Result<Value> {
-        value(&costs::sums(&self.workspace, self.log()?, by)?)
+        value(&attempts::cost_sums(&self.workspace, self.log()?, by)?)
     }
 
     /// The newest lines of the journal, or those before an offset; only those about a task, if one

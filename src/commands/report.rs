@@ -1,17 +1,18 @@
-//! `ralph report`: the report of a run, in full, as text, Markdown, JSON or a page for the browser.
-
-mod html;
+//! `ralph report`: the report of a run, in full, as text, Markdown, JSON, or a page for the browser: that
+//! of `ralph serve` in one file, with its data.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use chrono::Utc;
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
 
-use super::{Invocation, status};
+use super::{Invocation, page_data::PageData, status};
 use crate::{
     adapters::{state, terminal},
-    cli::ReportArgs,
+    cli::{By, ReportArgs},
     core::exit::{Exit, Failure},
+    report::page,
     view::run_report::{Fold, RunReport},
 };
 
@@ -76,7 +77,7 @@ pub fn run(invocation: &Invocation, options: &ReportArgs) -> Result<Exit> {
         ReportFormat::Markdown => clean(report()?.markdown()),
         ReportFormat::Json => clean(terminal::json(&report()?)),
         // The data of the page has none already; its scripts are the same for all.
-        ReportFormat::Html => html::html(invocation, number, now)?,
+        ReportFormat::Html => html(invocation, number, now)?,
     };
     match &options.file {
         None => terminal::print(&text)?,
@@ -96,4 +97,196 @@ fn page(report: &RunReport, file: Option<&Path>, now: chrono::DateTime<Utc>) -> 
         return lines.into_iter().map(|line| line.text + "\n").collect();
     }
     status::drawn(&report.page(terminal::stdout_width(), Fold::ALL, now))
+}
+
+/// The size in bytes that a page should not exceed, so that mail and chats take it; the page about a
+/// large graph may.
+const PAGE: usize = 300_000;
+/// The bytes of data with which a page is tried first; they are packed to an eighth or less.
+const ROOM: usize = 1_500_000;
+/// The bytes of data at which no more is left out.
+const LEAST: usize = 100_000;
+/// The bytes of a patch, and of the end of an output.
+const PART: usize = 8 * 1024;
+/// The number of journal lines.
+const LINES: usize = 400;
+
+/// The answers of the page, the most important first.
+#[derive(Default)]
+struct PageAnswers {
+    answers: Vec<PageAnswer>,
+}
+
+/// An answer of the page.
+struct PageAnswer {
+    address: String,
+    answer: Value,
+    /// Its bytes.
+    size: usize,
+    /// The page is about nothing without it.
+    is_needed: bool,
+}
+
+impl PageAnswers {
+    fn add(&mut self, address: &str, answer: Value) {
+        self.push(address.to_owned(), answer, true);
+    }
+
+    /// Adds an answer that may be left out.
+    fn offer(&mut self, address: impl Into<String>, answer: Result<Value>) {
+        // A task that is gone, or a file that was removed, is missing in the report too.
+        if let Ok(answer) = answer {
+            self.push(address.into(), answer, false);
+        }
+    }
+
+    fn push(&mut self, address: String, answer: Value, is_needed: bool) {
+        let size = answer.to_string().len();
+        self.answers.push(PageAnswer { address, answer, size, is_needed });
+    }
+
+    /// The answers by address, as far as there is room.
+    fn within(&self, room: usize) -> Value {
+        let mut size = 0;
+        let fits = |it: &&PageAnswer| {
+            let is_kept = it.is_needed || size + it.size <= room;
+            size += if is_kept { it.size } else { 0 };
+            is_kept
+        };
+        let kept = self.answers.iter().filter(fits);
+        Value::Object(kept.map(|it| (it.address.clone(), it.answer.clone())).collect())
+    }
+}
+
+/// Returns the page about a run, counted back from the newest, which is 1. The most important part
+/// comes first: tasks and attempts of the run, then patches and outputs, then the journal.
+///
+/// # Errors
+/// There is no such run; errors of the disk.
+pub(super) fn html(invocation: &Invocation, number: usize, now: DateTime<Utc>) -> Result<String> {
+    let data = PageData::open(invocation)?;
+    let answers = answers(&data, number, now)?;
+    let mut room = ROOM;
+    loop {
+        let text = page::in_one_file(&data.text_without_secrets(&answers.within(room)))?;
+        if text.len() <= PAGE || room <= LEAST {
+            return Ok(text);
+        }
+        room /= 2;
+    }
+}
+
+/// The answers about a run.
+fn answers(data: &PageData, number: usize, now: DateTime<Utc>) -> Result<PageAnswers> {
+    let mut answers = PageAnswers::default();
+    let about = json!({
+        "acts": false,
+        "root": data.root(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "made_at": now,
+    });
+    answers.add("page", about);
+    let report = data.now(number)?;
+    let timeline = data.timeline(number)?;
+    let tasks = tasks_of(&report, &timeline);
+    let attempts: Vec<String> = rows(&timeline, "bars")
+        .map(|bar| format!("{}.{}", bar["task_id"].as_str().unwrap_or_default(), bar["attempt"]))
+        .collect();
+    answers.add("now", report);
+    answers.add("timeline", timeline);
+    if let Ok(graph) = data.graph(None) {
+        answers.add("graph", graph);
+    }
+    for (by, name) in
+        [(By::Task, "task"), (By::Day, "day"), (By::Agent, "agent"), (By::Story, "story")]
+    {
+        answers.offer(format!("costs?by={name}"), data.costs(by));
+    }
+    for id in &tasks {
+        answers.offer(format!("tasks/{id}"), data.task(id));
+    }
+    let mut commits = Vec::new();
+    for name in &attempts {
+        let attempt = data.attempt(name).map(without_changes);
+        if let Ok(attempt) = &attempt {
+            let ids = rows(attempt, "commits").filter_map(|commit| commit["id"].as_str());
+            commits.extend(ids.map(str::to_owned));
+        }
+        answers.offer(format!("attempts/{name}"), attempt);
+    }
+    // Without this one, the page draws the graph with a simpler layout of its own.
+    answers.offer("graph?fold=none", data.graph(Some("none")));
+    for id in commits {
+        answers.offer(format!("commits/{id}"), data.patch(&id).map(|patch| cut(patch, "text")));
+    }
+    for name in &attempts {
+        let transcript = data.transcript(name, None).map(last_pieces);
+        answers.offer(format!("attempts/{name}/transcript"), transcript);
+    }
+    answers.offer("journal", data.journal(None, None).map(newest_lines));
+    Ok(answers)
+}
+
+/// An attempt without its lines of the journal, which the page shows with the others.
+fn without_changes(mut attempt: Value) -> Value {
+    if let Some(fields) = attempt.as_object_mut() {
+        fields.remove("changes");
+    }
+    attempt
+}
+
+fn rows<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    value[name].as_array().into_iter().flatten()
+}
+
+/// The tasks that a run is about: those that it worked on, and those that it names.
+fn tasks_of(report: &Value, timeline: &Value) -> Vec<String> {
+    let mut tasks: Vec<String> = Vec::new();
+    let worked = rows(timeline, "bars").map(|bar| &bar["task_id"]);
+    let needed = rows(report, "attention").map(|item| &item["task_id"]);
+    let next = rows(report, "upcoming").map(|item| &item["id"]);
+    for id in worked.chain(needed).chain(next).filter_map(Value::as_str) {
+        if !tasks.iter().any(|known| known == id) {
+            tasks.push(id.to_owned());
+        }
+    }
+    tasks
+}
+
+/// The beginning of a text in an answer.
+fn cut(mut answer: Value, name: &str) -> Value {
+    let text = answer[name].as_str().unwrap_or_default();
+    if text.len() > PART {
+        let end = (0..=PART).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        answer[name] = json!(text[..end]);
+        answer["is_cut"] = json!(true);
+    }
+    answer
+}
+
+/// The end of a transcript.
+fn last_pieces(mut transcript: Value) -> Value {
+    let mut size = 0;
+    let Some(pieces) = transcript["pieces"].as_array_mut() else {
+        return transcript;
+    };
+    let fits = |piece: &&Value| {
+        size += piece.to_string().len();
+        size <= PART
+    };
+    let kept = pieces.iter().rev().take_while(fits).count();
+    pieces.drain(..pieces.len() - kept);
+    transcript
+}
+
+/// The newest lines of the journal, in words only.
+fn newest_lines(mut journal: Value) -> Value {
+    if let Some(rows) = journal["rows"].as_array_mut() {
+        rows.drain(..rows.len().saturating_sub(LINES));
+        for row in rows {
+            row["record"] = Value::Null;
+        }
+    }
+    journal["before"] = json!(0);
+    journal
 }

@@ -1,4 +1,5 @@
-//! `ralph run`: configures and starts a run.
+//! `ralph run` and `ralph loop`: configure and start a run, or repeat an agent on a prompt file, which is a
+//! run over a graph of one task.
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 
@@ -6,21 +7,26 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 use serde_json::json;
 
-use super::{Invocation, check_filter, filter, lint, loop_graph, serve};
+use super::{Invocation, check, check_filter, filter, serve};
 use crate::{
-    adapters::{bounded_log::BoundedLog, terminal},
-    cli::{AgentArgs, LimitArgs, RunArgs, ServeArgs},
+    adapters::{bounded_log::BoundedLog, state, terminal},
+    cli::{self, AgentArgs, LimitArgs, RunArgs, ServeArgs},
     core::{
         agents::agent_command::AgentCommand,
         duration,
-        event::{Begun, SourceRefreshed},
+        event::{Begun, PlainLoop, SourceRefreshed},
         exit::{Exit, Failure},
-        graph::filter::Filter,
+        graph::{
+            filter::Filter,
+            task::{Status, TaskId},
+        },
+        isolation::Isolation,
+        loop_paths::LoopPaths,
         redact::MARK,
         select::{MAX_ITERATIONS, Policy, SelectionKey},
     },
     project::{
-        attempt,
+        attempt::{self, prompt_file},
         config::{self, ConfigLayer, NotifierTarget},
         executors,
         failure_output::FailureOutputReader,
@@ -116,7 +122,7 @@ fn prepared(workspace: Workspace, run: RunOptions, verbosity: Verbosity) -> Resu
         terminal::say(&format!("{odd} in `{}`; `ralph check` shows them", file.name()));
     }
     let says_remarks = workspace.config.remarks && verbosity != Verbosity::Quiet;
-    let remarks = if says_remarks { lint::of_workspace(&workspace, file.graph()).len() } else { 0 };
+    let remarks = if says_remarks { check::remarks(&workspace, file.graph()).len() } else { 0 };
     warn_of_many(workspace.config.max_iterations);
     let unknown = workspace.uncommitted_tasks(file.graph()).unwrap_or_default();
     let name = file.name().to_owned();
@@ -163,7 +169,7 @@ fn say_refreshed(refreshed: &[SourceRefreshed]) {
 }
 
 /// Warns that attempts do not see what is not committed.
-pub(super) fn warn_of_uncommitted(workspace: &Workspace) {
+fn warn_of_uncommitted(workspace: &Workspace) {
     let (paths, more) = attempt::first_changed(workspace).unwrap_or_default();
     if paths.is_empty() {
         return;
@@ -173,7 +179,7 @@ pub(super) fn warn_of_uncommitted(workspace: &Workspace) {
 }
 
 /// The verbosity for the flags.
-pub(super) fn verbosity(quiet: bool, verbose: bool) -> Verbosity {
+fn verbosity(quiet: bool, verbose: bool) -> Verbosity {
     match (quiet, verbose) {
         (true, _) => Verbosity::Quiet,
         (false, false) => Verbosity::Normal,
@@ -233,7 +239,7 @@ pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exi
         None => import::refresh_all(&workspace),
     };
     let file = match &begun.plain {
-        Some(plain) => loop_graph::graph(&workspace, &plain.name),
+        Some(plain) => loop_graph(&workspace, &plain.name),
         None => attempt::graph(&workspace),
     };
     let file = file.inspect_err(|_| say_refreshed(&refreshed))?;
@@ -312,7 +318,7 @@ pub(super) fn given_agent(
 }
 
 /// Warns of a high iteration limit.
-pub(super) fn warn_of_many(max_iterations: u32) {
+fn warn_of_many(max_iterations: u32) {
     if max_iterations > MAX_ITERATIONS {
         terminal::say(&format!(
             "warning: up to {max_iterations} iterations (over {MAX_ITERATIONS}) may consume \
@@ -355,4 +361,63 @@ fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
     }
     terminal::print(&text)?;
     Ok(Exit::Success)
+}
+
+/// The pause between two iterations, unless one is given.
+const DELAY: Duration = Duration::from_secs(1);
+
+/// Runs the loop until the agent reports completion or something stops it.
+///
+/// # Errors
+/// A missing prompt file; errors of [`Runner::new`] and [`Runner::run`].
+pub fn plain_loop(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exit> {
+    let verbosity = verbosity(options.quiet, options.verbose);
+    let prompt_file = invocation.file(&options.prompt_file)?;
+    let mut workspace = invocation.open(LoopPaths::of_loop(options.name.clone()))?;
+    prompt_file::read(&prompt_file, &options.prompt_file)?;
+    let iterations = Some(options.max_iterations);
+    let mut flags = limits(iterations, options.inactivity_timeout, &options.limits);
+    let isolation = if options.isolated { Isolation::Slot } else { Isolation::Checkout };
+    flags.insert("isolation".to_owned(), json!(isolation));
+    workspace.set_flags(flags)?;
+    let plain = PlainLoop {
+        name: options.name,
+        prompt_file,
+        restart_delay_seconds: options.restart_delay.unwrap_or(DELAY).as_secs_f64(),
+        fixed_delay: options.restart_delay.is_some(),
+        max_restarts: options.max_restarts,
+        max_failures: options.max_failures,
+    };
+    let agents = given_agent(invocation, options.agent)?;
+    warn_of_many(options.max_iterations);
+    let file = loop_graph(&workspace, &plain.name)?;
+    let (tmux, run_on) = (options.tmux, options.run_on);
+    let run = RunOptions { agents, tmux, run_on, plain: Some(plain), ..RunOptions::default() };
+    let runner = runner(workspace, file, run, verbosity)?;
+    if options.isolated {
+        warn_of_uncommitted(runner.workspace());
+    }
+    Ok(runner.run()?.exit())
+}
+
+/// Writes the graph of the loop. Its task is pending again, unless it needs input.
+///
+/// # Errors
+/// The loop is already running, with its own exit code; errors of the disk.
+fn loop_graph(workspace: &Workspace, name: &TaskId) -> Result<GraphFile> {
+    // Do not change the graph of a running loop. The run takes the lock again.
+    let Some(_lock) = workspace.lock()? else {
+        return Err(Failure::new(Exit::Running, runner::held(workspace)).into());
+    };
+    let asks = workspace
+        .graph()
+        .is_ok_and(|file| file.graph().tasks().iter().any(|it| it.status == Status::NeedsInput));
+    let status = if asks { Status::NeedsInput } else { Status::Pending };
+    let text = format!(
+        "# Written by `ralph loop` whenever it starts.\ntasks:\n  - id: \"{name}\"\n    \
+         title: \"Work of the loop {name}\"\n    status: {status}\n    commit: optional\n    verify_baseline: false\n"
+    );
+    state::replace(workspace.graph_path(), text.as_bytes(), workspace.durable())
+        .with_context(|| format!("write `{}`", workspace.graph_path().display()))?;
+    workspace.graph()
 }

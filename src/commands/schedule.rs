@@ -2,30 +2,41 @@
 
 mod http_trigger;
 mod install;
-mod running;
-mod units;
 mod watch;
 
-use std::{ffi::OsString, fmt::Write as _, path::Path, time::Duration};
+use std::{
+    ffi::OsString,
+    fmt::Write as _,
+    io,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use chrono::{DateTime, Local, TimeZone, Utc};
 
 use super::{Invocation, inside::SurroundingAttempt};
 use crate::{
-    adapters::terminal,
+    adapters::{
+        process::{self, Foreground, ForegroundGroup},
+        service_manager, signal, terminal,
+    },
     cli::{self, Units},
     core::{
         duration,
         exit::{Exit, Failure},
         time_zone::Zone,
         timetable::{Alarm, AlarmState, Timetable},
+        verdict::Outcome,
     },
     project::{
-        config::{Config, TriggerConfig},
+        config::{Config, Secret, TriggerConfig},
         config_layers,
         workspace::Workspace,
     },
+    report::heartbeat,
 };
 use watch::{Mode, ScheduleDaemon};
 
@@ -169,5 +180,78 @@ fn check(words: &[String]) -> Result<(), String> {
             let first = text.lines().next().unwrap_or_default();
             Err(first.trim_start_matches("error: ").to_owned())
         }
+    }
+}
+
+/// A run counts as hanging after this long without a heartbeat, plus the time for commits, during which
+/// it does not beat.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A scheduled run: a `ralph run` of its own, which recovers what earlier runs left.
+struct ScheduledRun {
+    child: Arc<Foreground>,
+    began: Instant,
+    /// The last heartbeat, and when it was first seen.
+    beat: (Option<DateTime<Utc>>, Instant),
+}
+
+impl ScheduledRun {
+    /// Starts a run, and a thread that calls `ended` at its end.
+    ///
+    /// # Errors
+    /// A process or thread that does not start.
+    fn start(
+        workspace: &Workspace,
+        plan: &SchedulePlan,
+        ended: impl FnOnce(io::Result<Outcome>) + Send + 'static,
+    ) -> Result<ScheduledRun> {
+        let words = |(flag, path): (&str, &Path)| [flag.to_owned(), path.display().to_string()];
+        let mut arguments: Vec<String> = named(workspace).flat_map(words).collect();
+        arguments.push("run".to_owned());
+        arguments.extend(plan.run.iter().cloned());
+        // Neither the run nor its agents may notify the service manager or sign requests.
+        let secret = match plan.trigger.as_ref().map(|trigger| &trigger.secret) {
+            Some(Secret::Variable(name)) => Some(name.as_str()),
+            Some(Secret::File(_)) | None => None,
+        };
+        let env: Vec<_> =
+            service_manager::VARIABLES.into_iter().chain(secret).map(|name| (name, None)).collect();
+        let root = workspace.root();
+        let program = process::own_program();
+        let child = Foreground::start(&program, &arguments, root, &env, None, ForegroundGroup::Own)
+            .context("start `ralph run`")?;
+        let child = Arc::new(child);
+        let watched = Arc::clone(&child);
+        thread::Builder::new()
+            .name("run".to_owned())
+            .spawn(move || ended(watched.wait()))
+            .context("watch `ralph run`")?;
+        let now = Instant::now();
+        Ok(ScheduledRun { child, began: now, beat: (None, now) })
+    }
+
+    /// Forwards a signal to the run.
+    fn signal(&self, number: i32) {
+        self.child.signal(number);
+    }
+
+    /// Continues the run after a suspend.
+    fn go_on(&self) {
+        self.child.signal(signal::CONTINUE);
+    }
+
+    /// The time since the start.
+    fn took(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Whether the heartbeat is current.
+    fn is_well(&mut self, workspace: &Workspace) -> bool {
+        let path = workspace.root().join(workspace.place.heartbeat());
+        let beat = heartbeat::read(&path).ok().map(|(at, _)| at);
+        if beat != self.beat.0 {
+            self.beat = (beat, Instant::now());
+        }
+        self.beat.1.elapsed() < PATIENCE + 2 * workspace.config.commit_timeout
     }
 }

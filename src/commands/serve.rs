@@ -4,7 +4,6 @@
 //! have ended.
 
 mod access;
-mod actions;
 mod feed;
 
 use std::{
@@ -177,7 +176,7 @@ fn site(
     })
     .route(HttpMethod::Post, "/api/actions", {
         let at = invocation.clone();
-        move |request| actions::act(&at, request)
+        move |request| access::act(&at, request)
     })
 }
 

@@ -1,9 +1,9 @@
-//! `ralph status`: how the run stands, from lock, journal and heartbeat; true also when no process
-//! is left to ask.
+//! `ralph status`, `ralph ls` and `ralph heartbeat`: how runs stand, from lock, journal and heartbeat; true
+//! also when no process is left to ask.
 
 mod run_report;
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, io::ErrorKind, iter, time::Duration};
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
@@ -18,6 +18,7 @@ use crate::{
     core::{
         duration,
         exit::Exit,
+        graph::task::TaskId,
         history::{ActiveAttempt, History, OpenChild},
     },
     project::{
@@ -77,7 +78,7 @@ pub(super) fn drawn(lines: &[Line]) -> String {
 ///
 /// # Errors
 /// As the disk gives them.
-pub(super) fn read(workspace: &Workspace, now: DateTime<Utc>) -> Result<RunView> {
+fn read(workspace: &Workspace, now: DateTime<Utc>) -> Result<RunView> {
     let (store, live) = look(workspace)?;
     of_history(workspace, store.history(), live, now)
 }
@@ -253,4 +254,91 @@ fn max_attempts(history: &History, workspace: &Workspace) -> u32 {
 fn limit(seconds: Option<f64>) -> String {
     let length = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     length.filter(|length| !length.is_zero()).map_or("none".to_owned(), duration::short)
+}
+
+/// The heads of the columns.
+const HEAD: [&str; 7] =
+    ["name", "status", "iteration", "since", "last beat", "agent", "how it ended"];
+
+/// What the run over the graph is called; no loop can have this name.
+const GRAPH: &str = "(graph)";
+
+/// How much of an agent's command line is shown, in columns.
+const AGENT: usize = 32;
+
+/// Lists them, the run over the graph first.
+///
+/// # Errors
+/// No repository; as the disk gives them.
+pub fn ls(invocation: &Invocation, as_json: bool) -> Result<Exit> {
+    let mut views = Vec::new();
+    for workspace in invocation.all_loops()? {
+        let view = read(&workspace, Utc::now())?;
+        if !view.is_blank() {
+            views.push(view);
+        }
+    }
+    let text = if as_json {
+        terminal::json(&views)
+    } else if views.is_empty() {
+        "no loop yet; `ralph run` and `ralph loop` start one\n".to_owned()
+    } else {
+        let head = HEAD.map(str::to_owned);
+        let rows: Vec<[String; 7]> = iter::once(head).chain(views.iter().map(loop_row)).collect();
+        terminal::table(&rows)
+    };
+    terminal::print(&text)?;
+    Ok(Exit::Success)
+}
+
+fn loop_row(view: &RunView) -> [String; 7] {
+    let name = view.name.as_ref().map_or(GRAPH, TaskId::as_str);
+    [
+        name.to_owned(),
+        view.status.word().to_owned(),
+        format!("{}/{}", view.iteration, view.limits.max_iterations),
+        view.started_at.map_or(String::new(), full),
+        view.last_beat_seconds.map_or(String::new(), |beat| format!("{} ago", short(beat))),
+        terminal::fit(&visible(&view.agent.join(" ")), AGENT).into_owned(),
+        view.why.as_deref().map_or(String::new(), |why| visible(why).into_owned()),
+    ]
+}
+
+/// Says whether the loop lives. A loop that did not end is dead if its process no longer holds the
+/// lock, or if its last beat is older than `max_age`.
+///
+/// # Errors
+/// No repository.
+pub fn heartbeat(invocation: &Invocation, max_age: Duration) -> Result<Exit> {
+    let workspace = invocation.watched()?;
+    let name = workspace.place.heartbeat();
+    let (exit, text) = match heartbeat::read(&workspace.root().join(name)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            (Exit::Error, format!("no heartbeat: `{name}` does not exist"))
+        }
+        Err(error) => (Exit::Error, format!("no heartbeat: `{name}`: {error}")),
+        Ok((at, facts)) => {
+            let age = (Utc::now() - at).to_std().unwrap_or_default();
+            let ago = duration::short(age);
+            let (store, live) = look(&workspace)?;
+            let facts = facts.unwrap_or_default();
+            let run = &store.history().run;
+            let is_its = !run.id.is_empty() && facts.run_id == run.id;
+            let is_gone = is_its && !live && run.finished.is_none();
+            let on = facts.task_id.map_or(String::new(), |id| format!(", working on {id}"));
+            match facts.finished {
+                Some(why) => (Exit::Success, format!("ended {ago} ago: {why}")),
+                None if is_gone => {
+                    (Exit::Error, format!("dead: its process is gone; last beat {ago} ago{on}"))
+                }
+                None if age > max_age => {
+                    let max = duration::short(max_age);
+                    (Exit::Error, format!("dead: last beat {ago} ago, more than {max}{on}"))
+                }
+                None => (Exit::Success, format!("alive: last beat {ago} ago{on}")),
+            }
+        }
+    };
+    terminal::print(&format!("{text}\n"))?;
+    Ok(exit)
 }

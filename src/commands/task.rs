@@ -1,23 +1,35 @@
-//! `ralph task-reset`, `task-complete` and `task-block`: change the status of a task.
+//! `ralph task-reset`, `task-complete` and `task-block` change the status of a task, `task-move` and
+//! `task-remove` its place in the graph file; `ralph verify` runs its checks.
 
-use anyhow::Result;
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{
     Invocation,
     inside::SurroundingAttempt,
-    task_editor::{ChangeCommand, TaskEditor, live_attempt},
+    task_editor::{ChangeCommand, TaskEditor, live_attempt, unsupported},
 };
 use crate::{
-    adapters::terminal,
+    adapters::{
+        process,
+        terminal::{self, visible},
+    },
+    cli::{PlaceArgs, TaskMoveArgs, TaskRemoveArgs},
     core::{
         event::Event,
         exit::{Exit, Failure},
-        graph::task::{Status, TaskId},
+        graph::{
+            TaskGraph,
+            task::{Status, TaskId},
+            task_edit::{Relink, TaskPlace, move_to, relink, remove},
+        },
+        verdict::Outcome,
     },
     project::{
         attempt::AttemptRecord,
-        graph_file::{Write, rfc3339},
+        graph_file::{GraphFile, Write, rfc3339},
         workspace::find,
     },
 };
@@ -138,5 +150,164 @@ pub fn block(invocation: &Invocation, id: &str, reason: &str) -> Result<Exit> {
     let command = ChangeCommand::of("task-block", std::slice::from_ref(&id));
     let old = desk.write(&id, Write::Plain(Status::Blocked), Some(reason), &command)?;
     terminal::print(&format!("{id}: {old} -> blocked ({reason})\n"))?;
+    Ok(Exit::Success)
+}
+
+/// Moves a task.
+///
+/// # Errors
+/// An unknown task; inside an attempt.
+pub fn move_task(invocation: &Invocation, options: &TaskMoveArgs) -> Result<Exit> {
+    let mut editor = TaskEditor::for_person(invocation, "task-move")?;
+    let (id, _) = find(&editor.file, &options.id)?;
+    let other = |typed: &str| Ok::<_, anyhow::Error>(find(&editor.file, typed)?.0);
+    let (place, where_to) = match &options.place {
+        PlaceArgs { before: Some(typed), .. } => {
+            let other = other(typed)?;
+            (TaskPlace::Before(other.clone()), format!("before {other}"))
+        }
+        PlaceArgs { after: Some(typed), .. } => {
+            let other = other(typed)?;
+            (TaskPlace::After(other.clone()), format!("after {other}"))
+        }
+        PlaceArgs { first: true, .. } => (TaskPlace::First, "to the start".to_owned()),
+        PlaceArgs { .. } => (TaskPlace::Last, "to the end".to_owned()),
+    };
+    let name = editor.file.name().to_owned();
+    let edit =
+        |file: &GraphFile| move_to(file.text(), &id, &place).map(Some).map_err(unsupported(&name));
+    let found = editor.change(&ChangeCommand::of("task-move", std::slice::from_ref(&id)), edit)?;
+    let line = if found.is_empty() {
+        format!("{id} is already there")
+    } else {
+        format!("{id}: moved {where_to} in {name}")
+    };
+    editor.print(&id, options.json, &line)?;
+    Ok(Exit::Success)
+}
+
+/// How many tasks are named in a message.
+const NAMED: usize = 5;
+
+/// Removes tasks.
+///
+/// # Errors
+/// An unknown task; a task with a running attempt; a task on which another depends, unless a flag
+/// says what becomes of the dependency; inside an attempt.
+pub fn remove_tasks(invocation: &Invocation, options: &TaskRemoveArgs) -> Result<Exit> {
+    let mut editor = TaskEditor::for_person(invocation, "task-remove")?;
+    let mut ids: Vec<TaskId> = Vec::new();
+    for typed in &options.ids {
+        let (id, _) = find(&editor.file, typed)?;
+        editor.refuse_if_live(&id)?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    let name = editor.file.name().to_owned();
+    let edit = |file: &GraphFile| {
+        let links = links(file.graph(), &ids, options.rewire);
+        if !options.detach && !options.rewire && !links.is_empty() {
+            return Err(refused(&ids, &links));
+        }
+        let refuse = unsupported(&name);
+        let text = relink(file.text(), &links).map_err(&refuse)?;
+        remove(&text, &ids).map(Some).map_err(&refuse)
+    };
+    let found = editor.change(&ChangeCommand::of("task-remove", &ids), edit)?;
+    for change in found {
+        let line = if change.new.is_none() {
+            format!("{}: removed from {name}", change.id)
+        } else {
+            let number = editor.number(&change.id)?;
+            let graph = editor.file.graph();
+            let on: Vec<&str> =
+                graph.dependencies(number).map(|at| graph.task(at).id.as_str()).collect();
+            let on = if on.is_empty() { "nothing".to_owned() } else { on.join(", ") };
+            format!("{}: now depends on {on}", change.id)
+        };
+        terminal::print(&format!("{line}\n"))?;
+    }
+    Ok(Exit::Success)
+}
+
+/// What becomes of the tasks that depend on removed ones.
+fn links(graph: &TaskGraph, ids: &[TaskId], rewire: bool) -> Vec<Relink> {
+    let removed: BTreeSet<usize> = ids.iter().filter_map(|id| graph.number(id)).collect();
+    let id = |number: usize| graph.task(number).id.clone();
+    let dependents: BTreeSet<usize> = removed
+        .iter()
+        .flat_map(|number| graph.dependents(*number))
+        .filter(|number| !removed.contains(number))
+        .collect();
+    let link = |dependent: usize| {
+        let (mut gone, mut add) = (BTreeSet::new(), BTreeSet::new());
+        let mut open: Vec<usize> = graph.dependencies(dependent).collect();
+        open.retain(|number| removed.contains(number));
+        while let Some(number) = open.pop() {
+            if !removed.contains(&number) {
+                add.insert(number);
+            } else if gone.insert(number) {
+                open.extend(graph.dependencies(number).filter(|_| rewire));
+            }
+        }
+        Relink {
+            id: id(dependent),
+            add: add.into_iter().map(id).collect(),
+            remove: gone.into_iter().map(id).collect(),
+        }
+    };
+    dependents.into_iter().map(link).collect()
+}
+
+fn refused(ids: &[TaskId], links: &[Relink]) -> anyhow::Error {
+    let mut names: Vec<String> =
+        links.iter().take(NAMED).map(|link| format!("`{}`", link.id)).collect();
+    if links.len() > NAMED {
+        names.push(format!("{} more", links.len() - NAMED));
+    }
+    let depend = if links.len() == 1 { "depends" } else { "depend" };
+    let on = match ids {
+        [one] => format!("`{one}`"),
+        _ => "the tasks to remove".to_owned(),
+    };
+    let message = format!(
+        "{} {depend} on {on}; `--detach` removes the dependency, `--rewire` puts what {on} depends \
+         on in its place",
+        names.join(", ")
+    );
+    Failure::new(Exit::Error, message).into()
+}
+
+/// Runs the commands in order, up to the first failure. Changes no state.
+///
+/// # Errors
+/// An unknown task; a shell that does not start.
+pub fn verify(invocation: &Invocation, id: &str) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
+    let file = workspace.graph()?;
+    let (id, number) = find(&file, id)?;
+    let commands = workspace.verify_of(file.graph().task(number));
+    if commands.is_empty() {
+        terminal::say(&format!(
+            "`{id}` has no verify commands; set `verify` for it in `{}`, or for all tasks in \
+             `.ralph/config.yaml`",
+            file.name()
+        ));
+        return Ok(Exit::Success);
+    }
+    for command in &commands {
+        terminal::say(&format!("verifying {id}: `{}`", visible(command)));
+        let variable = ("RALPH_TASK_ID", id.as_str());
+        let outcome =
+            process::run_here(command, workspace.standpoint(), variable).context("start `sh`")?;
+        if outcome != (Outcome::Exited { exit_code: 0 }) {
+            terminal::say(&format!("`{}` {outcome}", visible(command)));
+            return Ok(Exit::Error);
+        }
+    }
+    let count = commands.len();
+    let all = if count == 1 { "it succeeded".to_owned() } else { format!("all {count} succeeded") };
+    terminal::say(&all);
     Ok(Exit::Success)
 }

@@ -1,18 +1,13 @@
 //! `ralph task-add`: adds a task to the graph. The fields that `task-edit` has too are read here.
 
-use std::{
-    cell::RefCell,
-    fs,
-    io::{self, Read as _},
-    path::Path,
-};
+use std::{cell::RefCell, path::Path};
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 
 use super::{
     Invocation,
-    task_editor::{ChangeCommand, TaskEditor, shown, unsupported, usage},
+    task_editor::{ChangeCommand, TaskEditor, read_text, shown, unsupported, usage},
 };
 use crate::{
     adapters::terminal,
@@ -27,7 +22,6 @@ use crate::{
         },
     },
     project::{graph_file::GraphFile, shell_faults::ShellFault},
-    regular_file,
     view::task::TaskStanding,
 };
 
@@ -248,33 +242,10 @@ fn lines(text: &str, what: &str) -> Result<String> {
 
 /// Reads a description from a file or from standard input.
 fn description(invocation: &Invocation, path: &Path) -> Result<String> {
-    let mut bytes = Vec::new();
-    let name = if path == Path::new("-") {
-        io::stdin().take(DESCRIPTION + 1).read_to_end(&mut bytes).context("read standard input")?;
-        "standard input".to_owned()
-    } else {
-        let whole = invocation.file(path)?;
-        let read = || -> io::Result<Vec<u8>> {
-            if fs::metadata(&whole)?.len() > DESCRIPTION {
-                return Ok(vec![b' '; usize::try_from(DESCRIPTION).unwrap_or(usize::MAX) + 1]);
-            }
-            regular_file::read(&whole)
-        };
-        bytes = read().or_else(|error| {
-            usage(format!(
-                "cannot read `{}`: {error}; `--description` takes a file or `-`, and \
-                 `--set description=TEXT` a text",
-                shown(path)
-            ))
-        })?;
-        format!("`{}`", shown(path))
-    };
-    if bytes.len() as u64 > DESCRIPTION {
-        return usage(format!("{name} is longer than {} MiB", DESCRIPTION >> 20));
-    }
-    let Ok(text) = String::from_utf8(bytes) else {
-        return usage(format!("{name} is not UTF-8"));
-    };
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    Ok(lines(text, &name)?.trim_end().to_owned())
+    let text = read_text(invocation, path, DESCRIPTION).or_else(|error| {
+        usage(format!(
+            "{error}; `--description` takes a file or `-`, and `--set description=TEXT` a text"
+        ))
+    })?;
+    Ok(lines(&text, &format!("`{}`", shown(path)))?.trim_end().to_owned())
 }

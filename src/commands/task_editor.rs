@@ -1,24 +1,34 @@
-//! Changes of the graph file by a person's command: checked, kept for `ralph undo`, and recorded.
+//! Changes of the graph file by a person's command: checked, kept for `ralph undo`, and recorded; and
+//! `ralph task-show`: a task, its place in the graph and its attempts.
 
-use std::path::Path;
+use std::{
+    fmt::Write as _,
+    io::{self, Read},
+    path::Path,
+};
 
 use anyhow::{Context, Result};
-use chrono::Utc;
+use chrono::{DateTime, Utc};
+use serde_json::Value;
 
 use super::{
-    Invocation, inside::SurroundingAttempt, status::open_attempts as attempt_views, with_view,
+    Invocation, attempts::rows, dag_status::note, inside::SurroundingAttempt,
+    status::open_attempts as attempt_views, with_view,
 };
+pub(super) use crate::project::graph_change::ChangeCommand;
 use crate::{
-    adapters::terminal,
+    adapters::terminal::{self, visible, visible_lines},
+    cli::TaskShowArgs,
     core::{
-        diagnostic::visible,
+        diagnostic,
         event::{Cause, Event},
         exit::{Exit, Failure},
         graph::{
             edit::Unsupported,
-            task::{Status, TaskId},
+            task::{Priority, Status, TaskId},
             task_edit::{TaskDifference, differences},
         },
+        history::attempt_log::AttemptLog,
     },
     project::{
         event_store::EventStore,
@@ -26,10 +36,14 @@ use crate::{
         graph_file::{GraphFile, Write, with_status},
         workspace::{Workspace, find},
     },
-    view::{lines::clock, task::TaskView},
+    regular_file,
+    view::{
+        lines::{clock, counted},
+        past_attempt::PastAttemptView,
+        task::{DependencyView, TaskView},
+        task_details::{TaskDetails, TaskFacts},
+    },
 };
-
-pub(super) use crate::project::graph_change::ChangeCommand;
 
 /// The graph and the journal, for a command that changes a task.
 pub(super) struct TaskEditor {
@@ -204,7 +218,171 @@ pub(super) fn usage<T>(message: impl Into<String>) -> Result<T> {
     Err(Failure::new(Exit::Usage, message.into()).into())
 }
 
+/// Reads a text from a file, or from standard input for `-`.
+///
+/// # Errors
+/// It cannot be read, is longer than `most` bytes, or is not UTF-8.
+pub(super) fn read_text(invocation: &Invocation, path: &Path, most: u64) -> Result<String> {
+    let mut bytes = Vec::new();
+    let mut read = |from: &mut dyn Read| from.take(most + 1).read_to_end(&mut bytes);
+    let (name, result) = if path == Path::new("-") {
+        ("standard input".to_owned(), read(&mut io::stdin()))
+    } else {
+        let file = regular_file::open(&invocation.file(path)?);
+        (format!("`{}`", shown(path)), file.and_then(|mut file| read(&mut file)))
+    };
+    if let Err(error) = result {
+        return usage(format!("cannot read {name}: {error}"));
+    }
+    if bytes.len() as u64 > most {
+        return usage(format!("{name} is longer than {} MiB", most >> 20));
+    }
+    let Ok(text) = String::from_utf8(bytes) else {
+        return usage(format!("{name} is not UTF-8"));
+    };
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
+}
+
 /// The name of a path in messages.
 pub(super) fn shown(path: &Path) -> String {
-    visible(&path.display().to_string()).into_owned()
+    diagnostic::visible(&path.display().to_string()).into_owned()
+}
+
+/// The width of texts where there is no terminal.
+const WIDTH: usize = 100;
+/// How many tasks of each list are named.
+const NAMED: usize = 15;
+
+/// Shows a task.
+///
+/// # Errors
+/// An unknown task; errors of the disk.
+pub fn show(invocation: &Invocation, options: &TaskShowArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
+    let details = details(&workspace, &workspace.attempt_log()?, &options.id, Utc::now())?;
+    terminal::print(&if options.json { terminal::json(&details) } else { text(&details) })?;
+    Ok(Exit::Success)
+}
+
+/// Reads a task, with its attempts in the log.
+///
+/// # Errors
+/// An unknown task; an invalid graph; errors of the disk.
+pub(super) fn details(
+    workspace: &Workspace,
+    log: &AttemptLog,
+    typed: &str,
+    now: DateTime<Utc>,
+) -> Result<TaskDetails> {
+    let (file, store) = (workspace.graph()?, workspace.event_store()?);
+    let (id, number) = find(&file, typed)?;
+    let (history, policy) = (store.history(), workspace.policy());
+    let facts = TaskFacts {
+        file: file.name().to_owned(),
+        line: file.line_of(number),
+        verify: workspace.verify_of(file.graph().task(number)),
+        live: workspace.is_live(history)?,
+        open: attempt_views(workspace, history, now),
+        attempts: log.of(Some(&id)).map(PastAttemptView::of).collect(),
+    };
+    with_view(workspace, &file, history, &policy, |view| TaskDetails::of(view, number, facts, now))
+}
+
+/// The page for people.
+fn text(details: &TaskDetails) -> String {
+    let width = terminal::stdout_width().unwrap_or(WIDTH);
+    let TaskDetails { task, file, line, fields, verify, .. } = details;
+    let mut page = String::new();
+    let mut say = |text: &str| {
+        let _ = writeln!(page, "{text}");
+    };
+    let mut labeled = |key: &str, value: &str| {
+        let value = visible(value);
+        if value.is_empty() {
+            return;
+        }
+        let lines = terminal::wrap(&format!("{key}: {value}"), width);
+        for (at, line) in lines.iter().enumerate() {
+            say(&if at == 0 { line.clone() } else { format!("  {}", line.trim_start()) });
+        }
+    };
+    labeled("Task", task.id.as_str());
+    if task.title != task.id.as_str() {
+        labeled("Title", &task.title);
+    }
+    let note = note(task, Utc::now());
+    let word = task.status_word();
+    let is_said = note.is_empty() || note.starts_with(word) || word == "ready";
+    labeled(
+        "State",
+        &if is_said && !note.starts_with(word) {
+            word.to_owned()
+        } else if is_said {
+            note
+        } else {
+            format!("{word}: {note}")
+        },
+    );
+    labeled("Priority", &Priority(task.priority).to_string());
+    labeled("Defined in", &format!("{file}:{line}"));
+    for (name, value) in fields {
+        if name != "description" && name != "status" {
+            labeled(name, &plain(value));
+        }
+    }
+    let origin = if details.own_verify || verify.is_empty() { "" } else { " (from the settings)" };
+    let mut listed = |heading: &str, items: Vec<String>| {
+        if !items.is_empty() {
+            let _ = writeln!(page, "{heading}:");
+        }
+        for item in items {
+            let _ = writeln!(page, "{}", format!("  {item}").trim_end());
+        }
+    };
+    listed(
+        &format!("Verify{origin}"),
+        verify.iter().map(|one| visible(one).into_owned()).collect(),
+    );
+    listed("Depends on", neighbors(&details.depends_on));
+    let heading = match details.unfinished_dependents {
+        0 => "Dependents".to_owned(),
+        count => format!("Dependents ({} unfinished, also through others)", counted(count, "task")),
+    };
+    listed(&heading, neighbors(&details.dependents));
+    if let Some(description) = fields.get("description").and_then(Value::as_str) {
+        let text = visible_lines(description);
+        let wrapped = |line: &str| {
+            let lines = terminal::wrap(line, width.saturating_sub(2)).into_iter().enumerate();
+            lines.map(|(at, line)| if at == 0 { line } else { line.trim_start().to_owned() })
+        };
+        let lines = text.lines().flat_map(|line| wrapped(line).collect::<Vec<_>>());
+        listed("Description", lines.collect());
+    }
+    if !details.attempts.is_empty() {
+        let _ = writeln!(page, "Attempts (`ralph show {}` shows the newest):", task.id);
+        for line in terminal::table(&rows(&details.attempts)).lines() {
+            let _ = writeln!(page, "  {}", terminal::fit(line, width.saturating_sub(2)));
+        }
+    }
+    page
+}
+
+/// The tasks next to it, each with its state.
+fn neighbors(tasks: &[DependencyView]) -> Vec<String> {
+    let shown = tasks.iter().take(NAMED).map(|task| format!("{} ({})", task.id, task.state));
+    let more = tasks.len().saturating_sub(NAMED);
+    shown.chain((more > 0).then(|| format!("… and {more} more"))).collect()
+}
+
+/// A value of the graph file on one line.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.split_whitespace().collect::<Vec<_>>().join(" "),
+        Value::Array(items) if items.iter().all(|item| item.is_string() || item.is_number()) => {
+            items.iter().map(plain).collect::<Vec<_>>().join(", ")
+        }
+        Value::Array(_) | Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {
+            value.to_string()
+        }
+    }
 }

@@ -106,15 +106,8 @@ impl HookRun {
                 stdout: output.clone(),
                 stderr: output.clone(),
             };
-            let post = GuardPost {
-                guardians: self.guardians.clone(),
-                record: message_file.clone(),
-                exit: None,
-                idle: None,
-                screen: None,
-                carrier: None,
-                redact: self.redact,
-            };
+            let guardians = self.guardians.clone();
+            let post = GuardPost::of_command(guardians, message_file.clone(), self.redact);
             let began = Instant::now();
             let outcome = process::run_guarded(&spec, &post, self.limits, &mut turn)?;
             if outcome == Outcome::Cancelled {

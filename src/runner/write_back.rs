@@ -166,15 +166,8 @@ impl Runner {
             stdout: output.clone(),
             stderr: output.clone(),
         };
-        let post = GuardPost {
-            guardians: self.guardians.clone(),
-            record: input,
-            exit: None,
-            idle: None,
-            screen: None,
-            carrier: None,
-            redact: self.workspace.redacts(),
-        };
+        let guardians = self.guardians.clone();
+        let post = GuardPost::of_command(guardians, input, self.workspace.redacts());
         let mut ticked = Instant::now();
         let outcome = process::run_guarded(&spec, &post, limits, |agent| {
             Ok::<_, anyhow::Error>(

@@ -249,7 +249,6 @@ fn the_doctor_checks_what_isolated_attempts_need() {
         all.iter().find(|(name, _)| name == about).map(|(_, text)| text.clone()).unwrap_or_default()
     };
     let all = found(&trial);
-    assert!(of(&all, "slots").starts_with("ok ../repo.slots: 3 slots of about "));
     assert!(of(&all, "git").starts_with("ok git version "));
     assert_eq!(of(&all, "leftovers"), "");
 

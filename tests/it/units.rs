@@ -22,7 +22,7 @@ const KEEPER: &str = r#"echo "$(basename "$0") $*" >> "$TRIAL_DIR/told"
 fn stage() -> TestProject {
     let trial = TestProject::new().file(".ralph/config.yaml", SETTINGS);
     let bin = trial.dir().join("bin");
-    for (name, text) in [("crontab", CRONTAB), ("systemctl", KEEPER), ("launchctl", KEEPER)] {
+    for (name, text) in [("crontab", CRONTAB), ("systemctl", KEEPER)] {
         trial.script(&bin.join(name), text);
     }
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
@@ -36,12 +36,12 @@ fn told(trial: &TestProject) -> String {
     trial.redact(&text)
 }
 
-/// All files in these folders of the test's home, by name.
+/// All units in the test's home, by name.
 fn kept(trial: &TestProject) -> Vec<String> {
-    let folders = [".config/systemd/user", "Library/LaunchAgents"];
-    let mut names: Vec<String> = folders
-        .iter()
-        .flat_map(|folder| fs::read_dir(trial.dir().join(folder)).into_iter().flatten())
+    let found = fs::read_dir(trial.dir().join(".config/systemd/user"));
+    let mut names: Vec<String> = found
+        .into_iter()
+        .flatten()
         .map(|entry| entry.unwrap().path().strip_prefix(trial.dir()).unwrap().display().to_string())
         .collect();
     names.sort();
@@ -98,7 +98,8 @@ fn a_service_of_systemd_comes_and_goes() {
     std::os::unix::fs::symlink(&path, links.join(format!("{name}.service"))).unwrap();
     std::os::unix::fs::symlink("/other", links.join("other.service")).unwrap();
     trial.run(["schedule", "uninstall"]).stdout(&format!(
-        "ran systemctl --user disable --now {name}.service\nremoved [trial]/{unit}\n"
+        "ran systemctl --user disable --now {name}.service\nremoved [trial]/{unit}\nran systemctl \
+         --user daemon-reload\n"
     ));
     assert_eq!(told(&trial).lines().last(), Some("systemctl --user daemon-reload"));
     let left: Vec<_> = fs::read_dir(&links).unwrap().map(|it| it.unwrap().file_name()).collect();
@@ -122,14 +123,8 @@ fn a_missing_service_manager_is_reported() {
     ));
     assert!(kept(&trial).is_empty());
     let nowhere = trial.env("PATH", "/nowhere");
-    for (keeper, program) in
-        [("--systemd", "systemctl"), ("--launchd", "launchctl"), ("--cron", "crontab")]
-    {
-        let said = format!(
-            "ralph: error: `{program}` is not on PATH; `--print` prints the files instead\n"
-        );
-        nowhere.run(["schedule", "install", keeper, "--user"]).code(1).stderr(&said);
-    }
+    let said = "ralph: error: `systemctl` is not on PATH; `--print` prints the unit instead\n";
+    nowhere.run(["schedule", "install", "--systemd", "--user"]).code(1).stderr(said);
     assert!(kept(&nowhere).is_empty());
 }
 
@@ -147,48 +142,15 @@ fn a_foreign_file_is_left_alone() {
 }
 
 #[test]
-fn an_agent_of_launchd_comes_and_goes() {
+fn an_agent_of_launchd_is_printed() {
     let trial = stage();
     let name = name(&trial);
-    trial.run(["schedule", "install", "--launchd", "--user"]);
-    let file = format!("Library/LaunchAgents/{name}.plist");
-    assert_eq!(kept(&trial), [file.as_str()]);
-    let said = told(&trial);
-    let last = said.lines().last().unwrap();
-    assert!(last.starts_with("launchctl bootstrap gui/") && last.ends_with(&file), "{said}");
-    assert!(trial.state().join("schedule").is_dir(), "for what it says");
-    trial.run(["schedule", "uninstall"]).stdout_has(&format!("removed [trial]/{file}\n"));
-    assert!(told(&trial).ends_with(&format!("/{name}\n")) && kept(&trial).is_empty());
-}
-
-#[test]
-fn a_line_of_a_crontab_comes_and_goes_and_no_other_does() {
-    let trial = stage();
-    let crontab = || fs::read_to_string(trial.sign("crontab")).unwrap();
-    let install = || trial.run(["schedule", "install", "--cron", "--user"]);
-    install().stdout(
-        "added an entry to your crontab; `crontab -l` shows it\nits output is in \
-         [repo]/.git/ralph/schedule/log\n",
-    );
-    let block = trial.run(["schedule", "install", "--cron", "--print"]);
-    assert_eq!(trial.redact(&crontab()), block.out());
-    trial.run(["schedule", "uninstall"]).stdout("removed the entry from your crontab\n");
-    assert_eq!(crontab(), "");
-
-    let others = "# mine\nMAILTO=\"\"\n5 4 * * *  printf '100\\%'   # no line end";
-    fs::write(trial.sign("crontab"), others).unwrap();
-    install();
-    let with = crontab();
-    assert!(with.starts_with(&format!("{others}\n# Written by `ralph schedule install`: ")));
-    install().stdout("the crontab entry is already installed and current\n");
-    fs::write(trial.sign("crontab"), with.replace("* * * * *", "*/5 * * * *") + "# after\n")
-        .unwrap();
-    install();
-    assert_eq!(crontab(), format!("{with}# after\n"), "it is as it should be again, in its place");
-    trial.run(["schedule", "uninstall"]);
-    assert_eq!(crontab(), format!("{others}\n# after\n"));
-    trial.run(["schedule", "uninstall"]);
-    assert_eq!(crontab(), format!("{others}\n# after\n"));
+    let ran = trial.run(["schedule", "install", "--launchd", "--user"]);
+    let ran = ran.stdout_has(&format!("<key>Label</key>\n  <string>{name}</string>"));
+    let file = format!("~/Library/LaunchAgents/{name}.plist");
+    ran.stderr_has(&format!("launchctl bootstrap gui/$(id -u) {file}"));
+    assert!(kept(&trial).is_empty() && told(&trial).is_empty());
+    assert!(trial.state().join("schedule").is_dir(), "for its output");
 }
 
 #[test]
@@ -201,10 +163,14 @@ fn what_the_crontab_says_is_what_a_shell_runs() {
         command.env_clear().envs(trial.variables());
         command
     };
-    let install =
-        process(RALPH).arg("-C").arg(&odd).args(["schedule", "install", "--cron"]).output();
-    assert!(install.unwrap().status.success());
-    let crontab = fs::read_to_string(trial.sign("crontab")).unwrap();
+    let install = process(RALPH)
+        .arg("-C")
+        .arg(&odd)
+        .args(["schedule", "install", "--cron"])
+        .output()
+        .unwrap();
+    assert!(install.status.success());
+    let crontab = String::from_utf8(install.stdout).unwrap();
     let line = crontab.lines().nth(1).unwrap().strip_prefix("* * * * * ").unwrap();
     let line = line.replace("\\%", "%");
     assert!(process("sh").args(["-c", &line]).status().unwrap().success());
@@ -256,9 +222,7 @@ fn the_machine_takes_root() {
         return;
     }
     let message = "ralph: error: a service for the machine needs root; pass `--user`, or run this with `sudo`\n";
-    for keeper in ["--systemd", "--launchd"] {
-        stage().run(["schedule", "install", keeper]).code(64).stderr(message);
-    }
+    stage().run(["schedule", "install", "--systemd"]).code(64).stderr(message);
 }
 
 #[test]

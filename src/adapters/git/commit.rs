@@ -3,11 +3,15 @@
 //! The commit is only prepared here: hooks are programs that may hang, and another module runs
 //! programs with a time limit.
 
-use std::ffi::OsStr;
+use std::{ffi::OsStr, fs, os::unix::fs::PermissionsExt};
 
 use anyhow::{Context, Result, anyhow};
 
 use super::{Repo, lossy, program};
+
+/// The hooks that git runs for a commit (githooks(5)).
+const HOOKS: &[&str] =
+    &["pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "reference-transaction"];
 
 /// A prepared commit.
 #[derive(Clone, Debug)]
@@ -92,6 +96,33 @@ impl Repo {
         // Time and zone follow.
         let ident = lossy(&ident);
         Ok(ident.split_inclusive('>').next().unwrap_or_default().to_owned())
+    }
+
+    /// The hooks that would run for a commit.
+    pub fn commit_hooks(&self) -> Vec<&'static str> {
+        let dir = self.hooks_dir();
+        let runs = |name: &&&str| {
+            let found = fs::metadata(dir.join(name));
+            found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        };
+        HOOKS.iter().filter(runs).copied().collect()
+    }
+
+    /// Whether commits are signed here.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn signs_commits(&self) -> Result<bool> {
+        let answer = program::answer(&self.root, &["config", "--type=bool", "commit.gpgSign"])?;
+        Ok(answer.as_deref() == Some("true"))
+    }
+
+    /// Prepares an empty commit with these settings, for a trial of hooks and signing.
+    pub fn trial_commit(&self, settings: &[&str]) -> CommitDraft {
+        let mut argv = git(settings);
+        argv.extend(["commit", "--quiet", "--allow-empty", "--message=Trial"].map(str::to_owned));
+        let (env, env_remove) = environment();
+        CommitDraft { argv, input: Vec::new(), env, env_remove, new: Vec::new() }
     }
 
     /// Undoes the preparation of a commit that was not made.

@@ -1,14 +1,15 @@
-//! Checks of the project: graph, prompts, logs and earlier runs.
+//! Checks of the project: graph, prompts, logs, earlier runs, its git, and its notifications.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    env,
     time::Duration,
 };
 
 use anyhow::Result;
 use chrono::Utc;
 
-use super::{Finding, few};
+use super::{Finding, few, parts};
 use crate::{
     adapters::process,
     commands::{run::check_jobs, status::last_beat},
@@ -25,14 +26,15 @@ use crate::{
     },
     project::{
         attempt,
+        config::NotifierTarget,
         event_store::EventStore,
         fatal,
         graph_file::GraphFile,
         workspace::{Workspace, view},
     },
+    report::notify::desktop_is_here,
     runner,
-    view::lines::counted,
-    view::run::Standing,
+    view::{lines::counted, run::Standing},
 };
 
 /// A run without a heartbeat for this long hangs; a healthy one beats every ten seconds.
@@ -271,4 +273,94 @@ pub(super) fn own_files(workspace: &Workspace) -> Finding {
         }
         Ok(_) => Finding::ok(ABOUT, "ignored by git"),
     }
+}
+
+/// Checks that git has an identity for commits.
+pub(super) fn committer(workspace: &Workspace) -> Finding {
+    const ABOUT: &str = "identity";
+    match workspace.repo.committer() {
+        Ok(who) => Finding::ok(ABOUT, who),
+        Err(error) => {
+            let text = error.to_string();
+            let (found, cure) = parts(&text, "");
+            Finding::warning(ABOUT, found, cure)
+        }
+    }
+}
+
+/// Checks that HEAD is on a branch with a commit.
+pub(super) fn head(workspace: &Workspace) -> Finding {
+    const ABOUT: &str = "branch";
+    match workspace.repo.head() {
+        Err(error) => Finding::of_error(ABOUT, &error, "see `git status`"),
+        Ok(head) => match (head.branch, head.commit) {
+            (Some(branch), Some(_)) => Finding::ok(ABOUT, branch),
+            (branch, _) if workspace.config.is_isolated() => {
+                let (found, cure) = match branch {
+                    Some(branch) => {
+                        (format!("`{branch}` has no commit yet"), "make the first commit")
+                    }
+                    None => ("HEAD is detached".to_owned(), "switch to a branch with `git switch`"),
+                };
+                let found = format!("{found}, and attempts start from a branch with a commit");
+                let cure = format!("{cure}, or use `--in-place`");
+                Finding::fault(ABOUT, Exit::Error, found, cure)
+            }
+            (Some(branch), None) => Finding::warning(
+                ABOUT,
+                format!("`{branch}` has no commit yet"),
+                "commit the existing files, to tell them from the work of agents",
+            ),
+            (None, _) => Finding::warning(
+                ABOUT,
+                "HEAD is detached; commits would be on no branch",
+                "switch to a branch with `git switch`",
+            ),
+        },
+    }
+}
+
+/// Checks that there are no uncommitted changes that an agent could commit.
+pub(super) fn work_tree(workspace: &Workspace) -> Finding {
+    const ABOUT: &str = "checkout";
+    match attempt::changed(workspace, &workspace.repo) {
+        Err(error) => Finding::of_error(ABOUT, &error, "see `git status`"),
+        Ok(changed) if changed.is_empty() => Finding::ok(ABOUT, "clean"),
+        Ok(changed) => {
+            let names: Vec<String> = changed.into_keys().collect();
+            let found = format!("{} not committed: {}", counted(names.len(), "path"), few(&names));
+            let cure = if workspace.config.is_isolated() {
+                "commit or stash; work on the same files lands only then"
+            } else {
+                "commit or stash; `git add -A` by an agent would include them"
+            };
+            Finding::warning(ABOUT, found, cure)
+        }
+    }
+}
+
+/// Checks that no target lacks a requirement. `None` without targets.
+pub(super) fn notifiers(workspace: &Workspace) -> Option<Finding> {
+    const ABOUT: &str = "notify";
+    let notifiers = &workspace.config.notify;
+    if notifiers.is_empty() {
+        return None;
+    }
+    let unset = |name: &str| env::var_os(name).is_none_or(|value| value.is_empty());
+    let missing = notifiers.iter().find_map(|notifier| match &notifier.way {
+        NotifierTarget::Run(_) => None,
+        NotifierTarget::Desktop => {
+            desktop_is_here(workspace.root()).err().map(|why| format!("desktop: {why}"))
+        }
+        way @ NotifierTarget::Webhook { url, secret_env } => {
+            let names = url.strip_prefix('$').into_iter().chain(secret_env.as_deref());
+            let name = names.into_iter().find(|name| unset(name))?;
+            Some(format!("{way}: `{name}` is not set"))
+        }
+    });
+    if let Some(why) = missing {
+        return Some(Finding::warning(ABOUT, why, "`ralph notify --test` tests all targets"));
+    }
+    let names: Vec<String> = notifiers.iter().map(|one| one.way.to_string()).collect();
+    Some(Finding::ok(ABOUT, format!("{}; `ralph notify --test` tests them", names.join(", "))))
 }

@@ -1,11 +1,16 @@
-//! The prompt of a draft.
+//! What a draft is made from, and the prompt that asks for it.
+
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::{check::DraftTarget, slot::DraftSlot, spec::DraftSpec};
+use super::{agent::DraftSlot, target::DraftTarget};
 use crate::{
-    commands::init,
+    commands::{
+        Invocation, init,
+        task_editor::{read_text, shown, usage},
+    },
     core::{
         graph::{drafted::DraftAim, task_edit::piece},
         prompt,
@@ -13,6 +18,65 @@ use crate::{
     },
     project::{fatal, workspace::Workspace},
 };
+
+/// The longest text, in bytes.
+pub(super) const LONGEST: u64 = 16 << 20;
+/// The longest text that is in the prompt as a whole, in bytes.
+const WHOLE: usize = 64 << 10;
+/// How much of a longer text is in the prompt, in bytes.
+const BEGINNING: usize = 16 << 10;
+
+/// What is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct DraftSpec {
+    /// The text; empty if the task to split says it all.
+    pub(super) text: String,
+}
+
+impl DraftSpec {
+    /// The part of the text that is in the prompt.
+    pub(super) fn beginning(&self) -> &str {
+        if self.text.len() <= WHOLE {
+            return &self.text;
+        }
+        let end = (0..=BEGINNING).rev().find(|at| self.text.is_char_boundary(*at));
+        &self.text[..end.unwrap_or(0)]
+    }
+
+    /// Whether the prompt has only the beginning.
+    pub(super) fn is_cut(&self) -> bool {
+        self.text.len() > WHOLE
+    }
+}
+
+/// Reads what is wanted.
+///
+/// # Errors
+/// A file that cannot be read, or nothing.
+pub(super) fn read(invocation: &Invocation, given: Option<&str>) -> Result<DraftSpec> {
+    let Some(given) = given else {
+        return Ok(DraftSpec::default());
+    };
+    let path = Path::new(given);
+    // A text that is too long for a path is no path.
+    let text = if given == "-" || invocation.file(path)?.symlink_metadata().is_ok() {
+        read_text(invocation, path, LONGEST)?
+    } else if is_path(given) {
+        return usage(format!("there is no file `{}`", shown(path)));
+    } else {
+        given.to_owned()
+    };
+    if text.trim().is_empty() {
+        return usage("there is no text to draft tasks from");
+    }
+    Ok(DraftSpec { text })
+}
+
+/// Whether one word looks like the path of a file, so that a misspelt one is not drafted.
+fn is_path(text: &str) -> bool {
+    let is_word = !text.trim().is_empty() && !text.contains(char::is_whitespace);
+    is_word && (text.contains('/') || Path::new(text).extension().is_some())
+}
 
 /// The most lines that name files.
 const FILES: usize = 300;
@@ -56,7 +120,7 @@ pub(super) fn render(
     }
     let verify = match &workspace.config.verify.0 {
         verify if !verify.is_empty() => verify.clone(),
-        _ => init::found(&slot.root).verify(),
+        _ => init::found(slot.root()).verify(),
     };
     let context = json!({
         "aim": aim,
@@ -83,4 +147,27 @@ pub(super) fn render(
 fn cut(text: &str) -> &str {
     let end = (0..=LAST.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let spec = DraftSpec { text: "x".to_owned() + &"é".repeat(WHOLE) };
+        assert!(spec.is_cut() && spec.beginning().len() == BEGINNING - 1);
+        let spec = DraftSpec { text: "é".to_owned() };
+        assert!(!spec.is_cut() && spec.beginning() == "é");
+    }
+
+    #[test]
+    fn a_word_like_a_path_is_one() {
+        for path in ["PRD.md", "docs/plan", "./x", "notes.txt"] {
+            assert!(is_path(path), "{path}");
+        }
+        for text in ["Add a dark theme", "i18n", "Fix src/a.rs", ""] {
+            assert!(!is_path(text), "{text}");
+        }
+    }
 }

@@ -1,11 +1,11 @@
-//! `ralph schedule install` and `uninstall`: the service that runs `ralph schedule`.
+//! `ralph schedule install` and `uninstall`: the service that runs `ralph schedule`, as a systemd unit, a
+//! launchd property list and a crontab line, each with its own quoting.
 //!
 //! Services name only the repository. They run `ralph schedule`, not `ralph run` at times of their own,
 //! so that one place handles time zones, clock changes, sleep and missed times.
 
 use std::{
     env, fs,
-    io::Write,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -14,10 +14,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{
-    check_settings,
-    units::{MARK, Start},
-};
+use super::check_settings;
 use crate::{
     adapters::{process, state, terminal},
     cli::{self, InstallArgs},
@@ -27,105 +24,37 @@ use crate::{
     regular_file,
 };
 
-/// A service manager with unit files, and the scope of the unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum UnitKeeper {
-    Systemd { user: bool },
-    Launchd { user: bool },
+/// Runs `systemctl` for units of the user or of the machine.
+fn systemctl(user: bool, words: &[&str]) -> Result<(), String> {
+    let scope = user.then_some("--user");
+    let words: Vec<&str> = scope.into_iter().chain(words.iter().copied()).collect();
+    let line = format!("systemctl {}", words.join(" "));
+    let output = Command::new("systemctl").args(&words).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("`{line}` failed: {error}"))?;
+    if output.status.success() {
+        say(&format!("ran {line}"));
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().map(str::trim).find(|line| !line.is_empty());
+    let said = terminal::visible(said.unwrap_or("no error message"));
+    Err(format!("`{line}` failed: {said} ({})", output.status))
 }
 
-impl UnitKeeper {
-    const ALL: [UnitKeeper; 4] = [
-        UnitKeeper::Systemd { user: true },
-        UnitKeeper::Systemd { user: false },
-        UnitKeeper::Launchd { user: true },
-        UnitKeeper::Launchd { user: false },
-    ];
-
-    fn is_of_user(self) -> bool {
-        let (UnitKeeper::Systemd { user } | UnitKeeper::Launchd { user }) = self;
-        user
-    }
-
-    /// The control program of the service manager.
-    fn program(self) -> &'static str {
-        match self {
-            UnitKeeper::Systemd { .. } => "systemctl",
-            UnitKeeper::Launchd { .. } => "launchctl",
-        }
-    }
-
-    /// The path of a unit file.
-    fn file(self, name: &str) -> Result<PathBuf> {
-        let home = || env::home_dir().context("no home folder; set `HOME`");
-        Ok(match self {
-            UnitKeeper::Systemd { user } => {
-                let folder = if user {
-                    let named = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-                    let named = named.filter(|folder| folder.is_absolute());
-                    named
-                        .map_or_else(|| Ok(home()?.join(".config")), anyhow::Ok)?
-                        .join("systemd/user")
-                } else {
-                    PathBuf::from("/etc/systemd/system")
-                };
-                folder.join(format!("{name}.service"))
-            }
-            UnitKeeper::Launchd { user } => {
-                let folder = if user {
-                    home()?.join("Library/LaunchAgents")
-                } else {
-                    PathBuf::from("/Library/LaunchDaemons")
-                };
-                folder.join(format!("{name}.plist"))
-            }
-        })
-    }
-
-    /// The commands that load a new or changed unit and start it.
-    fn up(self, name: &str, file: &Path) -> Result<Vec<Vec<String>>> {
-        let unit = format!("{name}.service");
-        Ok(match self {
-            UnitKeeper::Systemd { .. } => {
-                [&["daemon-reload"][..], &["enable", &unit], &["restart", &unit]]
-                    .map(|more| self.systemctl(more))
-                    .into()
-            }
-            UnitKeeper::Launchd { .. } => {
-                let file = file.display().to_string();
-                let words = ["launchctl", "bootstrap", &self.domain()?, &file];
-                vec![words.map(str::to_owned).into()]
-            }
-        })
-    }
-
-    /// The command that stops a unit, and the command to run after its file is removed.
-    fn down(self, name: &str) -> Result<(Vec<String>, Option<Vec<String>>)> {
-        Ok(match self {
-            UnitKeeper::Systemd { .. } => (
-                self.systemctl(&["disable", "--now", &format!("{name}.service")]),
-                Some(self.systemctl(&["daemon-reload"])),
-            ),
-            UnitKeeper::Launchd { .. } => {
-                let target = format!("{}/{name}", self.domain()?);
-                (["launchctl", "bootout", &target].map(str::to_owned).into(), None)
-            }
-        })
-    }
-
-    fn systemctl(self, more: &[&str]) -> Vec<String> {
-        let scope = self.is_of_user().then_some("--user");
-        let words = [self.program()].into_iter().chain(scope).chain(more.iter().copied());
-        words.map(str::to_owned).collect()
-    }
-
-    fn domain(self) -> Result<String> {
-        if !self.is_of_user() {
-            return Ok("system".to_owned());
-        }
-        let home = env::home_dir().context("no home folder; set `HOME`")?;
-        Ok(format!("gui/{}", fs::metadata(home).context("check the home folder")?.uid()))
-    }
+/// The path of a unit file of systemd.
+fn unit_file(user: bool, name: &str) -> Result<PathBuf> {
+    let folder = if user {
+        let named = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+        let named = named.filter(|folder| folder.is_absolute());
+        let config = match named {
+            Some(folder) => folder,
+            None => env::home_dir().context("no home folder; set `HOME`")?.join(".config"),
+        };
+        config.join("systemd/user")
+    } else {
+        PathBuf::from("/etc/systemd/system")
+    };
+    Ok(folder.join(format!("{name}.service")))
 }
 
 /// Installs or prints the service of this repository.
@@ -143,22 +72,45 @@ pub(super) fn install(invocation: &Invocation, options: &InstallArgs) -> Result<
     };
     check_settings(&schedule.run)?;
     let cli::Keeper { systemd, launchd, .. } = options.keeper;
-    let user = options.user;
-    let kept = match (systemd, launchd) {
-        (true, _) => UnitKeeper::Systemd { user },
-        (_, true) => UnitKeeper::Launchd { user },
-        _ if schedule.times.expressions().is_empty() => {
-            let message = "the schedule has no `cron`, and a crontab cannot serve requests";
-            return Err(Failure::new(Exit::Usage, message).into());
+    if systemd {
+        return install_unit(&workspace, options);
+    }
+    if launchd {
+        let start = start(&workspace, false)?;
+        if !options.print {
+            make_log(&start)?;
         }
-        _ => return install_line(&start(&workspace, None)?, options.print),
-    };
-    let start = start(&workspace, (!user).then_some(kept))?;
-    let text = match kept {
-        UnitKeeper::Systemd { .. } => start.systemd().map_err(unusable)?,
-        UnitKeeper::Launchd { .. } => start.launchd(),
-    };
-    let file = kept.file(&start.name())?;
+        terminal::print(&start.launchd())?;
+        let (folder, domain) = match options.user {
+            true => ("~/Library/LaunchAgents", "gui/$(id -u)"),
+            false => ("/Library/LaunchDaemons", "system"),
+        };
+        let file = format!("{folder}/{}.plist", start.name());
+        terminal::say(&format!(
+            "save this as {file}, and load it with `launchctl bootstrap {domain} {file}`"
+        ));
+        return Ok(Exit::Success);
+    }
+    if schedule.times.expressions().is_empty() {
+        let message = "the schedule has no `cron`, and a crontab cannot serve requests";
+        return Err(Failure::new(Exit::Usage, message).into());
+    }
+    let start = start(&workspace, false)?;
+    let line = start.crontab().map_err(unusable)?;
+    if !options.print {
+        make_log(&start)?;
+    }
+    terminal::print(&line)?;
+    terminal::say("add this to your crontab: `crontab -e` opens it");
+    Ok(Exit::Success)
+}
+
+/// Writes and starts a unit of systemd, or prints it.
+fn install_unit(workspace: &Workspace, options: &InstallArgs) -> Result<Exit> {
+    let user = options.user;
+    let start = start(workspace, !user)?;
+    let text = start.systemd().map_err(unusable)?;
+    let file = unit_file(user, &start.name())?;
     if options.print {
         terminal::say(&format!("would write {}", file.display()));
         terminal::print(&text)?;
@@ -169,12 +121,14 @@ pub(super) fn install(invocation: &Invocation, options: &InstallArgs) -> Result<
                        `sudo`";
         return Err(Failure::new(Exit::Usage, message).into());
     }
-    there(kept.program())?;
+    process::resolve("systemctl", Path::new("/"))
+        .map_err(|why| unusable(format!("{why}; `--print` prints the unit instead")))?;
     match regular_file::read_to_string(&file) {
         Ok(before) if !before.contains(MARK) => {
-            let message =
-                format!("`{}` exists and was not written by `ralph`; move it", file.display());
-            return Err(Failure::new(Exit::Error, message).into());
+            return Err(unusable(format!(
+                "`{}` exists and was not written by `ralph`; move it",
+                file.display()
+            )));
         }
         Ok(before) if before == text => {
             say(&format!("{} is already installed and current", file.display()));
@@ -184,83 +138,48 @@ pub(super) fn install(invocation: &Invocation, options: &InstallArgs) -> Result<
     }
     let folder = file.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
-    if launchd {
-        make_log(&start)?;
-    }
     state::replace(&file, text.as_bytes(), workspace.durable())
         .with_context(|| format!("write `{}`", file.display()))?;
     say(&format!("wrote {}", file.display()));
-    if launchd {
-        // launchd does not reload a loaded unit. There may be none.
-        let (end, _) = kept.down(&start.name())?;
-        let _ = order(&end);
-    }
-    for words in kept.up(&start.name(), &file)? {
-        order(&words).map_err(|why| {
-            let line = words.join(" ");
-            let message = format!(
-                "the unit is written, but `{line}` failed: {why}; run it where it works, or run \
-                 `ralph schedule uninstall`"
-            );
-            Failure::new(Exit::Error, message)
+    let unit = format!("{}.service", start.name());
+    for words in [&["daemon-reload"][..], &["enable", &unit], &["restart", &unit]] {
+        systemctl(user, words).map_err(|why| {
+            unusable(format!(
+                "the unit is written, but {why}; run it where it works, or run `ralph schedule \
+                 uninstall`"
+            ))
         })?;
-        say(&format!("ran {}", words.join(" ")));
     }
-    if kept == (UnitKeeper::Systemd { user: true }) {
+    if user {
         say("it runs while you are logged in; `loginctl enable-linger` keeps it running");
     }
     Ok(Exit::Success)
 }
 
-fn install_line(start: &Start, print: bool) -> Result<Exit> {
-    let block = start.crontab().map_err(unusable)?;
-    if print {
-        terminal::print(&block)?;
-        return Ok(Exit::Success);
-    }
-    there("crontab")?;
-    let before = crontab()?;
-    let after = match start.cut(&before).map_err(unusable)? {
-        Some((head, tail)) => format!("{head}{block}{tail}"),
-        None if before.is_empty() || before.ends_with('\n') => format!("{before}{block}"),
-        None => format!("{before}\n{block}"),
-    };
-    if after == before {
-        say("the crontab entry is already installed and current");
-        return Ok(Exit::Success);
-    }
-    make_log(start)?;
-    write_crontab(&after)?;
-    say("added an entry to your crontab; `crontab -l` shows it");
-    say(&format!("its output is in {}", start.log));
-    Ok(Exit::Success)
-}
-
-/// Removes all installed services of this repository.
+/// Removes the units of this repository.
 ///
 /// # Errors
 /// Missing root rights; errors of the disk.
 pub(super) fn uninstall(invocation: &Invocation) -> Result<Exit> {
     let workspace = invocation.workspace()?;
-    let start = start(&workspace, None)?;
+    let start = start(&workspace, false)?;
     let name = start.name();
     let mut found = false;
-    for kept in UnitKeeper::ALL {
-        let file = kept.file(&name)?;
+    for user in [true, false] {
+        let file = unit_file(user, &name)?;
         let ours = regular_file::read_to_string(&file).is_ok_and(|text| text.contains(MARK));
         if !ours {
             continue;
         }
         found = true;
-        if !kept.is_of_user() && !process::is_root() {
-            let message =
-                format!("`{}` is a service of the machine; run this with `sudo`", file.display());
-            return Err(Failure::new(Exit::Error, message).into());
+        if !user && !process::is_root() {
+            let what = file.display();
+            return Err(unusable(format!(
+                "`{what}` is a service of the machine; run this with `sudo`"
+            )));
         }
-        let (end, forget) = kept.down(&name)?;
-        match order(&end) {
-            Ok(()) => say(&format!("ran {}", end.join(" "))),
-            Err(why) => say(&format!("warning: `{}` failed: {why}", end.join(" "))),
+        if let Err(why) = systemctl(user, &["disable", "--now", &format!("{name}.service")]) {
+            say(&format!("warning: {why}"));
         }
         // A manager that is not running has left its links too.
         let folder = file.parent().unwrap_or(Path::new("/"));
@@ -272,17 +191,7 @@ pub(super) fn uninstall(invocation: &Invocation) -> Result<Exit> {
         }
         fs::remove_file(&file).with_context(|| format!("remove `{}`", file.display()))?;
         say(&format!("removed {}", file.display()));
-        if let Some(words) = forget {
-            let _ = order(&words);
-        }
-    }
-    if process::resolve("crontab", Path::new("/")).is_ok() {
-        let before = crontab()?;
-        if let Some((head, tail)) = start.cut(&before).map_err(unusable)? {
-            found = true;
-            write_crontab(&format!("{head}{tail}"))?;
-            say("removed the entry from your crontab");
-        }
+        let _ = systemctl(user, &["daemon-reload"]);
     }
     if !found {
         say("no service is installed for this repository");
@@ -291,7 +200,7 @@ pub(super) fn uninstall(invocation: &Invocation) -> Result<Exit> {
 }
 
 /// The command for this repository. A service of the machine runs as the owner of the folder.
-fn start(workspace: &Workspace, machine: Option<UnitKeeper>) -> Result<Start> {
+fn start(workspace: &Workspace, of_machine: bool) -> Result<Start> {
     let text = |path: &Path| {
         path.to_str().map(str::to_owned).ok_or_else(|| {
             unusable(format!("`{}` is not UTF-8, so a unit cannot name it", path.display()))
@@ -302,11 +211,7 @@ fn start(workspace: &Workspace, machine: Option<UnitKeeper>) -> Result<Start> {
         named.extend([flag.to_owned(), text(path)?]);
     }
     let owner = fs::metadata(workspace.root()).context("check the repository")?.uid();
-    let user = match machine {
-        Some(UnitKeeper::Systemd { .. }) if owner != 0 => Some(owner.to_string()),
-        Some(UnitKeeper::Launchd { .. }) if owner != 0 => Some(name_of(owner)?),
-        _ => None,
-    };
+    let user = (of_machine && owner != 0).then(|| owner.to_string());
     let config = &workspace.config;
     let start = Start {
         program: text(&process::own_file().context("find this program")?)?,
@@ -324,72 +229,6 @@ fn start(workspace: &Workspace, machine: Option<UnitKeeper>) -> Result<Start> {
 /// Time for closing an attempt, in addition to the limits of the settings.
 const SPARE: Duration = Duration::from_secs(60);
 
-/// The name of a user.
-fn name_of(user: u32) -> Result<String> {
-    let output =
-        Command::new("id").args(["-un", &user.to_string()]).output().context("run `id`")?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// Checks that a program exists, before anything is written.
-fn there(program: &str) -> Result<()> {
-    process::resolve(program, Path::new("/")).map(drop).map_err(|why| {
-        let message = format!("{why}; `--print` prints the files instead");
-        Failure::new(Exit::Error, message).into()
-    })
-}
-
-/// Runs a program. The error is the reason of its failure.
-fn order(words: &[String]) -> Result<(), String> {
-    let output = Command::new(&words[0])
-        .args(&words[1..])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said =
-        said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no error message");
-    Err(format!("{} ({})", terminal::visible(said), output.status))
-}
-
-/// The crontab of the user; empty if there is none.
-fn crontab() -> Result<String> {
-    let output = Command::new("crontab").arg("-l").env("LC_ALL", "C").output();
-    let output = output.context("run `crontab -l`")?;
-    if output.status.success() {
-        let text = String::from_utf8(output.stdout);
-        return text.map_err(|_| {
-            unusable("your crontab is not UTF-8; add the lines of `--print` by hand")
-        });
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    if said.to_lowercase().contains("no crontab") {
-        return Ok(String::new());
-    }
-    // Do not overwrite a crontab that cannot be read.
-    Err(unusable(format!("`crontab -l` failed: {}", terminal::visible(said.trim()))))
-}
-
-fn write_crontab(text: &str) -> Result<()> {
-    let mut child = Command::new("crontab")
-        .arg("-")
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("run `crontab -`")?;
-    // crontab reads all input before it prints anything.
-    let written = child.stdin.take().map(|mut pipe| pipe.write_all(text.as_bytes()));
-    let output = child.wait_with_output().context("wait for `crontab -`")?;
-    if output.status.success() && matches!(written, Some(Ok(()))) {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(unusable(format!("`crontab -` failed: {}", terminal::visible(said.trim()))))
-}
-
 /// Creates the folder of the log file.
 fn make_log(start: &Start) -> Result<()> {
     let folder = Path::new(&start.log).parent().unwrap_or(Path::new("/"));
@@ -403,4 +242,227 @@ fn unusable(why: impl Into<String>) -> anyhow::Error {
 fn say(text: &str) {
     // Requested output, but not data for programs.
     let _ = terminal::print(&format!("{text}\n"));
+}
+
+/// The marker in every generated definition.
+const MARK: &str = "Written by `ralph schedule install`";
+
+/// The longest crontab line that every cron accepts.
+const LONGEST: usize = 990;
+
+/// The command to start, and its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Start {
+    /// The path of this program.
+    program: String,
+    /// The top folder of the repository.
+    root: String,
+    /// The flags for non-default files, between `-C ROOT` and `schedule`.
+    named: Vec<String>,
+    /// The `PATH` for agents.
+    path: String,
+    /// The user for a service of the machine.
+    user: Option<String>,
+    /// The log file, for service managers without a log.
+    log: String,
+    /// The time limit for stopping, long enough for a running attempt.
+    patience: Duration,
+}
+
+impl Start {
+    /// A unique name per repository: the folder name and a hash of its path.
+    fn name(&self) -> String {
+        let folder = self.root.rsplit('/').next().unwrap_or_default();
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+        let folder: String = folder.chars().map(plain).take(40).collect();
+        // FNV-1a: the hash must be the same in every later version.
+        let number = self.root.bytes().fold(0x811c_9dc5_u32, |number, byte| {
+            (number ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
+        format!("ralph-{folder}-{number:08x}")
+    }
+
+    /// Checks for text that cannot be quoted.
+    ///
+    /// # Errors
+    /// A message for a person.
+    fn check(&self) -> Result<(), String> {
+        let texts = [&self.program, &self.root, &self.path, &self.log];
+        for text in texts.into_iter().chain(&self.named) {
+            if text.contains(char::is_control) {
+                let shown = text.escape_debug();
+                return Err(format!("`{shown}` contains a control character; rename it"));
+            }
+        }
+        Ok(())
+    }
+
+    fn words(&self, more: &[&str]) -> Vec<String> {
+        let fixed = [self.program.as_str(), "-C", &self.root].into_iter().map(str::to_owned);
+        let more = more.iter().map(|word| (*word).to_owned());
+        fixed.chain(self.named.iter().cloned()).chain(["schedule".to_owned()]).chain(more).collect()
+    }
+
+    /// The systemd unit.
+    ///
+    /// # Errors
+    /// A path that systemd cannot start.
+    fn systemd(&self) -> Result<String, String> {
+        if self.program.contains(['"', '\'', '\\']) {
+            return Err(format!(
+                "systemd cannot start a program with a quote or backslash in its path, as in `{}`; \
+                 move it",
+                self.program
+            ));
+        }
+        let quoted = |text: &str| {
+            let escaped = text.replace('\\', r"\\").replace('"', "\\\"").replace('%', "%%");
+            format!("\"{escaped}\"")
+        };
+        let words: Vec<String> = self.words(&[]).iter().map(|word| quoted(word)).collect();
+        let (user, target) = match &self.user {
+            Some(user) => (format!("User={user}\n"), "multi-user.target"),
+            None => (String::new(), "default.target"),
+        };
+        Ok(filled(
+            include_str!("systemd.service"),
+            &[
+                ("mark", MARK),
+                ("root", &self.root.replace('%', "%%")),
+                ("command", &words.join(" ")),
+                ("path", &quoted(&format!("PATH={}", self.path))),
+                ("user", &user),
+                ("patience", &self.patience.as_secs().to_string()),
+                ("target", target),
+            ],
+        ))
+    }
+
+    /// The launchd property list.
+    fn launchd(&self) -> String {
+        let string = |text: &str| {
+            let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+            format!("<string>{text}</string>")
+        };
+        let words: Vec<String> = self.words(&[]).iter().map(|word| string(word)).collect();
+        filled(
+            include_str!("launchd.plist"),
+            &[
+                ("name", &string(&self.name())),
+                ("command", &words.join("\n    ")),
+                ("path", &string(&self.path)),
+                ("patience", &self.patience.as_secs().to_string()),
+                ("log", &string(&self.log)),
+            ],
+        )
+    }
+
+    /// The line for a crontab, below its name.
+    ///
+    /// # Errors
+    /// A line that is too long for cron.
+    fn crontab(&self) -> Result<String, String> {
+        let words: Vec<String> = self.words(&["--due"]).iter().map(|word| quoted(word)).collect();
+        let line = format!(
+            "* * * * * PATH={} {} >>{} 2>&1",
+            quoted(&self.path),
+            words.join(" "),
+            quoted(&self.log)
+        );
+        // cron ends the command at a percent sign.
+        let line = line.replace('%', r"\%");
+        if line.len() > LONGEST {
+            return Err(format!(
+                "the line would have {} characters, but cron accepts {LONGEST}; make `PATH` shorter",
+                line.len()
+            ));
+        }
+        Ok(format!("# {MARK}: {}\n{line}\n", self.name()))
+    }
+}
+
+/// A template with its `{names}` replaced. A value may itself contain a name in braces.
+fn filled(template: &str, values: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').unwrap_or((after, ""));
+        let value = values.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value);
+        text += before;
+        text += value;
+        rest = after;
+    }
+    text + rest
+}
+
+/// A word quoted for a shell.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start() -> Start {
+        Start {
+            program: "/usr/local/bin/ralph".to_owned(),
+            root: "/home/me/my 100% \"odd\" & $HOME's\\".to_owned(),
+            named: vec!["--graph".to_owned(), "/home/me/other graph.yaml".to_owned()],
+            path: "/usr/bin:/bin".to_owned(),
+            user: None,
+            log: "/home/me/x/.git/ralph/schedule/log".to_owned(),
+            patience: Duration::from_secs(210),
+        }
+    }
+
+    #[test]
+    fn each_format_has_its_own_quoting() {
+        let start = start();
+        let unit = start.systemd().unwrap();
+        let command = "ExecStart=:\"/usr/local/bin/ralph\" \"-C\" \"/home/me/my 100%% \\\"odd\\\" & \
+                       $HOME's\\\\\" \"--graph\" \"/home/me/other graph.yaml\" \"schedule\"\n";
+        assert!(unit.contains(command), "{unit}");
+        assert!(unit.contains("Environment=\"PATH=/usr/bin:/bin\"\n"), "{unit}");
+        assert!(unit.contains("WantedBy=default.target") && !unit.contains("User="), "{unit}");
+
+        let list = start.launchd();
+        let root = "<string>/home/me/my 100% \"odd\" &amp; $HOME's\\</string>\n";
+        assert!(list.contains(root) && list.contains("<integer>210</integer>"), "{list}");
+
+        let crontab = start.crontab().unwrap();
+        let line = "* * * * * PATH=/usr/bin:/bin /usr/local/bin/ralph -C '/home/me/my 100\\% \"odd\" \
+                    & $HOME'\\''s\\' --graph '/home/me/other graph.yaml' schedule --due \
+                    >>/home/me/x/.git/ralph/schedule/log 2>&1";
+        assert_eq!(crontab.lines().nth(1), Some(line));
+    }
+
+    #[test]
+    fn a_service_of_the_machine_names_its_user() {
+        let unit = Start { user: Some("1000".to_owned()), ..start() }.systemd().unwrap();
+        assert!(unit.contains("\nUser=1000\n") && unit.contains("WantedBy=multi-user.target"));
+    }
+
+    #[test]
+    fn text_that_cannot_be_quoted_is_refused() {
+        let odd = Start { program: "/opt/\"x\"/ralph".to_owned(), ..start() };
+        assert!(odd.systemd().unwrap_err().contains("move it"));
+        let long = Start { path: "/a".repeat(500), ..start() };
+        assert!(long.crontab().unwrap_err().contains("make `PATH` shorter"));
+        let odd = Start { root: "/a\nb".to_owned(), ..start() };
+        assert!(odd.check().unwrap_err().starts_with("`/a\\nb` contains a control character"));
+        assert_eq!(start().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_name_is_unique_per_folder() {
+        assert_eq!(start().name(), "ralph-my-100---odd-----home-s--ddadc1a1");
+        let other = Start { root: "/srv/b".to_owned(), ..start() };
+        let third = Start { root: "/home/b".to_owned(), ..start() };
+        assert!(other.name().starts_with("ralph-b-") && other.name() != third.name());
+    }
 }

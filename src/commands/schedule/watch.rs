@@ -16,7 +16,7 @@ use std::{
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
 
-use super::{SchedulePlan, http_trigger, running::ScheduledRun};
+use super::{SchedulePlan, ScheduledRun, http_trigger};
 use crate::{
     adapters::{
         process::{self, AgentProcess},

@@ -94,15 +94,8 @@ impl Messenger {
             stderr: output.clone(),
         };
         let guardians = GuardianPool::new(process::own_program(), &lock);
-        let post = GuardPost {
-            guardians: guardians.map_err(|error| error.to_string())?,
-            record: input.clone(),
-            exit: None,
-            idle: None,
-            screen: None,
-            carrier: None,
-            redact: true,
-        };
+        let guardians = guardians.map_err(|error| error.to_string())?;
+        let post = GuardPost::of_command(guardians, input.clone(), true);
         let turn = |_: &_| Ok::<_, Infallible>(!is_cut());
         let Ok(outcome) = process::run_guarded(&spec, &post, (self.timeout, GRACE), turn);
         let last = agent_output::last_line(&output);

@@ -1,9 +1,6 @@
 //! The output of agents, live or recorded, for `ralph logs --output`, `ralph logs --raw` and
 //! `ralph attach`.
 
-mod out;
-mod parts;
-
 use std::{
     io,
     path::Path,
@@ -13,7 +10,10 @@ use std::{
 
 use anyhow::Result;
 
-use super::journal_reader::{JournalReader, LOOK, RecordFilter, draw};
+use super::{
+    JournalReader, LOOK, RecordFilter, draw,
+    parts::{Out, OutputSide, shown},
+};
 use crate::{
     adapters::{
         agent_output::OutputTail,
@@ -30,8 +30,6 @@ use crate::{
     project::{failure_output, workspace::Workspace},
     view::log::JournalLog,
 };
-use out::{Out, OutputSide};
-pub(super) use parts::{file_part, transcript};
 
 /// The interval for checking that the run is alive.
 const LIVES: Duration = Duration::from_secs(1);
@@ -426,7 +424,7 @@ impl OutputReader {
 }
 
 /// The last lines of the output of an attempt, in the form that [`Voice::Readable`] shows.
-pub(super) fn last_lines(path: &Path, format: Format, count: usize) -> Vec<String> {
+pub(in crate::commands) fn last_lines(path: &Path, format: Format, count: usize) -> Vec<String> {
     /// The text that is kept while the file is read.
     const KEPT: usize = 64 << 10;
     match format {
@@ -443,7 +441,7 @@ pub(super) fn last_lines(path: &Path, format: Format, count: usize) -> Vec<Strin
             if !matches!(heard, Heard::GoesOn(_)) && !text.is_empty() && !text.ends_with('\n') {
                 text.push('\n');
             }
-            text += &out::shown(&heard).1;
+            text += &shown(&heard).1;
         }
         if text.len() > 2 * KEPT {
             let mut from = (text.len() - KEPT)..text.len();

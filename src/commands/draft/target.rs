@@ -1,19 +1,20 @@
-//! What a draft is for, and the check of a draft against it.
+//! What a draft is for, the check of a draft against it, and the way into the graph file.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use chrono::Utc;
 use serde_json::Value;
 
+use super::say;
 use crate::{
-    adapters::excerpt,
+    adapters::{excerpt, state},
     commands::{
-        lint,
-        task_editor::{live_attempt, unsupported, usage},
+        Invocation, check,
+        task_editor::{ChangeCommand, TaskEditor, live_attempt, unsupported, usage},
     },
     core::{
-        event::Event,
+        event::{Cause, Event},
         exit::{Exit, Failure},
         graph::{
             TaskGraph,
@@ -21,12 +22,13 @@ use crate::{
             edit::Document,
             filter::Filter,
             lint::{LintFinding, diagnostics},
-            task::TaskId,
+            task::{Status, Task, TaskId},
         },
         select::Policy,
         setup,
     },
     project::{
+        graph_change::keep_new_file,
         graph_file::{GraphFile, graph_of},
         workspace::{Workspace, find, view},
     },
@@ -181,7 +183,7 @@ impl DraftTarget {
             Ok(file) => file,
             Err(rejected) => return Ok(Err(rejected.summary())),
         };
-        let mut findings = lint::of_workspace(workspace, file.graph());
+        let mut findings = check::remarks(workspace, file.graph());
         findings.retain(|found| done.ids.contains(&file.graph().task(found.task).id));
         Ok(Ok(CheckedDraft { answer: answer.to_owned(), ids: done.ids, findings, file }))
     }
@@ -240,11 +242,63 @@ impl CheckedDraft {
     }
 }
 
-/// The records of tasks that a new graph has.
-pub(super) fn added(ids: &[TaskId]) -> impl Iterator<Item = (&TaskId, Event)> {
-    use crate::core::{event::Cause, graph::task::Status};
-    let cause = Cause::Command;
-    let event =
-        move || Event::StatusChanged { old: None, new: Some(Status::Pending), cause, reason: None };
-    ids.iter().map(move |id| (id, event()))
+/// The command in the journal and in `ralph undo`.
+const COMMAND: &str = "draft";
+/// The graph before a new one, for `ralph undo`: a file without tasks is no graph.
+const NOTHING: &str = "tasks: []\n";
+
+/// Puts the draft into the graph.
+///
+/// # Errors
+/// The graph has changed so that the draft does not fit; errors of the disk.
+pub(super) fn keep(
+    invocation: &Invocation,
+    workspace: &Workspace,
+    target: &DraftTarget,
+    draft: &str,
+) -> Result<Exit> {
+    let name = workspace.graph_name();
+    let ids = if target.base().is_none() && !target.has_examples {
+        create(workspace, target, draft)?
+    } else {
+        let mut editor = TaskEditor::for_person(invocation, COMMAND)?;
+        let found = editor.change(&ChangeCommand::of(COMMAND, &[]), |file| {
+            target.put_into(Some(file.text()), draft).map(Some)
+        })?;
+        found.into_iter().filter(|one| one.old.is_none()).map(|one| one.id).collect()
+    };
+    let ralph = workspace.typed_command();
+    say(&format!(
+        "kept {} in {name}; `{ralph} undo` takes them back, `{ralph} run` works on them",
+        counted(ids.len(), "task")
+    ));
+    Ok(Exit::Success)
+}
+
+/// Writes a new graph file.
+fn create(workspace: &Workspace, target: &DraftTarget, draft: &str) -> Result<Vec<TaskId>> {
+    let (path, name) = (workspace.graph_path(), workspace.graph_name());
+    let text = target.put_into(None, draft)?;
+    let graph = graph_of(text.as_bytes()).context("the draft is not a graph")?;
+    let ids: Vec<TaskId> = graph.tasks().iter().map(|task: &Task| task.id.clone()).collect();
+    let turn = workspace.state.lock_graph().context("lock the graph file")?;
+    if path.symlink_metadata().is_ok() {
+        let message = format!("`{name}` was created meanwhile; keep the draft with `--extend`");
+        return Err(Failure::new(Exit::Error, message).into());
+    }
+    keep_new_file(workspace, &ChangeCommand::of(COMMAND, &ids), NOTHING, &text)?;
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
+    }
+    state::replace(path, text.as_bytes(), workspace.durable())
+        .with_context(|| format!("write `{name}`"))?;
+    drop(turn);
+    let mut store = workspace.event_store()?;
+    for id in &ids {
+        let (old, new, cause) = (None, Some(Status::Pending), Cause::Command);
+        store.emit(None, Some(id), Event::StatusChanged { old, new, cause, reason: None })?;
+    }
+    // The graph is there, whatever git says.
+    let _ = workspace.ignore_own_files();
+    Ok(ids)
 }

@@ -1,23 +1,80 @@
-//! `ralph config`: shows every setting with its value and its origin.
+//! Commands that print what is set and what is built in: settings, completions, manual pages, schemas and
+//! templates.
 
-use std::fmt::Write as _;
+use std::{env, fmt::Write as _, fs, path::Path};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::Invocation;
 use crate::{
     adapters::terminal,
-    cli,
+    cli::{self, Schemas},
     core::{
         diagnostic::nearest,
         exit::{Exit, Failure},
+        prompt::template::Template,
     },
     project::{
         config::Config,
         config_layers::{self, Origin},
+        schema,
     },
+    view,
 };
+
+/// Prints the script that registers this program for completions.
+///
+/// # Errors
+/// Errors of standard output.
+pub fn completions(shell: &str) -> Result<Exit> {
+    let program = env::current_exe().context("find this program")?;
+    terminal::print(&cli::registration(shell, &program))?;
+    Ok(Exit::Success)
+}
+
+/// Prints the manual page of `ralph`, or writes the pages of all commands to a folder.
+///
+/// # Errors
+/// Errors of standard output and of the disk.
+pub fn man(to: Option<&Path>) -> Result<Exit> {
+    let pages = cli::man_pages().context("write the manual")?;
+    let Some(folder) = to else {
+        let (_, first) = pages.into_iter().next().context("no manual page")?;
+        terminal::print(&first)?;
+        return Ok(Exit::Success);
+    };
+    fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
+    let count = pages.len();
+    for (name, text) in pages {
+        let path = folder.join(name);
+        fs::write(&path, text).with_context(|| format!("write `{}`", path.display()))?;
+    }
+    terminal::print(&format!("{count} pages in {}\n", folder.display()))?;
+    Ok(Exit::Success)
+}
+
+/// Prints a schema.
+///
+/// # Errors
+/// Errors of standard output.
+pub fn schema(of: Schemas) -> Result<Exit> {
+    terminal::print(&match of {
+        Schemas::Graph => schema::graph(),
+        Schemas::Config => schema::config(),
+        Schemas::Views => terminal::json(&view::schema::views()),
+    })?;
+    Ok(Exit::Success)
+}
+
+/// Prints a template.
+///
+/// # Errors
+/// Errors of standard output.
+pub fn template(template: Template) -> Result<Exit> {
+    terminal::print(&template.text())?;
+    Ok(Exit::Success)
+}
 
 /// The longest value, in characters, with the origin on the same line.
 const WIDE: usize = 40;
@@ -26,7 +83,7 @@ const WIDE: usize = 40;
 ///
 /// # Errors
 /// No repository, invalid settings, an unknown name.
-pub fn run(invocation: &Invocation, options: &cli::ConfigArgs) -> Result<Exit> {
+pub fn config(invocation: &Invocation, options: &cli::ConfigArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     for (name, meant) in config_layers::misspelt() {
         terminal::say(&format!("warning: `{name}` is not a setting; did you mean `{meant}`?"));

@@ -1,15 +1,112 @@
-//! Parts of an attempt's files, for a reader that shows them as they grow.
+//! The output of agents as text: on the terminal, where it is held back until the last lines are known;
+//! and parts of files that grow.
 
-use std::{io, os::unix::fs::FileExt, path::Path};
+use std::{collections::VecDeque, io, os::unix::fs::FileExt, path::Path};
 
+use anyhow::Result;
 use serde::Serialize;
 
-use super::out;
 use crate::{
-    adapters::terminal::printable,
+    adapters::terminal::{self, Paint, Style, plain, printable, visible, visible_lines},
     core::agents::transcript::{Format, Heard, TranscriptReader},
     regular_file,
 };
+
+/// An output stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutputSide {
+    Out,
+    Err,
+}
+
+/// The output: buffered until the last lines are known, then live.
+pub(super) struct Out {
+    pub(super) paint: Paint,
+    pub(super) width: Option<usize>,
+    held: Option<VecDeque<(OutputSide, Vec<u8>)>>,
+    most: usize,
+    /// Whether the last line is incomplete.
+    is_open: bool,
+}
+
+impl Out {
+    pub(super) fn new(lines: Option<usize>) -> Out {
+        Out {
+            paint: Paint::for_stream(&io::stdout()),
+            width: terminal::stdout_width(),
+            held: lines.map(|_| VecDeque::new()),
+            most: lines.unwrap_or(usize::MAX),
+            is_open: false,
+        }
+    }
+
+    pub(super) fn put(&mut self, stream: OutputSide, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.is_open = bytes.last() != Some(&b'\n');
+        let Some(held) = &mut self.held else {
+            return Ok(stream.put(bytes)?);
+        };
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            match held.back_mut() {
+                Some((before, begun)) if *before == stream && begun.last() != Some(&b'\n') => {
+                    begun.extend_from_slice(line);
+                }
+                _ => held.push_back((stream, line.to_vec())),
+            }
+            if held.len() > self.most {
+                held.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes the last line.
+    pub(super) fn begin_line(&mut self) -> Result<()> {
+        if self.is_open { self.put(OutputSide::Out, b"\n") } else { Ok(()) }
+    }
+
+    pub(super) fn go_live(&mut self) -> Result<()> {
+        for (stream, line) in self.held.take().unwrap_or_default() {
+            stream.put(&line)?;
+        }
+        Ok(())
+    }
+
+    /// Prints one item of an agent's transcript.
+    pub(super) fn hear(&mut self, heard: &Heard) -> Result<()> {
+        if !matches!(heard, Heard::GoesOn(_)) {
+            self.begin_line()?;
+        }
+        let (style, text) = shown(heard);
+        let text = match style {
+            Some(style) => self.paint.text(style, text).into_owned(),
+            None => text,
+        };
+        self.put(OutputSide::Out, text.as_bytes())
+    }
+}
+
+/// One item of an agent's transcript as text that is safe to print, with its style.
+pub(super) fn shown(heard: &Heard) -> (Option<Style>, String) {
+    match heard {
+        Heard::Says(text) => (None, visible_lines(text.trim_start())),
+        Heard::GoesOn(text) => (None, visible_lines(text)),
+        Heard::Uses(doing) => (Some(Style::Faint), format!("  > {}", visible(doing))),
+        Heard::Fails(why) => (Some(Style::Bad), format!("failed: {}", visible(why))),
+        Heard::Prints(line) => (None, visible(&plain(line)).into_owned()),
+    }
+}
+
+impl OutputSide {
+    fn put(self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            OutputSide::Out => terminal::put(bytes),
+            OutputSide::Err => terminal::put_error(bytes),
+        }
+    }
+}
 
 /// A part of a file that grows.
 #[derive(Debug, Serialize)]
@@ -119,6 +216,6 @@ impl TranscriptPiece {
             Heard::Uses(_) => PieceKind::Uses,
             Heard::Fails(_) => PieceKind::Fails,
         };
-        TranscriptPiece { kind, text: out::shown(heard).1.trim_start_matches("  > ").to_owned() }
+        TranscriptPiece { kind, text: shown(heard).1.trim_start_matches("  > ").to_owned() }
     }
 }

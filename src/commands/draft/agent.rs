@@ -1,23 +1,24 @@
-//! A call of the agent of a draft, behind a guardian.
+//! The agent of a draft: its slot, and a call of it behind a guardian.
 
 use std::{
     convert::Infallible,
-    fs,
-    path::PathBuf,
+    fs, io,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
 use chrono::{Local, Utc};
 
-use super::{DraftSignals, slot::DraftSlot, stopped};
+use super::{DraftSignals, stopped};
 use crate::{
     adapters::{
         agent_output::{self, Follow},
-        process::{self, GuardPost, GuardianPool, ProcessSpec},
+        process::{self, AgentProcess, GuardPost, GuardianPool, ProcessSpec},
         state::Lock,
         terminal,
     },
+    commands::temporary_slot::{SlotUse, TemporarySlot, remove_folder},
     core::{
         agents::{
             agent_command::AgentCommand,
@@ -29,11 +30,13 @@ use crate::{
         exit::{Exit, Failure},
         failure_line,
         graph::drafted::fenced_graph,
+        loop_paths::LoopPaths,
         outcome::Outcome,
     },
     project::{
         executors,
         placement::{self, ProcessFacts},
+        slot_pool::SlotPool,
         workspace::Workspace,
     },
     regular_file,
@@ -41,10 +44,95 @@ use crate::{
     view::lines::moment,
 };
 
+/// The folder of the draft in the slot, at its top: agents may write nowhere else, and some only
+/// where git ignores nothing.
+const FOLDER: &str = "ralph-draft";
+/// The branch that is checked out in the slot.
+const BRANCH: &str = "ralph/draft";
+
 /// How much of the output of an agent without a format is searched for a draft, in bytes.
 const SEARCHED: u64 = 4 << 20;
 /// How much of the standard error is searched for the reason of a failure, in bytes.
 const STDERR: u64 = 8 << 10;
+
+/// The slot of a draft: of what happens in it, only the draft is used.
+pub(super) struct DraftSlot {
+    slot: TemporarySlot,
+    /// The files of its commit.
+    pub(super) files: Vec<String>,
+}
+
+impl DraftSlot {
+    /// Makes the slot. The caller holds the lock of drafts.
+    ///
+    /// # Errors
+    /// Those of [`TemporarySlot::prepare`].
+    pub(super) fn prepare(workspace: &Workspace) -> Result<DraftSlot> {
+        let wanted = SlotUse {
+            root: SlotPool::of(workspace).draft(),
+            branch: BRANCH,
+            base_ref: LoopPaths::draft_ref().to_owned(),
+            mark: FOLDER,
+        };
+        let slot = TemporarySlot::prepare(workspace, wanted)?;
+        Ok(DraftSlot { files: workspace.repo.files_at(&slot.base)?, slot })
+    }
+
+    /// Its top.
+    pub(super) fn root(&self) -> &Path {
+        &self.slot.root
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.root().join(FOLDER)
+    }
+
+    /// The file that the agent writes.
+    pub(super) fn answer_file(&self) -> PathBuf {
+        self.folder().join("draft.yaml")
+    }
+
+    /// The file with the whole text, if it is too long for the prompt.
+    pub(super) fn spec_file(&self) -> PathBuf {
+        self.folder().join("spec.md")
+    }
+
+    /// Prepares the folder for a call: with the whole text, if the prompt has only its beginning, and
+    /// with the last draft, if there is one.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn begin(&self, whole: Option<&str>, last: Option<&str>) -> Result<()> {
+        let begin = || -> io::Result<()> {
+            // The agent may have put anything in its place.
+            match fs::symlink_metadata(&self.folder()) {
+                Ok(found) if found.is_dir() => remove_folder(&self.folder())?,
+                Ok(_) => fs::remove_file(&self.folder())?,
+                Err(_) => {}
+            }
+            fs::create_dir_all(&self.folder())?;
+            if let Some(text) = whole {
+                regular_file::write(&self.spec_file(), text.as_bytes())?;
+            }
+            match last.filter(|last| !last.is_empty()) {
+                Some(last) => regular_file::write(&self.answer_file(), last.as_bytes()),
+                None => Ok(()),
+            }
+        };
+        begin().with_context(|| format!("prepare `{}`", self.folder().display()))
+    }
+
+    /// The draft that the agent wrote, or left as it was.
+    pub(super) fn answer(&self) -> Option<String> {
+        let path = self.answer_file();
+        // What a link leads to is not what the agent wrote.
+        let is_own = |path: &Path| fs::symlink_metadata(path).is_ok_and(|it| !it.is_symlink());
+        let bytes =
+            (is_own(&self.folder()) && is_own(&path)).then(|| regular_file::read(&path).ok());
+        let text = String::from_utf8_lossy(&bytes??).into_owned();
+        Some(text).filter(|text| !text.trim().is_empty())
+    }
+}
 
 /// The agent of a draft.
 #[derive(Clone, Copy)]
@@ -72,41 +160,30 @@ pub(super) struct CallFault {
     pub(super) is_refusal: bool,
 }
 
-/// Why `ralph` ends an agent.
-enum DraftEnd {
-    Signal(i32),
-    Timeout,
-    Lingered,
-}
-
 impl DraftAgent<'_> {
     /// Runs the setup commands of the settings in the slot. The agent can do without them.
     ///
     /// # Errors
     /// A signal; errors of the disk.
     pub(super) fn set_up(&self, log: &str, signals: &DraftSignals) -> Result<()> {
-        let DraftAgent { workspace, call, slot, .. } = *self;
-        let (folder, config) = (workspace.root().join(log), &workspace.config);
+        let (folder, config) = (self.workspace.root().join(log), &self.workspace.config);
         for (at, command) in config.setup.0.iter().enumerate() {
             fs::create_dir_all(&folder).with_context(|| format!("create `{log}`"))?;
             super::say(&format!("setup: `{command}`"));
             let name = format!("setup-{}.log", at + 1);
-            let agent = draft_agent(workspace, call, &slot.root, &folder, &slot.answer_file());
             let spec = ProcessSpec {
                 argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
                 stdin: "/dev/null".into(),
                 stdout: folder.join(&name),
                 stderr: folder.join(&name),
-                ..agent
+                ..self.spec(&folder)
             };
-            let (spec, post) = self.placed(spec, self.post(None)?)?;
-            let limits = (config.setup_timeout, config.grace);
-            let Ok(outcome) = process::run_guarded(&spec, &post, limits, |process| {
+            let outcome = self.run(spec, None, config.setup_timeout, |process| {
                 if signals.count() > 1 {
                     process.kill();
                 }
-                Ok::<_, Infallible>(signals.number().is_none())
-            });
+                signals.number().is_none()
+            })?;
             if let Some(number) = signals.number() {
                 return Err(stopped(number, None));
             }
@@ -121,26 +198,22 @@ impl DraftAgent<'_> {
         Ok(())
     }
 
-    /// What the guardian of a process gets.
-    fn post(&self, idle: Option<Duration>) -> Result<GuardPost> {
-        let record = self.workspace.state.draft().join("record");
-        fs::write(&record, "").context("write the record of the draft")?;
-        let guardians = GuardianPool::new(process::own_program(), self.lock.folder());
-        Ok(GuardPost {
-            guardians: guardians.context("hold the lock for the agent")?,
-            record,
-            exit: None,
-            idle,
-            redact: self.workspace.redacts(),
-            screen: None,
-            carrier: None,
-        })
+    /// The process of the agent, with its files in `folder`.
+    fn spec(&self, folder: &Path) -> ProcessSpec {
+        let DraftAgent { workspace, call, slot, .. } = *self;
+        draft_agent(workspace, call, slot.root(), folder, &slot.answer_file())
     }
 
-    /// Returns a process as the executor of the settings starts it. A draft reads and writes files of
-    /// this machine.
-    fn placed(&self, spec: ProcessSpec, post: GuardPost) -> Result<(ProcessSpec, GuardPost)> {
-        let DraftAgent { workspace, call, slot, .. } = *self;
+    /// Runs a process to its end, where the settings say. A draft reads and writes files of this
+    /// machine.
+    fn run(
+        &self,
+        spec: ProcessSpec,
+        idle: Option<Duration>,
+        limit: Duration,
+        mut turn: impl FnMut(&AgentProcess) -> bool,
+    ) -> Result<Outcome> {
+        let DraftAgent { workspace, call, slot, lock } = *self;
         let executor = executors::find(&workspace.config, Some(&workspace.config.run_on))?;
         if !executor.is_here() {
             let message = format!(
@@ -150,19 +223,29 @@ impl DraftAgent<'_> {
             );
             return Err(Failure::new(Exit::Usage, message).into());
         }
+        let record = workspace.state.draft().join("record");
+        fs::write(&record, "").context("write the record of the draft")?;
         let facts = ProcessFacts {
             mark: "draft".to_owned(),
-            slot: slot.root.clone(),
+            slot: slot.root().to_owned(),
             base: None,
-            task_dir: slot.answer_file().parent().map(PathBuf::from).unwrap_or_default(),
-            record: post.record.clone(),
+            task_dir: slot.folder(),
+            record: record.clone(),
             agent: call.preset_name(),
             limit: None,
             resources: None,
         };
         let placed = placement::placed(workspace, &executor, &facts, spec);
         let placed = placed.map_err(|fault| Failure::new(Exit::Agent, fault.to_string()))?;
-        Ok((placed.spec, GuardPost { carrier: placed.carrier, ..post }))
+        let guardians = GuardianPool::new(process::own_program(), lock.folder());
+        let guardians = guardians.context("hold the lock for the agent")?;
+        let post = GuardPost::of_command(guardians, record, workspace.redacts());
+        let post = GuardPost { idle, carrier: placed.carrier, ..post };
+        let limits = (limit, workspace.config.grace);
+        let Ok(outcome) = process::run_guarded(&placed.spec, &post, limits, |agent| {
+            Ok::<_, Infallible>(turn(agent))
+        });
+        Ok(outcome)
     }
 
     /// Calls the agent. Nothing that it started runs on return.
@@ -176,48 +259,45 @@ impl DraftAgent<'_> {
         prompt: &str,
         signals: &DraftSignals,
     ) -> Result<EndedCall> {
-        let DraftAgent { workspace, call, slot, .. } = *self;
-        let folder = workspace.root().join(log);
+        let DraftAgent { workspace, call, .. } = *self;
+        let (folder, config) = (workspace.root().join(log), &workspace.config);
         fs::create_dir_all(&folder).with_context(|| format!("create `{log}`"))?;
         let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(prompt));
-        regular_file::write(
-            &folder.join("prompt.md"),
-            clean.as_deref().unwrap_or(prompt).as_bytes(),
-        )
-        .with_context(|| format!("write `{log}/prompt.md`"))?;
-        let spec = draft_agent(workspace, call, &slot.root, &folder, &slot.answer_file());
-        let post = self.post(Some(workspace.config.idle).filter(|idle| !idle.is_zero()))?;
-        let (spec, post) = self.placed(spec, post)?;
-        let began = Instant::now();
-        let mut watch = DraftWatch {
-            workspace,
-            signals,
-            began,
-            follow: Follow::new(spec.stdout.clone(), call.output),
-            over_since: None,
-            ending: None,
-            shown: None,
-        };
-        // The watch has its own limit: an agent that is asked to stop may still tell its cost.
-        let limits = (Duration::MAX, workspace.config.grace);
-        let Ok(outcome) = process::run_guarded(&spec, &post, limits, |agent| {
-            Ok::<_, Infallible>(watch.turn(agent))
-        });
-        watch.clear();
-        let limit_seconds = |limit: Duration| limit.as_secs();
-        let (outcome, signal) = match watch.ending {
-            Some((DraftEnd::Signal(number), _)) => (Outcome::Cancelled, Some(number)),
-            Some((DraftEnd::Timeout, _)) => {
-                let limit_seconds = limit_seconds(workspace.config.timeout);
-                (Outcome::TimedOut { limit_seconds }, None)
+        let clean = clean.as_deref().unwrap_or(prompt);
+        regular_file::write(&folder.join("prompt.md"), clean.as_bytes())
+            .with_context(|| format!("write `{log}/prompt.md`"))?;
+        let spec = self.spec(&folder);
+        let (stdout, began) = (spec.stdout.clone(), Instant::now());
+        let mut follow = Follow::new(stdout.clone(), call.output);
+        let mut activity = ActivityLine { began, shown: None };
+        // Since when its last result is there.
+        let mut over_since: Option<Instant> = None;
+        let mut is_ending = false;
+        let idle = Some(config.idle).filter(|idle| !idle.is_zero());
+        let outcome = self.run(spec, idle, config.timeout, |agent| {
+            if signals.count() > 1 {
+                agent.kill();
             }
-            Some((DraftEnd::Lingered, _)) => {
-                let limit_seconds = limit_seconds(workspace.config.exit_grace);
-                (Outcome::Lingered { limit_seconds }, None)
+            let is_over = follow.look().is_some_and(|it| it.is_over && it.background == 0);
+            over_since = if is_over { over_since.or(Some(Instant::now())) } else { None };
+            if signals.number().is_none() {
+                activity.show(&mut follow);
+            } else if !is_ending {
+                is_ending = true;
+                activity.clear();
+                terminal::say("ending the agent; press Ctrl-C again to kill it at once");
             }
-            None => (outcome, None),
+            signals.number().is_none()
+                && over_since.is_none_or(|since| since.elapsed() < config.exit_grace)
+        })?;
+        activity.clear();
+        let outcome = match outcome {
+            Outcome::Cancelled if signals.number().is_none() => {
+                Outcome::Lingered { limit_seconds: config.exit_grace.as_secs() }
+            }
+            outcome => outcome,
         };
-        let transcript = agent_output::told(&spec.stdout, call.output);
+        let transcript = agent_output::told(&stdout, call.output);
         let record = DraftCall {
             call: number,
             agent: call.name.clone(),
@@ -227,7 +307,7 @@ impl DraftAgent<'_> {
             tasks: None,
             log: log.to_owned(),
         };
-        Ok(EndedCall { record, transcript, signal, folder })
+        Ok(EndedCall { record, transcript, signal: signals.number(), folder })
     }
 
     /// The draft: the file that the agent wrote, or the YAML in its last message.
@@ -325,60 +405,21 @@ fn is_own_end(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Exited { .. } | Outcome::Signaled { .. })
 }
 
-/// What ends an agent, and what is shown of it meanwhile.
-struct DraftWatch<'a> {
-    workspace: &'a Workspace,
-    signals: &'a DraftSignals,
+/// The line of a terminal that says what the agent does.
+struct ActivityLine {
     began: Instant,
-    follow: Follow,
-    /// When its last result came.
-    over_since: Option<Instant>,
-    /// Why and since when it is ended.
-    ending: Option<(DraftEnd, Instant)>,
-    /// When its activity was shown last.
+    /// When it was written last.
     shown: Option<Instant>,
 }
 
-impl DraftWatch<'_> {
-    /// Returns whether the agent may continue.
-    fn turn(&mut self, agent: &process::AgentProcess) -> bool {
-        let config = &self.workspace.config;
-        let is_over = self.follow.look().is_some_and(|it| it.is_over && it.background == 0);
-        self.over_since = if is_over { self.over_since.or(Some(Instant::now())) } else { None };
-        if self.signals.count() > 1 {
-            agent.kill();
-        }
-        if let Some((_, since)) = &self.ending {
-            return since.elapsed() < config.grace;
-        }
-        let lingers = self.over_since.is_some_and(|since| since.elapsed() >= config.exit_grace);
-        let end = match self.signals.number() {
-            Some(number) => {
-                self.clear();
-                terminal::say("ending the agent; press Ctrl-C again to kill it at once");
-                DraftEnd::Signal(number)
-            }
-            None if self.began.elapsed() >= config.timeout => DraftEnd::Timeout,
-            None if lingers => DraftEnd::Lingered,
-            None => {
-                self.show();
-                return true;
-            }
-        };
-        // Some agents print their result when they are interrupted.
-        agent.interrupt();
-        self.ending = Some((end, Instant::now()));
-        true
-    }
-
-    /// Shows what the agent does, on one line of a terminal.
-    fn show(&mut self) {
+impl ActivityLine {
+    fn show(&mut self, follow: &mut Follow) {
         const OFTEN: Duration = Duration::from_secs(1);
         if !terminal::stderr_is_live() || self.shown.is_some_and(|at| at.elapsed() < OFTEN) {
             return;
         }
         self.shown = Some(Instant::now());
-        let doing = self.follow.doing().unwrap_or_default();
+        let doing = follow.doing().unwrap_or_default();
         let text = format!("{}  {}", duration::short(self.began.elapsed()), doing);
         let text = terminal::visible(&text);
         let width = terminal::stderr_width().unwrap_or(80).saturating_sub(1);

@@ -1,0 +1,485 @@
+//! The trial attempt: one temporary slot at the tip of the branch, in which happens what happens in
+//! every attempt. The setup and the verify commands run, commits are made with the signature and
+//! the hooks of the repository, and at each executor a process commits, finds its agent and is
+//! killed.
+
+use std::{
+    convert::Infallible,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use super::{Finding, parts};
+use crate::{
+    adapters::{
+        agent_output,
+        process::{self, GuardPost, GuardianPool, ProcessSpec},
+        state::Lock,
+    },
+    commands::temporary_slot::{SlotUse, TemporarySlot},
+    core::{
+        agents::agent_command::AgentCommand,
+        duration,
+        executor::{Executor, Placement},
+        exit::Exit,
+        graph::task::TaskId,
+        verdict::Outcome,
+    },
+    project::{
+        config::Config,
+        placement::{self, PlacedProcess, ProcessFacts},
+        slot_pool::SlotPool,
+        workspace::{Workspace, shell_word},
+    },
+    view::lines::counted,
+};
+
+/// The time limit for a program to print its version.
+pub(super) const VERSION: Duration = Duration::from_secs(10);
+/// The time limit for a trial commit, unless `commit_timeout` is shorter.
+const COMMIT: Duration = Duration::from_secs(20);
+/// The number of output lines to keep.
+const LINES: usize = 3;
+/// The time for a process to get to its executor, start there and commit; a queue may take longer.
+const START: Duration = Duration::from_secs(120);
+/// The time after which a process that does not end is killed.
+const KILL: Duration = Duration::from_secs(3);
+/// What a process says of a program that it looked for.
+const FOUND: &str = "found";
+const MISSED: &str = "missed";
+/// The file that a process at an executor writes.
+const FILE: &str = "ralph-probe.txt";
+/// The branch of the slot.
+const BRANCH: &str = "ralph/doctor";
+
+/// The subjects of the findings.
+const SLOT: &str = "slot";
+const SIGNING: &str = "signing";
+const HOOKS: &str = "hooks";
+const EXECUTOR: &str = "executor";
+
+/// A temporary folder for trials.
+pub(super) struct ProbeFolder {
+    folder: TempDir,
+    /// The time limit for a trial commit.
+    pub(super) commit: Duration,
+}
+
+/// The result of a probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ProbeAnswer {
+    /// The program succeeded, with these last lines of output.
+    Yes(Vec<String>),
+    /// The program failed, for this reason.
+    No(String),
+    /// The program was killed after this long.
+    Late(Duration),
+}
+
+impl ProbeAnswer {
+    /// Why the program failed, if it did.
+    fn failure(self) -> Option<String> {
+        match self {
+            ProbeAnswer::Yes(_) => None,
+            ProbeAnswer::No(why) => Some(why),
+            ProbeAnswer::Late(limit) => Some(format!("not finished in {}", duration::short(limit))),
+        }
+    }
+}
+
+/// A program to run.
+#[derive(Default)]
+pub(super) struct Probe {
+    /// The command line.
+    pub(super) argv: Vec<String>,
+    /// The working directory; by default an empty folder.
+    pub(super) dir: Option<PathBuf>,
+    /// Variables to set.
+    pub(super) env: Vec<(String, String)>,
+    /// Variables to remove.
+    pub(super) env_remove: Vec<String>,
+}
+
+impl ProbeFolder {
+    /// Creates the folder.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn new(config: &Config) -> Result<ProbeFolder> {
+        let folder = tempfile::Builder::new().prefix("ralph-doctor-").tempdir();
+        let folder = folder.context("create a temporary folder")?;
+        let commit = config.commit_timeout.min(COMMIT);
+        Ok(ProbeFolder { folder, commit })
+    }
+
+    /// Creates a folder of this name inside.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.folder.path().join(name);
+        fs::create_dir_all(&path).context("create a temporary folder")?;
+        Ok(path)
+    }
+
+    /// The record of the processes that are tried.
+    pub(super) fn record(&self) -> PathBuf {
+        self.folder.path().join("record")
+    }
+
+    /// Runs a program without input or terminal, under a guardian like an agent: its processes end with
+    /// it, at the limit, or when this process dies.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn ask(&self, question: Probe, limit: Duration) -> Result<ProbeAnswer> {
+        self.ask_at(question, limit, |spec| Ok(PlacedProcess::here(spec)))
+    }
+
+    /// Runs a program where `place` brings it.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn ask_at(
+        &self,
+        question: Probe,
+        limit: Duration,
+        place: impl FnOnce(ProcessSpec) -> Result<PlacedProcess, String>,
+    ) -> Result<ProbeAnswer> {
+        let dir = match question.dir {
+            Some(dir) => dir,
+            None => self.folder("empty")?,
+        };
+        let said = self.folder.path().join("said");
+        fs::write(&said, "").context("write to a temporary folder")?;
+        let record = self.record();
+        fs::write(&record, "").context("write to a temporary folder")?;
+        let spec = ProcessSpec {
+            argv: question.argv,
+            dir,
+            env: question.env,
+            env_remove: question.env_remove,
+            stdin: Path::new("/dev/null").to_owned(),
+            stdout: said.clone(),
+            stderr: said.clone(),
+        };
+        let PlacedProcess { spec, carrier, .. } = match place(spec) {
+            Ok(placed) => placed,
+            Err(why) => return Ok(ProbeAnswer::No(why)),
+        };
+        let lock = File::open(self.folder.path()).context("open a temporary folder")?;
+        let guardians =
+            GuardianPool::new(process::own_program(), &lock).context("duplicate a file")?;
+        let post = GuardPost { carrier, ..GuardPost::of_command(guardians, record, false) };
+        // A probe needs no grace period.
+        let limits = (limit, Duration::ZERO);
+        let Ok(outcome) = process::run_guarded(&spec, &post, limits, |_| Ok::<_, Infallible>(true));
+        let lines = agent_output::last_lines(&said, LINES).unwrap_or_default();
+        Ok(match outcome {
+            Outcome::Exited { exit_code: 0 } => ProbeAnswer::Yes(lines),
+            Outcome::TimedOut { .. } => ProbeAnswer::Late(limit),
+            Outcome::NotStarted { error } => ProbeAnswer::No(error),
+            Outcome::Interrupted => ProbeAnswer::No("its guardian died".to_owned()),
+            Outcome::Lost { why, .. } if lines.is_empty() => ProbeAnswer::No(why),
+            outcome if lines.is_empty() => ProbeAnswer::No(outcome.to_string()),
+            _ => ProbeAnswer::No(lines.join(" / ")),
+        })
+    }
+}
+
+/// What a trial attempt tries.
+pub(super) struct TrialPlan<'a> {
+    /// Whether the setup and the verify commands run.
+    pub(super) runs_commands: bool,
+    /// The executors besides this machine, each with the agents of its tasks.
+    pub(super) executors: Vec<(Executor, Vec<&'a AgentCommand>)>,
+}
+
+/// Makes the trial attempt, unless a run is active or nothing needs a slot.
+pub(super) fn findings(
+    workspace: &Workspace,
+    bench: &ProbeFolder,
+    plan: &TrialPlan<'_>,
+) -> Vec<Finding> {
+    let hooks = workspace.repo.commit_hooks();
+    let signs = workspace.repo.signs_commits();
+    let is_needed = plan.runs_commands
+        || !plan.executors.is_empty()
+        || !hooks.is_empty()
+        || matches!(signs, Ok(true));
+    let (slot, lock) = if is_needed { prepare(workspace) } else { (TrialSlot::None(""), None) };
+    let branch = workspace.repo.head().ok().and_then(|head| head.branch);
+    let at = branch.unwrap_or_else(|| "HEAD".to_owned());
+    let trial = Trial { workspace, bench, at, slot };
+    let mut findings: Vec<Finding> =
+        plan.runs_commands.then(|| trial.commands()).into_iter().collect();
+    findings.push(trial.signing(signs));
+    findings.push(trial.hooks(&hooks));
+    for (executor, agents) in &plan.executors {
+        findings.extend(trial.executor(executor, agents));
+    }
+    drop(trial);
+    drop(lock);
+    findings
+}
+
+/// The slot of a trial attempt.
+enum TrialSlot {
+    Ready(TemporarySlot),
+    /// There is none, for a reason that other checks report.
+    None(&'static str),
+    /// It cannot be made.
+    Failed(String),
+}
+
+/// Makes the slot. Returns it with the lock that keeps runs away from it.
+fn prepare(workspace: &Workspace) -> (TrialSlot, Option<Lock>) {
+    if !workspace.repo.head().is_ok_and(|head| head.commit.is_some()) {
+        return (TrialSlot::None("there is no commit"), None);
+    }
+    let Ok(Some(lock)) = workspace.lock() else {
+        return (TrialSlot::None("a run is active"), None);
+    };
+    let wanted = SlotUse {
+        root: SlotPool::of(workspace).probe(),
+        branch: BRANCH,
+        base_ref: workspace.place.trial_ref(),
+        mark: FILE,
+    };
+    let slot = TemporarySlot::prepare(workspace, wanted);
+    let failed = |error| TrialSlot::Failed(format!("{error:#}"));
+    (slot.map_or_else(failed, TrialSlot::Ready), Some(lock))
+}
+
+/// A trial attempt.
+struct Trial<'a> {
+    workspace: &'a Workspace,
+    bench: &'a ProbeFolder,
+    /// The branch.
+    at: String,
+    slot: TrialSlot,
+}
+
+impl Trial<'_> {
+    /// The finding about a trial in the slot.
+    fn in_slot(
+        &self,
+        about: &'static str,
+        trial: impl FnOnce(&TemporarySlot) -> Result<Finding>,
+    ) -> Finding {
+        let tried = match &self.slot {
+            TrialSlot::Ready(slot) => trial(slot),
+            TrialSlot::None(why) => return Finding::ok(about, format!("not tried: {why}")),
+            TrialSlot::Failed(why) => {
+                let cure = "attempts need a slot; `--in-place` works without one";
+                let (found, cure) = parts(why, cure);
+                return Finding::fault(about, Exit::Error, found, cure);
+            }
+        };
+        tried.unwrap_or_else(|error| {
+            let text = format!("not tested: {error:#}");
+            let (found, cure) = parts(&text, "");
+            Finding::warning(about, found, cure)
+        })
+    }
+
+    /// Runs the setup and the verify commands.
+    fn commands(&self) -> Finding {
+        let config = &self.workspace.config;
+        let setup = config.setup.0.iter().map(|it| (it, "setup", config.setup_timeout));
+        let verify = config.verify.0.iter().map(|it| (it, "verify", config.verify_timeout));
+        self.in_slot(SLOT, |slot| {
+            for (command, kind, limit) in setup.chain(verify) {
+                let argv = ["sh", "-c", command].map(str::to_owned).to_vec();
+                let probe = Probe { argv, dir: Some(slot.root.clone()), ..Probe::default() };
+                if let Some(why) = self.bench.ask(probe, limit)?.failure() {
+                    let at = &self.at;
+                    let found = format!("`{command}` ({kind}) fails on {at} in a slot: {why}");
+                    let cure = if kind == "setup" {
+                        "correct `setup` in .ralph/config.yaml, or no attempt can start"
+                    } else {
+                        "if it passes in your checkout, the copy lacks something: list ignored \
+                         files in `.worktreeinclude`, and commands that install what is needed in \
+                         `setup`"
+                    };
+                    return Ok(Finding::warning(SLOT, found, cure));
+                }
+            }
+            let verify = counted(config.verify.0.len(), "verify command");
+            let ran = match (config.setup.0.len(), config.verify.0.len()) {
+                (0, 0) => "no setup and no verify command".to_owned(),
+                (0, _) => format!("{verify} passed"),
+                (_, 0) => "setup passed".to_owned(),
+                _ => format!("setup and {verify} passed"),
+            };
+            Ok(Finding::ok(SLOT, format!("{ran} on {} in a slot", self.at)))
+        })
+    }
+
+    /// Checks that commits can be signed without a person.
+    fn signing(&self, signs: Result<bool>) -> Finding {
+        let cure = "make the key usable without a person, or run `git config commit.gpgSign false`";
+        match signs {
+            Ok(false) => Finding::ok(SIGNING, "commits are not signed"),
+            Ok(true) => {
+                let settings = ["core.hooksPath=/dev/null", "commit.gpgSign=true"];
+                self.commit(SIGNING, "a signed commit", &settings, cure)
+            }
+            Err(error) => Finding::warning(SIGNING, format!("{error:#}"), cure),
+        }
+    }
+
+    /// Checks that the commit hooks pass and exit.
+    fn hooks(&self, names: &[&str]) -> Finding {
+        if names.is_empty() {
+            return Finding::ok(HOOKS, "no commit hooks");
+        }
+        let tried = format!("an empty commit (with {})", names.join(", "));
+        let cure =
+            "make the hooks pass and exit without a terminal; rejected work stays uncommitted";
+        self.commit(HOOKS, &tried, &["commit.gpgSign=false"], cure)
+    }
+
+    fn commit(&self, about: &'static str, tried: &str, settings: &[&str], cure: &str) -> Finding {
+        let repo = &self.workspace.repo;
+        self.in_slot(about, |slot| {
+            repo.committer()?;
+            let commit = repo.trial_commit(settings);
+            let probe = Probe {
+                argv: commit.argv,
+                dir: Some(slot.root.clone()),
+                env: commit.env,
+                env_remove: commit.env_remove,
+            };
+            Ok(match self.bench.ask(probe, self.bench.commit)? {
+                ProbeAnswer::Yes(_) => Finding::ok(about, format!("tested: {tried} in a slot")),
+                ProbeAnswer::No(why) => {
+                    Finding::warning(about, format!("{tried} failed: {why}"), cure)
+                }
+                ProbeAnswer::Late(limit) => {
+                    let limit = duration::short(limit);
+                    let found = format!("{tried} did not finish within {limit}");
+                    Finding::warning(about, found, cure)
+                }
+            })
+        })
+    }
+
+    /// Tries an executor with these agents, and says what it does not hold.
+    fn executor(&self, executor: &Executor, agents: &[&AgentCommand]) -> Vec<Finding> {
+        let name = &executor.name;
+        let tried = self.in_slot(EXECUTOR, |slot| {
+            let seen = placement::check(self.workspace, executor);
+            if let Err(why) = seen.and_then(|()| placement::answers(executor)) {
+                let why = why.strip_prefix(&format!("executor `{name}`: ")).unwrap_or(&why);
+                let (found, cure) = parts(why, "a run that needs it would not start");
+                return Ok(Finding::fault(EXECUTOR, Exit::Agent, format!("{name}: {found}"), cure));
+            }
+            Ok(match self.processes(slot, executor, agents)? {
+                Ok(placement) => {
+                    let at = placement.map_or_else(|| name.clone(), |it| it.to_string());
+                    let what = "a process wrote, committed, found the agent and was killed there";
+                    Finding::ok(EXECUTOR, format!("{at}: {what}"))
+                }
+                Err(why) => {
+                    let cure = "tasks there would wait for it; `--on local` runs here";
+                    let (found, cure) = parts(&why, cure);
+                    Finding::fault(EXECUTOR, Exit::Agent, format!("{name}: {found}"), cure)
+                }
+            })
+        });
+        let mut findings = vec![tried];
+        for agent in agents {
+            if let Err(why) = placement::check_agent(executor, agent.preset_name().as_deref()) {
+                let (found, cure) = parts(&why, "");
+                findings.push(Finding::fault(EXECUTOR, Exit::Agent, found, cure));
+            }
+        }
+        let support = placement::sandbox_support(executor);
+        for gap in support.iter().flat_map(|support| &support.gaps) {
+            findings.push(Finding::warning(EXECUTOR, format!("{name}: {gap}"), ""));
+        }
+        findings
+    }
+
+    /// Runs processes in the slot at an executor. Returns where they ran, or why that failed.
+    fn processes(
+        &self,
+        slot: &TemporarySlot,
+        executor: &Executor,
+        agents: &[&AgentCommand],
+    ) -> Result<Result<Option<Placement>, String>> {
+        let workspace = self.workspace;
+        let mark = format!("doctor.{}", std::process::id());
+        let task_dir = workspace.task_dir(&TaskId::new("doctor").expect("a valid id"));
+        let base = workspace.repo.open_slot(&slot.root).context("the slot is gone")?.head()?.commit;
+        let facts = ProcessFacts {
+            mark: mark.clone(),
+            slot: slot.root.clone(),
+            base: base.clone(),
+            task_dir: workspace.root().join(task_dir),
+            record: self.bench.record(),
+            agent: None,
+            limit: Some(START),
+            resources: None,
+        };
+        fs::create_dir_all(&facts.task_dir).context("create the folder of a task")?;
+        let mut seen = None;
+        let mut ask = |script: &str, limit: Duration| {
+            let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
+            let probe = Probe { argv, dir: Some(slot.root.clone()), ..Probe::default() };
+            self.bench.ask_at(probe, limit, |spec| -> Result<PlacedProcess, String> {
+                let placed = placement::placed(workspace, executor, &facts, spec);
+                let placed = placed.map_err(|fault| fault.to_string())?;
+                seen.clone_from(&placed.placement);
+                Ok(placed)
+            })
+        };
+        let tried = (|| -> Result<Result<(), String>> {
+            let name = &executor.name;
+            let commit = format!(
+                "echo {name} >> {FILE} && git add {FILE} && git -c user.name=ralph -c \
+                 user.email=ralph@localhost commit --quiet --no-verify -m probe"
+            );
+            if let Some(why) = ask(&commit, START)?.failure() {
+                return Ok(Err(why));
+            }
+            let tree = workspace.repo.open_slot(&slot.root).context("the slot is gone")?;
+            if tree.head()?.commit == base || !slot.root.join(FILE).is_file() {
+                return Ok(Err("a commit that was made there did not arrive here".to_owned()));
+            }
+            for agent in agents {
+                let program = agent.argv.first().map_or("", String::as_str);
+                // One of the repository is that of the slot there.
+                let own = Path::new(program).strip_prefix(workspace.root());
+                let program =
+                    own.map_or_else(|_| program.to_owned(), |own| format!("./{}", own.display()));
+                let word = shell_word(&program);
+                let look =
+                    format!("command -v {word} > /dev/null && echo {FOUND} || echo {MISSED}");
+                let said = match ask(&look, START)? {
+                    ProbeAnswer::Yes(lines) => lines.last().cloned().unwrap_or_default(),
+                    ProbeAnswer::No(why) => return Ok(Err(why)),
+                    ProbeAnswer::Late(_) => String::new(),
+                };
+                if said != FOUND {
+                    let cure = "install it there, or name its path there in `agent`";
+                    return Ok(Err(format!("there is no program `{program}` there; {cure}")));
+                }
+            }
+            Ok(match ask("sleep 600 & exec sleep 600", KILL)? {
+                ProbeAnswer::Late(_) => Ok(()),
+                ProbeAnswer::Yes(_) => {
+                    Err("a process that was to be killed ended by itself".to_owned())
+                }
+                ProbeAnswer::No(why) => Err(format!("a process could not be killed there: {why}")),
+            })
+        })();
+        placement::clean_up(workspace, executor, &mark);
+        Ok(tried?.map(|()| seen))
+    }
+}
