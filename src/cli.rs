@@ -59,7 +59,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// A command with its arguments. `groups` says where the help lists it.
+/// A command with its arguments. The order is that of the help, which groups them.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum Command {
@@ -85,6 +85,8 @@ pub enum Command {
     DagStatus(Flags<DagStatusArgs>),
     /// Draw the task graph
     Graph(Flags<GraphArgs>),
+    /// Show the repository in the browser, live
+    Serve(Flags<ServeArgs>),
     /// List the run and the loops of this repository
     Ls(Flags<Ls>),
     /// List attempts with their verdicts
@@ -95,8 +97,6 @@ pub enum Command {
     Logs(Flags<LogsArgs>),
     /// Follow the agent at work
     Attach(Flags<AttachArgs>),
-    /// Show the repository in the browser, live
-    Serve(Flags<ServeArgs>),
     /// Show what attempts cost
     Costs(Flags<CostsArgs>),
     /// Validate the graph; report every error with its location

@@ -73,71 +73,42 @@ fn examples(command: &str) -> Option<String> {
     Some(format!("Examples:\n{lines}"))
 }
 
-/// A group of commands on a help page.
+/// A group of commands on a help page: in the order of [`Cli`], from its first one up to the next
+/// group.
 struct CommandGroup {
     /// The heading.
     title: &'static str,
     /// Whether `ralph --help` lists it; `ralph help agents` lists the others.
     is_main: bool,
-    /// The names, in the order of the page.
-    commands: &'static [&'static str],
+    /// The first command.
+    first: &'static str,
 }
 
-/// Every command that is not hidden, once.
+/// The groups, in the order of the pages.
 const GROUPS: &[CommandGroup] = &[
-    CommandGroup {
-        title: "Work",
-        is_main: true,
-        commands: &["run", "loop", "plan", "prompt", "pause", "resume", "stop"],
-    },
-    CommandGroup {
-        title: "See",
-        is_main: true,
-        commands: &[
-            "status",
-            "report",
-            "dag-status",
-            "graph",
-            "serve",
-            "ls",
-            "attempts",
-            "show",
-            "logs",
-            "attach",
-            "costs",
-        ],
-    },
-    CommandGroup {
-        title: "Tasks",
-        is_main: true,
-        commands: &[
-            "check",
-            "task-add",
-            "task-edit",
-            "task-show",
-            "task-move",
-            "task-remove",
-            "task-complete",
-            "task-reset",
-            "task-block",
-            "answer",
-            "undo",
-        ],
-    },
-    CommandGroup { title: "Backlog", is_main: true, commands: &["import", "export", "draft"] },
-    CommandGroup { title: "Recover", is_main: true, commands: &["restore", "slots"] },
-    CommandGroup {
-        title: "Set up",
-        is_main: true,
-        commands: &["init", "doctor", "config", "schedule", "notify", "heartbeat", "demo"],
-    },
-    CommandGroup { title: "Agents", is_main: false, commands: &["ask", "note", "spawn", "verify"] },
-    CommandGroup {
-        title: "Scripts",
-        is_main: false,
-        commands: &["template", "schema", "merge-driver", "completions", "man"],
-    },
+    CommandGroup { title: "Work", is_main: true, first: "run" },
+    CommandGroup { title: "See", is_main: true, first: "status" },
+    CommandGroup { title: "Tasks", is_main: true, first: "check" },
+    CommandGroup { title: "Backlog", is_main: true, first: "import" },
+    CommandGroup { title: "Recover", is_main: true, first: "restore" },
+    CommandGroup { title: "Set up", is_main: true, first: "init" },
+    CommandGroup { title: "Agents", is_main: false, first: "ask" },
+    CommandGroup { title: "Scripts", is_main: false, first: "template" },
 ];
+
+/// The commands of each group that are not hidden, with their descriptions.
+fn grouped(command: &Command) -> Vec<(&'static CommandGroup, Vec<(String, String)>)> {
+    let mut found: Vec<(&CommandGroup, Vec<(String, String)>)> = Vec::new();
+    for one in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        let name = one.get_name();
+        found.extend(GROUPS.iter().find(|group| group.first == name).map(|it| (it, Vec::new())));
+        let about = one.get_about().map(ToString::to_string).unwrap_or_default();
+        if let Some((_, commands)) = found.last_mut() {
+            commands.push((name.to_owned(), about));
+        }
+    }
+    found
+}
 
 /// The command line with the grouped list of commands in its help.
 pub(super) fn command() -> Command {
@@ -167,17 +138,8 @@ pub(super) fn agents_page() -> Command {
 
 /// The groups: the title, and for each command its name and its description.
 pub(super) fn all() -> Vec<(&'static str, Vec<(String, String)>)> {
-    let command = Cli::command();
-    let described = |name: &&str| ((*name).to_owned(), about(&command, name));
-    GROUPS
-        .iter()
-        .map(|group| (group.title, group.commands.iter().map(described).collect()))
-        .collect()
-}
-
-fn about(command: &Command, name: &str) -> String {
-    let about = command.find_subcommand(name).and_then(Command::get_about);
-    about.map(ToString::to_string).unwrap_or_default()
+    let groups = grouped(&Cli::command());
+    groups.into_iter().map(|(group, commands)| (group.title, commands)).collect()
 }
 
 fn heading(title: &str) -> String {
@@ -187,26 +149,23 @@ fn heading(title: &str) -> String {
 
 /// The groups of one page.
 fn list(command: &Command, is_main: bool) -> String {
-    let groups = || GROUPS.iter().filter(|group| group.is_main == is_main);
-    let names = groups().flat_map(|group| group.commands);
-    let width = names.map(|name| name.len()).max().unwrap_or(0);
+    let mut groups = grouped(command);
+    groups.retain(|(group, _)| group.is_main == is_main);
+    let names = groups.iter().flat_map(|(_, commands)| commands);
+    let width = names.map(|(name, _)| name.len()).max().unwrap_or(0);
     let screen = terminal::stdout_width().or_else(terminal::columns_set).unwrap_or(WIDEST);
     let room = screen.min(WIDEST).saturating_sub(width + 4);
     let literal = Styles::default().get_literal().to_owned();
     let mut text = String::new();
-    for group in groups() {
+    for (group, commands) in groups {
         let blank = if text.is_empty() { "" } else { "\n" };
         let _ = writeln!(text, "{blank}{}", heading(group.title));
-        for name in group.commands {
-            let about = terminal::wrap(&about(command, name), room);
+        for (name, about) in commands {
+            let about = terminal::wrap(&about, room);
             let about: Vec<&str> = about.iter().map(|line| line.trim_start()).collect();
             let about = about.join(&format!("\n{:1$}", "", width + 4));
-            let _ = writeln!(
-                text,
-                "  {literal}{name}{literal:#}{:1$}{about}",
-                "",
-                width + 2 - name.len()
-            );
+            let gap = width + 2 - name.len();
+            let _ = writeln!(text, "  {literal}{name}{literal:#}{:gap$}{about}", "");
         }
     }
     text
@@ -322,13 +281,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_is_in_one_group() {
+    fn every_command_is_in_a_group() {
         let command = Cli::command();
         let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
-        let shown: BTreeSet<&str> = shown.map(Command::get_name).collect();
-        let listed: Vec<&str> = GROUPS.iter().flat_map(|group| group.commands).copied().collect();
-        assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), shown);
-        assert_eq!(listed.len(), shown.len(), "a command in two groups: {listed:?}");
+        let groups = grouped(&command);
+        assert_eq!(groups.len(), GROUPS.len());
+        assert_eq!(groups.iter().map(|(_, commands)| commands.len()).sum::<usize>(), shown.count());
     }
 
     #[test]

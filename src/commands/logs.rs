@@ -31,7 +31,7 @@ use crate::{
     view::{lines, log::JournalLog, run::Standing},
 };
 pub(super) use listen::last_lines;
-use listen::{ListenOptions, Voice};
+use listen::{ListenOptions, OutputForm};
 pub(super) use parts::{file_part, transcript};
 
 /// Shows what was asked for.
@@ -47,7 +47,7 @@ pub fn run(invocation: &Invocation, options: &LogsArgs) -> Result<Exit> {
             &workspace,
             ListenOptions {
                 about,
-                voice: if output { Voice::Readable } else { Voice::Raw },
+                form: if output { OutputForm::Readable } else { OutputForm::Raw },
                 lines: options.lines,
                 follow: options.follow,
                 attached: false,
@@ -146,7 +146,7 @@ impl LogsPage {
     }
 
     fn record(&mut self, line: &[u8], record: &Record, wanted: bool) -> Result<()> {
-        let told = self.log.line(record);
+        let entry = self.log.line(record);
         if let (Event::LoopStarted(_), false, Some(held)) =
             (&record.event, self.whole, &mut self.held)
         {
@@ -159,8 +159,8 @@ impl LogsPage {
             return self.stranger(line);
         }
         let day = record.timestamp.with_timezone(&Local).date_naive();
-        told.map_or(Ok(()), |told| {
-            self.show(Some(day), draw(&told, record.timestamp, self.paint, self.width))
+        entry.map_or(Ok(()), |entry| {
+            self.show(Some(day), draw(&entry, record.timestamp, self.paint, self.width))
         })
     }
 
@@ -268,7 +268,7 @@ pub fn attach(invocation: &Invocation, options: &AttachArgs) -> Result<Exit> {
         &workspace,
         ListenOptions {
             about,
-            voice: Voice::Readable,
+            form: OutputForm::Readable,
             lines: Some(options.lines),
             follow: true,
             attached: true,
@@ -403,7 +403,7 @@ impl JournalReader {
 
 /// A journal line with its time of day, wrapped to `width`.
 pub(super) fn draw(
-    told: &lines::Line,
+    entry: &lines::Line,
     at: DateTime<Utc>,
     paint: Paint,
     width: Option<usize>,
@@ -411,13 +411,13 @@ pub(super) fn draw(
     const TIME: usize = "00:00:00  ".len();
     let time = lines::clock(at);
     let lines = match width {
-        Some(width) => terminal::wrap(&told.text, width.saturating_sub(TIME).max(TIME)),
-        None => vec![told.text.clone()],
+        Some(width) => terminal::wrap(&entry.text, width.saturating_sub(TIME).max(TIME)),
+        None => vec![entry.text.clone()],
     };
     let mut text = String::new();
     for (at, line) in lines.into_iter().enumerate() {
         let painted =
-            told.style.map_or_else(|| line.clone().into(), |s| paint.text(s, line.clone()));
+            entry.style.map_or_else(|| line.clone().into(), |s| paint.text(s, line.clone()));
         let time = if at == 0 { time.as_str() } else { "" };
         text += format!("{time:<8}  {painted}").trim_end();
         text.push('\n');

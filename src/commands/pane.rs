@@ -76,7 +76,7 @@ enum PaneReport {
 
 enum PaneMessage {
     Signal,
-    Word(PaneReport),
+    Report(PaneReport),
     /// `__in-pane` died.
     Gone,
 }
@@ -136,24 +136,24 @@ fn show(
     let stream = accept(&listener)?;
     server.copy_to(&format!("/proc/{}/fd/1", std::process::id()))?;
     let mut orders = stream.try_clone()?;
-    let brief = PaneSpec {
+    let spec = PaneSpec {
         argv: options.argv.clone(),
         dir: std::env::current_dir().context("the working directory is gone")?,
         prompt: options.prompt.clone(),
         record: options.record.clone(),
     };
-    writeln!(orders, "{}", serde_json::to_string(&brief)?)?;
+    writeln!(orders, "{}", serde_json::to_string(&spec)?)?;
     thread::spawn(move || {
         let mut line = String::new();
-        let heard = BufReader::new(stream).read_line(&mut line);
-        let word = heard.ok().and_then(|_| serde_json::from_str(&line).ok());
-        let _ = outbox.send(word.map_or(PaneMessage::Gone, PaneMessage::Word));
+        let read = BufReader::new(stream).read_line(&mut line);
+        let word = read.ok().and_then(|_| serde_json::from_str(&line).ok());
+        let _ = outbox.send(word.map_or(PaneMessage::Gone, PaneMessage::Report));
     });
     let mut screen = Screen::new(&options.folder)?;
     loop {
         match inbox.recv_timeout(options.look.unwrap_or(Duration::MAX)) {
             Ok(PaneMessage::Signal) => drop(writeln!(orders, "{TERMINATE}")),
-            Ok(PaneMessage::Word(word)) => return Ok(word),
+            Ok(PaneMessage::Report(word)) => return Ok(word),
             Ok(PaneMessage::Gone) => {
                 return Ok(PaneReport::Ended {
                     outcome: Outcome::Signaled { signal: KILL },
@@ -225,7 +225,7 @@ pub fn inside(folder: &Path) -> Result<Exit> {
     let mut orders = BufReader::new(stream);
     let mut line = String::new();
     orders.read_line(&mut line)?;
-    let brief: PaneSpec = serde_json::from_str(&line).context("read the command to start")?;
+    let spec: PaneSpec = serde_json::from_str(&line).context("read the command to start")?;
     let running = Arc::new(OnceLock::<Foreground>::new());
     let signalled = Arc::clone(&running);
     // The agent gets typed signals itself; only this process learns that the window was closed.
@@ -235,7 +235,7 @@ pub fn inside(folder: &Path) -> Result<Exit> {
         }
     })
     .context("listen for signals")?;
-    let started = match start(&brief) {
+    let started = match start(&spec) {
         Ok(started) => started,
         Err(error) => {
             say(&mut words, &PaneReport::NotStarted(format!("{error:#}")))?;
@@ -278,16 +278,16 @@ fn close_terminal() {
     }
 }
 
-fn start(brief: &PaneSpec) -> Result<Foreground> {
-    let (program, arguments) = brief.argv.split_first().context("the command is empty")?;
-    let program = process::resolve(program, &brief.dir).map_err(anyhow::Error::msg)?;
-    let prompt = regular_file::open_input(&brief.prompt)
-        .with_context(|| format!("open `{}`", brief.prompt.display()))?;
-    let sign = process::sign(&brief.record).context("open the record of the attempt")?;
+fn start(spec: &PaneSpec) -> Result<Foreground> {
+    let (program, arguments) = spec.argv.split_first().context("the command is empty")?;
+    let program = process::resolve(program, &spec.dir).map_err(anyhow::Error::msg)?;
+    let prompt = regular_file::open_input(&spec.prompt)
+        .with_context(|| format!("open `{}`", spec.prompt.display()))?;
+    let sign = process::sign(&spec.record).context("open the record of the attempt")?;
     let started = Foreground::start(
         &program,
         arguments,
-        &brief.dir,
+        &spec.dir,
         &[],
         Some(prompt),
         ForegroundGroup::Shared,

@@ -44,14 +44,14 @@ pub(super) const ANSWER: usize = 8 * 1024;
 pub(super) const UNTAGGED: &str = "General";
 
 /// The attempt around this process, with its journal.
-struct AgentDesk {
+struct AgentAttempt {
     inside: AttemptContext,
     workspace: Workspace,
     store: EventStore,
 }
 
-impl AgentDesk {
-    fn of_agent(command: &str) -> Result<AgentDesk> {
+impl AgentAttempt {
+    fn of_agent(command: &str) -> Result<AgentAttempt> {
         let inside = AttemptContext::of_environment(command, "")?;
         let workspace = inside.workspace()?;
         let store = workspace.event_store()?;
@@ -59,7 +59,7 @@ impl AgentDesk {
         if live_attempt(&workspace, &store, task_id)? != Some(*attempt) {
             return refuse(format!("attempt {attempt} at `{task_id}` has ended"));
         }
-        Ok(AgentDesk { inside, workspace, store })
+        Ok(AgentAttempt { inside, workspace, store })
     }
 }
 
@@ -95,12 +95,12 @@ pub(super) fn given(text: &str, most: usize, what: &str) -> Result<String> {
 /// # Errors
 /// Outside an attempt; errors of the disk.
 pub fn ask(text: &str) -> Result<Exit> {
-    let mut desk = AgentDesk::of_agent("ask")?;
-    let id = &desk.inside.task_id;
+    let mut editor = AgentAttempt::of_agent("ask")?;
+    let id = &editor.inside.task_id;
     let question = given(text, ANSWER, "a question")?;
-    attempt::ask(&desk.workspace, id, &question)?;
-    let asked = Event::Asked { attempt: desk.inside.attempt, question };
-    desk.store.emit(None, Some(id), asked)?;
+    attempt::ask(&editor.workspace, id, &question)?;
+    let asked = Event::Asked { attempt: editor.inside.attempt, question };
+    editor.store.emit(None, Some(id), asked)?;
     terminal::print(&format!(
         "asked; commit finished work and exit: `{id}` needs input, and its next attempt gets the \
          answer\n"
@@ -113,21 +113,22 @@ pub fn ask(text: &str) -> Result<Exit> {
 /// # Errors
 /// An unknown task; a task that does not need input; an answer inside an attempt.
 pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<Exit> {
-    let mut desk = TaskEditor::open(invocation)?;
+    let mut editor = TaskEditor::open(invocation)?;
     if text.is_some() {
-        desk.refuse_inside("answer")?;
+        editor.refuse_inside("answer")?;
     }
-    let (id, number) = find(&desk.file, id)?;
-    if let Some(attempt) = live_attempt(&desk.workspace, &desk.store, &id)? {
+    let (id, number) = find(&editor.file, id)?;
+    if let Some(attempt) = live_attempt(&editor.workspace, &editor.store, &id)? {
         return refuse(format!(
             "attempt {attempt} at `{id}` is still running; answer when it has ended"
         ));
     }
-    let status = desk.status(number);
+    let status = editor.status(number);
     // The graph file may have been restored.
-    let asks = status == Status::Pending && desk.store.history().of(&id).asks;
+    let asks = status == Status::Pending && editor.store.history().of(&id).asks;
     if status != Status::NeedsInput && !asks {
-        let other = desk.workspace.place.name().is_none() && desk.workspace.loops()?.contains(&id);
+        let other =
+            editor.workspace.place.name().is_none() && editor.workspace.loops()?.contains(&id);
         let hint = if other {
             format!("; use `--name {id}` for the loop of that name")
         } else {
@@ -137,7 +138,7 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
             "`{id}` is {status}; only a task that needs input can be answered{hint}"
         ));
     }
-    let question = desk.store.history().of(&id).question().map(str::to_owned);
+    let question = editor.store.history().of(&id).question().map(str::to_owned);
     let Some(text) = text else {
         let question = question.unwrap_or_else(|| format!("`{id}` has no question on record"));
         let lines: Vec<_> = question.lines().map(visible).collect();
@@ -147,32 +148,32 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
     let answer = given(text, ANSWER, "an answer")?;
     let answered = Event::Answered(Answer { question: question.unwrap_or_default(), answer });
     // Before the status: a run may start the next attempt as soon as the task is pending.
-    desk.store.emit(None, Some(&id), answered)?;
+    editor.store.emit(None, Some(&id), answered)?;
     let command = ChangeCommand {
         name: "answer",
         about: std::slice::from_ref(&id),
         final_because: Some("the next prompts of the task have the answer"),
     };
-    let old = desk.write(&id, Write::Plain(Status::Pending), None, &command)?;
+    let old = editor.write(&id, Write::Plain(Status::Pending), None, &command)?;
     terminal::print(&format!("{id}: {old} -> pending; its next attempt gets the answer\n"))?;
     Ok(Exit::Success)
 }
 
 /// Leaves a note of a person for the next attempts at a task.
 fn note_to(invocation: &Invocation, id: &str, text: &str) -> Result<Exit> {
-    let mut desk = TaskEditor::open(invocation)?;
-    desk.refuse_inside("note --task")?;
-    let (id, number) = find(&desk.file, id)?;
-    if desk.status(number) == Status::NeedsInput {
+    let mut editor = TaskEditor::open(invocation)?;
+    editor.refuse_inside("note --task")?;
+    let (id, number) = find(&editor.file, id)?;
+    if editor.status(number) == Status::NeedsInput {
         return refuse(format!("`{id}` needs input; {}", how_to_answer(id.as_str())));
     }
-    if desk.status(number).is_over() {
-        let status = desk.status(number);
+    if editor.status(number).is_over() {
+        let status = editor.status(number);
         return refuse(format!("`{id}` is {status}; no attempt would read the note"));
     }
     // To the next attempts, it is an answer to no question.
     let answer = Answer { question: String::new(), answer: given(text, ANSWER, "a note")? };
-    desk.store.emit(None, Some(&id), Event::Answered(answer))?;
+    editor.store.emit(None, Some(&id), Event::Answered(answer))?;
     terminal::print(&format!("{id}: its next attempt gets the note\n"))?;
     Ok(Exit::Success)
 }
@@ -186,25 +187,25 @@ pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
     if let Some(id) = &options.task {
         return note_to(invocation, id, &options.text);
     }
-    let mut desk = AgentDesk::of_agent("note")?;
-    let AttemptContext { task_id: id, attempt, .. } = &desk.inside;
+    let mut editor = AgentAttempt::of_agent("note")?;
+    let AttemptContext { task_id: id, attempt, .. } = &editor.inside;
     let mut text = given(&options.text, notes::LONGEST, "a note")?;
-    if let Some(secrets) = desk.workspace.secrets() {
+    if let Some(secrets) = editor.workspace.secrets() {
         // The note may be committed.
         text = secrets.text(&text);
     }
-    let main = desk.workspace.root();
+    let main = editor.workspace.root();
     let (root, name, heading) = if options.for_all {
         let tag = options.tag.as_deref().unwrap_or(UNTAGGED);
         // The file is committed with the work, in the slot of the attempt.
-        let root = desk.inside.tree.as_deref().unwrap_or(main);
-        (root, desk.workspace.learnings().to_owned(), Some(tag))
+        let root = editor.inside.tree.as_deref().unwrap_or(main);
+        (root, editor.workspace.learnings().to_owned(), Some(tag))
     } else {
-        (main, format!("{}/{}", desk.workspace.task_dir(id), loop_paths::NOTES), None)
+        (main, format!("{}/{}", editor.workspace.task_dir(id), loop_paths::NOTES), None)
     };
     let author = format!("{id}.{attempt}");
     let note = Note { text: &text, heading, attempt: &author, at: Utc::now() };
-    if !add(&desk.workspace, root, &name, &note)? {
+    if !add(&editor.workspace, root, &name, &note)? {
         terminal::print(&format!("`{name}` already has this note\n"))?;
         return Ok(Exit::Success);
     }
@@ -214,7 +215,7 @@ pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
         for_all: options.for_all,
         tag: options.tag.clone(),
     };
-    desk.store.emit(None, Some(id), noted)?;
+    editor.store.emit(None, Some(id), noted)?;
     let hint = if options.for_all { "; commit this file with your work" } else { "" };
     terminal::print(&format!("noted in `{name}`{hint}\n"))?;
     Ok(Exit::Success)

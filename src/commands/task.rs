@@ -39,22 +39,22 @@ use crate::{
 /// # Errors
 /// An unknown task, before any is changed; a task with a running attempt; inside an attempt.
 pub fn reset(invocation: &Invocation, ids: &[String]) -> Result<Exit> {
-    let mut desk = TaskEditor::open(invocation)?;
-    desk.refuse_inside("task-reset")?;
-    let found = ids.iter().map(|id| find(&desk.file, id)).collect::<Result<Vec<_>>>()?;
+    let mut editor = TaskEditor::open(invocation)?;
+    editor.refuse_inside("task-reset")?;
+    let found = ids.iter().map(|id| find(&editor.file, id)).collect::<Result<Vec<_>>>()?;
     for (id, _) in &found {
-        desk.refuse_if_live(id)?;
+        editor.refuse_if_live(id)?;
     }
     for (id, number) in found {
-        let counted = desk.store.history().of(&id).counted;
-        if desk.status(number) == Status::Pending && counted == 0 {
+        let counted = editor.store.history().of(&id).counted;
+        if editor.status(number) == Status::Pending && counted == 0 {
             terminal::print(&format!("{id} is already pending\n"))?;
             continue;
         }
         let mut old = Status::Pending;
-        if desk.status(number) != Status::Pending {
+        if editor.status(number) != Status::Pending {
             let is_lasting = matches!(
-                desk.status(number),
+                editor.status(number),
                 Status::Complete | Status::Blocked | Status::Cancelled
             );
             let why = "its attempts were reset; `ralph task-block` keeps it from being tried";
@@ -64,11 +64,11 @@ pub fn reset(invocation: &Invocation, ids: &[String]) -> Result<Exit> {
                 about: std::slice::from_ref(&id),
                 final_because,
             };
-            old = desk.write(&id, Write::Plain(Status::Pending), None, &command)?;
+            old = editor.write(&id, Write::Plain(Status::Pending), None, &command)?;
         }
-        let past = desk.store.history().of(&id);
+        let past = editor.store.history().of(&id);
         let has_work = past.work.is_some() || !past.commits.is_empty();
-        desk.store.emit(None, Some(&id), Event::Reset {})?;
+        editor.store.emit(None, Some(&id), Event::Reset {})?;
         if old == Status::Complete && has_work {
             terminal::say(&format!(
                 "the commits of {id} stay, and no longer count as its work; `ralph task-complete \
@@ -91,15 +91,15 @@ pub fn complete(invocation: &Invocation, id: &str) -> Result<Exit> {
     if report(invocation, id)? {
         return Ok(Exit::Success);
     }
-    let mut desk = TaskEditor::open(invocation)?;
-    let (id, number) = find(&desk.file, id)?;
-    if desk.status(number) == Status::Complete {
+    let mut editor = TaskEditor::open(invocation)?;
+    let (id, number) = find(&editor.file, id)?;
+    if editor.status(number) == Status::Complete {
         terminal::print(&format!("{id} is already complete\n"))?;
         return Ok(Exit::Success);
     }
     let at = rfc3339(Utc::now());
     let command = ChangeCommand::of("task-complete", std::slice::from_ref(&id));
-    let old = desk.write(&id, Write::Complete { at: &at }, None, &command)?;
+    let old = editor.write(&id, Write::Complete { at: &at }, None, &command)?;
     terminal::print(&format!("{id}: {old} -> complete\n"))?;
     Ok(Exit::Success)
 }
@@ -143,12 +143,12 @@ fn report(invocation: &Invocation, id: &str) -> Result<bool> {
 /// # Errors
 /// An unknown task; a task with a running attempt; inside an attempt.
 pub fn block(invocation: &Invocation, id: &str, reason: &str) -> Result<Exit> {
-    let mut desk = TaskEditor::open(invocation)?;
-    desk.refuse_inside("task-block")?;
-    let (id, _) = find(&desk.file, id)?;
-    desk.refuse_if_live(&id)?;
+    let mut editor = TaskEditor::open(invocation)?;
+    editor.refuse_inside("task-block")?;
+    let (id, _) = find(&editor.file, id)?;
+    editor.refuse_if_live(&id)?;
     let command = ChangeCommand::of("task-block", std::slice::from_ref(&id));
-    let old = desk.write(&id, Write::Plain(Status::Blocked), Some(reason), &command)?;
+    let old = editor.write(&id, Write::Plain(Status::Blocked), Some(reason), &command)?;
     terminal::print(&format!("{id}: {old} -> blocked ({reason})\n"))?;
     Ok(Exit::Success)
 }

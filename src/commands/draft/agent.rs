@@ -105,12 +105,12 @@ impl DraftSlot {
     pub(super) fn begin(&self, whole: Option<&str>, last: Option<&str>) -> Result<()> {
         let begin = || -> io::Result<()> {
             // The agent may have put anything in its place.
-            match fs::symlink_metadata(&self.folder()) {
+            match fs::symlink_metadata(self.folder()) {
                 Ok(found) if found.is_dir() => remove_folder(&self.folder())?,
-                Ok(_) => fs::remove_file(&self.folder())?,
+                Ok(_) => fs::remove_file(self.folder())?,
                 Err(_) => {}
             }
-            fs::create_dir_all(&self.folder())?;
+            fs::create_dir_all(self.folder())?;
             if let Some(text) = whole {
                 regular_file::write(&self.spec_file(), text.as_bytes())?;
             }

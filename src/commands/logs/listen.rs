@@ -38,7 +38,7 @@ const LIVES: Duration = Duration::from_secs(1);
 pub(super) struct ListenOptions {
     /// The task and the attempt; by default the newest attempt.
     pub(super) about: RecordFilter,
-    pub(super) voice: Voice,
+    pub(super) form: OutputForm,
     /// The number of earlier lines to show.
     pub(super) lines: Option<usize>,
     /// Whether to follow new output.
@@ -49,7 +49,7 @@ pub(super) struct ListenOptions {
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Voice {
+pub(super) enum OutputForm {
     /// The messages and tool calls of the agent, with the lines of the journal.
     Readable,
     /// Every byte.
@@ -262,7 +262,7 @@ impl<'a> Listener<'a> {
     fn show_attempt(&mut self, started: &Record) {
         if let Event::Started { log, format, .. } = &started.event {
             let folder = self.workspace.root().join(log);
-            self.shown = Some(Shown::new(started, &folder, *format, self.wanted.voice));
+            self.shown = Some(Shown::new(started, &folder, *format, self.wanted.form));
         }
     }
 
@@ -289,7 +289,7 @@ impl<'a> Listener<'a> {
 
     /// Prints the journal line of a record, unless the output is raw.
     fn print_record(&mut self, record: &Record) -> Result<()> {
-        let Some(line) = self.log.line(record).filter(|_| self.wanted.voice == Voice::Readable)
+        let Some(line) = self.log.line(record).filter(|_| self.wanted.form == OutputForm::Readable)
         else {
             return Ok(());
         };
@@ -338,16 +338,16 @@ enum OutputReader {
 }
 
 impl Shown {
-    fn new(started: &Record, folder: &Path, format: Format, voice: Voice) -> Shown {
+    fn new(started: &Record, folder: &Path, format: Format, form: OutputForm) -> Shown {
         let words = || OutputReader::Words(Vec::new());
         let shown = |is_terminal: bool| is_terminal.then(Visible::default);
-        let (out, err) = match (voice, format) {
-            (Voice::Raw, _) => (
+        let (out, err) = match (form, format) {
+            (OutputForm::Raw, _) => (
                 OutputReader::Raw(OutputSide::Out, shown(terminal::stdout_is_terminal())),
                 OutputReader::Raw(OutputSide::Err, shown(terminal::stderr_is_terminal())),
             ),
-            (Voice::Readable, Format::Text | Format::Aider) => (words(), words()),
-            (Voice::Readable, format) => (
+            (OutputForm::Readable, Format::Text | Format::Aider) => (words(), words()),
+            (OutputForm::Readable, format) => (
                 OutputReader::Typed(Box::new(TranscriptReader::new(format).with_pieces())),
                 words(),
             ),
@@ -386,7 +386,7 @@ impl OutputReader {
         match self {
             OutputReader::Typed(transcript) => {
                 transcript.push(bytes);
-                transcript.take_pieces().into_iter().try_for_each(|heard| out.hear(&heard))
+                transcript.take_pieces().into_iter().try_for_each(|piece| out.print_piece(&piece))
             }
             OutputReader::Words(held) => {
                 held.extend_from_slice(bytes);
@@ -423,7 +423,7 @@ impl OutputReader {
     }
 }
 
-/// The last lines of the output of an attempt, in the form that [`Voice::Readable`] shows.
+/// The last lines of the output of an attempt, in the form that [`OutputForm::Readable`] shows.
 pub(in crate::commands) fn last_lines(path: &Path, format: Format, count: usize) -> Vec<String> {
     /// The text that is kept while the file is read.
     const KEPT: usize = 64 << 10;
@@ -437,11 +437,11 @@ pub(in crate::commands) fn last_lines(path: &Path, format: Format, count: usize)
     let mut text = String::new();
     OutputTail::new(path.to_owned()).read(|bytes| {
         transcript.push(bytes);
-        for heard in transcript.take_pieces() {
-            if !matches!(heard, Heard::GoesOn(_)) && !text.is_empty() && !text.ends_with('\n') {
+        for piece in transcript.take_pieces() {
+            if !matches!(piece, Heard::GoesOn(_)) && !text.is_empty() && !text.ends_with('\n') {
                 text.push('\n');
             }
-            text += &shown(&heard).1;
+            text += &shown(&piece).1;
         }
         if text.len() > 2 * KEPT {
             let mut from = (text.len() - KEPT)..text.len();

@@ -75,11 +75,11 @@ impl Out {
     }
 
     /// Prints one item of an agent's transcript.
-    pub(super) fn hear(&mut self, heard: &Heard) -> Result<()> {
-        if !matches!(heard, Heard::GoesOn(_)) {
+    pub(super) fn print_piece(&mut self, piece: &Heard) -> Result<()> {
+        if !matches!(piece, Heard::GoesOn(_)) {
             self.begin_line()?;
         }
-        let (style, text) = shown(heard);
+        let (style, text) = shown(piece);
         let text = match style {
             Some(style) => self.paint.text(style, text).into_owned(),
             None => text,
@@ -89,8 +89,8 @@ impl Out {
 }
 
 /// One item of an agent's transcript as text that is safe to print, with its style.
-pub(super) fn shown(heard: &Heard) -> (Option<Style>, String) {
-    match heard {
+pub(super) fn shown(piece: &Heard) -> (Option<Style>, String) {
+    match piece {
         Heard::Says(text) => (None, visible_lines(text.trim_start())),
         Heard::GoesOn(text) => (None, visible_lines(text)),
         Heard::Uses(doing) => (Some(Style::Faint), format!("  > {}", visible(doing))),
@@ -209,13 +209,13 @@ pub(in crate::commands) fn transcript(
 }
 
 impl TranscriptPiece {
-    fn of(heard: &Heard) -> TranscriptPiece {
-        let kind = match heard {
+    fn of(piece: &Heard) -> TranscriptPiece {
+        let kind = match piece {
             Heard::Says(_) | Heard::Prints(_) => PieceKind::Says,
             Heard::GoesOn(_) => PieceKind::GoesOn,
             Heard::Uses(_) => PieceKind::Uses,
             Heard::Fails(_) => PieceKind::Fails,
         };
-        TranscriptPiece { kind, text: shown(heard).1.trim_start_matches("  > ").to_owned() }
+        TranscriptPiece { kind, text: shown(piece).1.trim_start_matches("  > ").to_owned() }
     }
 }

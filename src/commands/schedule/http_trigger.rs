@@ -166,7 +166,7 @@ struct RequestAuth {
     /// The wall clock time at which it was created.
     since: i64,
     /// The times of the newest valid requests, the oldest first.
-    believed: VecDeque<Instant>,
+    recent: VecDeque<Instant>,
     /// The signatures of accepted requests, the oldest first.
     seen: VecDeque<String>,
 }
@@ -174,7 +174,7 @@ struct RequestAuth {
 impl RequestAuth {
     fn new(secret: &[u8], now: i64) -> RequestAuth {
         let secret = secret.to_vec();
-        RequestAuth { secret, since: now, believed: VecDeque::new(), seen: VecDeque::new() }
+        RequestAuth { secret, since: now, recent: VecDeque::new(), seen: VecDeque::new() }
     }
 
     /// The signature of a request if the request is valid; `now` is the wall clock, `instant` a
@@ -205,13 +205,13 @@ impl RequestAuth {
         if self.seen.contains(&signature) {
             return Err(AuthError::Again);
         }
-        while self.believed.front().is_some_and(|at| instant.duration_since(*at) >= SPAN) {
-            self.believed.pop_front();
+        while self.recent.front().is_some_and(|at| instant.duration_since(*at) >= SPAN) {
+            self.recent.pop_front();
         }
-        if self.believed.len() >= RATE {
+        if self.recent.len() >= RATE {
             return Err(AuthError::Many);
         }
-        self.believed.push_back(instant);
+        self.recent.push_back(instant);
         Ok(signature)
     }
 
@@ -262,8 +262,8 @@ mod tests {
 
     #[test]
     fn only_fresh_signed_requests_are_valid() {
-        let begun = Instant::now();
-        let mut warden = RequestAuth::new(b"secret", NOW - 1000);
+        let start = Instant::now();
+        let mut auth = RequestAuth::new(b"secret", NOW - 1000);
         let right = sign(b"secret", &format!("{NOW}.x"));
         let now = NOW.to_string();
         for (request, answer) in [
@@ -285,17 +285,17 @@ mod tests {
             (signed(i64::MAX, "x"), AuthError::Stale),
         ] {
             let TestRequest { timestamp, body, .. } = &request;
-            let judged = warden.judge(request.parts(), NOW, begun);
+            let judged = auth.judge(request.parts(), NOW, start);
             assert_eq!(judged, Err(answer), "{timestamp}.{body}");
         }
-        let unsigned = warden.judge(SignedRequest::default(), NOW, begun);
+        let unsigned = auth.judge(SignedRequest::default(), NOW, start);
         assert_eq!(unsigned, Err(AuthError::Unsigned));
         for at in [NOW - WINDOW, NOW, NOW + AHEAD] {
-            assert!(warden.judge(signed(at, "x").parts(), NOW, begun).is_ok());
+            assert!(auth.judge(signed(at, "x").parts(), NOW, start).is_ok());
         }
         let mut fresh = RequestAuth::new(b"secret", NOW);
         assert_eq!(
-            fresh.judge(signed(NOW - 1, "x").parts(), NOW, begun),
+            fresh.judge(signed(NOW - 1, "x").parts(), NOW, start),
             Err(AuthError::Stale),
             "of the one before"
         );
@@ -303,36 +303,36 @@ mod tests {
 
     #[test]
     fn an_accepted_request_is_not_accepted_again() {
-        let begun = Instant::now();
-        let mut warden = RequestAuth::new(b"secret", NOW);
-        let first = warden.judge(signed(NOW, "x").parts(), NOW, begun).unwrap();
+        let start = Instant::now();
+        let mut auth = RequestAuth::new(b"secret", NOW);
+        let first = auth.judge(signed(NOW, "x").parts(), NOW, start).unwrap();
         assert!(
-            warden.judge(signed(NOW, "x").parts(), NOW, begun).is_ok(),
+            auth.judge(signed(NOW, "x").parts(), NOW, start).is_ok(),
             "there was no room for it"
         );
-        warden.remember(first);
-        assert_eq!(warden.judge(signed(NOW, "x").parts(), NOW, begun), Err(AuthError::Again));
+        auth.remember(first);
+        assert_eq!(auth.judge(signed(NOW, "x").parts(), NOW, start), Err(AuthError::Again));
         let shouted = sign(b"secret", &format!("{NOW}.x")).to_uppercase().replace("SHA", "sha");
         let shouted = request(&NOW.to_string(), &shouted, "x");
         assert_eq!(
-            warden.judge(shouted.parts(), NOW, begun),
+            auth.judge(shouted.parts(), NOW, start),
             Err(AuthError::Again),
             "in other digits"
         );
-        assert!(warden.judge(signed(NOW, "y").parts(), NOW, begun).is_ok());
+        assert!(auth.judge(signed(NOW, "y").parts(), NOW, start).is_ok());
         for number in 0..2 * REMEMBERED {
-            warden.remember(number.to_string());
+            auth.remember(number.to_string());
         }
-        assert_eq!(warden.seen.len(), REMEMBERED);
+        assert_eq!(auth.seen.len(), REMEMBERED);
     }
 
     #[test]
     fn requests_are_rate_limited() {
-        let begun = Instant::now();
-        let mut warden = RequestAuth::new(b"secret", NOW);
+        let start = Instant::now();
+        let mut auth = RequestAuth::new(b"secret", NOW);
         let mut judge = |number: u64, seconds| {
             let request = signed(NOW, &number.to_string());
-            warden.judge(request.parts(), NOW, begun + Duration::from_secs(seconds)).map(drop)
+            auth.judge(request.parts(), NOW, start + Duration::from_secs(seconds)).map(drop)
         };
         for number in 0..10 {
             assert_eq!(judge(number, number), Ok(()));

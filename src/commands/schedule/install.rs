@@ -81,9 +81,10 @@ pub(super) fn install(invocation: &Invocation, options: &InstallArgs) -> Result<
             make_log(&start)?;
         }
         terminal::print(&start.launchd())?;
-        let (folder, domain) = match options.user {
-            true => ("~/Library/LaunchAgents", "gui/$(id -u)"),
-            false => ("/Library/LaunchDaemons", "system"),
+        let (folder, domain) = if options.user {
+            ("~/Library/LaunchAgents", "gui/$(id -u)")
+        } else {
+            ("/Library/LaunchDaemons", "system")
         };
         let file = format!("{folder}/{}.plist", start.name());
         terminal::say(&format!(

@@ -60,7 +60,7 @@ enum ScheduleMessage {
     Signal(i32),
     Ended(io::Result<Outcome>),
     /// A request may have come.
-    Asked,
+    Requested,
 }
 
 /// The schedule daemon.
@@ -75,12 +75,12 @@ pub(super) struct ScheduleDaemon<'a> {
     inbox: Receiver<ScheduleMessage>,
     outbox: Sender<ScheduleMessage>,
     /// A queue of one: whether a requested run has not started yet.
-    asked: Arc<AtomicBool>,
+    is_requested: Arc<AtomicBool>,
     running: Option<ScheduledRun>,
     /// The exit code and the duration of the last run, until they are recorded.
     ended: Option<(Exit, f64)>,
     /// The last printed state.
-    told: Option<AlarmState>,
+    shown: Option<AlarmState>,
     /// The signal that asked the daemon to end.
     signal: Option<i32>,
     manager: Manager,
@@ -114,7 +114,7 @@ impl<'a> ScheduleDaemon<'a> {
             .context("listen for signals")?;
         let mut watch = ScheduleDaemon {
             alarm: Alarm::after(Utc::now()),
-            asked: Arc::default(),
+            is_requested: Arc::default(),
             workspace,
             store,
             plan,
@@ -125,7 +125,7 @@ impl<'a> ScheduleDaemon<'a> {
             outbox,
             running: None,
             ended: None,
-            told: None,
+            shown: None,
             signal: None,
             manager: Manager::of_environment(),
         };
@@ -146,7 +146,7 @@ impl<'a> ScheduleDaemon<'a> {
         }
         self.alarm = Alarm::after(before.seen_to);
         if self.mode == Mode::Due && before.slept.process.is_none() && !before.awake {
-            self.told = Some(AlarmState::Wait(before.slept.until));
+            self.shown = Some(AlarmState::Wait(before.slept.until));
         }
     }
 
@@ -186,7 +186,7 @@ impl<'a> ScheduleDaemon<'a> {
             match message {
                 ScheduleMessage::Ended(_) => return,
                 ScheduleMessage::Signal(number) => running.signal(number),
-                ScheduleMessage::Asked => {}
+                ScheduleMessage::Requested => {}
             }
         }
     }
@@ -205,7 +205,7 @@ impl<'a> ScheduleDaemon<'a> {
                 AlarmState::Wait(until) => until,
             };
             if self.running.is_none() {
-                if self.asked.load(Ordering::SeqCst) {
+                if self.is_requested.load(Ordering::SeqCst) {
                     self.wake(WakeTrigger::Webhook, None)?;
                     continue;
                 }
@@ -224,7 +224,7 @@ impl<'a> ScheduleDaemon<'a> {
             match self.inbox.recv_timeout(left.unwrap_or(SLICE).min(SLICE)) {
                 Ok(ScheduleMessage::Signal(number)) => self.signalled(number),
                 Ok(ScheduleMessage::Ended(outcome)) => self.ended(outcome)?,
-                Ok(ScheduleMessage::Asked) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(ScheduleMessage::Requested) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the daemon holds a sender"),
             }
         }
@@ -262,7 +262,7 @@ impl<'a> ScheduleDaemon<'a> {
                 }
                 if (&plan.times, &plan.zone) != (&self.plan.times, &self.plan.zone) {
                     self.alarm = Alarm::after(Utc::now());
-                    self.told = None;
+                    self.shown = None;
                 }
                 self.plan = SchedulePlan { trigger: self.plan.trigger.take(), ..plan };
                 self.store.emit(
@@ -284,7 +284,7 @@ impl<'a> ScheduleDaemon<'a> {
     fn wake(&mut self, trigger: WakeTrigger, due: Option<Due>) -> Result<()> {
         self.store.catch_up()?;
         if trigger == WakeTrigger::Webhook {
-            self.asked.store(false, Ordering::SeqCst);
+            self.is_requested.store(false, Ordering::SeqCst);
         }
         let scheduled_for = due.map(|due| due.scheduled_for);
         let hindrance = if self.running.is_some() {
@@ -297,7 +297,7 @@ impl<'a> ScheduleDaemon<'a> {
             None
         };
         if let Some(why) = hindrance {
-            self.told = None;
+            self.shown = None;
             let skipped = SkippedWake { trigger, scheduled_for, why };
             // An active run on this terminal reports it itself.
             if self.running.is_none() {
@@ -325,7 +325,7 @@ impl<'a> ScheduleDaemon<'a> {
 
     /// Records a wake, runs its hooks and starts the run.
     fn woken(&mut self, woken: Woken) -> Result<()> {
-        self.told = None;
+        self.shown = None;
         let text = wake::woken(&woken, |at| self.plan.shown(at));
         say(&text);
         let began = Instant::now();
@@ -336,10 +336,8 @@ impl<'a> ScheduleDaemon<'a> {
             message::MessageSender::of(&self.workspace).message(hook, facts, &[lines::plain(&text)])
         };
         let (folder, lock) = (self.workspace.place.hooks(), self.lock.folder());
-        let errand = HookRun::new(&self.workspace, Hook::OnScheduledWake, folder, message, lock)?;
-        match errand
-            .map_or(Ok(HookOutcome::Passed), |errand| errand.run(|hook| Ok(self.attend(hook))))?
-        {
+        let hook = HookRun::new(&self.workspace, Hook::OnScheduledWake, folder, message, lock)?;
+        match hook.map_or(Ok(HookOutcome::Passed), |hook| hook.run(|hook| Ok(self.attend(hook))))? {
             HookOutcome::Passed if self.signal.is_none() => {
                 let outbox = self.outbox.clone();
                 let ended = move |outcome| drop(outbox.send(ScheduleMessage::Ended(outcome)));
@@ -367,7 +365,7 @@ impl<'a> ScheduleDaemon<'a> {
                 // The first signal asked the daemon to end.
                 ScheduleMessage::Signal(_) if self.signal.is_some() => hook.kill(),
                 ScheduleMessage::Signal(number) => self.signal = Some(number),
-                ScheduleMessage::Ended(_) | ScheduleMessage::Asked => {}
+                ScheduleMessage::Ended(_) | ScheduleMessage::Requested => {}
             }
         }
         self.feed();
@@ -392,10 +390,10 @@ impl<'a> ScheduleDaemon<'a> {
     /// Records and prints a new wait.
     fn settle(&mut self, until: Option<DateTime<Utc>>) -> Result<()> {
         let wait = Some(AlarmState::Wait(until));
-        if self.told == wait && self.ended.is_none() {
+        if self.shown == wait && self.ended.is_none() {
             return Ok(());
         }
-        self.told = wait;
+        self.shown = wait;
         let (exit, duration_seconds) = self.ended.take().unzip();
         let slept = Slept {
             until,
@@ -447,11 +445,11 @@ impl<'a> ScheduleDaemon<'a> {
         let Some(trigger) = self.plan.trigger.as_ref().filter(|_| self.mode != Mode::Due) else {
             return Ok(());
         };
-        let (asked, outbox) = (Arc::clone(&self.asked), self.outbox.clone());
+        let (is_requested, outbox) = (Arc::clone(&self.is_requested), self.outbox.clone());
         let address = http_trigger::open(trigger, self.workspace.root(), move || {
-            let has_room = !asked.swap(true, Ordering::SeqCst);
+            let has_room = !is_requested.swap(true, Ordering::SeqCst);
             if has_room {
-                let _ = outbox.send(ScheduleMessage::Asked);
+                let _ = outbox.send(ScheduleMessage::Requested);
             }
             has_room
         })?;

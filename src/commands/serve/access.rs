@@ -277,52 +277,35 @@ fn said(status: u16, done: bool, text: &str) -> HttpReply {
 impl PageAction {
     /// The command that does it. What a person typed is never read as a flag.
     fn call(self) -> ActionCall {
-        let words = |name: &str, words: &[String]| {
-            let fixed = [name.to_owned(), "--".to_owned()];
-            let arguments = fixed.into_iter().chain(words.iter().cloned()).collect();
-            ActionCall { arguments, input: String::new() }
-        };
-        match self {
-            PageAction::Answer { id, text } => {
-                ActionCall { input: text, ..words("answer", &[id, "-".to_owned()]) }
-            }
+        let (name, flags, words, input): (&str, Vec<String>, Vec<String>, String) = match self {
+            PageAction::Answer { id, text } => ("answer", vec![], vec![id, "-".to_owned()], text),
             PageAction::Note { id, text } => {
-                let arguments = ["note".to_owned(), format!("--task={id}"), "-".to_owned()];
-                ActionCall { arguments: arguments.into(), input: text }
+                ("note", vec![format!("--task={id}")], vec!["-".to_owned()], text)
             }
-            PageAction::Reset { id } => words("task-reset", &[id]),
-            PageAction::Complete { id } => words("task-complete", &[id]),
+            PageAction::Reset { id } => ("task-reset", vec![], vec![id], String::new()),
+            PageAction::Complete { id } => ("task-complete", vec![], vec![id], String::new()),
             PageAction::Block { id, reason } => {
-                let arguments = ["task-block".to_owned(), format!("--reason={reason}")];
-                let rest = ["--".to_owned(), id];
-                ActionCall {
-                    arguments: arguments.into_iter().chain(rest).collect(),
-                    input: String::new(),
-                }
+                ("task-block", vec![format!("--reason={reason}")], vec![id], String::new())
             }
-            PageAction::Pause {} => words("pause", &[]),
+            PageAction::Pause {} => ("pause", vec![], vec![], String::new()),
             // Without the flag, `ralph resume` may become the run.
-            PageAction::Resume {} => {
-                let arguments = vec!["resume".to_owned(), "--lift".to_owned()];
-                ActionCall { arguments, input: String::new() }
-            }
+            PageAction::Resume {} => ("resume", vec!["--lift".to_owned()], vec![], String::new()),
             PageAction::Stop { now } => {
-                let flag = now.then(|| "--now".to_owned());
-                let arguments = std::iter::once("stop".to_owned()).chain(flag).collect();
-                ActionCall { arguments, input: String::new() }
+                let flags = now.then(|| "--now".to_owned()).into_iter().collect();
+                ("stop", flags, vec![], String::new())
             }
             PageAction::AddTask { title, description, after, priority, verify } => {
-                let mut arguments = vec!["task-add".to_owned()];
-                if !description.trim().is_empty() {
-                    arguments.push("--description=-".to_owned());
-                }
-                arguments.extend(after.iter().map(|id| format!("--after={id}")));
-                arguments.extend(priority.map(|priority| format!("--priority={priority}")));
-                arguments.extend(verify.iter().map(|command| format!("--verify={command}")));
-                arguments.extend(["--".to_owned(), title]);
-                ActionCall { arguments, input: description }
+                let text = !description.trim().is_empty();
+                let mut flags: Vec<String> =
+                    text.then(|| "--description=-".to_owned()).into_iter().collect();
+                flags.extend(after.iter().map(|id| format!("--after={id}")));
+                flags.extend(priority.map(|priority| format!("--priority={priority}")));
+                flags.extend(verify.iter().map(|command| format!("--verify={command}")));
+                ("task-add", flags, vec![title], description)
             }
-        }
+        };
+        let name = std::iter::once(name.to_owned()).chain(flags);
+        ActionCall { arguments: name.chain(["--".to_owned()]).chain(words).collect(), input }
     }
 }
 
