@@ -5,8 +5,8 @@
 //! to, a commit of given paths (`git/commit`). It knows neither tasks nor attempts, and does not
 //! judge what it reads.
 //!
-//! The `git` program does the work. `git/backend` answers the frequent queries with libgit2 where
-//! libgit2 can read the repository.
+//! The `git` program does the work. `git/library` reads objects and refs with libgit2 where libgit2
+//! can open the repository.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -25,12 +25,7 @@ use crate::core::{
     verdict::{Commit, DiffStat},
 };
 
-mod attributes;
-mod backend;
-mod blob_cache;
 mod bounded;
-mod carry;
-mod checkout;
 mod commit;
 mod control;
 mod driver;
@@ -40,15 +35,12 @@ mod ignore;
 mod index_file;
 mod integrate;
 mod land;
-mod lent;
-mod loose_objects;
+mod library;
 mod omit;
-mod packs;
 mod patch;
 mod pin;
 mod program;
 mod refs;
-mod replay;
 mod restore_work;
 mod return_head;
 mod settle;
@@ -58,14 +50,13 @@ mod submodule;
 mod transfer;
 mod worktree;
 
-use backend::{Backend, RepositoryFolders};
 pub use bounded::{CallStopped, ask_while_waiting, end_calls, mark_calls, set_limit, stop_calls};
 pub use commit::CommitDraft;
 pub use driver::{MergedLines, merge_lines};
 pub use environment::leave_repository;
 pub use integrate::{BranchWork, Integrated, IntegrationMethod};
 pub use land::Landing;
-pub use lent::LentRepo;
+use library::{Library, Walk};
 pub use patch::Patch;
 pub use pin::{Pin, PinSource};
 pub use restore_work::{NOT_WORK, RestoredWork};
@@ -90,13 +81,23 @@ pub struct Repo {
     common_dir: PathBuf,
     /// The git directory of this worktree; equal to `common_dir` in the main worktree.
     git_dir: PathBuf,
-    backend: Backend,
+    library: Library,
     /// What git said about the settings.
     config_list: RefCell<Option<ConfigList>>,
     /// The top of the repository of which this is a slot, once someone has asked.
     slot_of: OnceCell<Option<PathBuf>>,
-    /// Whether it is a slot in which no process works, so that its index may be written.
-    is_quiet: Cell<bool>,
+    /// Whether git was seen to know who commits.
+    knows_committer: Cell<bool>,
+}
+
+/// The folders of a repository, without symbolic links.
+struct RepositoryFolders {
+    /// The top of the worktree.
+    root: PathBuf,
+    /// The git directory that all worktrees share.
+    common_dir: PathBuf,
+    /// The git directory of this worktree.
+    git_dir: PathBuf,
 }
 
 /// The position of HEAD.
@@ -125,35 +126,44 @@ impl Repo {
     /// Opens the repository that contains `dir`.
     ///
     /// # Errors
-    /// When there is none, when it is bare, and when `git` refuses to open it.
+    /// When there is none, when it is bare, and when `git` refuses to open it; something else than a
+    /// file in place of one that git reads.
     pub fn discover(dir: &Path) -> Result<Repo> {
-        let (backend, folders) = Backend::open(dir)?;
-        Ok(Repo::of(folders, backend))
-    }
-
-    /// Opens the repository that contains `dir` for one step: its settings are read once.
-    ///
-    /// # Errors
-    /// As [`Repo::discover`].
-    pub fn discover_for_now(dir: &Path) -> Result<Repo> {
-        let mut repo = Repo::discover(dir)?;
-        repo.backend.rest();
-        Ok(repo)
+        check_files(dir)?;
+        let mut library = Library::discover(dir);
+        let folders = |repo: &Repository| {
+            let root = repo.workdir().ok_or_else(|| git2::Error::from_str("a bare repository"))?;
+            Ok(RepositoryFolders {
+                root: root.to_owned(),
+                common_dir: repo.commondir().to_owned(),
+                git_dir: repo.path().to_owned(),
+            })
+        };
+        let folders = library.ask(folders, |_| program::folders(dir))?;
+        let git_dir = canonical(&folders.git_dir)?;
+        let is_added = folders.common_dir != folders.git_dir;
+        let folders = RepositoryFolders {
+            root: canonical(&folders.root)?,
+            common_dir: if is_added { canonical(&folders.common_dir)? } else { git_dir.clone() },
+            git_dir,
+        };
+        library.set_root(&folders.root);
+        Ok(Repo::of(folders, library))
     }
 
     /// Opens a bare repository: only for what needs neither files nor an index.
     fn bare(dir: &Path) -> Result<Repo> {
         let dir = canonical(dir)?;
-        let backend = Backend::bare(&dir);
+        let library = Library::of(&dir, Repository::open_bare(&dir).ok());
         let (root, common_dir) = (dir.clone(), dir.clone());
-        Ok(Repo::of(RepositoryFolders { root, common_dir, git_dir: dir }, backend))
+        Ok(Repo::of(RepositoryFolders { root, common_dir, git_dir: dir }, library))
     }
 
-    fn of(folders: RepositoryFolders, backend: Backend) -> Repo {
+    fn of(folders: RepositoryFolders, library: Library) -> Repo {
         let RepositoryFolders { root, common_dir, git_dir } = folders;
-        let (config_list, slot_of, is_quiet) =
+        let (config_list, slot_of, knows_committer) =
             (RefCell::default(), OnceCell::new(), Cell::new(false));
-        Repo { root, common_dir, git_dir, backend, config_list, slot_of, is_quiet }
+        Repo { root, common_dir, git_dir, library, config_list, slot_of, knows_committer }
     }
 
     /// Whether no repository contains `dir`, not even one that cannot be opened.
@@ -220,7 +230,7 @@ impl Repo {
 
     /// The current position of HEAD. Reads two small files, and neither index nor worktree.
     pub fn head(&self) -> Result<Head> {
-        self.backend.head().context("cannot read HEAD")
+        self.library.head().context("cannot read HEAD")
     }
 
     /// The commits since `base`, a full id; none means that there was no commit then.
@@ -246,14 +256,11 @@ impl Repo {
             {
                 return Ok(Since::default());
             }
-            let mut commits = self.backend.log(&head, base, LISTED)?;
+            let mut commits = self.log(&head, base, LISTED)?;
             commits.reverse();
-            let program = || -> Result<DiffStat> {
-                let empty = || program::empty_tree(&self.root);
-                let from = base.map_or_else(empty, |base| Ok(base.to_owned()))?;
-                program::diff_stat(&self.root, &from, &head)
-            };
-            let diff = self.small_diff_stat(base, &head).map_or_else(program, Ok)?;
+            let empty = || program::empty_tree(&self.root);
+            let from = base.map_or_else(empty, |base| Ok(base.to_owned()))?;
+            let diff = program::diff_stat(&self.root, &from, &head, None)?;
             Ok(Since { commits, diff: Some(diff), descends: true })
         };
         list().context("cannot list the new commits")
@@ -267,12 +274,12 @@ impl Repo {
         if !is_commit(base) || !is_commit(head) {
             bail!("`{base}` or `{head}` is not a commit id");
         }
-        program::diff_stat_without(&self.root, base, head, path)
+        program::diff_stat(&self.root, base, head, Some(path))
     }
 
     /// Whether `head` descends from `base`: not if `base` is no longer in the repository.
     fn has_ancestor(&self, head: &str, base: &str) -> Result<bool> {
-        match self.backend.is_ancestor(base, head) {
+        match self.library.is_ancestor(base, head) {
             Err(_) if program::commit(&self.root, base)?.is_none() => Ok(false),
             other => other,
         }
@@ -281,9 +288,11 @@ impl Repo {
     /// A file of a commit, by its path relative to the root; none if the commit does not contain
     /// it.
     pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
-        self.backend
-            .file(commit, path)
-            .with_context(|| format!("cannot read `{path}` of commit {commit}"))
+        let read = || match self.resolved(commit)? {
+            Some(commit) => self.library.file(&commit, path),
+            None => Ok(None),
+        };
+        read().with_context(|| format!("cannot read `{path}` of commit {commit}"))
     }
 
     /// Whether a commit has a file or a folder at a path relative to the root.
@@ -296,7 +305,7 @@ impl Repo {
 
     /// The paths that are changed, staged, or untracked and not ignored, each with a fingerprint
     /// that differs after the file has changed again. Untracked directories are listed file by
-    /// file. The index is not refreshed, except in a slot in which no process works.
+    /// file. The index is not refreshed.
     ///
     /// A submodule or nested repository is one path; its fingerprint depends on its HEAD, not on
     /// the files in it.
@@ -311,12 +320,23 @@ impl Repo {
         let Some(head) = self.head()?.commit else {
             return Ok(Vec::new());
         };
-        self.backend.log(&head, None, count).context("cannot list the last commits")
+        self.log(&head, None, count).context("cannot list the last commits")
+    }
+
+    /// The last `count` commits of `head` without those of `hidden`, newest first.
+    fn log(&self, head: &str, hidden: Option<&str>, count: usize) -> Result<Vec<Commit>> {
+        let walk = Walk { head, hidden: hidden.as_slice(), most: count };
+        let found = self.library.walk(walk, |_| true)?;
+        Ok(found.into_iter().map(|it| Commit { subject: it.subject(), id: it.id }).collect())
+    }
+
+    /// The id of a commit with this name.
+    fn resolved(&self, name: &str) -> Result<Option<CommitId>> {
+        if is_commit(name) { Ok(Some(name.into())) } else { self.commit_of(name) }
     }
 
     fn codes(&self) -> Result<Codes> {
-        let status = self.backend.status(self.is_quiet.get());
-        status.context("cannot read the status of the worktree")
+        program::status(&self.root).context("cannot read the status of the worktree")
     }
 
     /// The changed paths that have these names; a name is lossy where its path is not UTF-8.
@@ -366,6 +386,19 @@ fn lock_files(folder: PathBuf, depth: usize, found: &mut Vec<PathBuf>) {
             }
         }
     }
+}
+
+/// Checks that the files which git and libgit2 read first are files: either would wait for a FIFO.
+fn check_files(dir: &Path) -> Result<()> {
+    const FIRST: &[&str] =
+        &["", "HEAD", "config", "config.worktree", "commondir", "index", "packed-refs"];
+    let git_dir = dir.ancestors().map(|above| above.join(".git")).find(|path| path.exists());
+    for path in git_dir.iter().flat_map(|git_dir| FIRST.iter().map(|name| git_dir.join(name))) {
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            bail!("`{}` is not a regular file; remove it", path.display());
+        }
+    }
+    Ok(())
 }
 
 fn bare(dir: &Path) -> anyhow::Error {
@@ -539,7 +572,7 @@ mod tests {
 
     pub(super) fn without_library(repo: &Repo) -> Repo {
         let repo = Repo::discover(repo.root()).unwrap();
-        Repo { backend: repo.backend.without_library(), ..repo }
+        Repo { library: repo.library.without_library(), ..repo }
     }
 
     pub(super) fn on(head: &str, branch: Option<&str>) -> (Option<CommitId>, Option<String>) {
@@ -720,7 +753,7 @@ mod tests {
         place.commit("a", "2\n", "Main");
         place.git(&["merge", "-q", "--no-ff", "-m", "Merge", "side"]);
         let since = both.since(Some(&base));
-        let listed = place.git(&["rev-list", "--reverse", &format!("{base}..HEAD")]);
+        let listed = place.git(&["rev-list", "--reverse", "--topo-order", &format!("{base}..HEAD")]);
         let ids: Vec<&str> = since.commits.iter().map(|commit| &*commit.id).collect();
         assert_eq!(ids, listed.lines().collect::<Vec<_>>());
         assert_eq!(since.commits.len(), 3);

@@ -329,6 +329,14 @@ pub fn evidence(
     report: Option<Report>,
 ) -> Result<Evidence> {
     let head = tree.head()?;
+    if let (Some(_), Some(commit)) = (&record.slot, &head.commit)
+        && head.commit != record.base
+    {
+        // Read in the repository, where its objects are checked. What is wrong with it is said when it is
+        // about to land.
+        let name = leftovers::pin_name(&workspace.place, &record.task_id, record.attempt);
+        let _ = workspace.repo.bring_home(tree, commit, &name);
+    }
     let mut since = tree.since(record.base.as_deref())?;
     // What an isolated attempt changed in the graph does not land with its work.
     if let (Some(_), Some(base), Some(head), Some(path)) =

@@ -104,7 +104,7 @@ impl SlotPool {
     /// # Errors
     /// Errors of git; the folder exists and is not a slot of this repository.
     pub fn open(&self, slot: &Path, settings: &SlotSettings, base: &str) -> Result<Repo> {
-        let main = Repo::lend(&self.main)?;
+        let main = Repo::discover(&self.main)?;
         if let Some(slot) = find(&main, slot)? {
             if !main.is_abandoned_slot(&slot)? {
                 return main.refresh_slot(&slot, settings);
@@ -317,7 +317,7 @@ pub enum PreparedSlot {
 pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
     let SlotOrder { pool, slot: path, settings, branch, base, base_ref, left, graph, setup } =
         order;
-    let main = Repo::lend(&pool.main)?;
+    let main = Repo::discover(&pool.main)?;
     // The branch may be rewritten while the attempt works, and its old commits removed.
     main.keep(base_ref, base)?;
     let mut found = find(&main, path)?;

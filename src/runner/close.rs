@@ -414,7 +414,7 @@ impl Runner {
         };
         let repo = &self.workspace.repo;
         let onto = repo.commit_of(&format!("{}^", first.id))?;
-        Ok(onto.is_some_and(|onto| repo.is_same_change([base, head], [&onto, &last.id])))
+        onto.map_or(Ok(false), |onto| repo.is_same_change([base, head], [&onto, &last.id]))
     }
 
     /// Removes the files of an attempt whose end is recorded, and its report.

@@ -41,8 +41,6 @@ struct TrialOrder {
     onto: CommitId,
     work: Vec<WorkToLand>,
     how: IntegrationMethod,
-    /// Whether commands verify the result, in a slot.
-    verifies: bool,
     own: Vec<String>,
     attributes: PathBuf,
     /// The file for the diff of a conflict of the first piece of work.
@@ -136,7 +134,7 @@ impl LandOrder {
 
     /// Moves the branch, and the checkout that has it.
     fn land(&self) -> Result<git::Landing> {
-        let repo = Repo::lend(&self.root)?;
+        let repo = Repo::discover(&self.root)?;
         let text = |commit: &CommitId| -> Result<Option<String>> {
             let text = self.path.as_ref().map(|path| repo.file_at(commit, path)).transpose()?;
             Ok(text.flatten().map(|text| String::from_utf8_lossy(&text).into_owned()))
@@ -173,7 +171,6 @@ impl LandOrder {
         }
         if has_landed {
             repo.drop_ref(&self.trial_ref)?;
-            repo.join_packs();
         }
         landed
     }
@@ -187,40 +184,8 @@ fn are_in_one_place(one: &str, other: &str) -> bool {
     one == other || is_in(one, other) || is_in(other, one)
 }
 
-/// Builds a batch without files, where nothing has to be merged. Returns it with its last commit,
-/// which the trial ref keeps.
-fn build_in_memory(main: &Repo, order: &TrialOrder) -> Result<Option<(BuiltBatch, CommitId)>> {
-    let Some(drafts) = main.drafting() else { return Ok(None) };
-    let own: Vec<&str> = order.own.iter().map(String::as_str).collect();
-    let (mut built, mut tip) = (BuiltBatch::default(), order.onto.clone());
-    for WorkToLand { base, head, message, has_new_modules: _, completion } in &order.work {
-        let work = BranchWork { head, base, message };
-        let Some(commit) = drafts.replay_in_memory(&tip, &work, order.how, &own)? else {
-            return Ok(None);
-        };
-        let rebuilt = (commit != *head).then(|| drafts.between(&tip, &commit)).transpose()?;
-        let commit = completed(&drafts, &commit, completion.as_ref())?;
-        tip.clone_from(&commit);
-        built.commits.push(BuiltCommit { verified: commit.clone(), commit, rebuilt });
-    }
-    main.keep_drafts(&drafts, &order.onto, &tip, &order.trial_ref)?;
-    Ok(Some((built, tip)))
-}
-
 fn build(order: &TrialOrder) -> Result<BuiltBatch> {
-    let main = Repo::lend(&order.main)?;
-    // Whatever fails there fails again here, with the message of git.
-    if !order.work.iter().any(|work| work.has_new_modules)
-        && let Ok(Some((built, tip))) = build_in_memory(&main, order)
-    {
-        if !order.verifies {
-            return Ok(built);
-        }
-        let tree = order.pool.open(&order.pool.merge(), &order.settings, &order.onto)?;
-        tree.clean_up().context("cannot clean the slot for merges")?;
-        tree.move_to(&tip)?;
-        return prepared(&main, &tree, order, built);
-    }
+    let main = Repo::discover(&order.main)?;
     let tree = order.pool.open(&order.pool.merge(), &order.settings, &order.onto)?;
     let own: Vec<&str> = order.own.iter().map(String::as_str).collect();
     let mut built = BuiltBatch::default();
@@ -258,18 +223,8 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
     }
     // What lands is what is here now, whatever the verify commands do in the slot.
     main.bring_home(&tree, &tip, &order.trial_ref)?;
-    prepared(&main, &tree, order, built)
-}
-
-/// Makes the tree of a batch ready for its verify commands.
-fn prepared(
-    main: &Repo,
-    tree: &Repo,
-    order: &TrialOrder,
-    mut built: BuiltBatch,
-) -> Result<BuiltBatch> {
-    tree.update_submodules(main)?;
-    built.is_set_up = slot_pool::is_set_up(tree, &order.setup)?;
+    tree.update_submodules(&main)?;
+    built.is_set_up = slot_pool::is_set_up(&tree, &order.setup)?;
     built.changed = tree.dirty()?.into_keys().collect();
     Ok(built)
 }
@@ -290,9 +245,6 @@ impl Runner {
     ) -> Result<Option<Input>> {
         let how = self.workspace.config.merge;
         let mut own: Vec<String> = self.workspace.graph_in_git().into_iter().collect();
-        let is_verified =
-            |id| self.run.attempts().get(id).is_some_and(|open| !open.verify.is_empty());
-        let verifies = members.iter().any(is_verified);
         let mut work = Vec::new();
         for id in members {
             let record = self.records.get(id).context("queued work without a record")?;
@@ -350,7 +302,6 @@ impl Runner {
             onto,
             work,
             how,
-            verifies,
             own,
             attributes,
             conflict,

@@ -31,7 +31,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("dagre", &["core/layout"]),
     ("dialoguer", &["commands/init/wizard"]),
     ("duct", &["adapters/process"]),
-    ("flate2", &["adapters/git/loose_objects", "report/page"]),
+    ("flate2", &["report/page"]),
     ("futures_util", &["adapters/http_server"]),
     ("git2", &["adapters/git"]),
     ("granit_parser", &["core/graph/yaml"]),

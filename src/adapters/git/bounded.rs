@@ -14,7 +14,6 @@ use std::{
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::{self, RecvTimeoutError},
     },
     thread,
     time::{Duration, Instant},
@@ -128,47 +127,6 @@ pub fn ask_while_waiting(ask: impl Fn() -> bool + Send + Sync + 'static) {
 /// Gives every later call this environment variable. Only the first one counts.
 pub fn mark_calls(name: &str, value: &str) {
     drop(MARK.set((name.to_owned(), value.to_owned())));
-}
-
-/// A query, with what tells its answer.
-type Query = Box<dyn FnOnce() + Send>;
-
-/// The threads that have answered, by what gives them another query.
-static IDLE: Mutex<Vec<mpsc::Sender<Query>>> = Mutex::new(Vec::new());
-
-fn idle() -> MutexGuard<'static, Vec<mpsc::Sender<Query>>> {
-    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Starts a thread that runs queries until nothing can give it another one.
-fn start_thread() -> Option<mpsc::Sender<Query>> {
-    let (thread, queries) = mpsc::channel::<Query>();
-    let run = move || queries.into_iter().for_each(|query| query());
-    thread::Builder::new().spawn(run).ok().map(|_| thread)
-}
-
-/// Runs a query of this process on another thread. Returns none if it has no answer within `limit`,
-/// or soon after the run was asked to stop; the thread then waits until the process ends.
-pub(super) fn answer<T: Send + 'static>(
-    query: impl FnOnce() -> T + Send + 'static,
-    limit: Duration,
-) -> Option<T> {
-    let (tell, told) = mpsc::channel();
-    let known = idle().pop();
-    let thread = known.map_or_else(start_thread, Some)?;
-    thread.send(Box::new(move || drop(tell.send(query())))).ok()?;
-    let began = Instant::now();
-    let limit = limit.min(Duration::from_millis(LIMIT.load(Ordering::Relaxed)));
-    loop {
-        match told.recv_timeout(LOOK) {
-            Ok(answer) => {
-                idle().push(thread);
-                return Some(answer);
-            }
-            Err(RecvTimeoutError::Timeout) if due(began, limit).is_none() => {}
-            Err(_) => return None,
-        }
-    }
 }
 
 /// Why a call is ended.

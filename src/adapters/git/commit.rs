@@ -74,7 +74,11 @@ impl Repo {
     /// # Errors
     /// Those of [`Repo::committer`].
     pub fn check_committer(&self) -> Result<()> {
-        if self.backend.knows_committer() { Ok(()) } else { self.committer().map(drop) }
+        if !self.knows_committer.get() {
+            self.committer()?;
+            self.knows_committer.set(true);
+        }
+        Ok(())
     }
 
     /// The identity of the committer, as `name <address>`.

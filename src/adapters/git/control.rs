@@ -60,7 +60,7 @@ impl Repo {
     }
 
     fn hooks_path(&self) -> Option<String> {
-        self.backend.hooks_path().ok().flatten()
+        self.library.hooks_path().ok().flatten()
     }
 
     /// The paths that differ between two commits, or that a first commit adds, in no particular
@@ -70,7 +70,7 @@ impl Repo {
     /// The error of `git`.
     pub fn differing(&self, base: Option<&str>, head: &str) -> Result<Vec<String>> {
         let entries = self
-            .backend
+            .library
             .changed_entries(base, head)
             .with_context(|| format!("cannot list the changes of commit {head}"))?;
         Ok(entries.into_iter().map(|(path, _)| path).collect())
@@ -87,7 +87,7 @@ impl Repo {
         if base == head {
             return Ok(None);
         }
-        let entries = self.backend.changed_entries(Some(base), head)?;
+        let entries = self.library.changed_entries(Some(base), head)?;
         let mut links = entries.into_iter().filter(|(_, mode)| *mode == LINK).peekable();
         if links.peek().is_none() {
             return Ok(None);
@@ -200,8 +200,8 @@ mod tests {
         let main = trees.main();
         let program = without_library(&main);
         for (base, head) in [(Some(&*base), &*head), (Some(&*base), &*tree), (None, &*head)] {
-            let found = main.backend.changed_entries(base, head).unwrap();
-            assert_eq!(found, program.backend.changed_entries(base, head).unwrap());
+            let found = main.library.changed_entries(base, head).unwrap();
+            assert_eq!(found, program.library.changed_entries(base, head).unwrap());
         }
         assert_eq!(main.differing(Some(&base), &head).unwrap(), ["gone", "kind", "new"]);
         assert!(main.differing(Some("nothing"), &head).is_err());

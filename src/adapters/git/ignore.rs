@@ -16,8 +16,7 @@ impl Repo {
     /// Whether the ignore rules match `path`, relative to the root; a directory that does not exist
     /// yet ends in a slash. Tracked paths are not treated differently.
     pub fn is_ignored(&self, path: &str) -> Result<bool> {
-        self.backend
-            .is_ignored(path)
+        program::test(&self.root, &["check-ignore", "--no-index", "-q", "--", path])
             .with_context(|| format!("cannot check whether `{path}` is ignored"))
     }
 

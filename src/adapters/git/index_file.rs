@@ -11,7 +11,7 @@ impl Repo {
     /// # Errors
     /// The error of `git`.
     pub fn staged_text(&self, commit: &str, path: &str) -> Result<Option<String>> {
-        let staged = self.backend.index_entry(path).context("cannot read the index")?;
+        let staged = self.index_entry(path).context("cannot read the index")?;
         let Some(staged) = staged else { return Ok(None) };
         if self.entry(commit, path)?.as_ref() == Some(&staged) {
             return Ok(None);
@@ -27,7 +27,7 @@ impl Repo {
     /// The error of `git`, for example when another process holds the index.
     pub fn stage_text(&self, path: &str, text: &str) -> Result<()> {
         let blob = self.write_blob(text)?;
-        let entry = self.backend.index_entry(path)?.context("the file is not in the index")?;
+        let entry = self.index_entry(path)?.context("the file is not in the index")?;
         let mode = entry.split(' ').next().unwrap_or_default();
         self.stage(&format!("{mode} {blob}"), path)
     }
@@ -52,6 +52,16 @@ impl Repo {
         // `diff-files` would find a difference in a file that has only been written again.
         let refreshing = ["-c", "diff.autoRefreshIndex=true", "diff", "--quiet", "--no-ext-diff"];
         program::test(&self.root, &[&refreshing[..], &["--", path]].concat())
+    }
+
+    /// The mode and id of a file in the index; none if the index does not have it, or has it in
+    /// conflict.
+    pub(super) fn index_entry(&self, path: &str) -> Result<Option<String>> {
+        let path = format!(":(top,literal){path}");
+        let list = program::run(&self.root, &["ls-files", "--stage", "-z", "--", &path])?;
+        let list = lossy(&list);
+        let entry = list.split('\0').find_map(|line| line.split_once(" 0\t"));
+        Ok(entry.map(|(entry, _)| entry.to_owned()))
     }
 
     /// Writes a text as an object, and returns its id.

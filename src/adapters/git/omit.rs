@@ -4,16 +4,22 @@
 //! branch, they cannot conflict.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt::Write as _,
-    path::Path,
 };
 
 use anyhow::{Context, Result};
-use git2::{Oid, Repository, Sort};
 
-use super::{Repo, lossy, program, program::Entries};
+use super::{
+    Repo,
+    library::{Entries, Walk},
+    lossy, program,
+    slot_settings::split_at,
+};
 use crate::core::commit_id::CommitId;
+
+/// A path, and the mode and id that a tree is to have there.
+type TreeEdit<'a> = (&'a str, Option<&'a str>);
 
 /// A commit of the branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,30 +31,11 @@ pub(super) struct CommitLink {
 impl Repo {
     /// The commits of `head` that the others do not contain, oldest first.
     pub(super) fn links(&self, head: &str, hidden: [&str; 2]) -> Result<Vec<CommitLink>> {
-        let library = |repo: &Repository| {
-            let mut walk = repo.revwalk()?;
-            walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
-            walk.push(Oid::from_str(head)?)?;
-            hidden.iter().try_for_each(|id| walk.hide(Oid::from_str(id)?))?;
-            let name = |id: Oid| CommitId::from(id.to_string());
-            let link = |id| {
-                let commit = repo.find_commit(id)?;
-                Ok(CommitLink { id: name(id), parents: commit.parent_ids().map(name).collect() })
-            };
-            walk.map(|id| link(id?)).collect()
-        };
-        let program = |root: &Path| {
-            let hidden = hidden.map(|id| format!("^{id}"));
-            let list = ["rev-list", "--topo-order", "--reverse", "--parents", head];
-            let list = [&list[..], &hidden.each_ref().map(|id| &**id), &["--"]].concat();
-            let text = lossy(&program::run(root, &list)?);
-            let links = text.lines().filter_map(|line| {
-                let mut ids = line.split(' ').map(CommitId::from);
-                Some(CommitLink { id: ids.next()?, parents: ids.collect() })
-            });
-            Ok(links.collect())
-        };
-        self.backend.ask(library, program).context("cannot list the commits of the branch")
+        let walk = Walk { head, hidden: &hidden, most: usize::MAX };
+        let found = self.library.walk(walk, |_| true);
+        let mut found = found.context("cannot list the commits of the branch")?;
+        found.reverse();
+        Ok(found.into_iter().map(|it| CommitLink { id: it.id, parents: it.parents }).collect())
     }
 
     /// Whether any of the commits changes one of the paths.
@@ -144,7 +131,7 @@ impl Repo {
         if own.is_empty() {
             return Ok(Vec::new());
         }
-        self.backend.entries(commit, own).with_context(|| format!("cannot read commit {commit}"))
+        self.library.entries(commit, own).with_context(|| format!("cannot read commit {commit}"))
     }
 
     /// The tree of a commit with other entries at the paths.
@@ -154,18 +141,56 @@ impl Repo {
         own: &[&str],
         entries: &Entries,
     ) -> Result<String> {
+        let tree = self.tree_of(Some(commit))?;
         if self.entries(commit, own)? == *entries {
-            return self.tree_of(Some(commit));
+            return Ok(tree);
         }
-        let none = format!("0 {}", "0".repeat(commit.len()));
-        let lines = own.iter().zip(entries).map(|(path, entry)| {
-            let entry = entry.as_deref().unwrap_or(&none);
-            format!("{entry}\t{path}\0")
-        });
-        let input: String = lines.collect();
-        let update = ["--replace", "-z", "--index-info"];
-        let scratch = self.git_dir.join("ralph-index");
-        self.changed_tree(Some(commit), &[(&update, input.as_bytes())], &scratch)
+        let edits: Vec<TreeEdit<'_>> =
+            own.iter().zip(entries).map(|(path, entry)| (*path, entry.as_deref())).collect();
+        self.edited_tree(Some(&tree), &edits)?.map_or_else(|| self.tree_of(None), Ok)
+    }
+
+    /// A tree with other entries; none if it has none any more.
+    fn edited_tree(&self, tree: Option<&str>, edits: &[TreeEdit<'_>]) -> Result<Option<String>> {
+        let text = match tree {
+            Some(tree) => program::run(&self.root, &["ls-tree", "-z", tree])?,
+            None => Vec::new(),
+        };
+        let lines = text.split(|byte| *byte == 0).filter_map(|line| split_at(line, b'\t'));
+        let mut list: BTreeMap<&[u8], String> =
+            lines.map(|(entry, name)| (name, lossy(entry))).collect();
+        let mut below: BTreeMap<&str, Vec<TreeEdit<'_>>> = BTreeMap::new();
+        for (path, entry) in edits {
+            match (path.split_once('/'), entry) {
+                (Some((folder, rest)), _) => below.entry(folder).or_default().push((rest, *entry)),
+                (None, Some(entry)) => {
+                    let (mode, id) = entry.split_once(' ').unwrap_or_default();
+                    let kind = if mode == "160000" { "commit" } else { "blob" };
+                    list.insert(path.as_bytes(), format!("{mode} {kind} {id}"));
+                }
+                (None, None) => drop(list.remove(path.as_bytes())),
+            }
+        }
+        for (folder, edits) in below {
+            let old = list.get(folder.as_bytes());
+            let old = old.and_then(|entry| entry.strip_prefix("040000 tree ")).map(str::to_owned);
+            if old.is_none() && edits.iter().all(|(_, entry)| entry.is_none()) {
+                continue;
+            }
+            match self.edited_tree(old.as_deref(), &edits)? {
+                Some(id) => list.insert(folder.as_bytes(), format!("040000 tree {id}")),
+                None => list.remove(folder.as_bytes()),
+            };
+        }
+        if list.is_empty() {
+            return Ok(None);
+        }
+        let line =
+            |(name, entry): (&&[u8], &String)| [entry.as_bytes(), b"\t", name, b"\0"].concat();
+        let input: Vec<u8> = list.iter().flat_map(line).collect();
+        let make = ["mktree", "-z", "--missing"];
+        let made = program::run_with_input(&self.root, &make, &[], &input)?;
+        Ok(Some(lossy(&made).trim().to_owned()))
     }
 }
 

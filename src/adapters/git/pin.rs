@@ -165,7 +165,7 @@ impl Repo {
     /// # Errors
     /// The error of `git`.
     pub fn commit_of(&self, name: &str) -> Result<Option<CommitId>> {
-        self.backend.commit_of(name).with_context(|| format!("cannot look for `{name}`"))
+        self.library.commit_of(name).with_context(|| format!("cannot look for `{name}`"))
     }
 
     /// Creates a branch at a commit, without switching to it.
@@ -266,7 +266,7 @@ impl Repo {
 
     pub(super) fn tree_of(&self, head: Option<&str>) -> Result<String> {
         let tree = match head {
-            Some(head) => self.backend.tree_of(head)?,
+            Some(head) => self.library.tree_of(head)?,
             None => program::answer(&self.root, &["hash-object", "-w", "-t", "tree", "--stdin"])?,
         };
         let tree = tree.unwrap_or_default();
@@ -282,7 +282,7 @@ impl Repo {
     pub fn has_own_strays(&self) -> Result<bool> {
         let head = self.head()?.commit;
         let left = PinSource { base: None, branch: None, began: None, changed: &[] };
-        Ok(self.may_have_strays(head.as_deref()) && !self.strays(head.as_deref(), left)?.is_empty())
+        Ok(!self.strays(head.as_deref(), left)?.is_empty())
     }
 
     /// The base and the commits that HEAD was moved away from, if HEAD does not reach them.

@@ -17,10 +17,7 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 
 use super::{Codes, Head, RepositoryFolders, bounded, bounded::CallStreams, branch_name, lossy};
-use crate::core::{
-    commit_id::CommitId,
-    verdict::{Commit, DiffStat},
-};
+use crate::core::{commit_id::CommitId, verdict::DiffStat};
 
 /// The variables that name a repository to programs that git starts, hooks above all; they must not
 /// apply to calls that name a repository themselves. From `git rev-parse --local-env-vars`, without
@@ -41,9 +38,6 @@ pub(super) const FOREIGN: &[&str] = &[
 
 /// The setting with the folder of the hooks.
 pub(super) const HOOKS: &str = "core.hooksPath";
-
-/// The mode and id of what a commit has at each of some paths.
-pub(super) type Entries = Vec<Option<String>>;
 
 /// The folders of the repository that contains `dir`, in one process.
 pub(super) fn folders(dir: &Path) -> Result<RepositoryFolders> {
@@ -68,178 +62,36 @@ pub(super) fn folders(dir: &Path) -> Result<RepositoryFolders> {
     Ok(RepositoryFolders { root: path(root), common_dir: path(common_dir), git_dir: path(git_dir) })
 }
 
-/// HEAD in one process; in three on a branch without a commit, where `rev-parse` fails.
-pub(super) fn head(root: &Path) -> Result<Head> {
-    let output = git(root, &["rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD"])?;
-    let text = lossy(&output.stdout);
-    if output.status.success()
-        && let [commit, name] = text.lines().collect::<Vec<_>>()[..]
-    {
-        let branch = (name != "HEAD").then(|| branch_name(name));
-        return Ok(Head { commit: Some(commit.into()), branch });
-    }
-    let branch = answer(root, &["symbolic-ref", "-q", "HEAD"])?;
-    Ok(Head { commit: commit(root, "HEAD")?, branch: branch.map(|name| branch_name(&name)) })
-}
-
 pub(super) fn commit(root: &Path, name: &str) -> Result<Option<CommitId>> {
     let name = format!("{name}^{{commit}}");
     Ok(answer(root, &["rev-parse", "-q", "--verify", &name])?.map(CommitId::from))
 }
 
-/// What changed from `from` to `to`, a renamed file counted as one removed and one added.
-pub(super) fn diff_stat(root: &Path, from: &str, to: &str) -> Result<DiffStat> {
+/// What changed from `from` to `to`, in all files or in all but one; a renamed file counts as one
+/// removed and one added.
+pub(super) fn diff_stat(
+    root: &Path,
+    from: &str,
+    to: &str,
+    all_but: Option<&str>,
+) -> Result<DiffStat> {
     let diff = ["diff-tree", "-r", "--shortstat", "--no-renames", "--no-ext-diff"];
-    let diff = [&diff[..], &["--no-textconv", from, to]].concat();
-    Ok(parse_diff_stat(&lossy(&run(root, &diff)?)))
+    let all_but = all_but.map(|path| format!(":(top,exclude,literal){path}"));
+    let paths = all_but.iter().flat_map(|path| ["--", ":/", path]);
+    let rest: Vec<&str> = ["--no-textconv", from, to].into_iter().chain(paths).collect();
+    Ok(parse_diff_stat(&lossy(&run(root, &[&diff[..], &rest].concat())?)))
 }
 
-/// What changed from `from` to `to` in all files but one.
-pub(super) fn diff_stat_without(root: &Path, from: &str, to: &str, path: &str) -> Result<DiffStat> {
-    let diff = ["diff-tree", "-r", "--shortstat", "--no-renames", "--no-ext-diff"];
-    let all_but = format!(":(top,exclude,literal){path}");
-    let diff = [&diff[..], &["--no-textconv", from, to, "--", ":/", &all_but]].concat();
-    Ok(parse_diff_stat(&lossy(&run(root, &diff)?)))
-}
-
-/// The last `count` commits of `head` without those of `hidden`, newest first.
-pub(super) fn log(
-    root: &Path,
-    head: &str,
-    hidden: Option<&str>,
-    count: usize,
-) -> Result<Vec<Commit>> {
-    let count = format!("--max-count={count}");
-    let hidden = hidden.map(|id| format!("^{id}"));
-    let mut arguments = vec!["rev-list", "--format=%s", "--encoding=UTF-8", &count, head];
-    arguments.extend(hidden.as_deref());
-    arguments.push("--");
-    let text = lossy(&run(root, &arguments)?);
-    // Two lines for each commit: `commit ID`, then the subject.
-    let mut lines = text.split('\n');
-    let mut commits = Vec::new();
-    while let (Some(id), Some(subject)) = (lines.next(), lines.next()) {
-        commits.push(Commit {
-            id: id.trim_start_matches("commit ").into(),
-            subject: subject.to_owned(),
-        });
-    }
-    Ok(commits)
-}
-
-/// The newest commit in the history of `head`, and not in that of `hidden`, with this line in its
-/// message.
-pub(super) fn commit_with_line(
-    root: &Path,
-    head: &str,
-    hidden: &str,
-    line: &str,
-) -> Result<Option<CommitId>> {
-    let (line, hidden) = (grep(line) + "$", format!("^{hidden}"));
-    let list = ["log", "-1", "--format=%H", "--extended-regexp", &line, head, &hidden, "--"];
-    let found = lossy(&run(root, &list)?);
-    Ok(found.lines().next().map(CommitId::from))
-}
-
-/// The commits in the history of `head`, and not in that of `hidden`, with a line in their messages
-/// that starts with this text, and the messages; newest first.
-pub(super) fn messages_with(
-    root: &Path,
-    head: &str,
-    hidden: Option<&str>,
-    start: &str,
-) -> Result<Vec<(CommitId, String)>> {
-    let (start, hidden) = (grep(start), hidden.map(|id| format!("^{id}")));
-    let mut list = vec!["log", "-z", "--format=%H%n%B", "--extended-regexp", &start, head];
-    list.extend(hidden.as_deref());
-    list.push("--");
-    let found = lossy(&run(root, &list)?);
-    let commit = |entry: &str| {
-        let (id, message) = entry.split_once('\n')?;
-        Some((CommitId::from(id), message.to_owned()))
-    };
-    Ok(found.split('\0').filter_map(commit).collect())
-}
-
-/// The flag that finds messages with a line that starts with this text.
-fn grep(text: &str) -> String {
-    let mut grep = String::from("--grep=^");
-    for c in text.chars() {
-        if c.is_ascii_alphanumeric() || c == ' ' {
-            grep.push(c);
-        } else {
-            grep.extend(["[", c.encode_utf8(&mut [0; 4]), "]"]);
-        }
-    }
-    grep
-}
-
-/// A file of a commit; none if the commit does not contain it. One process if it does.
-pub(super) fn file(root: &Path, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
-    let name = format!("{commit}:{path}");
-    let failed = match run(root, &["cat-file", "blob", &name]) {
-        Ok(text) => return Ok(Some(text)),
-        Err(error) => error,
-    };
-    let is_there = answer(root, &["rev-parse", "-q", "--verify", &name])?.is_some();
-    if is_there { Err(failed) } else { Ok(None) }
-}
-
-/// The mode and id of what a commit has at each of the paths.
-pub(super) fn entries(root: &Path, commit: &str, paths: &[&str]) -> Result<Entries> {
-    let list = [&["--literal-pathspecs", "ls-tree", "-z", commit, "--"], paths].concat();
-    let text = lossy(&run(root, &list)?);
-    let mut entries = vec![None; paths.len()];
-    for (what, path) in text.split('\0').filter_map(|entry| entry.split_once('\t')) {
-        let mut words = what.split(' ');
-        if let (Some(at), Some(mode), Some(id)) =
-            (paths.iter().position(|it| *it == path), words.next(), words.nth(1))
-        {
-            entries[at] = Some(format!("{mode} {id}"));
-        }
-    }
-    Ok(entries)
-}
-
-/// The configured folder of the hooks; none where it is not configured.
-/// The mode and id of a file in the index.
-pub(super) fn index_entry(root: &Path, path: &str) -> Result<Option<String>> {
-    let path = format!(":(top,literal){path}");
-    let list = lossy(&run(root, &["ls-files", "--stage", "-z", "--", &path])?);
-    let entry = list.split('\0').find_map(|line| line.split_once(" 0\t"));
-    Ok(entry.map(|(entry, _)| entry.to_owned()))
-}
-
-pub(super) fn hooks_path(root: &Path) -> Result<Option<String>> {
-    let all = lossy(&run(root, &["config", "--type=path", "-z", "--get-all", HOOKS])?);
-    // The last value is the one of `command`, which turns hooks off for this call.
-    let others = all.strip_suffix('\0').and_then(|all| all.rsplit_once('\0'));
-    Ok(others.and_then(|(others, _)| others.rsplit('\0').next()).map(str::to_owned))
+/// Whether objects that are missing here are with a server.
+pub(super) fn is_partial_clone(root: &Path) -> Result<bool> {
+    let signs = r"^(extensions\.partialclone|remote\..*\.promisor)$";
+    Ok(answer(root, &["config", "--get-regexp", signs])?.is_some())
 }
 
 /// The type of an entry: `blob`, `tree`, or `commit` for a submodule; none if there is no entry.
 pub(super) fn kind(root: &Path, commit: &str, path: &str) -> Result<Option<String>> {
     let entry = run(root, &["--literal-pathspecs", "ls-tree", "-z", commit, "--", path])?;
     Ok(lossy(&entry).split(' ').nth(1).map(str::to_owned))
-}
-
-/// The files that differ between two trees, each with its mode in the second one.
-pub(super) fn changed_entries(
-    root: &Path,
-    base: Option<&str>,
-    head: &str,
-) -> Result<Vec<(String, u32)>> {
-    let base = base.map_or_else(|| empty_tree(root), |base| Ok(base.to_owned()))?;
-    let diff = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", &base, head];
-    let text = lossy(&run(root, &diff)?);
-    let mut fields = text.split('\0');
-    let mut found = Vec::new();
-    // Two fields for each file: `:OLD NEW …`, with the modes in octal, then the path.
-    while let (Some(entry), Some(path)) = (fields.next(), fields.next()) {
-        let mode = entry.split(' ').nth(1).and_then(|mode| u32::from_str_radix(mode, 8).ok());
-        found.push((path.to_owned(), mode.unwrap_or(0)));
-    }
-    Ok(found)
 }
 
 pub(super) fn empty_tree(root: &Path) -> Result<String> {
@@ -274,10 +126,6 @@ pub(super) fn status(root: &Path) -> Result<Codes> {
     }
     let owned = codes.into_iter().map(|(path, code)| (path.to_owned(), code));
     Ok(owned.collect())
-}
-
-pub(super) fn is_ignored(root: &Path, path: &str) -> Result<bool> {
-    test(root, &["check-ignore", "--no-index", "-q", "--", path])
 }
 
 /// Those of the ids that are commits of the repository.

@@ -4,7 +4,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{LISTED, Repo, program};
+use super::{
+    LISTED, Repo,
+    library::{Walk, WalkedCommit},
+    lossy, program,
+};
 use crate::core::{commit_id::CommitId, verdict::Commit};
 
 impl Repo {
@@ -44,7 +48,7 @@ impl Repo {
     /// # Errors
     /// The error of `git`, for example when one of them is not in the repository.
     pub fn is_ancestor(&self, old: &str, new: &str) -> Result<bool> {
-        self.backend.is_ancestor(old, new)
+        self.library.is_ancestor(old, new)
     }
 
     /// The newest commit in the history of `head`, and not in that of `hidden`, with a line in its
@@ -58,7 +62,10 @@ impl Repo {
         hidden: &str,
         line: &str,
     ) -> Result<Option<CommitId>> {
-        self.backend.commit_with_line(head, hidden, line)
+        let walk = Walk { head, hidden: &[hidden], most: 1 };
+        let has_line = |it: &WalkedCommit| it.message.lines().any(|found| found == line);
+        let found = self.library.walk(walk, has_line)?;
+        Ok(found.into_iter().next().map(|it| it.id))
     }
 
     /// The commits in the history of `head`, and not in that of `hidden`, with a line in their
@@ -72,7 +79,10 @@ impl Repo {
         hidden: Option<&str>,
         start: &str,
     ) -> Result<Vec<(CommitId, String)>> {
-        self.backend.messages_with(head, hidden, start)
+        let walk = Walk { head, hidden: hidden.as_slice(), most: usize::MAX };
+        let has_line = |it: &WalkedCommit| it.message.lines().any(|line| line.starts_with(start));
+        let found = self.library.walk(walk, has_line)?;
+        Ok(found.into_iter().map(|it| (it.id, it.message)).collect())
     }
 
     /// The commits of `to` that are not in `from`, oldest first.
@@ -80,7 +90,7 @@ impl Repo {
     /// # Errors
     /// The error of `git`.
     pub fn between(&self, from: &str, to: &str) -> Result<Vec<Commit>> {
-        let mut commits = self.backend.log(to, Some(from), LISTED)?;
+        let mut commits = self.log(to, Some(from), LISTED)?;
         commits.reverse();
         Ok(commits)
     }
@@ -90,7 +100,15 @@ impl Repo {
     /// # Errors
     /// The error of `git`.
     pub fn files_named(&self, names: &[&str]) -> Result<Vec<(String, String)>> {
-        self.backend.files_named(names).context("cannot list the files of HEAD")
+        let list = program::run(&self.root, &["ls-tree", "-r", "-z", "HEAD"]);
+        let list = lossy(&list.context("cannot list the files of HEAD")?);
+        let entry = |line: &str| {
+            let (entry, path) = line.split_once('\t')?;
+            let name = path.rsplit('/').next()?;
+            let id = entry.rsplit(' ').next()?.to_owned();
+            names.contains(&name).then(|| (path.to_owned(), id))
+        };
+        Ok(list.split('\0').filter_map(entry).collect())
     }
 
     /// The paths of all files of a commit, sorted.
@@ -99,8 +117,7 @@ impl Repo {
     /// The error of `git`.
     pub fn files_at(&self, commit: &str) -> Result<Vec<String>> {
         let list =
-            super::program::run(&self.root, &["ls-tree", "-r", "-z", "--name-only", commit])?;
-        let list = super::lossy(&list);
+            lossy(&program::run(&self.root, &["ls-tree", "-r", "-z", "--name-only", commit])?);
         Ok(list.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
     }
 
@@ -109,7 +126,7 @@ impl Repo {
     /// # Errors
     /// The error of `git`.
     pub fn keep(&self, name: &str, commit: &str) -> Result<()> {
-        self.backend.set_ref(name, commit)
+        self.library.set_ref(name, commit)
     }
 
     /// Deletes a ref. Does nothing without it.
@@ -118,7 +135,7 @@ impl Repo {
     /// The error of `git`.
     pub fn drop_ref(&self, name: &str) -> Result<()> {
         match self.commit_of(name)? {
-            Some(commit) => self.backend.delete_ref(name, &commit),
+            Some(commit) => self.library.delete_ref(name, &commit),
             None => Ok(()),
         }
     }

@@ -185,7 +185,7 @@ impl Repo {
     /// # Errors
     /// `git` cannot be run, or exceeds its limit.
     pub fn damage_since(&self, base: Option<&str>) -> Result<Option<String>> {
-        let head = self.backend.head_id()?;
+        let head = program::answer(&self.root, &["rev-parse", "-q", "--verify", "HEAD"])?;
         let Some(head) = head.filter(|head| Some(head.as_str()) != base) else {
             return Ok(None);
         };

@@ -54,9 +54,6 @@ impl Repo {
         if head.branch.is_none() && head.commit.as_deref() == Some(commit) {
             return Ok(());
         }
-        if self.check_out(commit) {
-            return Ok(());
-        }
         self.run_quietly(&["checkout", "--quiet", "--detach", commit])
     }
 
@@ -72,7 +69,7 @@ impl Repo {
         let was = self.head()?.commit;
         let settle = || -> Result<bool> {
             self.forget_unfinished()?;
-            self.backend.set_head(commit, MOVED)?;
+            self.set_head(commit, MOVED)?;
             if was.as_deref() == Some(commit) && self.codes()?.is_empty() {
                 return Ok(true);
             }
@@ -81,6 +78,12 @@ impl Repo {
             Ok(self.codes()?.is_empty())
         };
         settle().with_context(|| format!("cannot settle the slot `{}`", self.root.display()))
+    }
+
+    /// Points HEAD to a commit, and to no branch.
+    pub(super) fn set_head(&self, commit: &str, why: &str) -> Result<()> {
+        let update = ["update-ref", "--no-deref", "-m", why, "HEAD", commit];
+        program::run(&self.root, &update).map(drop)
     }
 
     /// Makes git forget an operation in progress. Index and files stay.

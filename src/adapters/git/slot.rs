@@ -16,8 +16,9 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{
-    Repo, loose_objects, lossy, program,
-    slot_settings::{SlotSettings, line_of, remove_all, replace, split_at},
+    Repo, lossy, program,
+    settle::QUIET,
+    slot_settings::{SlotSettings, remove_all, replace, split_at},
 };
 use crate::{core::commit_id::CommitId, crash, regular_file};
 
@@ -67,7 +68,7 @@ impl Repo {
             crash::point("slot.begun");
             let fill = ["read-tree", "-u", "--reset", "HEAD"];
             let env = settings.objects.as_ref().map(|it| ("GIT_OBJECT_DIRECTORY", it.as_os_str()));
-            let arguments = [super::settle::QUIET, &fill].concat();
+            let arguments = [QUIET, &fill].concat();
             let output = program::run_raw(&making, &arguments, env.as_slice())?;
             ensure!(output.status.success(), program::failed(&arguments, &output));
             write_mark(&git_dir, settings, base)?;
@@ -78,16 +79,15 @@ impl Repo {
         };
         made().with_context(|| format!("cannot make the slot `{}`", path.display()))?;
         crash::point("slot.made");
-        Repo::discover(path)
+        self.discover_slot(path)
     }
 
-    /// Opens the repository in a folder in which an attempt works or has worked. libgit2 reads it only
-    /// while it borrows no objects but those of this repository, and its own are undamaged.
+    /// Opens the repository in a folder in which an attempt works or has worked.
     ///
     /// # Errors
     /// Errors of [`Repo::discover`].
     pub fn discover_slot(&self, path: &Path) -> Result<Repo> {
-        discover_slot(path, &line_of(&self.common_dir.join("objects")))
+        discover_slot(path, &self.common_dir)
     }
 
     /// Opens the slot of this repository in a folder; none if the folder contains anything else.
@@ -217,8 +217,8 @@ impl Repo {
             self.write_refs(git_dir, &head)?;
             remove_all(&git_dir.join(BEGUN))?;
             crash::point("slot.written");
-            let slot = discover_slot(&slot.root, &settings.alternates)?;
-            if *head != *base && !slot.check_out_files(base) {
+            let slot = discover_slot(&slot.root, &settings.common_dir)?;
+            if *head != *base {
                 slot.detach_at(base)?;
             }
             slot.name_branch(branch, base)?;
@@ -241,7 +241,6 @@ impl Repo {
             let again = (!is_same).then(|| self.with_controls(settings)).transpose()?;
             let slot = again.as_ref().unwrap_or(self);
             slot.show_changes(settings)?;
-            slot.is_quiet.set(true);
             Ok(again)
         };
         secure().with_context(|| format!("cannot restore the slot `{}`", self.root.display()))
@@ -250,34 +249,30 @@ impl Repo {
     /// Writes what git reads as settings in a slot, and opens it again.
     fn with_controls(&self, settings: &SlotSettings) -> Result<Repo> {
         write_controls(&self.git_dir, settings)?;
-        discover_slot(&self.root, &settings.alternates)
+        discover_slot(&self.root, &settings.common_dir)
     }
 
     /// Writes the index of a slot again if an attempt told git to ignore changes of some files, or
     /// damaged it.
     fn show_changes(&self, settings: &SlotSettings) -> Result<()> {
         self.head()?;
-        if !self.backend.hides_changes(settings.is_sparse).unwrap_or(true) {
+        let list = program::run(&self.root, &["ls-files", "-v", "-z"]);
+        let entries = || list.iter().flat_map(|list| list.split(|byte| *byte == 0));
+        let is_hidden = |tag: u8| tag.is_ascii_lowercase() || (tag == b'S' && !settings.is_sparse);
+        if list.is_ok() && !entries().any(|it| it.first().is_some_and(|tag| is_hidden(*tag))) {
             return Ok(());
         }
         // Files that a sparse checkout of its own has removed are not deleted.
-        let hidden = if settings.is_sparse { Vec::new() } else { self.hidden_files() };
+        let is_absent = |path: &&[u8]| fs::symlink_metadata(self.file(path)).is_err();
+        let absent = entries().filter_map(|entry| entry.strip_prefix(b"S ")).filter(is_absent);
+        let absent: Vec<&[u8]> = absent.filter(|_| !settings.is_sparse).collect();
         remove_all(&self.git_dir.join("index"))?;
         self.run_quietly(&["read-tree", "HEAD"])?;
-        if !hidden.is_empty() {
+        if !absent.is_empty() {
             let check_out = ["checkout-index", "--quiet", "-z", "--stdin"];
-            let input = hidden.join(&0);
-            let _ = program::run_with_input(&self.root, &check_out, &[], &input);
+            let _ = program::run_with_input(&self.root, &check_out, &[], &absent.join(&0));
         }
         Ok(())
-    }
-
-    /// The files that a sparse checkout keeps out of the worktree.
-    fn hidden_files(&self) -> Vec<Vec<u8>> {
-        let list = program::run(&self.root, &["ls-files", "-v", "-z"]).unwrap_or_default();
-        let hidden = list.split(|byte| *byte == 0).filter_map(|entry| entry.strip_prefix(b"S "));
-        let is_absent = |path: &&[u8]| fs::symlink_metadata(self.file(path)).is_err();
-        hidden.filter(is_absent).map(<[u8]>::to_vec).collect()
     }
 
     /// Writes the settings and the refs of a slot again; HEAD stays.
@@ -311,7 +306,7 @@ impl Repo {
 
     /// Writes the refs of this repository and a detached HEAD to a new git directory.
     fn write_refs(&self, git_dir: &Path, head: &str) -> Result<()> {
-        let refs = self.backend.refs(&["refs/heads", "refs/tags", "refs/remotes", "refs/ralph"])?;
+        let refs = self.library.refs(&["refs/heads", "refs/tags", "refs/remotes", "refs/ralph"])?;
         let mut packed = b"# pack-refs with: sorted \n".to_vec();
         for line in refs.split_inclusive(|byte| *byte == b'\n') {
             let is_own = split_at(line, b' ').is_some_and(|(_, name)| {
@@ -339,19 +334,17 @@ impl Repo {
         if self.commit_of(name)?.as_deref() == Some(commit) {
             return Ok(());
         }
-        if self.carry_home(slot, commit)? {
-            return self.keep(name, commit);
-        }
         // The slot names it for the transfer: a server gives out only what a ref names.
         fs::write(slot.git_dir.join(HOME), format!("{commit}\n"))?;
         let Some(from) = slot.root.to_str() else {
             bail!("the path of the slot `{}` is not UTF-8", slot.root.display())
         };
         let spec = format!("+{HOME}:{name}");
-        let settings = ["-c", "fetch.fsckObjects=true", "-c", "gc.auto=0", "-c"];
-        let fetch = ["maintenance.auto=false", "fetch", "--quiet", "--no-tags"];
-        let more = ["--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance"];
-        let arguments = [&settings[..], &fetch, &more, &["--", from, &spec]].concat();
+        // Without a pack for each piece of work, which every later reader would look at.
+        let settings = ["-c", "fetch.fsckObjects=true", "-c", "fetch.unpackLimit=1000"];
+        let fetch = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
+        let more = ["--no-recurse-submodules", "--no-auto-maintenance", "--", from, &spec];
+        let arguments = [QUIET, &settings, &fetch, &more].concat();
         let fetch = || -> Result<()> {
             program::run(&self.root, &arguments)?;
             remove_all(&slot.git_dir.join(HOME))?;
@@ -407,15 +400,11 @@ impl Repo {
     }
 }
 
-/// Opens the repository in a folder that an attempt had to itself. libgit2 reads it only if these are
-/// its alternates and it has no object that libgit2 would wait for or panic at.
-fn discover_slot(path: &Path, alternates: &[u8]) -> Result<Repo> {
-    let mut slot = Repo::discover_for_now(path)?;
-    let objects = slot.common_dir.join("objects");
-    let borrowed = regular_file::read(&objects.join("info/alternates"));
-    if !borrowed.is_ok_and(|found| found == alternates) || !loose_objects::are_readable(&objects) {
-        slot.backend.leave_library();
-    }
+/// Opens the repository in a folder that an attempt had to itself, and that borrows the objects of the
+/// repository with this git directory.
+fn discover_slot(path: &Path, main: &Path) -> Result<Repo> {
+    let mut slot = Repo::discover(path)?;
+    slot.library.read_objects_of(main);
     Ok(slot)
 }
 
@@ -663,25 +652,23 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_changes_in_its_slot_is_seen_when_it_is_opened_again() {
+    fn what_an_agent_changes_in_its_slot_is_seen() {
         let trees = TestSlots::new();
         let main = trees.main();
         let root = trees.add("1").root().to_owned();
-        let before = main.open_slot(&root).unwrap();
-        assert!(before.dirty().unwrap().is_empty() && before.controls().len() == 1);
+        let slot = main.open_slot(&root).unwrap();
+        let before = slot.controls();
+        assert!(slot.dirty().unwrap().is_empty() && before.len() == 1);
         trees.place.git_in(&root, &["config", "core.hooksPath", "mine"]);
         trees.place.git_in(&root, &["config", "core.fileMode", "false"]);
         fs::write(root.join("a"), "changed\n").unwrap();
         trees.place.git_in(&root, &["add", "a"]);
-        let after = main.open_slot(&root).unwrap();
-        assert_ne!(after.controls(), before.controls());
-        assert_eq!(after.controls().get("core.hooksPath").map(String::as_str), Some("mine"));
-        assert_eq!(after.dirty().unwrap().len(), 1);
-        let secured = after.secure_slot(&trees.settings()).unwrap().unwrap();
+        assert_ne!(slot.controls(), before);
+        assert_eq!(slot.controls().get("core.hooksPath").map(String::as_str), Some("mine"));
+        assert_eq!(slot.dirty().unwrap().len(), 1);
+        let secured = slot.secure_slot(&trees.settings()).unwrap().unwrap();
         assert_eq!(secured.controls(), main.open_slot(&root).unwrap().controls());
         assert!(!secured.controls().contains_key("core.hooksPath"));
-        // Files and the index are always read again.
-        assert_eq!(before.dirty().unwrap().len(), 1);
     }
 
     #[test]

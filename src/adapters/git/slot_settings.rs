@@ -42,7 +42,8 @@ pub struct SlotSettings {
     /// The top of the repository.
     pub(super) main: PathBuf,
     config: Vec<u8>,
-    pub(super) alternates: Vec<u8>,
+    /// The git directory of the repository.
+    pub(super) common_dir: PathBuf,
     copied: Vec<(&'static str, Vec<u8>)>,
     /// The hooks of the repository, which are copied.
     hooks: Vec<PathBuf>,
@@ -143,7 +144,7 @@ impl Repo {
         Ok(SlotSettings {
             main: self.root.clone(),
             config: self.slot_config(&entries),
-            alternates: line_of(&objects),
+            common_dir: self.common_dir.clone(),
             copied,
             hooks: hooks.collect(),
             is_sparse,
@@ -242,6 +243,14 @@ impl Repo {
 }
 
 impl SlotSettings {
+    /// The content of `objects/info/alternates`. A path that begins with a quote or a `#` is quoted.
+    fn alternates(&self) -> Vec<u8> {
+        let objects = self.common_dir.join("objects");
+        let bytes = objects.as_os_str().as_bytes();
+        let line = if bytes.contains(&b'\n') { quoted(bytes) } else { bytes.to_vec() };
+        [&line[..], b"\n"].concat()
+    }
+
     /// Adds patterns of files that git ignores in the slots.
     pub fn ignore(&mut self, patterns: &[&str]) {
         const NAME: &str = "info/exclude";
@@ -266,7 +275,8 @@ impl SlotSettings {
     /// Hooks are not compared: they are written again each time.
     pub(super) fn are_all_in(&self, git_dir: &Path, places: &[&str]) -> bool {
         let copied = self.copied.iter().map(|(name, content)| (*name, content));
-        let own = [("objects/info/alternates", &self.alternates), ("config", &self.config)];
+        let alternates = self.alternates();
+        let own = [("objects/info/alternates", &alternates), ("config", &self.config)];
         let wanted: BTreeMap<PathBuf, &Vec<u8>> =
             copied.chain(own).map(|(name, content)| (git_dir.join(name), content)).collect();
         let mut open: Vec<PathBuf> = places.iter().map(|place| git_dir.join(place)).collect();
@@ -314,7 +324,7 @@ impl SlotSettings {
             remove_all(&copy)?;
             regular_file::copy(hook, &copy)?;
         }
-        replace(&git_dir.join("objects/info/alternates"), &self.alternates)?;
+        replace(&git_dir.join("objects/info/alternates"), &self.alternates())?;
         replace(&git_dir.join("config"), &self.config)
     }
 }
@@ -331,13 +341,6 @@ pub(super) fn quoted(value: &[u8]) -> Vec<u8> {
     }
     text.push(b'"');
     text
-}
-
-/// A line of `objects/info/alternates`. A path that begins with a quote or a `#` is quoted.
-pub(super) fn line_of(path: &Path) -> Vec<u8> {
-    let bytes = path.as_os_str().as_bytes();
-    let line = if bytes.contains(&b'\n') { quoted(bytes) } else { bytes.to_vec() };
-    [&line[..], b"\n"].concat()
 }
 
 /// Replaces a file, also where a folder or link stands.

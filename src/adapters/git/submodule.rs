@@ -21,7 +21,7 @@ const KEPT: &str = "refs/ralph/";
 impl Repo {
     /// The submodules that a commit declares, by name and path.
     pub(super) fn modules_at(&self, commit: &str) -> Result<Vec<(String, String)>> {
-        if self.backend.entries(commit, &[".gitmodules"])? == [None] {
+        if self.library.entries(commit, &[".gitmodules"])? == [None] {
             return Ok(Vec::new());
         }
         read_modules(&self.root, ["--blob", &format!("{commit}:.gitmodules")])

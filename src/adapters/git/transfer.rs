@@ -207,7 +207,7 @@ impl Repo {
     /// The commits of a list that this repository has.
     fn known_commits<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Result<Vec<CommitId>> {
         let ids: Vec<&str> = ids.filter(|id| is_commit(id)).take(MOST_BASES).collect();
-        self.backend.known_commits(&ids)
+        program::known_commits(&self.root, &ids)
     }
 
     /// Writes the header and the pack of its work.

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::Result;
 
-use super::{Head, Repo, backend::WorktreeFolders, branch_name, is_commit, lossy};
+use super::{Repo, branch_name, is_commit, lossy, program};
 use crate::{core::commit_id::CommitId, regular_file};
 
 /// A worktree of the repository.
@@ -30,6 +30,15 @@ pub struct Worktree {
     pub locked: Option<String>,
     /// Whether its folder is gone while git still lists it.
     pub missing: bool,
+}
+
+/// The folders of a worktree.
+struct WorktreeFolders {
+    /// Its top, without symbolic links.
+    path: PathBuf,
+    git_dir: PathBuf,
+    /// Whether it is the main worktree.
+    is_main: bool,
 }
 
 impl Worktree {
@@ -55,9 +64,9 @@ impl Repo {
     /// The error of `git`.
     pub fn worktrees(&self) -> Result<Vec<Worktree>> {
         let folders = self.worktree_folders()?;
-        let heads = self.backend.worktree_heads(&folders)?;
-        let tree = |(folders, head): (WorktreeFolders, Head)| {
-            let WorktreeFolders { path, git_dir, is_main } = folders;
+        let mut heads = program::worktree_heads(&self.root)?;
+        let tree = |WorktreeFolders { path, git_dir, is_main }| {
+            let head = heads.remove(&path).unwrap_or_default();
             let locked = regular_file::read(&git_dir.join("locked")).ok().filter(|_| !is_main);
             Worktree {
                 head: head.commit,
@@ -68,7 +77,7 @@ impl Repo {
                 path,
             }
         };
-        Ok(folders.into_iter().zip(heads).map(tree).collect())
+        Ok(folders.into_iter().map(tree).collect())
     }
 
     fn worktree_folders(&self) -> Result<Vec<WorktreeFolders>> {
@@ -102,7 +111,7 @@ impl Repo {
         if !self.is_added() {
             return Ok(Some(self.root.clone()));
         }
-        let found = self.backend.main_root()?;
+        let found = program::main_root(&self.root)?;
         Ok(found.map(|path| without_links(&path)))
     }
 

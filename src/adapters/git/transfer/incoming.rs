@@ -99,7 +99,7 @@ impl<'a> IncomingPack<'a> {
             fs::write(&file, lines.concat()).context("write where the history ends")?;
             incoming.shallow = Some(file);
         }
-        let is_partial = repo.backend.is_partial_clone()?;
+        let is_partial = program::is_partial_clone(&repo.root)?;
         let check = match source {
             PackSource::Owner => format!("--strict={}=ignore", OLD_FAULTS.join("=ignore,")),
             // What is missing in a partial clone is with its server.

@@ -123,7 +123,7 @@ impl Repo {
         }
         self.forget_unfinished()?;
         let are_clean = now.is_clean && to.is_clean;
-        let is_there = are_clean && (now.head == to.head || self.check_out(&to.head));
+        let is_there = are_clean && (now.head == to.head || self.detach_at(&to.head).is_ok());
         if !is_there && now.tip() != to.tip() {
             // The index has what the files have, so that git sees what it may replace.
             self.run_quietly(&["read-tree", "--reset", now.tip()])?;
@@ -132,8 +132,12 @@ impl Repo {
         }
         crash::point("transfer.filled");
         match &to.branch {
-            Some(branch) => self.backend.set_branch(branch, &to.head, MOVED)?,
-            None => self.backend.set_head(&to.head, MOVED)?,
+            Some(branch) => {
+                let name = format!("refs/heads/{branch}");
+                program::run(&self.root, &["update-ref", "-m", MOVED, &name, &to.head])?;
+                program::run(&self.root, &["symbolic-ref", "-m", MOVED, "HEAD", &name])?;
+            }
+            None => self.set_head(&to.head, MOVED)?,
         }
         if !is_there {
             // The files keep the changes, and the index does not have them.

@@ -95,7 +95,6 @@ impl WorkerSlot {
             store.keep(&self.ref_of("tip"), to.tip())?;
             crash::point("transfer.received");
             self.fill(&store, &header, &to)?;
-            store.join_packs();
             Ok(())
         };
         apply().with_context(|| format!("cannot bring work into `{}`", self.dir.display()))
