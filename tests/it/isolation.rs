@@ -478,7 +478,7 @@ fn a_sparse_checkout_of_an_agent_deletes_nothing() {
 fn what_passes_only_because_of_ignored_files_or_settings_does_not_land() {
     for cheat in [
         "echo out/ >> .gitignore; mkdir out; echo GOOD > out/f; ln -s out/f f; git add -A",
-        "git config filter.e.clean 'sed s/GOOD/BAD/'; echo 'f filter=e' > .git/info/attributes; echo GOOD > f; git add f",
+        "git config filter.e.clean 'sed s/GOOD/BAD/'; echo 'f filter=e' > .git/info/attributes; echo GOOD > f; touch -t 202001010000 f; git add f",
     ] {
         let agent =
             format!("cat > /dev/null; {cheat}; git commit -qm Work; \"$RALPH\" task-complete a");

@@ -340,11 +340,13 @@ impl Repo {
             bail!("the path of the slot `{}` is not UTF-8", slot.root.display())
         };
         let spec = format!("+{HOME}:{name}");
-        // Without a pack for each piece of work, which every later reader would look at.
-        let settings = ["-c", "fetch.fsckObjects=true", "-c", "fetch.unpackLimit=1000"];
+        // Without a pack for each piece of work, which every later reader would look at. libgit2 panics
+        // at a mode that it does not know.
+        let settings = ["-c", "fetch.fsckObjects=true", "-c", "fetch.fsck.badFilemode=error"];
+        let loose = ["-c", "fetch.unpackLimit=1000"];
         let fetch = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
         let more = ["--no-recurse-submodules", "--no-auto-maintenance", "--", from, &spec];
-        let arguments = [QUIET, &settings, &fetch, &more].concat();
+        let arguments = [QUIET, &settings, &loose, &fetch, &more].concat();
         let fetch = || -> Result<()> {
             program::run(&self.root, &arguments)?;
             remove_all(&slot.git_dir.join(HOME))?;
