@@ -753,7 +753,8 @@ mod tests {
         place.commit("a", "2\n", "Main");
         place.git(&["merge", "-q", "--no-ff", "-m", "Merge", "side"]);
         let since = both.since(Some(&base));
-        let listed = place.git(&["rev-list", "--reverse", "--topo-order", &format!("{base}..HEAD")]);
+        let listed =
+            place.git(&["rev-list", "--reverse", "--topo-order", &format!("{base}..HEAD")]);
         let ids: Vec<&str> = since.commits.iter().map(|commit| &*commit.id).collect();
         assert_eq!(ids, listed.lines().collect::<Vec<_>>());
         assert_eq!(since.commits.len(), 3);

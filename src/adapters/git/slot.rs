@@ -8,15 +8,18 @@
 
 use std::{
     ffi::OsStr,
-    fs, io,
+    fs::{self, File},
+    io::{self, Read, Seek},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::{
-    Repo, lossy, program,
+    Repo,
+    bounded::CallStreams,
+    lossy, program,
     settle::QUIET,
     slot_settings::{SlotSettings, remove_all, replace, split_at},
 };
@@ -32,8 +35,8 @@ const SET_UP: &str = "ralph-setup";
 /// The ending of the name of a slot that is not complete yet.
 const MAKING: &str = ".making";
 
-/// The ref of a slot that names the commit to bring home.
-const HOME: &str = "refs/ralph-home";
+/// The file of a slot with the objects that are brought home.
+const PACK: &str = "ralph-pack";
 
 /// HEAD of a slot whose git directory is being written again.
 const BEGUN: &str = "ralph-begun";
@@ -334,27 +337,44 @@ impl Repo {
         if self.commit_of(name)?.as_deref() == Some(commit) {
             return Ok(());
         }
-        // The slot names it for the transfer: a server gives out only what a ref names.
-        fs::write(slot.git_dir.join(HOME), format!("{commit}\n"))?;
-        let Some(from) = slot.root.to_str() else {
-            bail!("the path of the slot `{}` is not UTF-8", slot.root.display())
+        let bring = || -> Result<()> {
+            let pack = slot.git_dir.join(PACK);
+            self.copy_objects(slot, commit, &pack)?;
+            remove_all(&pack)?;
+            self.keep(name, commit)
         };
-        let spec = format!("+{HOME}:{name}");
-        // Without a pack for each piece of work, which every later reader would look at. libgit2 panics
-        // at a mode that it does not know.
-        let settings = ["-c", "fetch.fsckObjects=true", "-c", "fetch.fsck.badFilemode=error"];
-        let loose = ["-c", "fetch.unpackLimit=1000"];
-        let fetch = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
-        let more = ["--no-recurse-submodules", "--no-auto-maintenance", "--", from, &spec];
-        let arguments = [QUIET, &settings, &loose, &fetch, &more].concat();
-        let fetch = || -> Result<()> {
-            program::run(&self.root, &arguments)?;
-            remove_all(&slot.git_dir.join(HOME))?;
-            // With a changed boundary of a shallow clone, git reports success and does nothing.
-            ensure!(self.commit_of(name)?.as_deref() == Some(commit), "git did not fetch {commit}");
-            Ok(())
+        let from = slot.root.display();
+        bring().with_context(|| format!("cannot bring the work in `{from}` home"))
+    }
+
+    /// Copies the objects that a commit of a slot needs and no ref of this repository has, through the
+    /// file `pack`. Git checks them first.
+    fn copy_objects(&self, slot: &Repo, commit: &str, pack: &Path) -> Result<()> {
+        /// The number of objects up to which each becomes a file: every reader opens every pack.
+        const LOOSE: u32 = 1_000;
+        // libgit2 panics at a mode that it does not know.
+        const STRICT: &str = "--strict=badFilemode=error";
+        let mut revisions = format!("{commit}\n");
+        for line in lossy(&self.library.refs(&["refs"])?).lines() {
+            revisions.extend(["^", line.split(' ').next().unwrap_or_default(), "\n"]);
+        }
+        remove_all(pack)?;
+        let mut file = File::create_new(pack)?;
+        let streams = CallStreams { input: &mut revisions.as_bytes(), output: &mut file };
+        let list = ["pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q"];
+        program::run_streaming(&slot.root, &list, &[], streams)?;
+        let mut header = [0; 12];
+        let mut file = File::open(pack)?;
+        file.read_exact(&mut header).context("`git pack-objects` wrote no pack")?;
+        file.rewind()?;
+        let [.., a, b, c, d] = header;
+        let store: &[&str] = if u32::from_be_bytes([a, b, c, d]) > LOOSE {
+            &["index-pack", "--stdin", STRICT]
+        } else {
+            &["unpack-objects", "-q", STRICT]
         };
-        fetch().with_context(|| format!("cannot fetch the work in `{from}`"))
+        let streams = CallStreams { input: &mut file, output: &mut io::sink() };
+        program::run_streaming(&self.root, store, &[], streams)
     }
 
     /// Notes that the slot is left at a commit which is kept.
