@@ -189,8 +189,8 @@ impl Repo {
             |(name, entry): (&&[u8], &String)| [entry.as_bytes(), b"\t", name, b"\0"].concat();
         let input: Vec<u8> = list.iter().flat_map(line).collect();
         let make = ["mktree", "-z", "--missing"];
-        let made = program::run_with_input(&self.root, &make, &[], &input)?;
-        Ok(Some(lossy(&made).trim().to_owned()))
+        let id = program::run_with_input(&self.root, &make, &[], &input)?;
+        Ok(Some(lossy(&id).trim().to_owned()))
     }
 }
 
