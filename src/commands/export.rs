@@ -17,11 +17,19 @@ use crate::{
     core::{
         exit::{Exit, Failure},
         graph::edit::Document,
-        import::{self as core_import, BacklogFormat, refresh::fields},
+        import::{
+            BacklogFormat,
+            detect::detect,
+            export::{columns, fresh, ticket},
+            refresh::fields,
+        },
     },
     project::{
         graph_file::GraphFile,
-        import::{self, ImportRecord, statuses},
+        import::{
+            self, ImportRecord,
+            write_back::{by_source, update},
+        },
         workspace::Workspace,
     },
     view::lines::counted,
@@ -104,7 +112,7 @@ fn into_file(
                 format!("`{}` exists; name a new file, or leave out `--new`", path.display());
             return usage(message);
         }
-        put(workspace, target, &core_import::fresh(options.to, file.graph(), file.text()))?;
+        put(workspace, target, &fresh(options.to, file.graph(), file.text()))?;
         return Ok(ExportReport {
             files: target.iter().map(|path| import::name_of(workspace.root(), path)).collect(),
             tasks: file.graph().tasks().len(),
@@ -115,7 +123,7 @@ fn into_file(
     let (texts, _) = import::gather(workspace.root(), &original, Some(options.to))?;
     let source = &texts[0];
     let existing = import::existing(Some(file), &ImportRecord::read(workspace));
-    let updated = statuses::update(source, &statuses::by_source(file.graph()), &existing)?;
+    let updated = update(source, &by_source(file.graph()), &existing)?;
     if updated.known == 0 {
         return usage(format!(
             "no task of the graph comes from `{}`, so there is nothing to update in it; name a new file",
@@ -151,7 +159,7 @@ fn into_folder(
     }
     let existing = import::existing(Some(file), &ImportRecord::read(workspace));
     let mut report = ExportReport::default();
-    let mut wanted = statuses::by_source(file.graph());
+    let mut wanted = by_source(file.graph());
     let folder_name = import::name_of(workspace.root(), folder);
     // Tickets of an earlier export, which are not the source of their tasks.
     for task in file.graph().tasks() {
@@ -160,7 +168,7 @@ fn into_folder(
     }
     let mut found: HashSet<String> = HashSet::new();
     for source in &texts {
-        let updated = statuses::update(source, &wanted, &existing)?;
+        let updated = update(source, &wanted, &existing)?;
         let path = source.path.as_deref();
         if let Some(path) = path.filter(|_| updated.text != source.text) {
             put(workspace, Some(path), &updated.text)?;
@@ -184,7 +192,7 @@ fn into_folder(
             let name = import::name_of(workspace.root(), &path);
             return usage(format!("`{name}` exists, and is not the ticket of `{}`", task.id));
         }
-        others.push((path, core_import::ticket(file.graph(), number)));
+        others.push((path, ticket(file.graph(), number)));
     }
     for (path, text) in others {
         put(workspace, Some(&path), &text)?;
@@ -200,7 +208,7 @@ fn usage<T>(message: String) -> Result<T> {
 
 /// The fields of the tasks that a format has no place for.
 fn lost(file: &GraphFile, format: BacklogFormat) -> Vec<LostColumn> {
-    let Some(columns) = core_import::columns(format) else { return Vec::new() };
+    let Some(columns) = columns(format, file.graph()) else { return Vec::new() };
     let Ok(document) = Document::parse(file.text()) else { return Vec::new() };
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for task in file.graph().tasks() {
@@ -264,7 +272,7 @@ fn only_source(workspace: &Workspace, file: &GraphFile, format: BacklogFormat) -
     let path = |name: &String| {
         let path = workspace.root().join(name);
         let text = crate::regular_file::read_to_string(&path).ok()?;
-        let found = record.format(name).or_else(|| core_import::detect::detect(&text));
+        let found = record.format(name).or_else(|| detect(&text));
         (found == Some(format)).then_some(path)
     };
     let mut found = names.iter().filter_map(path);

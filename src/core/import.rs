@@ -2,37 +2,30 @@
 //!
 //! One reader per format turns a text into a [`SourceBacklog`], whose tasks have the fields of the
 //! graph. What has no place there is kept under its own name, and what cannot be kept is listed as a
-//! [`LostField`]. `plan` maps ids and dependencies, and `render` makes the text of the graph.
+//! [`LostField`]. `plan` maps ids and dependencies and makes the text of the graph, `refresh` takes
+//! over what changed in a source, and `export` writes backlogs.
 
-pub mod detect;
-mod beads;
 mod builder;
+pub mod detect;
+pub mod export;
 mod fields;
 mod github;
-pub mod identity;
-mod ids;
-mod json;
+pub mod ids;
+mod json_backlog;
 mod markdown;
-mod other_graph;
 pub mod plan;
-mod prd;
 pub mod refresh;
 pub mod render;
 mod table;
-mod fresh;
-mod task_master;
-mod tickets;
-pub mod update;
 mod value;
-mod words;
+mod yaml_backlog;
 
 use std::{fmt, ops::Range};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::diagnostic::Diagnostic;
-pub use fresh::{columns, fresh, ticket};
+use crate::{diagnostic::Diagnostic, graph::task::Status};
 
 /// The size of the largest text of one task, in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
@@ -144,8 +137,24 @@ pub enum StatusMark {
 impl SourceTask {
     /// The value of a field.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        field(&self.fields, name)
     }
+
+    /// The status.
+    pub fn status(&self) -> Status {
+        status_of(&self.fields)
+    }
+}
+
+/// The value of a field.
+fn field<'a>(fields: &'a [(String, Value)], name: &str) -> Option<&'a Value> {
+    fields.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+}
+
+/// The status in the fields of a task.
+fn status_of(fields: &[(String, Value)]) -> Status {
+    let word = field(fields, "status").and_then(Value::as_str);
+    word.and_then(Status::parse).unwrap_or(Status::Pending)
 }
 
 /// The name of another task, and where it is written.
@@ -155,6 +164,12 @@ pub struct SourceLink {
     pub key: String,
     /// The bytes of the name.
     pub at: Range<usize>,
+}
+
+impl SourceLink {
+    fn new(key: impl Into<String>, at: &Range<usize>) -> SourceLink {
+        SourceLink { key: key.into(), at: at.clone() }
+    }
 }
 
 /// Something that the graph does not have as the source has it.
@@ -172,6 +187,17 @@ pub struct LostField {
     pub at: Range<usize>,
 }
 
+impl LostField {
+    fn new(field: &str, why: impl Into<String>, at: Range<usize>) -> LostField {
+        LostField { task: None, field: field.to_owned(), why: why.into(), is_kept: false, at }
+    }
+
+    /// The same of a task.
+    fn of(self, task: &str) -> LostField {
+        LostField { task: Some(task.to_owned()), ..self }
+    }
+}
+
 /// Reads a backlog. `name` is the name of its file.
 ///
 /// # Errors
@@ -182,14 +208,14 @@ pub fn read(
     text: &str,
 ) -> Result<SourceBacklog, Vec<Diagnostic>> {
     let reading = match format {
-        BacklogFormat::Prd => prd::read(text),
-        BacklogFormat::Beads => beads::read(text),
-        BacklogFormat::TaskMaster => task_master::read(text),
+        BacklogFormat::Prd => json_backlog::prd(text),
+        BacklogFormat::Beads => json_backlog::beads(text),
+        BacklogFormat::TaskMaster => json_backlog::task_master(text),
         BacklogFormat::Github => github::read(text),
         BacklogFormat::Markdown => Ok(markdown::read(text)),
-        BacklogFormat::Tickets => tickets::read(text, stem(name)),
+        BacklogFormat::Tickets => yaml_backlog::tickets(text, stem(name)),
         BacklogFormat::Csv => table::read(text),
-        BacklogFormat::Graph => other_graph::read(text),
+        BacklogFormat::Graph => yaml_backlog::graph(text),
     }?;
     reading.finish(text)
 }

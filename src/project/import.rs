@@ -1,15 +1,10 @@
 //! Backlogs on disk: which files they are, what is new in them, and how it gets into the graph.
 
-mod closed_issues;
 mod gather;
 mod refresh;
-pub mod statuses;
 pub mod write_back;
 
-use std::{
-    collections::{HashMap, HashSet},
-    path::Path,
-};
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value;
@@ -22,7 +17,6 @@ use crate::{
         graph::task_edit::differences,
         import::{
             self, BacklogFormat,
-            identity::KnownSourceTask,
             plan::{self, ExistingTasks, ImportOptions, ImportPlan, ImportedTask, SourceFile},
             render,
         },
@@ -35,36 +29,17 @@ use crate::{
     },
 };
 
-pub use closed_issues::{ClosedIssues, Issue, comment};
 pub use gather::{SkippedFile, SourceText, gather, gather_folder, name_of};
 pub use refresh::{ImportRecord, RefreshReport, refresh, refresh_all};
 
 /// Returns the tasks of a graph, as an import sees them, with what is known of their sources.
 pub fn existing(file: Option<&GraphFile>, record: &ImportRecord) -> ExistingTasks {
-    let mut existing = ExistingTasks { known: record.known(), ..ExistingTasks::default() };
-    let mut places: HashMap<(String, String), usize> = HashMap::new();
-    for (name, tasks) in &existing.known {
-        let place = |(at, task): (usize, &KnownSourceTask)| ((name.clone(), task.key.clone()), at);
-        places.extend(tasks.iter().enumerate().map(place));
-    }
-    let is_read: HashSet<String> = existing.known.keys().cloned().collect();
+    let mut existing = ExistingTasks { titles: record.titles(), ..ExistingTasks::default() };
     for task in file.map(|file| file.graph().tasks()).unwrap_or_default() {
         existing.ids.insert(task.id.to_string());
-        let Some(source) = task.extra.get("source").and_then(Value::as_str) else {
-            continue;
-        };
-        existing.by_source.insert(source.to_owned(), task.id.to_string());
-        // The name of a file may contain this character, too.
-        for (at, _) in source.match_indices('#') {
-            let (name, key) = (&source[..at], &source[at + 1..]);
-            let tasks = existing.known.entry(name.to_owned()).or_default();
-            if let Some(at) = places.get(&(name.to_owned(), key.to_owned())) {
-                tasks[*at].is_over = task.status.is_over();
-            } else {
-                let mut found = KnownSourceTask::of_graph(key, task);
-                found.is_gone = is_read.contains(name);
-                tasks.push(found);
-            }
+        if let Some(source) = task.extra.get("source").and_then(Value::as_str) {
+            existing.by_source.insert(source.to_owned(), task.id.to_string());
+            existing.titles.entry(source.to_owned()).or_insert_with(|| task.title.clone());
         }
     }
     existing
@@ -97,18 +72,20 @@ pub fn plan(
 /// Returns the error for a source that cannot be read. A line that is too long to be shown is only
 /// named.
 pub fn refused(name: &str, text: &str, faults: &[Diagnostic]) -> anyhow::Error {
+    /// The number of errors that are shown.
+    const SHOWN: usize = 20;
     /// The length of a line that is shown, in bytes.
     const LONGEST: usize = 1_000;
     let color = Paint::for_stream(&std::io::stderr()).is_on();
-    let is_long = |fault: &&Diagnostic| {
-        let at = fault.at.start.min(text.len());
-        let near = &text.as_bytes()[at.saturating_sub(LONGEST)..text.len().min(at + LONGEST)];
-        !near.is_empty() && near.len() >= LONGEST && !near.contains(&b'\n')
-            || fault.at.len() > LONGEST
-            || text.lines().nth(position(text, at).0 - 1).is_some_and(|line| line.len() > LONGEST)
+    let is_long = |fault: &Diagnostic| {
+        let (before, after) = text.as_bytes().split_at(fault.at.start.min(text.len()));
+        let line = before.rsplit(|byte| *byte == b'\n').next().map_or(0, <[u8]>::len)
+            + after.split(|byte| *byte == b'\n').next().map_or(0, <[u8]>::len);
+        line > LONGEST || fault.at.len() > LONGEST
     };
-    let drawn = if faults.iter().take(20).any(|fault| is_long(&fault)) {
-        let named = faults.iter().take(20).map(|fault| {
+    let first = &faults[..faults.len().min(SHOWN)];
+    let drawn = if first.iter().any(is_long) {
+        let named = first.iter().map(|fault| {
             let (line, column) = position(text, fault.at.start);
             let place = format!("{name}:{line}:{column}");
             excerpt::render(&place, "", std::slice::from_ref(fault), color)
@@ -196,6 +173,14 @@ fn create(
     keep_new_file(workspace, command, &empty, &text)?;
     state::replace(path, text.as_bytes(), workspace.durable())
         .with_context(|| format!("write `{name}`"))
+}
+
+/// Reads the graph; none if there is none yet.
+///
+/// # Errors
+/// An invalid graph; errors of the disk.
+pub fn graph(workspace: &Workspace) -> Result<Option<GraphFile>> {
+    exists(workspace.graph_path()).then(|| workspace.graph()).transpose()
 }
 
 /// Whether there is anything at this path, also a broken link.

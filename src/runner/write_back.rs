@@ -20,8 +20,8 @@ use crate::{
         fatal,
         graph_file::graph_of,
         import::{
-            ClosedIssues, ImportRecord, Issue, comment, existing,
-            write_back::{DoneTasks, files, mark_done},
+            ImportRecord, existing,
+            write_back::{ClosedIssues, DoneTasks, Issue, comment, files, mark_done},
         },
     },
     regular_file,

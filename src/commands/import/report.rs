@@ -1,15 +1,17 @@
-//! What an import says: the tasks, and what is not kept as the source has it.
+//! What an import did: its tasks, and what is not kept as the source has it, as JSON and as text.
 
 use std::{collections::HashMap, fmt::Write as _};
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
     adapters::terminal::{self, columns, fit, visible},
     core::{
+        diagnostic::positions,
         graph::task::Status,
         import::{
-            LostField,
+            BacklogFormat,
             plan::{ImportPlan, ImportedTask},
             refresh::{FieldOutcome, RefreshedField},
         },
@@ -18,36 +20,300 @@ use crate::{
     view::lines::counted,
 };
 
+/// What an import did, or would do.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct ImportReport {
+    /// The graph file.
+    graph: String,
+    /// Whether nothing was written.
+    dry_run: bool,
+    /// The number of unchanged examples of `ralph init` that the tasks replace.
+    replaced_examples: usize,
+    /// The files that were read.
+    sources: Vec<ReadSource>,
+    /// The files of folders that were not read.
+    skipped: Vec<SkippedFile>,
+    /// The tasks of the sources.
+    tasks: Vec<ReportedTask>,
+    /// What the graph does not have as the source has it.
+    lost: Vec<ReportedLoss>,
+    /// The fields that changed in the sources since the last import.
+    changes: Vec<RefreshedField>,
+    /// The tasks of the graph that the sources no longer have.
+    gone: Vec<String>,
+    /// The fields of the whole backlog that the graph has no place for.
+    #[serde(skip)]
+    lost_top: Vec<String>,
+    /// The number of tasks that were imported elsewhere.
+    #[serde(skip)]
+    unknown: usize,
+}
+
+/// A file that was read.
+#[derive(Debug, Serialize)]
+struct ReadSource {
+    name: String,
+    format: BacklogFormat,
+    tasks: usize,
+}
+
+/// A task of a source.
+#[derive(Debug, Serialize)]
+struct ReportedTask {
+    id: String,
+    source: String,
+    /// Whether the graph lacked it.
+    is_new: bool,
+    status: Status,
+    /// The names of its fields.
+    fields: Vec<String>,
+    #[serde(skip)]
+    task: ImportedTask,
+}
+
+/// Something that the graph does not have as the source has it.
+#[derive(Debug, Serialize)]
+struct ReportedLoss {
+    /// The task, by its name in the source.
+    task: Option<String>,
+    field: String,
+    why: String,
+    /// Whether the graph has it in another form.
+    is_kept: bool,
+    /// File, line and column.
+    place: String,
+}
+
 /// The width of the text.
 fn width() -> usize {
     terminal::stdout_width().unwrap_or(100)
 }
 
-/// The tasks of each source.
-pub(super) fn sources(texts: &[SourceText], plan: &ImportPlan, with_tasks: bool) -> String {
-    let mut text = String::new();
-    for (number, source) in texts.iter().enumerate() {
-        let tasks: Vec<&ImportedTask> =
-            plan.tasks.iter().filter(|task| task.file == number).collect();
+impl ImportReport {
+    pub(super) fn new(graph: &str, dry_run: bool) -> ImportReport {
+        ImportReport { graph: graph.to_owned(), dry_run, ..ImportReport::default() }
+    }
+
+    /// Sets the number of examples that the tasks replace.
+    pub(super) fn replaces(&mut self, examples: usize) {
+        self.replaced_examples = examples;
+    }
+
+    /// Adds what was read. A new graph takes over the fields of the whole backlog.
+    pub(super) fn add(
+        &mut self,
+        texts: &[SourceText],
+        skipped: &[SkippedFile],
+        plan: &ImportPlan,
+        is_new_graph: bool,
+    ) {
+        for (number, SourceText { name, format, .. }) in texts.iter().enumerate() {
+            let tasks = plan.tasks.iter().filter(|task| task.file == number).count();
+            self.sources.push(ReadSource { name: name.clone(), format: *format, tasks });
+        }
+        self.skipped.extend_from_slice(skipped);
+        self.tasks.extend(plan.tasks.iter().map(|task| ReportedTask {
+            id: task.id.clone(),
+            source: task.source.clone(),
+            is_new: task.is_new,
+            status: task.status(),
+            fields: task.fields.iter().map(|(name, _)| name.clone()).collect(),
+            task: task.clone(),
+        }));
+        let positions: Vec<_> = texts.iter().map(|source| positions(&source.text)).collect();
+        for (file, lost) in &plan.lost {
+            let (line, column) = positions[*file](lost.at.start);
+            self.lost.push(ReportedLoss {
+                task: lost.task.clone(),
+                field: lost.field.clone(),
+                why: lost.why.clone(),
+                is_kept: lost.is_kept,
+                place: format!("{}:{line}:{column}", visible(&texts[*file].name)),
+            });
+        }
+        if !is_new_graph {
+            self.lost_top.extend(plan.top.iter().map(|(name, _)| name.clone()));
+        }
+    }
+
+    /// Adds what a refresh found.
+    pub(super) fn add_refresh(&mut self, report: RefreshReport) {
+        self.add(&report.texts, &report.skipped, &report.plan, true);
+        self.changes.extend(report.changes);
+        self.gone.extend(report.gone);
+        self.unknown += report.unknown;
+    }
+
+    /// The report of an import.
+    pub(super) fn import_text(&self) -> String {
+        let mut text = String::new();
+        self.write_sources(&mut text, self.dry_run);
+        self.write_losses(&mut text);
+        self.write_skipped(&mut text);
+        self.write_result(&mut text);
+        text
+    }
+
+    /// The report of a refresh.
+    pub(super) fn refresh_text(&self) -> String {
+        let mut text = String::new();
+        self.write_sources(&mut text, false);
+        self.write_changes(&mut text);
+        self.write_skipped(&mut text);
+        self.write_result(&mut text);
+        text
+    }
+
+    /// The tasks of each source.
+    fn write_sources(&self, text: &mut String, with_tasks: bool) {
         // A folder of tickets has one file for each.
-        if texts.len() > 3 && !with_tasks {
-            continue;
+        let is_folder = self.sources.len() > 3;
+        for (number, source) in self.sources.iter().enumerate() {
+            let tasks: Vec<&ReportedTask> =
+                self.tasks.iter().filter(|task| task.task.file == number).collect();
+            if !is_folder || with_tasks {
+                let name = visible(&source.name);
+                wrapped(text, &format!("{name} ({}): {}", source.format, totals(&tasks)));
+            }
+            if with_tasks {
+                write_tasks(text, &tasks);
+            }
         }
-        let name = visible(&source.name);
-        wrapped(&mut text, &format!("{name} ({}): {}", source.format, totals(&tasks)));
-        if with_tasks {
-            list(&mut text, &tasks);
+        if is_folder {
+            let all: Vec<&ReportedTask> = self.tasks.iter().collect();
+            wrapped(text, &format!("{}: {}", counted(self.sources.len(), "file"), totals(&all)));
         }
     }
-    if texts.len() > 3 {
-        let all: Vec<&ImportedTask> = plan.tasks.iter().collect();
-        wrapped(&mut text, &format!("{}: {}", counted(texts.len(), "file"), totals(&all)));
+
+    /// What the graph does not have as the source has it: each reason once, with its first place.
+    fn write_losses(&self, text: &mut String) {
+        for (is_kept, title) in [(true, "Kept in another form:"), (false, "Lost:")] {
+            let mut groups: Vec<(usize, &ReportedLoss)> = Vec::new();
+            let mut numbers: HashMap<(&str, &str), usize> = HashMap::new();
+            for lost in self.lost.iter().filter(|lost| lost.is_kept == is_kept) {
+                let number = *numbers
+                    .entry((lost.field.as_str(), lost.why.as_str()))
+                    .or_insert(groups.len());
+                match groups.get_mut(number) {
+                    Some((count, _)) => *count += 1,
+                    None => groups.push((1, lost)),
+                }
+            }
+            let has_top = !is_kept && !self.lost_top.is_empty();
+            if !groups.is_empty() || has_top {
+                let _ = writeln!(text, "{title}");
+            }
+            for (count, ReportedLoss { task, field, why, place, .. }) in groups {
+                let of = task.as_ref().map(|task| format!("`{}`, ", visible(task)));
+                let times =
+                    if count > 1 { format!("{count} times, first: ") } else { String::new() };
+                let place = format!("{times}{}{place}", of.unwrap_or_default());
+                wrapped(text, &format!("  {}: {} ({place})", visible(field), visible(why)));
+            }
+            if has_top {
+                let (names, graph) = (self.lost_top.join("`, `"), &self.graph);
+                let why = format!("fields of the whole backlog; `{graph}` has its own top");
+                wrapped(text, &format!("  `{}`: {why}", visible(&names)));
+            }
+        }
     }
-    text
+
+    /// What changed in the source since the last import.
+    fn write_changes(&self, text: &mut String) {
+        for (outcome, title) in [
+            (FieldOutcome::Taken, "Changed in the source:"),
+            (FieldOutcome::ChangedInGraph, "Changed on both sides; the graph keeps its value:"),
+            (
+                FieldOutcome::KeptComplete,
+                "Open again in the source, but complete in the graph, where it stays complete \
+                 (`ralph task-reset ID` opens it again):",
+            ),
+            (
+                FieldOutcome::NoPlace,
+                "Changed in the source, but the layout of the graph file allows no change here:",
+            ),
+        ] {
+            let changes = self.changes.iter().filter(|change| change.outcome == outcome);
+            for (number, change) in changes.enumerate() {
+                if number == 0 {
+                    wrapped(text, title);
+                }
+                // It is done, whatever its new text asks for.
+                let done = if change.of_complete { " (complete)" } else { "" };
+                let line = match outcome {
+                    FieldOutcome::KeptComplete => format!("  {}", change.id),
+                    FieldOutcome::Taken | FieldOutcome::ChangedInGraph | FieldOutcome::NoPlace => {
+                        format!(
+                            "  {}{done}: {} {}",
+                            change.id,
+                            visible(&change.field),
+                            shown(change)
+                        )
+                    }
+                };
+                let _ = writeln!(text, "{}", fit(&line, width()));
+            }
+        }
+        if !self.gone.is_empty() {
+            let ids = self.gone.join(", ");
+            wrapped(text, &format!("No longer in the source, kept in the graph: {ids}"));
+        }
+        if self.unknown > 0 {
+            let tasks = counted(self.unknown, "task");
+            let line = format!(
+                "{tasks} were imported elsewhere: their changes are taken over from now on"
+            );
+            wrapped(text, &line);
+        }
+    }
+
+    /// The files of a folder that are not read.
+    fn write_skipped(&self, text: &mut String) {
+        /// The number of files that are named.
+        const SHOWN: usize = 10;
+        if !self.skipped.is_empty() {
+            let _ = writeln!(text, "Not read:");
+        }
+        for file in self.skipped.iter().take(SHOWN) {
+            wrapped(text, &format!("  {}: {}", visible(&file.name), visible(&file.why)));
+        }
+        if self.skipped.len() > SHOWN {
+            let _ = writeln!(text, "  and {} more", self.skipped.len() - SHOWN);
+        }
+    }
+
+    /// What was done, or would be.
+    fn write_result(&self, text: &mut String) {
+        let new: Vec<&ReportedTask> = self.tasks.iter().filter(|task| task.is_new).collect();
+        let is_command = |name: &String| ["verify", "agent", "prompt"].contains(&name.as_str());
+        let commands = new.iter().filter(|task| task.fields.iter().any(is_command)).count();
+        if commands > 0 {
+            let tasks = counted(commands, "task");
+            let have = if commands == 1 { "has" } else { "have" };
+            let what = "`verify`, `agent` or `prompt` from the source: check these before a run.";
+            wrapped(text, &format!("{tasks} {have} {what}"));
+        }
+        let added = counted(new.len(), "task");
+        let done = match (self.dry_run, new.len()) {
+            (_, 0) => "nothing new".to_owned(),
+            (true, _) => format!("{added} would be added"),
+            (false, _) => format!("{added} added"),
+        };
+        let known = match self.tasks.len() - new.len() {
+            0 => String::new(),
+            1 => ", 1 is there already".to_owned(),
+            old => format!(", {old} are there already"),
+        };
+        let instead = match self.replaced_examples {
+            0 => String::new(),
+            count => format!(" in place of the {} of `ralph init`", counted(count, "example")),
+        };
+        wrapped(text, &format!("{}: {done}{instead}{known}", self.graph));
+    }
 }
 
 /// `5 tasks (3 pending, 2 complete), 4 dependencies`.
-fn totals(tasks: &[&ImportedTask]) -> String {
+fn totals(tasks: &[&ReportedTask]) -> String {
     const ORDER: [Status; 6] = [
         Status::Pending,
         Status::InProgress,
@@ -59,37 +325,32 @@ fn totals(tasks: &[&ImportedTask]) -> String {
     if tasks.is_empty() {
         return "no tasks".to_owned();
     }
-    let of = |status: Status| tasks.iter().filter(|task| task.status() == status).count();
-    let statuses: Vec<String> = ORDER
-        .into_iter()
-        .filter(|status| of(*status) > 0)
-        .map(|status| format!("{} {status}", of(status)))
-        .collect();
-    let dependencies: usize = tasks.iter().map(|task| task.dependencies().len()).sum();
+    let of = |status: Status| tasks.iter().filter(|task| task.status == status).count();
+    let statuses = ORDER.into_iter().filter(|status| of(*status) > 0);
+    let statuses: Vec<String> = statuses.map(|status| format!("{} {status}", of(status))).collect();
+    let dependencies: usize = tasks.iter().map(|task| task.task.dependencies().len()).sum();
     let noun = if dependencies == 1 { "dependency" } else { "dependencies" };
-    let statuses = statuses.join(", ");
-    let statuses = if statuses.is_empty() { statuses } else { format!(" ({statuses})") };
-    format!("{}{statuses}, {dependencies} {noun}", counted(tasks.len(), "task"))
+    let tasks = counted(tasks.len(), "task");
+    format!("{tasks} ({}), {dependencies} {noun}", statuses.join(", "))
 }
 
-fn list(text: &mut String, tasks: &[&ImportedTask]) {
+fn write_tasks(text: &mut String, tasks: &[&ReportedTask]) {
     // A longer id has a line of its own, so that the statuses stay in one column.
     let widest = (width() / 3).clamp(12, 24);
     let wide = tasks.iter().map(|task| columns(&task.id)).max().unwrap_or(0).min(widest);
-    for task in tasks {
-        let status = task.status();
+    for ReportedTask { id, is_new, status, task, .. } in tasks {
         let title = task.get("title").and_then(Value::as_str).unwrap_or_default();
-        let mark = if task.is_new { " " } else { "=" };
-        let is_long = columns(&task.id) > wide;
+        let mark = if *is_new { " " } else { "=" };
+        let is_long = columns(id) > wide;
         if is_long {
-            let _ = writeln!(text, "{mark} {}", task.id);
+            let _ = writeln!(text, "{mark} {id}");
         }
-        let (mark, id) = if is_long { (" ", "") } else { (mark, task.id.as_str()) };
+        let (mark, id) = if is_long { (" ", "") } else { (mark, id.as_str()) };
         let line = format!("{mark} {id:wide$}  {status:11}  {}", visible(title));
         let _ = writeln!(text, "{}", fit(line.trim_end(), width()));
         if task.is_renamed {
-            let name = visible(&task.key).into_owned();
-            let _ = writeln!(text, "{}", fit(&format!("      `{name}` in the source"), width()));
+            let line = format!("      `{}` in the source", visible(&task.key));
+            let _ = writeln!(text, "{}", fit(&line, width()));
         }
         let waits = task.dependencies();
         if !waits.is_empty() {
@@ -98,204 +359,26 @@ fn list(text: &mut String, tasks: &[&ImportedTask]) {
     }
 }
 
-/// What the graph does not have as the source has it: each reason once, with its first place.
-pub(super) fn losses(
-    texts: &[SourceText],
-    plan: &ImportPlan,
-    is_fresh: bool,
-    graph: &str,
-) -> String {
-    let mut text = String::new();
-    let lines: Vec<Vec<usize>> = texts.iter().map(|source| breaks(&source.text)).collect();
-    for (is_kept, title) in [(true, "Kept in another form:"), (false, "Lost:")] {
-        let mut order: Vec<(&str, &str)> = Vec::new();
-        let mut groups: HashMap<(&str, &str), (usize, usize, &LostField)> = HashMap::new();
-        for (file, lost) in plan.lost.iter().filter(|(_, lost)| lost.is_kept == is_kept) {
-            let key = (lost.field.as_str(), lost.why.as_str());
-            if let Some((count, _, _)) = groups.get_mut(&key) {
-                *count += 1;
-            } else {
-                order.push(key);
-                groups.insert(key, (1, *file, lost));
-            }
-        }
-        let has_top = !is_kept && !is_fresh && !plan.top.is_empty();
-        if order.is_empty() && !has_top {
-            continue;
-        }
-        let _ = writeln!(text, "{title}");
-        for key in order {
-            let (count, file, lost) = groups[&key];
-            let place = place(&texts[file], &lines[file], lost.at.start);
-            let of = lost.task.as_ref().map(|task| format!("`{}`, ", visible(task)));
-            let of = of.unwrap_or_default();
-            let count = if count == 1 {
-                format!("{of}{place}")
-            } else {
-                format!("{count} times, first: {of}{place}")
-            };
-            wrapped(&mut text, &format!("  {}: {} ({count})", visible(key.0), visible(key.1)));
-        }
-        if has_top {
-            let names: Vec<&str> = plan.top.iter().map(|(name, _)| name.as_str()).collect();
-            let names = visible(&names.join("`, `")).into_owned();
-            wrapped(
-                &mut text,
-                &format!("  `{names}`: fields of the whole backlog; `{graph}` has its own top"),
-            );
-        }
-    }
-    text
-}
-
-/// The offsets of all line breaks.
-pub(super) fn breaks(text: &str) -> Vec<usize> {
-    text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect()
-}
-
-/// `prd.json:12:5`.
-pub(super) fn place(source: &SourceText, breaks: &[usize], at: usize) -> String {
-    let line = breaks.partition_point(|end| *end < at);
-    let start = if line == 0 { 0 } else { breaks[line - 1] + 1 };
-    let column = source.text.get(start..at).map_or(0, |text| text.chars().count());
-    format!("{}:{}:{}", visible(&source.name), line + 1, column + 1)
-}
-
 /// The new value of a field; the number of changed lines of a long text.
 fn shown(change: &RefreshedField) -> String {
-    let lines = |value: &Option<Value>| {
-        let text = value.as_ref().and_then(Value::as_str).unwrap_or_default();
-        text.lines().map(str::to_owned).collect::<Vec<_>>()
-    };
     let Some(value) = &change.value else { return "removed".to_owned() };
-    let (old, new) = (lines(&change.before), lines(&change.value));
-    if new.len() < 2 && old.len() < 2 {
+    let text = |value: &Option<Value>| {
+        value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let (old, new) = (text(&change.before), text(&change.value));
+    if new.lines().count() < 2 && old.lines().count() < 2 {
         let word = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         return format!("now `{}`", visible(&word));
     }
-    let (added, removed) = changed_lines(&old, &new);
-    let count = counted(new.len(), "line");
-    format!("changed: {added} added and {removed} removed, {count} now")
-}
-
-/// The numbers of lines that only the new text and only the old text has.
-fn changed_lines(old: &[String], new: &[String]) -> (usize, usize) {
     let mut counts: HashMap<&str, i64> = HashMap::new();
-    for line in new {
-        *counts.entry(line).or_default() += 1;
+    let lines = new.lines().map(|line| (line, 1)).chain(old.lines().map(|line| (line, -1)));
+    for (line, sign) in lines {
+        *counts.entry(line).or_default() += sign;
     }
-    for line in old {
-        *counts.entry(line).or_default() -= 1;
-    }
-    let sum = |is_new: bool| -> usize {
-        let counts = counts.values().filter(|count| (**count > 0) == is_new);
-        counts.map(|count| usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX)).sum()
-    };
-    (sum(true), sum(false))
-}
-
-/// What changed in the source since the last import.
-pub(super) fn refreshed(report: &RefreshReport) -> String {
-    let mut text = String::new();
-    for (outcome, title) in [
-        (FieldOutcome::Taken, "Changed in the source:"),
-        (FieldOutcome::ChangedInGraph, "Changed on both sides; the graph keeps its value:"),
-        (
-            FieldOutcome::KeptComplete,
-            "Open again in the source, but complete in the graph, where it stays complete \
-             (`ralph task-reset ID` opens it again):",
-        ),
-        (
-            FieldOutcome::NoPlace,
-            "Changed in the source, but the layout of the graph file allows no change here:",
-        ),
-    ] {
-        let changes: Vec<&RefreshedField> =
-            report.changes.iter().filter(|change| change.outcome == outcome).collect();
-        if !changes.is_empty() {
-            wrapped(&mut text, title);
-        }
-        for change in changes {
-            let field = visible(&change.field);
-            let line = match outcome {
-                FieldOutcome::KeptComplete => format!("  {}", change.id),
-                // It is done, whatever its new text asks for.
-                _ if change.of_complete => {
-                    format!("  {} (complete): {field} {}", change.id, shown(change))
-                }
-                _ => format!("  {}: {field} {}", change.id, shown(change)),
-            };
-            let _ = writeln!(text, "{}", fit(&line, width()));
-        }
-    }
-    if !report.gone.is_empty() {
-        let ids = report.gone.join(", ");
-        wrapped(&mut text, &format!("No longer in the source, kept in the graph: {ids}"));
-    }
-    if report.unknown > 0 {
-        let tasks = counted(report.unknown, "task");
-        wrapped(
-            &mut text,
-            &format!("{tasks} were imported elsewhere: their changes are taken over from now on"),
-        );
-    }
-    text
-}
-
-/// The files of a folder that are not read.
-pub(super) fn skipped(files: &[SkippedFile]) -> String {
-    /// The number of files that are named.
-    const SHOWN: usize = 10;
-    let mut text = String::new();
-    if !files.is_empty() {
-        let _ = writeln!(text, "Not read:");
-    }
-    for file in files.iter().take(SHOWN) {
-        wrapped(&mut text, &format!("  {}: {}", visible(&file.name), visible(&file.why)));
-    }
-    if let Some(more) = files.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        let _ = writeln!(text, "  and {more} more");
-    }
-    text
-}
-
-/// What was done, or would be. The new tasks replace so many examples of `ralph init`.
-pub(super) fn result(plan: &ImportPlan, graph: &str, is_dry: bool, examples: usize) -> String {
-    let mut text = String::new();
-    let new = plan.tasks.iter().filter(|task| task.is_new).count();
-    let old = plan.tasks.len() - new;
-    let commands = plan
-        .tasks
-        .iter()
-        .filter(|task| task.is_new)
-        .filter(|task| ["verify", "agent", "prompt"].iter().any(|name| task.get(name).is_some()))
-        .count();
-    if commands > 0 {
-        wrapped(
-            &mut text,
-            &format!(
-                "{} {} `verify`, `agent` or `prompt` from the source: check these before a run.",
-                counted(commands, "task"),
-                if commands == 1 { "has" } else { "have" },
-            ),
-        );
-    }
-    let done = match (is_dry, new) {
-        (_, 0) => "nothing new".to_owned(),
-        (true, _) => format!("{} would be added", counted(new, "task")),
-        (false, _) => format!("{} added", counted(new, "task")),
-    };
-    let known = match old {
-        0 => String::new(),
-        1 => ", 1 is there already".to_owned(),
-        old => format!(", {old} are there already"),
-    };
-    let instead = match examples {
-        0 => String::new(),
-        count => format!(" in place of the {} of `ralph init`", counted(count, "example")),
-    };
-    wrapped(&mut text, &format!("{graph}: {done}{instead}{known}"));
-    text
+    let added: i64 = counts.values().filter(|count| **count > 0).sum();
+    let removed: i64 = -counts.values().filter(|count| **count < 0).sum::<i64>();
+    let count = counted(new.lines().count(), "line");
+    format!("changed: {added} added and {removed} removed, {count} now")
 }
 
 fn wrapped(text: &mut String, line: &str) {

@@ -1,22 +1,145 @@
-//! A task while its fields are read.
+//! The tasks of a source while they are read, and what the graph has no place for.
 
-use std::{borrow::Cow, ops::Range};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 use serde_json::{Value, json};
 
 use super::{
-    LostField, MAX_TEXT, SourceLink, SourceTask, StatusMark,
-    fields::{FieldRole, Reading, clipped, links, names, one_line, role, tidy},
+    LostField, MAX_TEXT, SourceBacklog, SourceLink, SourceTask, StatusMark,
+    fields::{self, FieldRole, clipped, links, long_text, names, one_line, role, tidy},
     ids::slug,
     value::{SourceEntry, SourceValue},
-    words,
 };
 use crate::{
-    diagnostic::Diagnostic,
-    graph::{load::fields::FIELDS, task::Status},
+    diagnostic::{Diagnostic, nearest, position},
+    graph::{
+        edit::Document,
+        load::{self, fields::FIELDS},
+        task::Status,
+    },
 };
 
+/// A text while it is read: its tasks so far, and its errors.
+#[derive(Default)]
+pub(super) struct Reading {
+    backlog: SourceBacklog,
+    faults: Vec<Diagnostic>,
+    /// Keys of tasks with what waits for them.
+    blocks: Vec<(String, SourceLink)>,
+    /// Whether the source has a list of tasks that is empty.
+    pub(super) is_empty: bool,
+    /// The names under which unknown fields are kept.
+    kept: HashMap<String, String>,
+}
+
+impl Reading {
+    /// Lists a part of the whole source as lost.
+    pub(super) fn lose(&mut self, field: &str, why: impl Into<String>, at: Range<usize>) {
+        self.backlog.lost.push(LostField::new(field, why, at));
+    }
+
+    /// Lists something of a task as lost.
+    pub(super) fn lose_of(
+        &mut self,
+        task: &str,
+        field: &str,
+        why: impl Into<String>,
+        at: Range<usize>,
+    ) {
+        self.backlog.lost.push(LostField::new(field, why, at).of(task));
+    }
+
+    /// Adds a field of the whole backlog, unless it is empty.
+    pub(super) fn top(&mut self, entry: &SourceEntry) {
+        if !entry.value.is_empty() {
+            let is_free = !["tasks", "nodes", "edges", "defaults"].contains(&entry.name.as_str());
+            let name = if is_free { entry.name.clone() } else { format!("x-{}", entry.name) };
+            self.backlog.top.push((name, entry.value.json()));
+        }
+    }
+
+    /// Sets the parents of tasks that have none, from pairs of a child and a parent.
+    pub(super) fn adopt(&mut self, children: &[(String, SourceLink)]) {
+        for task in self.backlog.tasks.iter_mut().filter(|task| task.parent.is_none()) {
+            let is_it = |(child, parent): &&(String, SourceLink)| {
+                *child == task.key && parent.key != task.key
+            };
+            task.parent = children.iter().find(is_it).map(|(_, parent)| parent.clone());
+        }
+    }
+
+    fn too_long(&mut self, what: &str, at: Range<usize>) {
+        let help = "the limit for one text is 1 MiB: put it into a file, and name the file";
+        self.faults.push(Diagnostic::error(what, at).help(help));
+    }
+
+    /// Ends the reading of a text.
+    ///
+    /// # Errors
+    /// The errors that were found, and those of the whole: no tasks, equal keys.
+    pub(super) fn finish(mut self, text: &str) -> Result<SourceBacklog, Vec<Diagnostic>> {
+        let mut numbers: HashMap<String, usize> = HashMap::new();
+        for (number, task) in self.backlog.tasks.iter().enumerate() {
+            if let Some(earlier) = numbers.insert(task.key.clone(), number) {
+                let line = position(text, self.backlog.tasks[earlier].at.start).0;
+                let message = format!("two tasks have the id `{}`", clipped(&task.key));
+                self.faults.push(
+                    Diagnostic::error(message, task.at.clone())
+                        .label(format!("first used on line {line}"))
+                        .help("rename one of them in the source"),
+                );
+            }
+        }
+        if self.faults.is_empty() && numbers.is_empty() && !self.is_empty {
+            self.faults.push(
+                Diagnostic::error("there are no tasks in it", 0..0)
+                    .help("`ralph help import` lists the formats that are read"),
+            );
+        }
+        if !self.faults.is_empty() {
+            self.faults.sort_by_key(|fault| fault.at.start);
+            return Err(self.faults);
+        }
+        for (key, link) in std::mem::take(&mut self.blocks) {
+            if let Some(number) = numbers.get(&link.key) {
+                let links = &mut self.backlog.tasks[*number].depends_on;
+                if links.iter().all(|known| known.key != key) {
+                    links.push(SourceLink { key, at: link.at });
+                }
+            } else {
+                let why = format!("no task `{}` in the source", clipped(&link.key));
+                self.lose_of(&key, "blocks", why, link.at);
+            }
+        }
+        self.backlog.lost.sort_by_key(|lost| lost.at.start);
+        Ok(self.backlog)
+    }
+}
+
+/// The name under which the graph keeps an unknown field.
+fn free_name(name: &str) -> String {
+    let is_known = nearest(name, FIELDS.iter().map(|field| field.name)).is_some();
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+    let is_mine = ["source", "depends_on", "id"].contains(&name);
+    if name.starts_with("x-") || !is_known && is_plain && !is_mine {
+        return name.to_owned();
+    }
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+    format!("x-{}", name.chars().map(plain).collect::<String>())
+}
+
+/// Whether the graph accepts a value for a field that it has.
+fn accepts(name: &str, value: &Value) -> bool {
+    let text = format!("tasks:\n- {{id: a, {name}: {value}}}\n");
+    let loaded = Document::parse(&text).ok().map(|document| load::load(&document));
+    loaded.is_some_and(|loaded| loaded.is_ok_and(|loaded| loaded.warnings.is_empty()))
+}
+
 /// A task while its fields are read.
+#[derive(Default)]
 pub(super) struct TaskBuilder {
     pub(super) task: SourceTask,
     title: Option<String>,
@@ -32,34 +155,30 @@ pub(super) struct TaskBuilder {
 }
 
 impl TaskBuilder {
+    /// A task at this place.
     pub(super) fn new(at: Range<usize>) -> TaskBuilder {
-        TaskBuilder {
-            task: SourceTask { at, ..SourceTask::default() },
-            title: None,
-            description: None,
-            sections: Vec::new(),
-            status: None,
-            is_done: None,
-            completed_at: None,
-            own: Vec::new(),
-            lost: Vec::new(),
-            blocks: Vec::new(),
-            taken: Vec::new(),
-        }
+        TaskBuilder { task: SourceTask { at, ..SourceTask::default() }, ..TaskBuilder::default() }
     }
 
-    /// Takes all entries of a mapping, with `other` for the roles that this format gives.
-    pub(super) fn take_all(
-        &mut self,
+    /// A task with the entries of a mapping, with `other` for the roles that this format gives; none
+    /// for anything else, which is lost.
+    pub(super) fn of(
         reading: &mut Reading,
         item: &SourceValue,
+        what: &str,
         other: impl Fn(&str) -> Option<FieldRole>,
-    ) {
-        self.task.fields_end = item.entries().last().map(|entry| entry.value.at.end);
+    ) -> Option<TaskBuilder> {
+        if !item.is_map() {
+            reading.lose(what, "it is not an object", item.at.clone());
+            return None;
+        }
+        let mut builder = TaskBuilder::new(item.at.start..item.at.start + 1);
+        builder.task.fields_end = item.entries().last().map(|entry| entry.value.at.end);
         for entry in item.entries() {
             let role = other(&entry.name).unwrap_or_else(|| role(&entry.name));
-            self.take(reading, entry, role);
+            builder.take(reading, entry, role);
         }
+        Some(builder)
     }
 
     /// Takes one field in this role.
@@ -68,160 +187,117 @@ impl TaskBuilder {
         if value.is_empty() || role == FieldRole::Skipped {
             return;
         }
-        if let Some(text) = value.text()
-            && text.len() > MAX_TEXT
+        if let Some(length) =
+            value.text().map(|text| text.len()).filter(|length| *length > MAX_TEXT)
         {
-            let message = format!("`{}` is {} KiB long", clipped(&entry.name), text.len() >> 10);
-            reading
-                .faults
-                .push(Diagnostic::error(message, entry.key_at.clone()).help(
-                    "the limit for one text is 1 MiB: put it into a file, and name the file",
-                ));
-            return;
+            let what = format!("`{}` is {} KiB long", clipped(&entry.name), length >> 10);
+            return reading.too_long(&what, entry.key_at.clone());
         }
         let is_single = !matches!(
             role,
             FieldRole::DependsOn | FieldRole::Blocks | FieldRole::Tags | FieldRole::Other
         );
-        if is_single && self.taken.contains(&role) {
+        if is_single && self.taken.contains(&role) || !self.set_role(entry, role) {
             self.keep(reading, entry);
-            return;
-        }
-        self.taken.push(role);
-        self.mark(role, value);
-        match role {
-            FieldRole::Id => self.id(reading, entry),
-            FieldRole::Title => match value.text() {
-                Some(text) => self.title = Some(one_line(&text)),
-                None => self.keep(reading, entry),
-            },
-            FieldRole::Description => match long_text(value) {
-                Some(text) => self.description = Some(text),
-                None => self.keep(reading, entry),
-            },
-            FieldRole::Section(heading) => match long_text(value) {
-                Some(text) => self.sections.push((heading, text)),
-                None => self.keep(reading, entry),
-            },
-            FieldRole::Status => self.read_status(reading, entry),
-            FieldRole::Done => match value.flag() {
-                Some(flag) => self.is_done = Some(flag),
-                None => self.keep(reading, entry),
-            },
-            FieldRole::Priority => self.read_priority(reading, entry),
-            FieldRole::DependsOn => self.task.depends_on.extend(links(value)),
-            FieldRole::Blocks => self.blocks.extend(links(value)),
-            FieldRole::Tags => self.tag(names(value)),
-            FieldRole::Story => self.set_name("story", reading, entry),
-            FieldRole::Milestone => self.set_name("milestone", reading, entry),
-            FieldRole::Parent => match links(value).into_iter().next() {
-                Some(link) => self.task.parent = Some(link),
-                None => self.keep(reading, entry),
-            },
-            FieldRole::Notes => self.set("notes", value.json()),
-            FieldRole::CompletedAt => match value.word() {
-                Some(time) => self.completed_at = Some(time),
-                None => self.keep(reading, entry),
-            },
-            FieldRole::Other => self.keep(reading, entry),
-            FieldRole::Dropped(why) => self.lose(&entry.name, why, false, entry.key_at.clone()),
-            FieldRole::Skipped => {}
         }
     }
 
-    /// Remembers where the status is written.
-    fn mark(&mut self, role: FieldRole, value: &SourceValue) {
-        let mark = match role {
-            FieldRole::Status => StatusMark::Word,
-            FieldRole::Done => StatusMark::Flag,
-            FieldRole::Id
-            | FieldRole::Title
-            | FieldRole::Description
-            | FieldRole::Section(_)
-            | FieldRole::Priority
-            | FieldRole::DependsOn
-            | FieldRole::Blocks
-            | FieldRole::Tags
-            | FieldRole::Story
-            | FieldRole::Milestone
-            | FieldRole::Parent
-            | FieldRole::Notes
-            | FieldRole::CompletedAt
-            | FieldRole::Other
-            | FieldRole::Dropped(_)
-            | FieldRole::Skipped => return,
-        };
+    /// Sets what a field means; `false` if its value has no meaning in this role.
+    fn set_role(&mut self, entry: &SourceEntry, role: FieldRole) -> bool {
+        let value = &entry.value;
+        self.taken.push(role);
+        let is_word = (role == FieldRole::Status).then_some(StatusMark::Word);
+        let mark = is_word.or((role == FieldRole::Done).then_some(StatusMark::Flag));
         // `state: {name: Done}` is an object of the other tool.
-        if value.text().is_some() {
+        if let Some(mark) = mark.filter(|_| value.text().is_some()) {
             self.task.status_at.push((mark, value.at.clone()));
         }
-    }
-
-    fn id(&mut self, reading: &mut Reading, entry: &SourceEntry) {
-        match entry.value.word() {
-            Some(key) => {
-                self.task.key = key;
-                self.task.at = entry.value.at.clone();
+        let links = || links(value).into_iter();
+        match role {
+            FieldRole::DependsOn => self.task.depends_on.extend(links()),
+            FieldRole::Blocks => self.blocks.extend(links()),
+            FieldRole::Tags => self.tag(names(value)),
+            FieldRole::Notes => self.set("notes", value.json()),
+            FieldRole::Dropped(why) => self.lose(&entry.name, why, entry.key_at.clone()),
+            FieldRole::Skipped => {}
+            FieldRole::Other => return false,
+            FieldRole::Id => return value.link().map(|link| self.set_key(link)).is_some(),
+            FieldRole::Title => return value.text().map(|text| self.set_title(&text)).is_some(),
+            FieldRole::Description => return fill(&mut self.description, long_text(value)),
+            FieldRole::Section(heading) => {
+                let section = long_text(value).map(|text| (heading, text));
+                let is_text = section.is_some();
+                self.sections.extend(section);
+                return is_text;
             }
-            None => self.keep(reading, entry),
-        }
-    }
-
-    fn read_status(&mut self, reading: &mut Reading, entry: &SourceEntry) {
-        let word = entry.value.word().or_else(|| entry.value.word_of(&["name", "title"]));
-        let Some(word) = word else {
-            self.keep(reading, entry);
-            return;
-        };
-        if let Some((status, is_same)) = words::status(&word) {
-            self.status = Some(status);
-            if !is_same {
-                let why = format!("`{}` is read as {status}", clipped(&word));
-                self.lose(&entry.name, &why, true, entry.value.at.clone());
+            FieldRole::Status => {
+                return named(value).map(|word| self.read_status(entry, &word)).is_some();
             }
-        } else {
-            let why = format!("`{}` is no known status; kept as `x-status`", clipped(&word));
-            self.lose(&entry.name, &why, true, entry.value.at.clone());
-            self.own.push(("x-status".to_owned(), json!(word)));
+            FieldRole::Priority => {
+                return named(value).map(|word| self.read_priority(entry, &word)).is_some();
+            }
+            FieldRole::Done => return fill(&mut self.is_done, value.flag()),
+            FieldRole::Parent => return fill(&mut self.task.parent, links().next()),
+            FieldRole::CompletedAt => return fill(&mut self.completed_at, value.word()),
+            FieldRole::Story => return self.set_name("story", value).is_some(),
+            FieldRole::Milestone => return self.set_name("milestone", value).is_some(),
         }
+        true
     }
 
-    fn read_priority(&mut self, reading: &mut Reading, entry: &SourceEntry) {
-        let word = entry.value.word().or_else(|| entry.value.word_of(&["name", "title"]));
-        let Some(word) = word else {
-            self.keep(reading, entry);
-            return;
-        };
-        let is_usual =
-            ["critical", "high", "medium", "low"].contains(&word.to_ascii_lowercase().as_str());
-        match words::priority(&word) {
-            Some(_) if is_usual => self.set("priority", json!(word.to_ascii_lowercase())),
-            Some(priority) => {
-                self.set("priority", json!(priority.0));
-                let digits = word.trim_start_matches(['p', 'P']);
-                if digits != priority.0.to_string() {
-                    let why = format!("`{}` is read as {}", clipped(&word), priority.0);
-                    self.lose(&entry.name, &why, true, entry.value.at.clone());
+    fn set_key(&mut self, link: SourceLink) {
+        self.task.key = link.key;
+        self.task.at = link.at;
+    }
+
+    fn read_status(&mut self, entry: &SourceEntry, word: &str) {
+        let at = entry.value.at.clone();
+        match fields::status(word) {
+            Some((status, is_same)) => {
+                self.status = Some(status);
+                if !is_same {
+                    let why = format!("`{}` is read as {status}", clipped(word));
+                    self.note(&entry.name, why, at);
                 }
             }
             None => {
-                let why = format!("`{}` is no priority; kept as `x-priority`", clipped(&word));
-                self.lose(&entry.name, &why, true, entry.value.at.clone());
+                let why = format!("`{}` is no known status; kept as `x-status`", clipped(word));
+                self.note(&entry.name, why, at);
+                self.own.push(("x-status".to_owned(), json!(word)));
+            }
+        }
+    }
+
+    fn read_priority(&mut self, entry: &SourceEntry, word: &str) {
+        let at = entry.value.at.clone();
+        let lower = word.to_ascii_lowercase();
+        match fields::priority(word) {
+            Some(_) if ["critical", "high", "medium", "low"].contains(&lower.as_str()) => {
+                self.set("priority", json!(lower));
+            }
+            Some(priority) => {
+                self.set("priority", json!(priority.0));
+                if lower.trim_start_matches('p') != priority.0.to_string() {
+                    let why = format!("`{}` is read as {}", clipped(word), priority.0);
+                    self.note(&entry.name, why, at);
+                }
+            }
+            None => {
+                let why = format!("`{}` is no priority; kept as `x-priority`", clipped(word));
+                self.note(&entry.name, why, at);
                 self.own.push(("x-priority".to_owned(), json!(word)));
             }
         }
     }
 
-    fn set_name(&mut self, name: &str, reading: &mut Reading, entry: &SourceEntry) {
-        let value = &entry.value;
-        match value.word().or_else(|| value.word_of(&["title", "name", "id"])) {
-            Some(word) => self.set(name, json!(one_line(&word))),
-            None => self.keep(reading, entry),
-        }
+    fn set_name(&mut self, name: &str, value: &SourceValue) -> Option<()> {
+        let word = value.word().or_else(|| value.word_of(&["title", "name", "id"]))?;
+        self.set(name, json!(one_line(&word)));
+        Some(())
     }
 
     /// Keeps a field that has no role: under its own name if the graph accepts it there.
-    pub(super) fn keep(&mut self, reading: &mut Reading, entry: &SourceEntry) {
+    fn keep(&mut self, reading: &mut Reading, entry: &SourceEntry) {
         let SourceEntry { name, value, key_at } = entry;
         if value.is_empty() {
             return;
@@ -229,23 +305,19 @@ impl TaskBuilder {
         let json = value.json();
         let is_field = FIELDS.iter().any(|field| field.name == name)
             && !["id", "depends_on", "claimed_at", "claimed_by"].contains(&name.as_str());
-        if is_field && self.task.get(name).is_none() && reading.accepts(name, &json) {
+        if is_field && self.task.get(name).is_none() && accepts(name, &json) {
             self.task.fields.push((name.clone(), json));
             return;
         }
-        let free = reading.free_name(name);
+        let free = reading.kept.entry(name.clone()).or_insert_with(|| free_name(name)).clone();
         if free != *name {
-            let why = if is_field {
-                format!("its value means something else here; kept as `{free}`")
-            } else {
-                format!("kept as `{free}`")
-            };
-            self.lose(name, &why, true, key_at.clone());
+            let reason = if is_field { "its value means something else here; " } else { "" };
+            self.note(name, format!("{reason}kept as `{free}`"), key_at.clone());
         }
         if self.own.iter().all(|(known, _)| *known != free) {
             self.own.push((free, json));
         } else {
-            self.lose(name, "there are two fields of this name", false, key_at.clone());
+            self.lose(name, "there are two fields of this name", key_at.clone());
         }
     }
 
@@ -273,22 +345,19 @@ impl TaskBuilder {
     /// Adds a text to the description.
     pub(super) fn describe(&mut self, text: &str) {
         let text = tidy(text);
-        if text.is_empty() {
-            return;
+        if !text.is_empty() {
+            let before = self.description.take().map(|before| before + "\n\n");
+            self.description = Some(before.unwrap_or_default() + &text);
         }
-        self.description = Some(match self.description.take() {
-            Some(before) => format!("{before}\n\n{text}"),
-            None => text,
-        });
     }
 
     /// Adds labels.
     pub(super) fn tag(&mut self, labels: Vec<String>) {
         let mut tags: Vec<Value> =
             self.task.get("tags").and_then(Value::as_array).cloned().unwrap_or_default();
-        for label in labels {
-            if !tags.contains(&json!(label)) {
-                tags.push(json!(label));
+        for label in labels.into_iter().map(Value::from) {
+            if !tags.contains(&label) {
+                tags.push(label);
             }
         }
         if !tags.is_empty() {
@@ -296,11 +365,14 @@ impl TaskBuilder {
         }
     }
 
-    /// Lists something of this task as lost, or as kept in another form.
-    pub(super) fn lose(&mut self, field: &str, why: &str, is_kept: bool, at: Range<usize>) {
-        let lost =
-            LostField { task: None, field: field.to_owned(), why: why.to_owned(), is_kept, at };
-        self.lost.push(lost);
+    /// Lists something of this task as lost.
+    pub(super) fn lose(&mut self, field: &str, why: impl Into<String>, at: Range<usize>) {
+        self.lost.push(LostField::new(field, why, at));
+    }
+
+    /// Lists something of this task as kept in another form.
+    pub(super) fn note(&mut self, field: &str, why: impl Into<String>, at: Range<usize>) {
+        self.lost.push(LostField { is_kept: true, ..LostField::new(field, why, at) });
     }
 
     /// Adds the task to the backlog.
@@ -309,20 +381,15 @@ impl TaskBuilder {
             self.task.key = self.title.as_deref().map(slug).unwrap_or_default();
             self.task.is_key_made = true;
         }
-        if self.task.key.is_empty() {
-            let why = "it has neither an id nor a title";
-            reading.lose(None, "task", why, self.task.at);
-            return;
+        let key = self.task.key.clone();
+        if key.is_empty() {
+            return reading.lose("task", "it has neither an id nor a title", self.task.at);
         }
-        let (key, title) = (self.task.key.clone(), self.title.take());
         if self.description.as_ref().is_some_and(|text| text.len() > MAX_TEXT) {
-            let message = format!("the description of `{}` is too long", clipped(&key));
-            reading
-                .faults
-                .push(Diagnostic::error(message, self.task.at.clone()).help(
-                    "the limit for one text is 1 MiB: put it into a file, and name the file",
-                ));
+            let what = format!("the description of `{}` is too long", clipped(&key));
+            reading.too_long(&what, self.task.at.clone());
         }
+        let title = self.title.take();
         self.set("title", json!(title.unwrap_or_else(|| key.clone())));
         for (heading, text) in std::mem::take(&mut self.sections) {
             self.describe(&format!("{heading}:\n{text}"));
@@ -330,12 +397,11 @@ impl TaskBuilder {
         if let Some(text) = self.description.take() {
             self.set("description", json!(text));
         }
-        let mut status = self.status.unwrap_or(Status::Pending);
-        match self.is_done {
-            Some(true) => status = Status::Complete,
-            Some(false) if status == Status::Complete => status = Status::Pending,
-            _ => {}
-        }
+        let status = match (self.is_done, self.status) {
+            (Some(true), _) => Status::Complete,
+            (Some(false), Some(Status::Complete)) => Status::Pending,
+            (_, status) => status.unwrap_or(Status::Pending),
+        };
         self.set("status", json!(status.word()));
         if let Some(time) = self.completed_at.take() {
             if status == Status::Complete {
@@ -344,34 +410,25 @@ impl TaskBuilder {
                 self.own.push(("x-closed_at".to_owned(), json!(time)));
             }
         }
-        let own = std::mem::take(&mut self.own);
-        self.task.fields.extend(own);
-        for mut lost in self.lost {
-            lost.task = Some(key.clone());
-            reading.backlog.lost.push(lost);
-        }
-        let mut seen = Vec::new();
-        self.task.depends_on.retain(|link| {
-            let is_new = !seen.contains(&link.key);
-            seen.push(link.key.clone());
-            is_new
-        });
+        self.task.fields.append(&mut self.own);
+        reading.backlog.lost.extend(self.lost.into_iter().map(|lost| lost.of(&key)));
+        let mut seen = HashSet::new();
+        self.task.depends_on.retain(|link| seen.insert(link.key.clone()));
         reading.blocks.extend(self.blocks.into_iter().map(|link| (key.clone(), link)));
         reading.backlog.tasks.push(self.task);
     }
 }
 
-/// A text of several lines: a text, or a list of texts as a list.
-fn long_text(value: &SourceValue) -> Option<String> {
-    if value.is_list() {
-        let item = |item: &SourceValue| {
-            let text = item.text().map(Cow::into_owned);
-            let text = text
-                .or_else(|| item.word_of(&["text", "title", "description", "criterion", "name"]))?;
-            Some(format!("- {}", tidy(&text).replace('\n', "\n  ")))
-        };
-        let items: Option<Vec<String>> = value.items().iter().map(item).collect();
-        return items.map(|items| items.join("\n"));
+/// Sets a field to a value, if there is one.
+fn fill<T>(field: &mut Option<T>, value: Option<T>) -> bool {
+    let is_there = value.is_some();
+    if is_there {
+        *field = value;
     }
-    value.text().map(|text| tidy(&text))
+    is_there
+}
+
+/// The name of something that may be an object of the other tool.
+fn named(value: &SourceValue) -> Option<String> {
+    value.word().or_else(|| value.word_of(&["name", "title"]))
 }

@@ -3,8 +3,9 @@
 use super::{
     BacklogFormat,
     fields::{self, FieldRole},
-    github, json, markdown, prd, tickets,
+    github, json_backlog, markdown, table,
     value::SourceValue,
+    yaml_backlog,
 };
 use crate::{diagnostic::position, graph::yaml::Tree};
 
@@ -21,8 +22,7 @@ pub fn detect(text: &str) -> Option<BacklogFormat> {
     if is_table(bare) {
         return Some(BacklogFormat::Csv);
     }
-    let is_plan = !markdown::plan(bare).items.is_empty();
-    is_plan.then_some(BacklogFormat::Markdown)
+    markdown::is_plan(bare).then_some(BacklogFormat::Markdown)
 }
 
 /// Why a text looks like no backlog, as a lower-case fragment.
@@ -32,7 +32,7 @@ pub fn why_not(text: &str) -> String {
         return "it is empty".to_owned();
     }
     if bare.starts_with(['{', '[']) && !looks_like_markdown(bare) {
-        return match json::value(text) {
+        return match SourceValue::of_json(text) {
             Ok(_) => "it has no list of tasks".to_owned(),
             Err(faults) => {
                 let line = position(text, faults[0].at.start).0;
@@ -51,85 +51,54 @@ fn looks_like_markdown(start: &str) -> bool {
 }
 
 fn in_json(text: &str) -> Option<BacklogFormat> {
-    if let Some(first) = json::first_object(text)
-        && let Ok(item) = json::value(first)
-        && let Some(format) = of_item(&item)
+    let of = |item: &SourceValue| by_fields(|name| item.get(name).is_some());
+    // A long file is known by its first object too, even if it is broken below.
+    let first = || SourceValue::first_of_json(text);
+    if text.trim_start().starts_with('[')
+        && let Some(format) = first().as_ref().and_then(of)
     {
         return Some(format);
     }
-    // A long file is known by its first value too, even if a later line is broken.
-    let first_line = text.trim_start().lines().next().unwrap_or_default();
-    let whole = json::value(text).or_else(|_| json::value(first_line)).ok();
-    let Some(whole) = whole else {
-        return by_words(text);
+    let Some(whole) = SourceValue::of_json(text).ok().or_else(first) else {
+        // The format that a broken text was probably meant to have, so that its errors are shown.
+        let has = |name: &str| text.contains(&format!("\"{name}\""));
+        let named = [("userStories", BacklogFormat::Prd), ("depends_on", BacklogFormat::Graph)];
+        let by_name = || named.into_iter().find(|(name, _)| has(name)).map(|(_, format)| format);
+        return by_fields(has).or_else(by_name);
     };
     if let Some(list) = github::list_in(&whole)
-        && list.items().first().is_some_and(is_issue)
+        && list.items().first().and_then(of) == Some(BacklogFormat::Github)
     {
         return Some(BacklogFormat::Github);
     }
     if whole.is_list() {
-        let Some(first) = whole.items().first() else {
-            // A list of nothing is that in any format.
-            return Some(BacklogFormat::Prd);
-        };
-        return of_item(first.items().first().unwrap_or(first)).or(Some(BacklogFormat::Prd));
+        let page = whole.items().first().and_then(|first| first.items().first());
+        // A list of nothing is that in any format.
+        return page.and_then(of).or(Some(BacklogFormat::Prd));
     }
-    let is_tagged = whole
-        .entries()
-        .iter()
-        .any(|entry| entry.value.get("tasks").is_some_and(SourceValue::is_list));
-    if is_tagged {
+    if whole.entries().iter().any(|entry| entry.value.list("tasks").is_some()) {
         return Some(BacklogFormat::TaskMaster);
     }
-    if let Some(list) =
-        whole.get("tasks").or_else(|| whole.get("nodes")).filter(|list| list.is_list())
-    {
+    if let Some(list) = whole.list("tasks").or_else(|| whole.list("nodes")) {
         let any = |names: &[&str]| {
             list.items().iter().any(|item| names.iter().any(|name| item.get(name).is_some()))
         };
-        if whole.get("edges").is_some()
-            || whole.get("nodes").is_some()
-            || any(&["depends_on", "verify"])
-        {
-            return Some(BacklogFormat::Graph);
-        }
-        if any(&["passes", "acceptanceCriteria", "dependsOn"]) {
-            return Some(BacklogFormat::Prd);
-        }
-        return Some(BacklogFormat::TaskMaster);
+        let has = |name: &str| whole.get(name).is_some();
+        return Some(if has("edges") || has("nodes") || any(&["depends_on", "verify"]) {
+            BacklogFormat::Graph
+        } else if any(&["passes", "acceptanceCriteria", "dependsOn"]) {
+            BacklogFormat::Prd
+        } else {
+            BacklogFormat::TaskMaster
+        });
     }
-    if prd::LISTS.iter().any(|name| whole.get(name).is_some_and(SourceValue::is_list)) {
-        return Some(BacklogFormat::Prd);
-    }
-    of_item(&whole)
+    let has_stories = json_backlog::LISTS.iter().any(|name| whole.list(name).is_some());
+    if has_stories { Some(BacklogFormat::Prd) } else { of(&whole) }
 }
 
-/// The format that a broken text was probably meant to have, so that its errors are shown.
-fn by_words(text: &str) -> Option<BacklogFormat> {
-    let has = |word: &str| text.contains(&format!("\"{word}\""));
-    if has("userStories") || has("passes") {
-        Some(BacklogFormat::Prd)
-    } else if has("subtasks") || has("testStrategy") {
-        Some(BacklogFormat::TaskMaster)
-    } else if has("issue_type") || has("depends_on_id") {
-        Some(BacklogFormat::Beads)
-    } else if has("number") {
-        Some(BacklogFormat::Github)
-    } else if has("depends_on") {
-        Some(BacklogFormat::Graph)
-    } else {
-        None
-    }
-}
-
-fn is_issue(item: &SourceValue) -> bool {
-    item.get("number").is_some() && item.get("title").is_some()
-}
-
-fn of_item(item: &SourceValue) -> Option<BacklogFormat> {
-    let has = |name: &str| item.get(name).is_some();
-    if is_issue(item) {
+/// The format of a task in JSON that has some of these fields.
+fn by_fields(has: impl Fn(&str) -> bool) -> Option<BacklogFormat> {
+    if has("number") && has("title") {
         Some(BacklogFormat::Github)
     } else if has("issue_type") || has("created_by") && has("status") {
         Some(BacklogFormat::Beads)
@@ -149,7 +118,7 @@ fn in_yaml(text: &str) -> Option<BacklogFormat> {
     let first = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#'));
     if has_rule && first.is_some_and(|line| line.trim_end() == "---") {
         // A broken front matter is shown as an error of a ticket.
-        let is_ticket = match tickets::parts(text) {
+        let is_ticket = match yaml_backlog::parts(text) {
             Ok(parts) => parts.iter().any(|part| part.tree.is_some()),
             Err(_) => true,
         };
@@ -180,11 +149,11 @@ fn in_yaml(text: &str) -> Option<BacklogFormat> {
 fn is_table(text: &str) -> bool {
     let mut lines = text.lines();
     let header = lines.next().unwrap_or_default();
-    let separator = super::table::separator(text) as char;
+    let separator = table::separator(text);
     let names: Vec<&str> =
         header.split(separator).map(|name| name.trim().trim_matches('"')).collect();
     let has_title = names.iter().any(|name| fields::role(name) == FieldRole::Title);
-    let role = |name: &str| super::table::role(name, has_title);
+    let role = |name: &str| table::role(name, has_title);
     let known = names.iter().filter(|name| role(name) != FieldRole::Other).count();
     let is_short = names.iter().all(|name| name.len() <= 60 && !name.starts_with(['#', '-', '*']));
     let is_named = names.iter().any(|name| matches!(role(name), FieldRole::Title | FieldRole::Id));

@@ -1,24 +1,34 @@
 //! Reads GitHub issues, as `gh issue list --json …` or the API prints them.
 
-use std::ops::Range;
-
 use serde_json::json;
 
 use super::{
     SourceLink,
-    builder::TaskBuilder,
-    fields::{FieldRole, Reading, clipped, names, tidy},
-    json,
+    builder::{Reading, TaskBuilder},
+    fields::{self, FieldRole, clipped, fold, names, tidy},
     value::SourceValue,
-    words,
 };
 use crate::{diagnostic::Diagnostic, graph::task::Status};
 
 /// The reason for fields that only describe the issue on GitHub.
 const ON_GITHUB: &str = "only about the page on GitHub; `source` leads there";
 
+/// The fields that are read here.
+const READ_HERE: &str = "number labels user author assignees assignee pullrequest comments \
+                         statereason closed parent subissues blockedby blocking url htmlurl";
+
+/// The fields that are not kept, in addition to all addresses.
+const DROPPED: &str = "id nodeid reactiongroups reactions ispinned locked activelockreason \
+                       authorassociation performedviagithubapp timelineurl projectcards \
+                       projectitems closedby closedbypullrequestsreferences score draft typename \
+                       repository subissuessummary issuedependenciessummary issuefieldvalues \
+                       pinnedcomment";
+
+/// The fields that mean the same as elsewhere.
+const USUAL: &str = "body title state milestone closedat";
+
 pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
-    let mut values = json::lines(text)?;
+    let mut values = SourceValue::of_json_lines(text)?;
     if let [whole] = values.as_slice()
         && let Some(list) = list_in(whole)
     {
@@ -26,7 +36,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
     }
     // `gh api --paginate --slurp` makes a list of pages.
     if values.iter().any(SourceValue::is_list) {
-        values = values.iter().flat_map(|page| page.items().to_vec()).collect();
+        values = values.into_iter().flat_map(SourceValue::into_items).collect();
     }
     let mut reading = Reading::default();
     reading.is_empty = values.is_empty();
@@ -34,14 +44,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
     for item in &values {
         issue(&mut reading, item, &mut children);
     }
-    for task in &mut reading.backlog.tasks {
-        if task.parent.is_none() {
-            let found = children
-                .iter()
-                .find(|(child, parent)| *child == task.key && parent.key != task.key);
-            task.parent = found.map(|(_, parent)| parent.clone());
-        }
-    }
+    reading.adopt(&children);
     Ok(reading)
 }
 
@@ -49,10 +52,8 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
 pub(super) fn list_in(whole: &SourceValue) -> Option<&SourceValue> {
     let mut at = whole;
     for _ in 0..6 {
-        for name in ["items", "issues", "nodes"] {
-            if let Some(list) = at.get(name).filter(|list| list.is_list()) {
-                return Some(list);
-            }
+        if let Some(list) = ["items", "issues", "nodes"].iter().find_map(|name| at.list(name)) {
+            return Some(list);
         }
         at = ["data", "repository", "issues", "search", "organization"]
             .iter()
@@ -62,21 +63,18 @@ pub(super) fn list_in(whole: &SourceValue) -> Option<&SourceValue> {
 }
 
 fn issue(reading: &mut Reading, item: &SourceValue, children: &mut Vec<(String, SourceLink)>) {
-    let number = item.get("number").and_then(|value| Some((value.word()?, value.at.clone())));
-    let Some((number, at)) = number else {
-        reading.lose(None, "issue", "it has no `number`", item.at.start..item.at.start + 1);
-        return;
+    let Some(own) = item.get("number").and_then(SourceValue::link) else {
+        return reading.lose("issue", "it has no `number`", item.at.start..item.at.start + 1);
     };
     if item.get("pull_request").is_some_and(|value| !value.is_empty()) {
-        reading.lose(Some(&number), "issue", "it is a pull request", at);
-        return;
+        return reading.lose_of(&own.key, "issue", "it is a pull request", own.at);
     }
-    let mut builder = TaskBuilder::new(at);
-    builder.task.key.clone_from(&number);
+    let Some(mut builder) = TaskBuilder::of(reading, item, "issue", role) else { return };
     let url = item.word_of(&["html_url", "url"]).filter(|url| url.contains("/issues/"));
-    let url = url.map(|url| url.replace("https://api.github.com/repos/", "https://github.com/"));
-    builder.task.source.clone_from(&url);
-    builder.take_all(reading, item, role);
+    builder.task.source =
+        url.map(|url| url.replace("https://api.github.com/repos/", "https://github.com/"));
+    builder.task.key.clone_from(&own.key);
+    builder.task.at = own.at.clone();
     for label in item.get("labels").map(names).unwrap_or_default() {
         match priority_label(&label) {
             Some(priority) if builder.task.get("priority").is_none() => {
@@ -85,59 +83,41 @@ fn issue(reading: &mut Reading, item: &SourceValue, children: &mut Vec<(String, 
             _ => builder.tag(vec![label]),
         }
     }
-    for (name, field) in [("user", "author"), ("author", "author"), ("assignees", "assignees")] {
-        let people: Vec<String> = match item.get(name) {
-            Some(list) if list.is_list() => {
-                list.items().iter().filter_map(|one| one.word_of(&["login"])).collect()
-            }
-            Some(one) => one.word_of(&["login"]).into_iter().collect(),
-            None => continue,
-        };
-        match people.as_slice() {
-            [] => {}
-            [one] if field == "author" => builder.set("author", json!(one)),
-            people => builder.set(field, json!(people)),
-        }
+    let logins = |name: &str| -> Vec<String> {
+        let login = |one: &SourceValue| one.word_of(&["login"]);
+        let people = item.get(name).map(|people| {
+            if people.is_list() { people.items() } else { std::slice::from_ref(people) }
+        });
+        people.unwrap_or_default().iter().filter_map(login).collect()
+    };
+    if let Some(author) = logins("author").into_iter().chain(logins("user")).next() {
+        builder.set("author", json!(author));
+    }
+    let assignees = logins("assignees");
+    if !assignees.is_empty() {
+        builder.set("assignees", json!(assignees));
     }
     comments(&mut builder, item);
     let reason = item.word_of(&["stateReason", "state_reason"]).unwrap_or_default();
-    if words::fold(&reason) == "notplanned" || words::fold(&reason) == "duplicate" {
+    if ["notplanned", "duplicate"].contains(&fold(&reason).as_str()) {
         builder.set_status(Status::Cancelled);
     }
-    relations(&mut builder, item, &number, children);
+    relations(&mut builder, item, &own, children);
     builder.finish(reading);
 }
 
 fn role(name: &str) -> Option<FieldRole> {
-    Some(match words::fold(name).as_str() {
-        "number" | "labels" | "user" | "author" | "assignees" | "assignee" | "pullrequest"
-        | "comments" | "statereason" | "closed" | "parent" | "subissues" | "blockedby"
-        | "blocking" | "url" | "htmlurl" => FieldRole::Skipped,
-        "id"
-        | "nodeid"
-        | "reactiongroups"
-        | "reactions"
-        | "ispinned"
-        | "locked"
-        | "activelockreason"
-        | "authorassociation"
-        | "performedviagithubapp"
-        | "timelineurl"
-        | "projectcards"
-        | "projectitems"
-        | "closedby"
-        | "closedbypullrequestsreferences"
-        | "score"
-        | "draft"
-        | "typename"
-        | "repository"
-        | "subissuessummary"
-        | "issuedependenciessummary"
-        | "issuefieldvalues"
-        | "pinnedcomment" => FieldRole::Dropped(ON_GITHUB),
-        other if other.ends_with("url") => FieldRole::Dropped(ON_GITHUB),
-        "body" | "title" | "state" | "milestone" | "closedat" => return None,
-        _ => FieldRole::Other,
+    let name = fold(name);
+    let is_one_of = |names: &str| names.split(' ').any(|known| known == name);
+    if is_one_of(USUAL) {
+        return None;
+    }
+    Some(if is_one_of(READ_HERE) {
+        FieldRole::Skipped
+    } else if is_one_of(DROPPED) || name.ends_with("url") {
+        FieldRole::Dropped(ON_GITHUB)
+    } else {
+        FieldRole::Other
     })
 }
 
@@ -158,7 +138,7 @@ fn comments(builder: &mut TaskBuilder, item: &SourceValue) {
     } else if comments.word().is_some_and(|count| count != "0") {
         let why =
             "the source has only their number: `gh issue list --json comments,…` has the text";
-        builder.lose("comments", why, false, comments.at.clone());
+        builder.lose("comments", why, comments.at.clone());
     }
 }
 
@@ -181,14 +161,14 @@ pub(super) fn priority_label(label: &str) -> Option<i64> {
         return None;
     }
     let word = word.trim_end_matches(" priority").trim_end_matches("-priority");
-    words::priority(word).map(|priority| priority.0)
+    fields::priority(word).map(|priority| priority.0)
 }
 
 /// Reads what the issue waits for, and its sub-issues.
 fn relations(
     builder: &mut TaskBuilder,
     item: &SourceValue,
-    number: &str,
+    own: &SourceLink,
     children: &mut Vec<(String, SourceLink)>,
 ) {
     let listed = |names: &[&str]| -> Vec<SourceLink> {
@@ -196,42 +176,34 @@ fn relations(
         let list = found.map(|value| value.get("nodes").unwrap_or(value));
         let numbered = |one: &SourceValue| {
             let key = one.word_of(&["number"]).or_else(|| one.word())?;
-            Some(SourceLink { key, at: one.at.clone() })
+            Some(SourceLink::new(key, &one.at))
         };
         list.map(|list| list.items().iter().filter_map(numbered).collect()).unwrap_or_default()
     };
     builder.task.depends_on.extend(listed(&["blockedBy", "blocked_by"]));
-    let own = SourceLink { key: number.to_owned(), at: builder.task.at.clone() };
-    children.extend(
-        listed(&["subIssues", "sub_issues"]).into_iter().map(|link| (link.key, own.clone())),
-    );
+    let parts = listed(&["subIssues", "sub_issues"]);
+    children.extend(parts.into_iter().map(|link| (link.key, own.clone())));
     if let Some(parent) = item.get("parent")
         && let Some(key) = parent.word_of(&["number"])
     {
-        builder.task.parent = Some(SourceLink { key, at: parent.at.clone() });
+        builder.task.parent = Some(SourceLink::new(key, &parent.at));
     }
     let Some(body) = item.get("body") else {
         return;
     };
-    let text = body.text().unwrap_or_default();
+    let first = body.at.start..body.at.start + 1;
     let home = item.word_of(&["html_url", "url"]).unwrap_or_default();
-    let mut found = references(&text, &home);
-    if found.blocked_by.iter().any(|key| key == number) {
-        found.blocked_by.retain(|key| key != number);
-        builder.lose("body", "it names the issue itself", false, text_range(&body.at));
+    let found = references(&body.text().unwrap_or_default(), &home);
+    if found.blocked_by.contains(&own.key) {
+        builder.lose("body", "it names the issue itself", first.clone());
     }
-    let link = |key: String| SourceLink { key, at: body.at.clone() };
-    builder.task.depends_on.extend(found.blocked_by.into_iter().map(link));
+    let others = found.blocked_by.into_iter().filter(|key| *key != own.key);
+    builder.task.depends_on.extend(others.map(|key| SourceLink::new(key, &body.at)));
     children.extend(found.children.into_iter().map(|key| (key, own.clone())));
     for name in found.elsewhere {
         let why = format!("`{}` is in another repository", clipped(&name));
-        builder.lose("body", &why, false, text_range(&body.at));
+        builder.lose("body", why, first.clone());
     }
-}
-
-/// The first byte of a long text.
-fn text_range(at: &Range<usize>) -> Range<usize> {
-    at.start..at.start + 1
 }
 
 /// The issues that a text names.
@@ -262,16 +234,14 @@ fn references(body: &str, home: &str) -> IssueReferences {
         let lower = line.to_ascii_lowercase();
         if let Some(item) = line.strip_prefix(['-', '*', '+']).map(str::trim_start) {
             let boxed = ["[ ]", "[x]", "[X]"].iter().find_map(|mark| item.strip_prefix(mark));
-            if is_listing {
+            if is_listing || boxed.is_some() {
                 let (numbers, others) = issues(boxed.unwrap_or(item), home);
-                found.blocked_by.extend(numbers);
+                let list = if is_listing { &mut found.blocked_by } else { &mut found.children };
+                list.extend(numbers);
                 found.elsewhere.extend(others);
-                continue;
             }
-            if let Some(rest) = boxed {
-                let (numbers, others) = issues(rest, home);
-                found.children.extend(numbers);
-                found.elsewhere.extend(others);
+            if is_listing {
+                continue;
             }
         } else if !line.is_empty() {
             is_listing = false;
@@ -323,27 +293,21 @@ fn issues(text: &str, home: &str) -> (Vec<String>, Vec<String>) {
             let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
             (!digits.is_empty()).then_some(digits)
         };
-        if let Some(number) = word.strip_prefix('#').and_then(digits) {
-            numbers.push(number);
-        } else if let Some((before, number)) = word.split_once("/issues/") {
-            match digits(number) {
-                Some(number)
-                    if home.is_empty() || home.contains(before.trim_start_matches("https://")) =>
-                {
-                    numbers.push(number);
-                }
-                _ => others.push(word.to_owned()),
-            }
-        } else if let Some((repository, number)) = word.split_once('#')
-            && repository.contains('/')
-            && digits(number).is_some()
-        {
-            match digits(number) {
-                Some(number) if home.contains(&format!("/{repository}/")) => numbers.push(number),
-                _ => others.push(word.to_owned()),
-            }
-        } else {
-            break;
+        let own = word.strip_prefix('#').map(|number| (true, number));
+        let by_address = || {
+            let (before, number) = word.split_once("/issues/")?;
+            let repository = before.trim_start_matches("https://");
+            Some((home.is_empty() || home.contains(repository), number))
+        };
+        let by_name = || {
+            let (name, number) = word.split_once('#').filter(|(name, _)| name.contains('/'))?;
+            Some((home.contains(&format!("/{name}/")), number))
+        };
+        let found = own.or_else(by_address).or_else(by_name);
+        match found.and_then(|(is_here, number)| Some((is_here, digits(number)?))) {
+            Some((true, number)) => numbers.push(number),
+            Some((false, _)) => others.push(word.to_owned()),
+            None => break,
         }
     }
     (numbers, others)

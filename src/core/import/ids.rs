@@ -1,7 +1,11 @@
-//! Maps names of other tools to ids of tasks.
+//! The names of tasks: ids for the names of other tools, and which task of a plan is which of its last
+//! reading.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use serde_json::Value;
+
+use super::SourceBacklog;
 use crate::graph::task::{MAX_ID, TaskId};
 
 /// The length of an id that is made from a title.
@@ -86,9 +90,55 @@ pub(super) fn hash(text: &str) -> String {
     format!("{:06x}", (sum ^ (sum >> 24)) & 0x00ff_ffff)
 }
 
+/// Gives tasks that are named by a number, as in `Task 3`, the keys that the tasks with their titles
+/// had at the last reading, since numbers change with a plan. `known` has titles by key.
+///
+/// All other tasks are known by their ids, or by their titles, from which their keys are made.
+pub(super) fn identify(backlog: &mut SourceBacklog, known: &HashMap<String, String>) {
+    let mut taken: HashSet<String> = known.keys().cloned().collect();
+    taken.extend(backlog.tasks.iter().map(|task| task.key.clone()));
+    let mut numbered = Vec::new();
+    let mut is_same: HashSet<String> = HashSet::new();
+    for (number, task) in backlog.tasks.iter().enumerate().filter(|(_, task)| task.is_key_made) {
+        let title = task.get("title").and_then(Value::as_str).unwrap_or_default();
+        if known.get(&task.key).is_some_and(|known| known == title) {
+            is_same.insert(task.key.clone());
+        } else if !task.key.starts_with(&slug(title)) {
+            numbered.push((number, title.to_owned()));
+        }
+    }
+    let free = known.iter().filter(|(key, _)| !is_same.contains(*key));
+    let mut by_title: HashMap<&str, &str> =
+        free.map(|(key, title)| (title.as_str(), key.as_str())).collect();
+    let mut changed: HashMap<String, String> = HashMap::new();
+    for (number, title) in numbered {
+        let old = &backlog.tasks[number].key;
+        let mut names = (2..).map(|count| format!("{old}-{count}"));
+        let key = match by_title.remove(title.as_str()) {
+            Some(key) => key.to_owned(),
+            None if known.contains_key(old) => {
+                names.find(|name| !taken.contains(name)).expect("numbers do not end")
+            }
+            None => continue,
+        };
+        taken.insert(key.clone());
+        changed.insert(old.clone(), key);
+    }
+    for task in &mut backlog.tasks {
+        let links = task.depends_on.iter_mut().chain(&mut task.parent).map(|link| &mut link.key);
+        for key in links.chain([&mut task.key]) {
+            if let Some(new) = changed.get(key) {
+                key.clone_from(new);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use super::super::{BacklogFormat, read};
 
     use super::*;
 
@@ -104,6 +154,51 @@ mod tests {
         assert!(of(7).starts_with("task-"));
         assert_eq!(ids, map(names.iter().copied(), &taken));
         assert_eq!(slug("Add a *login* page"), "add-a-login-page");
+    }
+
+    /// The keys of the tasks of a changed plan.
+    fn keys(before: &str, after: &str) -> Vec<String> {
+        let tasks = |text: &str| read(BacklogFormat::Markdown, "x", text).unwrap();
+        let title = |value: Option<&Value>| value.unwrap().as_str().unwrap().to_owned();
+        let known = tasks(before).tasks;
+        let known = known.iter().map(|task| (task.key.clone(), title(task.get("title"))));
+        let mut backlog = tasks(after);
+        identify(&mut backlog, &known.collect());
+        backlog.tasks.into_iter().map(|task| task.key).collect()
+    }
+
+    #[test]
+    fn a_task_is_known_by_its_id_or_its_title() {
+        for (what, before, after, want) in [
+            ("the same", "- [ ] a\n- [ ] a\n", "- [ ] a\n- [ ] a\n", &["a", "a-2"][..]),
+            ("another place", "- [ ] a\n- [ ] b\n", "# B\n\n- [x] b\n- [ ] a\n", &["b", "a"]),
+            ("another title", "- [ ] add login\n", "- [ ] add login page\n", &["add-login-page"]),
+            (
+                "other numbers",
+                "### Task 1: A\n\n- [x] s\n\n### Task 2: B\n\n- [ ] s\n",
+                "### Task 1: New\n\n- [ ] s\n\n### Task 2: A\n\n- [x] s\n\n### Task 3: B\n\n- [ ] s\n",
+                &["task-1-2", "task-1", "task-2"],
+            ),
+            (
+                "a number with the title of another task",
+                "- [ ] 1.1 A\n- [ ] 1.2 B\n",
+                "- [ ] 1.1 A\n- [ ] 1.2 A\n- [ ] 1.3 B\n",
+                &["1.1", "1.2-2", "1.2"],
+            ),
+            ("its own id", "- [ ] T001 a\n- [ ] T002 b\n", "- [ ] T002 a\n", &["T002"]),
+        ] {
+            assert_eq!(keys(before, after), want, "{what}");
+        }
+    }
+
+    #[test]
+    fn dependencies_follow_the_keys() {
+        let before = "### Task 1: A\n\ntext\n";
+        let after = "### Task 1: B\n\nDepends on: Task 2\n\n### Task 2: A\n\ntext\n";
+        let mut backlog = read(BacklogFormat::Markdown, "x", after).unwrap();
+        identify(&mut backlog, &HashMap::from([("task-1".to_owned(), "A".to_owned())]));
+        assert_eq!(backlog.tasks[0].depends_on[0].key, "task-1");
+        assert_eq!(keys(before, after), ["task-1-2", "task-1"]);
     }
 
     proptest! {

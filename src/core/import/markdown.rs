@@ -3,23 +3,23 @@
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "it matches on Markdown events only")]
 mod parts;
-mod references;
-pub(super) mod written;
+pub(super) mod words;
 
 use std::{collections::HashMap, ops::Range};
 
 use super::{
     SourceLink, StatusMark,
-    builder::TaskBuilder,
-    fields::{Reading, tidy},
+    builder::{Reading, TaskBuilder},
+    fields::{self, clipped, tidy},
     ids::slug,
 };
 use crate::graph::task::Status;
 use parts::{PlanItem, PlanPart};
 
 /// A task of a plan, before its fields are read.
-pub(super) struct PlannedItem {
-    pub(super) key: String,
+#[derive(Default)]
+struct PlannedItem {
+    key: String,
     /// Whether the key was made from the title, or is a number that changes with the plan.
     is_key_made: bool,
     title: String,
@@ -28,7 +28,7 @@ pub(super) struct PlannedItem {
     /// The text below the title.
     text: String,
     /// The bytes between the brackets of its checkboxes: its own, or those of its section.
-    pub(super) boxes: Vec<Range<usize>>,
+    boxes: Vec<Range<usize>>,
     parent: Option<usize>,
     story: Option<String>,
     milestone: Option<String>,
@@ -36,40 +36,31 @@ pub(super) struct PlannedItem {
 }
 
 /// The tasks of a plan, and what is in none of them.
-pub(super) struct PlanText {
-    pub(super) items: Vec<PlannedItem>,
+#[derive(Default)]
+struct PlanText {
+    items: Vec<PlannedItem>,
     outside: Vec<(Range<usize>, &'static str)>,
 }
 
 /// Finds the tasks of a plan.
-pub(super) fn plan(text: &str) -> PlanText {
+fn plan(text: &str) -> PlanText {
     let parts = parts::parts(text);
     let sections: Vec<Range<usize>> = sections(text, &parts);
-    let mut found = PlanText { items: Vec::new(), outside: Vec::new() };
+    let mut found = PlanText::default();
     // The sections are in order and do not overlap.
     let section_at = |at: usize| {
         let after = sections.partition_point(|section| section.start <= at);
         after.checked_sub(1).map(|number| &sections[number]).filter(|section| at < section.end)
     };
     let in_section = |at: usize| section_at(at).is_some();
-    let items = || {
-        parts
-            .iter()
-            .filter_map(|part| if let PlanPart::Item(item) = part { Some(item) } else { None })
-    };
+    let items = || parts.iter().filter_map(PlanPart::item);
     let marks: Vec<Range<usize>> = items().filter_map(|item| item.mark.clone()).collect();
     let has_boxes = items().any(|item| item.mark.is_some() && !in_section(item.at.start));
     let has_numbers = items().any(|item| item.depth == 0 && item.is_numbered);
     let is_task = |item: &PlanItem| {
-        if in_section(item.at.start) {
-            false
-        } else if has_boxes {
-            item.mark.is_some()
-        } else if !sections.is_empty() {
-            false
-        } else {
-            item.depth == 0 && (item.is_numbered || !has_numbers)
-        }
+        let is_alone = || item.depth == 0 && (item.is_numbered || !has_numbers);
+        !in_section(item.at.start)
+            && if has_boxes { item.mark.is_some() } else { sections.is_empty() && is_alone() }
     };
     let mut headings: Vec<(u8, String)> = Vec::new();
     // Numbers of parts that are tasks, with those of their items.
@@ -78,41 +69,35 @@ pub(super) fn plan(text: &str) -> PlanText {
         match part {
             PlanPart::Heading { level, at } => {
                 headings.retain(|(other, _)| other < level);
-                let title = parts::heading(&text[at.clone()]);
+                let title = words::heading(&text[at.clone()]);
                 let section = section_at(at.start).filter(|section| section.start == at.start);
                 if let Some(section) = section {
                     let first = marks.partition_point(|mark| mark.start < section.start);
                     let last = marks.partition_point(|mark| mark.start < section.end);
                     let boxes = marks[first..last].to_vec();
-                    found.items.push(section_task(text, at, section, &title, boxes, &headings));
+                    let task = section_task(text, at, section, &title, boxes);
+                    found.items.push(task.below(&headings));
                 } else if !in_section(at.start) {
                     headings.push((*level, title));
                 }
             }
             PlanPart::Item(item) if is_task(item) => {
+                let children = parts[number + 1..].iter().filter_map(PlanPart::item);
+                let children = children.take_while(|child| child.at.start < item.at.end);
+                let children: Vec<&Range<usize>> =
+                    children.filter(|child| is_task(child)).map(|child| &child.at).collect();
+                let task = item_task(text, item, &children);
                 let parent = item.parent.and_then(|parent| numbers.get(&parent).copied());
                 numbers.insert(number, found.items.len());
-                let children: Vec<Range<usize>> = parts[number + 1..]
-                    .iter()
-                    .filter_map(
-                        |part| if let PlanPart::Item(item) = part { Some(item) } else { None },
-                    )
-                    .take_while(|child| child.at.start < item.at.end)
-                    .filter(|child| is_task(child))
-                    .map(|child| child.at.clone())
-                    .collect();
-                let task = item_task(text, item, parent, &children, &headings);
-                found.items.push(task);
+                found.items.push(PlannedItem { parent, ..task }.below(&headings));
             }
             PlanPart::Item(item) if item.depth == 0 && !in_section(item.at.start) => {
                 let why = if has_boxes { "it has no checkbox" } else { "it is not numbered" };
                 // An item around tasks is only their heading.
-                let end = first_line_end(text, item.at.start);
-                found.outside.push((item.at.start..end, why));
+                found.outside.push((first_line(text, item.at.start), why));
             }
             PlanPart::Prose(at) if !in_section(at.start) => {
-                let end = first_line_end(text, at.start);
-                found.outside.push((at.start..end, "it is in no task"));
+                found.outside.push((first_line(text, at.start), "it is in no task"));
             }
             PlanPart::Item(_) | PlanPart::Prose(_) => {}
         }
@@ -134,29 +119,28 @@ fn name_alike(items: &mut [PlannedItem]) {
     }
 }
 
-fn first_line_end(text: &str, start: usize) -> usize {
-    text[start..].find('\n').map_or(text.len(), |at| start + at)
+/// The bytes of a line from here.
+fn first_line(text: &str, start: usize) -> Range<usize> {
+    start..text[start..].find('\n').map_or(text.len(), |at| start + at)
 }
 
 /// The bytes of the headings that are tasks, each with all below it.
 fn sections(text: &str, parts: &[PlanPart]) -> Vec<Range<usize>> {
-    let headings: Vec<(u8, &Range<usize>)> = parts
-        .iter()
-        .filter_map(|part| {
-            if let PlanPart::Heading { level, at } = part { Some((*level, at)) } else { None }
-        })
-        .collect();
-    let is_task =
-        |at: &Range<usize>| parts::task_heading(&parts::heading(&text[at.clone()])).is_some();
-    let mut found: Vec<Range<usize>> = Vec::new();
-    for (number, (level, at)) in headings.iter().enumerate() {
-        if !is_task(at) {
-            continue;
+    let of = |part: &PlanPart| match part {
+        PlanPart::Heading { level, at } => {
+            let title = words::heading(&text[at.clone()]);
+            Some((*level, at.start, words::task_heading(&title).is_some()))
         }
-        let next = headings[number + 1..].iter().find(|(other, at)| other <= level || is_task(at));
-        found.push(at.start..next.map_or(text.len(), |(_, at)| at.start));
-    }
-    found
+        PlanPart::Item(_) | PlanPart::Prose(_) => None,
+    };
+    let headings: Vec<(u8, usize, bool)> = parts.iter().filter_map(of).collect();
+    let tasks = headings.iter().enumerate().filter(|(_, (_, _, is_task))| *is_task);
+    let section = |(number, (level, start, _)): (usize, &(u8, usize, bool))| {
+        let is_next = |(other, _, is_task): &&(u8, usize, bool)| other <= level || *is_task;
+        let next = headings[number + 1..].iter().find(is_next);
+        *start..next.map_or(text.len(), |(_, at, _)| *at)
+    };
+    tasks.map(section).collect()
 }
 
 fn section_task(
@@ -165,103 +149,77 @@ fn section_task(
     section: &Range<usize>,
     title: &str,
     boxes: Vec<Range<usize>>,
-    headings: &[(u8, String)],
 ) -> PlannedItem {
-    let (key, rest) = parts::task_heading(title).unwrap_or_else(|| (slug(title), title.to_owned()));
-    let (story, milestone) = groups(headings);
-    let mut boxes = boxes;
-    // A heading may have a box of its own.
-    if let Some(mark) = parts::box_in(text, heading) {
-        boxes = vec![mark];
-    }
+    let (key, rest) = words::task_heading(title).unwrap_or_else(|| (slug(title), title.to_owned()));
     PlannedItem {
         // `Task 3` is another task once the plan is numbered again.
         is_key_made: !key.starts_with(|c: char| c.is_ascii_uppercase()),
         key,
         title: if rest.is_empty() { title.to_owned() } else { rest },
-        at: heading.start..first_line_end(text, heading.start),
+        at: first_line(text, heading.start),
         text: text[heading.end..section.end].to_owned(),
-        boxes,
-        parent: None,
-        story,
-        milestone,
-        tags: Vec::new(),
+        // A heading may have a box of its own.
+        boxes: parts::box_in(text, heading).map_or(boxes, |mark| vec![mark]),
+        ..PlannedItem::default()
     }
 }
 
-fn item_task(
-    text: &str,
-    item: &PlanItem,
-    parent: Option<usize>,
-    children: &[Range<usize>],
-    headings: &[(u8, String)],
-) -> PlannedItem {
+fn item_task(text: &str, item: &PlanItem, children: &[&Range<usize>]) -> PlannedItem {
     let mut own = String::new();
-    let mut at = item.text;
+    let mut start = item.text;
     for child in children {
-        if child.start > at {
-            own += &text[at..child.start];
-        }
-        at = at.max(child.end);
+        own += text.get(start..child.start).unwrap_or_default();
+        start = start.max(child.end);
     }
-    own += &text[at.min(item.at.end)..item.at.end];
-    let (story, milestone) = groups(headings);
-    let at = item.at.start..first_line_end(text, item.at.start);
+    own += &text[start.min(item.at.end)..item.at.end];
+    let at = first_line(text, item.at.start);
     let boxes = item.mark.clone().into_iter().collect();
-    if let Some((key, title, text)) = written::id_and_title(own.trim_start()) {
-        let (is_key_made, tags) = (false, Vec::new());
-        return PlannedItem {
-            key,
-            is_key_made,
-            title,
-            at,
-            text,
-            boxes,
-            parent,
-            story,
-            milestone,
-            tags,
-        };
+    if let Some((key, title, text)) = words::id_and_title(own.trim_start()) {
+        return PlannedItem { key, title, at, text, boxes, ..PlannedItem::default() };
     }
-    let (title, rest) = parts::title_and_text(&own);
-    let named = parts::leading_id(&title);
+    let (title, text) = words::title_and_text(&own);
+    let named = words::leading_id(&title);
     let is_key_made = named.as_ref().is_none_or(|(key, _)| !key.contains(char::is_alphabetic));
     let (key, title) = named.unwrap_or_else(|| (slug(&title), title));
-    let (title, labels) = parts::labels(&title);
+    let (title, mut tags) = words::labels(&title);
     let is_story =
-        |label: &String| label.starts_with("US") && label[2..].bytes().all(|b| b.is_ascii_digit());
-    let own_story = labels.iter().find(|label| is_story(label)).cloned();
-    PlannedItem {
-        key,
-        is_key_made,
-        title,
-        at,
-        text: rest,
-        boxes,
-        parent,
-        story: own_story.or(story),
-        milestone,
-        tags: labels.into_iter().filter(|label| !is_story(label)).collect(),
-    }
+        |label: &str| label.starts_with("US") && label[2..].bytes().all(|b| b.is_ascii_digit());
+    let story = tags.iter().find(|label| is_story(label)).cloned();
+    tags.retain(|label| !is_story(label));
+    PlannedItem { key, is_key_made, title, at, text, boxes, story, tags, ..PlannedItem::default() }
 }
 
-/// The story and the milestone that the headings above a task name.
-fn groups(headings: &[(u8, String)]) -> (Option<String>, Option<String>) {
-    const MILESTONES: [&str; 6] = ["phase", "milestone", "sprint", "iteration", "release", "stage"];
-    let is_milestone = |title: &str| {
-        let first = title.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
-        MILESTONES.iter().any(|word| first.trim_matches(|c: char| !c.is_alphabetic()) == *word)
-    };
-    // The first heading is the title of the plan.
-    let below: Vec<&(u8, String)> = headings.iter().filter(|(level, _)| *level > 1).collect();
-    let story = below.iter().rev().find(|(_, title)| !is_milestone(title));
-    let milestone = headings.iter().rev().find(|(_, title)| is_milestone(title));
-    (story.map(|(_, title)| title.clone()), milestone.map(|(_, title)| title.clone()))
+impl PlannedItem {
+    /// The task with the story and the milestone that the headings above it name.
+    fn below(mut self, headings: &[(u8, String)]) -> PlannedItem {
+        const MILESTONES: [&str; 6] =
+            ["phase", "milestone", "sprint", "iteration", "release", "stage"];
+        let is_milestone = |title: &str| {
+            let first = title.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+            MILESTONES.contains(&first.trim_matches(|c: char| !c.is_alphabetic()))
+        };
+        let mut above = headings.iter().rev();
+        self.milestone =
+            above.find(|(_, title)| is_milestone(title)).map(|(_, title)| title.clone());
+        // The first heading is the title of the plan.
+        let mut stories =
+            headings.iter().rev().filter(|(level, title)| *level > 1 && !is_milestone(title));
+        self.story = self.story.or_else(|| stories.next().map(|(_, title)| title.clone()));
+        self
+    }
 }
 
 /// The status that the characters in checkboxes mean.
-pub(super) fn status_of(text: &str, boxes: &[Range<usize>]) -> Option<Status> {
-    let statuses: Vec<Status> = boxes.iter().map(|at| box_status(&text[at.clone()])).collect();
+fn status_of(text: &str, boxes: &[Range<usize>]) -> Option<Status> {
+    let status = |at: &Range<usize>| match &text[at.clone()] {
+        "x" | "X" | "✓" | "✔" | "✅" | "*" => Status::Complete,
+        "~" | "/" | ">" => Status::InProgress,
+        "-" => Status::Cancelled,
+        "!" => Status::Blocked,
+        "?" => Status::NeedsInput,
+        _ => Status::Pending,
+    };
+    let statuses: Vec<Status> = boxes.iter().map(status).collect();
     match statuses.as_slice() {
         [] => None,
         [one] => Some(*one),
@@ -271,61 +229,50 @@ pub(super) fn status_of(text: &str, boxes: &[Range<usize>]) -> Option<Status> {
     }
 }
 
-fn box_status(mark: &str) -> Status {
-    match mark {
-        "x" | "X" | "✓" | "✔" | "✅" | "*" => Status::Complete,
-        "~" | "/" | ">" => Status::InProgress,
-        "-" => Status::Cancelled,
-        "!" => Status::Blocked,
-        "?" => Status::NeedsInput,
-        _ => Status::Pending,
-    }
+/// Whether a text has tasks.
+pub(super) fn is_plan(text: &str) -> bool {
+    !plan(text).items.is_empty()
 }
 
 pub(super) fn read(text: &str) -> Reading {
     let found = plan(text);
     let mut reading = Reading::default();
     let keys: Vec<&str> = found.items.iter().map(|item| item.key.as_str()).collect();
-    let resolver = references::PlanKeys::new(&keys);
+    let keys = words::PlanKeys::new(&keys);
     for item in &found.items {
         let mut builder = TaskBuilder::new(item.at.clone());
         builder.task.key.clone_from(&item.key);
         builder.task.is_key_made = item.is_key_made;
         builder.set_title(&item.title);
-        let listed = written::dependencies(&item.text);
+        let listed = words::dependencies(&item.text);
         let prose = listed.as_ref().map_or(item.text.as_str(), |(_, prose)| prose);
-        builder.describe(&written::unescaped(&dedent(prose)));
-        let boxes = item.boxes.iter().map(|at| (StatusMark::Box, at.clone()));
-        builder.task.status_at.extend(boxes);
+        builder.describe(&words::unescaped(&dedent(prose)));
+        builder.task.status_at =
+            item.boxes.iter().map(|at| (StatusMark::Box, at.clone())).collect();
         let status = status_of(text, &item.boxes).or_else(|| written_status(&item.text));
-        if let Some(status) = status {
-            builder.set_status(status);
-        }
+        builder.set_status(status.unwrap_or(Status::Pending));
         for (name, value) in [("story", &item.story), ("milestone", &item.milestone)] {
             if let Some(value) = value {
                 builder.set(name, serde_json::json!(value));
             }
         }
         builder.tag(item.tags.clone());
-        if let Some(parent) = item.parent {
-            let key = found.items[parent].key.clone();
-            builder.task.parent = Some(SourceLink { key, at: item.at.clone() });
-        }
+        let parent = item.parent.map(|parent| found.items[parent].key.as_str());
+        builder.task.parent = parent.map(|key| SourceLink::new(key, &item.at));
         let (links, unknown) = match listed {
             Some((ids, _)) => (ids, Vec::new()),
-            None => resolver.references(&format!("{}\n{}", item.title, item.text)),
+            None => keys.references(&format!("{}\n{}", item.title, item.text)),
         };
-        for key in links.into_iter().filter(|key| *key != item.key) {
-            builder.task.depends_on.push(SourceLink { key, at: item.at.clone() });
-        }
+        let others = links.into_iter().filter(|key| *key != item.key);
+        builder.task.depends_on = others.map(|key| SourceLink::new(key, &item.at)).collect();
         for name in unknown {
-            let why = format!("`{}` is no task of this plan", super::fields::clipped(&name));
-            builder.lose("dependency", &why, true, item.at.clone());
+            let why = format!("`{}` is no task of this plan", clipped(&name));
+            builder.note("dependency", why, item.at.clone());
         }
         builder.finish(&mut reading);
     }
     for (at, why) in found.outside {
-        reading.lose(None, "text", why, at);
+        reading.lose("text", why, at);
     }
     reading
 }
@@ -334,8 +281,8 @@ pub(super) fn read(text: &str) -> Reading {
 fn written_status(text: &str) -> Option<Status> {
     text.lines().find_map(|line| {
         let bare: String = line.chars().filter(|c| !"*_`-".contains(*c)).collect();
-        let word = bare.trim().strip_prefix("Status:").map(str::trim)?.to_owned();
-        super::words::status(&word).map(|(status, _)| status)
+        let word = bare.trim().strip_prefix("Status:").map(str::trim)?;
+        fields::status(word).map(|(status, _)| status)
     })
 }
 

@@ -1,15 +1,16 @@
 //! What an import would add to a graph: ids, dependencies and fields of each task.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    BacklogFormat, LostField, STANDARD_INPUT, SourceBacklog, SourceTask,
-    fields::clipped,
-    identity::{KnownSourceTask, identify},
-    ids,
+    BacklogFormat, LostField, SourceBacklog, SourceLink, SourceTask, field, fields::clipped, ids,
+    status_of,
 };
 use crate::{
     diagnostic::Diagnostic,
@@ -35,16 +36,18 @@ pub struct ExistingTasks {
     pub ids: HashSet<String>,
     /// The ids of those that were imported, by `source`.
     pub by_source: HashMap<String, String>,
-    /// The tasks of each source file when it was read last, by the name of the file.
-    pub known: HashMap<String, Vec<KnownSourceTask>>,
+    /// The titles that the sources had for these at the last import, by `source`.
+    pub titles: HashMap<String, String>,
 }
 
 impl ExistingTasks {
-    /// Gives the tasks of a source file the keys that they had at its last reading.
+    /// Gives the tasks of a source file the keys that they had at its last reading, if these are
+    /// numbers.
     pub fn identify(&self, name: &str, backlog: &mut SourceBacklog) {
-        if let Some(known) = self.known.get(name) {
-            identify(backlog, known, name != STANDARD_INPUT);
-        }
+        let key = |source: &'_ str| Some(source.strip_prefix(name)?.strip_prefix('#')?.to_owned());
+        let known = self.titles.iter();
+        let known = known.filter_map(|(source, title)| Some((key(source)?, title.clone())));
+        ids::identify(backlog, &known.collect());
     }
 }
 
@@ -86,7 +89,7 @@ pub struct ImportedTask {
 impl ImportedTask {
     /// The value of a field.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        field(&self.fields, name)
     }
 
     /// The ids that it waits for.
@@ -97,8 +100,7 @@ impl ImportedTask {
 
     /// The status.
     pub fn status(&self) -> Status {
-        let word = self.get("status").and_then(Value::as_str);
-        word.and_then(Status::parse).unwrap_or(Status::Pending)
+        status_of(&self.fields)
     }
 }
 
@@ -111,10 +113,6 @@ pub struct ImportPlan {
     pub lost: Vec<(usize, LostField)>,
     /// The fields of the backlogs, for the top of a new graph.
     pub top: Vec<(String, Value)>,
-    /// The number of tasks that contain others.
-    pub parents: usize,
-    /// The tasks of each file as they were read, by the name of the file.
-    pub read: Vec<(String, Vec<KnownSourceTask>)>,
 }
 
 impl ImportPlan {
@@ -128,9 +126,6 @@ impl ImportPlan {
         let is_out = |task: &ImportedTask| task.is_new && is_out(task);
         let out: HashSet<String> =
             self.tasks.iter().filter(|task| is_out(task)).map(|task| task.id.clone()).collect();
-        if out.is_empty() {
-            return;
-        }
         self.tasks.retain(|task| !is_out(task));
         for (name, value) in self.tasks.iter_mut().flat_map(|task| &mut task.fields) {
             if let Value::Array(ids) = value
@@ -157,45 +152,35 @@ pub fn plan(
     existing: &ExistingTasks,
     options: &ImportOptions,
 ) -> Result<ImportPlan, Vec<(usize, Diagnostic)>> {
-    let all: Vec<(usize, &SourceTask)> = files
-        .iter()
-        .enumerate()
-        .flat_map(|(file, source)| source.backlog.tasks.iter().map(move |task| (file, task)))
-        .collect();
-    let names = SourceNames::new(files, existing, &all);
     let mut plan = ImportPlan::default();
     for (file, source) in files.iter().enumerate() {
-        let tasks = source.backlog.tasks.iter().map(KnownSourceTask::of_source).collect();
-        plan.read.push((source.name.clone(), tasks));
         plan.lost.extend(source.backlog.lost.iter().map(|lost| (file, lost.clone())));
         for (name, value) in &source.backlog.top {
-            if plan.top.iter().all(|(known, _)| known != name) {
+            if field(&plan.top, name).is_none() {
                 plan.top.push((name.clone(), value.clone()));
             }
         }
     }
-    let mut edges = SourceEdges { waits: vec![Vec::new(); all.len()], ids: Vec::new() };
-    edges.ids = names.link(&all, existing, &mut plan.lost, &mut edges.waits);
-    let parents = names.parents(&all, options.nested, &mut edges, &mut plan.lost);
-    plan.parents = parents.iter().flatten().collect::<HashSet<_>>().len();
-    acyclic(&all, &names, &edges.waits)?;
-    for (number, (file, task)) in all.iter().enumerate() {
+    let names = SourceNames::new(files, existing);
+    let links = names.links(existing, options.nested, &mut plan.lost);
+    names.check_cycles(&links)?;
+    for (number, ((file, task), links)) in names.tasks.iter().zip(links).enumerate() {
         let mut fields = task.fields.clone();
-        let own = &edges.ids[number];
-        if !own.is_empty() {
-            fields.push(("depends_on".to_owned(), json!(own)));
+        if !links.ids.is_empty() {
+            fields.push(("depends_on".to_owned(), json!(links.ids)));
         }
-        let parent = parents[number].map(|parent| names.ids[parent].0.clone());
+        let parent = links.parent.map(|parent| names.ids[parent].0.as_str());
         complete(&mut fields, options, parent);
-        fields.push(("source".to_owned(), json!(names.sources[number])));
+        let source = &names.sources[number];
+        fields.push(("source".to_owned(), json!(source)));
         fields.sort_by_key(|(name, _)| rank(name));
         let (id, is_renamed) = names.ids[number].clone();
         plan.tasks.push(ImportedTask {
             id,
             key: task.key.clone(),
-            source: names.sources[number].clone(),
+            source: source.clone(),
             file: *file,
-            is_new: !existing.by_source.contains_key(&names.sources[number]),
+            is_new: !existing.by_source.contains_key(source),
             is_renamed,
             fields,
         });
@@ -209,192 +194,184 @@ fn rank(name: &str) -> usize {
 }
 
 /// Adds what the command line and the nesting say.
-fn complete(fields: &mut Vec<(String, Value)>, options: &ImportOptions, parent: Option<String>) {
-    let mut default = |name: &str, value: Option<Value>| {
+fn complete(fields: &mut Vec<(String, Value)>, options: &ImportOptions, parent: Option<&str>) {
+    let defaults = [
+        ("x-parent", parent),
+        ("story", options.story.as_deref()),
+        ("story", parent),
+        ("milestone", options.milestone.as_deref()),
+    ];
+    for (name, value) in defaults {
         if let Some(value) = value
-            && fields.iter().all(|(known, _)| known != name)
+            && field(fields, name).is_none()
         {
-            fields.push((name.to_owned(), value));
+            fields.push((name.to_owned(), json!(value)));
         }
-    };
-    default("x-parent", parent.as_ref().map(|parent| json!(parent)));
-    default("story", options.story.as_ref().map(|story| json!(story)));
-    default("story", parent.map(|parent| json!(parent)));
-    default("milestone", options.milestone.as_ref().map(|milestone| json!(milestone)));
+    }
     if !options.tags.is_empty() {
-        default("tags", Some(json!([])));
-        let tags = fields.iter_mut().find(|(name, _)| name == "tags");
-        if let Some((_, Value::Array(tags))) = tags {
-            for tag in &options.tags {
-                if !tags.contains(&json!(tag)) {
-                    tags.push(json!(tag));
+        let mut tags = field(fields, "tags").cloned().unwrap_or_else(|| json!([]));
+        if let Value::Array(tags) = &mut tags {
+            for tag in options.tags.iter().map(|tag| json!(tag)) {
+                if !tags.contains(&tag) {
+                    tags.push(tag);
                 }
             }
         }
+        fields.retain(|(name, _)| name != "tags");
+        fields.push(("tags".to_owned(), tags));
     }
 }
 
-/// What each task waits for: numbers of tasks of the sources, and all ids.
-struct SourceEdges {
-    waits: Vec<Vec<usize>>,
-    ids: Vec<Vec<String>>,
+/// What a task waits for, and what contains it.
+#[derive(Clone, Default)]
+struct TaskLinks {
+    /// The numbers of tasks of the sources.
+    waits: Vec<usize>,
+    /// All ids.
+    ids: Vec<String>,
+    parent: Option<usize>,
 }
 
-/// The names of all tasks of the sources.
+/// All tasks of the sources with their names.
 struct SourceNames<'a> {
-    /// The tasks of each file by key.
-    by_key: HashMap<(usize, &'a str), usize>,
-    /// The tasks of all files by key; none if several have it.
+    /// The tasks, with the numbers of their files.
+    tasks: Vec<(usize, &'a SourceTask)>,
+    by_key: HashMap<(usize, &'a str), Option<usize>>,
+    /// By key in any file.
     anywhere: HashMap<&'a str, Option<usize>>,
-    /// The tasks of each file by title, in lower case; none if several have it.
+    /// By title, in lower case.
     by_title: HashMap<(usize, String), Option<usize>>,
     sources: Vec<String>,
+    /// The ids in the graph, with whether they differ from the keys.
     ids: Vec<(String, bool)>,
 }
 
+/// The number of each name; none if several have it.
+fn numbers<K: Eq + Hash>(names: impl Iterator<Item = K>) -> HashMap<K, Option<usize>> {
+    let mut found = HashMap::new();
+    for (number, name) in names.enumerate() {
+        found.entry(name).and_modify(|known| *known = None).or_insert(Some(number));
+    }
+    found
+}
+
 impl<'a> SourceNames<'a> {
-    fn new(
-        files: &[SourceFile],
-        existing: &ExistingTasks,
-        all: &[(usize, &'a SourceTask)],
-    ) -> SourceNames<'a> {
-        let mut by_key = HashMap::with_capacity(all.len());
-        let mut by_title: HashMap<(usize, String), Option<usize>> = HashMap::new();
-        let mut anywhere: HashMap<&str, Option<usize>> = HashMap::with_capacity(all.len());
-        for (number, (file, task)) in all.iter().enumerate() {
-            by_key.insert((*file, task.key.as_str()), number);
-            if let Some(title) = task.get("title").and_then(Value::as_str) {
-                let entry = by_title.entry((*file, title.to_lowercase()));
-                entry.and_modify(|known| *known = None).or_insert(Some(number));
-            }
-            anywhere.entry(&task.key).and_modify(|known| *known = None).or_insert(Some(number));
-        }
+    fn new(files: &'a [SourceFile], existing: &ExistingTasks) -> SourceNames<'a> {
+        let tasks: Vec<(usize, &SourceTask)> = { files.iter().enumerate() }
+            .flat_map(|(file, source)| source.backlog.tasks.iter().map(move |task| (file, task)))
+            .collect();
+        let title = |task: &SourceTask| {
+            task.get("title").and_then(Value::as_str).unwrap_or_default().to_lowercase()
+        };
         let source = |(file, task): &(usize, &SourceTask)| {
             task.source.clone().unwrap_or_else(|| format!("{}#{}", files[*file].name, task.key))
         };
-        let sources: Vec<String> = all.iter().map(source).collect();
-        let is_new = |number: &usize| !existing.by_source.contains_key(&sources[*number]);
-        let new: Vec<usize> = (0..all.len()).filter(is_new).collect();
-        let mapped = ids::map(new.iter().map(|number| all[*number].1.key.as_str()), &existing.ids);
-        let mut mapped = mapped.into_iter();
-        let ids = sources.iter().zip(all).map(|(source, (_, task))| {
-            match existing.by_source.get(source) {
-                Some(id) => (id.clone(), *id != task.key),
-                None => mapped.next().expect("each new task has an id"),
-            }
-        });
-        let ids = ids.collect();
-        SourceNames { by_key, anywhere, by_title, sources, ids }
+        let sources: Vec<String> = tasks.iter().map(source).collect();
+        let known = |number: usize| existing.by_source.get(&sources[number]);
+        let keys = (0..tasks.len()).filter(|number| known(*number).is_none());
+        let mut mapped =
+            ids::map(keys.map(|number| tasks[number].1.key.as_str()), &existing.ids).into_iter();
+        let id = |(number, (_, task)): (usize, &(usize, &SourceTask))| match known(number) {
+            Some(id) => (id.clone(), *id != task.key),
+            None => mapped.next().expect("each new task has an id"),
+        };
+        let ids = tasks.iter().enumerate().map(id).collect();
+        SourceNames {
+            by_key: numbers(tasks.iter().map(|(file, task)| (*file, task.key.as_str()))),
+            anywhere: numbers(tasks.iter().map(|(_, task)| task.key.as_str())),
+            by_title: numbers(tasks.iter().map(|(file, task)| (*file, title(task)))),
+            tasks,
+            sources,
+            ids,
+        }
     }
 
     fn find(&self, file: usize, key: &str) -> Option<usize> {
-        let own = self.by_key.get(&(file, key)).copied();
-        let titled = || self.by_title.get(&(file, key.to_lowercase())).copied().flatten();
-        own.or_else(|| self.anywhere.get(key).copied().flatten()).or_else(titled)
+        let own = self.by_key.get(&(file, key)).copied().flatten();
+        let anywhere = || self.anywhere.get(key).copied().flatten();
+        own.or_else(anywhere)
+            .or_else(|| self.by_title.get(&(file, key.to_lowercase())).copied().flatten())
     }
 
-    /// Resolves the dependencies: the numbers of tasks into `waits`, and the ids.
-    fn link(
+    /// Resolves the links of all tasks. With `nested`, tasks wait for those that they contain.
+    fn links(
         &self,
-        all: &[(usize, &SourceTask)],
         existing: &ExistingTasks,
+        nested: bool,
         lost: &mut Vec<(usize, LostField)>,
-        waits: &mut [Vec<usize>],
-    ) -> Vec<Vec<String>> {
-        let mut ids = vec![Vec::new(); all.len()];
-        for (number, (file, task)) in all.iter().enumerate() {
+    ) -> Vec<TaskLinks> {
+        let mut all = vec![TaskLinks::default(); self.tasks.len()];
+        let mut lose = |file: usize, task: &SourceTask, field: &str, link: &SourceLink, place| {
+            let why = format!("no task `{}` in {place}", clipped(&link.key));
+            lost.push((file, LostField::new(field, why, link.at.clone()).of(&task.key)));
+        };
+        for (links, (file, task)) in all.iter_mut().zip(&self.tasks) {
             for link in &task.depends_on {
                 let found = self.find(*file, &link.key);
                 let id = match found {
-                    Some(other) => self.ids[other].0.clone(),
-                    None if existing.ids.contains(&link.key) => link.key.clone(),
+                    Some(other) => &self.ids[other].0,
+                    None if existing.ids.contains(&link.key) => &link.key,
                     None => {
-                        let why =
-                            format!("no task `{}` in the source or the graph", clipped(&link.key));
-                        let field = "dependency".to_owned();
-                        let (task, at) = (Some(task.key.clone()), link.at.clone());
-                        lost.push((*file, LostField { task, field, why, is_kept: false, at }));
+                        lose(*file, task, "dependency", link, "the source or the graph");
                         continue;
                     }
                 };
-                waits[number].extend(found);
-                if !ids[number].contains(&id) {
-                    ids[number].push(id);
+                links.waits.extend(found);
+                if !links.ids.contains(id) {
+                    links.ids.push(id.clone());
                 }
             }
         }
-        ids
-    }
-
-    /// Resolves the tasks that contain others. With `nested`, they wait for these.
-    fn parents(
-        &self,
-        all: &[(usize, &SourceTask)],
-        nested: bool,
-        edges: &mut SourceEdges,
-        lost: &mut Vec<(usize, LostField)>,
-    ) -> Vec<Option<usize>> {
-        let mut parents = vec![None; all.len()];
-        for (number, (file, task)) in all.iter().enumerate() {
-            let Some(link) = &task.parent else {
+        for (number, (file, task)) in self.tasks.iter().enumerate() {
+            let Some(link) = &task.parent else { continue };
+            let parent = self.find(*file, &link.key).filter(|parent| *parent != number);
+            let Some(parent) = parent else {
+                lose(*file, task, "parent", link, "the source");
                 continue;
             };
-            parents[number] = self.find(*file, &link.key).filter(|parent| *parent != number);
-            let Some(parent) = parents[number] else {
-                let why = format!("no task `{}` in the source", clipped(&link.key));
-                let (task, at) = (Some(task.key.clone()), link.at.clone());
-                let field = "parent".to_owned();
-                lost.push((*file, LostField { task, field, why, is_kept: false, at }));
-                continue;
-            };
+            all[number].parent = Some(parent);
             // A part that waits for the whole says more than the nesting.
-            if nested && !edges.waits[number].contains(&parent) {
-                let id = self.ids[number].0.clone();
-                if !edges.ids[parent].contains(&id) {
-                    edges.ids[parent].push(id);
+            if nested && !all[number].waits.contains(&parent) {
+                let (id, whole) = (&self.ids[number].0, &mut all[parent]);
+                if !whole.ids.contains(id) {
+                    whole.ids.push(id.clone());
                 }
-                edges.waits[parent].push(number);
+                whole.waits.push(number);
             }
         }
-        parents
+        all
     }
-}
 
-/// Checks that no task waits for itself.
-fn acyclic(
-    all: &[(usize, &SourceTask)],
-    names: &SourceNames<'_>,
-    waits: &[Vec<usize>],
-) -> Result<(), Vec<(usize, Diagnostic)>> {
-    /// The number of tasks of a cycle that are shown.
-    const SHOWN: usize = 8;
-    let task = |(id, _): &(String, bool)| TaskId::new(id).map(Task::new);
-    let Ok(tasks) = names.ids.iter().map(task).collect::<Result<Vec<Task>, _>>() else {
-        return Ok(());
-    };
-    let edges = waits
-        .iter()
-        .enumerate()
-        .flat_map(|(number, waits)| waits.iter().map(move |other| (*other, number)));
-    let Err(Cyclic { cycles, .. }) = TaskGraph::new(tasks, edges.collect()) else {
-        return Ok(());
-    };
-    let faults = cycles.iter().map(|cycle| {
-        let name = |number: &usize| format!("`{}`", clipped(&all[*number].1.key));
-        let mut shown: Vec<String> = cycle.iter().take(SHOWN).map(name).collect();
-        if cycle.len() > SHOWN {
-            shown.push(format!("… {} more …", cycle.len() - SHOWN));
-        }
-        shown.push(name(&cycle[0]));
-        let (file, first) = all[cycle[0]];
-        let last = &all[cycle[cycle.len() - 1]].1.key;
-        let link = first.depends_on.iter().find(|link| link.key == *last);
-        let at = link.map_or_else(|| first.at.clone(), |link| link.at.clone());
-        let message = format!("the tasks form a cycle: {}", shown.join(" -> "));
-        let help = "remove one of these dependencies in the source; nothing was changed";
-        (file, Diagnostic::error(message, at).help(help))
-    });
-    Err(faults.collect())
+    /// Checks that no task waits for itself.
+    fn check_cycles(&self, links: &[TaskLinks]) -> Result<(), Vec<(usize, Diagnostic)>> {
+        /// The number of tasks of a cycle that are shown.
+        const SHOWN: usize = 8;
+        let task = |(id, _): &(String, bool)| TaskId::new(id).map(Task::new);
+        let Ok(tasks) = self.ids.iter().map(task).collect::<Result<Vec<Task>, _>>() else {
+            return Ok(());
+        };
+        let edges = { links.iter().enumerate() }
+            .flat_map(|(number, links)| links.waits.iter().map(move |other| (*other, number)));
+        let Err(Cyclic { cycles, .. }) = TaskGraph::new(tasks, edges.collect()) else {
+            return Ok(());
+        };
+        let fault = |cycle: &Vec<usize>| {
+            let name = |number: &usize| format!("`{}`", clipped(&self.tasks[*number].1.key));
+            let mut shown: Vec<String> = cycle.iter().take(SHOWN).map(name).collect();
+            if cycle.len() > SHOWN {
+                shown.push(format!("… {} more …", cycle.len() - SHOWN));
+            }
+            shown.push(name(&cycle[0]));
+            let (file, first) = self.tasks[cycle[0]];
+            let last = &self.tasks[cycle[cycle.len() - 1]].1.key;
+            let link = first.depends_on.iter().find(|link| link.key == *last);
+            let at = link.map_or_else(|| first.at.clone(), |link| link.at.clone());
+            let message = format!("the tasks form a cycle: {}", shown.join(" -> "));
+            let help = "remove one of these dependencies in the source; nothing was changed";
+            (file, Diagnostic::error(message, at).help(help))
+        };
+        Err(cycles.iter().map(fault).collect())
+    }
 }
 
 #[cfg(test)]

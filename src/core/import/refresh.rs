@@ -4,13 +4,12 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{plan::ImportedTask, render, value::SourceValue};
+use super::{plan::ImportedTask, value::SourceValue};
 use crate::graph::{
     TaskGraph,
     edit::Document,
     load,
-    task::{Priority, Spelling, Status, TaskId},
-    task_edit::{FieldChanges, set_fields_of},
+    task::{Priority, Status, TaskId},
 };
 
 /// A field that changed in the source.
@@ -98,7 +97,7 @@ pub fn changes(
 pub fn fields(document: &Document, graph: &TaskGraph, id: &str) -> Option<Map<String, Value>> {
     let number = graph.number(&TaskId::new(id).ok()?)?;
     let node = load::node_of(document, number)?;
-    let value = SourceValue::of_yaml(document.text(), document.tree(), node).json();
+    let value = SourceValue::of_yaml(document.text(), document.tree(), node, 0).json();
     let mut fields = value.as_object()?.clone();
     let waits: Value =
         graph.dependencies(number).map(|other| graph.task(other).id.to_string()).collect();
@@ -144,30 +143,6 @@ fn normal(name: &str, value: Option<&Value>) -> Value {
     }
 }
 
-/// A graph with other values of fields. Changes of one task follow one another.
-///
-/// # Errors
-/// The layout of a task does not allow a change.
-pub fn with_fields(
-    text: &str,
-    changes: &[&RefreshedField],
-    spelling: &Spelling,
-) -> Result<String, String> {
-    let mut by_task: Vec<FieldChanges> = Vec::new();
-    for change in changes {
-        let id =
-            TaskId::new(&change.id).map_err(|rule| format!("the id `{}` {rule}", change.id))?;
-        let value = change.value.as_ref().filter(|value| !value.is_null());
-        let value = value.map(|value| render::spelled(&change.field, value, spelling).into_owned());
-        let field = (change.field.clone(), value);
-        match by_task.last_mut().filter(|(last, _)| *last == id) {
-            Some((_, fields)) => fields.push(field),
-            None => by_task.push((id, vec![field])),
-        }
-    }
-    set_fields_of(text, &by_task).map_err(|why| why.reason)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -209,45 +184,5 @@ mod tests {
         assert_eq!(reopened(&open), []);
         let same = changes(&task(&base), base.as_object().unwrap(), ours.as_object().unwrap());
         assert_eq!(same, []);
-    }
-
-    #[test]
-    fn a_field_is_changed_in_any_layout() {
-        for text in [
-            "tasks:\n  - id: a\n    d: |\n      one\n\n      two\n    l: [x]\n    s: 'q' # c\n  # end\n",
-            "nodes:\n- {id: a, l: [x, y], s: q, d: e}\n",
-            "{\"tasks\": [{\"id\": \"a\", \"s\": \"q\"}]}",
-            "tasks:\n- id: a\n  l:\n  - x\n  - y\n# end",
-        ] {
-            for value in [
-                json!("word"),
-                json!("two\n\n  lines"),
-                json!(["p", "q: r"]),
-                json!([]),
-                json!(3),
-                json!(true),
-                json!({"k": ["v"]}),
-                Value::Null,
-            ] {
-                for field in ["d", "l", "s", "new"] {
-                    let value = (!value.is_null()).then(|| value.clone());
-                    let change = RefreshedField {
-                        id: "a".to_owned(),
-                        field: field.to_owned(),
-                        value: value.clone(),
-                        before: None,
-                        of_complete: false,
-                        outcome: FieldOutcome::Taken,
-                    };
-                    let found = with_fields(text, &[&change], &Spelling::default());
-                    let found = found.unwrap_or_else(|why| panic!("{why}: {value:?} in {text}"));
-                    assert!(
-                        field == "s" || found.contains("# c") == text.contains("# c"),
-                        "{found}"
-                    );
-                    assert_eq!(found.contains("# end"), text.contains("# end"), "{found}");
-                }
-            }
-        }
     }
 }

@@ -1,14 +1,14 @@
-//! The text of imported tasks in a graph file, in the layout of that file.
+//! The text of a graph file with new tasks and other values of fields, in the layout of that file.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 use serde_json::Value;
 
-use super::plan::ImportedTask;
+use super::{plan::ImportedTask, refresh::RefreshedField};
 use crate::graph::{
     edit::{double, like},
     task::{Spelling, Status, TaskId},
-    task_edit::{NewTask, TaskPlace, insert_as_given},
+    task_edit::{FieldChanges, NewTask, TaskPlace, insert_as_given, set_fields_of},
     yaml::{MAX_BYTES, NodeKind},
 };
 
@@ -42,28 +42,47 @@ pub fn added(text: &str, spelling: &Spelling, new: &[&ImportedTask]) -> Result<S
     Ok(found)
 }
 
+fn task_id(text: &str) -> Result<TaskId, String> {
+    TaskId::new(text).map_err(|rule| format!("the id `{text}` {rule}"))
+}
+
 fn new_task(task: &ImportedTask, spelling: &Spelling) -> Result<NewTask, String> {
-    let id = |text: &str| TaskId::new(text).map_err(|rule| format!("the id `{text}` {rule}"));
     let fields =
         task.fields.iter().filter(|(name, value)| !value.is_null() && name != "depends_on");
     let fields = fields
         .map(|(name, value)| (name.clone(), spelled(name, value, spelling).into_owned()))
         .collect();
-    let depends_on = task.dependencies().into_iter().map(id).collect::<Result<_, _>>()?;
-    Ok(NewTask { id: id(&task.id)?, fields, depends_on })
+    let depends_on = task.dependencies().into_iter().map(task_id).collect::<Result<_, _>>()?;
+    Ok(NewTask { id: task_id(&task.id)?, fields, depends_on })
 }
 
 /// A field as the file spells it.
-pub(super) fn spelled<'a>(
-    name: &str,
-    value: &'a Value,
+fn spelled<'a>(name: &str, value: &'a Value, spelling: &Spelling) -> Cow<'a, Value> {
+    let status = value.as_str().filter(|_| name == "status").and_then(Status::parse);
+    status.map_or(Cow::Borrowed(value), |status| Cow::Owned(Value::String(spelling.write(status))))
+}
+
+/// A graph with other values of fields. Changes of one task follow one another.
+///
+/// # Errors
+/// The layout of a task does not allow a change.
+pub fn with_fields(
+    text: &str,
+    changes: &[&RefreshedField],
     spelling: &Spelling,
-) -> std::borrow::Cow<'a, Value> {
-    let status = (name == "status").then(|| value.as_str().and_then(Status::parse)).flatten();
-    match status {
-        Some(status) => std::borrow::Cow::Owned(Value::String(spelling.write(status))),
-        None => std::borrow::Cow::Borrowed(value),
+) -> Result<String, String> {
+    let mut by_task: Vec<FieldChanges> = Vec::new();
+    for change in changes {
+        let id = task_id(&change.id)?;
+        let value = change.value.as_ref().filter(|value| !value.is_null());
+        let value = value.map(|value| spelled(&change.field, value, spelling).into_owned());
+        let field = (change.field.clone(), value);
+        match by_task.last_mut().filter(|(last, _)| *last == id) {
+            Some((_, fields)) => fields.push(field),
+            None => by_task.push((id, vec![field])),
+        }
     }
+    set_fields_of(text, &by_task).map_err(|why| why.reason)
 }
 
 /// A value with all texts in quotes.
@@ -110,6 +129,7 @@ mod tests {
         BacklogFormat, SourceBacklog, SourceLink, SourceTask,
         plan::{ExistingTasks, ImportOptions, SourceFile, plan},
         read,
+        refresh::FieldOutcome,
     };
     use super::*;
     use crate::graph::{edit::Document, load};
@@ -261,6 +281,46 @@ mod tests {
                 prop_assert!(lost.iter().all(|lost| inside(&lost.at)));
             }
             super::super::detect::detect(&text);
+        }
+    }
+
+    #[test]
+    fn a_field_is_changed_in_any_layout() {
+        for text in [
+            "tasks:\n  - id: a\n    d: |\n      one\n\n      two\n    l: [x]\n    s: 'q' # c\n  # end\n",
+            "nodes:\n- {id: a, l: [x, y], s: q, d: e}\n",
+            "{\"tasks\": [{\"id\": \"a\", \"s\": \"q\"}]}",
+            "tasks:\n- id: a\n  l:\n  - x\n  - y\n# end",
+        ] {
+            for value in [
+                json!("word"),
+                json!("two\n\n  lines"),
+                json!(["p", "q: r"]),
+                json!([]),
+                json!(3),
+                json!(true),
+                json!({"k": ["v"]}),
+                Value::Null,
+            ] {
+                for field in ["d", "l", "s", "new"] {
+                    let value = (!value.is_null()).then(|| value.clone());
+                    let change = RefreshedField {
+                        id: "a".to_owned(),
+                        field: field.to_owned(),
+                        value: value.clone(),
+                        before: None,
+                        of_complete: false,
+                        outcome: FieldOutcome::Taken,
+                    };
+                    let found = with_fields(text, &[&change], &Spelling::default());
+                    let found = found.unwrap_or_else(|why| panic!("{why}: {value:?} in {text}"));
+                    assert!(
+                        field == "s" || found.contains("# c") == text.contains("# c"),
+                        "{found}"
+                    );
+                    assert_eq!(found.contains("# end"), text.contains("# end"), "{found}");
+                }
+            }
         }
     }
 }

@@ -1,14 +1,11 @@
-//! Reads CSV and TSV with a header. The only user of csv.
+//! Reads CSV and TSV with a header.
 
 use std::ops::Range;
 
-use csv::{ReaderBuilder, StringRecord};
-
 use super::{
-    builder::TaskBuilder,
-    fields::{self, FieldRole, Reading},
+    builder::{Reading, TaskBuilder},
+    fields::{self, FieldRole, fold},
     value::{SourceEntry, SourceValue},
-    words::fold,
 };
 use crate::diagnostic::Diagnostic;
 
@@ -18,107 +15,72 @@ pub(super) struct TableRow {
 }
 
 /// The separator of a table, by its first line.
-pub(super) fn separator(text: &str) -> u8 {
+pub(super) fn separator(text: &str) -> char {
     let first = text.lines().next().unwrap_or_default();
     let count = |separator: char| first.matches(separator).count();
     if count('\t') > 0 {
-        b'\t'
+        '\t'
     } else if count(';') > count(',') {
-        b';'
+        ';'
     } else {
-        b','
+        ','
     }
 }
 
-/// Reads the header and the rows of a table.
+/// Reads the header and the rows of a table. Empty lines are no rows.
 ///
 /// # Errors
-/// Rows that cannot be read.
+/// A quote that is never closed.
 pub(super) fn rows(text: &str) -> Result<Vec<TableRow>, Vec<Diagnostic>> {
-    let bare = text.trim_start_matches('\u{feff}');
-    let skipped = text.len() - bare.len();
-    let delimiter = separator(bare);
-    if let Some(start) = unclosed_quote(bare, delimiter) {
-        let at = skipped + start..skipped + start + 1;
-        let fault = Diagnostic::error("this quote is never closed", at);
-        return Err(vec![fault.help("close it, or write `\"\"` for a quote within quotes")]);
-    }
-    let mut reader = ReaderBuilder::new()
-        .delimiter(delimiter)
-        .has_headers(false)
-        .flexible(true)
-        .from_reader(bare.as_bytes());
-    let (mut rows, mut record) = (Vec::new(), StringRecord::new());
-    loop {
-        let start = skipped + reader.position().byte() as usize;
-        match reader.read_record(&mut record) {
-            Ok(false) => return Ok(rows),
-            Ok(true) => {}
-            Err(error) => {
-                let fault =
-                    Diagnostic::error(format!("this is not a table: {error}"), start..start);
-                return Err(vec![fault]);
-            }
+    let mut start = text.len() - text.trim_start_matches('\u{feff}').len();
+    let delimiter = separator(&text[start..]);
+    let (mut rows, mut cells) = (Vec::new(), Vec::new());
+    while start < text.len() {
+        let (cell, end) = cell(text, start, delimiter)?;
+        cells.push((cell, start..end));
+        let rest = &text[end..];
+        start = end + rest.chars().next().map_or(0, char::len_utf8);
+        if rest == delimiter.to_string() {
+            cells.push((String::new(), start..start));
         }
-        let end = skipped + reader.position().byte() as usize;
-        let ranges = cells(text, start..end, delimiter);
-        let at = |number: usize| ranges.get(number).cloned().unwrap_or(start..start);
-        let cells = record.iter().enumerate().map(|(number, cell)| (cell.to_owned(), at(number)));
-        rows.push(TableRow { cells: cells.collect() });
+        if !rest.starts_with(delimiter) || start == text.len() {
+            let cells = std::mem::take(&mut cells);
+            let is_empty = cells.len() == 1 && cells[0].1.is_empty();
+            rows.extend((!is_empty).then_some(TableRow { cells }));
+        }
     }
+    Ok(rows)
 }
 
-/// The offset of a quote at the start of a cell that is never closed.
-fn unclosed_quote(text: &str, delimiter: u8) -> Option<usize> {
-    let bytes = text.as_bytes();
-    let (mut open, mut is_start, mut at) = (None, true, 0);
-    while at < bytes.len() {
-        match bytes[at] {
-            b'"' if open.is_some() && bytes.get(at + 1) == Some(&b'"') => at += 1,
-            b'"' if open.is_some() => open = None,
-            b'"' if is_start => open = Some(at),
-            _ => {}
+/// The cell that starts here, and its end.
+fn cell(text: &str, start: usize, delimiter: char) -> Result<(String, usize), Vec<Diagnostic>> {
+    let (mut cell, mut end) = (String::new(), start);
+    if text[start..].starts_with('"') {
+        while text[end..].starts_with('"') {
+            cell.push_str(if end > start { "\"" } else { "" });
+            let Some(length) = text[end + 1..].find('"') else {
+                let fault = Diagnostic::error("this quote is never closed", start..start + 1);
+                return Err(vec![
+                    fault.help("close it, or write `\"\"` for a quote within quotes"),
+                ]);
+            };
+            cell.push_str(&text[end + 1..end + 1 + length]);
+            end += length + 2;
         }
-        is_start = open.is_none() && (bytes[at] == delimiter || matches!(bytes[at], b'\n' | b'\r'));
-        at += 1;
     }
-    open
-}
-
-/// The bytes of the cells of a row, with their quotes.
-fn cells(text: &str, row: Range<usize>, delimiter: u8) -> Vec<Range<usize>> {
-    let bytes = text.as_bytes();
-    let mut start = row.start;
-    // The reader counts the line breaks above a row as part of it.
-    while start < row.end && matches!(bytes[start], b'\n' | b'\r') {
-        start += 1;
-    }
-    let mut cells = Vec::new();
-    let (mut at, mut is_quoted) = (start, false);
-    while at < row.end {
-        match bytes[at] {
-            b'"' => is_quoted = !is_quoted,
-            byte if !is_quoted && byte == delimiter => {
-                cells.push(start..at);
-                start = at + 1;
-            }
-            b'\n' | b'\r' if !is_quoted => break,
-            _ => {}
-        }
-        at += 1;
-    }
-    cells.push(start..at);
-    cells
+    let length = text[end..].find([delimiter, '\n', '\r']).unwrap_or(text.len() - end);
+    cell.push_str(&text[end..end + length]);
+    Ok((cell, end + length))
 }
 
 /// Writes rows as CSV.
 pub(super) fn written(rows: &[Vec<String>]) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for row in rows {
-        writer.write_record(row).expect("memory can be written, and all rows are of one length");
-    }
-    let bytes = writer.into_inner().expect("memory can be written");
-    String::from_utf8_lossy(&bytes).into_owned()
+    let cell = |cell: &String| {
+        let is_plain = !cell.contains([',', '"', '\n', '\r']);
+        if is_plain { cell.clone() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }
+    };
+    let row = |row: &Vec<String>| row.iter().map(cell).collect::<Vec<_>>().join(",") + "\n";
+    rows.iter().map(row).collect()
 }
 
 /// The role of a column. `Task` names the tasks if no other column does.
@@ -145,7 +107,7 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
             let name = header.cells.get(number).map_or("", |(name, _)| name.trim());
             if name.is_empty() {
                 if !cell.trim().is_empty() {
-                    builder.lose("cell", "its column has no name", false, at.clone());
+                    builder.lose("cell", "its column has no name", at.clone());
                 }
                 continue;
             }
@@ -169,7 +131,11 @@ mod tests {
     fn a_quote_that_is_never_closed_is_an_error_at_its_place() {
         let fault = rows("id,title\n1,\"a\n2,b\n").err().unwrap().remove(0);
         assert_eq!(fault.at, 11..12);
-        assert!(rows("id,title\n1,5\" disk\n2,\"a \"\"b\"\"\"\n").is_ok());
+        let found = rows("id,title\n1,5\" disk\n2,\"a \"\"b\"\"\"\n").unwrap();
+        assert_eq!(found[1].cells[1].0, "5\" disk");
+        assert_eq!(found[2].cells[1].0, "a \"b\"");
+        assert_eq!(rows("a,b\n1,").unwrap()[1].cells.len(), 2);
+        assert_eq!(rows("a,b\n\n1,\n").unwrap()[1].cells.len(), 2);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     fs,
     path::Path,
 };
@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{SkippedFile, SourceText, add, existing, exists, gather, plan, refused, with_new};
+use super::{SkippedFile, SourceText, add, existing, gather, graph, plan, refused, with_new};
 use crate::{
     core::{
         event::{Cause, Event, SourceRefreshed},
@@ -26,10 +26,10 @@ use crate::{
             task_edit::{TaskDifference, differences},
         },
         import::{
-            BacklogFormat, STANDARD_INPUT,
-            identity::KnownSourceTask,
+            BacklogFormat,
             plan::{ImportOptions, ImportPlan, ImportedTask},
-            refresh::{FieldOutcome, RefreshedField, changes, fields, with_fields},
+            refresh::{FieldOutcome, RefreshedField, changes, fields},
+            render::with_fields,
         },
     },
     project::{
@@ -48,8 +48,6 @@ pub struct ImportRecord {
     sources: BTreeMap<String, ImportOptions>,
     /// The fields of each task at its last import, by `source`.
     tasks: BTreeMap<String, Map<String, Value>>,
-    /// The tasks of each file when it was read last, in its order.
-    files: BTreeMap<String, Vec<KnownSourceTask>>,
     /// Whether tasks came from standard input, which cannot be read again.
     pub from_input: bool,
 }
@@ -60,16 +58,9 @@ impl ImportRecord {
         workspace.state.imports().unwrap_or_default()
     }
 
-    /// The names of all sources that still exist, sorted.
-    pub fn sources(&self, root: &Path) -> Vec<String> {
-        let names = self.sources.keys();
-        names.filter(|name| fs::metadata(root.join(name)).is_ok()).cloned().collect()
-    }
-
-    /// The names of the sources that no longer exist, sorted.
-    pub fn gone(&self, root: &Path) -> Vec<String> {
-        let names = self.sources.keys();
-        names.filter(|name| fs::metadata(root.join(name)).is_err()).cloned().collect()
+    /// The names of all sources that still exist, and of those that do not, sorted.
+    pub fn sources(&self, root: &Path) -> (Vec<String>, Vec<String>) {
+        self.sources.keys().cloned().partition(|name| fs::metadata(root.join(name)).is_ok())
     }
 
     /// The format that a person named for a file or for the folder around it; none if it is known by
@@ -83,9 +74,12 @@ impl ImportRecord {
         own.or_else(around).and_then(|options| options.format)
     }
 
-    /// The tasks of each file when it was read last, by the name of the file.
-    pub fn known(&self) -> HashMap<String, Vec<KnownSourceTask>> {
-        self.files.clone().into_iter().collect()
+    /// The title of each task at its last import, by `source`.
+    pub fn titles(&self) -> HashMap<String, String> {
+        let title = |(source, fields): (&String, &Map<String, Value>)| {
+            Some((source.clone(), fields.get("title")?.as_str()?.to_owned()))
+        };
+        self.tasks.iter().filter_map(title).collect()
     }
 
     /// Keeps the fields of the tasks of a plan that `which` selects.
@@ -107,16 +101,6 @@ impl ImportRecord {
         }
         for task in plan.tasks.iter().filter(|task| which(task)) {
             self.tasks.insert(task.source.clone(), task.fields.iter().cloned().collect());
-        }
-        for (name, tasks) in plan.read.iter().filter(|(name, _)| name != STANDARD_INPUT) {
-            let mut tasks = tasks.clone();
-            let keys: HashSet<String> = tasks.iter().map(|task| task.key.clone()).collect();
-            let before = self.files.remove(name).unwrap_or_default();
-            for mut task in before.into_iter().filter(|task| !keys.contains(&task.key)) {
-                task.is_gone = true;
-                tasks.push(task);
-            }
-            self.files.insert(name.clone(), tasks);
         }
         self.write(workspace)
     }
@@ -176,7 +160,7 @@ pub fn refresh(
     let mut options = given.or(earlier).cloned().unwrap_or_default();
     options.format = format.or_else(|| earlier.and_then(|earlier| earlier.format));
     let (texts, skipped) = gather(workspace.root(), path, options.format)?;
-    let file = if exists(workspace.graph_path()) { Some(workspace.graph()?) } else { None };
+    let file = graph(workspace)?;
     let known = existing(file.as_ref(), &record);
     let mut plan = plan(&texts, &known, &options)?;
     let here = |source: &str| {

@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
-
-use crate::{graph::task::TaskId, import::fields::one_line};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 /// A part of a plan, in the order of the text.
 pub(super) enum PlanPart {
@@ -37,6 +35,13 @@ pub(super) struct PlanItem {
     pub(super) parent: Option<usize>,
 }
 
+impl PlanPart {
+    /// The item of a list, if it is one.
+    pub(super) fn item(&self) -> Option<&PlanItem> {
+        if let PlanPart::Item(item) = self { Some(item) } else { None }
+    }
+}
+
 /// Cuts a text into its parts.
 pub(super) fn parts(text: &str) -> Vec<PlanPart> {
     let mut parts = Vec::new();
@@ -46,7 +51,7 @@ pub(super) fn parts(text: &str) -> Vec<PlanPart> {
     for (event, at) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
         match event {
             Event::Start(Tag::Heading { level, .. }) if open.is_empty() => {
-                parts.push(PlanPart::Heading { level: number(level), at });
+                parts.push(PlanPart::Heading { level: level as u8, at });
             }
             Event::Start(Tag::List(first)) => lists.push(first.is_some()),
             Event::End(TagEnd::List(_)) => {
@@ -93,17 +98,6 @@ pub(super) fn parts(text: &str) -> Vec<PlanPart> {
     parts
 }
 
-fn number(level: HeadingLevel) -> u8 {
-    match level {
-        HeadingLevel::H1 => 1,
-        HeadingLevel::H2 => 2,
-        HeadingLevel::H3 => 3,
-        HeadingLevel::H4 => 4,
-        HeadingLevel::H5 => 5,
-        HeadingLevel::H6 => 6,
-    }
-}
-
 /// Where the text of an item starts, and the byte in its checkbox.
 fn after_marker(text: &str, at: &Range<usize>) -> (usize, Option<Range<usize>>) {
     let item = &text[at.clone()];
@@ -124,7 +118,7 @@ fn after_marker(text: &str, at: &Range<usize>) -> (usize, Option<Range<usize>>) 
 }
 
 /// The byte in the checkbox that starts here.
-fn mark_at(text: &str, start: usize) -> Option<Range<usize>> {
+pub(super) fn mark_at(text: &str, start: usize) -> Option<Range<usize>> {
     let inner = text[start..].strip_prefix('[')?;
     let mark = inner.chars().next()?;
     let length = mark.len_utf8();
@@ -138,188 +132,4 @@ fn mark_at(text: &str, start: usize) -> Option<Range<usize>> {
 pub(super) fn box_in(text: &str, heading: &Range<usize>) -> Option<Range<usize>> {
     let line = &text[heading.clone()];
     mark_at(text, heading.start + line.len() - line.trim_start_matches(['#', ' ']).len())
-}
-
-/// The text of a heading, without its marks.
-pub(super) fn heading(source: &str) -> String {
-    let line = source.lines().next().unwrap_or_default();
-    let bare = line.trim().trim_start_matches('#').trim_end_matches('#').trim();
-    let bare = mark_at(bare, 0).map_or(bare, |mark| bare[mark.end + 1..].trim());
-    one_line(&bare.replace("**", "").replace(['✅', '⏳', '🚧'], ""))
-}
-
-/// The id and the title in a heading that is a task: `Task 3: Parse`, `US-001: Sign in`.
-pub(super) fn task_heading(title: &str) -> Option<(String, String)> {
-    const WORDS: [&str; 7] = ["task", "story", "step", "issue", "ticket", "feature", "user story"];
-    let lower = title.to_ascii_lowercase();
-    for word in WORDS {
-        let Some(rest) = lower.strip_prefix(word) else {
-            continue;
-        };
-        let rest = rest.trim_start_matches([' ', '#', '-']);
-        let number: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
-        let number = number.trim_end_matches('.');
-        if number.is_empty()
-            || !lower.as_bytes()[word.len()..].starts_with(b" ")
-                && !lower[word.len()..].starts_with('-')
-        {
-            continue;
-        }
-        let after = &rest[number.len()..];
-        let is_end = after.is_empty() || after.starts_with([':', '.', ')', ' ', '-', '—', '–']);
-        if is_end {
-            let title = title[title.len() - after.len()..]
-                .trim_start_matches([':', '.', ')', ' ', '-', '—', '–']);
-            return Some((format!("{}-{number}", word.replace(' ', "-")), title.to_owned()));
-        }
-    }
-    let (key, rest) = letters_and_digits(title)?;
-    let after = rest.trim_start();
-    let is_named = after.starts_with([':', '-', '—', '–', '.']) || after.is_empty();
-    (is_named && key.contains(|c: char| c.is_ascii_digit()))
-        .then(|| (key, after.trim_start_matches([':', '-', '—', '–', '.', ' ']).to_owned()))
-}
-
-/// An id such as `T001`, `US-12` or `PROJ-4.2` at the start of a text, and the rest.
-fn letters_and_digits(text: &str) -> Option<(String, &str)> {
-    let letters = text.bytes().take_while(u8::is_ascii_uppercase).count();
-    if !(1..=10).contains(&letters) {
-        return None;
-    }
-    let rest = &text[letters..];
-    let body: usize = rest
-        .bytes()
-        .take_while(|b| b.is_ascii_digit() || matches!(b, b'-' | b'.') || b.is_ascii_uppercase())
-        .count();
-    let key = text[..letters + body].trim_end_matches(['-', '.']);
-    let has_digits = key[letters..].starts_with(|c: char| c == '-' || c.is_ascii_digit())
-        && key.bytes().any(|b| b.is_ascii_digit());
-    let after = &text[key.len()..];
-    let ends = after.is_empty() || after.starts_with([':', '.', ')', ']', ' ', '-', '—']);
-    (has_digits && ends).then(|| (key.to_owned(), after))
-}
-
-/// The id at the start of the title of an item, and the rest.
-pub(super) fn leading_id(title: &str) -> Option<(String, String)> {
-    /// Abbreviations with numbers that are no ids.
-    const STANDARDS: [&str; 8] = ["ISO", "RFC", "UTF", "SHA", "HTTP", "CVE", "ES", "MP"];
-    // As `ralph export` writes it.
-    if let Some((key, rest)) = title.strip_prefix('`').and_then(|rest| rest.split_once("`: "))
-        && TaskId::new(key).is_ok()
-    {
-        return Some((key.to_owned(), rest.trim().to_owned()));
-    }
-    let bare = title.trim_start_matches(['`', '[']);
-    if let Some((key, rest)) = letters_and_digits(bare) {
-        let is_marked = bare.len() < title.len() || rest.starts_with([':', ')', ']']);
-        let digits = key.bytes().filter(u8::is_ascii_digit).count();
-        let is_standard = STANDARDS.iter().any(|name| key.starts_with(name));
-        let rest = rest.trim_start_matches([':', ')', ']', '`', ' ', '-', '—']);
-        if (is_marked || digits >= 3 && !is_standard) && !rest.is_empty() {
-            return Some((key, rest.to_owned()));
-        }
-    }
-    let number: String = title.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
-    let rest = &title[number.len()..];
-    let key = number.trim_end_matches('.');
-    let is_number = key.contains('.') && rest.starts_with(' ')
-        || number.ends_with('.') && rest.starts_with(' ')
-        || !key.is_empty() && rest.starts_with(") ");
-    let rest = rest.trim_start_matches([')', ' ', '-', ':']);
-    (is_number
-        && !key.is_empty()
-        && !key.starts_with('.')
-        && !key.contains("..")
-        && !rest.is_empty())
-    .then(|| (key.to_owned(), rest.to_owned()))
-}
-
-/// The labels in brackets at the start of a title, such as `[P] [US1]`, and the rest.
-pub(super) fn labels(title: &str) -> (String, Vec<String>) {
-    let (mut rest, mut labels) = (title.trim_start(), Vec::new());
-    while let Some((label, after)) = rest.strip_prefix('[').and_then(|inner| inner.split_once(']'))
-    {
-        let is_label = (1..=8).contains(&label.len())
-            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-            && after.starts_with(' ');
-        if !is_label {
-            break;
-        }
-        labels.push(label.to_owned());
-        rest = after.trim_start();
-    }
-    (rest.to_owned(), labels)
-}
-
-/// The first paragraph of an item as its title, and the rest.
-pub(super) fn title_and_text(own: &str) -> (String, String) {
-    /// The length of a title; a longer paragraph is text too.
-    const LONGEST: usize = 160;
-    let is_block = |line: &str| {
-        let bare = line.trim_start();
-        bare.starts_with(['-', '*', '+', '>', '|']) && !bare.starts_with("**")
-            || bare.starts_with("```")
-            || bare.split_once(['.', ')']).is_some_and(|(number, rest)| {
-                !number.is_empty()
-                    && number.bytes().all(|b| b.is_ascii_digit())
-                    && rest.starts_with(' ')
-            })
-    };
-    let mut end = 0;
-    for (number, line) in own.split_inclusive('\n').enumerate() {
-        if line.trim().is_empty() || number > 0 && is_block(line) {
-            break;
-        }
-        end += line.len();
-    }
-    let paragraph = one_line(&own[..end].replace("**", ""));
-    if paragraph.chars().count() <= LONGEST {
-        return (paragraph, own[end..].to_owned());
-    }
-    let first = own.lines().next().unwrap_or_default().replace("**", "");
-    let mut title = String::new();
-    for word in first.split_whitespace() {
-        if title.chars().count() + word.chars().count() > LONGEST {
-            title += " …";
-            break;
-        }
-        if !title.is_empty() {
-            title.push(' ');
-        }
-        title += word;
-    }
-    (title.chars().take(LONGEST + 2).collect(), own.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_in_titles_are_found() {
-        let of = |title: &str| leading_id(title).map(|(key, _)| key);
-        for (title, want) in [
-            ("T001 Create it", Some("T001")),
-            ("US-12: Sign in", Some("US-12")),
-            ("[AB-1] text", Some("AB-1")),
-            ("1. Set up", Some("1")),
-            ("2.3 Write tests", Some("2.3")),
-            ("3) Third", Some("3")),
-            ("3 retries for the upload", None),
-            ("S3 upload", None),
-            ("UTF-8 support", None),
-            ("ISO-8601 dates", None),
-            ("Add login", None),
-        ] {
-            assert_eq!(of(title).as_deref(), want, "{title}");
-        }
-        assert_eq!(task_heading("Task 3: Parse"), Some(("task-3".into(), "Parse".into())));
-        assert_eq!(
-            task_heading("Story 1.2 — Sign in"),
-            Some(("story-1.2".into(), "Sign in".into()))
-        );
-        assert_eq!(task_heading("Tasks"), None);
-        assert_eq!(task_heading("Task list"), None);
-        assert_eq!(task_heading("HTTP API"), None);
-    }
 }

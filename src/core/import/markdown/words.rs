@@ -1,0 +1,322 @@
+//! What the texts of a plan say: titles with ids and labels, the tasks that a text names
+//! (`Depends on: T001, Task 2`), and the form in which `ralph export` writes a task, which reads back
+//! as the same task.
+
+use std::{collections::HashMap, fmt::Write as _, sync::LazyLock};
+
+use regex_lite::Regex;
+
+use super::parts::mark_at;
+use crate::{
+    graph::task::TaskId,
+    import::{fields::one_line, ids::slug},
+};
+
+/// The text of a heading, without its marks.
+pub(super) fn heading(source: &str) -> String {
+    let line = source.lines().next().unwrap_or_default();
+    let bare = line.trim().trim_start_matches('#').trim_end_matches('#').trim();
+    let bare = mark_at(bare, 0).map_or(bare, |mark| bare[mark.end + 1..].trim());
+    one_line(&bare.replace("**", "").replace(['✅', '⏳', '🚧'], ""))
+}
+
+/// A heading such as `Task 3: Parse`: the word, the number and the title.
+static NUMBERED: LazyLock<Regex> = LazyLock::new(|| {
+    let words = "(task|story|step|issue|ticket|feature|user story)";
+    expression(&format!(r"(?i)^{words}[ -][ #-]*(\d+(?:\.\d+)*)(?:[:.) —–-]+(.*)|$)"))
+});
+/// What may be an id such as `T001`, `US-12` or `PROJ-4.2`.
+static LETTERS: LazyLock<Regex> = LazyLock::new(|| expression(r"^[A-Z]{1,10}[\d-][A-Z\d.-]*"));
+/// A number before a title: `1. Set up`, `2.3 Write tests`, `3) Third`.
+static NUMBER: LazyLock<Regex> =
+    LazyLock::new(|| expression(r"^(\d+(?:\.\d+)+[.)]?|\d+[.)]) [) :-]*(.+)$"));
+/// A label before a title, such as `[P]` or `[US1]`.
+static LABEL: LazyLock<Regex> = LazyLock::new(|| expression(r"^\[([A-Za-z0-9-]{1,8})\] +"));
+
+/// The first line of a list, a quotation, a table or code.
+static BLOCK: LazyLock<Regex> =
+    LazyLock::new(|| expression(r"^\s*(?:[-+>|]|\*(?:[^*]|$)|```|\d+[.)] )"));
+/// A checkbox of an item, which may be escaped.
+static BOX: LazyLock<Regex> = LazyLock::new(|| expression(r"^\s*(?:\d+[.)]|[-*+])\s+(\\*\[.\])"));
+
+fn expression(text: &str) -> Regex {
+    Regex::new(text).expect("the expression is valid")
+}
+
+/// The id and the title in a heading that is a task: `Task 3: Parse`, `US-001: Sign in`.
+pub(super) fn task_heading(title: &str) -> Option<(String, String)> {
+    if let Some(found) = NUMBERED.captures(title) {
+        let key = format!("{}-{}", found[1].to_ascii_lowercase().replace(' ', "-"), &found[2]);
+        return Some((key, found.get(3).map_or("", |title| title.as_str()).to_owned()));
+    }
+    let (key, rest) = letters_and_digits(title)?;
+    let after = rest.trim_start();
+    let is_named = after.starts_with([':', '-', '—', '–', '.']) || after.is_empty();
+    is_named.then(|| (key, after.trim_start_matches([':', '-', '—', '–', '.', ' ']).to_owned()))
+}
+
+/// An id of letters and digits at the start of a text, and the rest.
+fn letters_and_digits(text: &str) -> Option<(String, &str)> {
+    let key = LETTERS.find(text)?.as_str().trim_end_matches(['-', '.']);
+    let after = &text[key.len()..];
+    let ends = after.is_empty() || after.starts_with([':', '.', ')', ']', ' ', '-', '—']);
+    (ends && key.contains(|c: char| c.is_ascii_digit())).then(|| (key.to_owned(), after))
+}
+
+/// The id at the start of the title of an item, and the rest.
+pub(super) fn leading_id(title: &str) -> Option<(String, String)> {
+    /// Abbreviations with numbers that are no ids.
+    const STANDARDS: [&str; 8] = ["ISO", "RFC", "UTF", "SHA", "HTTP", "CVE", "ES", "MP"];
+    // As `ralph export` writes it.
+    if let Some((key, rest)) = title.strip_prefix('`').and_then(|rest| rest.split_once("`: "))
+        && TaskId::new(key).is_ok()
+    {
+        return Some((key.to_owned(), rest.trim().to_owned()));
+    }
+    let bare = title.trim_start_matches(['`', '[']);
+    if let Some((key, rest)) = letters_and_digits(bare) {
+        let is_marked = bare.len() < title.len() || rest.starts_with([':', ')', ']']);
+        let digits = key.bytes().filter(u8::is_ascii_digit).count();
+        let is_standard = STANDARDS.iter().any(|name| key.starts_with(name));
+        let rest = rest.trim_start_matches([':', ')', ']', '`', ' ', '-', '—']);
+        if (is_marked || digits >= 3 && !is_standard) && !rest.is_empty() {
+            return Some((key, rest.to_owned()));
+        }
+    }
+    let found = NUMBER.captures(title)?;
+    Some((found[1].trim_end_matches(['.', ')']).to_owned(), found[2].to_owned()))
+}
+
+/// The labels in brackets at the start of a title, such as `[P] [US1]`, and the rest.
+pub(super) fn labels(title: &str) -> (String, Vec<String>) {
+    let (mut rest, mut labels) = (title.trim_start(), Vec::new());
+    while let Some(found) = LABEL.captures(rest) {
+        labels.push(found[1].to_owned());
+        rest = &rest[found[0].len()..];
+    }
+    (rest.to_owned(), labels)
+}
+
+/// The first paragraph of an item as its title, and the rest.
+pub(super) fn title_and_text(own: &str) -> (String, String) {
+    /// The length of a title; a longer paragraph is text too.
+    const LONGEST: usize = 160;
+    let mut end = 0;
+    for (number, line) in own.split_inclusive('\n').enumerate() {
+        if line.trim().is_empty() || number > 0 && BLOCK.is_match(line) {
+            break;
+        }
+        end += line.len();
+    }
+    let paragraph = one_line(&own[..end].replace("**", ""));
+    if paragraph.chars().count() <= LONGEST {
+        return (paragraph, own[end..].to_owned());
+    }
+    let first = own.lines().next().unwrap_or_default().replace("**", "");
+    let mut title = String::new();
+    for word in first.split_whitespace() {
+        if title.chars().count() + word.chars().count() > LONGEST {
+            title += " …";
+            break;
+        }
+        if !title.is_empty() {
+            title.push(' ');
+        }
+        title += word;
+    }
+    (title.chars().take(LONGEST + 2).collect(), own.to_owned())
+}
+
+/// The names of the tasks of a plan.
+pub(super) struct PlanKeys<'a> {
+    by_name: HashMap<String, &'a str>,
+}
+
+/// What stands before names of tasks.
+pub(super) const PHRASES: [&str; 9] = [
+    "depends on",
+    "dependent on",
+    "dependencies",
+    "depends-on",
+    "depends_on",
+    "blocked by",
+    "after task",
+    "requires",
+    "prerequisites",
+];
+
+impl<'a> PlanKeys<'a> {
+    pub(super) fn new(keys: &[&'a str]) -> PlanKeys<'a> {
+        PlanKeys { by_name: keys.iter().map(|key| (key.to_ascii_lowercase(), *key)).collect() }
+    }
+
+    /// The tasks that a text names, and names after a colon that are no tasks.
+    pub(super) fn references(&self, text: &str) -> (Vec<String>, Vec<String>) {
+        let (mut links, mut unknown): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+        for line in text.lines() {
+            let lower = line.to_ascii_lowercase();
+            let Some((at, phrase)) =
+                PHRASES.iter().filter_map(|phrase| Some((lower.find(phrase)?, phrase))).min()
+            else {
+                continue;
+            };
+            let rest = line[at + phrase.len()..].trim_start_matches(['*', '_', ' ']);
+            let is_listed = rest.starts_with(':');
+            let rest = rest.trim_start_matches([':', '*', '_', ' ']);
+            let rest = rest.split(')').next().unwrap_or_default();
+            for name in rest.split([',', ';']).flat_map(|part| part.split(" and ")) {
+                let name =
+                    name.trim_matches(|c: char| c.is_whitespace() || "*_`.:()[]#".contains(c));
+                if name.is_empty()
+                    || ["none", "n/a", "nothing", "-"].contains(&name.to_ascii_lowercase().as_str())
+                {
+                    continue;
+                }
+                if let Some(key) = self.find(name) {
+                    if links.iter().all(|known| known != key) {
+                        links.push(key.to_owned());
+                    }
+                } else if is_listed {
+                    unknown.push(name.to_owned());
+                }
+            }
+        }
+        (links, unknown)
+    }
+
+    fn find(&self, name: &str) -> Option<&'a str> {
+        let lower = name.to_ascii_lowercase();
+        let first = lower.split_whitespace().next().unwrap_or_default();
+        let first = first.trim_matches(|c: char| ":.()`*#".contains(c)).to_owned();
+        let number = lower.rsplit([' ', '#']).next().unwrap_or_default();
+        let is_number = number.starts_with(|c: char| c.is_ascii_digit());
+        let numbered = ["task", "story", "step", "issue", "ticket", "feature", "user-story"]
+            .iter()
+            .filter(|_| is_number)
+            .map(|word| format!("{word}-{number}"));
+        let names = [lower.clone(), first, slug(name)].into_iter().chain(numbered);
+        let names = names.chain(is_number.then(|| number.to_owned()));
+        names.into_iter().find_map(|name| self.by_name.get(&name).copied())
+    }
+}
+
+/// What stands before the dependencies of a task.
+const DEPENDS_ON: &str = "Depends on: ";
+/// What stands there for a task without dependencies.
+const NONE: &str = "none";
+
+/// The lines of a task: its box, id and title; its description; its dependencies.
+pub(in crate::import) fn item(
+    mark: char,
+    id: &str,
+    title: &str,
+    description: Option<&str>,
+    depends_on: &[&str],
+) -> String {
+    let mut text = format!("- [{mark}] `{id}`: {}\n", one_line(title));
+    let description = description.unwrap_or_default();
+    if !description.is_empty() {
+        text.push('\n');
+    }
+    for line in description.lines() {
+        let line = format!("  {}", with_box(line, true));
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    let prose = format!("{title}\n{description}").to_ascii_lowercase();
+    let names: Vec<String> = depends_on.iter().map(|id| format!("`{id}`")).collect();
+    if !names.is_empty() {
+        let _ = write!(text, "\n  {DEPENDS_ON}{}\n", names.join(", "));
+    } else if PHRASES.iter().any(|phrase| prose.contains(phrase)) {
+        // Otherwise the words of the text count.
+        let _ = write!(text, "\n  {DEPENDS_ON}{NONE}\n");
+    }
+    if text.lines().count() > 1 {
+        text.push('\n');
+    }
+    text
+}
+
+/// The id, the title and the rest of an item in this form.
+pub(super) fn id_and_title(own: &str) -> Option<(String, String, String)> {
+    let (first, rest) = own.split_once('\n').unwrap_or((own, ""));
+    let (key, title) = first.strip_prefix('`')?.split_once("`: ")?;
+    let is_alone = rest.lines().next().is_none_or(|line| line.trim().is_empty());
+    (is_alone && TaskId::new(key).is_ok())
+        .then(|| (key.to_owned(), one_line(title), rest.to_owned()))
+}
+
+/// The ids in the line of dependencies at the end of a text, and the text without it.
+pub(super) fn dependencies(text: &str) -> Option<(Vec<String>, &str)> {
+    let text = text.trim_end();
+    let (before, last) = text.rsplit_once('\n').unwrap_or(("", text));
+    let names = last.trim().strip_prefix(DEPENDS_ON)?;
+    if names == NONE {
+        return Some((Vec::new(), before));
+    }
+    let id = |name: &str| {
+        let id = name.strip_prefix('`')?.strip_suffix('`')?;
+        TaskId::new(id).is_ok().then(|| id.to_owned())
+    };
+    let ids: Option<Vec<String>> = names.split(", ").map(id).collect();
+    Some((ids?, before))
+}
+
+/// A line without a checkbox, `- \[ ] text`, and back.
+fn with_box(line: &str, is_escaped: bool) -> String {
+    match BOX.captures(line).and_then(|found| found.get(1)).map(|mark| line.split_at(mark.start()))
+    {
+        Some((before, mark)) if is_escaped => format!("{before}\\{mark}"),
+        Some((before, mark)) => format!("{before}{}", mark.strip_prefix('\\').unwrap_or(mark)),
+        None => line.to_owned(),
+    }
+}
+
+/// The text of which the lines were escaped.
+pub(super) fn unescaped(text: &str) -> String {
+    text.lines().map(|line| with_box(line, false)).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_in_titles_are_found() {
+        let of = |title: &str| leading_id(title).map(|(key, _)| key);
+        for (title, want) in [
+            ("T001 Create it", Some("T001")),
+            ("US-12: Sign in", Some("US-12")),
+            ("[AB-1] text", Some("AB-1")),
+            ("1. Set up", Some("1")),
+            ("2.3 Write tests", Some("2.3")),
+            ("3) Third", Some("3")),
+            ("3 retries for the upload", None),
+            ("S3 upload", None),
+            ("UTF-8 support", None),
+            ("ISO-8601 dates", None),
+            ("Add login", None),
+        ] {
+            assert_eq!(of(title).as_deref(), want, "{title}");
+        }
+        assert_eq!(task_heading("Task 3: Parse"), Some(("task-3".into(), "Parse".into())));
+        assert_eq!(
+            task_heading("Story 1.2 — Sign in"),
+            Some(("story-1.2".into(), "Sign in".into()))
+        );
+        assert_eq!(task_heading("Tasks"), None);
+        assert_eq!(task_heading("Task list"), None);
+        assert_eq!(task_heading("HTTP API"), None);
+    }
+
+    #[test]
+    fn names_after_a_phrase_are_found() {
+        let keys = PlanKeys::new(&["T001", "T-2", "task-3", "add-login"]);
+        let of = |text: &str| keys.references(text);
+        assert_eq!(of("x (depends on T001, t-2)").0, ["T001", "T-2"]);
+        assert_eq!(of("**Dependencies:** Task 3 and Add login").0, ["task-3", "add-login"]);
+        assert_eq!(of("Depends on: T001, the weather").1, ["the weather"]);
+        assert_eq!(of("It depends on the weather."), (vec![], vec![]));
+        assert_eq!(of("Dependencies: none"), (vec![], vec![]));
+    }
+}
