@@ -2,7 +2,6 @@
 
 pub mod agent_command;
 pub mod agent_preset;
-pub mod limit_window;
 pub mod promise;
 pub mod provider_error;
 pub mod transcript;

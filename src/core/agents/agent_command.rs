@@ -55,38 +55,30 @@ impl AgentCommand {
         AgentCommand { output, ..AgentCommand::of(preset, argv) }
     }
 
+    /// Its preset, if `ralph` knows it.
+    pub fn known(&self) -> Option<&'static AgentPreset> {
+        agent_preset::of_command(&self.name, self.argv.first().map_or("", String::as_str))
+    }
+
     /// The name of its preset, if it has one.
     pub fn preset_name(&self) -> Option<String> {
-        let program = self.argv.first().map_or("", String::as_str);
-        agent_preset::of_command(&self.name, program).map(|preset| preset.name.to_owned())
+        self.known().map(|preset| preset.name.to_owned())
     }
 
     /// Whether it prints what its model says and does as it happens, in a format that `ralph` reads.
     pub fn streams(&self) -> bool {
-        let program = self.argv.first().map_or("", String::as_str);
-        let preset = agent_preset::of_command(&self.name, program);
-        let at_end = preset.map_or(&[][..], |preset| preset.at_end);
-        match self.output {
-            Format::Text | Format::Aider => false,
-            Format::ClaudeJson
-            | Format::CodexJson
-            | Format::GeminiJson
-            | Format::OpencodeJson
-            | Format::CopilotJson => !has_any(&self.argv, at_end),
-        }
+        let at_end = self.known().map_or(&[][..], |preset| preset.at_end);
+        !matches!(self.output, Format::Text | Format::Aider) && !has_any(&self.argv, at_end)
     }
 
     /// The word of its command line with which it runs commands without asking for permission.
     pub fn unasked(&self) -> Option<&'static str> {
-        let program = self.argv.first().map_or("", String::as_str);
-        let word = agent_preset::of_command(&self.name, program)?.unasked?;
-        has_any(&self.argv, &[word]).then_some(word)
+        self.known()?.unasked.filter(|word| has_any(&self.argv, &[word]))
     }
 
     /// Whether its model can only edit files that git does not ignore, and run no command.
     pub fn edits_only(&self) -> bool {
-        let program = self.argv.first().map_or("", String::as_str);
-        agent_preset::of_command(&self.name, program).is_some_and(|preset| preset.edits_only)
+        self.known().is_some_and(|preset| preset.edits_only)
     }
 
     fn of(preset: &AgentPreset, argv: Vec<String>) -> AgentCommand {
@@ -192,13 +184,10 @@ impl AgentCommand {
         call.env.extend(given.env);
         Ok(call)
     }
-}
 
-impl AgentCommand {
     /// Adds the flag that selects a model.
     fn set_model(&mut self, model: &str) -> Result<(), String> {
-        let preset = agent_preset::of_command(&self.name, &self.argv[0]);
-        let Some(flag) = preset.and_then(|preset| preset.model) else {
+        let Some(flag) = self.known().and_then(|preset| preset.model) else {
             let name = &self.name;
             return Err(format!(
                 "`ralph` knows no flag for the model of `{name}`; put it into `command`"

@@ -6,7 +6,6 @@
 //! failed and the line starts like an error. What an agent read or wrote about limits does not
 //! count. The time is an argument.
 
-mod remedy;
 mod reset;
 mod signs;
 
@@ -17,8 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agents::{
-        limit_window::LimitWindow,
-        transcript::{AgentTranscript, FinalResult, Format},
+        agent_command::AgentCommand,
+        agent_preset::AgentPreset,
+        transcript::{AgentTranscript, FinalResult, Format, LimitWindow},
     },
     exit::Exit,
     outcome::Outcome,
@@ -90,87 +90,121 @@ const SLACK: TimeDelta = TimeDelta::seconds(60);
 /// The number of provider failures in a row to wait out. More may be caused by the task.
 const PATIENCE: u32 = 8;
 
+/// The reaction to a kind of error, whatever happened before.
+#[derive(Clone, Copy)]
+enum Reaction {
+    /// Wait until a limit resets, if that time is known.
+    Reset(Option<DateTime<Utc>>),
+    /// Wait as long as it lasts.
+    Wait,
+    /// Wait, unless it may be the task that causes it.
+    Patience,
+    Stop(Exit),
+    Count,
+}
+
 impl ProviderErrorKind {
+    /// The reaction, and the description in messages.
+    fn facts(self) -> (Reaction, &'static str) {
+        match self {
+            ProviderErrorKind::UsageLimit { resets_at, .. } => {
+                (Reaction::Reset(resets_at), "the account reached its usage limit")
+            }
+            ProviderErrorKind::RateLimit => {
+                (Reaction::Wait, "the provider limits the request rate")
+            }
+            ProviderErrorKind::NoAnswer => (Reaction::Wait, "the provider did not answer"),
+            ProviderErrorKind::Network => (Reaction::Wait, "the provider cannot be reached"),
+            ProviderErrorKind::Overloaded => (Reaction::Patience, "the provider is overloaded"),
+            ProviderErrorKind::ServerError => {
+                (Reaction::Patience, "the provider returned a server error")
+            }
+            ProviderErrorKind::Authentication => {
+                (Reaction::Stop(Exit::Denied), "authentication failed: no login, or a rejected key")
+            }
+            ProviderErrorKind::Credit => {
+                (Reaction::Stop(Exit::Denied), "the account has no credit")
+            }
+            ProviderErrorKind::Model => {
+                (Reaction::Stop(Exit::Agent), "the model is not available to this account")
+            }
+            ProviderErrorKind::Setup => {
+                (Reaction::Stop(Exit::Agent), "the agent rejected its command line")
+            }
+            ProviderErrorKind::Missing => {
+                (Reaction::Stop(Exit::Agent), "the agent cannot be started")
+            }
+            ProviderErrorKind::Refused => (Reaction::Count, "the model refused the request"),
+            ProviderErrorKind::TooLong => {
+                (Reaction::Count, "the conversation is too long for the model")
+            }
+            ProviderErrorKind::TurnLimit => (Reaction::Count, "the agent reached its turn limit"),
+            ProviderErrorKind::Budget => (Reaction::Count, "the agent reached its cost limit"),
+        }
+    }
+
     /// The advice, after `earlier` attempts in a row met provider errors.
     ///
     /// Agents retry by themselves for minutes before they give up, so pauses are minutes: 1, 2, 4,
     /// 8, then 15. Only the caller limits the total wait.
     pub fn advice(self, earlier: u32, now: DateTime<Utc>) -> Advice {
         let pause = TimeDelta::minutes(15.min(1 << earlier.min(4)));
-        let back_off = Advice::Wait { until: now + pause };
-        match self {
-            ProviderErrorKind::UsageLimit { resets_at: Some(at), .. } => {
+        match self.facts().0 {
+            Reaction::Reset(Some(at)) => {
                 Advice::Wait { until: at.max(now + pause - SLACK) + SLACK }
             }
-            ProviderErrorKind::UsageLimit { resets_at: None, .. } => {
+            Reaction::Reset(None) => {
                 Advice::Wait { until: now + pause.max(TimeDelta::minutes(15)) }
             }
-            ProviderErrorKind::RateLimit
-            | ProviderErrorKind::NoAnswer
-            | ProviderErrorKind::Network => back_off,
-            ProviderErrorKind::Overloaded | ProviderErrorKind::ServerError
-                if earlier < PATIENCE =>
-            {
-                back_off
-            }
-            ProviderErrorKind::Overloaded
-            | ProviderErrorKind::ServerError
-            | ProviderErrorKind::Authentication
-            | ProviderErrorKind::Credit
-            | ProviderErrorKind::Model
-            | ProviderErrorKind::Setup
-            | ProviderErrorKind::Missing
-            | ProviderErrorKind::Refused
-            | ProviderErrorKind::TooLong
-            | ProviderErrorKind::TurnLimit
-            | ProviderErrorKind::Budget => self.fatal().map_or(Advice::Count, Advice::Stop),
+            Reaction::Wait => Advice::Wait { until: now + pause },
+            Reaction::Patience if earlier < PATIENCE => Advice::Wait { until: now + pause },
+            Reaction::Patience | Reaction::Count => Advice::Count,
+            Reaction::Stop(code) => Advice::Stop(code),
         }
     }
 
-    /// The exit code if the error stops the run, because every task would fail the same way.
-    fn fatal(self) -> Option<Exit> {
-        match self {
-            ProviderErrorKind::Authentication | ProviderErrorKind::Credit => Some(Exit::Denied),
-            ProviderErrorKind::Model | ProviderErrorKind::Setup | ProviderErrorKind::Missing => {
-                Some(Exit::Agent)
-            }
-            ProviderErrorKind::UsageLimit { .. }
-            | ProviderErrorKind::RateLimit
-            | ProviderErrorKind::Overloaded
-            | ProviderErrorKind::ServerError
-            | ProviderErrorKind::NoAnswer
-            | ProviderErrorKind::Network
-            | ProviderErrorKind::Refused
-            | ProviderErrorKind::TooLong
-            | ProviderErrorKind::TurnLimit
-            | ProviderErrorKind::Budget => None,
+    /// What a person can do so that this agent can work, as an imperative; none if waiting is enough
+    /// or the task is the reason.
+    pub fn remedy(self, call: &AgentCommand) -> Option<String> {
+        let preset = call.known();
+        let is = |kind: ProviderErrorKind| self == kind;
+        if is(ProviderErrorKind::Authentication) {
+            let own = || format!("log in to `{}`, or set the key that it needs", call.name);
+            let login = preset.and_then(|preset| preset.login);
+            Some(login.map_or_else(own, |login| login.how.to_owned()))
+        } else if is(ProviderErrorKind::Setup) {
+            Some(format!("correct its command line, `{}`", call.argv.join(" ")))
+        } else if is(ProviderErrorKind::Missing) {
+            let own = || "correct its command, or name another agent with `--agent`".to_owned();
+            Some(preset.map_or_else(own, AgentPreset::installation))
+        } else if is(ProviderErrorKind::Credit) {
+            Some("add credit to the account, or name another agent with `--agent`".to_owned())
+        } else if is(ProviderErrorKind::Model) {
+            Some(
+                "name a model of this account in the command of the agent or in its own settings"
+                    .to_owned(),
+            )
+        } else {
+            None
         }
+    }
+}
+
+impl AgentPreset {
+    /// How to install it, as an imperative.
+    pub fn installation(&self) -> String {
+        format!("install it with `{}`", self.install)
     }
 }
 
 impl fmt::Display for ProviderErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            ProviderErrorKind::UsageLimit { window, .. } => {
-                return write!(f, "the account reached its {}", LimitWindow::limit(*window));
+        match self {
+            ProviderErrorKind::UsageLimit { window, .. } if window.is_some() => {
+                write!(f, "the account reached its {}", LimitWindow::limit(*window))
             }
-            ProviderErrorKind::RateLimit => "the provider limits the request rate",
-            ProviderErrorKind::Overloaded => "the provider is overloaded",
-            ProviderErrorKind::ServerError => "the provider returned a server error",
-            ProviderErrorKind::NoAnswer => "the provider did not answer",
-            ProviderErrorKind::Network => "the provider cannot be reached",
-            ProviderErrorKind::Authentication => {
-                "authentication failed: no login, or a rejected key"
-            }
-            ProviderErrorKind::Credit => "the account has no credit",
-            ProviderErrorKind::Model => "the model is not available to this account",
-            ProviderErrorKind::Setup => "the agent rejected its command line",
-            ProviderErrorKind::Missing => "the agent cannot be started",
-            ProviderErrorKind::Refused => "the model refused the request",
-            ProviderErrorKind::TooLong => "the conversation is too long for the model",
-            ProviderErrorKind::TurnLimit => "the agent reached its turn limit",
-            ProviderErrorKind::Budget => "the agent reached its cost limit",
-        })
+            kind => f.pad(kind.facts().1),
+        }
     }
 }
 
@@ -209,10 +243,10 @@ impl ProviderError {
 
     /// The advice, as decided when the error occurred.
     pub fn advice(&self) -> Advice {
-        match (self.until, self.obstacle.fatal()) {
+        match (self.until, self.obstacle.facts().0) {
             (Some(until), _) => Advice::Wait { until },
-            (None, Some(code)) => Advice::Stop(code),
-            (None, None) => Advice::Count,
+            (None, Reaction::Stop(code)) => Advice::Stop(code),
+            (None, _) => Advice::Count,
         }
     }
 }
@@ -379,5 +413,24 @@ mod tests {
             serde_json::to_string(&ProviderErrorKind::RateLimit).unwrap(),
             r#"{"kind":"rate_limit"}"#
         );
+    }
+
+    #[test]
+    fn every_error_that_stops_a_run_has_a_remedy() {
+        let claude = AgentCommand::preset("claude").unwrap();
+        let own = AgentCommand::command(vec!["./mine.sh".to_owned(), "-x".to_owned()]);
+        for (error, call, part) in [
+            (ProviderErrorKind::Authentication, &claude, "`claude` and `/login`"),
+            (ProviderErrorKind::Authentication, &own, "log in to `mine.sh`"),
+            (ProviderErrorKind::Missing, &claude, "`npm install -g @anthropic-ai/claude-code`"),
+            (ProviderErrorKind::Missing, &own, "correct its command"),
+            (ProviderErrorKind::Setup, &own, "`./mine.sh -x`"),
+            (ProviderErrorKind::Credit, &claude, "add credit"),
+            (ProviderErrorKind::Model, &claude, "name a model"),
+        ] {
+            let remedy = error.remedy(call).unwrap();
+            assert!(remedy.contains(part), "{remedy}");
+        }
+        assert_eq!(ProviderErrorKind::Refused.remedy(&claude), None);
     }
 }

@@ -7,15 +7,9 @@
 //! The formats come from recordings of the real programs. In all of them, unknown or unreadable
 //! events are skipped, never fatal, and no field is assumed to be present.
 
-mod aider;
-mod claude;
-mod codex;
-mod copilot;
-mod gemini;
+mod formats;
 mod lines;
-mod opencode;
 mod pieces;
-mod text;
 
 use std::{collections::BTreeMap, fmt};
 
@@ -23,7 +17,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::agents::limit_window::LimitWindow;
+use formats::{AiderReader, EventReader};
 use lines::LineSplitter;
 pub use pieces::Heard;
 use pieces::PieceCollector;
@@ -132,6 +126,57 @@ pub struct Usage {
     pub model: Option<String>,
 }
 
+/// The period of a usage limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitWindow {
+    /// Five hours.
+    FiveHour,
+    /// A week, for all models or for one.
+    Weekly,
+    /// A month.
+    Monthly,
+}
+
+impl LimitWindow {
+    /// Returns the window of Claude Code's `rateLimitType`.
+    pub fn of_code(code: &str) -> Option<LimitWindow> {
+        match code {
+            "five_hour" => Some(LimitWindow::FiveHour),
+            _ if code.starts_with("seven_day") => Some(LimitWindow::Weekly),
+            _ => None,
+        }
+    }
+
+    /// Returns the window that the text of a usage limit names. Only Claude Code limits single
+    /// models, and only by the week.
+    pub fn of_text(text: &str) -> Option<LimitWindow> {
+        const WORDS: &[(&str, LimitWindow)] = &[
+            ("5-hour limit", LimitWindow::FiveHour),
+            ("session limit", LimitWindow::FiveHour),
+            ("weekly limit", LimitWindow::Weekly),
+            ("weekly usage limit", LimitWindow::Weekly),
+            ("opus limit", LimitWindow::Weekly),
+            ("sonnet limit", LimitWindow::Weekly),
+            ("monthly limit", LimitWindow::Monthly),
+            ("monthly spend limit", LimitWindow::Monthly),
+            ("monthly usage limit", LimitWindow::Monthly),
+        ];
+        let text = text.to_lowercase();
+        WORDS.iter().find(|(words, _)| text.contains(words)).map(|(_, window)| *window)
+    }
+
+    /// Returns the name of a limit with this window, or of one whose window is unknown.
+    pub fn limit(window: Option<LimitWindow>) -> &'static str {
+        match window {
+            Some(LimitWindow::FiveHour) => "5-hour limit",
+            Some(LimitWindow::Weekly) => "weekly limit",
+            Some(LimitWindow::Monthly) => "monthly limit",
+            None => "usage limit",
+        }
+    }
+}
+
 /// The final result that the agent reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FinalResult {
@@ -147,6 +192,13 @@ pub struct FinalResult {
     pub resets_at: Option<DateTime<Utc>>,
     /// The period of that limit, if the agent gives it as data.
     pub window: Option<LimitWindow>,
+}
+
+impl FinalResult {
+    fn failure(why: &Value) -> FinalResult {
+        let text = cut(why.as_str().unwrap_or_default(), MESSAGE);
+        FinalResult { text, is_error: true, ..FinalResult::default() }
+    }
 }
 
 /// The state of an agent, from its output so far.
@@ -202,6 +254,22 @@ impl AgentTranscript {
         *self.tools.entry(tool).or_default() += 1;
     }
 
+    /// Records the use of a tool, with its input.
+    fn uses(&mut self, tool: &Value, input: &Value) {
+        self.reopen();
+        self.record_tool(tool.as_str().unwrap_or("tool"), target(input));
+    }
+
+    /// Records a message.
+    fn says(&mut self, text: &Value) {
+        self.reopen();
+        self.record_message(text.as_str().unwrap_or_default());
+    }
+
+    fn thinks(&mut self) {
+        self.set_activity("thinking");
+    }
+
     fn record_message(&mut self, text: &str) {
         if text.trim().is_empty() {
             return;
@@ -230,12 +298,23 @@ impl AgentTranscript {
         self.is_over = false;
     }
 
-    fn begin_turn(&mut self) {
+    fn count_turn(&mut self) {
         self.reopen();
         self.usage.turns = Some(self.usage.turns.unwrap_or(0).saturating_add(1));
     }
 
-    fn finish_with(&mut self, end: FinalResult) {
+    fn begin_turn(&mut self) {
+        self.count_turn();
+        self.thinks();
+    }
+
+    /// Takes the last message as the result.
+    fn succeeds(&mut self) {
+        let text = self.message.clone().unwrap_or_default();
+        self.ends(FinalResult { text, ..FinalResult::default() });
+    }
+
+    fn ends(&mut self, end: FinalResult) {
         if let (Some(pieces), true) = (&mut self.pieces, end.is_error) {
             pieces.push_failure(&end.text);
         }
@@ -321,41 +400,65 @@ fn code(value: &Value) -> Option<String> {
     value.as_str().filter(|code| !code.is_empty()).map(|code| cut(code, PHRASE))
 }
 
+/// The end of a plain text so far.
+#[derive(Debug, Default)]
+struct TextEnd {
+    tail: Vec<u8>,
+}
+
+impl TextEnd {
+    fn take(&mut self, transcript: &mut AgentTranscript, bytes: &[u8]) {
+        transcript.has_spoken = transcript.has_spoken || !bytes.trim_ascii().is_empty();
+        let bytes = &bytes[bytes.len().saturating_sub(MESSAGE)..];
+        self.tail.extend_from_slice(bytes);
+        if self.tail.len() > 4 * MESSAGE {
+            self.tail.drain(..self.tail.len() - MESSAGE);
+        }
+        let near = &self.tail[self.tail.len().saturating_sub(2048)..];
+        if let Some(line) = last(&String::from_utf8_lossy(near)) {
+            transcript.doing = Some(phrase(line));
+        }
+    }
+
+    fn finish(&mut self, transcript: &mut AgentTranscript) {
+        let tail = &self.tail[self.tail.len().saturating_sub(MESSAGE)..];
+        let text = String::from_utf8_lossy(tail);
+        transcript.last_line = last(&text).map(short);
+        transcript.message = (!text.trim().is_empty()).then(|| text.trim().to_owned());
+        transcript.doing = None;
+    }
+}
+
+/// The last non-blank line. A line overwritten by a progress bar does not count.
+fn last(text: &str) -> Option<&str> {
+    text.split(['\n', '\r']).map(str::trim).rfind(|line| !line.is_empty())
+}
+
+/// The beginning of a line.
+fn short(line: &str) -> String {
+    line.trim().chars().take(500).collect()
+}
+
 /// A parser of an agent's output.
 #[derive(Debug)]
 pub struct TranscriptReader {
-    reader: FormatReader,
+    format: Format,
     lines: LineSplitter,
+    text: TextEnd,
+    events: EventReader,
+    aider: AiderReader,
     transcript: AgentTranscript,
-}
-
-/// The state of the parser of each format.
-#[derive(Debug)]
-enum FormatReader {
-    Text(text::TextReader),
-    Aider(aider::AiderReader),
-    Claude(claude::ClaudeReader),
-    Codex(codex::CodexReader),
-    Gemini(gemini::GeminiReader),
-    Opencode(opencode::OpencodeReader),
-    Copilot(copilot::CopilotReader),
 }
 
 impl TranscriptReader {
     /// Creates a parser.
     pub fn new(format: Format) -> TranscriptReader {
-        let reader = match format {
-            Format::Text => FormatReader::Text(text::TextReader::default()),
-            Format::ClaudeJson => FormatReader::Claude(claude::ClaudeReader::default()),
-            Format::CodexJson => FormatReader::Codex(codex::CodexReader::default()),
-            Format::GeminiJson => FormatReader::Gemini(gemini::GeminiReader::default()),
-            Format::OpencodeJson => FormatReader::Opencode(opencode::OpencodeReader::default()),
-            Format::CopilotJson => FormatReader::Copilot(copilot::CopilotReader::default()),
-            Format::Aider => FormatReader::Aider(aider::AiderReader::default()),
-        };
         TranscriptReader {
-            reader,
+            format,
             lines: LineSplitter::default(),
+            text: TextEnd::default(),
+            events: EventReader::default(),
+            aider: AiderReader::default(),
             transcript: AgentTranscript::default(),
         }
     }
@@ -374,13 +477,13 @@ impl TranscriptReader {
 
     /// Parses the next bytes, split at any position.
     pub fn push(&mut self, bytes: &[u8]) {
-        if let FormatReader::Text(reader) = &mut self.reader {
-            reader.take(&mut self.transcript, bytes);
-            return;
+        if self.format == Format::Text {
+            return self.text.take(&mut self.transcript, bytes);
         }
-        let TranscriptReader { reader, lines, transcript } = self;
-        lines.push(bytes, |line| reader.line(transcript, line));
-        transcript.skipped = lines.skipped;
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.push(bytes, |line| self.line(line));
+        self.transcript.skipped = lines.skipped;
+        self.lines = lines;
     }
 
     /// The state so far.
@@ -390,33 +493,23 @@ impl TranscriptReader {
 
     /// Ends the stream, which may stop in the middle of a line.
     pub fn finish(mut self) -> AgentTranscript {
-        match &mut self.reader {
-            FormatReader::Text(reader) => reader.finish(&mut self.transcript),
-            FormatReader::Aider(reader) => {
-                reader.line(&mut self.transcript, &self.lines.rest());
-                reader.finish(&mut self.transcript);
-            }
-            FormatReader::Claude(_)
-            | FormatReader::Codex(_)
-            | FormatReader::Gemini(_)
-            | FormatReader::Opencode(_)
-            | FormatReader::Copilot(_) => {
-                self.reader.line(&mut self.transcript, &self.lines.rest());
-            }
+        let rest = self.lines.rest();
+        self.line(&rest);
+        if matches!(self.format, Format::Text | Format::Aider) {
+            self.text.finish(&mut self.transcript);
+            self.aider.finish(&mut self.transcript);
         }
         self.transcript
     }
-}
 
-impl FormatReader {
-    fn line(&mut self, transcript: &mut AgentTranscript, line: &[u8]) {
+    fn line(&mut self, line: &[u8]) {
+        let transcript = &mut self.transcript;
         if line.trim_ascii().is_empty() {
             return;
         }
         transcript.has_spoken = true;
-        if let FormatReader::Aider(reader) = self {
-            reader.line(transcript, line);
-            return;
+        if self.format == Format::Aider {
+            return self.aider.line(transcript, &mut self.text, line);
         }
         let events = lines::events(line);
         if events.is_empty() {
@@ -424,17 +517,35 @@ impl FormatReader {
             if let Some(pieces) = &mut transcript.pieces {
                 pieces.push(Heard::Prints(cut(line.trim_end(), MESSAGE)));
             }
-            transcript.last_line = Some(text::short(&line));
+            transcript.last_line = Some(short(&line));
         }
         for event in &events {
-            match self {
-                FormatReader::Claude(reader) => reader.event(transcript, event),
-                FormatReader::Codex(reader) => reader.event(transcript, event),
-                FormatReader::Gemini(reader) => reader.event(transcript, event),
-                FormatReader::Opencode(reader) => reader.event(transcript, event),
-                FormatReader::Copilot(reader) => reader.event(transcript, event),
-                FormatReader::Text(_) | FormatReader::Aider(_) => {}
-            }
+            self.events.event(self.format, transcript, event);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_read_from_codes_and_texts() {
+        use LimitWindow as W;
+        for (text, want) in [
+            ("You've hit your 5-hour limit · resets 10pm (Europe/Berlin)", Some(W::FiveHour)),
+            ("Session limit reached ∙ resets 10pm", Some(W::FiveHour)),
+            ("You've hit your weekly limit · resets Nov 23, 9pm (UTC)", Some(W::Weekly)),
+            ("Weekly limit reached ∙ resets Nov 23, 9pm", Some(W::Weekly)),
+            ("You've hit your Opus limit · resets Nov 23, 9pm", Some(W::Weekly)),
+            ("You've hit your monthly spend limit", Some(W::Monthly)),
+            ("You've hit your limit · resets 9:56pm (Europe/Berlin)", None),
+            ("You've hit your usage limit. Try again at 3:05 PM.", None),
+        ] {
+            assert_eq!(W::of_text(text), want, "{text}");
+        }
+        let codes = ["five_hour", "seven_day", "seven_day_opus", "overage", ""];
+        let want = [Some(W::FiveHour), Some(W::Weekly), Some(W::Weekly), None, None];
+        assert_eq!(codes.map(W::of_code), want);
     }
 }

@@ -295,9 +295,8 @@ mod tests {
     use super::*;
     use crate::{
         agents::{
-            limit_window::LimitWindow,
             provider_error::{ProviderError, ProviderErrorKind},
-            transcript::{Format, Tokens, Usage},
+            transcript::{Format, LimitWindow, Tokens, Usage},
         },
         event::*,
         graph::task::{CommitRule, Status},

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeZone, Utc};
 
 use super::{Blocker, Held};
 use crate::{
-    agents::{limit_window::LimitWindow, provider_error::ProviderErrorKind},
+    agents::{provider_error::ProviderErrorKind, transcript::LimitWindow},
     duration,
     exit::Exit,
     graph::task::TaskId,

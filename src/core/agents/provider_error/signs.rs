@@ -4,46 +4,51 @@ use super::ProviderErrorKind;
 
 const USAGE: ProviderErrorKind = ProviderErrorKind::UsageLimit { resets_at: None, window: None };
 
-/// Maps an agent's error name that is unambiguous. Claude Code has it in the `error` of its last
+/// The error names of agents that are unambiguous. Claude Code has them in the `error` of its last
 /// message and in `api_error`, `subtype`, `terminal_reason` and `stop_reason` of its result. For
 /// opencode it is the name of the error, for copilot its `errorType`, for aider the exception.
+const SURE_CODES: &[(ProviderErrorKind, &str)] = &[
+    (USAGE, "usage_limit_reached"),
+    (
+        ProviderErrorKind::Authentication,
+        "authentication authentication_failed oauth_org_not_allowed account_on_hold \
+         verification_required cloud_credential_error AuthenticationError PermissionDeniedError",
+    ),
+    (ProviderErrorKind::Credit, "billing_error"),
+    (ProviderErrorKind::Model, "model_not_found ModelNotFoundError NotFoundError"),
+    (ProviderErrorKind::Network, "connection_failed APIConnectionError"),
+    (
+        ProviderErrorKind::TooLong,
+        "prompt_too_long max_output_tokens ContextOverflowError ContextWindowExceededError",
+    ),
+    (ProviderErrorKind::TurnLimit, "error_max_turns max_turns"),
+    (ProviderErrorKind::Budget, "error_max_budget_usd budget_exhausted BudgetExceededError"),
+    (ProviderErrorKind::Refused, "refusal ContentPolicyViolationError"),
+];
+
+/// The error names that a status may override.
+const CODES: &[(ProviderErrorKind, &str)] = &[
+    (ProviderErrorKind::RateLimit, "rate_limit rate_limit_error RateLimitError"),
+    (ProviderErrorKind::Overloaded, "overloaded overloaded_error"),
+    (
+        ProviderErrorKind::ServerError,
+        "server_error InternalServerError ServiceUnavailableError Timeout",
+    ),
+];
+
+fn named(table: &[(ProviderErrorKind, &str)], code: &str) -> Option<ProviderErrorKind> {
+    let found = table.iter().find(|(_, names)| names.split(' ').any(|name| name == code));
+    found.map(|(kind, _)| *kind)
+}
+
+/// Maps an agent's error name that is unambiguous.
 pub(super) fn of_sure_code(code: &str) -> Option<ProviderErrorKind> {
-    Some(match code {
-        "usage_limit_reached" => USAGE,
-        "authentication"
-        | "authentication_failed"
-        | "oauth_org_not_allowed"
-        | "account_on_hold"
-        | "verification_required"
-        | "cloud_credential_error"
-        | "AuthenticationError"
-        | "PermissionDeniedError" => ProviderErrorKind::Authentication,
-        "billing_error" => ProviderErrorKind::Credit,
-        "model_not_found" | "ModelNotFoundError" | "NotFoundError" => ProviderErrorKind::Model,
-        "connection_failed" | "APIConnectionError" => ProviderErrorKind::Network,
-        "prompt_too_long"
-        | "max_output_tokens"
-        | "ContextOverflowError"
-        | "ContextWindowExceededError" => ProviderErrorKind::TooLong,
-        "error_max_turns" | "max_turns" => ProviderErrorKind::TurnLimit,
-        "error_max_budget_usd" | "budget_exhausted" | "BudgetExceededError" => {
-            ProviderErrorKind::Budget
-        }
-        "refusal" | "ContentPolicyViolationError" => ProviderErrorKind::Refused,
-        _ => return None,
-    })
+    named(SURE_CODES, code)
 }
 
 /// Maps an error name that a status may override.
 pub(super) fn of_code(code: &str) -> Option<ProviderErrorKind> {
-    Some(match code {
-        "rate_limit" | "rate_limit_error" | "RateLimitError" => ProviderErrorKind::RateLimit,
-        "overloaded" | "overloaded_error" => ProviderErrorKind::Overloaded,
-        "server_error" | "InternalServerError" | "ServiceUnavailableError" | "Timeout" => {
-            ProviderErrorKind::ServerError
-        }
-        _ => return None,
-    })
+    named(CODES, code)
 }
 
 /// Maps the HTTP status of the provider's answer. 400 is too general.
