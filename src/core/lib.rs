@@ -31,7 +31,6 @@ pub mod import;
 pub mod isolation;
 pub mod sandbox;
 pub mod merge_queue;
-pub mod secret_file;
 pub mod select;
 pub mod run;
 pub mod prompt;

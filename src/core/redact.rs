@@ -8,7 +8,6 @@
 //! Limitations: secrets that are split over several events, wrapped over lines, encrypted or
 //! compressed are not found.
 
-mod beginnings;
 mod needles;
 mod shapes;
 mod swallow;
@@ -40,6 +39,35 @@ pub fn is_secret_name(name: &str) -> bool {
         || name.ends_with("PASSWORD")
         // `PWD` itself is the working directory.
         || ["_PWD", "-PWD"].iter().any(|end| name.ends_with(end))
+}
+
+/// The names of files that hold secrets. Only names that mean nothing else: a file that is left out
+/// although it is work lets its task fail.
+const FILES: &[&str] = &[
+    ".env",
+    ".git-credentials",
+    ".netrc",
+    ".pgpass",
+    ".pypirc",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "id_rsa",
+];
+
+/// The beginning of the names of variants, such as `.env.local`.
+const VARIANT: &str = ".env.";
+
+/// The ends of the names of variants that are made to be committed.
+const SAMPLES: &[&str] = &["default", "defaults", "dist", "example", "sample", "template", "test"];
+
+/// Whether a file holds secrets by its name; `ralph` does not commit it by itself.
+pub fn is_secret_file(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let is_variant = name
+        .strip_prefix(VARIANT)
+        .is_some_and(|kind| !SAMPLES.contains(&kind.rsplit('.').next().unwrap_or(kind)));
+    is_variant || FILES.contains(&name)
 }
 
 /// The secrets in the value of a variable: all of it and, if it is a list, its parts.
@@ -527,6 +555,25 @@ mod tests {
         }
         for name in ["MONKEY", "TOKENIZER", "PATH", "KEYBOARD_LAYOUT", "PWD", "OLDPWD", "S", ""] {
             assert!(!is_secret_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_names_of_secrets_are_found() {
+        for path in [".env", "web/.env", ".env.local", ".env.production", "keys/id_rsa", ".netrc"] {
+            assert!(is_secret_file(path), "{path}");
+        }
+        for path in [
+            ".env.example",
+            ".env.local.example",
+            ".env.test",
+            ".envrc",
+            "env",
+            "src/.env/main.rs",
+            "id_rsa.pub",
+            "environment.yml",
+        ] {
+            assert!(!is_secret_file(path), "{path}");
         }
     }
 

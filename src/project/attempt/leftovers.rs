@@ -20,7 +20,7 @@ use crate::{
     core::{
         graph::task::TaskId,
         loop_paths::LoopPaths,
-        secret_file::is_secret_file,
+        redact::is_secret_file,
         verdict::{Autocommit, Outcome},
     },
     crash,
