@@ -370,32 +370,18 @@ impl StateFolder {
         self.dir.join("landing.json")
     }
 
-    /// Keeps what the sources of imported tasks had at the last import.
+    /// Keeps a value in a file of this name.
     ///
     /// # Errors
     /// I/O errors.
-    pub fn write_imports(&self, imports: &impl Serialize) -> io::Result<()> {
+    pub fn keep(&self, name: &str, value: &impl Serialize) -> io::Result<()> {
         self.make()?;
-        replace(&self.dir.join("imports.json"), &json(imports), self.durable)
+        replace(&self.dir.join(name), &json(value), self.durable)
     }
 
-    /// What the sources had at the last import; none if nothing was imported here.
-    pub fn imports<T: DeserializeOwned>(&self) -> Option<T> {
-        read(&self.dir.join("imports.json"))
-    }
-
-    /// Keeps which issues were closed.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn write_closed_issues(&self, issues: &impl Serialize) -> io::Result<()> {
-        self.make()?;
-        replace(&self.dir.join("closed-issues.json"), &json(issues), self.durable)
-    }
-
-    /// The issues that were closed; none if none was.
-    pub fn closed_issues<T: DeserializeOwned>(&self) -> Option<T> {
-        read(&self.dir.join("closed-issues.json"))
+    /// The value that was kept under this name; none if there is no valid one.
+    pub fn kept<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        read(&self.dir.join(name))
     }
 
     /// Stores a snapshot, so that the journal need not be read from its start. Never synced: it can

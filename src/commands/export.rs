@@ -1,7 +1,7 @@
 //! `ralph export`: writes the graph as a backlog of another tool.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -16,11 +16,11 @@ use crate::{
     cli::ExportArgs,
     core::{
         exit::{Exit, Failure},
-        graph::edit::Document,
+        graph::{edit::Document, task::Task},
         import::{
-            BacklogFormat,
-            detect::detect,
+            BacklogFormat, detect,
             export::{columns, fresh, ticket},
+            plan::ExistingTasks,
             refresh::fields,
         },
     },
@@ -66,22 +66,18 @@ struct LostColumn {
 pub fn run(invocation: &Invocation, options: &ExportArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let file = workspace.graph()?;
-    let target = options
-        .file
-        .as_ref()
-        .map(|path| Ok::<_, anyhow::Error>(invocation.directory()?.join(path)));
-    let target = target.transpose()?;
-    let target = target.as_deref();
-    let mut report = if let Some(folder) = target.filter(|path| is_folder(path, options)) {
-        into_folder(&workspace, &file, folder, options)?
-    } else {
-        into_file(&workspace, &file, target, options)?
-    };
-    report.format = Some(options.to);
+    let directory = invocation.directory()?;
+    let target = options.file.as_ref().map(|path| directory.join(path));
+    let report = ExportReport { format: Some(options.to), ..ExportReport::default() };
+    let mut exporter = Exporter { workspace: &workspace, file: &file, options, report };
+    match target.as_deref() {
+        Some(folder) if is_folder(folder, options) => exporter.into_folder(folder)?,
+        target => exporter.into_file(target)?,
+    }
     if options.json {
-        terminal::print(&terminal::json(&report))?;
+        terminal::print(&terminal::json(&exporter.report))?;
     } else {
-        report.say(options);
+        exporter.report.say(options);
     }
     Ok(Exit::Success)
 }
@@ -92,136 +88,167 @@ fn is_folder(path: &Path, options: &ExportArgs) -> bool {
     path.is_dir() || is_new && path.extension().is_none()
 }
 
-fn into_file(
-    workspace: &Workspace,
-    file: &GraphFile,
-    target: Option<&Path>,
-    options: &ExportArgs,
-) -> Result<ExportReport> {
-    let is_there = target.is_some_and(import::exists);
-    let original = if options.new {
-        None
-    } else if is_there {
-        target.map(Path::to_owned)
-    } else {
-        only_source(workspace, file, options.to)
-    };
-    let Some(original) = original else {
-        if let Some(path) = target.filter(|_| is_there) {
-            let message =
-                format!("`{}` exists; name a new file, or leave out `--new`", path.display());
-            return usage(message);
-        }
-        put(workspace, target, &fresh(options.to, file.graph(), file.text()))?;
-        return Ok(ExportReport {
-            files: target.iter().map(|path| import::name_of(workspace.root(), path)).collect(),
-            tasks: file.graph().tasks().len(),
-            lost: lost(file, options.to),
-            ..ExportReport::default()
-        });
-    };
-    let (texts, _) = import::gather(workspace.root(), &original, Some(options.to))?;
-    let source = &texts[0];
-    let existing = import::existing(Some(file), &ImportRecord::read(workspace));
-    let updated = update(source, &by_source(file.graph()), &existing)?;
-    if updated.known == 0 {
-        return usage(format!(
-            "no task of the graph comes from `{}`, so there is nothing to update in it; name a new file",
-            terminal::visible(&source.name)
-        ));
-    }
-    put(workspace, target, &updated.text)?;
-    Ok(ExportReport {
-        files: vec![source.name.clone()],
-        tasks: updated.known,
-        unwritten: updated.unwritten,
-        missing: file.graph().tasks().len() - updated.known,
-        ..ExportReport::default()
-    })
+/// An export while it is made.
+struct Exporter<'a> {
+    workspace: &'a Workspace,
+    file: &'a GraphFile,
+    options: &'a ExportArgs,
+    report: ExportReport,
 }
 
-/// Writes a file for each task: the statuses of tickets that are there, and the other tasks as new
-/// tickets.
-fn into_folder(
-    workspace: &Workspace,
-    file: &GraphFile,
-    folder: &Path,
-    options: &ExportArgs,
-) -> Result<ExportReport> {
-    let shown = import::name_of(workspace.root(), folder);
-    if options.to != BacklogFormat::Tickets {
-        return usage(format!("`{shown}` is a folder; only tickets are files in a folder"));
+impl Exporter<'_> {
+    fn name(&self, path: &Path) -> String {
+        import::name_of(self.workspace.root(), path)
     }
-    fs::create_dir_all(folder).with_context(|| format!("create `{shown}`"))?;
-    let (texts, _) = import::gather_folder(workspace.root(), folder, Some(options.to))?;
-    if options.new && !texts.is_empty() {
-        return usage(format!("`{shown}` has tickets; name a new folder, or leave out `--new`"));
-    }
-    let existing = import::existing(Some(file), &ImportRecord::read(workspace));
-    let mut report = ExportReport::default();
-    let mut wanted = by_source(file.graph());
-    let folder_name = import::name_of(workspace.root(), folder);
-    // Tickets of an earlier export, which are not the source of their tasks.
-    for task in file.graph().tasks() {
-        let own = format!("{folder_name}/{}.md#{}", task.id, task.id);
-        wanted.entry(own).or_insert(task.status);
-    }
-    let mut found: HashSet<String> = HashSet::new();
-    for source in &texts {
-        let updated = update(source, &wanted, &existing)?;
-        let path = source.path.as_deref();
-        if let Some(path) = path.filter(|_| updated.text != source.text) {
-            put(workspace, Some(path), &updated.text)?;
+
+    fn into_file(&mut self, target: Option<&Path>) -> Result<()> {
+        let there = target.filter(|path| import::exists(path));
+        let original = match there {
+            _ if self.options.new => None,
+            Some(path) => Some(path.to_owned()),
+            None => self.only_source(),
+        };
+        let Some(original) = original else {
+            if let Some(path) = there {
+                let path = path.display();
+                return usage(format!("`{path}` exists; name a new file, or leave out `--new`"));
+            }
+            let text = fresh(self.options.to, self.file.graph(), self.file.text());
+            self.put(target, &text)?;
+            self.report.files = target.iter().map(|path| self.name(path)).collect();
+            self.report.tasks = self.file.graph().tasks().len();
+            self.find_lost();
+            return Ok(());
+        };
+        let format = Some(self.options.to);
+        let (texts, _) = import::gather(self.workspace.root(), &original, format)?;
+        let source = &texts[0];
+        let updated = update(source, &by_source(self.file.graph()), &self.existing())?;
+        if updated.known == 0 {
+            return usage(format!(
+                "no task of the graph comes from `{}`, so there is nothing to update in it; name a new file",
+                terminal::visible(&source.name)
+            ));
         }
-        if updated.known > 0 {
-            report.files.push(source.name.clone());
-            report.unwritten.extend(updated.unwritten);
-        }
-        found.extend(updated.sources);
+        self.put(target, &updated.text)?;
+        self.report.files.push(source.name.clone());
+        self.report.tasks = updated.known;
+        self.report.unwritten = updated.unwritten;
+        self.report.missing = self.file.graph().tasks().len() - updated.known;
+        Ok(())
     }
-    let mut others = Vec::new();
-    for (number, task) in file.graph().tasks().iter().enumerate() {
-        let path = folder.join(format!("{}.md", task.id));
-        let own = format!("{folder_name}/{}.md#{}", task.id, task.id);
-        let source = task.extra.get("source").and_then(Value::as_str);
-        report.tasks += 1;
-        if found.contains(&own) || source.is_some_and(|source| found.contains(source)) {
-            continue;
+
+    /// Writes a file for each task: the statuses of tickets that are there, and the other tasks as
+    /// new tickets.
+    fn into_folder(&mut self, folder: &Path) -> Result<()> {
+        let (shown, graph) = (self.name(folder), self.file.graph());
+        if self.options.to != BacklogFormat::Tickets {
+            return usage(format!("`{shown}` is a folder; only tickets are files in a folder"));
         }
-        if import::exists(&path) {
-            let name = import::name_of(workspace.root(), &path);
+        fs::create_dir_all(folder).with_context(|| format!("create `{shown}`"))?;
+        let format = Some(self.options.to);
+        let (texts, _) = import::gather_folder(self.workspace.root(), folder, format)?;
+        if self.options.new && !texts.is_empty() {
+            return usage(format!(
+                "`{shown}` has tickets; name a new folder, or leave out `--new`"
+            ));
+        }
+        // Tickets of an earlier export are not the source of their tasks.
+        let folder_name = self.name(folder);
+        let own = |task: &Task| format!("{folder_name}/{}.md#{}", task.id, task.id);
+        let mut wanted = by_source(graph);
+        for task in graph.tasks() {
+            wanted.entry(own(task)).or_insert(task.status);
+        }
+        let mut found: HashSet<String> = HashSet::new();
+        for source in &texts {
+            let updated = update(source, &wanted, &self.existing())?;
+            if updated.text != source.text {
+                self.put(source.path.as_deref(), &updated.text)?;
+            }
+            if updated.known > 0 {
+                self.report.files.push(source.name.clone());
+                self.report.unwritten.extend(updated.unwritten);
+            }
+            found.extend(updated.sources);
+        }
+        self.report.tasks = graph.tasks().len();
+        let is_there = |task: &Task| {
+            let source = task.extra.get("source").and_then(Value::as_str);
+            found.contains(&own(task)) || source.is_some_and(|source| found.contains(source))
+        };
+        let others = graph.tasks().iter().enumerate().filter(|(_, task)| !is_there(task));
+        let path = |task: &Task| folder.join(format!("{}.md", task.id));
+        if let Some((_, task)) = others.clone().find(|(_, task)| import::exists(&path(task))) {
+            let name = self.name(&path(task));
             return usage(format!("`{name}` exists, and is not the ticket of `{}`", task.id));
         }
-        others.push((path, ticket(file.graph(), number)));
+        for (number, task) in others {
+            let path = path(task);
+            self.put(Some(&path), &ticket(graph, number))?;
+            self.report.files.push(self.name(&path));
+            self.find_lost();
+        }
+        Ok(())
     }
-    for (path, text) in others {
-        put(workspace, Some(&path), &text)?;
-        report.files.push(import::name_of(workspace.root(), &path));
-        report.lost = lost(file, options.to);
+
+    fn existing(&self) -> ExistingTasks {
+        import::existing(Some(self.file), &ImportRecord::read(self.workspace))
     }
-    Ok(report)
+
+    /// Finds the fields of the tasks that the format has no place for.
+    fn find_lost(&mut self) {
+        let graph = self.file.graph();
+        let columns = columns(self.options.to, graph);
+        let Some((columns, document)) = columns.zip(Document::parse(self.file.text()).ok()) else {
+            return;
+        };
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for task in graph.tasks() {
+            let fields = fields(&document, graph, task.id.as_str()).unwrap_or_default();
+            let is_empty = |value: &Value| value.is_null() || *value == json!([]);
+            for (name, _) in fields.iter().filter(|(_, value)| !is_empty(value)) {
+                let is_own = ["source", "claimed_at", "claimed_by"].contains(&name.as_str());
+                if !is_own && !columns.contains(&name.as_str()) {
+                    *counts.entry(name.clone()).or_default() += 1;
+                }
+            }
+        }
+        let lost = counts.into_iter().map(|(field, tasks)| LostColumn { field, tasks });
+        self.report.lost = lost.collect();
+    }
+
+    /// The only file of this format that tasks were imported from.
+    fn only_source(&self) -> Option<PathBuf> {
+        let source = |task: &Task| {
+            let source = task.extra.get("source").and_then(Value::as_str)?;
+            Some(source.split_once('#')?.0.to_owned())
+        };
+        let names: BTreeSet<String> = self.file.graph().tasks().iter().filter_map(source).collect();
+        let record = ImportRecord::read(self.workspace);
+        let path = |name: &String| {
+            let path = self.workspace.root().join(name);
+            let text = crate::regular_file::read_to_string(&path).ok()?;
+            let found = record.format(name).or_else(|| detect(&text));
+            (found == Some(self.options.to)).then_some(path)
+        };
+        let mut found = names.iter().filter_map(path);
+        let first = found.next()?;
+        found.next().is_none().then_some(first)
+    }
+
+    fn put(&self, path: Option<&Path>, text: &str) -> Result<()> {
+        match path {
+            None => terminal::put(text.as_bytes()).context("write")?,
+            Some(path) => state::replace(path, text.as_bytes(), self.workspace.durable())
+                .with_context(|| format!("write `{}`", path.display()))?,
+        }
+        Ok(())
+    }
 }
 
 fn usage<T>(message: String) -> Result<T> {
     Err(Failure::new(Exit::Usage, message).into())
-}
-
-/// The fields of the tasks that a format has no place for.
-fn lost(file: &GraphFile, format: BacklogFormat) -> Vec<LostColumn> {
-    let Some(columns) = columns(format, file.graph()) else { return Vec::new() };
-    let Ok(document) = Document::parse(file.text()) else { return Vec::new() };
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for task in file.graph().tasks() {
-        let fields = fields(&document, file.graph(), task.id.as_str()).unwrap_or_default();
-        let is_empty = |value: &Value| value.is_null() || *value == json!([]);
-        for (name, _) in fields.iter().filter(|(_, value)| !is_empty(value)) {
-            let is_own = ["source", "claimed_at", "claimed_by"].contains(&name.as_str());
-            if !is_own && !columns.contains(&name.as_str()) {
-                *counts.entry(name.clone()).or_default() += 1;
-            }
-        }
-    }
-    counts.into_iter().map(|(field, tasks)| LostColumn { field, tasks }).collect()
 }
 
 impl ExportReport {
@@ -256,35 +283,4 @@ impl ExportReport {
             ));
         }
     }
-}
-
-/// The only file of this format that tasks were imported from.
-fn only_source(workspace: &Workspace, file: &GraphFile, format: BacklogFormat) -> Option<PathBuf> {
-    let sources = file.graph().tasks().iter().filter_map(|task| {
-        let source = task.extra.get("source").and_then(Value::as_str)?;
-        let (path, _) = source.split_once('#')?;
-        Some(path.to_owned())
-    });
-    let mut names: Vec<String> = sources.collect();
-    names.sort();
-    names.dedup();
-    let record = ImportRecord::read(workspace);
-    let path = |name: &String| {
-        let path = workspace.root().join(name);
-        let text = crate::regular_file::read_to_string(&path).ok()?;
-        let found = record.format(name).or_else(|| detect(&text));
-        (found == Some(format)).then_some(path)
-    };
-    let mut found = names.iter().filter_map(path);
-    let first = found.next()?;
-    found.next().is_none().then_some(first)
-}
-
-fn put(workspace: &Workspace, path: Option<&Path>, text: &str) -> Result<()> {
-    match path {
-        None => terminal::put(text.as_bytes()).context("write")?,
-        Some(path) => state::replace(path, text.as_bytes(), workspace.durable())
-            .with_context(|| format!("write `{}`", path.display()))?,
-    }
-    Ok(())
 }

@@ -126,11 +126,26 @@ fn keep_texts(
 /// # Errors
 /// Errors of the disk.
 pub fn record(store: &mut EventStore, command: &str, found: &[TaskDifference]) -> Result<()> {
+    record_because(store, command, None, found)
+}
+
+/// Records the changes of a command in the journal, with the reason for other statuses of known
+/// tasks.
+///
+/// # Errors
+/// Errors of the disk.
+pub fn record_because(
+    store: &mut EventStore,
+    command: &str,
+    why: Option<&str>,
+    found: &[TaskDifference],
+) -> Result<()> {
     let cause = Cause::Command;
     let mut events = Vec::new();
     for TaskDifference { id, old, new, fields } in found {
         if old != new {
-            let changed = Event::StatusChanged { old: *old, new: *new, cause, reason: None };
+            let reason = why.filter(|_| old.is_some()).map(str::to_owned);
+            let changed = Event::StatusChanged { old: *old, new: *new, cause, reason };
             events.push((id.clone(), changed));
         }
         if !fields.is_empty() {

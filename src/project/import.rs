@@ -196,7 +196,7 @@ pub fn format_of(name: &str, text: &str, named: Option<BacklogFormat>) -> Result
     if let Some(format) = named {
         return Ok(format);
     }
-    import::detect::detect(text).ok_or_else(|| {
+    import::detect(text).ok_or_else(|| {
         let formats = BacklogFormat::ALL.map(BacklogFormat::name).join(", ");
         let message = if text.trim().is_empty() {
             format!("`{name}` is empty")

@@ -47,7 +47,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("petgraph", &["core/graph"]),
     ("prometheus_client", &["report/metrics"]),
     ("pulldown_cmark", &["core/import/markdown"]),
-    ("regex_lite", &["core/agents/promise", "core/import/markdown"]),
+    ("regex_lite", &["core/agents", "core/import/markdown"]),
     ("schemars", &["project/config", "view"]),
     ("resvg", &["adapters/png"]),
     (

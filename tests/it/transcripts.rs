@@ -7,9 +7,8 @@ use chrono::{DateTime, TimeZone, Utc};
 use proptest::prelude::*;
 use ralph::core::{
     agents::{
-        limit_window::LimitWindow,
         provider_error::{AttemptOutput, ProviderErrorKind, classify},
-        transcript::{AgentTranscript, Format, Tokens, TranscriptReader},
+        transcript::{AgentTranscript, Format, LimitWindow, Tokens, TranscriptReader},
     },
     verdict::Outcome,
 };

@@ -22,7 +22,7 @@ use crate::{
         agents::agent_preset,
         executor::SandboxEngine,
         exit::{Exit, Failure},
-        import::detect::detect,
+        import::detect,
         setup::{self, AgentChoice, Found, FoundAgent, SetupChoices},
     },
     regular_file,

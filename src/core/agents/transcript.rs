@@ -88,22 +88,21 @@ impl Tokens {
     /// Adds two counts.
     #[must_use]
     pub fn plus(self, other: Tokens) -> Tokens {
-        Tokens {
-            input: self.input.saturating_add(other.input),
-            output: self.output.saturating_add(other.output),
-            cache_read: self.cache_read.saturating_add(other.cache_read),
-            cache_write: self.cache_write.saturating_add(other.cache_write),
-        }
+        self.with(other, u64::saturating_add)
     }
 
     /// These tokens without others, which are a part of them.
     #[must_use]
     pub fn minus(self, other: Tokens) -> Tokens {
+        self.with(other, u64::saturating_sub)
+    }
+
+    fn with(self, other: Tokens, of: fn(u64, u64) -> u64) -> Tokens {
         Tokens {
-            input: self.input.saturating_sub(other.input),
-            output: self.output.saturating_sub(other.output),
-            cache_read: self.cache_read.saturating_sub(other.cache_read),
-            cache_write: self.cache_write.saturating_sub(other.cache_write),
+            input: of(self.input, other.input),
+            output: of(self.output, other.output),
+            cache_read: of(self.cache_read, other.cache_read),
+            cache_write: of(self.cache_write, other.cache_write),
         }
     }
 }

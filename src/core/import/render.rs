@@ -280,7 +280,7 @@ mod tests {
                 prop_assert!(tasks.iter().flat_map(|task| &task.depends_on).all(|link: &SourceLink| inside(&link.at)));
                 prop_assert!(lost.iter().all(|lost| inside(&lost.at)));
             }
-            super::super::detect::detect(&text);
+            super::super::detect(&text);
         }
     }
 

@@ -14,7 +14,7 @@ use super::{format_of, refused};
 use crate::{
     core::{
         diagnostic::Diagnostic,
-        import::{self, BacklogFormat, STANDARD_INPUT, detect},
+        import::{self, BacklogFormat, STANDARD_INPUT},
     },
     regular_file,
 };
@@ -142,8 +142,8 @@ fn in_folder(
     let Ok(text) = String::from_utf8(bytes) else {
         return Ok(Err("it is not UTF-8".to_owned()));
     };
-    let detected = detect::detect(&text);
-    let Some(wanted) = format.or(detected) else { return Ok(Err(detect::why_not(&text))) };
+    let detected = import::detect(&text);
+    let Some(wanted) = format.or(detected) else { return Ok(Err(import::why_not(&text))) };
     Ok(match import::read(wanted, name, &text) {
         Ok(backlog) if backlog.tasks.is_empty() => Err("it has no tasks".to_owned()),
         // The errors in a file that was meant to be read are shown with their places.

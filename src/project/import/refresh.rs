@@ -18,13 +18,8 @@ use serde_json::{Map, Value};
 use super::{SkippedFile, SourceText, add, existing, gather, graph, plan, refused, with_new};
 use crate::{
     core::{
-        event::{Cause, Event, SourceRefreshed},
-        graph::{
-            edit::Document,
-            load,
-            task::Status,
-            task_edit::{TaskDifference, differences},
-        },
+        event::SourceRefreshed,
+        graph::{edit::Document, load, task::Status, task_edit::differences},
         import::{
             BacklogFormat,
             plan::{ImportOptions, ImportPlan, ImportedTask},
@@ -34,11 +29,14 @@ use crate::{
     },
     project::{
         fatal,
-        graph_change::{ChangeCommand, change_text},
+        graph_change::{ChangeCommand, change_text, record_because},
         graph_file::GraphFile,
         workspace::Workspace,
     },
 };
+
+/// The file with what was imported, in the state folder.
+const FILE: &str = "imports.json";
 
 /// What was imported here.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -55,7 +53,7 @@ pub struct ImportRecord {
 impl ImportRecord {
     /// Reads the record.
     pub fn read(workspace: &Workspace) -> ImportRecord {
-        workspace.state.imports().unwrap_or_default()
+        workspace.state.kept(FILE).unwrap_or_default()
     }
 
     /// The names of all sources that still exist, and of those that do not, sorted.
@@ -121,7 +119,7 @@ impl ImportRecord {
     }
 
     fn write(&self, workspace: &Workspace) -> Result<()> {
-        workspace.state.write_imports(self).context("keep what was imported")
+        workspace.state.keep(FILE, self).context("keep what was imported")
     }
 }
 
@@ -226,17 +224,8 @@ fn take_over(
     let mut differences = differences(&before, file.text(), &[]);
     // New tasks first.
     differences.sort_by_key(|one| one.old.is_some());
-    for TaskDifference { id, old, new, fields } in differences {
-        let cause = Cause::Command;
-        if old != new {
-            let reason = old.map(|_| "changed in its source".to_owned());
-            store.emit(None, Some(&id), Event::StatusChanged { old, new, cause, reason })?;
-        }
-        if !fields.is_empty() {
-            let command = command.name.to_owned();
-            store.emit(None, Some(&id), Event::TaskEdited { command, fields, cause })?;
-        }
-    }
+    let why = Some("changed in its source");
+    record_because(&mut store, command.name, why, &differences)?;
     Ok(found.into_inner())
 }
 

@@ -248,6 +248,9 @@ impl SourceFileText {
 /// The number of commits that a comment names.
 const MOST_COMMITS: usize = 50;
 
+/// The file with the closed issues, in the state folder.
+const CLOSED_ISSUES: &str = "closed-issues.json";
+
 /// The issues that were closed here, by address. Each is closed once: a person may open it again.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -256,7 +259,7 @@ pub struct ClosedIssues(BTreeSet<String>);
 impl ClosedIssues {
     /// Reads the list.
     pub fn read(workspace: &Workspace) -> ClosedIssues {
-        workspace.state.closed_issues().unwrap_or_default()
+        workspace.state.kept(CLOSED_ISSUES).unwrap_or_default()
     }
 
     /// Whether an issue was closed.
@@ -270,7 +273,7 @@ impl ClosedIssues {
     /// Errors of the disk.
     pub fn add(&mut self, workspace: &Workspace, address: &str) -> Result<()> {
         self.0.insert(address.to_owned());
-        workspace.state.write_closed_issues(self).context("keep which issues are closed")
+        workspace.state.keep(CLOSED_ISSUES, self).context("keep which issues are closed")
     }
 }
 

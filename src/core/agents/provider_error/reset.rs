@@ -2,9 +2,12 @@
 //!
 //! Agents print the local time of a named zone, which may differ from the zone of the machine.
 
+use std::sync::LazyLock;
+
 use chrono::{
     DateTime, Datelike, Days, MappedLocalTime, NaiveDate, NaiveTime, TimeDelta, TimeZone, Utc,
 };
+use regex_lite::{Captures, Regex};
 
 use crate::time_zone;
 
@@ -35,6 +38,16 @@ fn epoch(text: &str) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(seconds, 0)
 }
 
+/// A time as printed: month, day and year; hour, minute and half of the day; zone.
+static CLOCK: LazyLock<Regex> = LazyLock::new(|| {
+    let date = r"([a-z]{3})[a-z]*\s+(\d{1,2})[a-z]*,?\s+(?:(\d{4}),?\s+)?(?:at\s+)?";
+    let time = r"(\d{1,2})(?::(\d{2}))?\s*(am|pm)?";
+    let zone = r"[^\s(]*\s+\(([^)]*)\)";
+    let before = r"(?:resets|reset at|try again at)\s+(?:at\s+)?";
+    let whole = format!("(?i){before}(?:{date})?{time}(?:{zone})?");
+    Regex::new(&whole).expect("the expression is valid")
+});
+
 /// A time as printed.
 #[derive(Debug, PartialEq, Eq)]
 struct Clock {
@@ -46,44 +59,33 @@ struct Clock {
 
 impl Clock {
     fn find(text: &str) -> Option<Clock> {
-        const BEFORE: &[&str] = &["resets at ", "resets ", "reset at ", "try again at "];
-        // ASCII only, so that offsets are the same in both texts.
-        let lower = text.to_ascii_lowercase();
-        BEFORE.iter().find_map(|before| {
-            let (at, _) = lower.match_indices(before).last()?;
-            Clock::read(&text[at + before.len()..])
-        })
+        CLOCK.captures_iter(text).filter_map(|found| Clock::read(&found)).last()
     }
 
-    fn read(text: &str) -> Option<Clock> {
-        let mut words = text
-            .split(|c: char| c.is_whitespace() || c == ',')
-            .filter(|word| !word.is_empty() && !word.eq_ignore_ascii_case("at"))
-            .peekable();
-        let month_and_day = match words.peek().copied().and_then(month) {
+    fn read(found: &Captures<'_>) -> Option<Clock> {
+        const MONTHS: [&str; 12] =
+            ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+        let part = |number| found.get(number).map(|part| part.as_str().to_ascii_lowercase());
+        let number = |at| part(at).and_then(|part| part.parse::<u32>().ok());
+        let month = |name: String| (1..).zip(MONTHS).find(|(_, month)| *month == name);
+        let month_and_day = match part(1) {
+            Some(name) => Some((month(name)?.0, number(2)?)),
             None => None,
-            Some(month) => {
-                words.next();
-                let day = words.next()?.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-                Some((month, day.parse().ok()?))
-            }
         };
-        let year = words.peek().filter(|word| word.len() == 4).and_then(|word| word.parse().ok());
-        if year.is_some() {
-            words.next();
-        }
-        let mut time = clean(words.next()?);
-        if let Some(half) = words.peek().map(|word| clean(word))
-            && (half == "am" || half == "pm")
-        {
-            time.push_str(&half);
-            words.next();
-        }
-        let zone = words
-            .next()
-            .and_then(|word| word.strip_prefix('(')?.split_once(')'))
-            .map(|(zone, _)| zone.to_owned());
-        Some(Clock { month_and_day, year, time: time_of_day(&time)?, zone })
+        let (hour, minute) = (number(4)?, number(5));
+        let hour = match (part(6).as_deref(), minute) {
+            (Some(half), _) if (1..=12).contains(&hour) => {
+                hour % 12 + if half == "pm" { 12 } else { 0 }
+            }
+            (None, Some(_)) => hour,
+            _ => return None,
+        };
+        Some(Clock {
+            month_and_day,
+            year: part(3).and_then(|year| year.parse().ok()),
+            time: NaiveTime::from_hms_opt(hour, minute.unwrap_or(0), 0)?,
+            zone: found.get(7).map(|zone| zone.as_str().to_owned()),
+        })
     }
 
     /// Returns the next such time.
@@ -118,38 +120,6 @@ fn instant<Z: TimeZone>(zone: &Z, date: NaiveDate, time: NaiveTime) -> Option<Da
         }
     };
     Some(found.with_timezone(&Utc))
-}
-
-/// Cuts a word at the first other character, such as a full stop or the end of a color. In lower
-/// case.
-fn clean(word: &str) -> String {
-    let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != ':').unwrap_or(word.len());
-    word[..end].to_ascii_lowercase()
-}
-
-fn month(word: &str) -> Option<u32> {
-    const NAMES: &[&str] =
-        &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-    let word = word.to_ascii_lowercase();
-    (1..).zip(NAMES).find(|(_, name)| word.starts_with(*name)).map(|(number, _)| number)
-}
-
-/// `10pm`, `9:56pm`, `22:00`. In lower case.
-fn time_of_day(word: &str) -> Option<NaiveTime> {
-    let (digits, half) = match (word.strip_suffix("am"), word.strip_suffix("pm")) {
-        (Some(digits), _) => (digits, Some(0)),
-        (_, Some(digits)) => (digits, Some(12)),
-        (None, None) => (word, None),
-    };
-    let (hour, minute) = digits.split_once(':').map_or((digits, None), |(h, m)| (h, Some(m)));
-    let minute = minute.map(str::parse::<u32>);
-    let hour = hour.parse::<u32>().ok()?;
-    let hour = match (half, &minute) {
-        (Some(half), _) if (1..=12).contains(&hour) => hour % 12 + half,
-        (None, Some(_)) => hour,
-        _ => return None,
-    };
-    NaiveTime::from_hms_opt(hour, minute.unwrap_or(Ok(0)).ok()?, 0)
 }
 
 #[cfg(test)]
