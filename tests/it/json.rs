@@ -144,7 +144,10 @@ fn write_section(
 
 /// Plans to import.
 fn write_plans(trial: &TestProject) {
-    trial.write("plan.md", "# Plan\n\n- [ ] Cut it\n- [ ] Sew it (depends on: Cut it, the wind)\n");
+    trial.write(
+        "plan.md",
+        "# Plan\n\n- [ ] `cut`: Cut it\n- [ ] Sew it (depends on: cut, the wind)\n",
+    );
     trial.write("plans/plan.md", "- [ ] Fly\n");
     trial.write("plans/README.md", "Read me.\n");
 }
@@ -156,7 +159,7 @@ fn take_more_of_backlogs(
     take: &mut impl FnMut(&TestProject, &[&str]),
 ) {
     if command == "import" {
-        trial.write("plan.md", "# Plan\n\n- [ ] Cut it out\n");
+        trial.write("plan.md", "# Plan\n\n- [ ] `cut`: Cut it out\n");
         take(trial, &["import", "plan.md", "--refresh", "--json"]);
         take(trial, &["import", "plans", "--dry-run", "--json"]);
     } else {

@@ -293,7 +293,7 @@ pub fn fresh(format: BacklogFormat, graph: &TaskGraph, text: &str) -> String {
         }),
         BacklogFormat::Tickets => tasks.map(|number| ticket(graph, number)).collect(),
         BacklogFormat::Csv => {
-            let cell = |(_, _, value): &(_, _, Value)| match value {
+            let cell = |(_, _, value): &WrittenField| match value {
                 Value::Array(items) => {
                     items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; ")
                 }
@@ -348,6 +348,9 @@ fn is_empty(value: &Value) -> bool {
     value.is_null() || value.as_str() == Some("") || value.as_array().is_some_and(Vec::is_empty)
 }
 
+/// A field: the name in the graph, the name in the format, and the value there.
+type WrittenField = (&'static str, &'static str, Value);
+
 /// The tasks of a graph in the terms of another tool.
 struct BacklogWriter<'a> {
     format: BacklogFormat,
@@ -370,8 +373,8 @@ impl BacklogWriter<'_> {
         waits.map(|other| self.graph.task(other).id.as_str()).collect()
     }
 
-    /// The fields of a task: the name in the graph, the name in the format, and the value there.
-    fn fields(&self, number: usize) -> Vec<(&'static str, &'static str, Value)> {
+    /// The fields of a task.
+    fn fields(&self, number: usize) -> Vec<WrittenField> {
         let task = self.graph.task(number);
         let text = |text: &Option<String>| json!(text.as_deref().unwrap_or_default());
         let (id, title, ids) = (json!(task.id), json!(task.title), json!(self.ids(number)));
@@ -414,31 +417,7 @@ impl BacklogWriter<'_> {
                 ("priority", "priority", json!(level(task.priority))),
                 ("depends_on", "dependencies", waits.collect()),
             ],
-            BacklogFormat::Github => {
-                let mut body = task.description.clone().unwrap_or_default();
-                let waits: Vec<String> = waits.map(|number| format!("#{number}")).collect();
-                if !waits.is_empty() {
-                    let gap = if body.is_empty() { "" } else { "\n\n" };
-                    let _ = write!(body, "{gap}Blocked by {}", waits.join(", "));
-                }
-                let own = format!("priority: {}", level(task.priority));
-                let labels = task.tags.iter().chain([&own]);
-                let labels: Value = labels.map(|label| json!({"name": label})).collect();
-                let is_cancelled = task.status == Status::Cancelled;
-                let milestone = task.milestone.as_ref().map(|title| json!({"title": title}));
-                let state = if task.status.is_over() { "CLOSED" } else { "OPEN" };
-                vec![
-                    ("", "number", json!(self.numbers[number])),
-                    ("title", "title", title),
-                    ("description", "body", json!(body)),
-                    ("depends_on", "", Value::Null),
-                    ("status", "state", json!(state)),
-                    ("", "stateReason", json!(is_cancelled.then_some("NOT_PLANNED"))),
-                    ("tags", "labels", labels),
-                    ("priority", "", Value::Null),
-                    ("milestone", "milestone", json!(milestone)),
-                ]
-            }
+            BacklogFormat::Github => self.issue(number),
             BacklogFormat::Markdown
             | BacklogFormat::Tickets
             | BacklogFormat::Csv
@@ -456,6 +435,35 @@ impl BacklogWriter<'_> {
                 all.filter(|(name, _, _)| is_in(name)).collect()
             }
         }
+    }
+
+    /// The fields of a GitHub issue. Its body names what it waits for, and a label its priority.
+    fn issue(&self, number: usize) -> Vec<WrittenField> {
+        let task = self.graph.task(number);
+        let mut body = task.description.clone().unwrap_or_default();
+        let waits = self.graph.dependencies(number);
+        let waits: Vec<String> = waits.map(|other| format!("#{}", self.numbers[other])).collect();
+        if !waits.is_empty() {
+            let gap = if body.is_empty() { "" } else { "\n\n" };
+            let _ = write!(body, "{gap}Blocked by {}", waits.join(", "));
+        }
+        let own = format!("priority: {}", level(task.priority));
+        let labels = task.tags.iter().chain([&own]);
+        let labels: Value = labels.map(|label| json!({"name": label})).collect();
+        let is_cancelled = task.status == Status::Cancelled;
+        let milestone = task.milestone.as_ref().map(|title| json!({"title": title}));
+        let state = if task.status.is_over() { "CLOSED" } else { "OPEN" };
+        vec![
+            ("", "number", json!(self.numbers[number])),
+            ("title", "title", json!(task.title)),
+            ("description", "body", json!(body)),
+            ("depends_on", "", Value::Null),
+            ("status", "state", json!(state)),
+            ("", "stateReason", json!(is_cancelled.then_some("NOT_PLANNED"))),
+            ("tags", "labels", labels),
+            ("priority", "", Value::Null),
+            ("milestone", "milestone", json!(milestone)),
+        ]
     }
 
     /// The fields of a task that have a value, as entries of a JSON object.

@@ -9,7 +9,10 @@ use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::{
     MARK,
-    swallow::{LinePrefix, Marked, Swallow, is_base64, is_in_pem, is_part_known, mark_at},
+    swallow::{
+        LinePrefix, Marked, Swallow, is_base64, is_in_pem, is_login, is_name, is_parameter,
+        is_part_known, is_token, mark_at,
+    },
 };
 
 /// The shape of the text after a prefix.
@@ -465,24 +468,6 @@ fn ends_line(text: &[u8]) -> Option<bool> {
 fn secret(from: usize, begin: usize, length: usize, class: fn(u8) -> bool) -> ShapeMatch {
     let more = (length == WINDOW).then_some(Swallow::Class(class));
     ShapeMatch::Secret { from, to: begin + length, more }
-}
-
-/// The characters of the value of a parameter.
-fn is_parameter(byte: u8) -> bool {
-    is_token(byte) || byte == b'%'
-}
-
-/// The characters of a login in a URL.
-fn is_login(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !b"/@:\"'<>`\\,;()".contains(&byte)
-}
-
-fn is_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
-}
-
-fn is_token(byte: u8) -> bool {
-    is_name(byte) || b".~+/=".contains(&byte)
 }
 
 /// Whether a text is a key of at least so many characters, or has a known value as a part.

@@ -193,3 +193,21 @@ pub(super) fn is_base64(byte: u8) -> bool {
 pub(super) fn is_in_pem(byte: u8) -> bool {
     is_base64(byte) || byte.is_ascii_whitespace() || b"-:,.".contains(&byte) || !byte.is_ascii()
 }
+
+/// The characters of the value of a parameter.
+pub(super) fn is_parameter(byte: u8) -> bool {
+    is_token(byte) || byte == b'%'
+}
+
+/// The characters of a login in a URL.
+pub(super) fn is_login(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"/@:\"'<>`\\,;()".contains(&byte)
+}
+
+pub(super) fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+pub(super) fn is_token(byte: u8) -> bool {
+    is_name(byte) || b".~+/=".contains(&byte)
+}

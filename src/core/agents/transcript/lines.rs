@@ -1,7 +1,9 @@
 //! Splits bytes into lines and lines into events, in bounded memory, and recovers events from
-//! damaged lines.
+//! damaged lines; and keeps the end of a plain text.
 
 use serde_json::{Deserializer, Value};
+
+use super::{AgentTranscript, MESSAGE, phrase};
 
 /// The longest line that is kept, in bytes. Results of tools take hundreds of kilobytes.
 const LONGEST: usize = 8 << 20;
@@ -92,6 +94,45 @@ fn flat(value: Value) -> Vec<Value> {
         return values.into_iter().filter(Value::is_object).collect();
     }
     vec![value]
+}
+
+/// The end of a plain text so far.
+#[derive(Debug, Default)]
+pub(super) struct TextEnd {
+    tail: Vec<u8>,
+}
+
+impl TextEnd {
+    pub fn take(&mut self, transcript: &mut AgentTranscript, bytes: &[u8]) {
+        transcript.has_spoken = transcript.has_spoken || !bytes.trim_ascii().is_empty();
+        let bytes = &bytes[bytes.len().saturating_sub(MESSAGE)..];
+        self.tail.extend_from_slice(bytes);
+        if self.tail.len() > 4 * MESSAGE {
+            self.tail.drain(..self.tail.len() - MESSAGE);
+        }
+        let near = &self.tail[self.tail.len().saturating_sub(2048)..];
+        if let Some(line) = last(&String::from_utf8_lossy(near)) {
+            transcript.doing = Some(phrase(line));
+        }
+    }
+
+    pub fn finish(&mut self, transcript: &mut AgentTranscript) {
+        let tail = &self.tail[self.tail.len().saturating_sub(MESSAGE)..];
+        let text = String::from_utf8_lossy(tail);
+        transcript.last_line = last(&text).map(short);
+        transcript.message = (!text.trim().is_empty()).then(|| text.trim().to_owned());
+        transcript.doing = None;
+    }
+}
+
+/// The last non-blank line. A line overwritten by a progress bar does not count.
+fn last(text: &str) -> Option<&str> {
+    text.split(['\n', '\r']).map(str::trim).rfind(|line| !line.is_empty())
+}
+
+/// The beginning of a line.
+pub(super) fn short(line: &str) -> String {
+    line.trim().chars().take(500).collect()
 }
 
 #[cfg(test)]
