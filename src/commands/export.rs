@@ -71,8 +71,8 @@ pub fn run(invocation: &Invocation, options: &ExportArgs) -> Result<Exit> {
     let report = ExportReport { format: Some(options.to), ..ExportReport::default() };
     let mut exporter = Exporter { workspace: &workspace, file: &file, options, report };
     match target.as_deref() {
-        Some(folder) if is_folder(folder, options) => exporter.into_folder(folder)?,
-        target => exporter.into_file(target)?,
+        Some(folder) if is_folder(folder, options) => exporter.write_folder(folder)?,
+        target => exporter.write_file(target)?,
     }
     if options.json {
         terminal::print(&terminal::json(&exporter.report))?;
@@ -101,7 +101,7 @@ impl Exporter<'_> {
         import::name_of(self.workspace.root(), path)
     }
 
-    fn into_file(&mut self, target: Option<&Path>) -> Result<()> {
+    fn write_file(&mut self, target: Option<&Path>) -> Result<()> {
         let there = target.filter(|path| import::exists(path));
         let original = match there {
             _ if self.options.new => None,
@@ -140,7 +140,7 @@ impl Exporter<'_> {
 
     /// Writes a file for each task: the statuses of tickets that are there, and the other tasks as
     /// new tickets.
-    fn into_folder(&mut self, folder: &Path) -> Result<()> {
+    fn write_folder(&mut self, folder: &Path) -> Result<()> {
         let (shown, graph) = (self.name(folder), self.file.graph());
         if self.options.to != BacklogFormat::Tickets {
             return usage(format!("`{shown}` is a folder; only tickets are files in a folder"));

@@ -199,12 +199,10 @@ impl AgentPreset {
 
 impl fmt::Display for ProviderErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProviderErrorKind::UsageLimit { window, .. } if window.is_some() => {
-                write!(f, "the account reached its {}", LimitWindow::limit(*window))
-            }
-            kind => f.pad(kind.facts().1),
+        if let ProviderErrorKind::UsageLimit { window: Some(window), .. } = self {
+            return write!(f, "the account reached its {}", LimitWindow::limit(Some(*window)));
         }
+        f.pad(self.facts().1)
     }
 }
 

@@ -252,19 +252,14 @@ impl TaskBuilder {
 
     fn read_status(&mut self, entry: &SourceEntry, word: &str) {
         let at = entry.value.at.clone();
-        match fields::status(word) {
-            Some((status, is_same)) => {
-                self.status = Some(status);
-                if !is_same {
-                    let why = format!("`{}` is read as {status}", clipped(word));
-                    self.note(&entry.name, why, at);
-                }
-            }
-            None => {
-                let why = format!("`{}` is no known status; kept as `x-status`", clipped(word));
-                self.note(&entry.name, why, at);
-                self.own.push(("x-status".to_owned(), json!(word)));
-            }
+        let Some((status, is_same)) = fields::status(word) else {
+            let why = format!("`{}` is no known status; kept as `x-status`", clipped(word));
+            self.note(&entry.name, why, at);
+            return self.own.push(("x-status".to_owned(), json!(word)));
+        };
+        self.status = Some(status);
+        if !is_same {
+            self.note(&entry.name, format!("`{}` is read as {status}", clipped(word)), at);
         }
     }
 

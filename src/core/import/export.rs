@@ -270,9 +270,9 @@ pub fn fresh(format: BacklogFormat, graph: &TaskGraph, text: &str) -> String {
             let head = project.map(|name| format!("  \"project\": {name},\n")).unwrap_or_default();
             format!("{{\n{head}  \"userStories\": [\n{stories}\n  ]\n}}\n")
         }
-        BacklogFormat::Beads => {
-            tasks.map(|number| format!("{{{}}}\n", writer.json(number).join(", "))).collect()
-        }
+        BacklogFormat::Beads => tasks.fold(String::new(), |text, number| {
+            text + "{" + &writer.json(number).join(", ") + "}\n"
+        }),
         BacklogFormat::TaskMaster => {
             let tasks = list("      ");
             format!("{{\n  \"master\": {{\n    \"tasks\": [\n{tasks}\n    ]\n  }}\n}}\n")
@@ -293,11 +293,12 @@ pub fn fresh(format: BacklogFormat, graph: &TaskGraph, text: &str) -> String {
         }),
         BacklogFormat::Tickets => tasks.map(|number| ticket(graph, number)).collect(),
         BacklogFormat::Csv => {
-            let cell = |(_, _, value): &WrittenField| match value {
-                Value::Array(items) => {
-                    items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; ")
-                }
-                value => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+            let cell = |(_, _, value): &WrittenField| {
+                let text = |value: &Value| value.as_str().map(str::to_owned);
+                let list = value.as_array();
+                let list = list.map(|items| items.iter().filter_map(text).collect::<Vec<_>>());
+                let list = list.map(|items| items.join("; "));
+                list.or_else(|| text(value)).unwrap_or_else(|| value.to_string())
             };
             let row = |number| writer.fields(number).iter().map(cell).collect();
             let header = TABLE.map(str::to_owned).to_vec();

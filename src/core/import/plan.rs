@@ -301,10 +301,11 @@ impl<'a> SourceNames<'a> {
         lost: &mut Vec<(usize, LostField)>,
     ) -> Vec<TaskLinks> {
         let mut all = vec![TaskLinks::default(); self.tasks.len()];
-        let mut lose = |file: usize, task: &SourceTask, field: &str, link: &SourceLink, place| {
-            let why = format!("no task `{}` in {place}", clipped(&link.key));
-            lost.push((file, LostField::new(field, why, link.at.clone()).of(&task.key)));
-        };
+        let mut is_lost =
+            |file: usize, task: &SourceTask, field: &str, link: &SourceLink, place| {
+                let why = format!("no task `{}` in {place}", clipped(&link.key));
+                lost.push((file, LostField::new(field, why, link.at.clone()).of(&task.key)));
+            };
         for (links, (file, task)) in all.iter_mut().zip(&self.tasks) {
             for link in &task.depends_on {
                 let found = self.find(*file, &link.key);
@@ -312,7 +313,7 @@ impl<'a> SourceNames<'a> {
                     Some(other) => &self.ids[other].0,
                     None if existing.ids.contains(&link.key) => &link.key,
                     None => {
-                        lose(*file, task, "dependency", link, "the source or the graph");
+                        is_lost(*file, task, "dependency", link, "the source or the graph");
                         continue;
                     }
                 };
@@ -326,7 +327,7 @@ impl<'a> SourceNames<'a> {
             let Some(link) = &task.parent else { continue };
             let parent = self.find(*file, &link.key).filter(|parent| *parent != number);
             let Some(parent) = parent else {
-                lose(*file, task, "parent", link, "the source");
+                is_lost(*file, task, "parent", link, "the source");
                 continue;
             };
             all[number].parent = Some(parent);

@@ -74,7 +74,7 @@ impl SourceValue {
     /// # Errors
     /// The first error.
     pub(super) fn of_json(text: &str) -> Result<SourceValue, Vec<Diagnostic>> {
-        SourceValue::of_json_part(text, 0..text.len()).map_err(|fault| vec![fault])
+        SourceValue::of_json_part(text, 0..text.len())
     }
 
     /// Reads a list of JSON values: one array, or one value per line.
@@ -94,7 +94,7 @@ impl SourceValue {
             if !unmarked(line).trim().is_empty() {
                 match SourceValue::of_json_part(text, at) {
                     Ok(value) => values.push(value),
-                    Err(fault) => faults.push(fault),
+                    Err(mut found) => faults.append(&mut found),
                 }
             }
         }
@@ -117,7 +117,7 @@ impl SourceValue {
         SourceValue::of_json(raw.get()).ok()
     }
 
-    fn of_json_part(text: &str, at: Range<usize>) -> Result<SourceValue, Diagnostic> {
+    fn of_json_part(text: &str, at: Range<usize>) -> Result<SourceValue, Vec<Diagnostic>> {
         let part = unmarked(&text[at.clone()]);
         let found = serde_json::from_str::<&RawValue>(part);
         found.map_err(|error| json_fault(&error, text, part)).and_then(|raw| of_raw(raw, text, 0))
@@ -268,7 +268,7 @@ fn bytes_of(part: &str, text: &str) -> Range<usize> {
 }
 
 /// Reads a JSON value that is a part of a text.
-fn of_raw(raw: &RawValue, text: &str, depth: usize) -> Result<SourceValue, Diagnostic> {
+fn of_raw(raw: &RawValue, text: &str, depth: usize) -> Result<SourceValue, Vec<Diagnostic>> {
     /// The number of values around the innermost one.
     const DEEPEST: usize = 128;
     let json = raw.get();
@@ -286,7 +286,7 @@ fn of_raw(raw: &RawValue, text: &str, depth: usize) -> Result<SourceValue, Diagn
                 let name = name.map_err(|error| json_fault(&error, text, key.get()))?;
                 Ok(SourceEntry { name, key_at: bytes_of(key.get(), text), value: read(value)? })
             };
-            SourceKind::Map(entries.into_iter().map(entry).collect::<Result<_, Diagnostic>>()?)
+            SourceKind::Map(entries.into_iter().map(entry).collect::<Result<_, Vec<_>>>()?)
         }
         b'[' => {
             let items: Vec<&RawValue> = serde_json::from_str(json).map_err(fault)?;
@@ -300,13 +300,13 @@ fn of_raw(raw: &RawValue, text: &str, depth: usize) -> Result<SourceValue, Diagn
     Ok(SourceValue { at, kind })
 }
 
-fn not_json(why: &str, at: Range<usize>) -> Diagnostic {
-    Diagnostic::error(format!("this is not JSON: {why}"), at)
-        .help("if a program was writing the file, let it finish; nothing was changed")
+fn not_json(why: &str, at: Range<usize>) -> Vec<Diagnostic> {
+    let fault = Diagnostic::error(format!("this is not JSON: {why}"), at);
+    vec![fault.help("if a program was writing the file, let it finish; nothing was changed")]
 }
 
 /// An error in a part of a text.
-fn json_fault(error: &serde_json::Error, text: &str, part: &str) -> Diagnostic {
+fn json_fault(error: &serde_json::Error, text: &str, part: &str) -> Vec<Diagnostic> {
     let within = part.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len);
     let end = part.trim_end().len();
     let mut at = (within.sum::<usize>() + error.column().saturating_sub(1)).min(end);

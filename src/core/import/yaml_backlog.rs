@@ -55,12 +55,12 @@ pub(super) fn parts(text: &str) -> Result<Vec<TicketPart>, Box<Diagnostic>> {
         let tree = match Tree::parse(slice) {
             Ok(tree) => {
                 // Below the first front matter, a body may contain anything.
-                let is_next =
+                let is_another =
                     name.is_none_or(|name| has(&tree, name) && (!has_bodies || begin < text.len()));
                 let is_map = |root| matches!(tree.kind(root), NodeKind::Mapping { .. });
                 let is_ticket = tree.root().is_some_and(is_map)
                     && NAMES.iter().chain(&OTHERS).any(|key| has(&tree, key));
-                (is_next && is_ticket).then_some(tree)
+                (is_another && is_ticket).then_some(tree)
             }
             Err(fault) if name.is_none() && slice.lines().any(is_text) && at.start > 0 => {
                 let found = load::diagnostic(fault);
