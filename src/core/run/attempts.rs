@@ -10,7 +10,9 @@ use std::{
 
 use super::{
     Situation,
-    command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand},
+    command::{
+        AttemptId, CheckPurpose, PendingResult, ProcessEnd, ProcessOrder, RunCommand, SlotCommand,
+    },
     input::SlotReason,
     open_attempt::{AttemptProcess, Next, OpenAttempt, status_after},
     process_watch::{LimitReached, ProcessWatch},
@@ -71,7 +73,7 @@ impl Attempts {
             attempt.emit(started),
         ];
         if attempt.target.is_some() {
-            commands.push(RunCommand::PrepareSlot(attempt.id.clone()));
+            commands.push(RunCommand::Slot(attempt.id.clone(), SlotCommand::Prepare));
         } else {
             commands.extend(attempt.start_first());
         }
@@ -116,7 +118,7 @@ impl Attempts {
             let end = PendingResult::cut_off(Outcome::Cancelled, Duration::ZERO);
             return [vec![kept], attempt.close(end)].concat();
         }
-        vec![kept, RunCommand::ReassignSlot(id.clone())]
+        vec![kept, RunCommand::Slot(id.clone(), SlotCommand::Reassign)]
     }
 
     /// Closes an attempt that could not start.
@@ -210,7 +212,7 @@ impl Attempts {
         reported: bool,
         sit: &Situation<'_>,
     ) -> Vec<RunCommand> {
-        let kill = vec![RunCommand::Kill(id.clone())];
+        let kill = vec![RunCommand::Process(id.clone(), ProcessOrder::Kill)];
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
@@ -249,7 +251,11 @@ impl Attempts {
         };
         if changed {
             let is_ending = watch.is_some_and(ProcessWatch::is_ending);
-            return if is_ending { Vec::new() } else { vec![RunCommand::KeepAwake(id.clone())] };
+            return if is_ending {
+                Vec::new()
+            } else {
+                vec![RunCommand::Process(id.clone(), ProcessOrder::KeepAwake)]
+            };
         }
         let Some(end) = attempt.end_process(Outcome::Idle { limit_seconds: limit.as_secs() }, sit)
         else {
@@ -286,9 +292,13 @@ impl Attempts {
                 continue;
             };
             match reached {
-                LimitReached::Interrupt => commands.push(RunCommand::Terminate(id)),
-                LimitReached::Grace => commands.push(RunCommand::Kill(id)),
-                LimitReached::Unanswered => commands.push(RunCommand::KillGuardian(id)),
+                LimitReached::Interrupt => {
+                    commands.push(RunCommand::Process(id, ProcessOrder::Terminate))
+                }
+                LimitReached::Grace => commands.push(RunCommand::Process(id, ProcessOrder::Kill)),
+                LimitReached::Unanswered => {
+                    commands.push(RunCommand::Process(id, ProcessOrder::KillGuardian))
+                }
                 LimitReached::End(signal, why) => {
                     let event = Event::Terminating { attempt: id.attempt, why };
                     commands.extend([signal.command(&id), attempt.emit(event)]);
@@ -300,8 +310,8 @@ impl Attempts {
                         left.map(|left| attempt.emit(Event::ChildrenOverdue { left, on_orphans })),
                     );
                     commands.push(match on_orphans {
-                        Orphans::Kill => RunCommand::Kill(id),
-                        Orphans::Leave => RunCommand::Spare(id),
+                        Orphans::Kill => RunCommand::Process(id, ProcessOrder::Kill),
+                        Orphans::Leave => RunCommand::Process(id, ProcessOrder::Spare),
                     });
                 }
             }
@@ -333,7 +343,7 @@ impl Attempts {
             let id = open.id.clone();
             if let Some(watch) = open.process.as_mut().and_then(|it| it.watch.as_mut()) {
                 watch.killed(sit.now);
-                commands.push(RunCommand::Kill(id));
+                commands.push(RunCommand::Process(id, ProcessOrder::Kill));
             }
         }
         commands

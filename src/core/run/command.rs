@@ -124,12 +124,8 @@ pub enum RunCommand {
     SetHolder(Option<TaskId>),
     /// Keep a copy of the graph as it is now.
     KeepGraph,
-    /// Prepare the slot of an attempt.
-    PrepareSlot(AttemptId),
-    /// Give an attempt another slot and prepare that.
-    ReassignSlot(AttemptId),
-    /// Do not attribute the current changes in the slot to the attempt.
-    TakeAsGiven(AttemptId),
+    /// Do something with the slot of an attempt.
+    Slot(AttemptId, SlotCommand),
     /// Start the agent of an attempt.
     StartAgent(AttemptId),
     /// Ask the executor of an attempt for the end of its agent and for its work. The agent worked for
@@ -137,18 +133,8 @@ pub enum RunCommand {
     FetchWork(AttemptId, Duration),
     /// Start a command of an attempt: its purpose, its number for that purpose, and the command.
     StartCheck(AttemptId, CheckPurpose, usize, String),
-    /// Interrupt the agent of an attempt, so that it prints its result and ends.
-    Interrupt(AttemptId),
-    /// Ask the process of an attempt to end.
-    Terminate(AttemptId),
-    /// Kill the process of an attempt and all of its child processes.
-    Kill(AttemptId),
-    /// Kill the guardian of an attempt, which does not answer.
-    KillGuardian(AttemptId),
-    /// Leave the remaining child processes of an agent running.
-    Spare(AttemptId),
-    /// Tell the guardian that the process is not idle.
-    KeepAwake(AttemptId),
+    /// Give an order to the guardian of the process of an attempt.
+    Process(AttemptId, ProcessOrder),
     /// Collect the evidence of an attempt whose agent has ended.
     Collect(AttemptId, Box<ProcessEnd>),
     /// Commit leftovers if that is allowed, and examine the outputs.
@@ -167,6 +153,43 @@ pub enum RunCommand {
     Withdraw(AttemptId),
     /// Run the hook for the end of an attempt.
     AfterAttempt(AttemptId),
+    /// Take a step of the merge queue.
+    Landing(LandingCommand),
+    /// End the program immediately and leave the attempts to the next run.
+    Abandon(i32),
+}
+
+/// An order to the guardian of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessOrder {
+    /// Interrupt the agent, so that it prints its result and ends.
+    Interrupt,
+    /// Ask the process to end.
+    Terminate,
+    /// Kill the process and all of its child processes.
+    Kill,
+    /// Kill the guardian, which does not answer.
+    KillGuardian,
+    /// Leave the remaining child processes of an agent running.
+    Spare,
+    /// The process is not idle.
+    KeepAwake,
+}
+
+/// A command about the slot of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotCommand {
+    /// Prepare it.
+    Prepare,
+    /// Give the attempt another slot and prepare that.
+    Reassign,
+    /// Do not attribute the current changes in it to the attempt.
+    TakeAsGiven,
+}
+
+/// A step of the merge queue.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LandingCommand {
     /// Combine the work of these attempts on top of a commit of the target branch.
     Build {
         /// The commit.
@@ -177,7 +200,7 @@ pub enum RunCommand {
         in_trial: bool,
     },
     /// Write the commit that is about to land into the record of an attempt.
-    RecordLanding(AttemptId, CommitId),
+    Record(AttemptId, CommitId),
     /// Move a branch to the last commit of a batch.
     Land(VerifiedBatch),
     /// Rename the output of a failed trial, because the next trial writes the same files.
@@ -187,8 +210,12 @@ pub enum RunCommand {
         /// Its new name.
         to: String,
     },
-    /// End the program immediately and leave the attempts to the next run.
-    Abandon(i32),
+}
+
+impl From<LandingCommand> for RunCommand {
+    fn from(command: LandingCommand) -> RunCommand {
+        RunCommand::Landing(command)
+    }
 }
 
 /// The purpose of a command of an attempt other than its agent.

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Situation,
-    command::{AttemptId, RunCommand},
+    command::{AttemptId, LandingCommand, RunCommand},
     input::{BuiltBatch, LandOutcome},
     verified_batch::{BuiltCommit, CheckedCommand, Unproven, VerifiedBatch, VerifyRun},
 };
@@ -237,7 +237,7 @@ impl LandingQueue {
         let merging = self.emit(Event::Merging(self.batch(members.len(), &branch, &onto)));
         let (stage, began) = (TrialStage::Building, sit.now);
         self.trial = Some(QueueTrial { branch, onto: onto.clone(), began, stage });
-        vec![merging, RunCommand::Build { onto, members, in_trial: false }]
+        vec![merging, LandingCommand::Build { onto, members, in_trial: false }.into()]
     }
 
     /// Handles a built batch. `required` are the commands that must pass on it; `None` if it can no
@@ -296,7 +296,7 @@ impl LandingQueue {
         }
         let members = vec![id.clone()];
         self.trial = Some(trial);
-        vec![RunCommand::Build { onto, members, in_trial: true }]
+        vec![LandingCommand::Build { onto, members, in_trial: true }.into()]
     }
 
     /// Handles the results of the verify commands of a trial. None means that they were
@@ -342,7 +342,7 @@ impl LandingQueue {
         // The next trial under the same attempt writes to the same file.
         let from = check.log.clone();
         check.log = check.log.replace("/merge-", "/red-merge-");
-        let mut commands = vec![RunCommand::KeepLog { from, to: check.log.clone() }];
+        let mut commands = vec![LandingCommand::KeepLog { from, to: check.log.clone() }.into()];
         if count > 1 {
             commands.push(self.emit(Event::Split(self.batch(count, branch, &onto))));
         }
@@ -356,9 +356,10 @@ impl LandingQueue {
     fn land(&mut self, batch: VerifiedBatch, sit: &Situation<'_>) -> Vec<RunCommand> {
         self.strayed = None;
         let members = self.queue.waiting().iter().zip(batch.commits());
-        let record = members
-            .map(|(work, built)| RunCommand::RecordLanding(work.id.clone(), built.commit.clone()));
-        let commands = record.chain([RunCommand::Land(batch.clone())]).collect();
+        let record = members.map(|(work, built)| {
+            LandingCommand::Record(work.id.clone(), built.commit.clone()).into()
+        });
+        let commands = record.chain([LandingCommand::Land(batch.clone()).into()]).collect();
         let (branch, onto) = (batch.branch().to_owned(), batch.onto().clone());
         let (stage, began) = (TrialStage::Landing(batch), sit.now);
         self.trial = Some(QueueTrial { branch, onto, began, stage });

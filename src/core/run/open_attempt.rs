@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use super::{
     Situation,
-    command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand, StatusWrite},
+    command::{
+        AttemptId, CheckPurpose, PendingResult, ProcessEnd, ProcessOrder, RunCommand, SlotCommand,
+        StatusWrite,
+    },
     process_watch::{EndSignal, ProcessWatch},
     verified_batch::CheckedCommand,
 };
@@ -108,8 +111,8 @@ impl EndSignal {
     /// Returns the command that sends it to the process of an attempt.
     pub(super) fn command(self, id: &AttemptId) -> RunCommand {
         match self {
-            EndSignal::Interrupt => RunCommand::Interrupt(id.clone()),
-            EndSignal::Terminate => RunCommand::Terminate(id.clone()),
+            EndSignal::Interrupt => RunCommand::Process(id.clone(), ProcessOrder::Interrupt),
+            EndSignal::Terminate => RunCommand::Process(id.clone(), ProcessOrder::Terminate),
         }
     }
 }
@@ -245,7 +248,7 @@ impl OpenAttempt {
             CheckPurpose::Setup | CheckPurpose::Baseline if is_green => {
                 // Says what follows once that is done.
                 self.process = Some(process);
-                commands.push(RunCommand::TakeAsGiven(self.id.clone()));
+                commands.push(RunCommand::Slot(self.id.clone(), SlotCommand::TakeAsGiven));
             }
             CheckPurpose::Setup => {
                 let setup = process.done.pop().map(|command| command.result);

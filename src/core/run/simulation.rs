@@ -18,7 +18,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
     OpenWork, Run, RunDecision, Situation,
-    command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd, RunCommand},
+    command::{
+        AttemptId, CheckPurpose, LandingCommand, PendingResult, ProcessEnd, ProcessOrder,
+        RunCommand, SlotCommand,
+    },
     input::{BuiltBatch, FoundAttempt, Input, LandOutcome, ProcessStart, SlotReason},
     open_attempt::OpenAttempt,
     process_watch::{GracePeriods, ProcessLimits},
@@ -456,7 +459,7 @@ impl World {
                 }
             }
             RunCommand::Record(key) => return self.record_and_claim(key),
-            RunCommand::PrepareSlot(id) | RunCommand::ReassignSlot(id) => {
+            RunCommand::Slot(id, SlotCommand::Prepare | SlotCommand::Reassign) => {
                 assert!(self.isolated && self.preparing.insert(id));
             }
             RunCommand::StartAgent(id) => {
@@ -471,12 +474,12 @@ impl World {
             RunCommand::StartCheck(id, purpose, _, command) => {
                 return Ok(Some(self.start(id, Some(purpose), &command)));
             }
-            RunCommand::Interrupt(id) | RunCommand::Terminate(id) => {
+            RunCommand::Process(id, ProcessOrder::Interrupt | ProcessOrder::Terminate) => {
                 if let Some(process) = self.processes.get_mut(&id) {
                     process.told = true;
                 }
             }
-            RunCommand::Kill(id) | RunCommand::KillGuardian(id) => {
+            RunCommand::Process(id, ProcessOrder::Kill | ProcessOrder::KillGuardian) => {
                 if let Some(process) = self.processes.get_mut(&id) {
                     (process.told, process.killed) = (true, true);
                 }
@@ -502,19 +505,19 @@ impl World {
                 self.passed.retain(|(of, _), _| *of != id);
                 self.set_up.remove(&id);
             }
-            RunCommand::Build { onto, members, in_trial } => {
+            RunCommand::Landing(LandingCommand::Build { onto, members, in_trial }) => {
                 assert!(self.building.is_none() && self.landing.is_none());
                 let has_time = self.signalled.0.is_none_or(|at| self.now < at + 20);
                 assert!(in_trial || has_time, "landing begins after the grace period of SIGTERM");
                 self.passed.retain(|(_, purpose), _| *purpose != "merge");
                 self.building = Some((onto, members, in_trial));
             }
-            RunCommand::RecordLanding(id, commit) => {
+            RunCommand::Landing(LandingCommand::Record(id, commit)) => {
                 if let Some(record) = self.records.get_mut(&id) {
                     record.landing = Some(commit);
                 }
             }
-            RunCommand::Land(batch) => {
+            RunCommand::Landing(LandingCommand::Land(batch)) => {
                 for id in self.new_works(batch.onto(), batch.tip()) {
                     let record = self.records.get(&id);
                     assert!(record.is_some_and(|it| it.landing.is_some()), "no intent of {id}");
@@ -523,16 +526,19 @@ impl World {
                 self.landing = Some(batch);
             }
             RunCommand::Abandon(_) => return Err(End::Crashed),
-            RunCommand::TakeAsGiven(id) if self.rough && self.dice.chance(10) => {
+            RunCommand::Slot(id, SlotCommand::TakeAsGiven)
+                if self.rough && self.dice.chance(10) =>
+            {
                 return Ok(Some(Input::NotStarted(id, "git failed".to_owned())));
             }
-            RunCommand::TakeAsGiven(id) => return Ok(Some(Input::TakenAsGiven(id))),
+            RunCommand::Slot(id, SlotCommand::TakeAsGiven) => {
+                return Ok(Some(Input::TakenAsGiven(id)));
+            }
             RunCommand::SetHolder(_)
             | RunCommand::KeepGraph
-            | RunCommand::Spare(_)
-            | RunCommand::KeepAwake(_)
+            | RunCommand::Process(_, ProcessOrder::Spare | ProcessOrder::KeepAwake)
             | RunCommand::AfterAttempt(_)
-            | RunCommand::KeepLog { .. } => {}
+            | RunCommand::Landing(LandingCommand::KeepLog { .. }) => {}
         }
         Ok(None)
     }
