@@ -1,47 +1,46 @@
-//! The loop of a run, the only owner of its mutable state.
+//! The loop of a run over the owners of its state.
 //!
 //! One thread receives every message from one channel: a process ended, a signal arrived, time
-//! passed. `core::run` decides what to do and returns commands. This module carries them out and
-//! makes no policy decisions.
+//! passed. `core::run` decides what to do and returns commands. The loop hands each command to the
+//! owner that carries it out, and turns the answer into the next input. Owners never call each other:
+//! what one needs of another is an argument, and what it has found out are [`Facts`], which the loop
+//! journals. Neither makes policy decisions.
 
 mod agents;
-mod apply;
+mod attempts;
+mod attend;
+mod away;
+mod checkout;
 mod close;
-mod edits;
-mod fetch;
-mod git_calls;
+mod context;
+mod dispatch;
+mod end;
+mod graph;
 mod graph_copy;
-mod harm;
-pub mod hook_run;
+mod graph_guard;
 mod hooks;
-mod isolated;
+mod inbox;
+mod journal;
 mod landing;
-mod options;
 mod placement;
-mod plain;
 mod process_spec;
 mod processes;
-mod reach;
-pub mod reporter;
-mod requests;
-mod start;
-mod watch;
-mod write_back;
+mod slots;
+mod sources;
+mod steps;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     mem,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use chrono::{DateTime, Local, Utc};
 
 use crate::{
     adapters::{
         clock,
         process::{self, AgentProcess, GuardianPool, ProcessNews},
-        state::Lock,
         tmux,
     },
     core::{
@@ -50,42 +49,38 @@ use crate::{
         event::{Event, StopReason, record::Record},
         executor::{Executor, ExecutorFault, JobState},
         exit::{Exit, Failure},
-        graph::task::{Status, TaskId},
+        graph::task::TaskId,
         run::{
             OpenWork, Run, RunDecision, Situation,
             command::{AttemptId, RunCommand},
             input::{BuiltBatch, LandOutcome},
             process_watch::GracePeriods,
         },
-        select::{Active, Decision, Policy, View, Wait},
+        select::{Active, Decision, View, Wait},
     },
     crash,
     project::{
-        attempt::AttemptRecord,
-        event_store::EventStore,
-        fatal,
-        graph_file::{GraphFile, rfc3339},
-        slot_pool::PreparedSlot,
-        suspect_slots::SuspectSlot,
-        task_commits::TaskCommits,
-        workspace::{LockHolder, Workspace},
+        attempt, fatal, graph_file::GraphFile, slot_pool::PreparedSlot, suspect_slots::SuspectSlot,
+        workspace::Workspace,
     },
-    runner::reporter::Reporter,
 };
 
 pub use agents::{agents, agents_at, check_agent, check_commands, open};
-use edits::RunGraph;
+use attempts::RunAttempts;
+use away::{EngineWord, RunAway};
+pub use context::RunOptions;
+use context::{Fact, Facts, RunContext};
+use graph::RunGraph;
 use hooks::RunHooks;
-use isolated::RunSlots;
-pub use options::RunOptions;
+pub use hooks::{HookOutcome, HookRun};
+use inbox::Inbox;
+use journal::RunJournal;
+pub use journal::{AT_WORK, Reporter, held};
+use landing::RunLanding;
 pub use process_spec::draft_agent;
-use processes::Processes;
-use reach::{ClosedProcess, EngineWord};
-use requests::Inbox;
-use write_back::RunSources;
-
-/// The time that an unreadable graph file has to become valid: an editor may be saving it.
-const HALF_SAVED: Duration = Duration::from_secs(3);
+use processes::{ClosedProcess, Processes};
+use slots::RunSlots;
+use sources::RunSources;
 
 /// The pause between two looks at a graph file that cannot be read.
 const REREAD: Duration = Duration::from_secs(1);
@@ -120,31 +115,20 @@ enum RunnerMessage {
     Signal(i32),
 }
 
-/// A run and its resources.
+/// A run: its decisions, and the owners of everything else.
 pub struct Runner {
-    workspace: Workspace,
-    options: RunOptions,
-    policy: Policy,
-    guardians: GuardianPool,
-    lock: Lock,
-    store: EventStore,
-    reporters: Vec<Box<dyn Reporter>>,
-    /// The decisions of the run.
+    cx: RunContext,
     run: Run,
-    /// The records of the open attempts, as stored on disk.
-    records: BTreeMap<AttemptId, AttemptRecord>,
+    journal: RunJournal,
     graph: RunGraph,
+    attempts: RunAttempts,
     processes: Processes,
     slots: RunSlots,
+    landing: RunLanding,
+    away: RunAway,
     hooks: RunHooks,
     sources: RunSources,
-    task_commits: TaskCommits,
     inbox: Inbox,
-    /// The attempts whose executors are about to be asked for their work.
-    asked: BTreeSet<AttemptId>,
-    /// The number of engines that are being asked about processes.
-    asked_engines: usize,
-    began: Instant,
     /// The last clock reading.
     clocks: clock::ClockReading,
     /// The time of the next decision while nothing can start.
@@ -176,10 +160,10 @@ impl Runner {
             return Err(Failure::new(Exit::Running, held(&workspace)).into());
         };
         crash::point("run.locked");
-        let slots = RunSlots::of(&workspace, &policy)?;
+        let (slots, target) = RunSlots::of(&workspace, &policy)?;
         let store = workspace.event_store()?;
         if store.history().paused {
-            let message = requests::paused(&workspace, &store.history().run);
+            let message = inbox::paused(&workspace, &store.history().run);
             return Err(Failure::new(Exit::Waiting, message).into());
         }
         process::adopt_orphans();
@@ -190,33 +174,33 @@ impl Runner {
         crash::point("run.swept");
         workspace.ignore_own_files()?;
         workspace.ignore_outputs()?;
-        git_calls::bound_git(&workspace, &store);
+        inbox::bound_git(&workspace, &store);
         let inbox = Inbox::listening()?;
         let guardians = GuardianPool::new(process::own_program(), lock.folder());
+        let guardians = guardians.context("hold the lock for the agents")?;
+        let outbox = inbox.sender();
         Ok(Runner {
-            store,
-            workspace,
-            graph: RunGraph::new(file),
-            options,
-            policy,
-            guardians: guardians.context("hold the lock for the agents")?,
-            lock,
-            reporters,
+            cx: RunContext { workspace, options, policy, guardians, target, outbox },
             run: Run::default(),
-            records: BTreeMap::new(),
+            journal: RunJournal::new(store, reporters, lock),
+            graph: RunGraph::new(file),
+            attempts: RunAttempts::default(),
             processes: Processes::default(),
             slots,
+            landing: RunLanding::default(),
+            away: RunAway::default(),
             hooks: RunHooks::default(),
             sources: RunSources::default(),
-            task_commits: TaskCommits::default(),
             inbox,
-            asked: BTreeSet::new(),
-            asked_engines: 0,
-            began: Instant::now(),
             clocks: clock::read(),
             wake: None,
             followed: Instant::now(),
         })
+    }
+
+    /// The repository of the run. Git calls in it end when the run is asked to stop.
+    pub fn workspace(&self) -> &Workspace {
+        &self.cx.workspace
     }
 
     /// Runs until there is a reason to stop.
@@ -225,115 +209,156 @@ impl Runner {
     /// Any error that prevents the run from continuing. The end of the run is recorded if possible.
     pub fn run(mut self) -> Result<StopReason> {
         // A reader that finds the run in the journal must also see that it is alive.
-        self.write_lock_holder(None)?;
-        self.emit(None, Event::LoopStarted(self.begun()))?;
+        self.journal.write_lock_holder(&self.cx, None)?;
+        self.emit(None, Event::LoopStarted(inbox::begun(&self.cx)))?;
         crash::point("run.begun");
-        for refreshed in mem::take(&mut self.options.refreshed) {
+        for refreshed in mem::take(&mut self.cx.options.refreshed) {
             self.emit(None, Event::SourceRefreshed(refreshed))?;
         }
-        self.announce_graph()?;
+        self.emit(None, self.graph.loaded())?;
         let result = self.begin().or_else(|error| self.stop_of(error));
         if result.is_err() {
             // No process may outlive the run that supervises it.
             self.processes.order_all(AgentProcess::kill);
         }
+        if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {
+            self.emit(None, Event::Blocked { holders: holders.clone() })?;
+        }
+        // The run has an end in the journal, too, if a source cannot be told.
+        let result = result.and_then(|reason| self.write_back().map(|()| reason));
         let (why, exit) = match &result {
             Ok(reason) => (reason.text(&Local), reason.exit()),
             Err(error) => (fatal::summary(error), crate::core::exit::of_error(error)),
         };
-        if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {
-            self.emit(None, Event::Blocked { holders: holders.clone() })?;
-        }
-        if result.is_ok() {
-            self.write_back()?;
-        }
-        let run = &self.store.history().run;
+        let run = &self.journal.history().run;
+        let view = self.view(&[]);
+        let open = view.admitted().filter(|it| !view.graph.task(*it).status.is_over());
         let finished = Event::Finished {
             why,
             exit_code: exit.code(),
             iterations: run.iterations - run.begun.before,
             completed: run.completed,
-            remaining: self.remaining(),
-            duration_seconds: duration::seconds(self.began.elapsed()),
+            remaining: open.count(),
+            duration_seconds: duration::seconds(self.journal.elapsed()),
         };
         crash::point("run.over");
-        let recorded = self.emit_record(None, finished);
+        let recorded = self.emit(None, finished);
         crash::point("run.finished");
         let recorded = recorded.and_then(|finished| {
-            self.after_run(&finished)?;
-            self.drain()?;
+            self.hook(RunHooks::after_run(&self.cx, &finished))?;
+            // Unsent notifications are waited for, up to a limit or until a signal.
+            while self.journal.is_any_reporter_busy() && !self.inbox.is_signalled() {}
+            self.catch_up()?;
             self.reopen_other_branches()
         });
-        self.store.save();
+        self.journal.save();
         let reason = result?;
         recorded?;
         Ok(reason)
     }
 
+    /// Returns why the run ends if the error is that a request to stop ended a git command.
+    fn stop_of(&mut self, error: Error) -> Result<StopReason> {
+        if !sources::is_stop(&error) {
+            return Err(error);
+        }
+        self.processes.order_all(AgentProcess::kill);
+        let signal = self.cx.policy.stop.or_else(|| self.inbox.stop_signal());
+        Ok(signal.map_or(StopReason::Stopped, |(number, name)| StopReason::Signal(number, name)))
+    }
+
     /// Runs the hook before the run, recovers open attempts and enters the loop.
     fn begin(&mut self) -> Result<StopReason> {
-        if let Some(reason) = self.before_run()? {
+        let ran = self.hook(RunHooks::before_run(&self.cx, self.journal.run_id()))?;
+        if let Some(reason) = hooks::stop_of(ran) {
             return Ok(reason);
         }
         self.write_back()?;
-        self.check_executors()?;
-        self.watch_suspects()?;
+        agents::check_executors(&self.cx, self.graph.file.graph())?;
+        let mut facts = Facts::default();
+        self.away.watch_suspects(&self.cx, &mut facts);
+        self.tell(facts)?;
         self.recover()?;
         self.reopen_other_branches()?;
         self.follow_history()?;
-        self.name_uncommitted()?;
-        self.turn()
-    }
-
-    fn turn(&mut self) -> Result<StopReason> {
+        if !self.cx.is_isolated() && self.cx.plain().is_none() {
+            let (paths, more) = attempt::first_changed(&self.cx.workspace)?;
+            if !paths.is_empty() {
+                self.emit(None, Event::UncommittedFound { paths, more })?;
+            }
+        }
         loop {
-            self.refresh()?;
-            self.reload_settings()?;
-            let done_file = self.done_file()?;
-            let now = Utc::now();
-            let decide = |run: &mut Run, sit: &Situation<'_>| {
-                run.decide(&Situation { done_file, ..*sit }, now)
-            };
-            match self.with_run(decide) {
-                RunDecision::Act(commands) => self.carry_out(commands)?,
-                RunDecision::Land(branch) => {
-                    let tip = self.tip(&branch)?;
-                    let in_the_way = self.in_the_way(&branch)?;
-                    let commands =
-                        self.with_run(|run, sit| run.land(tip.as_ref(), &in_the_way, sit));
-                    self.carry_out(commands)?;
-                }
-                // Nothing could be claimed. Without an open attempt, the file is waited for instead.
-                RunDecision::Select(Decision::Start(_)) if self.graph.unreadable.is_some() => {
-                    self.wait(Wait::default())?;
-                }
-                RunDecision::Select(Decision::Start(key)) if self.is_prepared(key) => {
-                    self.carry_out(vec![RunCommand::Record(key)])?;
-                }
-                RunDecision::Select(Decision::Start(key)) => {
-                    if let Some(reason) = self.before_attempt(key)? {
-                        return Ok(reason);
-                    }
-                }
-                RunDecision::Select(Decision::Wait(wait)) => self.wait(wait)?,
-                RunDecision::Select(Decision::Stop(reason)) => return Ok(reason),
+            if let Some(reason) = self.turn()? {
+                return Ok(reason);
             }
         }
     }
 
-    /// Whether queued work may land.
-    fn may_land(&self) -> bool {
-        let is_ending = self.policy.stop.is_some();
-        !self.is_ended_now() && (!is_ending || self.run.lands_last(Instant::now()))
+    /// Opens the tasks again whose work landed on another branch than the one that is checked out.
+    fn reopen_other_branches(&mut self) -> Result<()> {
+        let history = self.journal.history();
+        self.correct(self.graph.of_other_branches(&self.cx.workspace, history)?)
     }
 
-    fn open_work(&self) -> Vec<OpenWork> {
-        self.run.open_work(self.may_land(), self.policy.jobs)
+    /// Takes one turn. Returns why the run ends, if it does.
+    fn turn(&mut self) -> Result<Option<StopReason>> {
+        self.refresh()?;
+        self.reload_settings()?;
+        let done_file = !self.run.attempts().any_process() && close::done_file(&self.cx)?;
+        let now = Utc::now();
+        let decide =
+            |run: &mut Run, sit: &Situation<'_>| run.decide(&Situation { done_file, ..*sit }, now);
+        match self.with_run(decide) {
+            RunDecision::Act(commands) => self.carry_out(commands)?,
+            RunDecision::Land(branch) => {
+                let repo = &self.cx.workspace.repo;
+                let tip = repo.branch(&branch)?;
+                // The files that a person still has changed and that queued work changes, too.
+                let paths = self.run.landing().deferred_paths();
+                let in_the_way =
+                    if paths.is_empty() { paths } else { repo.in_the_way(&branch, paths)? };
+                let commands = self.with_run(|run, sit| run.land(tip.as_ref(), &in_the_way, sit));
+                self.carry_out(commands)?;
+            }
+            // Nothing could be claimed. Without an open attempt, the file is waited for instead.
+            RunDecision::Select(Decision::Start(_)) if self.graph.unreadable.is_some() => {
+                self.wait(Wait::default())?;
+            }
+            RunDecision::Select(Decision::Start(key)) => {
+                let seen = (self.graph.file.graph(), self.journal.history());
+                let due = self.hooks.before_attempt(&self.cx, seen, self.journal.run_id(), key);
+                let Some(due) = due else {
+                    self.carry_out(vec![RunCommand::Record(key)])?;
+                    return Ok(None);
+                };
+                // The hook may have changed which task is next, so the run decides again.
+                let id = self.graph.file.graph().task(key.number).id.clone();
+                let ran = self.hook(due)?;
+                if ran == HookOutcome::Passed {
+                    self.hooks.has_passed(&id, self.journal.history());
+                }
+                return Ok(hooks::stop_of(ran));
+            }
+            RunDecision::Select(Decision::Wait(wait)) => self.wait(wait)?,
+            RunDecision::Select(Decision::Stop(reason)) => return Ok(Some(reason)),
+        }
+        Ok(None)
+    }
+
+    /// Whether an immediate stop was requested.
+    fn is_ended_now(&self) -> bool {
+        self.journal.history().run.stop.as_ref().is_some_and(|stop| stop.now)
+    }
+
+    /// Whether queued work may land.
+    fn may_land(&self) -> bool {
+        let is_ending = self.cx.policy.stop.is_some();
+        !self.is_ended_now() && (!is_ending || self.run.lands_last(Instant::now()))
     }
 
     /// Calls `see` with the view that task selection uses.
     fn with_view<T>(&self, see: impl FnOnce(&View<'_>) -> T) -> T {
-        let open = self.open_work();
+        let open = self.run.open_work(self.may_land(), self.cx.policy.jobs);
         see(&self.view(&OpenWork::active(&open, self.graph.file.graph())))
     }
 
@@ -341,15 +366,15 @@ impl Runner {
         View {
             graph: self.graph.file.graph(),
             keys: self.graph.file.keys(),
-            history: self.store.history(),
-            policy: &self.policy,
+            history: self.journal.history(),
+            policy: &self.cx.policy,
             active,
         }
     }
 
     /// Calls `see` with the situation that accompanies every input.
     fn with_situation<T>(&self, open: &[OpenWork], see: impl FnOnce(&Situation<'_>) -> T) -> T {
-        let config = &self.workspace.config;
+        let config = &self.cx.workspace.config;
         let active = OpenWork::active(open, self.graph.file.graph());
         see(&Situation {
             view: self.view(&active),
@@ -369,38 +394,41 @@ impl Runner {
 
     /// Calls `decide` with the run and the situation.
     fn with_run<T>(&mut self, decide: impl FnOnce(&mut Run, &Situation<'_>) -> T) -> T {
-        let open = self.open_work();
+        let open = self.run.open_work(self.may_land(), self.cx.policy.jobs);
         let mut run = mem::take(&mut self.run);
         let result = self.with_situation(&open, |sit| decide(&mut run, sit));
         self.run = run;
         result
     }
 
-    fn remaining(&self) -> usize {
-        let view = self.view(&[]);
-        view.admitted().filter(|number| !view.graph.task(*number).status.is_over()).count()
-    }
-
     /// Emits an event: to the journal, then to the history, then to the reporters. All events take
-    /// this path.
-    fn emit(&mut self, about: Option<(&TaskId, u32)>, event: Event) -> Result<()> {
-        self.emit_record(about, event).map(drop)
+    /// this path. Returns its record.
+    fn emit(&mut self, about: Option<(&TaskId, u32)>, event: Event) -> Result<Record> {
+        let (task_id, iteration) = about.unzip();
+        let (records, record) =
+            self.journal.write(Fact { task_id: task_id.cloned(), iteration, event })?;
+        self.publish(&records);
+        Ok(record)
     }
 
-    /// Emits an event and returns its record.
-    fn emit_record(&mut self, about: Option<(&TaskId, u32)>, event: Event) -> Result<Record> {
-        let (task_id, iteration) = about.unzip();
-        let kind = mem::discriminant(&event);
-        let records = self.store.emit(iteration, task_id, event)?;
+    /// Emits facts in order.
+    fn tell(&mut self, facts: Facts) -> Result<()> {
+        for fact in facts {
+            let (records, _) = self.journal.write(fact)?;
+            self.publish(&records);
+        }
+        Ok(())
+    }
+
+    /// Takes what other processes have written to the journal into account.
+    fn catch_up(&mut self) -> Result<()> {
+        let records = self.journal.catch_up()?;
         self.publish(&records);
-        // Other processes may have written records before and after ours.
-        let run_id = self.store.run_id();
-        let ours = |it: &Record| it.run_id == run_id && mem::discriminant(&it.event) == kind;
-        records.into_iter().rfind(ours).context("the emitted event is missing from the journal")
+        Ok(())
     }
 
     fn publish(&mut self, records: &[Record]) {
-        let mut reporters = mem::take(&mut self.reporters);
+        let mut reporters = mem::take(&mut self.journal.reporters);
         self.with_view(|view| {
             for record in records {
                 for reporter in &mut reporters {
@@ -408,33 +436,7 @@ impl Runner {
                 }
             }
         });
-        self.reporters = reporters;
-    }
-
-    /// Writes the holder of the lock, after checking that the lock is still valid.
-    fn write_lock_holder(&self, task_id: Option<&TaskId>) -> Result<()> {
-        let folder = self.workspace.state.dir();
-        if !self.lock.is_on(folder) {
-            let folder = folder.strip_prefix(self.workspace.root()).unwrap_or(folder).display();
-            let message = format!(
-                "`{folder}` was removed while this run held its lock, so another run may \
-                 have started; run again"
-            );
-            return Err(Failure::new(Exit::Disk, message).into());
-        }
-        let holder = LockHolder {
-            process: process::own_identity(),
-            run_id: self.store.run_id().to_owned(),
-            since: rfc3339(Utc::now() - self.began.elapsed()),
-            task_id: task_id.map(ToString::to_string),
-        };
-        self.workspace.state.write_holder(&holder).context("record the holder of the lock")
-    }
-
-    fn announce_graph(&mut self) -> Result<()> {
-        let tasks = self.graph.file.graph().tasks();
-        let complete = tasks.iter().filter(|task| task.status == Status::Complete).count();
-        self.emit(None, Event::GraphLoaded { tasks: tasks.len(), complete })
+        self.journal.reporters = reporters;
     }
 
     /// Waits for the next message, limit, heartbeat or wake-up, and handles it.
@@ -450,49 +452,25 @@ impl Runner {
         }
         let wake = self.wake.into_iter().chain(wait.until).min();
         let pause = wake.map_or(Duration::MAX, |wake| (wake - now).to_std().unwrap_or_default());
-        let beat = self.reporters.iter().map(|reporter| reporter.interval()).min();
+        let beat = self.journal.interval();
         let limit = self.run.patience(Instant::now(), self.may_land());
         let reread = self.graph.unreadable.map(|_| REREAD);
         let pause = [beat, limit, reread].into_iter().flatten().fold(pause, Duration::min);
-        let message = self.listen(pause);
+        let (journal, processes, graph) = (&self.journal, &self.processes, &self.graph.file);
+        let message = self.inbox.listen(pause, || {
+            journal.has_news()
+                || processes.has_report_news(&self.cx, self.attempts.records(), graph)
+        });
         let is_quiet = message.is_none();
         self.receive(message)?;
         self.check_clocks()?;
-        let records = self.store.catch_up()?;
-        self.publish(&records);
+        self.catch_up()?;
         self.refresh()?;
         if is_quiet || self.followed.elapsed() >= FOLLOW {
             self.follow()?;
             self.followed = Instant::now();
         }
-        self.tick();
+        self.journal.tick();
         Ok(())
     }
-
-    /// Reports one turn of the loop to the reporters.
-    fn tick(&mut self) {
-        for reporter in &mut self.reporters {
-            reporter.tick();
-        }
-    }
-}
-
-/// Returns the message that another run holds the lock.
-pub fn held(workspace: &Workspace) -> String {
-    let name = workspace.place.name();
-    let who = match name {
-        None => "another ralph runs in this repository".to_owned(),
-        Some(name) => format!("the loop `{name}` is already running; `--name` starts another one"),
-    };
-    let Some(holder) = workspace.holder() else {
-        return who;
-    };
-    let task = holder.task_id.filter(|_| name.is_none());
-    let task = task.map_or(String::new(), |id| format!(", working on `{id}`"));
-    let place =
-        if process::is_elsewhere(&holder.process) { " of another pid namespace" } else { "" };
-    format!(
-        "{who}: process {}{place}, run {}{task}, since {}",
-        holder.process.pid, holder.run_id, holder.since
-    )
 }

@@ -160,8 +160,8 @@ fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
 fn claim(workspace: &Workspace, file: &mut GraphFile, id: &TaskId) -> Result<()> {
     let at = rfc3339(Utc::now());
     let by = env::var("USER").unwrap_or_else(|_| "ralph prompt".to_owned());
-    let (_, is_claimed) = file.write(&workspace.state, id, Write::Claim { at: &at, by: &by })?;
-    if !is_claimed {
+    let written = file.write(&workspace.state, id, Write::Claim { at: &at, by: &by })?;
+    if !written.is_written {
         let message = format!("`{id}` cannot be claimed: it was changed just now; try again");
         return Err(Failure::new(Exit::Error, message).into());
     }

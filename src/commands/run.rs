@@ -40,7 +40,7 @@ use crate::{
         notify::{NotifyReporter, desktop_is_here},
         plain::PlainReporter,
     },
-    runner::{self, RunOptions, Runner, reporter::Reporter},
+    runner::{self, Reporter, RunOptions, Runner},
     view::lines::{Verbosity, counted, first_paths, ids},
 };
 

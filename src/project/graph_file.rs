@@ -61,6 +61,18 @@ pub struct Foreign {
     pub new: Option<Status>,
 }
 
+/// The result of writing a status.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The statuses that others have changed since the file was last read.
+    pub foreign: Vec<Foreign>,
+    /// The status of the task just before; none if the task was removed.
+    pub old: Option<Status>,
+    /// Whether the file has the status: not if the task was removed, or is to be claimed and can no
+    /// longer start.
+    pub is_written: bool,
+}
+
 /// The result of an edit of the whole text.
 #[derive(Debug)]
 pub struct EditedText {
@@ -243,30 +255,27 @@ impl GraphFile {
         Ok(Some(changes))
     }
 
-    /// Writes the status of a task in place. Returns the statuses that others have changed since, and
-    /// whether it was written: not if the task was removed, or is to be claimed and can no longer start.
+    /// Writes the status of a task in place.
     ///
     /// # Errors
     /// [`Rejected`] as the cause if the file has become invalid; otherwise the error of the edit or
     /// of the disk.
-    pub fn write(
-        &mut self,
-        state: &StateFolder,
-        id: &TaskId,
-        write: Write<'_>,
-    ) -> Result<(Vec<Foreign>, bool)> {
+    pub fn write(&mut self, state: &StateFolder, id: &TaskId, write: Write<'_>) -> Result<Written> {
         let _turn = state.lock_graph().context("lock the graph file")?;
         crash::point("graph.locked");
         let mut foreign = Vec::new();
         loop {
             foreign
                 .extend(self.reread().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
-            let Some(number) = self.graph.number(id) else { return Ok((foreign, false)) };
-            if matches!(write, Write::Claim { .. }) && !self.may_start(number) {
-                return Ok((foreign, false));
-            }
+            let number = self.graph.number(id);
+            let old = number.map(|number| self.graph.task(number).status);
+            let Some(number) =
+                number.filter(|it| !matches!(write, Write::Claim { .. }) || self.may_start(*it))
+            else {
+                return Ok(Written { foreign, old, is_written: false });
+            };
             if self.has(number, write) {
-                return Ok((foreign, true));
+                return Ok(Written { foreign, old, is_written: true });
             }
             self.splice(number, write)
                 .with_context(|| format!("edit the status of `{id}` in `{}`", self.name))?;
@@ -281,7 +290,7 @@ impl GraphFile {
             crash::point("graph.written");
             self.stamp = state::stamp(&self.path).ok();
             self.follow(number, write);
-            return Ok((foreign, true));
+            return Ok(Written { foreign, old, is_written: true });
         }
     }
 
@@ -482,7 +491,8 @@ mod tests {
         for id in ["a", "b"] {
             let id = TaskId::new(id).unwrap();
             let claim = Write::Claim { at: "2026-11-20T22:44:03Z", by: "me" };
-            assert_eq!(file.write(&state, &id, claim).unwrap(), (vec![], true));
+            let written = file.write(&state, &id, claim).unwrap();
+            assert!(written.is_written && written.foreign.is_empty(), "{written:?}");
             assert!(file.graph().task(file.graph().number(&id).unwrap()).claimed_at.is_some());
             file.write(&state, &id, Write::Plain(Status::Pending)).unwrap();
         }
@@ -498,7 +508,8 @@ mod tests {
         let edited = TEXT.replace("todo", "blocked") + "  - id: c # new\n";
         fs::write(&path, &edited).unwrap();
         let (b, at) = (TaskId::new("b").unwrap(), "2026-11-20T22:44:03Z");
-        let (foreign, _) = file.write(&state, &b, Write::Complete { at }).unwrap();
+        let Written { foreign, old, .. } = file.write(&state, &b, Write::Complete { at }).unwrap();
+        assert_eq!(old, Some(Status::Pending));
         let change = |id: &str, old, new| Foreign { task_id: TaskId::new(id).unwrap(), old, new };
         assert_eq!(
             foreign,
@@ -533,12 +544,15 @@ mod tests {
             TEXT.replace("id: a", "id: a\n    depends_on: [b]"),
         ] {
             fs::write(&path, &text).unwrap();
-            let (foreign, is_claimed) = file.write(&state, &a, claim).unwrap();
-            assert!(!is_claimed, "{text}");
+            let Written { foreign, old, is_written } = file.write(&state, &a, claim).unwrap();
+            assert!(!is_written, "{text}");
+            let now = graph_of(text.as_bytes()).unwrap();
+            assert_eq!(old, now.status_of(&a), "as it was under the lock");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
             if text.contains("id: other") {
                 let write = Write::Plain(Status::Blocked);
-                assert_eq!(file.write(&state, &a, write).unwrap(), (vec![], false));
+                let written = file.write(&state, &a, write).unwrap();
+                assert_eq!(written, Written { foreign: vec![], old: None, is_written: false });
             }
             let is_new_edge = text.contains("depends_on: [b]");
             assert!(foreign.iter().any(|change| change.task_id == a) || is_new_edge, "{text}");

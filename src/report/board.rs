@@ -16,7 +16,7 @@ use crate::{
     },
 };
 use crate::{
-    runner::reporter::AT_WORK,
+    runner::AT_WORK,
     view::{attempt::AttemptView, lines, queue::QueueView, run::RunView},
 };
 

@@ -24,7 +24,7 @@ use crate::{
 };
 use crate::{
     project::failure_output::FailureOutputReader,
-    runner::reporter::Reporter,
+    runner::Reporter,
     view::{
         lines::{self, Line, Verbosity},
         run_report::RunReport,

@@ -15,7 +15,7 @@ use std::{
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::runner::reporter::Reporter;
+use crate::runner::Reporter;
 use crate::{
     adapters::service_manager::{self, Manager},
     core::{

@@ -28,7 +28,7 @@ use crate::{
     },
 };
 use crate::{
-    runner::reporter::Reporter,
+    runner::Reporter,
     view::{
         lines,
         message::{MessageSender, ProgramMessage, facts},

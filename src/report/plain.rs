@@ -10,7 +10,7 @@ use crate::core::{
 };
 use crate::{
     project::failure_output::FailureOutputReader,
-    runner::reporter::Reporter,
+    runner::Reporter,
     view::{
         lines::{self, Line, Verbosity},
         run_report::RunReport,

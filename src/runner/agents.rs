@@ -4,7 +4,7 @@ use std::env;
 
 use anyhow::Result;
 
-use super::{RunOptions, Runner};
+use super::context::{RunContext, RunOptions};
 use crate::{
     adapters::process,
     core::{
@@ -66,24 +66,22 @@ pub fn check_commands(policy: &Policy, graph: &TaskGraph, workspace: &Workspace)
     })
 }
 
-impl Runner {
-    /// Checks that an executor answers that some task needs. Tasks whose executor does not answer
-    /// wait for it while others go on.
-    pub(super) fn check_executors(&self) -> Result<()> {
-        let given = self.options.run_on.as_deref();
-        let open = open(&self.policy, self.graph.file.graph().tasks());
-        let needed = executors::needed(&self.workspace, open.into_iter(), given)?;
-        let mut faults = Vec::new();
-        for executor in &needed {
-            match placement::answers(executor) {
-                Ok(()) => return Ok(()),
-                Err(why) => faults.push(why),
-            }
+/// Checks that an executor answers that some task needs. Tasks whose executor does not answer
+/// wait for it while others go on.
+pub(super) fn check_executors(cx: &RunContext, graph: &TaskGraph) -> Result<()> {
+    let given = cx.options.run_on.as_deref();
+    let open = open(&cx.policy, graph.tasks());
+    let needed = executors::needed(&cx.workspace, open.into_iter(), given)?;
+    let mut faults = Vec::new();
+    for executor in &needed {
+        match placement::answers(executor) {
+            Ok(()) => return Ok(()),
+            Err(why) => faults.push(why),
         }
-        match faults.into_iter().next() {
-            Some(why) => Err(Failure::new(Exit::Agent, why).into()),
-            None => Ok(()),
-        }
+    }
+    match faults.into_iter().next() {
+        Some(why) => Err(Failure::new(Exit::Agent, why).into()),
+        None => Ok(()),
     }
 }
 

@@ -6,7 +6,9 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result};
 use chrono::Utc;
 
-use super::{Runner, harm::GraphChanges, start::attempt_id};
+use super::{
+    context::Facts, graph::committed_graph, graph_guard::GraphChanges, landing::has_landed,
+};
 use crate::{
     adapters::{
         git::Repo,
@@ -26,6 +28,7 @@ use crate::{
         executors,
         graph_file::{GraphFile, graph_of, read_graph, rfc3339},
         landing_graph::GraphChange,
+        workspace::Workspace,
     },
     regular_file,
 };
@@ -79,175 +82,181 @@ fn is_changed(tree: &Repo, path: &str) -> bool {
         || tree.file_at("HEAD", path).is_ok_and(|text| text.is_none())
 }
 
-impl Runner {
-    /// Examines the graph that an isolated attempt left in its slot. New tasks are adopted when its
-    /// work lands; other changes are recorded and discarded.
-    pub(super) fn examine_graph_copy(&mut self, record: &AttemptRecord) -> Result<GraphChanges> {
-        let nothing = GraphChanges::default();
-        let (task_id, id) = (record.task_id.clone(), attempt_id(record));
-        if let Some((change, changes)) = self.landed_change(record)? {
-            self.graph.changes.insert(id, change);
-            return Ok(changes);
-        }
-        let at = rfc3339(Utc::now());
-        let change = GraphChange { task_id, at, adopted: None, reopened: Vec::new() };
-        self.graph.changes.insert(id.clone(), change.clone());
-        let ChangedCopy { was, old, now, new } = match self.left_copy(record)? {
-            LeftCopy::Unchanged => return Ok(nothing),
-            LeftCopy::Invalid(fault) => {
-                self.emit_guarded(record, Harm::OwnCopy, Vec::new(), true, None)?;
-                return Ok(GraphChanges { fault: Some(fault), ..nothing });
-            }
-            LeftCopy::Changed(changed) => *changed,
-        };
-        let main = self.graph.file.graph();
-        // The agent may have merged what has landed since its start.
-        let is_other = |id: &TaskId| {
-            let set = new.status_of(id);
-            *id != record.task_id && set != old.status_of(id) && set != main.status_of(id)
-        };
-        let ids = old.tasks().iter().map(|task| task.id.clone());
-        let others: Vec<TaskId> = ids.filter(is_other).collect();
-        let is_new = |id: &TaskId| old.number(id).is_none() && main.number(id).is_none();
-        let added = new.tasks().iter().map(|task| task.id.clone());
-        let mut added: Vec<TaskId> = added.filter(is_new).collect();
-        let mut discarded = others.clone();
-        discarded.extend(edited(&was, &now, self.graph.file.text(), &record.task_id));
-        discarded.sort_unstable();
-        discarded.dedup();
-        if !discarded.is_empty() {
-            self.emit_guarded(record, Harm::OwnCopy, discarded, true, None)?;
-        }
-        let own = new.status_of(&record.task_id);
-        let own = own.filter(|own| Some(*own) != old.status_of(&record.task_id));
-        // No attempt has worked on a new task.
-        let is_done = |id: &&TaskId| new.status_of(id) == Some(Status::Complete);
-        let reopened: Vec<TaskId> = added.iter().filter(is_done).cloned().collect();
-        if !reopened.is_empty() {
-            self.emit_guarded(record, Harm::Finished, reopened.clone(), true, None)?;
-        }
-        if let Some(own) = &record.run_on {
-            // A new task must not get out of where its author is kept.
-            let gets_out = |id: &TaskId| {
-                let task = new.number(id).map(|number| new.task(number));
-                task.is_some_and(|task| {
-                    executors::name_of(&self.workspace.config, task, None) != own
-                })
-            };
-            if added.iter().any(gets_out) {
-                let added = std::mem::take(&mut added);
-                self.emit_guarded(record, Harm::NewElsewhere, added, true, None)?;
-            }
-        }
-        if !added.is_empty() {
-            let adopted = Some((was, now));
-            let change = GraphChange { adopted, reopened: reopened.clone(), ..change };
-            if change.applied(self.graph.file.text()).is_ok() {
-                self.graph.changes.insert(id, change);
-            } else {
-                let added = std::mem::take(&mut added);
-                self.emit_guarded(record, Harm::NewInvalid, added, true, None)?;
-            }
-        }
-        Ok(GraphChanges { status: own, others: [others, reopened].concat(), added, fault: None })
+/// Examines the graph that an isolated attempt left in its slot. New tasks are adopted when its
+/// work lands; other changes are recorded and discarded.
+pub(super) fn examine(
+    workspace: &Workspace,
+    file: &GraphFile,
+    record: &AttemptRecord,
+    tree: Option<&Repo>,
+    facts: &mut Facts,
+) -> Result<(GraphChange, GraphChanges)> {
+    let nothing = GraphChanges::default();
+    if let Some(found) = landed_change(workspace, record)? {
+        return Ok(found);
     }
+    let (task_id, at) = (record.task_id.clone(), rfc3339(Utc::now()));
+    let mut change = GraphChange { task_id, at, adopted: None, reopened: Vec::new() };
+    let ChangedCopy { was, old, now, new } = match left_copy(workspace, file, record, tree)? {
+        LeftCopy::Unchanged => return Ok((change, nothing)),
+        LeftCopy::Invalid(fault) => {
+            facts.guarded(record, Harm::OwnCopy, Vec::new(), true, None);
+            return Ok((change, GraphChanges { fault: Some(fault), ..nothing }));
+        }
+        LeftCopy::Changed(changed) => *changed,
+    };
+    let main = file.graph();
+    // The agent may have merged what has landed since its start.
+    let is_other = |id: &TaskId| {
+        let set = new.status_of(id);
+        *id != record.task_id && set != old.status_of(id) && set != main.status_of(id)
+    };
+    let ids = old.tasks().iter().map(|task| task.id.clone());
+    let others: Vec<TaskId> = ids.filter(is_other).collect();
+    let is_new = |id: &TaskId| old.number(id).is_none() && main.number(id).is_none();
+    let added = new.tasks().iter().map(|task| task.id.clone());
+    let mut added: Vec<TaskId> = added.filter(is_new).collect();
+    let mut discarded = others.clone();
+    discarded.extend(edited(&was, &now, file.text(), &record.task_id));
+    discarded.sort_unstable();
+    discarded.dedup();
+    if !discarded.is_empty() {
+        facts.guarded(record, Harm::OwnCopy, discarded, true, None);
+    }
+    let own = new.status_of(&record.task_id);
+    let own = own.filter(|own| Some(*own) != old.status_of(&record.task_id));
+    // No attempt has worked on a new task.
+    let is_done = |id: &&TaskId| new.status_of(id) == Some(Status::Complete);
+    let reopened: Vec<TaskId> = added.iter().filter(is_done).cloned().collect();
+    if !reopened.is_empty() {
+        facts.guarded(record, Harm::Finished, reopened.clone(), true, None);
+    }
+    if let Some(own) = &record.run_on {
+        // A new task must not get out of where its author is kept.
+        let gets_out = |id: &TaskId| {
+            let task = new.number(id).map(|number| new.task(number));
+            task.is_some_and(|task| executors::name_of(&workspace.config, task, None) != own)
+        };
+        if added.iter().any(gets_out) {
+            let added = std::mem::take(&mut added);
+            facts.guarded(record, Harm::NewElsewhere, added, true, None);
+        }
+    }
+    if !added.is_empty() {
+        let adopted = Some((was, now));
+        let whole = GraphChange { adopted, reopened: reopened.clone(), ..change.clone() };
+        if whole.applied(file.text()).is_ok() {
+            change = whole;
+        } else {
+            let added = std::mem::take(&mut added);
+            facts.guarded(record, Harm::NewInvalid, added, true, None);
+        }
+    }
+    let others = [others, reopened].concat();
+    Ok((change, GraphChanges { status: own, others, added, fault: None }))
+}
 
-    /// Returns what an attempt changed in the graph if an earlier run has landed its work: the commit
-    /// that landed says it, and the file of the checkout may not have it yet.
-    fn landed_change(&self, record: &AttemptRecord) -> Result<Option<(GraphChange, GraphChanges)>> {
-        let Some(Merge::Landed { commit, .. }) = self.has_landed(record)? else { return Ok(None) };
-        let repo = &self.workspace.repo;
-        let before = repo.commit_of(&format!("{commit}^"))?;
-        let before = before.map(|before| self.committed_graph(&before)).transpose()?.flatten();
-        let (Some(before), Some(after)) = (before, self.committed_graph(&commit)?) else {
-            return Ok(None);
-        };
-        let number = after.graph().number(&record.task_id);
-        let at = number.and_then(|number| {
-            after.graph().task(number).extra.get("completed_at")?.as_str().map(str::to_owned)
-        });
-        let Some(at) = at else { return Ok(None) };
-        let added = after.graph().tasks().iter().map(|task| task.id.clone());
-        let added = added.filter(|id| before.graph().number(id).is_none()).collect();
-        let adopted = Some((before.text().to_owned(), after.text().to_owned()));
-        let task_id = record.task_id.clone();
-        let change = GraphChange { task_id, at, adopted, reopened: Vec::new() };
-        let (status, others) = (Some(Status::Complete), Vec::new());
-        Ok(Some((change, GraphChanges { status, others, added, fault: None })))
-    }
+/// Returns what an attempt changed in the graph if an earlier run has landed its work: the commit
+/// that landed says it, and the file of the checkout may not have it yet.
+fn landed_change(
+    workspace: &Workspace,
+    record: &AttemptRecord,
+) -> Result<Option<(GraphChange, GraphChanges)>> {
+    let Some(Merge::Landed { commit, .. }) = has_landed(workspace, record)? else {
+        return Ok(None);
+    };
+    let repo = &workspace.repo;
+    let before = repo.commit_of(&format!("{commit}^"))?;
+    let before = before.map(|before| committed_graph(workspace, &before)).transpose()?.flatten();
+    let (Some(before), Some(after)) = (before, committed_graph(workspace, &commit)?) else {
+        return Ok(None);
+    };
+    let number = after.graph().number(&record.task_id);
+    let at = number.and_then(|number| {
+        after.graph().task(number).extra.get("completed_at")?.as_str().map(str::to_owned)
+    });
+    let Some(at) = at else { return Ok(None) };
+    let added = after.graph().tasks().iter().map(|task| task.id.clone());
+    let added = added.filter(|id| before.graph().number(id).is_none()).collect();
+    let adopted = Some((before.text().to_owned(), after.text().to_owned()));
+    let task_id = record.task_id.clone();
+    let change = GraphChange { task_id, at, adopted, reopened: Vec::new() };
+    let (status, others) = (Some(Status::Complete), Vec::new());
+    Ok(Some((change, GraphChanges { status, others, added, fault: None })))
+}
 
-    /// Reads the copy that an attempt left. Removes it if git does not track the graph.
-    fn left_copy(&self, record: &AttemptRecord) -> Result<LeftCopy> {
-        let Some(path) = self.workspace.graph_in_git().filter(|_| record.slot.is_some()) else {
-            return Ok(LeftCopy::Unchanged);
-        };
-        let (Some(base), Ok(tree)) = (&record.base, self.opened_tree(record)) else {
-            return Ok(LeftCopy::Unchanged);
-        };
-        let copy = tree.root().join(&path);
-        let tracked = self.workspace.repo.file_at(base, &path)?;
-        let Some(now) =
-            regular_file::read(&copy).ok().and_then(|text| String::from_utf8(text).ok())
-        else {
-            // A sparse checkout need not have the file.
-            let is_its = tracked.is_none() || is_changed(&tree, &path);
-            let fault = is_its.then(|| unreadable(&copy, &path)).flatten();
-            return Ok(fault.map_or(LeftCopy::Unchanged, LeftCopy::Invalid));
-        };
-        if tracked.is_none() {
-            // It must not look like work that the attempt left.
-            fs::remove_file(&copy).with_context(|| format!("remove `{}`", copy.display()))?;
-        }
-        // A graph that git does not track was copied from the main checkout.
-        let was = tracked.map_or_else(
-            || self.graph.file.text().to_owned(),
-            |was| String::from_utf8_lossy(&was).into_owned(),
-        );
-        if was == now {
-            return Ok(LeftCopy::Unchanged);
-        }
-        let Some(old) = graph_of(was.as_bytes()) else {
-            return Ok(LeftCopy::Unchanged);
-        };
-        Ok(match read_graph(&path, &now) {
-            Ok(new) => LeftCopy::Changed(Box::new(ChangedCopy { was, old, now, new })),
-            Err(fault) => LeftCopy::Invalid(fault),
-        })
+/// Reads the copy that an attempt left. Removes it if git does not track the graph.
+fn left_copy(
+    workspace: &Workspace,
+    file: &GraphFile,
+    record: &AttemptRecord,
+    tree: Option<&Repo>,
+) -> Result<LeftCopy> {
+    let Some(path) = workspace.graph_in_git().filter(|_| record.slot.is_some()) else {
+        return Ok(LeftCopy::Unchanged);
+    };
+    let (Some(base), Some(tree)) = (&record.base, tree) else {
+        return Ok(LeftCopy::Unchanged);
+    };
+    let copy = tree.root().join(&path);
+    let tracked = workspace.repo.file_at(base, &path)?;
+    let Some(now) = regular_file::read(&copy).ok().and_then(|text| String::from_utf8(text).ok())
+    else {
+        // A sparse checkout need not have the file.
+        let is_its = tracked.is_none() || is_changed(tree, &path);
+        let fault = is_its.then(|| unreadable(&copy, &path)).flatten();
+        return Ok(fault.map_or(LeftCopy::Unchanged, LeftCopy::Invalid));
+    };
+    if tracked.is_none() {
+        // It must not look like work that the attempt left.
+        fs::remove_file(&copy).with_context(|| format!("remove `{}`", copy.display()))?;
     }
+    // A graph that git does not track was copied from the main checkout.
+    let was = tracked
+        .map_or_else(|| file.text().to_owned(), |was| String::from_utf8_lossy(&was).into_owned());
+    if was == now {
+        return Ok(LeftCopy::Unchanged);
+    }
+    let Some(old) = graph_of(was.as_bytes()) else {
+        return Ok(LeftCopy::Unchanged);
+    };
+    Ok(match read_graph(&path, &now) {
+        Ok(new) => LeftCopy::Changed(Box::new(ChangedCopy { was, old, now, new })),
+        Err(fault) => LeftCopy::Invalid(fault),
+    })
+}
 
-    /// Returns the state of the file of the graph in the slot of an isolated attempt.
-    pub(super) fn own_graph_stamp(&self, record: &AttemptRecord) -> Option<Stamp> {
-        let slot = record.slot.as_ref()?;
-        state::stamp(&slot.path.join(self.workspace.graph_in_git()?)).ok()
-    }
+/// Returns the state of the file of the graph in the slot of an isolated attempt.
+pub(super) fn own_stamp(workspace: &Workspace, record: &AttemptRecord) -> Option<Stamp> {
+    let slot = record.slot.as_ref()?;
+    state::stamp(&slot.path.join(workspace.graph_in_git()?)).ok()
+}
 
-    /// Returns the status of its own task in the graph in the slot of an isolated attempt, if the
-    /// attempt changed it.
-    pub(super) fn own_graph_status(&self, record: &AttemptRecord) -> Option<Status> {
-        let slot = record.slot.as_ref()?;
-        let path = self.workspace.graph_in_git()?;
-        let status = |text: Vec<u8>| {
-            let graph = graph_of(&text)?;
-            graph.number(&record.task_id).map(|number| graph.task(number).status)
-        };
-        let was = self.workspace.repo.file_at(record.base.as_deref()?, &path).ok()?;
-        let now = regular_file::read(&slot.path.join(&path)).ok().and_then(status);
-        now.filter(|_| now != was.and_then(status))
-    }
+/// Returns the status of its own task in the graph in the slot of an isolated attempt, if the
+/// attempt changed it.
+pub(super) fn own_status(workspace: &Workspace, record: &AttemptRecord) -> Option<Status> {
+    let slot = record.slot.as_ref()?;
+    let path = workspace.graph_in_git()?;
+    let status = |text: Vec<u8>| {
+        let graph = graph_of(&text)?;
+        graph.number(&record.task_id).map(|number| graph.task(number).status)
+    };
+    let was = workspace.repo.file_at(record.base.as_deref()?, &path).ok()?;
+    let now = regular_file::read(&slot.path.join(&path)).ok().and_then(status);
+    now.filter(|_| now != was.and_then(status))
+}
 
-    /// Copies the graph into the slot of an attempt if git does not track it.
-    pub(super) fn copy_graph(&self, tree: &Repo, base: &str) -> Result<()> {
-        let Some(path) = self.workspace.graph_in_git() else {
-            return Ok(());
-        };
-        if tree.has_at(base, &path)? {
-            return Ok(());
-        }
-        let copy = tree.root().join(&path);
-        if let Some(folder) = copy.parent() {
-            fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
-        }
-        fs::write(&copy, self.graph.file.text())
-            .with_context(|| format!("write `{}`", copy.display()))
+/// Copies the graph into the slot of an attempt if git does not track it.
+pub(super) fn write(workspace: &Workspace, tree: &Repo, base: &str, text: &str) -> Result<()> {
+    let Some(path) = workspace.graph_in_git() else {
+        return Ok(());
+    };
+    if tree.has_at(base, &path)? {
+        return Ok(());
     }
+    let copy = tree.root().join(&path);
+    if let Some(folder) = copy.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
+    }
+    fs::write(&copy, text).with_context(|| format!("write `{}`", copy.display()))
 }

@@ -1,31 +1,144 @@
-//! The points at which a run executes hooks, and the handling of messages meanwhile.
+//! Hooks: commands from the settings that run before and after runs and attempts, and when `ralph
+//! schedule` wakes.
+//!
+//! A hook runs to its end before the run continues. It has its own guardian, so that no process it
+//! started outlives it. The caller decides what a failure means.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs::{self, File},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
-use super::{Runner, RunnerMessage};
+use super::context::RunContext;
 use crate::{
-    adapters::{process::AgentProcess, signal},
-    core::{
-        event::{Event, Hook, StopReason, record::Record},
-        graph::task::TaskId,
-        select::SelectionKey,
+    adapters::{
+        agent_output,
+        process::{self, AgentProcess, GuardPost, GuardianPool, ProcessSpec},
     },
-    runner::hook_run::{HookOutcome, HookRun},
-    view::lines::Verbosity,
+    core::{
+        duration,
+        event::{Event, Hook, HookFailed, StopReason, record::Record},
+        graph::{TaskGraph, task::TaskId},
+        history::History,
+        select::{SelectionKey, View},
+        verdict::{CheckResult, Outcome},
+    },
+    project::workspace::Workspace,
+    regular_file,
     view::{
-        lines::{self, Line},
-        message::{MessageSender, facts},
+        lines::{self, Line, Verbosity},
+        message::{self, MessageSender, ProgramMessage, facts},
     },
 };
 
-/// The interval between two ticks of the reporters.
-const TICK: Duration = Duration::from_secs(1);
+/// The commands of one hook, ready to run.
+#[derive(Debug)]
+pub struct HookRun {
+    hook: Hook,
+    commands: Vec<String>,
+    /// The folder for output, relative to the repository.
+    folder: String,
+    root: PathBuf,
+    message: ProgramMessage,
+    limits: (Duration, Duration),
+    redact: bool,
+    /// They hold a lock until the last process has ended.
+    guardians: GuardianPool,
+}
 
-/// The context of a hook.
-struct HookContext {
+/// The result of a hook.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HookOutcome {
+    /// All commands succeeded.
+    Passed,
+    /// A command failed; later commands did not run.
+    Failed(HookFailed),
+    /// A command was ended on request.
+    Cancelled,
+}
+
+impl HookRun {
+    /// Returns the commands that the settings have for this hook, if any. Output goes to `folder`,
+    /// relative to the repository. The guardians keep `lock` open as a sign that a process still
+    /// runs.
+    pub fn new(
+        workspace: &Workspace,
+        hook: Hook,
+        folder: &str,
+        message: impl FnOnce() -> ProgramMessage,
+        lock: &File,
+    ) -> Result<Option<HookRun>> {
+        let commands = workspace.config.hooks.of(hook);
+        if commands.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(HookRun {
+            hook,
+            commands: commands.to_vec(),
+            folder: folder.to_owned(),
+            root: workspace.root().to_owned(),
+            message: message(),
+            limits: (workspace.config.hook_timeout, workspace.config.grace),
+            redact: workspace.redacts(),
+            guardians: GuardianPool::new(process::own_program(), lock)
+                .context("hold the lock for a hook")?,
+        }))
+    }
+
+    /// Runs the commands in order and stops at the first that fails. Calls `turn` repeatedly
+    /// meanwhile; it returns whether the command may continue.
+    ///
+    /// # Errors
+    /// Errors of the disk and of `turn`.
+    pub fn run(self, mut turn: impl FnMut(&AgentProcess) -> Result<bool>) -> Result<HookOutcome> {
+        let folder = self.root.join(&self.folder);
+        fs::create_dir_all(&folder).with_context(|| format!("create `{}`", self.folder))?;
+        let message_file = folder.join(format!("{}.json", self.hook));
+        regular_file::write(&message_file, format!("{}\n", self.message.json).as_bytes())
+            .with_context(|| format!("write `{}`", message_file.display()))?;
+        for (at, command) in self.commands.iter().enumerate() {
+            let log = format!("{}/{}-{}.log", self.folder, self.hook, at + 1);
+            let output = self.root.join(&log);
+            // Remove the log of an earlier hook run.
+            let _ = fs::remove_file(&output);
+            let spec = ProcessSpec {
+                argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
+                dir: self.root.clone(),
+                env: self.message.variables.clone(),
+                env_remove: message::inherited(),
+                stdin: message_file.clone(),
+                stdout: output.clone(),
+                stderr: output.clone(),
+            };
+            let guardians = self.guardians.clone();
+            let post = GuardPost::of_command(guardians, message_file.clone(), self.redact);
+            let began = Instant::now();
+            let outcome = process::run_guarded(&spec, &post, self.limits, &mut turn)?;
+            if outcome == Outcome::Cancelled {
+                return Ok(HookOutcome::Cancelled);
+            }
+            let check = CheckResult {
+                command: command.clone(),
+                outcome,
+                duration_seconds: duration::seconds(began.elapsed()),
+                last_line: agent_output::last_line(&output),
+                log,
+            };
+            if !check.is_green() {
+                return Ok(HookOutcome::Failed(HookFailed { hook: self.hook, check }));
+            }
+        }
+        Ok(HookOutcome::Passed)
+    }
+}
+
+/// A hook that is due, and what it is told.
+pub(super) struct DueHook {
+    pub(super) hook: Hook,
     /// The folder for its output.
     folder: String,
     /// The facts that the hook receives.
@@ -33,10 +146,19 @@ struct HookContext {
     /// The facts as text.
     lines: Vec<Line>,
     /// The task and the iteration.
-    task: Option<(TaskId, u32)>,
+    pub(super) task: Option<(TaskId, u32)>,
 }
 
-/// The state that the hooks of a run share.
+impl DueHook {
+    /// Returns its commands, if the settings have any. The guardians keep `lock` open.
+    pub(super) fn commands(self, workspace: &Workspace, lock: &File) -> Result<Option<HookRun>> {
+        let DueHook { hook, folder, facts, lines, task: _ } = self;
+        let message = || MessageSender::of(workspace).message(hook.word(), facts, &lines);
+        HookRun::new(workspace, hook, &folder, message, lock)
+    }
+}
+
+/// The hooks of a run.
 #[derive(Default)]
 pub(super) struct RunHooks {
     /// The task and the number of the attempt whose `before_attempt` hook has run.
@@ -45,161 +167,72 @@ pub(super) struct RunHooks {
     pub(super) ended: Option<Record>,
 }
 
-impl Runner {
-    /// Runs the hook before a run. Returns why the run must not start, if so.
-    pub(super) fn before_run(&mut self) -> Result<Option<StopReason>> {
-        let (facts, lines) = (self.facts_of_run(), vec![lines::plain("a run is about to begin")]);
-        let folder = self.workspace.place.hooks().to_owned();
-        let about = HookContext { folder, facts, lines, task: None };
-        Ok(stop_of(self.hook(Hook::BeforeRun, about)?))
+impl RunHooks {
+    /// Returns the hook before a run.
+    pub(super) fn before_run(cx: &RunContext, run_id: &str) -> DueHook {
+        let folder = cx.workspace.place.hooks().to_owned();
+        let (facts, lines) = (facts_of_run(run_id), vec![lines::plain("a run is about to begin")]);
+        DueHook { hook: Hook::BeforeRun, folder, facts, lines, task: None }
     }
 
-    /// Runs the hook after a run; `finished` is the last record of the run.
-    pub(super) fn after_run(&mut self, finished: &Record) -> Result<()> {
-        let folder = self.workspace.place.hooks().to_owned();
+    /// Returns the hook after a run; `finished` is the last record of the run.
+    pub(super) fn after_run(cx: &RunContext, finished: &Record) -> DueHook {
+        let folder = cx.workspace.place.hooks().to_owned();
         let lines = match &finished.event {
             Event::Finished { why, exit_code, .. } => format!("{why} (exit code {exit_code})"),
             _ => String::new(),
         };
         let lines = vec![lines::plain(&lines)];
-        let about = HookContext { folder, facts: facts(finished), lines, task: None };
-        self.hook(Hook::AfterRun, about).map(drop)
+        DueHook { hook: Hook::AfterRun, folder, facts: facts(finished), lines, task: None }
     }
 
-    /// Runs the hook before an attempt. Returns why the run ends instead of starting the attempt,
-    /// if so. The hook may have changed which task is next, so the caller decides again.
-    pub(super) fn before_attempt(&mut self, key: SelectionKey) -> Result<Option<StopReason>> {
-        let id = self.graph.file.graph().task(key.number).id.clone();
-        let history = self.store.history();
+    /// Returns the hook before the next attempt at a task; none if it has run or does not exist. If it
+    /// passes, the attempt may start.
+    pub(super) fn before_attempt(
+        &self,
+        cx: &RunContext,
+        (graph, history): (&TaskGraph, &History),
+        run_id: &str,
+        key: SelectionKey,
+    ) -> Option<DueHook> {
+        let id = graph.task(key.number).id.clone();
         let (attempt, iteration) = (history.of(&id).attempts + 1, history.run.next_iteration());
-        let mut facts = self.facts_of_run();
+        if cx.workspace.config.hooks.of(Hook::BeforeAttempt).is_empty()
+            || self.passed.as_ref() == Some(&(id.clone(), attempt))
+        {
+            return None;
+        }
+        let mut facts = facts_of_run(run_id);
         facts.insert("task_id".to_owned(), json!(id));
         facts.insert("attempt".to_owned(), json!(attempt));
         facts.insert("iteration".to_owned(), json!(iteration));
-        let folder = self.workspace.place.attempt(&id, attempt);
+        let folder = cx.workspace.place.attempt(&id, attempt);
         let lines = vec![lines::plain(&format!("attempt {attempt} at {id} is about to begin"))];
-        let about = HookContext { folder, facts, lines, task: Some((id.clone(), iteration)) };
-        let ran = self.hook(Hook::BeforeAttempt, about)?;
-        if ran == HookOutcome::Passed {
-            self.hooks.passed = Some((id, attempt));
-        }
-        Ok(stop_of(ran))
+        let (hook, task) = (Hook::BeforeAttempt, Some((id, iteration)));
+        Some(DueHook { hook, folder, facts, lines, task })
     }
 
-    /// Whether the hook before this attempt has run or does not exist.
-    pub(super) fn is_prepared(&self, key: SelectionKey) -> bool {
-        let id = &self.graph.file.graph().task(key.number).id;
-        let attempt = self.store.history().of(id).attempts + 1;
-        self.workspace.config.hooks.of(Hook::BeforeAttempt).is_empty()
-            || self
-                .hooks
-                .passed
-                .as_ref()
-                .is_some_and(|(task, number)| task == id && *number == attempt)
+    /// Records that the hook before the next attempt at a task has passed.
+    pub(super) fn has_passed(&mut self, id: &TaskId, history: &History) {
+        self.passed = Some((id.clone(), history.of(id).attempts + 1));
     }
 
-    /// Runs the hook after an attempt whose end was just recorded.
-    pub(super) fn after_attempt(&mut self) -> Result<()> {
-        let Some(ended) = self.hooks.ended.take() else {
-            return Ok(());
-        };
+    /// Returns the hook after the attempt whose end was just recorded.
+    pub(super) fn after_attempt(&mut self, view: &View<'_>) -> Option<DueHook> {
+        let ended = self.ended.take()?;
         let task = ended.task_id.clone().zip(ended.iteration);
-        let lines = lines::lines(&ended, &self.view(&[]), Verbosity::Normal);
+        let lines = lines::lines(&ended, view, Verbosity::Normal);
         let folder = ended.event.ended().map(|ended| ended.log.clone()).unwrap_or_default();
-        let about = HookContext { folder, facts: facts(&ended), lines, task };
-        self.hook(Hook::AfterAttempt, about).map(drop)
-    }
-
-    fn facts_of_run(&self) -> Map<String, Value> {
-        Map::from_iter([("run_id".to_owned(), json!(self.store.run_id()))])
-    }
-
-    /// Runs a hook while still handling signals, requests and the heartbeat. Records a failure.
-    fn hook(&mut self, hook: Hook, about: HookContext) -> Result<HookOutcome> {
-        let HookContext { folder, facts, lines, task } = about;
-        let message = || MessageSender::of(&self.workspace).message(hook.word(), facts, &lines);
-        let lock = self.lock.folder();
-        let Some(hook_run) = HookRun::new(&self.workspace, hook, &folder, message, lock)? else {
-            return Ok(HookOutcome::Passed);
-        };
-        let stopping = self.is_ended_now();
-        let mut ticked = Instant::now();
-        let ran = hook_run.run(|agent| {
-            let may_continue = self.attend_and_tick(agent, &mut ticked)?;
-            Ok(may_continue && (stopping || !self.is_ended_now()))
-        })?;
-        if let HookOutcome::Failed(failed) = &ran {
-            let about = task.as_ref().map(|(id, iteration)| (id, *iteration));
-            self.emit(about, Event::HookFailed(failed.clone()))?;
-        }
-        Ok(ran)
-    }
-
-    /// Handles messages while a command of the run itself runs, and reports each second. Returns
-    /// whether it may continue.
-    pub(super) fn attend_and_tick(
-        &mut self,
-        agent: &AgentProcess,
-        ticked: &mut Instant,
-    ) -> Result<bool> {
-        let may_continue = self.attend(agent)?;
-        if ticked.elapsed() >= TICK {
-            *ticked = Instant::now();
-            self.tick();
-        }
-        Ok(may_continue)
-    }
-
-    /// Handles messages that arrive while a hook runs. Returns whether the hook may continue.
-    fn attend(&mut self, agent: &AgentProcess) -> Result<bool> {
-        let mut may_continue = true;
-        while let Ok(message) = self.inbox.receiver.try_recv() {
-            match message {
-                RunnerMessage::Signal(signal::SUSPEND) => {
-                    agent.freeze();
-                    self.signalled(signal::SUSPEND)?;
-                    agent.thaw();
-                }
-                RunnerMessage::Signal(number) => {
-                    may_continue = false;
-                    self.signalled(number)?;
-                    if self.run.signals() > 1 {
-                        agent.kill();
-                    }
-                }
-                message => self.inbox.later.push_back(message),
-            }
-        }
-        self.check_clocks()?;
-        if self.store.has_news() {
-            let records = self.store.catch_up()?;
-            self.publish(&records);
-        }
-        Ok(may_continue)
-    }
-
-    /// Whether an immediate stop was requested.
-    pub(super) fn is_ended_now(&self) -> bool {
-        self.store.history().run.stop.as_ref().is_some_and(|stop| stop.now)
-    }
-
-    /// Waits for unsent notifications, up to a limit or until a signal.
-    pub(super) fn drain(&mut self) -> Result<()> {
-        while self.reporters.iter_mut().any(|reporter| reporter.is_busy()) {
-            if let Ok(RunnerMessage::Signal(_)) =
-                self.inbox.receiver.recv_timeout(Duration::from_millis(20))
-            {
-                break;
-            }
-        }
-        let records = self.store.catch_up()?;
-        self.publish(&records);
-        Ok(())
+        Some(DueHook { hook: Hook::AfterAttempt, folder, facts: facts(&ended), lines, task })
     }
 }
 
+fn facts_of_run(run_id: &str) -> Map<String, Value> {
+    Map::from_iter([("run_id".to_owned(), json!(run_id))])
+}
+
 /// Returns why a run ends after a hook that precedes a run or an attempt.
-fn stop_of(ran: HookOutcome) -> Option<StopReason> {
+pub(super) fn stop_of(ran: HookOutcome) -> Option<StopReason> {
     match ran {
         HookOutcome::Failed(failed) => {
             let why = format!("{failed}; fix it, or remove it from `hooks`");

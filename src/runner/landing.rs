@@ -1,19 +1,26 @@
 //! The git operations of the merge queue: combining work on top of the target branch, and moving
 //! the branch.
 
-use std::{fs, iter, path::PathBuf, thread};
+use std::{collections::BTreeMap, fs, iter, path::PathBuf, thread};
 
 use anyhow::{Context, Result};
 
-use super::{Runner, RunnerMessage};
+use super::{
+    RunnerMessage,
+    attempts::Records,
+    context::{RunContext, task_of},
+    slots::{RunSlots, attributes},
+};
 use crate::{
     adapters::git::{self, BranchWork, Integrated, IntegrationMethod, Repo, SlotSettings},
     adapters::state::StateFolder,
     core::{
         commit_id::CommitId,
+        graph::{TaskGraph, task::TaskId},
         loop_paths,
         run::{
-            command::AttemptId,
+            Run,
+            command::{AttemptId, LandingCommand},
             input::{BuiltBatch, Input, LandOutcome},
             verified_batch::{BuiltCommit, VerifiedBatch},
         },
@@ -24,6 +31,7 @@ use crate::{
         attempt::{AttemptRecord, CONFLICT, leftovers},
         landing_graph::{GraphChange, LandingGraph},
         slot_pool::{self, SlotPool},
+        workspace::Workspace,
     },
     regular_file,
 };
@@ -229,26 +237,64 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
     Ok(built)
 }
 
-impl Runner {
-    /// Returns the commit of a branch.
-    pub(super) fn tip(&self, branch: &str) -> Result<Option<CommitId>> {
-        self.workspace.repo.branch(branch)
+/// What the landings of a run need to know of its attempts.
+#[derive(Default)]
+pub(super) struct RunLanding {
+    /// What the landing of each attempt changes in the graph.
+    pub(super) changes: BTreeMap<AttemptId, GraphChange>,
+}
+
+/// What a step of the merge queue reads: the attempts, their graph, and the slots.
+#[derive(Clone, Copy)]
+pub(super) struct LandingView<'a> {
+    pub(super) run: &'a Run,
+    pub(super) records: &'a Records,
+    pub(super) graph: &'a TaskGraph,
+    pub(super) slots: &'a RunSlots,
+}
+
+impl RunLanding {
+    /// Carries out a step of the merge queue. The commit that is about to land is in the record
+    /// `own` before it lands.
+    pub(super) fn carry_out(
+        &self,
+        cx: &RunContext,
+        command: LandingCommand,
+        view: LandingView<'_>,
+    ) -> Result<Option<Input>> {
+        match command {
+            LandingCommand::Build { onto, members, in_trial } => {
+                return self.build(cx, onto, &members, in_trial, view);
+            }
+            LandingCommand::Land(batch) => self.land(cx, &batch, view),
+            LandingCommand::KeepLog { from, to } => {
+                let root = cx.workspace.root();
+                // A missing file needs no action.
+                let _ = fs::rename(root.join(from), root.join(to));
+            }
+            // The owner of the records does that.
+            LandingCommand::Record(..) => {}
+        }
+        Ok(None)
     }
 
     /// Combines the work of attempts on top of a commit of the target branch. `in_trial` as in
-    /// [`RunCommand::Build`](crate::core::run::command::RunCommand::Build).
-    pub(super) fn build(
-        &mut self,
+    /// [`LandingCommand::Build`].
+    fn build(
+        &self,
+        cx: &RunContext,
         onto: CommitId,
         members: &[AttemptId],
         in_trial: bool,
+        view: LandingView<'_>,
     ) -> Result<Option<Input>> {
-        let how = self.workspace.config.merge;
-        let mut own: Vec<String> = self.workspace.graph_in_git().into_iter().collect();
+        let workspace = &cx.workspace;
+        let (how, repo) = (workspace.config.merge, &workspace.repo);
+        let mut own: Vec<String> = workspace.graph_in_git().into_iter().collect();
         let mut work = Vec::new();
         for id in members {
-            let record = self.records.get(id).context("queued work without a record")?;
-            let end = self.run.attempts().get(id).and_then(|open| open.end.as_ref());
+            let record = view.records.get(id).context("queued work without a record")?;
+            let end = view.run.attempts().get(id).and_then(|open| open.end.as_ref());
             let evidence = &end.context("queued work without an end")?.evidence;
             let base = record.base.clone().context("queued work without a base")?;
             // A task that needs no commit may have none.
@@ -256,7 +302,7 @@ impl Runner {
             let mut has_new_modules = false;
             if base != head {
                 // An agent may have added files that git ignores, such as the journal.
-                let changed = self.workspace.repo.differing(Some(&base), &head)?;
+                let changed = repo.differing(Some(&base), &head)?;
                 has_new_modules = changed.iter().any(|path| path == MODULES);
                 own.extend(changed.into_iter().filter(|path| loop_paths::is_own_or_above(path)));
             }
@@ -264,19 +310,18 @@ impl Runner {
             // submodule that no other slot can make.
             let is_proven =
                 !record.has_own_ignored && evidence.tampered.is_empty() && !has_new_modules;
-            let title = self.task_of(record).map(|task| task.title);
+            let title = task_of(view.graph, record).map(|task| task.title);
             let title = title.unwrap_or_else(|| record.task_id.to_string());
-            let completion = self.completion(id, record, &title)?;
+            let completion = self.completion(workspace, id, record, &title)?;
             if members.len() == 1 && base == onto && !in_trial && is_proven {
                 let own: Vec<&str> = own.iter().map(String::as_str).collect();
                 let piece = BranchWork { head: &head, base: &base, message: "" };
                 let fits = if head == base {
                     Some(head.clone())
                 } else {
-                    self.workspace.repo.fits_as_it_is(&onto, &piece, how, &own)?
+                    repo.fits_as_it_is(&onto, &piece, how, &own)?
                 };
                 if let Some(verified) = fits {
-                    let repo = &self.workspace.repo;
                     let commit = completed(repo, &verified, completion.as_ref())?;
                     let commits = vec![BuiltCommit { commit, verified, rebuilt: None }];
                     let built = BuiltBatch { commits, as_is: true, ..BuiltBatch::default() };
@@ -286,27 +331,21 @@ impl Runner {
             let message = leftovers::message(record, &title);
             work.push(WorkToLand { base, head, message, has_new_modules, completion });
         }
-        let first = members.first().and_then(|id| self.records.get(id));
-        let conflict = first.context("a batch without members")?.file(&self.workspace, CONFLICT);
-        let pool = self.slots.pool.clone();
-        let attributes = self.attributes()?;
-        let settings = self.slots.settings(&self.workspace)?;
-        let main = self.workspace.root().to_owned();
-        let setup = self.workspace.config.setup.0.clone();
+        let first = members.first().and_then(|id| view.records.get(id));
         let order = TrialOrder {
-            main,
-            pool,
-            settings,
-            trial_ref: self.workspace.place.trial_ref(),
-            setup,
+            main: workspace.root().to_owned(),
+            pool: view.slots.pool.clone(),
+            settings: view.slots.settings(workspace)?,
+            trial_ref: workspace.place.trial_ref(),
+            setup: workspace.config.setup.0.clone(),
             onto,
             work,
             how,
             own,
-            attributes,
-            conflict,
+            attributes: attributes(workspace)?,
+            conflict: first.context("a batch without members")?.file(workspace, CONFLICT),
         };
-        let outbox = self.inbox.sender();
+        let outbox = cx.outbox.clone();
         thread::spawn(move || drop(outbox.send(RunnerMessage::Built(build(&order)))));
         Ok(None)
     }
@@ -314,87 +353,59 @@ impl Runner {
     /// Returns what completes the task of an attempt in git; none if the graph is not there.
     fn completion(
         &self,
+        workspace: &Workspace,
         id: &AttemptId,
         record: &AttemptRecord,
         title: &str,
     ) -> Result<Option<Completion>> {
-        let Some(path) = self.workspace.graph_in_git() else { return Ok(None) };
-        let change = self.graph.changes.get(id).context("queued work without a change")?.clone();
+        let Some(path) = workspace.graph_in_git() else { return Ok(None) };
+        let change = self.changes.get(id).context("queued work without a change")?.clone();
         let message = leftovers::completion_message(record, title);
         Ok(Some(Completion { path, change, message }))
     }
 
-    /// Returns the attributes file that makes git merge files that several agents write.
-    pub(super) fn attributes(&self) -> Result<PathBuf> {
-        let config = &self.workspace.config;
-        let union = config.merge_union.0.iter().map(String::as_str);
-        let union = union.chain([self.workspace.learnings()]);
-        let lines: Vec<String> = union.map(|path| format!("{path} merge=union\n")).collect();
-        let lines = lines.concat();
-        let path = self.workspace.state.dir().join("attributes");
-        if regular_file::read_to_string(&path).ok().as_ref() != Some(&lines) {
-            fs::write(&path, lines).with_context(|| format!("write `{}`", path.display()))?;
-        }
-        Ok(path)
-    }
-
-    /// Writes the commit that an attempt is about to land as into its record.
-    pub(super) fn record_landing(&mut self, id: &AttemptId, commit: CommitId) -> Result<()> {
-        let Some(record) = self.records.get_mut(id) else {
-            return Ok(());
-        };
-        if let Some(slot) = &mut record.slot {
-            slot.landing = Some(commit);
-        }
-        record.write(&self.workspace)?;
-        crash::point("merge.intended");
-        Ok(())
-    }
-
     /// Moves a branch to the last commit of a batch, in another thread.
-    pub(super) fn land(&self, batch: &VerifiedBatch) {
+    fn land(&self, cx: &RunContext, batch: &VerifiedBatch, view: LandingView<'_>) {
+        let repo = &cx.workspace.repo;
+        let lands = |id: &&AttemptId| {
+            let landing = view.records.get(id).and_then(AttemptRecord::landing);
+            landing.is_some_and(|its| repo.is_ancestor(its, batch.tip()).unwrap_or(false))
+        };
+        let queued = view.run.landing().queued().filter(lands);
         let order = LandOrder {
-            root: self.workspace.root().to_owned(),
-            state: self.workspace.state.clone(),
-            trial_ref: self.workspace.place.trial_ref(),
-            path: self.workspace.graph_in_git(),
-            changes: self.landing_changes(batch.tip()),
+            root: cx.workspace.root().to_owned(),
+            state: cx.workspace.state.clone(),
+            trial_ref: cx.workspace.place.trial_ref(),
+            path: cx.workspace.graph_in_git(),
+            changes: queued.filter_map(|id| self.changes.get(id).cloned()).collect(),
             branch: batch.branch().to_owned(),
             onto: batch.onto().clone(),
             commits: batch.commits().iter().map(|built| built.commit.clone()).collect(),
             commit: batch.tip().clone(),
         };
-        let outbox = self.inbox.sender();
+        let outbox = cx.outbox.clone();
         thread::spawn(move || drop(outbox.send(RunnerMessage::Landed(order.outcome()))));
     }
 
-    /// Returns the files that a person still has changed and that queued work changes, too.
-    pub(super) fn in_the_way(&self, branch: &str) -> Result<Vec<String>> {
-        let paths = self.run.landing().deferred_paths();
-        if paths.is_empty() { Ok(paths) } else { self.workspace.repo.in_the_way(branch, paths) }
+    /// Returns when a task was complete according to the commit that landed with its work.
+    pub(super) fn landed_at(&self, records: &Records, id: &TaskId) -> Option<String> {
+        let (landed, _) = records
+            .iter()
+            .find(|(_, record)| record.task_id == *id && record.landing().is_some())?;
+        self.changes.get(landed).map(|change| change.at.clone())
     }
+}
 
-    /// Returns what the works that land with a commit change in the graph, in their order.
-    fn landing_changes(&self, commit: &CommitId) -> Vec<GraphChange> {
-        let repo = &self.workspace.repo;
-        let lands = |id: &&AttemptId| {
-            let landing = self.records.get(id).and_then(AttemptRecord::landing);
-            landing.is_some_and(|its| repo.is_ancestor(its, commit).unwrap_or(false))
-        };
-        let queued = self.run.landing().queued().filter(lands);
-        queued.filter_map(|id| self.graph.changes.get(id).cloned()).collect()
-    }
-
-    /// Returns the landing if the work of an attempt found after a crash is in the target branch.
-    pub(super) fn has_landed(&self, record: &AttemptRecord) -> Result<Option<Merge>> {
-        let Some(slot) = &record.slot else {
-            return Ok(None);
-        };
-        let (Some(commit), Some(tip)) = (slot.landing.clone(), self.tip(&slot.target)?) else {
-            return Ok(None);
-        };
-        let is_in = self.workspace.repo.is_ancestor(&commit, &tip)?;
-        let branch = slot.target.clone();
-        Ok(is_in.then_some(Merge::Landed { branch, commit }))
-    }
+/// Returns the landing if the work of an attempt found after a crash is in the target branch.
+pub(super) fn has_landed(workspace: &Workspace, record: &AttemptRecord) -> Result<Option<Merge>> {
+    let Some(slot) = &record.slot else {
+        return Ok(None);
+    };
+    let (Some(commit), Some(tip)) = (slot.landing.clone(), workspace.repo.branch(&slot.target)?)
+    else {
+        return Ok(None);
+    };
+    let is_in = workspace.repo.is_ancestor(&commit, &tip)?;
+    let branch = slot.target.clone();
+    Ok(is_in.then_some(Merge::Landed { branch, commit }))
 }

@@ -1,17 +1,45 @@
-//! The processes of the open attempts: their output, and the orders to their guardians.
+//! The processes of the open attempts: their output, their ends, their signs of life, the processes
+//! that they leave, and the orders to their guardians.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap, HashSet},
+    iter,
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
+use super::{
+    attempts::Records,
+    away::{ASK, EngineWord, missed_why},
+    context::RunContext,
+    graph_copy,
+};
 use crate::{
-    adapters::{agent_output::Follow, git::Repo, process::AgentProcess, state::Stamp, terminal},
+    adapters::{
+        agent_output::{self, Follow},
+        git::Repo,
+        process::{self, AgentProcess, Closed, Member, StartFault},
+        state::Stamp,
+        terminal,
+    },
     core::{
+        agents::transcript::Format,
         commit_id::CommitId,
-        executor::Placement,
-        run::{command::AttemptId, process_watch::ProcessLimits, verified_batch::HeadSpan},
+        executor::{JobState, Placement},
+        failure_line,
+        history::OpenChild,
+        run::{
+            command::{AttemptId, ProcessEnd, ProcessOrder},
+            input::Input,
+            open_attempt::AttemptProcess,
+            process_watch::ProcessLimits,
+            verified_batch::HeadSpan,
+        },
+        verdict::Outcome,
+    },
+    project::{
+        attempt::{self, AttemptRecord},
+        graph_file::GraphFile,
     },
 };
 
@@ -43,6 +71,40 @@ pub(super) struct ProcessHandle {
 }
 
 impl ProcessHandle {
+    /// An agent that runs here: its output, and what is `seen` before it shows signs of life.
+    pub(super) fn new(
+        process: AgentProcess,
+        (stdout, format): (PathBuf, Format),
+        seen: (Option<CommitId>, BTreeMap<String, String>),
+    ) -> ProcessHandle {
+        ProcessHandle {
+            process,
+            output: Follow::new(stdout, format),
+            in_pane: false,
+            doing: None,
+            result: None,
+            log: None,
+            verifies: None,
+            reported: false,
+            graph: None,
+            on_its_way: None,
+            fetches: false,
+            seen,
+        }
+    }
+
+    /// The process once it has ended.
+    pub(super) fn ended(self, closed: Closed) -> ClosedProcess {
+        let way = self.on_its_way.as_ref();
+        ClosedProcess {
+            closed,
+            head: self.head(),
+            has_arrived: way.is_none(),
+            was_queued: way.is_some_and(|way| way.awaits.is_some()),
+            log: self.log,
+        }
+    }
+
     /// HEAD of the tree in which it verified isolated work, before and after.
     pub(super) fn head(&self) -> HeadSpan {
         let Some((tree, before)) = &self.verifies else {
@@ -57,6 +119,58 @@ pub(super) fn head_of(tree: &Path) -> Option<CommitId> {
     let repo = Repo::discover(tree).ok()?;
     // Without its own git directory, the folder belongs to the repository around it.
     repo.is_top(tree).then(|| repo.head().ok()?.commit)?
+}
+
+/// A process of an attempt that has ended.
+#[derive(Debug)]
+pub(super) struct ClosedProcess {
+    pub(super) closed: Closed,
+    /// HEAD of the tree in which it verified isolated work.
+    pub(super) head: HeadSpan,
+    /// The log of a command other than the agent, relative to the repository.
+    pub(super) log: Option<String>,
+    /// Whether it had got to its executor, or runs here.
+    pub(super) has_arrived: bool,
+    /// Whether its executor let it wait.
+    pub(super) was_queued: bool,
+}
+
+impl ClosedProcess {
+    /// Returns the input that follows, once the engine of the executor has told what it knows.
+    pub(super) fn settled(
+        self,
+        cx: &RunContext,
+        (process, record): (Option<&AttemptProcess>, &AttemptRecord),
+        word: Option<&EngineWord>,
+    ) -> Input {
+        let missed = process.and_then(|it| missed_why(cx, (it, record), &self, word));
+        if let Some((run_on, fault)) = missed {
+            return Input::Unreachable { id: record.id(), run_on, fault };
+        }
+        let ClosedProcess { closed, head, log, .. } = self;
+        let is_agent = log.is_none();
+        let log = log.unwrap_or_default();
+        let is_green = closed.outcome == Some(Outcome::Exited { exit_code: 0 });
+        let last_line = (!log.is_empty()).then(|| cx.workspace.root().join(&log));
+        let last_line = last_line.and_then(|log| {
+            if is_green {
+                agent_output::last_line(&log)
+            } else {
+                failure_line::of(&terminal::plain(&agent_output::failure(&log)))
+            }
+        });
+        let is_missing = closed.fault == Some(StartFault::Program);
+        let end = ProcessEnd {
+            outcome: closed.outcome,
+            took: Duration::ZERO,
+            swept: closed.swept,
+            log,
+            last_line,
+            head,
+            no_program: is_agent && is_missing,
+        };
+        Input::ProcessEnded(record.id(), Box::new(end))
+    }
 }
 
 /// A process that has not got to its executor.
@@ -94,8 +208,6 @@ pub(super) struct Progress {
 #[derive(Default)]
 pub(super) struct Processes {
     running: BTreeMap<AttemptId, ProcessHandle>,
-    /// Whether a process that an agent left behind was spared.
-    spared: bool,
 }
 
 impl Processes {
@@ -115,43 +227,102 @@ impl Processes {
         self.running.get_mut(id)
     }
 
-    /// The agents that have not reported completion.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = (&AttemptId, &ProcessHandle)> {
-        self.running.iter().filter(|(_, handle)| handle.log.is_none() && !handle.reported)
+    /// Whether a file with which an agent can report has changed, and the report is not known.
+    pub(super) fn has_report_news(
+        &self,
+        cx: &RunContext,
+        records: &Records,
+        graph: &GraphFile,
+    ) -> bool {
+        let mut running = self.running.iter();
+        running.any(|(id, handle)| {
+            let is_waiting = handle.log.is_none() && !handle.reported;
+            records.get(id).filter(|_| is_waiting).is_some_and(|record| {
+                attempt::done_file(&cx.workspace, &id.task_id).is_file()
+                    || match record.slot {
+                        None => graph.has_changed(),
+                        Some(_) => graph_copy::own_stamp(&cx.workspace, record) != handle.graph,
+                    }
+            })
+        })
     }
 
-    /// The processes that have not got to their executors.
-    pub(super) fn on_their_way(
-        &mut self,
-    ) -> impl Iterator<Item = (&AttemptId, &mut ProcessOnItsWay)> {
-        self.running.iter_mut().filter_map(|(id, handle)| Some((id, handle.on_its_way.as_mut()?)))
+    /// Returns the jobs that wait at an executor, about which it is time to ask.
+    pub(super) fn due_questions(&mut self) -> Vec<AttemptId> {
+        let is_due = |(_, handle): &(&AttemptId, &mut ProcessHandle)| {
+            handle.on_its_way.as_ref().is_some_and(|way| way.asked.elapsed() >= ASK)
+        };
+        let asked = |(id, handle): (&AttemptId, &mut ProcessHandle)| {
+            handle.on_its_way.as_mut()?.asked = Instant::now();
+            Some(id.clone())
+        };
+        self.running.iter_mut().filter(is_due).filter_map(asked).collect()
+    }
+
+    /// Handles the arrival of a process at its executor.
+    pub(super) fn arrived(&mut self, id: &AttemptId, host: String) -> Option<Input> {
+        let ProcessOnItsWay { placement, limits, .. } =
+            self.running.get_mut(id)?.on_its_way.take()?;
+        let limits = ProcessLimits { started: Instant::now(), ..limits };
+        let placement = placement.map(|placement| placement.at(host));
+        Some(Input::ProcessArrived(id.clone(), limits, placement))
+    }
+
+    /// Handles what a cluster says about a job that waited.
+    pub(super) fn job_seen(&mut self, record: &AttemptRecord, state: &JobState) -> Option<Input> {
+        let JobState::Pending { .. } = state else {
+            // A job that runs tells its arrival itself, and a lost answer says nothing.
+            return None;
+        };
+        let (id, run_on) = (record.id(), record.run_on.clone()?);
+        let way = self.running.get_mut(&id)?.on_its_way.as_mut()?;
+        let why = state.describe();
+        let is_news = way.awaits.replace(why.clone()).as_ref() != Some(&why);
+        is_news.then_some(Input::ProcessAwaits { id, run_on, why })
+    }
+
+    /// Handles a report that a process is idle. A file that has changed since the last check is a
+    /// sign of life.
+    pub(super) fn idle(&mut self, cx: &RunContext, record: &AttemptRecord) -> Option<Input> {
+        // A missing or damaged slot shows no signs of life.
+        let seen = record
+            .tree(&cx.workspace)
+            .and_then(|tree| Ok((tree.head()?.commit, attempt::changed(&cx.workspace, &tree)?)));
+        let handle = self.running.get_mut(&record.id())?;
+        let changed = seen.ok().filter(|seen| handle.seen != *seen);
+        let is_changed = changed.is_some();
+        if let Some(seen) = changed {
+            handle.seen = seen;
+        }
+        Some(Input::ProcessIdle(record.id(), is_changed))
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// Whether a process that an agent left behind was spared.
-    pub(super) fn has_spared(&self) -> bool {
-        self.spared
-    }
-
-    /// Gives an order to the guardian of the process of an attempt.
-    pub(super) fn order(&self, id: &AttemptId, order: impl FnOnce(&AgentProcess)) {
-        if let Some(handle) = self.running.get(id) {
-            order(&handle.process);
+    /// Gives an order to the guardian of the process of an attempt. If a person stopped the run, the
+    /// guardian records that, because the next run may have to judge the attempt.
+    pub(super) fn carry_out(&self, id: &AttemptId, order: ProcessOrder, is_cancelled: bool) {
+        let Some(ProcessHandle { process, .. }) = self.running.get(id) else { return };
+        let ends =
+            matches!(order, ProcessOrder::Interrupt | ProcessOrder::Terminate | ProcessOrder::Kill);
+        if ends && is_cancelled {
+            process.cancel();
+        }
+        match order {
+            ProcessOrder::Interrupt => process.interrupt(),
+            ProcessOrder::Terminate => process.terminate(),
+            ProcessOrder::Kill => process.kill(),
+            ProcessOrder::KillGuardian => process.kill_guardian(),
+            ProcessOrder::Spare => process.spare(),
+            ProcessOrder::KeepAwake => process.awake(),
         }
     }
 
     /// Gives an order to every guardian.
     pub(super) fn order_all(&self, order: impl Fn(&AgentProcess)) {
         self.running.values().for_each(|handle| order(&handle.process));
-    }
-
-    /// Spares the processes that an agent left behind.
-    pub(super) fn spare(&mut self, id: &AttemptId) {
-        self.spared = true;
-        self.order(id, AgentProcess::spare);
     }
 
     /// Reads the new output of every process.
@@ -179,5 +350,89 @@ impl Processes {
             }
         };
         self.running.iter_mut().map(look).collect()
+    }
+}
+
+/// Ends the processes that a killed guardian could not. Returns their names, and how many could
+/// not be killed. `is_alone` says whether the run has nothing else running.
+pub(super) fn end_unguarded(
+    cx: &RunContext,
+    record: &AttemptRecord,
+    is_alone: bool,
+) -> (Vec<String>, usize) {
+    let mut ended = record.end_all(&cx.workspace);
+    if !is_alone {
+        return (ended, 0);
+    }
+    // All processes that it guarded are now our children, marked or not, and no git of ours
+    // runs here.
+    let (swept, immortal) = process::sweep(None);
+    ended.extend(swept.into_iter().map(|member| member.name));
+    (ended, immortal)
+}
+
+/// Returns the names of processes for people: a child agent, named by its command line, run and
+/// process, stands for its ancestors and descendants.
+pub(super) fn named(members: &[Member], children: &[OpenChild]) -> Vec<String> {
+    let agents: HashMap<u32, &OpenChild> =
+        children.iter().map(|open| (open.child.process.pid, open)).collect();
+    let parents: HashMap<u32, u32> = members.iter().map(|m| (m.pid, m.parent)).collect();
+    // The processes were read one after the other, so a reused pid may form a cycle. The limit
+    // prevents an endless walk.
+    let above = |pid: u32| {
+        let up = iter::successors(parents.get(&pid), |pid| parents.get(pid));
+        up.take(members.len()).copied()
+    };
+    let of_agents = members.iter().filter(|member| agents.contains_key(&member.pid));
+    let ancestors: HashSet<u32> = of_agents.flat_map(|member| above(member.pid)).collect();
+    let name = |member: &Member| match agents.get(&member.pid) {
+        Some(open) => Some(open.child.label()),
+        None if ancestors.contains(&member.pid) => None,
+        None if above(member.pid).any(|pid| agents.contains_key(&pid)) => None,
+        None => Some(member.name.clone()),
+    };
+    members.iter().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+    use crate::core::{
+        event::{ChildAgent, Identity},
+        graph::task::TaskId,
+    };
+
+    #[test]
+    fn a_child_agent_replaces_its_ancestors_and_descendants() {
+        let child = |pid, word: &str| OpenChild {
+            task_id: TaskId::new("a").unwrap(),
+            since: DateTime::UNIX_EPOCH,
+            child: ChildAgent {
+                child_run_id: format!("r{pid}"),
+                parent_run_id: String::new(),
+                attempt: 1,
+                argv: vec!["bin/worker".to_owned(), word.to_owned()],
+                process: Identity { boot_id: String::new(), pid, start_time: 0, pid_namespace: 0 },
+            },
+        };
+        let member = |pid, parent, name: &str| Member { pid, parent, name: name.to_owned() };
+        let members = [
+            member(10, 1, "sh"),
+            member(11, 10, "ralph"),
+            member(12, 11, "worker"),
+            member(13, 12, "sleep"),
+            member(14, 12, "ralph"),
+            member(15, 14, "worker"),
+            member(20, 1, "make"),
+            member(21, 20, "cc"),
+        ];
+        let children = [child(12, "one"), child(15, "two"), child(99, "gone")];
+        assert_eq!(
+            named(&members, &children),
+            ["worker one [run r12, process 12]", "worker two [run r15, process 15]", "make", "cc"]
+        );
+        assert_eq!(named(&members[..2], &[]), ["sh", "ralph"]);
     }
 }

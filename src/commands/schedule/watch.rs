@@ -34,7 +34,7 @@ use crate::{
         verdict::Outcome,
     },
     project::{config::Config, event_store::EventStore, fatal, workspace::Workspace},
-    runner::hook_run::{HookOutcome, HookRun},
+    runner::{HookOutcome, HookRun},
     view::{
         lines::{self, clock, wake},
         message,

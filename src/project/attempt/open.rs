@@ -19,7 +19,7 @@ use crate::{
     adapters::{
         agent_output,
         git::{self, Repo},
-        process::{self, Identity},
+        process::{self, AgentProcess, Identity},
         terminal, tmux,
     },
     core::{
@@ -31,6 +31,7 @@ use crate::{
         commit_id::CommitId,
         graph::task::TaskId,
         loop_paths,
+        run::command::AttemptId,
         verdict::Outcome,
     },
     project::workspace::Workspace,
@@ -132,6 +133,21 @@ pub struct AttemptRecord {
 }
 
 impl AttemptRecord {
+    /// The attempt.
+    pub fn id(&self) -> AttemptId {
+        AttemptId { task_id: self.task_id.clone(), attempt: self.attempt }
+    }
+
+    /// Adds a process of the attempt, and writes the record.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn add_process(&mut self, workspace: &Workspace, process: &AgentProcess) -> Result<()> {
+        self.agent = Some(process.identity().clone());
+        self.guardian = Some(process.guardian().clone());
+        self.note_process(workspace)
+    }
+
     /// The commit with which its work is about to land, or has landed.
     pub fn landing(&self) -> Option<&CommitId> {
         self.slot.as_ref()?.landing.as_ref()

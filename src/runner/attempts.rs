@@ -1,0 +1,439 @@
+//! The records of the open attempts, as they are on disk, and how an attempt begins.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+
+use super::{
+    context::{RunContext, task_of},
+    process_spec::{self, ProcessKind},
+};
+use crate::{
+    adapters::{
+        process::{NotStarted, ProcessSpec},
+        tmux,
+    },
+    core::{
+        agents::{
+            agent_command::AgentCommand,
+            agent_preset,
+            promise::{Promise, Worth},
+        },
+        commit_id::CommitId,
+        event::Event,
+        executor::{ExecutorFault, LOCAL},
+        graph::task::{Status, Task},
+        history::History,
+        run::{
+            command::{AttemptId, CheckPurpose, ProcessEnd},
+            input::Input,
+            open_attempt::OpenAttempt,
+            process_watch::ProcessLimits,
+        },
+        select::SelectionKey,
+        verdict::{Evidence, Outcome, Report},
+    },
+    crash,
+    project::{
+        attempt::{self, AcceptanceCriteria, AttemptRecord, SlotAssignment, criteria, prompt_file},
+        executors,
+        graph_file::GraphFile,
+        slot_pool,
+        task_commits::TaskCommits,
+    },
+    regular_file,
+};
+
+/// The records of the open attempts.
+pub(super) type Records = BTreeMap<AttemptId, AttemptRecord>;
+
+/// The open attempts of a run, as stored on disk.
+#[derive(Default)]
+pub(super) struct RunAttempts {
+    records: Records,
+    task_commits: TaskCommits,
+}
+
+impl RunAttempts {
+    pub(super) fn records(&self) -> &Records {
+        &self.records
+    }
+
+    pub(super) fn get(&self, id: &AttemptId) -> Option<&AttemptRecord> {
+        self.records.get(id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: &AttemptId) -> Option<&mut AttemptRecord> {
+        self.records.get_mut(id)
+    }
+
+    /// Adds a record, or replaces it with a newer one.
+    pub(super) fn insert(&mut self, record: AttemptRecord) {
+        self.records.insert(record.id(), record);
+    }
+
+    pub(super) fn remove(&mut self, id: &AttemptId) -> Option<AttemptRecord> {
+        self.records.remove(id)
+    }
+
+    /// Writes another slot into the record of an attempt.
+    pub(super) fn reassign(
+        &mut self,
+        cx: &RunContext,
+        id: &AttemptId,
+        path: PathBuf,
+    ) -> Result<()> {
+        let Some(record) = self.records.get_mut(id) else { return Ok(()) };
+        record.slot = record.slot.take().map(|slot| SlotAssignment { path, ..slot });
+        record.write(&cx.workspace)
+    }
+
+    /// Writes the commit that an attempt is about to land as into its record.
+    pub(super) fn record_landing(
+        &mut self,
+        cx: &RunContext,
+        id: &AttemptId,
+        commit: CommitId,
+    ) -> Result<()> {
+        let Some(record) = self.records.get_mut(id) else { return Ok(()) };
+        if let Some(slot) = &mut record.slot {
+            slot.landing = Some(commit);
+        }
+        record.write(&cx.workspace)?;
+        crash::point("merge.intended");
+        Ok(())
+    }
+
+    /// Removes the guardian from the record of an attempt whose process has ended: from now on, what
+    /// runs below it may be of another attempt.
+    pub(super) fn forget_guardian(&mut self, cx: &RunContext, id: &AttemptId) -> Result<()> {
+        let Some(record) = self.records.get_mut(id).filter(|it| it.guardian.is_some()) else {
+            return Ok(());
+        };
+        record.guardian = None;
+        record.note_process(&cx.workspace)
+    }
+
+    /// Records the current uncommitted changes in the slot of an attempt as present before its
+    /// start, after commands with this purpose.
+    pub(super) fn take_as_given(
+        &mut self,
+        cx: &RunContext,
+        id: &AttemptId,
+        purpose: Option<CheckPurpose>,
+    ) -> Option<Input> {
+        let record = self.records.get_mut(id)?;
+        let setup = &cx.workspace.config.setup.0;
+        let changed = record.tree(&cx.workspace).and_then(|tree| {
+            let changed = attempt::changed(&cx.workspace, &tree)?;
+            // Files that git does not ignore do not stay in a slot.
+            let stays = changed.keys().all(|path| record.inherited.contains(path));
+            if purpose == Some(CheckPurpose::Setup) && stays {
+                slot_pool::note_setup(&tree, setup)?;
+            }
+            Ok(changed)
+        });
+        Some(match changed {
+            Ok(dirty) => {
+                record.dirty = dirty;
+                Input::TakenAsGiven(id.clone())
+            }
+            Err(error) => Input::NotStarted(id.clone(), format!("{error:#}")),
+        })
+    }
+
+    /// Records what an attempt left. A run that was killed later may have verified, which leaves files
+    /// as well.
+    pub(super) fn record_left(
+        &mut self,
+        cx: &RunContext,
+        id: &AttemptId,
+        evidence: &mut Evidence,
+    ) -> Result<()> {
+        let Some(record) = self.records.get_mut(id) else {
+            return Ok(());
+        };
+        let left = &mut evidence.leftovers;
+        if let Some(known) = &record.left {
+            left.retain(|path| known.contains(path));
+            return Ok(());
+        }
+        record.left = Some(left.clone());
+        if record.slot.is_some() && evidence.strayed.is_none() {
+            let last = evidence.commits.last().map(|commit| commit.id.clone());
+            record.end_head = last.or_else(|| record.base.clone());
+        }
+        let before = record.ignored.take();
+        record.has_own_ignored = before.is_some() && ignored_in_slot(cx, record) != before;
+        record.write(&cx.workspace)
+    }
+
+    /// Returns a commit of an earlier attempt at the same task, since its last reset, that is in the
+    /// history of the base: an attempt that finds everything done has nothing to commit.
+    pub(super) fn earlier_work(
+        &mut self,
+        cx: &RunContext,
+        history: &History,
+        record: &AttemptRecord,
+        evidence: &Evidence,
+    ) -> Result<Option<CommitId>> {
+        let is_needed = evidence.report.is_some() && cx.plain().is_none();
+        let Some(base) = record.base.as_ref().filter(|_| is_needed) else {
+            return Ok(None);
+        };
+        let repo = &cx.workspace.repo;
+        let is_reverted = |commit: &CommitId| -> Result<bool> {
+            let line = format!("This reverts commit {commit}.");
+            Ok(repo.commit_with_line(base, commit, &line)?.is_some())
+        };
+        let past = history.of(&record.task_id);
+        if let Some(work) = past.work.clone()
+            && repo.is_ancestor(&work, base).unwrap_or(false)
+        {
+            return Ok(Some(work).filter(|work| !is_reverted(work).unwrap_or(false)));
+        }
+        // The message of a commit does not tell whether it is from before the reset.
+        if !evidence.commits.is_empty() || past.was_reset {
+            return Ok(None);
+        }
+        // A commit that only marks the task as done in its source has no attempt.
+        let found = self.task_commits.newest(repo, base, &record.task_id)?;
+        Ok(match found {
+            Some(commit) if !is_reverted(&commit)? => Some(commit),
+            _ => None,
+        })
+    }
+}
+
+/// What the next attempt at a task is made of.
+pub(super) struct NextAttempt<'a> {
+    pub(super) graph: &'a GraphFile,
+    pub(super) history: &'a History,
+    pub(super) run_id: &'a str,
+    pub(super) call: Option<AgentCommand>,
+    /// Its slot and its base; none if it works in the checkout.
+    pub(super) place: Option<(SlotAssignment, CommitId)>,
+}
+
+impl NextAttempt<'_> {
+    /// Returns the record of the attempt, and the verify commands to run before its agent starts.
+    pub(super) fn record(
+        self,
+        cx: &RunContext,
+        number: usize,
+    ) -> Result<(AttemptRecord, Vec<String>)> {
+        let NextAttempt { graph: file, history, run_id, call, place } = self;
+        let graph = file.graph();
+        let task = graph.task(number);
+        let past = history.of(&task.id);
+        let (attempt, iteration) = (past.attempts + 1, history.run.next_iteration());
+        let record = attempt::begin(&cx.workspace, run_id, iteration, &task.id, attempt);
+        let record = match place {
+            None => attempt::in_checkout(&cx.workspace, record)?,
+            Some((assignment, base)) => record.in_slot(assignment, base),
+        };
+        let required = criteria::required(&cx.workspace, graph, task, past);
+        // If the previous attempt left verification failing, this attempt must repair it.
+        let has_baseline =
+            cx.workspace.verifies_baseline(task) && (record.slot.is_some() || !history.unproven);
+        let baseline = if has_baseline { cx.workspace.verify_of(task) } else { Vec::new() };
+        let given = cx.options.run_on.as_deref();
+        let run_on = executors::name_of(&cx.workspace.config, task, given);
+        let record = AttemptRecord {
+            call,
+            terms: Some(AcceptanceCriteria::of(task, required)),
+            pane: cx.options.tmux.then(tmux::folder),
+            status_word: Some(file.status_word(number).unwrap_or_default()),
+            run_on: Some(run_on.to_owned()).filter(|name| name != LOCAL),
+            ..record
+        };
+        Ok((record, baseline))
+    }
+}
+
+/// Returns the event of the start of an attempt that was chosen for this key.
+pub(super) fn started(record: &AttemptRecord, key: &SelectionKey) -> Event {
+    Event::Started {
+        attempt: record.attempt,
+        base: record.base.clone(),
+        branch: record.branch.clone(),
+        log: record.log.clone(),
+        why: key.to_string(),
+        format: record.call.as_ref().map(|call| call.output).unwrap_or_default(),
+        slot: record.slot.as_ref().map(|slot| slot.path.display().to_string()),
+        run_on: record.run_on.clone(),
+    }
+}
+
+/// Returns the parts of a record that the next steps of the attempt need.
+pub(super) fn open_attempt(
+    cx: &RunContext,
+    graph: &GraphFile,
+    record: &AttemptRecord,
+) -> OpenAttempt {
+    let setup = match &record.slot {
+        Some(_) => cx.workspace.config.setup.0.clone(),
+        None => Vec::new(),
+    };
+    let task = task_of(graph.graph(), record);
+    let verify = match (&record.terms, &task) {
+        (Some(terms), _) => terms.verify().to_vec(),
+        (None, Some(task)) => cx.workspace.verify_of(task),
+        (None, None) => Vec::new(),
+    };
+    OpenAttempt {
+        id: record.id(),
+        iteration: record.iteration,
+        target: record.slot.as_ref().map(|slot| slot.target.clone()),
+        base: record.base.clone(),
+        agent: record.call.as_ref().map(|call| call.name.clone()),
+        log: record.log.clone(),
+        setup,
+        baseline: Vec::new(),
+        verify,
+        rule: cx.rule(task.as_ref()),
+        process: None,
+        end: None,
+        verdict: None,
+    }
+}
+
+/// Returns the prompt of the next attempt at a task with this agent.
+pub(super) fn prompt(
+    cx: &RunContext,
+    (graph, history): (&GraphFile, &History),
+    (number, max_attempts): (usize, u32),
+    call: Option<&AgentCommand>,
+) -> Result<String> {
+    if let Some(plain) = cx.plain() {
+        return prompt_file::prompt(&cx.workspace, &plain.prompt_file, history.of(&plain.name));
+    }
+    let given = cx.options.run_on.as_deref();
+    attempt::render(&cx.workspace, graph.graph(), history, number, max_attempts, call, given)
+}
+
+/// Returns how the attempt reported its task done, if it did. `status` is the current status of
+/// the task in the graph file.
+pub(super) fn report(
+    cx: &RunContext,
+    history: &History,
+    record: &AttemptRecord,
+    status: Option<Status>,
+) -> Option<Report> {
+    let active = history.active.of(&record.task_id);
+    let by_command = active.is_some_and(|active| active.reported);
+    let report = attempt::report(&cx.workspace, record, by_command, status);
+    let Some(plain) = cx.plain().filter(|_| report.is_none()) else {
+        return report;
+    };
+    let own = cx.workspace.config.promise();
+    let text = if own.worth == Worth::Off { String::new() } else { own.text };
+    let promise = Promise { worth: Worth::Trust, text, pattern: own.pattern };
+    let mut words = record.last_words(&cx.workspace);
+    let mut errors = record.last_errors(&cx.workspace);
+    // An agent that only repeats its prompt makes no promise.
+    for prompt in [&record.file(&cx.workspace, "prompt.md"), &plain.prompt_file] {
+        let prompt = regular_file::read_to_string(prompt).unwrap_or_default();
+        if promise.is_made(&prompt) {
+            words = words.replace(prompt.trim(), "");
+            errors = errors.replace(prompt.trim(), "");
+        }
+    }
+    let by_pattern = Promise { text: String::new(), ..promise.clone() };
+    promise.report(&words).or_else(|| by_pattern.report(&errors))
+}
+
+/// Returns the files that git ignores in the slot of an attempt whose work is verified.
+pub(super) fn ignored_in_slot(cx: &RunContext, record: &AttemptRecord) -> Option<Vec<String>> {
+    let verifies = record.terms.as_ref().is_some_and(|terms| !terms.verify().is_empty());
+    record.slot.as_ref().filter(|_| verifies)?;
+    record.tree(&cx.workspace).ok()?.ignored().ok()
+}
+
+/// Hides the files that an agent leaves for itself from git, in the checkout; slots hide them
+/// from their start.
+pub(super) fn ignore_litter(
+    cx: &RunContext,
+    record: &AttemptRecord,
+    call: &AgentCommand,
+) -> Result<()> {
+    let litter = litter_of(call);
+    if litter.is_empty() || record.slot.is_some() {
+        return Ok(());
+    }
+    cx.workspace.repo.exclude(litter)
+}
+
+/// Returns the patterns of the files that an agent leaves for itself.
+pub(super) fn litter_of(call: &AgentCommand) -> &'static [&'static str] {
+    let program = call.argv.first().map_or("", String::as_str);
+    agent_preset::of_command(&call.name, program).map_or(&[][..], |preset| preset.litter)
+}
+
+/// Returns the end of a process that was not started.
+pub(super) fn not_started(
+    record: &AttemptRecord,
+    reason: NotStarted,
+    is_agent: bool,
+    swept: Vec<String>,
+) -> ProcessEnd {
+    let no_program = is_agent && matches!(reason, NotStarted::Missing(_));
+    let outcome = match reason {
+        NotStarted::Missing(error) | NotStarted::Refused(error) => Outcome::NotStarted { error },
+        NotStarted::Executor(ExecutorFault { why, .. }) => {
+            let executor = record.run_on.clone().unwrap_or_default();
+            Outcome::Lost { executor, why }
+        }
+        NotStarted::Unguarded => Outcome::unguarded(record.run_on.as_deref()),
+    };
+    ProcessEnd { outcome: Some(outcome), swept, no_program, ..ProcessEnd::default() }
+}
+
+/// Returns the process to start, and the path of its log if it is not an agent. Trials run in the
+/// slot `merge`.
+pub(super) fn spec_of(
+    cx: &RunContext,
+    agent: ProcessSpec,
+    record: &AttemptRecord,
+    kind: &ProcessKind,
+    merge: PathBuf,
+) -> (ProcessSpec, Option<String>) {
+    let ProcessKind::Check(purpose, number, command) = kind else {
+        return (agent, None);
+    };
+    let log = format!("{}/{}-{number}.log", record.log, purpose.log_name());
+    let path = cx.workspace.root().join(&log);
+    // A killed run may have left this file.
+    let _ = fs::remove_file(&path);
+    let dir = match purpose {
+        CheckPurpose::Trial => merge,
+        CheckPurpose::Setup | CheckPurpose::Baseline | CheckPurpose::Verify => agent.dir.clone(),
+    };
+    (process_spec::check(agent, command, &dir, &path), Some(log))
+}
+
+/// Returns the limits of a process of an attempt at a task that starts now.
+pub(super) fn limits_of(cx: &RunContext, task: Option<&Task>, kind: &ProcessKind) -> ProcessLimits {
+    let config = &cx.workspace.config;
+    let started = Instant::now();
+    match kind {
+        ProcessKind::Agent => {
+            let limit = task.and_then(|task| task.timeout).unwrap_or(config.timeout);
+            let idle = task.and_then(|task| task.idle).unwrap_or(config.idle);
+            let idle = Some(idle).filter(|idle: &Duration| !idle.is_zero());
+            ProcessLimits { started, limit, idle }
+        }
+        ProcessKind::Check(CheckPurpose::Setup, ..) => {
+            ProcessLimits { started, limit: config.setup_timeout, idle: None }
+        }
+        ProcessKind::Check(
+            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial,
+            ..,
+        ) => ProcessLimits { started, limit: config.verify_timeout, idle: None },
+    }
+}

@@ -1,0 +1,148 @@
+//! What a run does at any time: it handles signals, suspends itself, notices that time was lost, and
+//! runs commands of its own, during which it still handles all that.
+
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Error, Result};
+
+use super::{
+    Runner, RunnerMessage,
+    context::Facts,
+    hooks::{DueHook, HookOutcome},
+    sources,
+};
+use crate::{
+    adapters::{
+        clock::{self, Gap},
+        process::{self, AgentProcess, GuardPost, ProcessSpec},
+        signal,
+    },
+    core::{event::Event, run::input::Input, verdict::Outcome},
+};
+
+/// The interval between two ticks of the reporters while a command of the run itself runs.
+const TICK: Duration = Duration::from_secs(1);
+
+impl Runner {
+    /// Handles a signal: Ctrl-Z suspends the run; any other signal asks it to stop.
+    pub(super) fn signalled(&mut self, number: i32) -> Result<()> {
+        if number != signal::SUSPEND {
+            let name = signal::name(number);
+            self.cx.policy.stop.get_or_insert((number, name));
+            return self.handle(Input::Signal(number, name));
+        }
+        // Suspends the run and its attempts until this process is continued.
+        self.emit(None, Event::Suspended {})?;
+        self.processes.order_all(AgentProcess::freeze);
+        let began = Instant::now();
+        signal::suspend();
+        let stood = began.elapsed();
+        self.handle(Input::StoodStill(stood))?;
+        self.processes.order_all(AgentProcess::thaw);
+        self.clocks = clock::read();
+        self.emit(None, Event::Continued { seconds: stood.as_secs(), slept: false }).map(drop)
+    }
+
+    /// Detects that the machine slept or that the wall clock was set.
+    pub(super) fn check_clocks(&mut self) -> Result<()> {
+        let now = clock::read();
+        let event = match mem::replace(&mut self.clocks, now).gap(&now) {
+            None => return Ok(()),
+            Some(Gap::Slept(length)) => Event::Continued { seconds: length.as_secs(), slept: true },
+            Some(Gap::Set(seconds)) => Event::ClockSet { seconds },
+        };
+        self.emit(None, event).map(drop)
+    }
+
+    /// Runs a hook while still handling signals, requests and the heartbeat. Records a failure.
+    pub(super) fn hook(&mut self, due: DueHook) -> Result<HookOutcome> {
+        let task = due.task.clone();
+        let hook_run = due.commands(&self.cx.workspace, self.journal.lock().folder())?;
+        let Some(hook_run) = hook_run else { return Ok(HookOutcome::Passed) };
+        let stopping = self.is_ended_now();
+        let mut ticked = Instant::now();
+        let ran = hook_run.run(|agent| {
+            let may_continue = self.attend(agent, &mut ticked)?;
+            Ok(may_continue && (stopping || !self.is_ended_now()))
+        })?;
+        if let HookOutcome::Failed(failed) = &ran {
+            let about = task.as_ref().map(|(id, iteration)| (id, *iteration));
+            self.emit(about, Event::HookFailed(failed.clone()))?;
+        }
+        Ok(ran)
+    }
+
+    /// Handles messages while a command of the run itself runs, and reports each second. Returns
+    /// whether it may continue.
+    pub(super) fn attend(&mut self, agent: &AgentProcess, ticked: &mut Instant) -> Result<bool> {
+        let mut may_continue = true;
+        while let Ok(message) = self.inbox.receiver.try_recv() {
+            match message {
+                RunnerMessage::Signal(signal::SUSPEND) => {
+                    agent.freeze();
+                    self.signalled(signal::SUSPEND)?;
+                    agent.thaw();
+                }
+                RunnerMessage::Signal(number) => {
+                    may_continue = false;
+                    self.signalled(number)?;
+                    if self.run.signals() > 1 {
+                        agent.kill();
+                    }
+                }
+                message => self.inbox.later.push_back(message),
+            }
+        }
+        self.check_clocks()?;
+        if self.journal.has_news() {
+            self.catch_up()?;
+        }
+        if ticked.elapsed() >= TICK {
+            *ticked = Instant::now();
+            self.journal.tick();
+        }
+        Ok(may_continue)
+    }
+
+    /// Runs a command of the run itself under a guardian, until it ends or the run is to end at once.
+    pub(super) fn run_own(
+        &mut self,
+        spec: &ProcessSpec,
+        post: &GuardPost,
+        limits: (Duration, Duration),
+    ) -> Result<Outcome> {
+        let mut ticked = Instant::now();
+        process::run_guarded(spec, post, limits, |agent| {
+            Ok::<_, Error>(self.attend(agent, &mut ticked)? && !self.is_ended_now())
+        })
+    }
+
+    /// Tells the sources of landed tasks that these are done. If the run is asked to stop, the next one
+    /// makes up for this.
+    pub(super) fn write_back(&mut self) -> Result<()> {
+        let mut facts = Facts::default();
+        let done = self.sources.mark_in_files(&self.cx, &self.graph.file, &mut facts);
+        self.tell(facts)?;
+        let done = match done {
+            Err(error) if sources::is_stop(&error) => return Ok(()),
+            done => done?,
+        };
+        for closing in self.sources.closings(&self.cx, self.journal.history(), &done)? {
+            if self.is_ended_now() || self.cx.policy.stop.is_some() {
+                return Ok(());
+            }
+            closing.begin();
+            let outcome = self.run_own(&closing.spec, &closing.post, closing.limits)?;
+            let mut facts = Facts::default();
+            let goes_on = self.sources.closed(&self.cx, closing, &outcome, &mut facts);
+            self.tell(facts)?;
+            if !goes_on? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! The journal of a run: events go to the journal first, then to the history, then to the reporters.
+//! It also holds the lock, and says in it who works on what.
+
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use chrono::Utc;
+
+use super::context::{Fact, Facts, RunContext};
+use crate::{
+    adapters::{process, state::Lock},
+    core::{
+        event::{ChildEnded, ChildOutcome, Event, record::Record},
+        exit::{Exit, Failure},
+        graph::task::TaskId,
+        history::{History, OpenChild},
+        run::command::AttemptId,
+        select::View,
+    },
+    crash,
+    project::{
+        config::Config,
+        event_store::EventStore,
+        graph_file::rfc3339,
+        workspace::{LockHolder, Workspace},
+    },
+};
+
+/// The status of an agent that has not printed anything yet.
+pub const AT_WORK: &str = "the agent is at work";
+
+/// A consumer of the records of a run.
+///
+/// A reporter only consumes records. The loop does not know which reporters exist. All reporters
+/// receive the same records in the same order, so none can disagree with another. A reporter that
+/// fails to write its output does not fail the run.
+pub trait Reporter {
+    /// Receives a record and the view that includes it.
+    fn record(&mut self, record: &Record, view: &View<'_>);
+
+    /// Receives the current activity of the process of an attempt. The text comes from the process
+    /// and is not sanitized.
+    fn doing(&mut self, _id: &TaskId, _doing: &str) {}
+
+    /// Receives a turn of the loop.
+    fn tick(&mut self) {}
+
+    /// Receives changed settings.
+    fn settle(&mut self, _config: &Config) {}
+
+    /// Returns whether the reporter still has work that the ended run should wait for.
+    fn is_busy(&mut self) -> bool {
+        false
+    }
+
+    /// Returns the interval at which the reporter needs `tick`.
+    fn interval(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+}
+
+/// The journal of a run, with its history, its reporters and its lock.
+pub(super) struct RunJournal {
+    store: EventStore,
+    pub(super) reporters: Vec<Box<dyn Reporter>>,
+    lock: Lock,
+    began: Instant,
+}
+
+impl RunJournal {
+    pub(super) fn new(
+        store: EventStore,
+        reporters: Vec<Box<dyn Reporter>>,
+        lock: Lock,
+    ) -> RunJournal {
+        RunJournal { store, reporters, lock, began: Instant::now() }
+    }
+
+    pub(super) fn history(&self) -> &History {
+        self.store.history()
+    }
+
+    pub(super) fn run_id(&self) -> &str {
+        self.store.run_id()
+    }
+
+    pub(super) fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    /// The time since the run began.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Whether other processes have written to the journal.
+    pub(super) fn has_news(&self) -> bool {
+        self.store.has_news()
+    }
+
+    /// Writes a fact. Returns all new records, to be published, and the record of the fact among them.
+    pub(super) fn write(&mut self, fact: Fact) -> Result<(Vec<Record>, Record)> {
+        let Fact { task_id, iteration, event } = fact;
+        let kind = mem::discriminant(&event);
+        let records = self.store.emit(iteration, task_id.as_ref(), event)?;
+        // Other processes may have written records before and after ours.
+        let run_id = self.store.run_id();
+        let ours = |it: &&Record| it.run_id == run_id && mem::discriminant(&it.event) == kind;
+        let record = records.iter().rfind(ours).cloned();
+        Ok((records, record.context("the emitted event is missing from the journal")?))
+    }
+
+    /// Reads what other processes have written. Returns the records, to be published.
+    pub(super) fn catch_up(&mut self) -> Result<Vec<Record>> {
+        self.store.catch_up()
+    }
+
+    /// Whether a reporter still has work that the ended run should wait for.
+    pub(super) fn is_any_reporter_busy(&mut self) -> bool {
+        self.reporters.iter_mut().any(|reporter| reporter.is_busy())
+    }
+
+    /// Reports one turn of the loop to the reporters.
+    pub(super) fn tick(&mut self) {
+        self.reporters.iter_mut().for_each(|reporter| reporter.tick());
+    }
+
+    /// The shortest interval at which a reporter needs a turn.
+    pub(super) fn interval(&self) -> Option<Duration> {
+        self.reporters.iter().map(|reporter| reporter.interval()).min()
+    }
+
+    /// Reports the end of child agents that died without a record by their `ralph spawn`: those of an
+    /// attempt that is being closed, or all.
+    pub(super) fn dead_children(&self, of: Option<&AttemptId>) -> Facts {
+        let ours = |open: &&OpenChild| {
+            of.is_none_or(|of| of.task_id == open.task_id && of.attempt == open.child.attempt)
+        };
+        let children = self.history().children.iter().filter(ours);
+        let mut facts = Facts::default();
+        for OpenChild { task_id, child, .. } in
+            children.filter(|open| !process::is_alive(&open.child.process))
+        {
+            let (child, outcome) = (child.clone(), ChildOutcome::Crashed);
+            let ended = ChildEnded { child, outcome, duration_seconds: None };
+            facts.of_task(task_id, None, Event::ChildEnded(ended));
+        }
+        facts
+    }
+
+    /// Writes the holder of the lock, after checking that the lock is still valid.
+    pub(super) fn write_lock_holder(
+        &self,
+        cx: &RunContext,
+        task_id: Option<&TaskId>,
+    ) -> Result<()> {
+        let folder = cx.workspace.state.dir();
+        if !self.lock.is_on(folder) {
+            let folder = folder.strip_prefix(cx.workspace.root()).unwrap_or(folder).display();
+            let message = format!(
+                "`{folder}` was removed while this run held its lock, so another run may \
+                 have started; run again"
+            );
+            return Err(Failure::new(Exit::Disk, message).into());
+        }
+        let holder = LockHolder {
+            process: process::own_identity(),
+            run_id: self.run_id().to_owned(),
+            since: rfc3339(Utc::now() - self.began.elapsed()),
+            task_id: task_id.map(ToString::to_string),
+        };
+        cx.workspace.state.write_holder(&holder).context("record the holder of the lock")
+    }
+
+    /// Saves a snapshot of the history.
+    pub(super) fn save(&mut self) {
+        self.store.save();
+    }
+}
+
+/// Passes the crash point before the event of a step.
+pub(super) fn pass_before(event: &Event) {
+    if let Event::Verified(_) | Event::VerifyFailed(_) = event {
+        crash::point("verify.ended");
+    }
+}
+
+/// Passes the crash point after the event of a step.
+pub(super) fn pass_after(event: &Event) {
+    match event {
+        Event::Recovered { .. } => crash::point("recover.told"),
+        Event::Started { .. } => crash::point("start.told"),
+        Event::AgentStarted { .. } => crash::point("start.told_agent"),
+        Event::Verifying { .. } => crash::point("verify.told"),
+        Event::Queued { .. } => crash::point("merge.queued"),
+        Event::Merging(_) => crash::point("merge.told"),
+        event if event.ended().is_some() => crash::point("close.told"),
+        _ => {}
+    }
+}
+
+/// Returns the message that another run holds the lock.
+pub fn held(workspace: &Workspace) -> String {
+    let name = workspace.place.name();
+    let who = match name {
+        None => "another ralph runs in this repository".to_owned(),
+        Some(name) => format!("the loop `{name}` is already running; `--name` starts another one"),
+    };
+    let Some(holder) = workspace.holder() else {
+        return who;
+    };
+    let task = holder.task_id.filter(|_| name.is_none());
+    let task = task.map_or(String::new(), |id| format!(", working on `{id}`"));
+    let place =
+        if process::is_elsewhere(&holder.process) { " of another pid namespace" } else { "" };
+    format!(
+        "{who}: process {}{place}, run {}{task}, since {}",
+        holder.process.pid, holder.run_id, holder.since
+    )
+}

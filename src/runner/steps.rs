@@ -1,0 +1,438 @@
+//! The steps of a run that concern several owners: the loop takes them one after the other, and hands
+//! each owner what it needs of the others.
+
+use std::{thread, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use chrono::Utc;
+
+use super::{
+    Runner, attempts,
+    attempts::NextAttempt,
+    away, checkout,
+    context::Facts,
+    graph::{self, Correction, EditTime},
+    graph_copy,
+    placement::{SpawnedProcess, executor_for, spawn_at},
+    process_spec::{self, ProcessKind},
+    processes::{self, ProcessHandle, Progress},
+};
+use crate::{
+    adapters::{
+        process::{Closed, Member, NotStarted},
+        tmux,
+    },
+    core::{
+        agents::transcript::Format,
+        event::{Cause, ChildrenLeft, Event},
+        graph::task::TaskId,
+        run::{
+            command::{AttemptId, CheckPurpose, ProcessEnd, StatusWrite},
+            input::Input,
+            open_attempt::OpenAttempt,
+            verified_batch::HeadSpan,
+        },
+        select::{Policy, SelectionKey, Turn},
+    },
+    crash,
+    project::{
+        attempt::{self, AttemptRecord},
+        config, fatal,
+        graph_file::{Write, rfc3339},
+        workspace,
+    },
+};
+
+impl Runner {
+    /// Writes the record and the prompt of the next attempt at a task, and claims the task. None if
+    /// others have changed it since it was chosen.
+    pub(super) fn record(&mut self, key: SelectionKey) -> Result<Option<Input>> {
+        let (number, now) = (key.number, Utc::now());
+        let (call, change, max_attempts) = self.with_view(|view| {
+            let call = match view.agent(number, now) {
+                Turn::Now(call) => call.cloned(),
+                // The clock was set back since the agent was chosen.
+                Turn::Busy(_) | Turn::Later(_) | Turn::Never => {
+                    view.agents(number).first().cloned()
+                }
+            };
+            (call, view.agent_change(number, now), view.max_attempts(number))
+        });
+        let call = call.map(|call| config::anchored(call, self.cx.workspace.root()));
+        let seen = (&self.graph.file, self.journal.history());
+        let prompt = attempts::prompt(&self.cx, seen, (number, max_attempts), call.as_ref())?;
+        // A program that reads the output may have opened its file just now.
+        self.cx.workspace.ignore_outputs()?;
+        let next = NextAttempt {
+            graph: &self.graph.file,
+            history: self.journal.history(),
+            run_id: self.journal.run_id(),
+            call,
+            place: self.slots.assign(&self.cx, self.attempts.records())?,
+        };
+        let (record, baseline) = next.record(&self.cx, number)?;
+        let id = record.task_id.clone();
+        let mut facts = Facts::default();
+        if let Some(change) = change {
+            facts.of_attempt(&record, Event::AgentChanged(change));
+        }
+        if let Some(path) = attempt::clear_reports(&self.cx.workspace, &id)? {
+            facts.of_attempt(&record, Event::DoneRemoved { path });
+        }
+        self.tell(facts)?;
+        let record = attempt::open(&self.cx.workspace, record, &prompt)?;
+        crash::point("start.recorded");
+        let started = attempts::started(&record, &key);
+        let open = attempts::open_attempt(&self.cx, &self.graph.file, &record);
+        let open = OpenAttempt { baseline, ..open };
+        let (at, by) = (rfc3339(record.started_at), format!("ralph {}", record.run_id));
+        let about = (&id, record.iteration);
+        self.attempts.insert(record);
+        self.wake = None;
+        if !self.set(about, Write::Claim { at: &at, by: &by }, Cause::Claimed)? {
+            self.withdraw(&open.id)?;
+            return Ok(None);
+        }
+        crash::point("start.claimed");
+        Ok(Some(Input::Recorded(Box::new(open), Box::new(started))))
+    }
+
+    /// Starts a process of an attempt.
+    pub(super) fn start_process(
+        &mut self,
+        id: &AttemptId,
+        kind: &ProcessKind,
+    ) -> Result<Option<Input>> {
+        // An earlier step failed, and the attempt is closed.
+        let waits = self.run.attempts().process(id).is_some();
+        let Some(mut record) = self.attempts.get(id).cloned().filter(|_| waits) else {
+            return Ok(None);
+        };
+        let (cx, graph) = (&self.cx, self.graph.file.graph());
+        let call = record.call.clone().context("an attempt without an agent")?;
+        let spec = process_spec::agent(&cx.workspace, &record, &call);
+        let is_agent = matches!(kind, ProcessKind::Agent);
+        if is_agent {
+            attempts::ignore_litter(cx, &record, &call)?;
+            record.ignored = attempts::ignored_in_slot(cx, &record);
+        }
+        let executor = executor_for(cx, &record, kind, &spec);
+        let (mut spec, log) = attempts::spec_of(cx, spec, &record, kind, self.slots.pool.merge());
+        let task = graph.number(&id.task_id).map(|number| graph.task(number));
+        let limits = attempts::limits_of(cx, task, kind);
+        let sign = cx.workspace.state.attempt(&record.name());
+        let pane = record.pane.clone().filter(|_| is_agent);
+        if let Some(folder) = &pane {
+            spec = process_spec::in_pane(spec, folder, &record, &sign, limits.idle);
+        }
+        if let ProcessKind::Check(CheckPurpose::Trial, number, _) = kind {
+            self.slots.note_trial_setup(&cx.workspace, *number)?;
+        }
+        let screen = pane.as_deref().map(tmux::screen);
+        let post = cx.guard_post(&record, is_agent, limits.idle, screen);
+        let verifies = record.slot.is_some() && kind.verifies();
+        let verifies = verifies.then(|| (spec.dir.clone(), processes::head_of(&spec.dir)));
+        let stamp = graph_copy::own_stamp(&cx.workspace, &record);
+        let started = executor
+            .and_then(|to| spawn_at(cx, graph, &to, &record, &spec, post, &limits, cx.news_of(id)));
+        let SpawnedProcess { process, start, limits, on_its_way } = match started {
+            Ok(started) => started,
+            Err(NotStarted::Executor(fault)) if !kind.verifies() => {
+                let run_on = record.run_on.clone().unwrap_or_default();
+                return Ok(Some(Input::Unreachable { id: id.clone(), run_on, fault }));
+            }
+            Err(reason) => {
+                let head = verifies.and_then(|(_, head)| head);
+                // A guardian may have started the process before it was killed.
+                let (swept, _) = processes::end_unguarded(cx, &record, self.is_alone());
+                let end = ProcessEnd {
+                    took: limits.started.elapsed(),
+                    log: log.unwrap_or_default(),
+                    head: HeadSpan { before: head.clone(), after: head },
+                    ..attempts::not_started(&record, reason, is_agent, swept)
+                };
+                return Ok(Some(Input::ProcessEnded(id.clone(), Box::new(end))));
+            }
+        };
+        crash::point("start.spawned");
+        record.add_process(&cx.workspace, &process)?;
+        crash::point("start.identified");
+        let format = if is_agent { call.output } else { Format::Text };
+        let seen = (record.base.clone(), record.dirty.clone());
+        let handle = ProcessHandle::new(process, (spec.stdout, format), seen);
+        let in_pane = record.pane.is_some();
+        let handle = ProcessHandle { in_pane, log, verifies, graph: stamp, on_its_way, ..handle };
+        self.processes.insert(id.clone(), handle);
+        self.attempts.insert(record);
+        Ok(Some(Input::ProcessStarted(id.clone(), limits, start)))
+    }
+
+    /// Whether nothing that the run has started works.
+    fn is_alone(&self) -> bool {
+        self.processes.is_empty()
+            && !self.slots.is_preparing()
+            && !self.slots.has_spared
+            && !self.away.is_asking_engines()
+            && !self.run.landing().is_trying()
+    }
+
+    /// Handles the end of the process of an attempt.
+    pub(super) fn process_closed(
+        &mut self,
+        id: &AttemptId,
+        mut closed: Closed,
+    ) -> Result<Option<Input>> {
+        let (Some(handle), Some(record)) = (self.processes.remove(id), self.attempts.get(id))
+        else {
+            return Ok(None);
+        };
+        let record = record.clone();
+        if closed.outcome.is_none() {
+            let is_alone = self.is_alone();
+            (closed.swept, closed.immortal) = processes::end_unguarded(&self.cx, &record, is_alone);
+        } else {
+            self.attempts.forget_guardian(&self.cx, id)?;
+        }
+        // No attempt may start while processes of the previous one remain.
+        ensure!(
+            closed.immortal == 0,
+            "processes of attempt {} at `{}` could not be killed ({}); inspect them with `ps`, then run again",
+            id.attempt,
+            id.task_id,
+            closed.immortal,
+        );
+        let process = self.run.attempts().process(id);
+        if closed.outcome.is_none() && away::fetches_after_loss(&self.cx, process, &handle, &record)
+        {
+            self.away.fetch_work(&self.cx, &record, Duration::ZERO);
+            return Ok(Some(Input::ProcessFetching(id.clone())));
+        }
+        if handle.fetches {
+            away::take_fetched(&self.cx, process, &record, &mut closed)?;
+        }
+        let ended = self.away.ask_engine(&self.cx, id, &record, handle.ended(closed));
+        // While an engine is asked, the limits of the process do not matter any more.
+        Ok(Some(match ended {
+            Some(ended) => ended.settled(&self.cx, (process, &record), None),
+            None => Input::ProcessFetching(id.clone()),
+        }))
+    }
+
+    /// Handles the end of an agent that left these processes running, or a change in that list.
+    pub(super) fn process_left(
+        &mut self,
+        id: &AttemptId,
+        members: &[Member],
+    ) -> Result<Option<Input>> {
+        // A report made just before must be taken into account.
+        self.catch_up()?;
+        let Some(record) = self.attempts.get(id) else {
+            return Ok(None);
+        };
+        let history = self.journal.history();
+        let left = ChildrenLeft {
+            attempt: id.attempt,
+            children: processes::named(members, &history.children),
+            limit_seconds: self.cx.workspace.config.child_wait_timeout.as_secs_f64(),
+        };
+        let reported = attempts::report(&self.cx, history, record, None).is_some();
+        Ok(Some(Input::ProcessLeft { id: id.clone(), left, reported }))
+    }
+
+    /// Keeps the slot of an attempt out of use, because a process may still work in it.
+    pub(super) fn suspect(&mut self, record: &AttemptRecord, why: String) -> Result<()> {
+        if let Some(slot) = self.slots.suspect(&self.cx, record, why)? {
+            self.away.watch_suspect(&self.cx, slot, Duration::from_secs(1));
+        }
+        Ok(())
+    }
+
+    /// Reads the new output of processes, and passes their activity to the reporters.
+    pub(super) fn follow(&mut self) -> Result<()> {
+        let waiting = self.processes.due_questions();
+        self.away.ask_clusters(&self.cx, waiting, self.attempts.records());
+        for progress in self.processes.follow() {
+            if let Some(doing) = &progress.doing {
+                for reporter in &mut self.journal.reporters {
+                    reporter.doing(&progress.id.task_id, doing);
+                }
+            }
+            self.follow_report(&progress)?;
+            if progress.is_result_new {
+                self.handle(Input::FinalResult(progress.id, progress.result))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notices that an agent has reported completion, in any way, or is active after that.
+    fn follow_report(&mut self, progress: &Progress) -> Result<()> {
+        let (id, is_active) = (&progress.id, progress.typed && progress.doing.is_some());
+        let (Some(record), Some(handle)) = (self.attempts.get(id), self.processes.get_mut(id))
+        else {
+            return Ok(());
+        };
+        if handle.log.is_some() || (handle.reported && !is_active) {
+            return Ok(());
+        }
+        let stamp = graph_copy::own_stamp(&self.cx.workspace, record);
+        let status = match &record.slot {
+            None => self.graph.file.graph().status_of(&id.task_id),
+            Some(_) if stamp == handle.graph => None,
+            Some(_) => graph_copy::own_status(&self.cx.workspace, record),
+        };
+        let active = self.journal.history().active.of(&id.task_id);
+        let by_command = active.is_some_and(|active| active.reported);
+        handle.reported |=
+            attempt::report(&self.cx.workspace, record, by_command, status).is_some();
+        handle.graph = stamp;
+        if handle.reported { self.handle(Input::Reported(id.clone())) } else { Ok(()) }
+    }
+
+    /// Writes a status to the graph file and records the change. Returns whether the file has it.
+    pub(super) fn set(
+        &mut self,
+        about: (&TaskId, u32),
+        write: Write<'_>,
+        cause: Cause,
+    ) -> Result<bool> {
+        let goes_on = !self.run.attempts().open().is_empty()
+            || self.cx.is_asked_to_end(self.journal.history());
+        let time = EditTime { edited: graph::cause_of_edits(&self.run), goes_on };
+        let (mut facts, records) = (Facts::default(), self.attempts.records());
+        let set = self.graph.set(&self.cx, records, about, (write, cause, time), &mut facts);
+        self.tell(facts)?;
+        set
+    }
+
+    /// Writes the status of a task whose attempt has ended into the graph file, and into git if the
+    /// attempt worked in the checkout.
+    pub(super) fn write_status(
+        &mut self,
+        about: (&TaskId, u32),
+        write: &StatusWrite,
+        cause: Cause,
+    ) -> Result<()> {
+        let id = about.0;
+        let (at, word);
+        let write = match write {
+            StatusWrite::Complete => {
+                let landed = self.landing.landed_at(self.attempts.records(), id);
+                at = landed.unwrap_or_else(|| rfc3339(Utc::now()));
+                Write::Complete { at: &at }
+            }
+            StatusWrite::Plain(status) => {
+                word = graph::word_before(self.attempts.records(), id, *status);
+                word.as_deref().map_or(Write::Plain(*status), |word| {
+                    Write::Restored(Some(word).filter(|word| !word.is_empty()))
+                })
+            }
+        };
+        self.set(about, write, cause)?;
+        let mut records = self.attempts.records().values();
+        let in_place = records.find(|it| it.task_id == *id && it.slot.is_none());
+        if let Some(record) = in_place.filter(|_| self.cx.plain().is_none())
+            && !checkout::has_left_branch(&self.cx, record)?
+        {
+            // A killed run may have written the status, with an earlier time.
+            let known = self.graph.completed_at(id);
+            let write = match (write, &known) {
+                (Write::Complete { .. }, Some(at)) => Write::Complete { at },
+                (write, _) => write,
+            };
+            graph::commit_status(&self.cx.workspace, record, write)?;
+        }
+        let change = self.landing.changes.values().find(|change| change.task_id == *id);
+        if let (Write::Complete { .. }, Some(change)) = (write, change) {
+            let (mut facts, records) = (Facts::default(), self.attempts.records());
+            self.graph.adopt(&self.cx.workspace, records, change, &mut facts);
+            self.tell(facts)?;
+        }
+        crash::point("close.written");
+        Ok(())
+    }
+
+    /// Corrects statuses in the graph file that git or the lock of this run contradict.
+    pub(super) fn follow_history(&mut self) -> Result<()> {
+        let any_process = self.run.attempts().any_process();
+        let (history, records) = (self.journal.history(), self.attempts.records());
+        self.correct(self.graph.corrections(&self.cx, history, records, any_process)?)
+    }
+
+    /// Corrects statuses in the graph file.
+    pub(super) fn correct(&mut self, corrections: Vec<Correction>) -> Result<()> {
+        for correction in corrections {
+            self.set((&correction.task_id, 0), correction.write(), correction.cause)?;
+        }
+        Ok(())
+    }
+
+    /// Rereads the graph file and records the changes of others.
+    pub(super) fn refresh(&mut self) -> Result<()> {
+        let mut facts = Facts::default();
+        self.graph.restore_special(&self.cx.workspace, &mut facts)?;
+        self.tell(facts)?;
+        loop {
+            let mut facts = Facts::default();
+            let rejected = match self.graph.file.refresh(&self.cx.workspace.state) {
+                Ok(found) => {
+                    // What landed meanwhile is not in the file.
+                    let is_back = self.graph.unreadable.take().is_some();
+                    let (is_changed, records) = (found.is_some(), self.attempts.records());
+                    let lands = records.values().any(|record| record.landing().is_some());
+                    let foreign = graph::without_landings(records, found.unwrap_or_default());
+                    if !is_back && (!is_changed || (foreign.is_empty() && lands)) {
+                        return Ok(());
+                    }
+                    facts.of_run(self.graph.loaded());
+                    graph::note(foreign, graph::cause_of_edits(&self.run), &mut facts);
+                    self.tell(facts)?;
+                    return self.follow_history();
+                }
+                Err(rejected) => rejected,
+            };
+            // While an attempt runs, the last valid graph is used; the end of an attempt in the
+            // checkout repairs the file. A run that ends needs no other.
+            let goes_on = self.run.attempts().any_process()
+                || self.cx.is_asked_to_end(self.journal.history());
+            if !goes_on && !self.graph.is_half_saved() {
+                // What is open is judged, and lands.
+                let is_open = !self.run.attempts().open().is_empty();
+                return if is_open { Ok(()) } else { Err(workspace::refused(&rejected)) };
+            }
+            self.graph.report_bad(&rejected, &mut facts);
+            self.tell(facts)?;
+            if goes_on {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Reloads changed settings between attempts: an attempt is judged by the settings of its
+    /// start. If the new settings are invalid, the last valid ones stay.
+    pub(super) fn reload_settings(&mut self) -> Result<()> {
+        if self.run.attempts().any_process() && !self.cx.is_isolated() {
+            return Ok(());
+        }
+        let (config, changed) = match self.cx.workspace.layers.refresh() {
+            Ok(None) => return Ok(()),
+            Ok(Some(new)) => new,
+            Err(error) => {
+                let error = fatal::summary(&error);
+                return self.emit(None, Event::SettingsRejected { error }).map(drop);
+            }
+        };
+        self.cx.workspace.configure(config);
+        for reporter in &mut self.journal.reporters {
+            reporter.settle(&self.cx.workspace.config);
+        }
+        let stop = self.cx.policy.stop;
+        self.cx.policy = Policy { stop, ..self.cx.options.policy(&self.cx.workspace) };
+        self.graph.file.inherit(self.cx.policy.inherit);
+        if changed.is_empty() {
+            return Ok(());
+        }
+        self.emit(None, Event::SettingsLoaded { changed }).map(drop)
+    }
+}
