@@ -15,6 +15,7 @@ mod close;
 mod context;
 mod dispatch;
 mod end;
+mod engine;
 mod graph;
 mod graph_copy;
 mod graph_guard;
@@ -67,9 +68,10 @@ use crate::{
 
 pub use agents::{agents, agents_at, check_agent, check_commands, open};
 use attempts::RunAttempts;
-use away::{EngineWord, RunAway};
+use away::RunAway;
 pub use context::RunOptions;
 use context::{Fact, Facts, RunContext};
+use engine::EngineWord;
 use graph::RunGraph;
 use hooks::RunHooks;
 pub use hooks::{HookOutcome, HookRun};

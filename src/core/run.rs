@@ -18,14 +18,15 @@ pub mod verified_batch;
 
 use std::{
     collections::HashSet,
+    mem,
     time::{Duration, Instant},
 };
 
 use attempts::Attempts;
-use command::{AttemptId, CheckPurpose, PendingResult, RunCommand, StatusWrite};
+use command::{AttemptId, PendingResult, RunCommand, StatusWrite};
 use input::Input;
 use landing::{LandingNext, LandingQueue, QueuedWork};
-use open_attempt::{Next, OpenAttempt};
+use open_attempt::{AttemptPhase, Next, OpenAttempt};
 use process_watch::GracePeriods;
 
 use crate::{
@@ -324,7 +325,7 @@ impl Run {
                 let Some(attempt) = self.attempts.get(&id) else {
                     return Vec::new();
                 };
-                let end = attempt.end.as_ref();
+                let end = attempt.phase.result();
                 let waiting = self.landing.push(QueuedWork {
                     id: id.clone(),
                     iteration: attempt.iteration,
@@ -343,14 +344,17 @@ impl Run {
             LandingNext::Commands(commands) => commands,
             LandingNext::Verify(leader, commands) => {
                 let attempt = self.attempts.get_mut(&leader);
-                attempt.map_or_else(Vec::new, |it| it.start_checks(CheckPurpose::Trial, commands))
+                attempt.map_or_else(Vec::new, |it| it.start_trial(commands))
             }
             LandingNext::Ended(mut commands, ended) => {
                 for (id, merge, check, built) in ended {
                     let Some(attempt) = self.attempts.get_mut(&id) else {
                         continue;
                     };
-                    let mut end = attempt.end.take().unwrap_or_default();
+                    let AttemptPhase::Queued(_, end) = mem::take(&mut attempt.phase) else {
+                        continue;
+                    };
+                    let mut end = *end;
                     if let Some(commits) = built.and_then(|built| built.rebuilt) {
                         end.evidence.commits = commits;
                     }

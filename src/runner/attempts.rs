@@ -32,7 +32,7 @@ use crate::{
         run::{
             command::{AttemptId, CheckPurpose, ProcessEnd},
             input::Input,
-            open_attempt::OpenAttempt,
+            open_attempt::{AttemptPhase, OpenAttempt},
             process_watch::ProcessLimits,
         },
         select::SelectionKey,
@@ -297,9 +297,7 @@ pub(super) fn open_attempt(
         baseline: Vec::new(),
         verify,
         rule: cx.rule(task.as_ref()),
-        process: None,
-        end: None,
-        verdict: None,
+        phase: AttemptPhase::Preparing,
     }
 }
 

@@ -16,18 +16,22 @@ use super::{
     RunnerMessage,
     attempts::Records,
     context::{Facts, RunContext},
+    engine::{EngineQuestion, EngineWord, engine_question},
     placement::spawn_fetch,
     processes::{ClosedProcess, ProcessHandle},
 };
 use crate::{
     adapters::{
-        executor::{container, slurm},
-        process::{Closed, SignsOfLife, StartFault, sign_of_life},
+        agent_output,
+        executor::slurm,
+        process::{Closed, StartFault, sign_of_life},
+        terminal,
     },
     core::{
         duration,
         event::Event,
-        executor::{Executor, ExecutorFault, ExecutorKind, FileTravel, JobEnd, JobState},
+        executor::{Executor, ExecutorFault, ExecutorKind, FileTravel},
+        failure_line,
         graph::TaskGraph,
         run::{
             command::{AttemptId, CheckPurpose, ProcessEnd},
@@ -45,9 +49,6 @@ use crate::{
     },
 };
 
-/// The interval between two questions to a cluster about a job that waits.
-pub(super) const ASK: Duration = Duration::from_secs(5);
-
 /// The time that the answer may take after the longest wait for an executor.
 const ANSWER: Duration = Duration::from_secs(60 * 60);
 
@@ -61,112 +62,6 @@ pub(super) struct RunAway {
     asked: BTreeSet<AttemptId>,
     /// The number of engines that are being asked about processes.
     engines: usize,
-}
-
-/// A question to the engine of an executor.
-struct EngineQuestion {
-    executor: Executor,
-    /// What the processes of the attempt are recognized by.
-    mark: String,
-    /// Why the process was lost.
-    why: String,
-    /// Where its files are the very files that are here, whether it may run.
-    signs: SignsOfLife,
-    /// Whether the process was lost some time ago: the engine may have forgotten it.
-    is_late: bool,
-}
-
-/// What the engine of an executor says about a process that was lost.
-#[derive(Debug)]
-pub(super) struct EngineWord {
-    outcome: Outcome,
-    /// Why a process of the attempt may still work in its slot.
-    suspect: Option<String>,
-    /// Whether the process has never been there, as far as the engine knows.
-    is_missed: bool,
-}
-
-impl EngineQuestion {
-    /// Asks, and ends what is left of the attempt there as far as the engine can.
-    fn ask(&self) -> EngineWord {
-        let word = self.ask_engine();
-        let suspect = word.suspect.filter(|_| self.signs.is_any());
-        if suspect.is_none() {
-            self.signs.remove();
-        }
-        EngineWord { suspect, ..word }
-    }
-
-    fn ask_engine(&self) -> EngineWord {
-        match &self.executor.kind {
-            ExecutorKind::Slurm(settings) => {
-                let (state, is_certain) = slurm::end(settings, &self.mark);
-                let is_certain = is_certain && !(self.is_late && matches!(state, JobState::Absent));
-                let is_missed = matches!(state, JobState::Unknown(_) | JobState::Absent);
-                let suspect = (!is_certain).then(|| match state {
-                    JobState::Ended(
-                        JobEnd::Exited
-                        | JobEnd::Preempted
-                        | JobEnd::Timeout
-                        | JobEnd::Cancelled
-                        | JobEnd::OutOfMemory,
-                    ) => {
-                        let word = state.describe();
-                        format!("{word}, and the cluster may not find every process of a job")
-                    }
-                    JobState::Ended(JobEnd::NodeFail | JobEnd::Other(_))
-                    | JobState::Pending { .. }
-                    | JobState::Running { .. }
-                    | JobState::Absent
-                    | JobState::Unknown(_) => state.describe(),
-                });
-                EngineWord { outcome: self.outcome_of(&state), suspect, is_missed }
-            }
-            ExecutorKind::Container(settings) => {
-                let removed = container::find(settings)
-                    .and_then(|engine| container::remove(&engine, &self.mark));
-                let fault = removed.err().map(|fault| settings.describe(&fault));
-                let outcome = self.lost(fault.as_deref());
-                EngineWord { outcome, suspect: fault, is_missed: true }
-            }
-            ExecutorKind::Command(_) => {
-                let suspect = self.signs.outlast().then(|| {
-                    let name = &self.executor.name;
-                    format!("its worker at {name} has not told that everything there has ended")
-                });
-                EngineWord { outcome: self.lost(None), suspect, is_missed: true }
-            }
-            ExecutorKind::Local | ExecutorKind::Sandbox(_) | ExecutorKind::Ssh(_) => {
-                EngineWord { outcome: self.lost(None), suspect: None, is_missed: true }
-            }
-        }
-    }
-
-    fn outcome_of(&self, state: &JobState) -> Outcome {
-        match state {
-            // Another attempt would need as long, or as much.
-            JobState::Ended(JobEnd::Timeout | JobEnd::OutOfMemory) => {
-                let executor = self.executor.name.clone();
-                Outcome::Exceeded { executor, why: state.describe() }
-            }
-            JobState::Ended(
-                JobEnd::NodeFail
-                | JobEnd::Preempted
-                | JobEnd::Cancelled
-                | JobEnd::Other(_)
-                | JobEnd::Exited,
-            )
-            | JobState::Pending { .. }
-            | JobState::Running { .. }
-            | JobState::Absent
-            | JobState::Unknown(_) => self.lost(Some(&state.describe())),
-        }
-    }
-
-    fn lost(&self, more: Option<&str>) -> Outcome {
-        let why = more.map_or_else(|| self.why.clone(), |more| format!("{}; {more}", self.why));
-        Outcome::Lost { executor: self.executor.name.clone(), why }
-    }
 }
 
 impl RunAway {
@@ -333,24 +228,6 @@ impl RunAway {
     }
 }
 
-/// Returns the question to the engine of an executor whose process was lost; none if there is no
-/// engine to ask.
-fn engine_question(
-    cx: &RunContext,
-    record: &AttemptRecord,
-    (name, why): (&str, &str),
-) -> Option<EngineQuestion> {
-    let executor = executors::find(&cx.workspace.config, Some(name)).ok()?;
-    let is_asked = match executor.kind {
-        ExecutorKind::Slurm(_) | ExecutorKind::Container(_) => true,
-        ExecutorKind::Command(_) => executor.files() == Some(FileTravel::Shared),
-        ExecutorKind::Local | ExecutorKind::Sandbox(_) | ExecutorKind::Ssh(_) => false,
-    };
-    let (mark, why) = (record.mark(), why.to_owned());
-    let signs = suspect_slots::signs(&cx.workspace.state, &mark);
-    is_asked.then_some(EngineQuestion { executor, mark, why, signs, is_late: false })
-}
-
 /// Ends what an attempt of an earlier run left at its executor, as far as the engine there can.
 /// Returns why a process of the attempt may still work in its slot.
 pub(super) fn end_elsewhere(cx: &RunContext, record: &AttemptRecord) -> Option<String> {
@@ -358,10 +235,48 @@ pub(super) fn end_elsewhere(cx: &RunContext, record: &AttemptRecord) -> Option<S
     engine_question(cx, record, lost?)?.ask().suspect
 }
 
+impl ClosedProcess {
+    /// Returns the input that follows, once the engine of the executor has told what it knows.
+    pub(super) fn settled(
+        self,
+        cx: &RunContext,
+        (process, record): (Option<&AttemptProcess>, &AttemptRecord),
+        word: Option<&EngineWord>,
+    ) -> Input {
+        let missed = process.and_then(|it| missed_why(cx, (it, record), &self, word));
+        if let Some((run_on, fault)) = missed {
+            return Input::Unreachable { id: record.id(), run_on, fault };
+        }
+        let ClosedProcess { closed, head, log, .. } = self;
+        let is_agent = log.is_none();
+        let log = log.unwrap_or_default();
+        let is_green = closed.outcome == Some(Outcome::Exited { exit_code: 0 });
+        let last_line = (!log.is_empty()).then(|| cx.workspace.root().join(&log));
+        let last_line = last_line.and_then(|log| {
+            if is_green {
+                agent_output::last_line(&log)
+            } else {
+                failure_line::of(&terminal::plain(&agent_output::failure(&log)))
+            }
+        });
+        let is_missing = closed.fault == Some(StartFault::Program);
+        let end = ProcessEnd {
+            outcome: closed.outcome,
+            took: Duration::ZERO,
+            swept: closed.swept,
+            log,
+            last_line,
+            head,
+            no_program: is_agent && is_missing,
+        };
+        Input::ProcessEnded(record.id(), Box::new(end))
+    }
+}
+
 /// Returns the executor, and its fault, because of which an attempt must be withdrawn whose
 /// process has ended like this; none if it must not: only an attempt of which no process has got
 /// to its executor can be.
-pub(super) fn missed_why(
+fn missed_why(
     cx: &RunContext,
     (process, record): (&AttemptProcess, &AttemptRecord),
     ended: &ClosedProcess,

@@ -10,10 +10,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{
-    context::{Facts, RunContext},
-    graph::committed_graph,
-};
+use super::context::{Facts, RunContext};
 use crate::{
     adapters::{
         git::{HeadPlace, Repo},
@@ -134,8 +131,8 @@ pub(super) fn restore_committed_graph(
     if *base == head || repo.unfinished().is_some() || repo.has_same_file(base, &head, &path)? {
         return Ok(());
     }
-    let Some(was) = committed_graph(&cx.workspace, base)? else { return Ok(()) };
-    let now = committed_graph(&cx.workspace, &head)?;
+    let Some(was) = cx.workspace.committed_graph(base)? else { return Ok(()) };
+    let now = cx.workspace.committed_graph(&head)?;
     let file = graph.graph();
     let is_whole = |now: &GraphFile| {
         let mut ids = was.graph().tasks().iter().map(|task| &task.id);

@@ -10,7 +10,6 @@ use super::{
     context::{Facts, task_of},
     graph_copy,
     graph_guard::{COMMAND, GraphBefore, GraphChanges},
-    landing::has_landed,
 };
 use crate::{
     core::{
@@ -284,7 +283,7 @@ impl Runner {
                 outcome: outcome.unwrap_or(Outcome::Interrupted),
                 took: took.to_std().unwrap_or_default(),
                 swept,
-                landed: has_landed(workspace, &record)?,
+                landed: record.has_landed(workspace)?,
             };
             self.attempts.insert(record);
             crash::point("recover.found");

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    path::Path,
     time::{Duration, Instant},
 };
 
@@ -16,7 +15,6 @@ use super::{
 };
 use crate::{
     core::{
-        commit_id::CommitId,
         event::{Cause, Event, Harm},
         graph::task::{Status, Task, TaskId},
         history::History,
@@ -26,9 +24,7 @@ use crate::{
     crash,
     project::{
         attempt::{AttemptRecord, leftovers},
-        graph_file::{
-            Foreign, GraphFile, Rejected, Write, Written, graph_of, rfc3339, with_status,
-        },
+        graph_file::{Foreign, GraphFile, Rejected, Write, Written, rfc3339, with_status},
         landing_graph::GraphChange,
         workspace::{self, Workspace},
     },
@@ -189,8 +185,8 @@ impl RunGraph {
     /// Whether the file is exactly what the newest commit has.
     pub(super) fn is_committed(&self, workspace: &Workspace) -> Result<bool> {
         let head = workspace.repo.head()?.commit;
-        let head = head.map(|head| committed(workspace, &head)).transpose()?.flatten();
-        Ok(head.is_some_and(|head| self.file.text().as_bytes() == head))
+        let head = head.map(|head| workspace.committed_text(&head)).transpose()?.flatten();
+        Ok(head.is_some_and(|head| self.file.text() == head))
     }
 
     /// Reports once that the graph file is unreadable.
@@ -291,7 +287,7 @@ impl RunGraph {
             None => cx.workspace.repo.head()?.commit,
         };
         let Some(tip) = tip.filter(|_| cx.plain().is_none()) else { return Ok(Vec::new()) };
-        let Some(committed) = committed_graph(&cx.workspace, &tip)? else {
+        let Some(committed) = cx.workspace.committed_graph(&tip)? else {
             return Ok(Vec::new());
         };
         let is_open = |task: &&Task| {
@@ -349,7 +345,7 @@ impl RunGraph {
         if elsewhere.is_empty() {
             return Ok(Vec::new());
         }
-        let Some(committed) = committed_graph(workspace, &tip)? else { return Ok(Vec::new()) };
+        let Some(committed) = workspace.committed_graph(&tip)? else { return Ok(Vec::new()) };
         let correct = |id: &TaskId| {
             let number = committed.graph().number(id)?;
             let there = committed.graph().task(number);
@@ -401,24 +397,6 @@ fn is_void_claim(task: &Task) -> bool {
     task.claiming_run().is_some_and(|run| run != "prompt")
 }
 
-/// Returns the graph file at a commit.
-pub(super) fn committed(workspace: &Workspace, commit: &str) -> Result<Option<Vec<u8>>> {
-    match workspace.graph_in_git() {
-        Some(path) => workspace.repo.file_at(commit, &path),
-        None => Ok(None),
-    }
-}
-
-/// The graph of a commit; none if the commit has no valid one.
-pub(super) fn committed_graph(
-    workspace: &Workspace,
-    commit: &CommitId,
-) -> Result<Option<GraphFile>> {
-    let text = committed(workspace, commit)?;
-    let text = text.and_then(|text| String::from_utf8(text).ok());
-    Ok(text.and_then(|text| GraphFile::assume(Path::new(""), "", false, false, &text).ok()))
-}
-
 /// Returns how the file spelled the status of a task before it was claimed, if the task gets
 /// that status again.
 pub(super) fn word_before(records: &Records, id: &TaskId, status: Status) -> Option<String> {
@@ -436,11 +414,8 @@ pub(super) fn commit_status(
     write: Write<'_>,
 ) -> Result<()> {
     let (repo, id) = (&workspace.repo, &record.task_id);
-    let head = repo.head()?.commit;
-    let Some(text) = head.map(|head| committed(workspace, &head)).transpose()?.flatten() else {
-        return Ok(());
-    };
-    let Some(graph) = graph_of(&text) else { return Ok(()) };
+    let Some(file) = workspace.head_graph()? else { return Ok(()) };
+    let (graph, text) = (file.graph(), file.text());
     let Some(task) = graph.number(id).map(|number| graph.task(number)) else { return Ok(()) };
     let is_due = match write {
         Write::Complete { .. } => true,
@@ -448,12 +423,11 @@ pub(super) fn commit_status(
             task.claimed_by == Some(format!("ralph {}", record.run_id))
         }
     };
-    let text = String::from_utf8_lossy(&text);
     if !is_due {
         return Ok(());
     }
     let path = workspace.graph_name();
-    if let Ok(Some(changed)) = with_status(&text, id, write)
+    if let Ok(Some(changed)) = with_status(text, id, write)
         && changed != text
     {
         let message = match write {

@@ -6,9 +6,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result};
 use chrono::Utc;
 
-use super::{
-    context::Facts, graph::committed_graph, graph_guard::GraphChanges, landing::has_landed,
-};
+use super::{context::Facts, graph_guard::GraphChanges};
 use crate::{
     adapters::{
         git::Repo,
@@ -162,13 +160,13 @@ fn landed_change(
     workspace: &Workspace,
     record: &AttemptRecord,
 ) -> Result<Option<(GraphChange, GraphChanges)>> {
-    let Some(Merge::Landed { commit, .. }) = has_landed(workspace, record)? else {
+    let Some(Merge::Landed { commit, .. }) = record.has_landed(workspace)? else {
         return Ok(None);
     };
     let repo = &workspace.repo;
     let before = repo.commit_of(&format!("{commit}^"))?;
-    let before = before.map(|before| committed_graph(workspace, &before)).transpose()?.flatten();
-    let (Some(before), Some(after)) = (before, committed_graph(workspace, &commit)?) else {
+    let before = before.map(|before| workspace.committed_graph(&before)).transpose()?.flatten();
+    let (Some(before), Some(after)) = (before, workspace.committed_graph(&commit)?) else {
         return Ok(None);
     };
     let number = after.graph().number(&record.task_id);

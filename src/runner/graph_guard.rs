@@ -15,7 +15,6 @@ use std::{
 
 use anyhow::Result;
 
-use super::graph::committed;
 use crate::{
     core::{
         graph::{
@@ -152,12 +151,9 @@ impl GraphBefore {
         let (Some(base), Some(head)) = (&record.base, workspace.repo.head()?.commit) else {
             return Ok(nothing);
         };
-        let (was, head) =
-            (committed(workspace, base)?, committed(workspace, &head)?.unwrap_or_default());
-        let (Some(base), Some(committed)) = (was.as_deref().and_then(graph_of), graph_of(&head))
-        else {
-            return Ok(nothing);
-        };
+        let committed = (workspace.committed_graph(base)?, workspace.committed_graph(&head)?);
+        let (Some(base), Some(committed)) = committed else { return Ok(nothing) };
+        let (base, committed) = (base.graph(), committed.graph());
         let is_certain = |id: &TaskId, new: Option<Status>| {
             let was = base.status_of(id);
             was.is_some() && was != new && committed.status_of(id) == new

@@ -24,7 +24,6 @@ use crate::{
             input::{BuiltBatch, Input, LandOutcome},
             verified_batch::{BuiltCommit, VerifiedBatch},
         },
-        verdict::Merge,
     },
     crash,
     project::{
@@ -294,7 +293,7 @@ impl RunLanding {
         let mut work = Vec::new();
         for id in members {
             let record = view.records.get(id).context("queued work without a record")?;
-            let end = view.run.attempts().get(id).and_then(|open| open.end.as_ref());
+            let end = view.run.attempts().get(id).and_then(|open| open.phase.result());
             let evidence = &end.context("queued work without an end")?.evidence;
             let base = record.base.clone().context("queued work without a base")?;
             // A task that needs no commit may have none.
@@ -394,18 +393,4 @@ impl RunLanding {
             .find(|(_, record)| record.task_id == *id && record.landing().is_some())?;
         self.changes.get(landed).map(|change| change.at.clone())
     }
-}
-
-/// Returns the landing if the work of an attempt found after a crash is in the target branch.
-pub(super) fn has_landed(workspace: &Workspace, record: &AttemptRecord) -> Result<Option<Merge>> {
-    let Some(slot) = &record.slot else {
-        return Ok(None);
-    };
-    let (Some(commit), Some(tip)) = (slot.landing.clone(), workspace.repo.branch(&slot.target)?)
-    else {
-        return Ok(None);
-    };
-    let is_in = workspace.repo.is_ancestor(&commit, &tip)?;
-    let branch = slot.target.clone();
-    Ok(is_in.then_some(Merge::Landed { branch, commit }))
 }

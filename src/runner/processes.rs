@@ -8,17 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    attempts::Records,
-    away::{ASK, EngineWord, missed_why},
-    context::RunContext,
-    graph_copy,
-};
+use super::{attempts::Records, context::RunContext, graph_copy};
 use crate::{
     adapters::{
-        agent_output::{self, Follow},
+        agent_output::Follow,
         git::Repo,
-        process::{self, AgentProcess, Closed, Member, StartFault},
+        process::{self, AgentProcess, Closed, Member},
         state::Stamp,
         terminal,
     },
@@ -26,22 +21,22 @@ use crate::{
         agents::transcript::Format,
         commit_id::CommitId,
         executor::{JobState, Placement},
-        failure_line,
         history::OpenChild,
         run::{
-            command::{AttemptId, ProcessEnd, ProcessOrder},
+            command::{AttemptId, ProcessOrder},
             input::Input,
-            open_attempt::AttemptProcess,
             process_watch::ProcessLimits,
             verified_batch::HeadSpan,
         },
-        verdict::Outcome,
     },
     project::{
         attempt::{self, AttemptRecord},
         graph_file::GraphFile,
     },
 };
+
+/// The interval between two questions to a cluster about a job that waits.
+const ASK: Duration = Duration::from_secs(5);
 
 /// A running process of an attempt.
 pub(super) struct ProcessHandle {
@@ -133,44 +128,6 @@ pub(super) struct ClosedProcess {
     pub(super) has_arrived: bool,
     /// Whether its executor let it wait.
     pub(super) was_queued: bool,
-}
-
-impl ClosedProcess {
-    /// Returns the input that follows, once the engine of the executor has told what it knows.
-    pub(super) fn settled(
-        self,
-        cx: &RunContext,
-        (process, record): (Option<&AttemptProcess>, &AttemptRecord),
-        word: Option<&EngineWord>,
-    ) -> Input {
-        let missed = process.and_then(|it| missed_why(cx, (it, record), &self, word));
-        if let Some((run_on, fault)) = missed {
-            return Input::Unreachable { id: record.id(), run_on, fault };
-        }
-        let ClosedProcess { closed, head, log, .. } = self;
-        let is_agent = log.is_none();
-        let log = log.unwrap_or_default();
-        let is_green = closed.outcome == Some(Outcome::Exited { exit_code: 0 });
-        let last_line = (!log.is_empty()).then(|| cx.workspace.root().join(&log));
-        let last_line = last_line.and_then(|log| {
-            if is_green {
-                agent_output::last_line(&log)
-            } else {
-                failure_line::of(&terminal::plain(&agent_output::failure(&log)))
-            }
-        });
-        let is_missing = closed.fault == Some(StartFault::Program);
-        let end = ProcessEnd {
-            outcome: closed.outcome,
-            took: Duration::ZERO,
-            swept: closed.swept,
-            log,
-            last_line,
-            head,
-            no_program: is_agent && is_missing,
-        };
-        Input::ProcessEnded(record.id(), Box::new(end))
-    }
 }
 
 /// A process that has not got to its executor.

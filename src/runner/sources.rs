@@ -5,10 +5,7 @@ use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result};
 
-use super::{
-    context::{Facts, RunContext},
-    graph::committed,
-};
+use super::context::{Facts, RunContext};
 use crate::{
     adapters::{
         agent_output, git,
@@ -145,8 +142,8 @@ fn done_tasks(cx: &RunContext, graph: &GraphFile) -> Result<DoneTasks> {
     if cx.target.is_some() && cx.target != head.branch {
         return Ok(DoneTasks::new());
     }
-    let text = head.commit.map(|head| committed(&cx.workspace, &head)).transpose()?.flatten();
-    let there = text.map(|text| graph_of(&text));
+    let text = head.commit.map(|head| cx.workspace.committed_text(&head)).transpose()?.flatten();
+    let there = text.map(|text| graph_of(text.as_bytes()));
     let has_landed = |id: &TaskId| match &there {
         None => true,
         Some(graph) => {

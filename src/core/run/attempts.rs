@@ -14,7 +14,7 @@ use super::{
         AttemptId, CheckPurpose, PendingResult, ProcessEnd, ProcessOrder, RunCommand, SlotCommand,
     },
     input::SlotReason,
-    open_attempt::{AttemptProcess, Next, OpenAttempt, status_after},
+    open_attempt::{AttemptPhase, AttemptProcess, Next, OpenAttempt, status_after},
     process_watch::{LimitReached, ProcessWatch},
 };
 use crate::{
@@ -44,7 +44,7 @@ impl Attempts {
 
     /// Returns the process of an open attempt.
     pub fn process(&self, id: &AttemptId) -> Option<&AttemptProcess> {
-        self.get(id)?.process.as_ref()
+        self.get(id)?.phase.process()
     }
 
     pub(super) fn get_mut(&mut self, id: &AttemptId) -> Option<&mut OpenAttempt> {
@@ -57,7 +57,7 @@ impl Attempts {
     }
 
     fn watches(&self) -> impl Iterator<Item = &ProcessWatch> {
-        self.open.iter().filter_map(|open| open.process.as_ref()?.watch.as_ref())
+        self.open.iter().filter_map(|open| open.phase.process()?.watch.as_ref())
     }
 
     /// Whether any process runs.
@@ -98,8 +98,7 @@ impl Attempts {
         if attempt.setup.is_empty() || is_set_up {
             return attempt.start_first();
         }
-        let commands = attempt.setup.clone();
-        attempt.start_checks(CheckPurpose::Setup, commands)
+        attempt.start_before_agent(CheckPurpose::Setup, attempt.setup.clone())
     }
 
     /// Gives an attempt another slot.
@@ -131,7 +130,6 @@ impl Attempts {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
-        attempt.process = None;
         // What stopped the run may have stopped that step, too.
         attempt.close(if sit.is_ending() {
             PendingResult::cut_off(Outcome::Cancelled, Duration::ZERO)
@@ -155,8 +153,18 @@ impl Attempts {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new().into();
         };
-        let Some(mut process) = attempt.process.take() else {
-            return Vec::new().into();
+        let (mut process, result) = match mem::take(&mut attempt.phase) {
+            AttemptPhase::Working(process) => (process, None),
+            AttemptPhase::Verifying(process, result) => (process, Some(result)),
+            AttemptPhase::Queued(Some(process), result) => (process, Some(result)),
+            phase @ (AttemptPhase::Preparing
+            | AttemptPhase::Collecting(_)
+            | AttemptPhase::Judging
+            | AttemptPhase::Queued(None, _)
+            | AttemptPhase::Keeping(..)) => {
+                attempt.phase = phase;
+                return Vec::new().into();
+            }
         };
         let watch = process.watch.take();
         // Without the time for which everything was suspended.
@@ -181,6 +189,7 @@ impl Attempts {
                 attempt.emit(Event::ChildrenEnded { attempt: id.attempt, duration_seconds })
             });
             let end = ProcessEnd { outcome: Some(outcome), ..end };
+            attempt.phase = AttemptPhase::Collecting(None);
             let collect = RunCommand::Collect(id.clone(), Box::new(end));
             return ended.into_iter().chain([collect]).collect::<Vec<_>>().into();
         };
@@ -192,16 +201,17 @@ impl Attempts {
         }
         let is_lost = matches!(outcome, Outcome::Lost { .. });
         if is_lost && purpose == CheckPurpose::Verify && process.may_repeat() && !sit.is_ending() {
-            return attempt.repeat_check(process).into();
+            return attempt.repeat_check(process, result.unwrap_or_default()).into();
         }
         let cut_off = is_lost || matches!(outcome, Outcome::Cancelled | Outcome::Interrupted);
         if cut_off && purpose != CheckPurpose::Verify {
             if purpose == CheckPurpose::Trial {
+                attempt.phase = AttemptPhase::Queued(None, result.unwrap_or_default());
                 return Next::Tried(None);
             }
             return attempt.close(PendingResult::cut_off(outcome, end.took)).into();
         }
-        attempt.check_ended(process, purpose, outcome, end)
+        attempt.check_ended((process, purpose), result, outcome, end)
     }
 
     /// Waits for the processes that an agent left running after its report, or kills them.
@@ -218,7 +228,7 @@ impl Attempts {
         };
         let waiting = attempt.emit(Event::WaitingForChildren(left.clone()));
         let Some(AttemptProcess { purpose, watch: Some(watch), left: members, .. }) =
-            &mut attempt.process
+            attempt.process_mut()
         else {
             return Vec::new();
         };
@@ -245,7 +255,7 @@ impl Attempts {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
-        let watch = attempt.process.as_ref().and_then(|process| process.watch.as_ref());
+        let watch = attempt.phase.process().and_then(|process| process.watch.as_ref());
         let Some(limit) = watch.and_then(|watch| watch.limits().idle) else {
             return Vec::new();
         };
@@ -267,15 +277,14 @@ impl Attempts {
 
     /// Records whether an agent has given its final result.
     pub(super) fn final_result(&mut self, id: &AttemptId, busy: Option<bool>, sit: &Situation<'_>) {
-        let watch = self.get_mut(id).and_then(|attempt| attempt.process.as_mut()?.watch.as_mut());
-        if let Some(watch) = watch {
+        if let Some(watch) = self.get_mut(id).and_then(OpenAttempt::watch_mut) {
             watch.final_result(busy, sit.now, sit.graces.exit);
         }
     }
 
     /// Limits the time that an agent has to exit after its report.
     pub(super) fn reported(&mut self, id: &AttemptId, sit: &Situation<'_>) {
-        let process = self.get_mut(id).and_then(|attempt| attempt.process.as_mut());
+        let process = self.get_mut(id).and_then(OpenAttempt::process_mut);
         let agent = process.filter(|process| process.purpose.is_none());
         if let Some(watch) = agent.and_then(|process| process.watch.as_mut()) {
             watch.reported(sit.now, sit.graces.exit);
@@ -287,7 +296,7 @@ impl Attempts {
         let mut commands = Vec::new();
         for attempt in &mut self.open {
             let id = attempt.id.clone();
-            let watch = attempt.process.as_mut().and_then(|process| process.watch.as_mut());
+            let watch = attempt.watch_mut();
             let Some(reached) = watch.and_then(|watch| watch.reached(sit.now, &sit.graces)) else {
                 continue;
             };
@@ -304,7 +313,7 @@ impl Attempts {
                     commands.extend([signal.command(&id), attempt.emit(event)]);
                 }
                 LimitReached::Children => {
-                    let left = attempt.process.as_ref().and_then(|it| it.left.clone());
+                    let left = attempt.phase.process().and_then(|it| it.left.clone());
                     let on_orphans = sit.graces.on_orphans;
                     commands.extend(
                         left.map(|left| attempt.emit(Event::ChildrenOverdue { left, on_orphans })),
@@ -341,7 +350,7 @@ impl Attempts {
         let mut commands = Vec::new();
         for open in &mut self.open {
             let id = open.id.clone();
-            if let Some(watch) = open.process.as_mut().and_then(|it| it.watch.as_mut()) {
+            if let Some(watch) = open.watch_mut() {
                 watch.killed(sit.now);
                 commands.push(RunCommand::Process(id, ProcessOrder::Kill));
             }
@@ -356,7 +365,7 @@ impl Attempts {
     }
 
     fn watches_mut(&mut self) -> impl Iterator<Item = &mut ProcessWatch> {
-        self.open.iter_mut().filter_map(|open| open.process.as_mut()?.watch.as_mut())
+        self.open.iter_mut().filter_map(OpenAttempt::watch_mut)
     }
 
     /// Verifies the work of an attempt whose agent has ended, if the other evidence shows that its
@@ -370,8 +379,8 @@ impl Attempts {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
-        if let Some(found) = attempt.end.take() {
-            end.evidence.merge = found.evidence.merge;
+        if let AttemptPhase::Collecting(Some(landed)) = &attempt.phase {
+            end.evidence.merge = Some(landed.clone());
             return attempt.conclude(end);
         }
         let verdict = Verdict::of(&end.outcome, &end.evidence, attempt.rule);
@@ -381,9 +390,7 @@ impl Attempts {
             return attempt.close(end);
         }
         end.verified.changed.clone_from(&end.evidence.leftovers);
-        attempt.end = Some(end);
-        let commands = attempt.verify.clone();
-        attempt.start_checks(CheckPurpose::Verify, commands)
+        attempt.start_verify(end)
     }
 
     /// Queues a judged attempt to land, or concludes it.
@@ -395,7 +402,7 @@ impl Attempts {
         let lands = verdict == Verdict::Complete && end.evidence.merge.is_none();
         match attempt.target.clone().filter(|_| lands) {
             Some(target) => {
-                attempt.end = Some(end);
+                attempt.phase = AttemptPhase::Queued(None, Box::new(end));
                 Next::Queue(id.clone(), target)
             }
             None => attempt.conclude(end).into(),
@@ -415,7 +422,7 @@ impl Attempts {
             return Vec::new();
         };
         let mut attempt = self.open.remove(at);
-        let (Some(mut end), Some(verdict)) = (attempt.end.take(), attempt.verdict) else {
+        let AttemptPhase::Keeping(verdict, mut end) = mem::take(&mut attempt.phase) else {
             return Vec::new();
         };
         let number = sit.view.graph.number(&id.task_id);

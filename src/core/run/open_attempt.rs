@@ -1,4 +1,4 @@
-//! An open attempt: the data for its next step, and the start of that step.
+//! An open attempt: where it stands, with the data for its next step, and the start of that step.
 
 use std::time::Duration;
 
@@ -12,20 +12,107 @@ use super::{
     verified_batch::CheckedCommand,
 };
 use crate::{
+    attempt::AttemptState,
     commit_id::CommitId,
     duration,
     event::{Cause, ChildrenLeft, Event},
     graph::task::Status,
-    verdict::{CheckResult, Evidence, Outcome, Rule, Verdict},
+    verdict::{CheckResult, Evidence, Merge, Outcome, Rule, Verdict},
 };
 
 /// How often in a row a verify command is started again whose guardian or executor was lost. After
 /// that its attempt is lost.
 const MAX_LOST_CHECKS: u32 = 3;
 
-/// An attempt that has not ended.
+/// Where an open attempt stands, with the data for its next step.
 ///
-/// This is the data for its next step. Its state is in the history.
+/// The history has the word for it, [`AttemptState`], which others read; [`AttemptPhase::fits`] says
+/// how the two belong together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum AttemptPhase {
+    /// Its slot is being prepared.
+    #[default]
+    Preparing,
+    /// Its agent runs, or a command before the agent.
+    Working(AttemptProcess),
+    /// Its processes have ended, and the evidence is being collected. After a crash, its work may have
+    /// landed before.
+    Collecting(Option<Merge>),
+    /// The commands that verify its work run.
+    Verifying(AttemptProcess, Box<PendingResult>),
+    /// Its evidence is being judged.
+    Judging,
+    /// Its work passed and is queued to land. If it leads a trial, a command of that runs.
+    Queued(Option<AttemptProcess>, Box<PendingResult>),
+    /// Its evidence no longer changes, and its work is being saved.
+    Keeping(Verdict, Box<PendingResult>),
+}
+
+impl AttemptPhase {
+    /// Its process, while it has one.
+    pub fn process(&self) -> Option<&AttemptProcess> {
+        match self {
+            AttemptPhase::Working(process) | AttemptPhase::Verifying(process, _) => Some(process),
+            AttemptPhase::Queued(process, _) => process.as_ref(),
+            AttemptPhase::Preparing
+            | AttemptPhase::Collecting(_)
+            | AttemptPhase::Judging
+            | AttemptPhase::Keeping(..) => None,
+        }
+    }
+
+    fn process_mut(&mut self) -> Option<&mut AttemptProcess> {
+        match self {
+            AttemptPhase::Working(process) | AttemptPhase::Verifying(process, _) => Some(process),
+            AttemptPhase::Queued(process, _) => process.as_mut(),
+            AttemptPhase::Preparing
+            | AttemptPhase::Collecting(_)
+            | AttemptPhase::Judging
+            | AttemptPhase::Keeping(..) => None,
+        }
+    }
+
+    /// Its result so far, once its agent has ended and the evidence is there.
+    pub fn result(&self) -> Option<&PendingResult> {
+        match self {
+            AttemptPhase::Verifying(_, end)
+            | AttemptPhase::Queued(_, end)
+            | AttemptPhase::Keeping(_, end) => Some(end),
+            AttemptPhase::Preparing
+            | AttemptPhase::Working(_)
+            | AttemptPhase::Collecting(_)
+            | AttemptPhase::Judging => None,
+        }
+    }
+
+    /// Whether the history may say that an attempt in this phase is in this state. Between two events
+    /// of an attempt, its phase may be ahead of the history.
+    pub fn fits(&self, state: AttemptState) -> bool {
+        let is_before_agent = matches!(
+            state,
+            AttemptState::Preparing | AttemptState::SettingUp | AttemptState::Baseline
+        );
+        let is_running = matches!(state, AttemptState::Running | AttemptState::WaitingForChildren);
+        match self {
+            AttemptPhase::Preparing => state == AttemptState::Preparing,
+            AttemptPhase::Working(process) => match process.purpose {
+                Some(CheckPurpose::Setup) => state == AttemptState::SettingUp,
+                Some(CheckPurpose::Baseline) => state == AttemptState::Baseline,
+                Some(CheckPurpose::Verify | CheckPurpose::Trial) => false,
+                // An earlier run may have got further.
+                None => is_before_agent || is_running || process.recovers,
+            },
+            AttemptPhase::Verifying(..) => state == AttemptState::Verifying,
+            AttemptPhase::Queued(None, _) => {
+                matches!(state, AttemptState::Queued | AttemptState::Landing)
+            }
+            AttemptPhase::Queued(Some(_), _) => state == AttemptState::Landing,
+            AttemptPhase::Collecting(_) | AttemptPhase::Judging | AttemptPhase::Keeping(..) => true,
+        }
+    }
+}
+
+/// An attempt that has not ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenAttempt {
     /// The task and number of the attempt.
@@ -48,12 +135,8 @@ pub struct OpenAttempt {
     pub verify: Vec<String>,
     /// The rule for completion.
     pub rule: Rule,
-    /// Its process, while it has one.
-    pub process: Option<AttemptProcess>,
-    /// Its result so far, once its agent has ended.
-    pub end: Option<PendingResult>,
-    /// Its verdict, once its evidence no longer changes.
-    pub verdict: Option<Verdict>,
+    /// Where it stands.
+    pub phase: AttemptPhase,
 }
 
 /// The process of an attempt.
@@ -130,8 +213,17 @@ impl OpenAttempt {
         RunCommand::Emit(Some(about), Box::new(event))
     }
 
+    pub(super) fn process_mut(&mut self) -> Option<&mut AttemptProcess> {
+        self.phase.process_mut()
+    }
+
+    /// The limits of its process, once that runs.
+    pub(super) fn watch_mut(&mut self) -> Option<&mut ProcessWatch> {
+        self.process_mut()?.watch.as_mut()
+    }
+
     pub(super) fn start_agent(&mut self) -> Vec<RunCommand> {
-        self.process = Some(AttemptProcess::new(None, Vec::new()));
+        self.phase = AttemptPhase::Working(AttemptProcess::new(None, Vec::new()));
         vec![RunCommand::StartAgent(self.id.clone())]
     }
 
@@ -140,14 +232,37 @@ impl OpenAttempt {
         if self.baseline.is_empty() {
             return self.start_agent();
         }
-        let commands = self.baseline.clone();
-        self.start_checks(CheckPurpose::Baseline, commands)
+        self.start_before_agent(CheckPurpose::Baseline, self.baseline.clone())
+    }
+
+    /// Starts the first of these commands, which run before its agent.
+    pub(super) fn start_before_agent(
+        &mut self,
+        purpose: CheckPurpose,
+        commands: Vec<String>,
+    ) -> Vec<RunCommand> {
+        self.phase = AttemptPhase::Working(AttemptProcess::new(Some(purpose), commands));
+        self.start_check()
+    }
+
+    /// Starts the first command that verifies its work.
+    pub(super) fn start_verify(&mut self, end: PendingResult) -> Vec<RunCommand> {
+        let process = AttemptProcess::new(Some(CheckPurpose::Verify), self.verify.clone());
+        self.phase = AttemptPhase::Verifying(process, Box::new(end));
+        self.start_check()
+    }
+
+    /// Starts the first command of a trial of the merge queue that it leads.
+    pub(super) fn start_trial(&mut self, commands: Vec<String>) -> Vec<RunCommand> {
+        let AttemptPhase::Queued(process, _) = &mut self.phase else { return Vec::new() };
+        *process = Some(AttemptProcess::new(Some(CheckPurpose::Trial), commands));
+        self.start_check()
     }
 
     /// Asks its executor for the end of its agent, which worked for this long.
     pub(super) fn ask_for_end(&mut self, run_on: String, took: Duration) -> Vec<RunCommand> {
         let process = AttemptProcess::new(None, Vec::new());
-        self.process = Some(AttemptProcess { recovers: true, ..process });
+        self.phase = AttemptPhase::Working(AttemptProcess { recovers: true, ..process });
         let why = "asked for the work of an attempt that was left open".to_owned();
         let awaiting = Event::AwaitingExecutor { attempt: self.id.attempt, run_on, why };
         vec![self.emit(awaiting), RunCommand::FetchWork(self.id.clone(), took)]
@@ -155,26 +270,17 @@ impl OpenAttempt {
 
     /// Starts what follows the commands that have run, once what they changed is taken as given.
     pub(super) fn go_on(&mut self) -> Vec<RunCommand> {
-        match self.process.take().and_then(|process| process.purpose) {
+        match self.phase.process().and_then(|process| process.purpose) {
             Some(CheckPurpose::Setup) => self.start_first(),
             Some(CheckPurpose::Baseline) => self.start_agent(),
             Some(CheckPurpose::Verify | CheckPurpose::Trial) | None => Vec::new(),
         }
     }
 
-    /// Starts the first of these commands.
-    pub(super) fn start_checks(
-        &mut self,
-        purpose: CheckPurpose,
-        commands: Vec<String>,
-    ) -> Vec<RunCommand> {
-        self.process = Some(AttemptProcess::new(Some(purpose), commands));
-        self.start_check()
-    }
-
     /// Starts the next of its commands.
     fn start_check(&mut self) -> Vec<RunCommand> {
-        let Some(AttemptProcess { purpose: Some(purpose), commands, done, .. }) = &self.process
+        let Some(AttemptProcess { purpose: Some(purpose), commands, done, .. }) =
+            self.phase.process()
         else {
             return Vec::new();
         };
@@ -193,8 +299,13 @@ impl OpenAttempt {
     }
 
     /// Starts a command again that was lost, which says nothing about the work.
-    pub(super) fn repeat_check(&mut self, process: AttemptProcess) -> Vec<RunCommand> {
-        self.process = Some(AttemptProcess { lost: process.lost + 1, ..process });
+    pub(super) fn repeat_check(
+        &mut self,
+        process: AttemptProcess,
+        end: Box<PendingResult>,
+    ) -> Vec<RunCommand> {
+        let process = AttemptProcess { lost: process.lost + 1, ..process };
+        self.phase = AttemptPhase::Verifying(process, end);
         self.start_check()
     }
 
@@ -204,15 +315,17 @@ impl OpenAttempt {
         outcome: Outcome,
         sit: &Situation<'_>,
     ) -> Option<RunCommand> {
-        let watch = self.process.as_mut()?.watch.as_mut().filter(|watch| !watch.is_ending())?;
+        let watch = self.phase.process_mut()?.watch.as_mut();
+        let watch = watch.filter(|watch| !watch.is_ending())?;
         Some(watch.end(outcome, sit.now, &sit.graces).command(&self.id))
     }
 
-    /// Handles the result of a command. Starts the next command, or the step after the last one.
+    /// Handles the result of a command of its process, whose phase it has left. Starts the next
+    /// command, or the step after the last one.
     pub(super) fn check_ended(
         &mut self,
-        mut process: AttemptProcess,
-        purpose: CheckPurpose,
+        (mut process, purpose): (AttemptProcess, CheckPurpose),
+        result: Option<Box<PendingResult>>,
         outcome: Outcome,
         end: ProcessEnd,
     ) -> Next {
@@ -227,6 +340,7 @@ impl OpenAttempt {
         let is_green = check.is_green();
         process.lost = 0;
         process.done.push(CheckedCommand { result: check.clone(), head: end.head });
+        let goes_on = is_green && process.done.len() < process.commands.len();
         let mut commands = match purpose {
             CheckPurpose::Setup => Vec::new(),
             CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
@@ -235,20 +349,15 @@ impl OpenAttempt {
                 vec![self.emit(event)]
             }
         };
-        if let (CheckPurpose::Verify, Some(end)) = (purpose, &mut self.end) {
-            end.took += took;
-        }
-        if is_green && process.done.len() < process.commands.len() {
-            self.process = Some(process);
-            commands.extend(self.start_check());
-            return commands.into();
-        }
+        let mut result = result.unwrap_or_default();
         match purpose {
-            CheckPurpose::Trial => return Next::Tried(Some(process.done)),
             CheckPurpose::Setup | CheckPurpose::Baseline if is_green => {
-                // Says what follows once that is done.
-                self.process = Some(process);
-                commands.push(RunCommand::Slot(self.id.clone(), SlotCommand::TakeAsGiven));
+                self.phase = AttemptPhase::Working(process);
+                if !goes_on {
+                    // The process says what follows once that is done.
+                    let given = RunCommand::Slot(self.id.clone(), SlotCommand::TakeAsGiven);
+                    commands.push(given);
+                }
             }
             CheckPurpose::Setup => {
                 let setup = process.done.pop().map(|command| command.result);
@@ -263,18 +372,33 @@ impl OpenAttempt {
                 commands.extend(self.close(PendingResult { took, evidence, ..end }));
             }
             CheckPurpose::Verify => {
-                let mut end = self.end.take().unwrap_or_default();
-                let results = process.done.iter().map(|command| command.result.clone());
-                end.evidence.verify = results.collect();
-                end.verified.commands = process.done;
-                commands.extend(self.close(end));
+                result.took += took;
+                if goes_on {
+                    self.phase = AttemptPhase::Verifying(process, result);
+                } else {
+                    let results = process.done.iter().map(|command| command.result.clone());
+                    result.evidence.verify = results.collect();
+                    result.verified.commands = process.done;
+                    commands.extend(self.close(*result));
+                }
             }
+            CheckPurpose::Trial if goes_on => {
+                self.phase = AttemptPhase::Queued(Some(process), result);
+            }
+            CheckPurpose::Trial => {
+                self.phase = AttemptPhase::Queued(None, result);
+                return Next::Tried(Some(process.done));
+            }
+        }
+        if goes_on {
+            commands.extend(self.start_check());
         }
         commands.into()
     }
 
     /// Returns the command that judges it.
     pub(super) fn close(&mut self, end: PendingResult) -> Vec<RunCommand> {
+        self.phase = AttemptPhase::Judging;
         vec![RunCommand::Judge(self.id.clone(), Box::new(end))]
     }
 
@@ -282,7 +406,7 @@ impl OpenAttempt {
     pub(super) fn conclude(&mut self, end: PendingResult) -> Vec<RunCommand> {
         let verdict = Verdict::of(&end.outcome, &end.evidence, self.rule);
         let evidence = Box::new(end.evidence.clone());
-        (self.end, self.verdict) = (Some(end), Some(verdict));
+        self.phase = AttemptPhase::Keeping(verdict, Box::new(end));
         vec![RunCommand::Keep(self.id.clone(), verdict, evidence)]
     }
 }

@@ -23,7 +23,7 @@ use super::{
         RunCommand, SlotCommand,
     },
     input::{BuiltBatch, FoundAttempt, Input, LandOutcome, ProcessStart, SlotReason},
-    open_attempt::OpenAttempt,
+    open_attempt::{AttemptPhase, OpenAttempt},
     process_watch::{GracePeriods, ProcessLimits},
     verified_batch::{BuiltCommit, HeadSpan, VerifiedBatch},
 };
@@ -670,9 +670,7 @@ impl World {
             baseline,
             verify,
             rule: Rule::Task(CommitRule::Required),
-            process: None,
-            end: None,
-            verdict: None,
+            phase: AttemptPhase::Preparing,
         };
         let started = Event::Started {
             run_on: is_far.then(|| FAR.to_owned()),
@@ -919,7 +917,7 @@ impl World {
         let after = if is_trial { Some(self.trial_head.clone()) } else { own };
         let head = HeadSpan { before: process.head, after };
         let is_green = outcome == Some(Outcome::Exited { exit_code: 0 });
-        let end = self.run.attempts().get(&id).and_then(|open| open.end.as_ref());
+        let end = self.run.attempts().get(&id).and_then(|open| open.phase.result());
         let leftovers = end.is_some_and(|end| !end.evidence.leftovers.is_empty());
         let is_clean = if is_trial { !self.trial_changed } else { !leftovers };
         let is_proof = verifies && is_clean && head.before == head.after;
@@ -932,7 +930,7 @@ impl World {
             let passed = self.passed.entry((id.clone(), purpose.log_name())).or_default();
             passed.push(process.command);
         }
-        let open = self.run.attempts().get(&id).and_then(|open| open.process.as_ref());
+        let open = self.run.attempts().get(&id).and_then(|open| open.phase.process());
         let asks_again = process.told && open.is_some_and(|process| process.recovers);
         if process.purpose.is_none()
             && !asks_again
@@ -1207,7 +1205,7 @@ impl World {
         self.passed.retain(|(id, _), _| *id != record.attempt.id);
         let is_away =
             record.exit.is_none() && self.is_far(&record.attempt.id) && self.dice.chance(50);
-        let attempt = OpenAttempt { process: None, end: None, ..record.attempt };
+        let attempt = OpenAttempt { phase: AttemptPhase::Preparing, ..record.attempt };
         let found = FoundAttempt {
             attempt,
             from_run: format!("r{}", self.run_number - 1),
@@ -1228,6 +1226,13 @@ impl World {
             let landed = self.commits[&self.tip()].iter().any(|id| id.task_id == task.id);
             let done = task.status == Status::Complete && !self.by_hand.contains(&task.id);
             assert!(!done || landed || !self.isolated, "{} is complete and not landed", task.id);
+        }
+        for open in self.run.attempts().open() {
+            let active = self.history.active.of(&open.id.task_id);
+            let active = active.expect("an open attempt is active");
+            let (id, state, phase) = (&open.id, active.state, &open.phase);
+            assert_eq!(active.attempt, id.attempt, "{id} is not the active attempt");
+            assert!(phase.fits(state), "{id} is {state:?} in the history and {phase:?} in the run");
         }
         for open in &self.history.active.attempts {
             let id = AttemptId { task_id: open.task_id.clone(), attempt: open.attempt };

@@ -32,7 +32,7 @@ use crate::{
         graph::task::TaskId,
         loop_paths,
         run::command::AttemptId,
-        verdict::Outcome,
+        verdict::{Merge, Outcome},
     },
     project::workspace::Workspace,
     regular_file,
@@ -136,6 +136,19 @@ impl AttemptRecord {
     /// The attempt.
     pub fn id(&self) -> AttemptId {
         AttemptId { task_id: self.task_id.clone(), attempt: self.attempt }
+    }
+
+    /// Returns the landing if the work of the attempt is in the target branch.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn has_landed(&self, workspace: &Workspace) -> Result<Option<Merge>> {
+        let Some(SlotAssignment { target, landing: Some(commit), .. }) = self.slot.clone() else {
+            return Ok(None);
+        };
+        let Some(tip) = workspace.repo.branch(&target)? else { return Ok(None) };
+        let is_in = workspace.repo.is_ancestor(&commit, &tip)?;
+        Ok(is_in.then_some(Merge::Landed { branch: target, commit }))
     }
 
     /// Adds a process of the attempt, and writes the record.

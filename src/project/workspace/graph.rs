@@ -1,6 +1,6 @@
 //! The graph of a repository: the file in the checkout, the copy of a run, and the last commit.
 
-use std::{fs, thread, time::Duration};
+use std::{fs, path::Path, thread, time::Duration};
 
 use anyhow::Result;
 
@@ -18,6 +18,34 @@ use crate::{
 const CHECKOUTS: (u32, Duration) = (10, Duration::from_millis(20));
 
 impl Workspace {
+    /// Returns the text of the graph file at a commit; none if git does not track it.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn committed_text(&self, commit: &str) -> Result<Option<String>> {
+        let Some(path) = self.graph_in_git() else { return Ok(None) };
+        let text = self.repo.file_at(commit, &path)?;
+        Ok(text.map(|text| String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    /// Returns the graph of a commit; none if the commit has no valid one.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn committed_graph(&self, commit: &str) -> Result<Option<GraphFile>> {
+        let text = self.committed_text(commit)?;
+        Ok(text.and_then(|it| GraphFile::assume(Path::new(""), "", false, false, &it).ok()))
+    }
+
+    /// Returns the graph in the newest commit of the checkout; none if that has no valid one.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn head_graph(&self) -> Result<Option<GraphFile>> {
+        let head = self.repo.head()?.commit;
+        Ok(head.map(|head| self.committed_graph(&head)).transpose()?.flatten())
+    }
+
     /// Reads the graph.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ impl Attempts {
     /// Watches the process of an attempt, unless it is being ended. Returns whether it is an agent.
     fn watch(&mut self, id: &AttemptId, limits: ProcessLimits) -> bool {
         let cancel_at = self.cancel_at;
-        let Some(process) = self.get_mut(id).and_then(|attempt| attempt.process.as_mut()) else {
+        let Some(process) = self.get_mut(id).and_then(OpenAttempt::process_mut) else {
             return false;
         };
         let is_agent = process.purpose.is_none();
@@ -75,8 +75,7 @@ impl Attempts {
     pub(in crate::run) fn process_fetching(&mut self, id: &AttemptId) -> Vec<RunCommand> {
         /// The time for the work of one process, on a slow line.
         const FETCH: Duration = Duration::from_secs(10 * 60);
-        let process = self.get_mut(id).and_then(|attempt| attempt.process.as_mut());
-        if let Some(watch) = process.and_then(|process| process.watch.as_mut()) {
+        if let Some(watch) = self.get_mut(id).and_then(OpenAttempt::watch_mut) {
             watch.extend(FETCH);
         }
         Vec::new()
@@ -90,7 +89,8 @@ impl Attempts {
         why: String,
         sit: &Situation<'_>,
     ) -> Vec<RunCommand> {
-        let Some(attempt) = self.get_mut(id).filter(|attempt| attempt.process.is_some()) else {
+        let Some(attempt) = self.get_mut(id).filter(|attempt| attempt.phase.process().is_some())
+        else {
             return Vec::new();
         };
         let mut commands: Vec<RunCommand> = reached(Some(&run_on), sit).into_iter().collect();
@@ -109,7 +109,7 @@ impl Attempts {
         sit: &Situation<'_>,
     ) -> Vec<RunCommand> {
         let is_known = sit.view.history.unreachable.contains_key(&run_on);
-        let attempt = self.get_mut(id).filter(|it| it.process.is_some() && !is_known);
+        let attempt = self.get_mut(id).filter(|it| it.phase.process().is_some() && !is_known);
         let event = Event::ExecutorUnreachable { run_on, why, tries: 0, pause_seconds: Some(0) };
         attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(event)])
     }
@@ -121,9 +121,8 @@ impl Attempts {
         since: Option<DateTime<Utc>>,
         now: Instant,
     ) -> Vec<RunCommand> {
-        let mut attempt = self.get_mut(id).filter(|attempt| attempt.process.is_some());
-        let process = attempt.as_mut().and_then(|attempt| attempt.process.as_mut());
-        if let Some(watch) = process.and_then(|process| process.watch.as_mut()) {
+        let mut attempt = self.get_mut(id).filter(|attempt| attempt.phase.process().is_some());
+        if let Some(watch) = attempt.as_mut().and_then(|attempt| attempt.watch_mut()) {
             watch.contact(since.is_some(), now);
         }
         let event = match since {

@@ -5,11 +5,11 @@ use crate::{
     event::{AttemptResult, Event},
     run::{
         Situation,
-        command::{AttemptId, PendingResult, ProcessEnd, RunCommand},
+        command::{AttemptId, ProcessEnd, RunCommand},
         input::FoundAttempt,
-        open_attempt::OpenAttempt,
+        open_attempt::{AttemptPhase, OpenAttempt},
     },
-    verdict::{Evidence, Outcome, Verdict},
+    verdict::{Outcome, Verdict},
 };
 
 impl Attempts {
@@ -54,10 +54,7 @@ impl Attempts {
             self.open.push(attempt);
             return commands;
         }
-        if landed.is_some() {
-            let evidence = Evidence { merge: landed, ..Evidence::default() };
-            attempt.end = Some(PendingResult { evidence, ..PendingResult::default() });
-        }
+        attempt.phase = AttemptPhase::Collecting(landed);
         self.open.push(attempt);
         let end = ProcessEnd { outcome: Some(outcome), took, swept, ..ProcessEnd::default() };
         commands.push(RunCommand::Collect(id, Box::new(end)));

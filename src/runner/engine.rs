@@ -1,0 +1,138 @@
+//! Questions to the engines of executors about processes that were lost, and what the answers mean.
+
+use super::context::RunContext;
+use crate::{
+    adapters::{
+        executor::{container, slurm},
+        process::SignsOfLife,
+    },
+    core::{
+        executor::{Executor, ExecutorKind, FileTravel, JobEnd, JobState},
+        verdict::Outcome,
+    },
+    project::{attempt::AttemptRecord, executors, suspect_slots},
+};
+
+/// A question to the engine of an executor.
+pub(super) struct EngineQuestion {
+    pub(super) executor: Executor,
+    /// What the processes of the attempt are recognized by.
+    pub(super) mark: String,
+    /// Why the process was lost.
+    pub(super) why: String,
+    /// Where its files are the very files that are here, whether it may run.
+    pub(super) signs: SignsOfLife,
+    /// Whether the process was lost some time ago: the engine may have forgotten it.
+    pub(super) is_late: bool,
+}
+
+/// What the engine of an executor says about a process that was lost.
+#[derive(Debug)]
+pub(super) struct EngineWord {
+    pub(super) outcome: Outcome,
+    /// Why a process of the attempt may still work in its slot.
+    pub(super) suspect: Option<String>,
+    /// Whether the process has never been there, as far as the engine knows.
+    pub(super) is_missed: bool,
+}
+
+impl EngineQuestion {
+    /// Asks, and ends what is left of the attempt there as far as the engine can.
+    pub(super) fn ask(&self) -> EngineWord {
+        let word = self.ask_engine();
+        let suspect = word.suspect.filter(|_| self.signs.is_any());
+        if suspect.is_none() {
+            self.signs.remove();
+        }
+        EngineWord { suspect, ..word }
+    }
+
+    fn ask_engine(&self) -> EngineWord {
+        match &self.executor.kind {
+            ExecutorKind::Slurm(settings) => {
+                let (state, is_certain) = slurm::end(settings, &self.mark);
+                let is_certain = is_certain && !(self.is_late && matches!(state, JobState::Absent));
+                let is_missed = matches!(state, JobState::Unknown(_) | JobState::Absent);
+                let suspect = (!is_certain).then(|| match state {
+                    JobState::Ended(
+                        JobEnd::Exited
+                        | JobEnd::Preempted
+                        | JobEnd::Timeout
+                        | JobEnd::Cancelled
+                        | JobEnd::OutOfMemory,
+                    ) => {
+                        let word = state.describe();
+                        format!("{word}, and the cluster may not find every process of a job")
+                    }
+                    JobState::Ended(JobEnd::NodeFail | JobEnd::Other(_))
+                    | JobState::Pending { .. }
+                    | JobState::Running { .. }
+                    | JobState::Absent
+                    | JobState::Unknown(_) => state.describe(),
+                });
+                EngineWord { outcome: self.outcome_of(&state), suspect, is_missed }
+            }
+            ExecutorKind::Container(settings) => {
+                let removed = container::find(settings)
+                    .and_then(|engine| container::remove(&engine, &self.mark));
+                let fault = removed.err().map(|fault| settings.describe(&fault));
+                let outcome = self.lost(fault.as_deref());
+                EngineWord { outcome, suspect: fault, is_missed: true }
+            }
+            ExecutorKind::Command(_) => {
+                let suspect = self.signs.outlast().then(|| {
+                    let name = &self.executor.name;
+                    format!("its worker at {name} has not told that everything there has ended")
+                });
+                EngineWord { outcome: self.lost(None), suspect, is_missed: true }
+            }
+            ExecutorKind::Local | ExecutorKind::Sandbox(_) | ExecutorKind::Ssh(_) => {
+                EngineWord { outcome: self.lost(None), suspect: None, is_missed: true }
+            }
+        }
+    }
+
+    fn outcome_of(&self, state: &JobState) -> Outcome {
+        match state {
+            // Another attempt would need as long, or as much.
+            JobState::Ended(JobEnd::Timeout | JobEnd::OutOfMemory) => {
+                let executor = self.executor.name.clone();
+                Outcome::Exceeded { executor, why: state.describe() }
+            }
+            JobState::Ended(
+                JobEnd::NodeFail
+                | JobEnd::Preempted
+                | JobEnd::Cancelled
+                | JobEnd::Other(_)
+                | JobEnd::Exited,
+            )
+            | JobState::Pending { .. }
+            | JobState::Running { .. }
+            | JobState::Absent
+            | JobState::Unknown(_) => self.lost(Some(&state.describe())),
+        }
+    }
+
+    fn lost(&self, more: Option<&str>) -> Outcome {
+        let why = more.map_or_else(|| self.why.clone(), |more| format!("{}; {more}", self.why));
+        Outcome::Lost { executor: self.executor.name.clone(), why }
+    }
+}
+
+/// Returns the question to the engine of an executor whose process was lost; none if there is no
+/// engine to ask.
+pub(super) fn engine_question(
+    cx: &RunContext,
+    record: &AttemptRecord,
+    (name, why): (&str, &str),
+) -> Option<EngineQuestion> {
+    let executor = executors::find(&cx.workspace.config, Some(name)).ok()?;
+    let is_asked = match executor.kind {
+        ExecutorKind::Slurm(_) | ExecutorKind::Container(_) => true,
+        ExecutorKind::Command(_) => executor.files() == Some(FileTravel::Shared),
+        ExecutorKind::Local | ExecutorKind::Sandbox(_) | ExecutorKind::Ssh(_) => false,
+    };
+    let (mark, why) = (record.mark(), why.to_owned());
+    let signs = suspect_slots::signs(&cx.workspace.state, &mark);
+    is_asked.then_some(EngineQuestion { executor, mark, why, signs, is_late: false })
+}
