@@ -106,6 +106,7 @@ fn what_landed_while_the_graph_could_not_be_read_is_complete_in_it() {
     trial.save("task-graph.yaml", &whole);
     // The next task starts while the other attempt goes on.
     wait_for(&trial.sign("waiting-c"));
+    trial.wait_for_records(2, "completed");
     trial.leave("open-b");
     run.end(&trial).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a", "c", "b"]);
