@@ -278,7 +278,7 @@ impl Runner {
         self.write_back()?;
         agents::check_executors(&self.cx, self.graph.file.graph())?;
         let mut facts = Facts::default();
-        self.away.watch_suspects(&self.cx, &mut facts);
+        away::watch_suspects(&self.cx, &mut facts);
         self.tell(facts)?;
         self.recover()?;
         self.reopen_other_branches()?;

@@ -130,7 +130,7 @@ impl Runner {
             Err(error) if sources::is_stop(&error) => return Ok(()),
             done => done?,
         };
-        for closing in self.sources.closings(&self.cx, self.journal.history(), &done)? {
+        for closing in sources::closings(&self.cx, self.journal.history(), &done)? {
             if self.is_ended_now() || self.cx.policy.stop.is_some() {
                 return Ok(());
             }

@@ -70,47 +70,6 @@ impl RunAway {
         self.engines > 0
     }
 
-    /// Names the slots that earlier runs have left in doubt, and asks the engines about them.
-    pub(super) fn watch_suspects(&self, cx: &RunContext, facts: &mut Facts) {
-        let state = &cx.workspace.state;
-        let suspects = suspect_slots::all(state);
-        let open: Vec<String> = state.peek().iter().map(AttemptRecord::mark).collect();
-        let is_known =
-            |mark: &str| open.iter().chain(suspects.iter().map(|it| &it.mark)).any(|it| it == mark);
-        sign_of_life::keep(&state.signs_folder(), is_known);
-        for slot in suspects {
-            let (path, why) = (slot.path.display().to_string(), slot.text());
-            facts.of_run(Event::SlotKept { slot: path, why });
-            self.watch_suspect(cx, slot, Duration::ZERO);
-        }
-    }
-
-    /// Asks the engine about a suspect slot after this pause, and now and then until it proves that
-    /// nothing works there. Without an engine to ask, the slot stays out of use.
-    pub(super) fn watch_suspect(&self, cx: &RunContext, slot: SuspectSlot, pause: Duration) {
-        let executor = executors::find(&cx.workspace.config, Some(&slot.run_on));
-        let Ok(executor) = executor else { return };
-        let (mark, why) = (slot.mark.clone(), String::new());
-        let signs = suspect_slots::signs(&cx.workspace.state, &mark);
-        let question = EngineQuestion { executor, mark, why, signs, is_late: true };
-        let outbox = cx.outbox.clone();
-        thread::spawn(move || {
-            thread::sleep(pause);
-            let (mut tries, mut known) = (0, Some(slot.why.clone()));
-            while known.is_some() {
-                let why = question.ask().suspect;
-                if why != known
-                    && outbox.send(RunnerMessage::Suspicion(slot.clone(), why.clone())).is_err()
-                {
-                    return;
-                }
-                known = why;
-                tries += 1;
-                thread::sleep(pause_before_retry(tries));
-            }
-        });
-    }
-
     /// Asks the engine of an executor about a process that has ended, if the engine may know more.
     /// Returns the end of the process if there is no engine to ask. Where it is not certain that the
     /// process has ended, and the process has the same slot there as here, the slot is kept.
@@ -208,23 +167,64 @@ impl RunAway {
         }
         was_asked
     }
+}
 
-    /// Asks clusters about these jobs that wait. Another thread does it: a cluster may take long to
-    /// answer.
-    pub(super) fn ask_clusters(&self, cx: &RunContext, waiting: Vec<AttemptId>, records: &Records) {
-        for id in waiting {
-            let Some(record) = records.get(&id) else {
-                continue;
-            };
-            let executor = executors::find(&cx.workspace.config, record.run_on.as_deref());
-            let Ok(Executor { kind: ExecutorKind::Slurm(settings), .. }) = executor else {
-                continue;
-            };
-            let (outbox, mark) = (cx.outbox.clone(), record.mark());
-            thread::spawn(move || {
-                drop(outbox.send(RunnerMessage::Job(id, slurm::look(&settings, &mark))));
-            });
+/// Names the slots that earlier runs have left in doubt, and asks the engines about them.
+pub(super) fn watch_suspects(cx: &RunContext, facts: &mut Facts) {
+    let state = &cx.workspace.state;
+    let suspects = suspect_slots::all(state);
+    let open: Vec<String> = state.peek().iter().map(AttemptRecord::mark).collect();
+    let is_known =
+        |mark: &str| open.iter().chain(suspects.iter().map(|it| &it.mark)).any(|it| it == mark);
+    sign_of_life::keep(&state.signs_folder(), is_known);
+    for slot in suspects {
+        let (path, why) = (slot.path.display().to_string(), slot.text());
+        facts.of_run(Event::SlotKept { slot: path, why });
+        watch_suspect(cx, slot, Duration::ZERO);
+    }
+}
+
+/// Asks the engine about a suspect slot after this pause, and now and then until it proves that
+/// nothing works there. Without an engine to ask, the slot stays out of use.
+pub(super) fn watch_suspect(cx: &RunContext, slot: SuspectSlot, pause: Duration) {
+    let executor = executors::find(&cx.workspace.config, Some(&slot.run_on));
+    let Ok(executor) = executor else { return };
+    let (mark, why) = (slot.mark.clone(), String::new());
+    let signs = suspect_slots::signs(&cx.workspace.state, &mark);
+    let question = EngineQuestion { executor, mark, why, signs, is_late: true };
+    let outbox = cx.outbox.clone();
+    thread::spawn(move || {
+        thread::sleep(pause);
+        let (mut tries, mut known) = (0, Some(slot.why.clone()));
+        while known.is_some() {
+            let why = question.ask().suspect;
+            if why != known
+                && outbox.send(RunnerMessage::Suspicion(slot.clone(), why.clone())).is_err()
+            {
+                return;
+            }
+            known = why;
+            tries += 1;
+            thread::sleep(pause_before_retry(tries));
         }
+    });
+}
+
+/// Asks clusters about these jobs that wait. Another thread does it: a cluster may take long to
+/// answer.
+pub(super) fn ask_clusters(cx: &RunContext, waiting: Vec<AttemptId>, records: &Records) {
+    for id in waiting {
+        let Some(record) = records.get(&id) else {
+            continue;
+        };
+        let executor = executors::find(&cx.workspace.config, record.run_on.as_deref());
+        let Ok(Executor { kind: ExecutorKind::Slurm(settings), .. }) = executor else {
+            continue;
+        };
+        let (outbox, mark) = (cx.outbox.clone(), record.mark());
+        thread::spawn(move || {
+            drop(outbox.send(RunnerMessage::Job(id, slurm::look(&settings, &mark))));
+        });
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     processes::{ProcessHandle, ProcessOnItsWay},
 };
 use crate::{
-    adapters::process::{self, AgentProcess, GuardPost, NotStarted, ProcessNews, ProcessSpec},
+    adapters::process::{self, AgentProcess, GuardPost, NotStarted, ProcessSpec},
     core::{
         agents::{agent_command::AgentCommand, transcript::Format},
         executor::{Executor, ExecutorKind},
@@ -82,7 +82,6 @@ pub(super) fn spawn_at(
     spec: &ProcessSpec,
     post: GuardPost,
     limits: &ProcessLimits,
-    tell: impl Fn(ProcessNews) + Send + 'static,
 ) -> Result<SpawnedProcess, NotStarted> {
     let placed = placed(cx, graph, record, executor, spec, limits.limit);
     let PlacedProcess { spec, carrier, placement } = placed.map_err(|fault| match fault {
@@ -90,7 +89,8 @@ pub(super) fn spawn_at(
         PlacementFault::Refused(why) => NotStarted::Refused(why),
     })?;
     let is_carried = carrier.is_some();
-    let process = AgentProcess::spawn(&spec, &GuardPost { carrier, ..post }, tell)?;
+    let process =
+        AgentProcess::spawn(&spec, &GuardPost { carrier, ..post }, cx.news_of(&record.id()))?;
     let limits = limits.clone();
     Ok(if is_carried {
         let meanwhile =

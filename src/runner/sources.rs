@@ -72,29 +72,6 @@ impl RunSources {
         Ok(done)
     }
 
-    /// Returns the commands that close the issues of the tasks that an attempt has completed here. An
-    /// issue that was closed once is left to people.
-    pub(super) fn closings(
-        &self,
-        cx: &RunContext,
-        history: &History,
-        done: &DoneTasks,
-    ) -> Result<Vec<IssueClosing>> {
-        let closed = ClosedIssues::read(&cx.workspace);
-        let mut closings = Vec::new();
-        for (address, id) in done {
-            let Some(issue) = Issue::of(address).filter(|_| !closed.has(address)) else { continue };
-            let past = history.of(id);
-            let last = past.last.as_ref().map(|last| &last.ended);
-            let Some(ended) = last.filter(|ended| ended.verdict == Verdict::Complete) else {
-                continue;
-            };
-            let command = issue.closing(&comment(ended, &past.commits));
-            closings.push(closing(cx, address, id, command)?);
-        }
-        Ok(closings)
-    }
-
     /// Handles the end of a command that closes an issue. Returns whether the next one may run: it
     /// would fail in the same way, or wait as long, if the program or the network is missing.
     pub(super) fn closed(
@@ -158,6 +135,28 @@ fn done_tasks(cx: &RunContext, graph: &GraphFile) -> Result<DoneTasks> {
             Some((source.to_owned(), task.id.clone()))
         })
         .collect())
+}
+
+/// Returns the commands that close the issues of the tasks that an attempt has completed here. An
+/// issue that was closed once is left to people.
+pub(super) fn closings(
+    cx: &RunContext,
+    history: &History,
+    done: &DoneTasks,
+) -> Result<Vec<IssueClosing>> {
+    let closed = ClosedIssues::read(&cx.workspace);
+    let mut closings = Vec::new();
+    for (address, id) in done {
+        let Some(issue) = Issue::of(address).filter(|_| !closed.has(address)) else { continue };
+        let past = history.of(id);
+        let last = past.last.as_ref().map(|last| &last.ended);
+        let Some(ended) = last.filter(|ended| ended.verdict == Verdict::Complete) else {
+            continue;
+        };
+        let command = issue.closing(&comment(ended, &past.commits));
+        closings.push(closing(cx, address, id, command)?);
+    }
+    Ok(closings)
 }
 
 fn closing(cx: &RunContext, address: &str, id: &TaskId, argv: Vec<String>) -> Result<IssueClosing> {

@@ -133,8 +133,8 @@ impl Runner {
         let verifies = record.slot.is_some() && kind.verifies();
         let verifies = verifies.then(|| (spec.dir.clone(), processes::head_of(&spec.dir)));
         let stamp = graph_copy::own_stamp(&cx.workspace, &record);
-        let started = executor
-            .and_then(|to| spawn_at(cx, graph, &to, &record, &spec, post, &limits, cx.news_of(id)));
+        let started =
+            executor.and_then(|to| spawn_at(cx, graph, &to, &record, &spec, post, &limits));
         let SpawnedProcess { process, start, limits, on_its_way } = match started {
             Ok(started) => started,
             Err(NotStarted::Executor(fault)) if !kind.verifies() => {
@@ -242,7 +242,7 @@ impl Runner {
     /// Keeps the slot of an attempt out of use, because a process may still work in it.
     pub(super) fn suspect(&mut self, record: &AttemptRecord, why: String) -> Result<()> {
         if let Some(slot) = self.slots.suspect(&self.cx, record, why)? {
-            self.away.watch_suspect(&self.cx, slot, Duration::from_secs(1));
+            away::watch_suspect(&self.cx, slot, Duration::from_secs(1));
         }
         Ok(())
     }
@@ -250,7 +250,7 @@ impl Runner {
     /// Reads the new output of processes, and passes their activity to the reporters.
     pub(super) fn follow(&mut self) -> Result<()> {
         let waiting = self.processes.due_questions();
-        self.away.ask_clusters(&self.cx, waiting, self.attempts.records());
+        away::ask_clusters(&self.cx, waiting, self.attempts.records());
         for progress in self.processes.follow() {
             if let Some(doing) = &progress.doing {
                 for reporter in &mut self.journal.reporters {

@@ -155,8 +155,8 @@ impl Attempts {
         };
         let (mut process, result) = match mem::take(&mut attempt.phase) {
             AttemptPhase::Working(process) => (process, None),
-            AttemptPhase::Verifying(process, result) => (process, Some(result)),
-            AttemptPhase::Queued(Some(process), result) => (process, Some(result)),
+            AttemptPhase::Verifying(process, result)
+            | AttemptPhase::Queued(Some(process), result) => (process, Some(result)),
             phase @ (AttemptPhase::Preparing
             | AttemptPhase::Collecting(_)
             | AttemptPhase::Judging
@@ -302,11 +302,11 @@ impl Attempts {
             };
             match reached {
                 LimitReached::Interrupt => {
-                    commands.push(RunCommand::Process(id, ProcessOrder::Terminate))
+                    commands.push(RunCommand::Process(id, ProcessOrder::Terminate));
                 }
                 LimitReached::Grace => commands.push(RunCommand::Process(id, ProcessOrder::Kill)),
                 LimitReached::Unanswered => {
-                    commands.push(RunCommand::Process(id, ProcessOrder::KillGuardian))
+                    commands.push(RunCommand::Process(id, ProcessOrder::KillGuardian));
                 }
                 LimitReached::End(signal, why) => {
                     let event = Event::Terminating { attempt: id.attempt, why };
