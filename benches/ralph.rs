@@ -21,9 +21,7 @@ use std::{
 
 use inputs::{Place, Shape};
 use measure::{Times, Usage, in_turn, time, wrapper};
-use ralph::{
-    adapters::git::Repo, report::heartbeat::HeartbeatReporter, runner::reporter::Reporter,
-};
+use ralph::{adapters::git::Repo, report::heartbeat::HeartbeatReporter, runner::Reporter};
 
 const RALPH: &str = env!("CARGO_BIN_EXE_ralph");
 /// Rounds of what takes well under a second; more than that gets fewer.

@@ -175,15 +175,7 @@ fn closing(cx: &RunContext, address: &str, id: &TaskId, argv: Vec<String>) -> Re
         stdout: output.clone(),
         stderr: output.clone(),
     };
-    let post = GuardPost {
-        guardians: cx.guardians.clone(),
-        record: input,
-        exit: None,
-        idle: None,
-        screen: None,
-        carrier: None,
-        redact: workspace.redacts(),
-    };
+    let post = GuardPost::of_command(cx.guardians.clone(), input, workspace.redacts());
     let limits = (workspace.config.hook_timeout, workspace.config.grace);
     Ok(IssueClosing { address: address.to_owned(), id: id.clone(), spec, post, limits, output })
 }
