@@ -2,6 +2,9 @@
 //!
 //! A setting comes from one source as a whole; lists and mappings of two sources are never merged.
 //! An unknown key is an error: a misspelled limit must not go unnoticed.
+//!
+//! The only user of `serde_yaml` (in its maintained form, `yaml_serde`), which gets a text only after
+//! the span tree has refused hostile input.
 
 use std::{
     collections::BTreeMap,
@@ -11,6 +14,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
@@ -287,7 +291,7 @@ fn variables() -> Result<ConfigLayer> {
 /// Reads a value as in a file. If that fails, takes the text itself: a pattern needs no quotes.
 fn read_variable(key: &str, text: &str) -> Result<Value, String> {
     let document = Document::parse(text).ok();
-    let written = document.and_then(|document| load::settings::<Value>(&document).ok());
+    let written = document.and_then(|document| typed::<Value>(&document).ok());
     if let Some(value) = written.filter(|value| Config::fault(key, value).is_none()) {
         return Ok(value);
     }
@@ -299,6 +303,25 @@ fn refused(whose: &str, what: &str) -> anyhow::Error {
     Failure::new(Exit::Usage, format!("{whose}: {what}")).into()
 }
 
+/// Reads a text into a type.
+///
+/// # Errors
+/// The first error.
+fn typed<T: DeserializeOwned>(document: &Document) -> Result<T, Vec<Diagnostic>> {
+    let text = document.text();
+    // libyaml takes a byte order mark before a mapping for a separate document.
+    let bare = text.trim_start_matches('\u{feff}');
+    serde_yaml::from_str(bare).map_err(|error| {
+        let skipped = text.len() - bare.len();
+        let at = error.location().map_or(0, |place| (place.index() + skipped).min(text.len()));
+        let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let message = error.to_string();
+        // The diagnostic shows the location, so the message must not repeat it.
+        let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
+        vec![Diagnostic::error(message, at..at)]
+    })
+}
+
 /// Returns the settings in a file, each with its line.
 fn parse(text: &str) -> Result<BTreeMap<String, (Value, usize)>, Vec<Diagnostic>> {
     let document = Document::parse(text).map_err(|fault| vec![load::diagnostic(fault)])?;
@@ -306,7 +329,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, (Value, usize)>, Vec<Diagnostic>
     let Some(root) = tree.root() else {
         return Ok(BTreeMap::new());
     };
-    let layer: Option<ConfigLayer> = load::settings(&document)?;
+    let layer: Option<ConfigLayer> = typed(&document)?;
     let layer = layer.unwrap_or_default();
     let mut faults = Vec::new();
     let mut found = BTreeMap::new();

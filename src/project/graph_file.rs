@@ -212,11 +212,9 @@ impl GraphFile {
 
     /// The line on which a task begins.
     pub fn line_of(&self, number: usize) -> usize {
-        let at = self.document.item_start(number).or_else(|| {
-            let node = load::node_of(&self.document, number)?;
-            Some(self.document.tree().range(node).start)
-        });
-        position(self.text(), at.unwrap_or(0)).0
+        let node = load::node_of(&self.document, number);
+        let at = node.map_or(0, |node| self.document.tree().range(node).start);
+        position(self.text(), at).0
     }
 
     /// The name of the file in messages.

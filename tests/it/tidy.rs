@@ -62,7 +62,7 @@ const OWNERS: &[(&str, &[&str])] = &[
             "regular_file",
         ],
     ),
-    ("serde_yaml", &["core/graph/load"]),
+    ("serde_yaml", &["project/config_layers"]),
     ("signal_hook", &["adapters/signal"]),
     ("sha2", &["core/hmac"]),
     ("strsim", &["core/diagnostic"]),

@@ -225,15 +225,14 @@ fn taken_id(
 
 /// The first tasks of a document, with their dependencies from wherever it names them.
 fn tasks_of(document: &Document, graph: &TaskGraph, count: usize) -> Vec<NewTask> {
-    let file: Value = load::settings(document).unwrap_or_default();
-    let list = file.get("tasks").or_else(|| file.get("nodes")).and_then(Value::as_array);
-    let list = list.map_or(&[][..], Vec::as_slice);
+    let nodes: Vec<Map<String, Value>> = load::nodes(document)
+        .filter_map(|node| document.node(node).json().as_object().cloned())
+        .collect();
     let none = Map::new();
     let task = |number: usize| NewTask {
         id: graph.task(number).id.clone(),
-        fields: list
+        fields: nodes
             .get(number)
-            .and_then(Value::as_object)
             .unwrap_or(&none)
             .iter()
             .filter(|(name, value)| {
@@ -263,16 +262,14 @@ fn split(
     let before: Vec<TaskId> = old.dependencies(number).map(|it| old.task(it).id.clone()).collect();
     let document = Document::parse(base)
         .map_err(|fault| Unsupported { reason: format!("the text cannot be read: {fault}") })?;
-    let file: Value = load::settings(&document).unwrap_or_default();
-    let tasks = file.get("tasks").or_else(|| file.get("nodes"));
-    let whole = tasks.and_then(|tasks| tasks.get(number)).and_then(Value::as_object);
+    let whole = load::node_of(&document, number).map(|node| document.node(node).json());
     for part in &mut parts {
         if !part.depends_on.iter().any(|id| own.contains(id)) {
             let more = before.iter().filter(|id| !part.depends_on.contains(id)).cloned();
             part.depends_on = more.chain(part.depends_on.clone()).collect();
         }
         for name in INHERITED {
-            let value = whole.and_then(|whole| whole.get(*name));
+            let value = whole.as_ref().and_then(|whole| whole.get(*name));
             if let Some(value) = value.filter(|value| !value.is_null())
                 && !part.fields.iter().any(|(field, _)| field == name)
             {

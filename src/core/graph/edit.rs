@@ -7,12 +7,10 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::OnceLock;
 
-use crate::graph::yaml::{Fault, MAX_BYTES, NodeId, NodeKind, Tree, column, line_start};
+use crate::graph::yaml::{Fault, MAX_BYTES, Node, NodeId, NodeKind, Tree, column, line_start};
 
 mod draft;
-mod items;
 mod quote;
 
 pub(crate) use draft::next_line;
@@ -23,11 +21,7 @@ pub(crate) use quote::{double, is_plain, like, needs_escape};
 #[derive(Clone, Debug)]
 pub struct Document {
     text: String,
-    /// Empty until it is needed, if another reader has read the text.
-    tree: OnceLock<Tree>,
-    /// The start of the first line of each task, and the end of the last task, if another reader has
-    /// found them.
-    items: Vec<usize>,
+    tree: Tree,
 }
 
 /// One change of a mapping.
@@ -70,11 +64,7 @@ fn unsupported<T>(reason: impl Into<String>) -> Result<T, Unsupported> {
 impl Document {
     /// Parses `text`.
     pub fn parse(text: &str) -> Result<Self, Fault> {
-        Ok(Self { tree: Tree::parse(text)?.into(), ..Self::unparsed(text) })
-    }
-
-    fn unparsed(text: &str) -> Self {
-        Self { text: text.to_owned(), tree: OnceLock::new(), items: Vec::new() }
+        Ok(Self { tree: Tree::parse(text)?, text: text.to_owned() })
     }
 
     /// The text, including all edits so far.
@@ -84,7 +74,17 @@ impl Document {
 
     /// The tree of [`Document::text`].
     pub fn tree(&self) -> &Tree {
-        self.tree.get_or_init(|| Tree::parse(&self.text).unwrap_or_default())
+        &self.tree
+    }
+
+    /// The value of the whole text; none if there is none.
+    pub fn root(&self) -> Option<Node<'_>> {
+        Some(Node::new(&self.text, &self.tree, self.tree.root()?))
+    }
+
+    /// A node of the tree.
+    pub fn node(&self, id: NodeId) -> Node<'_> {
+        Node::new(&self.text, &self.tree, id)
     }
 
     /// Applies all `changes` to one mapping, or none. The ids of the mapping and of nodes before it
@@ -93,7 +93,6 @@ impl Document {
         let NodeKind::Mapping { flow } = self.tree().kind(mapping) else {
             return unsupported("only a mapping has keys to change");
         };
-        self.items.clear();
         let range = self.tree().range(mapping);
         if flow && !self.text[range.clone()].starts_with('{') {
             return unsupported("the entry is a mapping without braces in a list");
@@ -108,7 +107,7 @@ impl Document {
         }
         let Some(part) = part else {
             self.text = draft.text;
-            self.tree = draft.tree.into();
+            self.tree = draft.tree;
             return Ok(());
         };
         let pad = &draft.text[..part.pad];
@@ -119,15 +118,12 @@ impl Document {
         if self.text.len() - part.at.len() + length > MAX_BYTES {
             return unsupported("the text would become too large");
         }
-        let delta = length.cast_signed() - part.at.len().cast_signed();
-        let offset = part.at.start.cast_signed() - part.pad.cast_signed();
-        self.tree.get_mut().expect("the mapping is a node").graft(
-            mapping,
-            &draft.tree,
-            offset,
-            delta,
-        );
-        self.text.replace_range(part.at, &draft.text[part.pad..]);
+        let mut text = self.text.clone();
+        text.replace_range(part.at, &draft.text[part.pad..]);
+        let Ok(document) = Document::parse(&text) else {
+            return unsupported("the text cannot be read with this change");
+        };
+        *self = document;
         Ok(())
     }
 

@@ -1,32 +1,23 @@
 //! Reads the text of `task-graph.yaml` into a valid graph, or reports all its errors at once.
 //!
-//! The only user of `serde_yaml` (in its maintained form, `yaml_serde`). There are three steps. The
-//! span tree, which has already refused hostile input, is checked for its shape. The typed reader
-//! reads the values; a field may have any value, so that a wrong type is one error among others.
-//! Then the values become tasks, and each error gets its location from the span tree. Nothing here
-//! reads the disk.
+//! One walk over the span tree, which has already refused hostile input: first the lists of tasks
+//! and edges, then each task, then the dependencies between them. Each error is at the node that
+//! it is about. Nothing here reads the disk.
 
 pub mod fields;
-mod line_graph;
-mod lines;
-mod links;
-mod place;
 #[expect(clippy::wildcard_enum_match_arm, reason = "it matches on JSON values only")]
 mod reader;
-mod runs;
 
-use std::{fmt, ops::Range};
+use std::{collections::HashMap, ops::Range};
 
-use serde::{Deserialize, de};
-use serde_json::{Map, Value};
-
-use self::fields::FIELDS;
+use self::reader::{TaskReader, found};
 use crate::{
     diagnostic::{Diagnostic, Severity, nearest},
     graph::{
-        TaskGraph,
+        Cyclic, TaskGraph,
         edit::Document,
-        yaml::{Fault, NodeId, NodeKind},
+        task::TaskId,
+        yaml::{Fault, Node, NodeId},
     },
 };
 
@@ -43,33 +34,32 @@ pub struct Loaded {
 /// line.
 pub const MAX_FAULTS: usize = 100;
 
-/// Reads the text of a graph, and makes it a document whose nodes are found when they are needed.
+/// The keys at the top of the file that are not for templates.
+const STRUCTURE: [&str; 4] = ["tasks", "nodes", "edges", "defaults"];
+
+/// Parses and reads the text of a graph.
 ///
 /// # Errors
 /// All errors and warnings, in the order of the file.
 pub fn read(text: &str) -> Result<(Document, Loaded), Vec<Diagnostic>> {
-    if let Some((graph, starts)) = line_graph::read(text) {
-        return Ok((Document::later(text, starts), Loaded { graph, warnings: Vec::new() }));
-    }
     let document = Document::parse(text).map_err(|fault| vec![diagnostic(fault)])?;
     let loaded = load(&document)?;
     Ok((document, loaded))
 }
 
-/// Reads a graph whose nodes are known.
+/// Reads a graph that was parsed.
 ///
 /// # Errors
 /// All errors and warnings, in the order of the file.
 pub fn load(document: &Document) -> Result<Loaded, Vec<Diagnostic>> {
-    let shape = GraphShape::check(document)?;
-    let file = match runs::read(document, &shape) {
-        Some(file) => file,
-        None => typed(document.text())?,
-    };
-    let (graph, mut faults) = reader::read(document, &shape, file);
+    let lists = GraphLists::of(document)?;
+    let mut reader = TaskReader::default();
+    let graph = reader.graph(&lists);
+    let mut faults = reader.faults;
     faults.sort_by_key(|fault| (fault.at.start, fault.severity));
     match graph {
-        Some(graph) if faults.iter().all(|fault| fault.severity == Severity::Warning) => {
+        Some(mut graph) if faults.iter().all(|fault| fault.severity == Severity::Warning) => {
+            graph.spelling = reader.spelling;
             Ok(Loaded { graph, warnings: faults })
         }
         _ => Err(faults),
@@ -78,22 +68,14 @@ pub fn load(document: &Document) -> Result<Loaded, Vec<Diagnostic>> {
 
 /// The nodes of all tasks in the current document, since edits renumber the nodes.
 pub fn nodes(document: &Document) -> impl Iterator<Item = NodeId> {
-    let list = task_list(document).map(|(_, list)| list);
-    list.into_iter().flat_map(|list| document.tree().items(list))
+    let list = document.root().and_then(task_list).map(|(_, list)| list);
+    list.into_iter().flat_map(|list| list.items().map(Node::id))
 }
 
 /// Returns the node of task `number` in the current document. It counts from the first: for many
 /// tasks, use [`nodes`].
 pub fn node_of(document: &Document, number: usize) -> Option<NodeId> {
     nodes(document).nth(number)
-}
-
-/// Reads any other small YAML file into a type.
-///
-/// # Errors
-/// The first error.
-pub fn settings<T: de::DeserializeOwned>(document: &Document) -> Result<T, Vec<Diagnostic>> {
-    typed(document.text())
 }
 
 /// Converts an error of the span tree to a diagnostic.
@@ -105,131 +87,118 @@ pub fn diagnostic(fault: Fault) -> Diagnostic {
     }
 }
 
-fn typed<T: de::DeserializeOwned>(text: &str) -> Result<T, Vec<Diagnostic>> {
-    // libyaml takes a byte order mark before a mapping for a separate document.
-    let bare = text.trim_start_matches('\u{feff}');
-    serde_yaml::from_str(bare).map_err(|error| {
-        let skipped = text.len() - bare.len();
-        let at = error.location().map_or(0, |place| (place.index() + skipped).min(text.len()));
-        let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        let message = error.to_string();
-        // The diagnostic shows the location, so the message must not repeat it.
-        let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
-        vec![Diagnostic::error(message, at..at)]
-    })
+fn task_list(root: Node<'_>) -> Option<(Node<'_>, Node<'_>)> {
+    root.entry("tasks").or_else(|| root.entry("nodes"))
 }
 
-fn task_list(document: &Document) -> Option<(NodeId, NodeId)> {
-    let (tree, text) = (document.tree(), document.text());
-    let root = tree.root()?;
-    tree.entry(text, root, "tasks").or_else(|| tree.entry(text, root, "nodes"))
+/// The file, and the mappings in its two lists.
+struct GraphLists<'a> {
+    root: Node<'a>,
+    tasks: Vec<Node<'a>>,
+    edges: Vec<Node<'a>>,
 }
 
-/// The nodes of tasks and edges, after their nesting was checked.
-struct GraphShape {
-    tasks: Vec<NodeId>,
-    edges: Vec<NodeId>,
-}
-
-impl GraphShape {
-    fn check(document: &Document) -> Result<GraphShape, Vec<Diagnostic>> {
-        let (tree, text) = (document.tree(), document.text());
-        let nothing = |what: &str, at: Range<usize>| {
+impl<'a> GraphLists<'a> {
+    /// Checks the nesting.
+    fn of(document: &'a Document) -> Result<GraphLists<'a>, Vec<Diagnostic>> {
+        let nothing = |what: &str, at| {
             vec![
                 Diagnostic::error(format!("{what} has no `tasks`"), at)
                     .help("write `tasks:` and under it a list of tasks, each with an `id`"),
             ]
         };
-        let Some(root) = tree.root() else {
+        let Some(root) = document.root() else {
             return Err(nothing("the file is empty: it", 0..0));
         };
-        if !matches!(tree.kind(root), NodeKind::Mapping { .. }) {
-            return Err(nothing("the file is not a mapping and", tree.range(root)));
+        if !root.is_mapping() {
+            return Err(nothing("the file is not a mapping and", root.range()));
         }
-        let Some((key, list)) = task_list(document) else {
-            let key = tree.entries(root).find_map(|(key, _)| {
-                let name = tree.scalar(text, key)?;
-                nearest(&name, ["tasks", "nodes"]).map(|near| (tree.range(key), near))
+        let Some((key, list)) = task_list(root) else {
+            let key = root.entries().find_map(|(key, _)| {
+                nearest(&key.text()?, ["tasks", "nodes"]).map(|near| (key.range(), near))
             });
             let (at, near) = key.unzip();
             let faults = nothing("the file", at.unwrap_or(0..0));
             return Err(faults.into_iter().map(|fault| fault.did_you_mean(near)).collect());
         };
         let mut faults = Vec::new();
-        if let (Some((first, _)), Some((second, _))) =
-            (tree.entry(text, root, "tasks"), tree.entry(text, root, "nodes"))
-        {
+        if let (Some(first), Some(second)) = (root.get("tasks"), root.get("nodes")) {
             faults.push(
-                Diagnostic::error("both `tasks` and `nodes` are given", tree.range(second))
-                    .related(tree.range(first), "the other list")
+                Diagnostic::error("both `tasks` and `nodes` are given", second.range())
+                    .related(first.range(), "the other list")
                     .help("put all tasks into one of the two"),
             );
         }
-        let name = tree.scalar(text, key).unwrap_or_default();
-        let tasks = mappings(document, list, &format!("`{name}`"), "a task", &mut faults);
-        for &task in &tasks {
-            merge_keys(document, task, &mut faults);
+        let name = format!("`{}`", key.text().unwrap_or_default());
+        let tasks = mappings(list, &name, "a task", &mut faults);
+        for &task in tasks.iter().filter(|task| !task.is_alias()) {
+            task_keys(document.text(), task, true, &mut faults);
         }
-        for mapping in tasks.iter().copied().chain([root]) {
-            complex_keys(document, mapping, &mut faults);
+        task_keys(document.text(), root, false, &mut faults);
+        let edges = root.get("edges");
+        let edges = edges.map(|list| mappings(list, "`edges`", "an edge", &mut faults));
+        let edges = edges.unwrap_or_default();
+        if !document.tree().is_simple() {
+            let inner = tasks.iter().chain(&edges).copied();
+            let outer = root.entries().map(|entry| entry.1).filter(|node| !node.is_list());
+            inner.chain(outer).for_each(|node| unreadable(node, &mut faults));
+            let lists = root.entries().filter(|(key, value)| {
+                value.is_list()
+                    && key.text().is_none_or(|key| !STRUCTURE.contains(&key.as_ref()))
+            });
+            lists.for_each(|(_, node)| unreadable(node, &mut faults));
         }
-        let edges = match tree.entry(text, root, "edges") {
-            Some((_, list)) => mappings(document, list, "`edges`", "an edge", &mut faults),
-            None => Vec::new(),
-        };
-        if faults.is_empty() { Ok(GraphShape { tasks, edges }) } else { Err(faults) }
+        if faults.is_empty() { Ok(GraphLists { root, tasks, edges }) } else { Err(faults) }
     }
 }
 
 /// Returns the items of a list that must all be mappings.
-fn mappings(
-    document: &Document,
-    list: NodeId,
+fn mappings<'a>(
+    list: Node<'a>,
     list_name: &str,
     item_name: &str,
     faults: &mut Vec<Diagnostic>,
-) -> Vec<NodeId> {
-    let tree = document.tree();
-    if !matches!(tree.kind(list), NodeKind::Sequence { .. }) {
+) -> Vec<Node<'a>> {
+    let what = |node: Node<'_>| match found(node) {
+        _ if node.is_alias() => "an alias",
+        "nothing" if !node.range().is_empty() => "a single value",
+        "a list" => "a list",
+        "a mapping" => "a mapping",
+        "nothing" => "nothing",
+        _ => "a single value",
+    };
+    if !list.is_list() || list.is_alias() {
         faults.push(
-            Diagnostic::error(format!("{list_name} is not a list"), first_line(document, list))
-                .label(format!("{}, not a list", what(document, list)))
+            Diagnostic::error(format!("{list_name} is not a list"), list.first_line())
+                .label(format!("{}, not a list", what(list)))
                 .help("write each item on a line of its own that starts with `- `"),
         );
         return Vec::new();
     }
-    let items: Vec<NodeId> = tree.items(list).collect();
-    for &item in &items {
-        if !matches!(tree.kind(item), NodeKind::Mapping { .. }) && faults.len() < MAX_FAULTS {
+    let items: Vec<Node<'a>> = list.items().collect();
+    for item in &items {
+        if (!item.is_mapping() || item.is_alias()) && faults.len() < MAX_FAULTS {
             faults.push(
-                Diagnostic::error(
-                    format!("{item_name} must be a mapping"),
-                    first_line(document, item),
-                )
-                .label(what(document, item)),
+                Diagnostic::error(format!("{item_name} must be a mapping"), item.first_line())
+                    .label(what(*item)),
             );
         }
     }
     items
 }
 
-fn merge_keys(document: &Document, task: NodeId, faults: &mut Vec<Diagnostic>) {
-    if let Some((key, _)) = document.tree().entry(document.text(), task, "<<") {
-        faults.push(
-            Diagnostic::error("merge keys (`<<`) are not supported", document.tree().range(key))
-                .help("write the fields out, or put what all tasks share under `defaults`"),
-        );
-    }
-}
-
-/// Refuses keys after a question mark, next to which `ralph` could write no status.
-fn complex_keys(document: &Document, mapping: NodeId, faults: &mut Vec<Diagnostic>) {
-    let (tree, text) = (document.tree(), document.text());
-    for (key, _) in tree.entries(mapping) {
-        let at = tree.range(key);
-        if faults.len() < MAX_FAULTS
-            && text[..at.start].trim_end_matches([' ', '\t']).ends_with('?')
-        {
+/// Refuses keys that other readers read in another way, or next to which no status can be written.
+fn task_keys(text: &str, mapping: Node<'_>, is_task: bool, faults: &mut Vec<Diagnostic>) {
+    for (key, _) in mapping.entries() {
+        let at = key.range();
+        if is_task && key.text().is_some_and(|key| key == "<<") {
+            faults.push(
+                Diagnostic::error("merge keys (`<<`) are not supported", at.clone())
+                    .help("write the fields out, or put what all tasks share under `defaults`"),
+            );
+        }
+        let is_explicit = text[..at.start].trim_end_matches([' ', '\t']).ends_with('?');
+        if is_explicit && faults.len() < MAX_FAULTS {
             faults.push(
                 Diagnostic::error("keys after `?` are not supported", at)
                     .help("write `key: value`, without the `?`"),
@@ -238,198 +207,154 @@ fn complex_keys(document: &Document, mapping: NodeId, faults: &mut Vec<Diagnosti
     }
 }
 
-fn what(document: &Document, node: NodeId) -> &'static str {
-    match document.tree().kind(node) {
-        NodeKind::Sequence { .. } => "a list",
-        NodeKind::Mapping { .. } => "a mapping",
-        NodeKind::Alias => "an alias",
-        _ if document.tree().range(node).is_empty() => "nothing",
-        NodeKind::Plain
-        | NodeKind::SingleQuoted
-        | NodeKind::DoubleQuoted
-        | NodeKind::Literal
-        | NodeKind::Folded => "a single value",
+/// Refuses tags that say nothing to a reader of JSON, and keys that are not scalars, in a value.
+fn unreadable(node: Node<'_>, faults: &mut Vec<Diagnostic>) {
+    if node.is_alias() {
+        return;
     }
-}
-
-/// Returns the first line of a node, so that an error in a long list does not underline all of it.
-fn first_line(document: &Document, node: NodeId) -> Range<usize> {
-    let at = document.tree().range(node);
-    let line = document.text()[at.clone()].lines().next().map_or(0, str::len);
-    at.start..at.start + line
-}
-
-/// The file as the typed reader reads it.
-#[derive(Default)]
-#[cfg_attr(test, derive(Debug, PartialEq))]
-struct GraphText {
-    tasks: Vec<TaskFields>,
-    edges: Vec<Edge>,
-    defaults: TaskFields,
-    rest: Map<String, Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "snake_case")]
-enum Top {
-    Tasks,
-    Nodes,
-    Edges,
-    Defaults,
-    #[serde(untagged)]
-    Other(String),
-}
-
-impl<'de> Deserialize<'de> for GraphText {
-    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<GraphText, D::Error> {
-        struct GraphTextVisitor;
-        impl<'de> de::Visitor<'de> for GraphTextVisitor {
-            type Value = GraphText;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a task graph")
-            }
-
-            fn visit_map<M: de::MapAccess<'de>>(self, mut map: M) -> Result<GraphText, M::Error> {
-                let mut file = GraphText::default();
-                while let Some(key) = map.next_key()? {
-                    match key {
-                        Top::Tasks | Top::Nodes => file.tasks = map.next_value()?,
-                        Top::Edges => file.edges = map.next_value()?,
-                        Top::Defaults => file.defaults = map.next_value()?,
-                        Top::Other(name) => {
-                            file.rest.insert(name, map.next_value()?);
-                        }
-                    }
-                }
-                Ok(file)
-            }
+    if let Some(tag) = node.tag().filter(|tag| tag.starts_with('!')) {
+        faults.push(
+            Diagnostic::error(format!("the tag `{tag}` is not supported"), node.first_line())
+                .help("remove it, or quote the value if it is text"),
+        );
+    } else if !node.fits_tag() {
+        let message = format!("`{}` does not fit its tag", node.source().escape_debug());
+        faults.push(Diagnostic::error(message, node.first_line()).help("remove the tag"));
+    }
+    for (key, value) in node.entries() {
+        if key.text().is_none() {
+            let fault = Diagnostic::error("a key must be text", key.first_line());
+            faults.push(fault.label(found(key)));
         }
-        deserializer.deserialize_map(GraphTextVisitor)
+        unreadable(value, faults);
     }
+    node.items().for_each(|item| unreadable(item, faults));
 }
 
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(Debug, PartialEq))]
-struct Edge {
-    #[serde(default)]
-    from: Value,
-    #[serde(default)]
-    to: Value,
+/// The bytes of the id of a task, or its first line.
+fn id_range(task: Node<'_>) -> Range<usize> {
+    task.get("id").map_or_else(|| task.first_line(), Node::range)
 }
 
-/// One task, or `defaults`, with any value in any field.
-#[derive(Default)]
-#[cfg_attr(test, derive(Debug, PartialEq))]
-struct TaskFields {
-    /// The fields of the table that are set, by their places in it.
-    known: Vec<(usize, Value)>,
-    /// All others.
-    unknown: Map<String, Value>,
+/// A dependency, and where it is written.
+struct DependencyLink<'a> {
+    edge: (usize, usize),
+    at: Node<'a>,
 }
 
-/// The name of a field, looked up in the table.
-enum FieldKey {
-    Known(usize),
-    Unknown(String),
-}
-
-impl<'de> Deserialize<'de> for FieldKey {
-    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<FieldKey, D::Error> {
-        struct FieldKeyVisitor;
-        impl de::Visitor<'_> for FieldKeyVisitor {
-            type Value = FieldKey;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("field identifier")
+impl TaskReader {
+    /// Reads the graph. It is built even after errors, to report cycles too.
+    fn graph(&mut self, lists: &GraphLists<'_>) -> Option<TaskGraph> {
+        let defaults = self.defaults(lists.root);
+        let mut tasks = Vec::with_capacity(lists.tasks.len());
+        let mut numbers: HashMap<TaskId, usize> = HashMap::with_capacity(lists.tasks.len());
+        let mut waits = Vec::with_capacity(2 * lists.tasks.len());
+        for (number, &node) in lists.tasks.iter().enumerate() {
+            let (task, depends_on) = self.task(number, node, defaults);
+            if let Some(first) = numbers.insert(task.id.clone(), number) {
+                let message = format!("two tasks have the id `{}`", task.id);
+                self.push(
+                    Diagnostic::error(message, id_range(node))
+                        .related(id_range(lists.tasks[first]), "first used here")
+                        .help("ids name tasks in the journal and in `depends_on`: rename one"),
+                );
             }
-
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<FieldKey, E> {
-                let known = fields::position(name).map(FieldKey::Known);
-                Ok(known.unwrap_or_else(|| FieldKey::Unknown(name.to_owned())))
-            }
+            tasks.push(task);
+            waits.extend(depends_on.into_iter().map(|(name, at)| (number, name, at)));
         }
-        deserializer.deserialize_identifier(FieldKeyVisitor)
-    }
-}
-
-impl<'de> Deserialize<'de> for TaskFields {
-    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<TaskFields, D::Error> {
-        struct FieldsVisitor;
-        impl<'de> de::Visitor<'de> for FieldsVisitor {
-            type Value = TaskFields;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a task")
-            }
-
-            fn visit_map<M: de::MapAccess<'de>>(self, mut map: M) -> Result<TaskFields, M::Error> {
-                let mut fields = TaskFields::default();
-                while let Some(key) = map.next_key()? {
-                    let value = map.next_value()?;
-                    match key {
-                        FieldKey::Known(field) => fields.set(field, value),
-                        FieldKey::Unknown(name) => {
-                            fields.unknown.insert(name, value);
-                        }
-                    }
-                }
-                Ok(fields)
-            }
-
-            fn visit_unit<E: de::Error>(self) -> Result<TaskFields, E> {
-                Ok(TaskFields::default())
-            }
-        }
-        deserializer.deserialize_any(FieldsVisitor)
-    }
-}
-
-impl TaskFields {
-    /// The value of a field; null if it is not set.
-    fn get(&self, name: &str) -> &Value {
-        let found = self.known.iter().find(|(field, _)| FIELDS[*field].name == name);
-        found.map_or(&Value::Null, |(_, value)| value)
-    }
-
-    fn set(&mut self, field: usize, value: Value) {
-        match self.known.binary_search_by_key(&field, |(other, _)| *other) {
-            Ok(at) => self.known[at].1 = value,
-            Err(at) => self.known.insert(at, (field, value)),
-        }
-    }
-
-    /// Takes from `defaults` what the task itself does not set. A null in the task counts as set
-    /// only in a field that templates see as it is written.
-    fn fill(&mut self, defaults: &TaskFields) {
-        for (field, default) in &defaults.known {
-            if !FIELDS[*field].has_default {
-                continue;
-            }
-            match self.known.binary_search_by_key(field, |(other, _)| *other) {
-                Err(at) => self.known.insert(at, (*field, default.clone())),
-                Ok(at) => {
-                    let own = &mut self.known[at].1;
-                    if own.is_null() && !FIELDS[*field].in_templates.is_written() {
-                        own.clone_from(default);
-                    }
+        let mut links = Vec::with_capacity(waits.len());
+        for (number, name, at) in waits {
+            match numbers.get(name.as_ref()) {
+                Some(&from) => links.push(DependencyLink { edge: (from, number), at }),
+                None => {
+                    let fault = self.unknown_task(&numbers, &name, at);
+                    self.push(fault.related(id_range(lists.tasks[number]), "in this task"));
                 }
             }
         }
-        for (name, value) in &defaults.unknown {
-            self.unknown.entry(name.clone()).or_insert_with(|| value.clone());
+        for &edge in &lists.edges {
+            let ends = ["from", "to"].map(|end| {
+                let Some(at) = edge.get(end).filter(|end| !end.is_null()) else {
+                    let at = edge.get(end).map_or(edge.first_line(), Node::first_line);
+                    self.push(Diagnostic::error(format!("the edge has no `{end}`"), at));
+                    return None;
+                };
+                let name = self.text(at, end)?;
+                let number = numbers.get(name.as_ref()).copied();
+                if number.is_none() {
+                    let fault = self.unknown_task(&numbers, &name, at);
+                    self.push(fault);
+                }
+                Some((number?, at))
+            });
+            if let [Some((from, at)), Some((to, _))] = ends {
+                links.push(DependencyLink { edge: (from, to), at });
+            }
+        }
+        links.retain(|link| {
+            let itself = link.edge.0 == link.edge.1;
+            if itself {
+                let fault = Diagnostic::error("a task depends on itself", link.at.range());
+                self.faults.push(fault.help("remove it: a task cannot wait for its own end"));
+            }
+            !itself
+        });
+        let edges = links.iter().map(|link| link.edge).collect();
+        match TaskGraph::with_numbers(tasks, numbers, edges) {
+            Ok(mut graph) => {
+                let top = lists.root.entries().filter_map(|(key, value)| {
+                    let name = key.text()?.into_owned();
+                    (!STRUCTURE.contains(&name.as_str())).then(|| (name, value.json()))
+                });
+                graph.project = top.collect();
+                Some(graph)
+            }
+            Err(cyclic) => {
+                self.cycles(&cyclic, &links, &lists.tasks);
+                None
+            }
         }
     }
 
-    /// The fields that stay in [`Task::extra`](super::task::Task::extra).
-    fn into_extra(self) -> Map<String, Value> {
-        let mut extra = self.unknown;
-        for (field, value) in self.known {
-            if FIELDS[field].in_templates.is_written() {
-                extra.insert(FIELDS[field].name.to_owned(), value);
+    fn unknown_task(
+        &self,
+        numbers: &HashMap<TaskId, usize>,
+        name: &str,
+        at: Node<'_>,
+    ) -> Diagnostic {
+        // A suggestion compares all ids, so only the first errors get one.
+        const SUGGESTIONS: usize = 20;
+        let near = || {
+            // In the order of the file, so that the same file always gets the same suggestion.
+            let mut ids: Vec<(&TaskId, &usize)> = numbers.iter().collect();
+            ids.sort_unstable_by_key(|(_, number)| **number);
+            nearest(name, ids.into_iter().map(|(id, _)| id.as_str()))
+        };
+        let near = if self.faults.len() < SUGGESTIONS { near() } else { None };
+        Diagnostic::error(format!("unknown dependency `{}`", name.escape_debug()), at.range())
+            .label("no task has this id")
+            .did_you_mean(near)
+    }
+
+    fn cycles(&mut self, cyclic: &Cyclic, links: &[DependencyLink<'_>], tasks: &[Node<'_>]) {
+        /// The most tasks of a cycle that are shown.
+        const SHOWN: usize = 8;
+        for cycle in &cyclic.cycles {
+            let (first, last) = (cycle[0], cycle[cycle.len() - 1]);
+            let name = |number: &usize| format!("`{}`", cyclic.tasks[*number].id);
+            let mut names: Vec<String> = cycle.iter().take(SHOWN).map(name).collect();
+            if cycle.len() > SHOWN {
+                names.push(format!("… {} more …", cycle.len() - SHOWN));
             }
+            names.push(name(&first));
+            let link = links.iter().find(|link| link.edge == (last, first));
+            let at = link.map_or_else(|| id_range(tasks[first]), |link| link.at.range());
+            self.push(
+                Diagnostic::error(format!("the tasks form a cycle: {}", names.join(" -> ")), at)
+                    .label(format!("this makes {} wait for itself", name(&first)))
+                    .help("remove one of these dependencies"),
+            );
         }
-        extra
     }
 }
 

@@ -13,13 +13,8 @@ use crate::core::graph::{
 impl GraphFile {
     /// The status of a task as the file spells it; none for a task without one.
     pub fn status_word(&self, number: usize) -> Option<String> {
-        let (part, node) = match self.document.item(number) {
-            Some((item, node)) => (Cow::Owned(item), node),
-            None => (Cow::Borrowed(&self.document), load::node_of(&self.document, number)?),
-        };
-        let (tree, text) = (part.tree(), part.text());
-        let (_, value) = tree.entry(text, node, "status")?;
-        tree.scalar(text, value).map(Cow::into_owned)
+        let node = load::node_of(&self.document, number)?;
+        self.document.node(node).get("status")?.text().map(Cow::into_owned)
     }
 
     /// Writes status, claim and completion time together. If the layout of the task does not allow
@@ -55,15 +50,11 @@ impl GraphFile {
         let edit = |document: &mut Document, node: Option<NodeId>| {
             let id = &self.graph.task(number).id;
             let node = node.filter(|node| is_task(document, *node, id)).ok_or_else(|| {
-                let reason = format!("the YAML readers disagree on where `{id}` is");
+                let reason = format!("`{id}` is not where it was");
                 Unsupported { reason }
             })?;
             document.edit(node, &all).or_else(|_| document.edit(node, &[status]))
         };
-        if let Some((mut item, node)) = self.document.item(number) {
-            edit(&mut item, Some(node))?;
-            return self.document.replace_item(number, item.text());
-        }
         let node = load::node_of(&self.document, number);
         edit(&mut self.document, node)
     }
