@@ -19,7 +19,6 @@ use crate::{
         exit::Exit,
         graph::{
             TaskGraph,
-            edit::Document,
             lint::{LintFacts, LintFinding, diagnostics, lint, places},
         },
         history::History,
@@ -60,9 +59,7 @@ pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
     match file {
         Ok(file) => {
             let mut faults = file.warnings().to_vec();
-            if let Ok(document) = Document::parse(file.text()) {
-                faults.extend(diagnostics(&document, &found));
-            }
+            faults.extend(diagnostics(file.document(), &found));
             valid(&file, &faults, &history, &policy, options.json)?;
             Ok(if found.is_empty() { Exit::Success } else { Exit::Error })
         }
@@ -73,10 +70,10 @@ pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
 /// Refuses verify commands that are no valid shell.
 fn in_shell(file: GraphFile, workspace: Option<&Workspace>) -> Result<GraphFile, Box<Rejected>> {
     let faults = shell_faults::of_tasks(file.graph(), workspace);
-    let Some(document) = Document::parse(file.text()).ok().filter(|_| !faults.is_empty()) else {
+    if faults.is_empty() {
         return Ok(file);
-    };
-    let place = places(&document);
+    }
+    let place = places(file.document());
     let error = |(number, fault): (&usize, &ShellFault)| {
         let command = format!("`{}` is not a valid shell command", visible(&fault.command));
         Diagnostic::error(command, place(*number, "verify"))

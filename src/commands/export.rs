@@ -16,7 +16,7 @@ use crate::{
     cli::ExportArgs,
     core::{
         exit::{Exit, Failure},
-        graph::{edit::Document, task::Task},
+        graph::task::Task,
         import::{
             BacklogFormat, detect,
             export::{columns, fresh, ticket},
@@ -199,13 +199,11 @@ impl Exporter<'_> {
     /// Finds the fields of the tasks that the format has no place for.
     fn find_lost(&mut self) {
         let graph = self.file.graph();
-        let columns = columns(self.options.to, graph);
-        let Some((columns, document)) = columns.zip(Document::parse(self.file.text()).ok()) else {
-            return;
-        };
+        let Some(columns) = columns(self.options.to, graph) else { return };
+        let document = self.file.document();
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for task in graph.tasks() {
-            let fields = fields(&document, graph, task.id.as_str()).unwrap_or_default();
+            let fields = fields(document, graph, task.id.as_str()).unwrap_or_default();
             let is_empty = |value: &Value| value.is_null() || *value == json!([]);
             for (name, _) in fields.iter().filter(|(_, value)| !is_empty(value)) {
                 let is_own = ["source", "claimed_at", "claimed_by"].contains(&name.as_str());

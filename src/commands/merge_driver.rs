@@ -20,7 +20,6 @@ use crate::{
         diagnostic::Diagnostic,
         exit::{Exit, Failure},
         graph::{
-            edit::Document,
             load,
             merge::{self, Texts},
         },
@@ -113,8 +112,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
 }
 
 fn graph(text: &str) -> Result<(), Vec<Diagnostic>> {
-    let document = Document::parse(text).map_err(|fault| vec![load::diagnostic(fault)])?;
-    load::load(&document).map(drop)
+    load::read(text).map(drop)
 }
 
 /// Installs the driver in this clone.

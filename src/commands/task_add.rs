@@ -16,9 +16,8 @@ use crate::{
         diagnostic::visible,
         exit::Exit,
         graph::{
-            task::{Priority, TaskId},
+            task::{Priority, TaskId, id_of_title},
             task_edit::{NewTask, Relink, TaskPlace, insert, relink},
-            title_id::id_of_title,
         },
     },
     project::{graph_file::GraphFile, shell_faults::ShellFault},

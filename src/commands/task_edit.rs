@@ -25,13 +25,13 @@ use crate::{
     core::{
         exit::{self, Exit, Failure},
         graph::{
-            edit::Document,
             load,
             merge::{Conflict, Texts, merge},
             task::TaskId,
             task_edit::{
                 Relink, TaskDifference, differences, piece, relink, replace_piece, set_fields,
             },
+            yaml::Document,
         },
     },
     project::{fatal::invalid, graph_file::GraphFile, workspace::find},

@@ -3,11 +3,9 @@
 //! The only user of petgraph. Its `is_cyclic_directed` and `tarjan_scc` recurse and overflow the
 //! stack at a chain of 100,000 tasks, so only `toposort` and `kosaraju_scc` are used.
 
-pub mod ancestors;
 pub mod drafted;
 pub mod edit;
 pub mod filter;
-mod frontier;
 pub mod glob;
 pub mod lint;
 pub mod load;
@@ -15,10 +13,9 @@ pub mod merge;
 pub mod task;
 pub mod task_edit;
 pub mod task_paths;
-pub mod title_id;
 pub mod yaml;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque, hash_map::Entry};
 
 use petgraph::{
     Direction::{Incoming, Outgoing},
@@ -27,10 +24,7 @@ use petgraph::{
 };
 use serde_json::{Map, Value};
 
-use crate::graph::{
-    frontier::Frontier,
-    task::{Spelling, Status, Task, TaskId},
-};
+use self::task::{Spelling, Status, Task, TaskId};
 
 /// The tasks and their dependencies. The number of a task is its position in the file.
 #[derive(Clone, Debug)]
@@ -204,9 +198,9 @@ fn cycles(dag: &DiGraph<(), ()>) -> Vec<Vec<usize>> {
 /// Returns the shortest cycle through the first task of a component, by breadth-first search.
 fn cycle_in(dag: &DiGraph<(), ()>, knot: &[NodeIndex]) -> Vec<usize> {
     let start = *knot.iter().min().expect("a component has a member");
-    let members: std::collections::HashSet<_> = knot.iter().copied().collect();
+    let members: HashSet<_> = knot.iter().copied().collect();
     let mut reached_from: HashMap<NodeIndex, NodeIndex> = HashMap::new();
-    let mut queue = std::collections::VecDeque::from([start]);
+    let mut queue = VecDeque::from([start]);
     while let Some(at) = queue.pop_front() {
         for next in dag.neighbors_directed(at, Outgoing).filter(|next| members.contains(next)) {
             if next == start {
@@ -219,13 +213,153 @@ fn cycle_in(dag: &DiGraph<(), ()>, knot: &[NodeIndex]) -> Vec<usize> {
                 path.reverse();
                 return path;
             }
-            if let std::collections::hash_map::Entry::Vacant(slot) = reached_from.entry(next) {
+            if let Entry::Vacant(slot) = reached_from.entry(next) {
                 slot.insert(at);
                 queue.push_back(next);
             }
         }
     }
     unreachable!("a strongly connected component leads back to its first member")
+}
+
+/// The tasks that are neither over nor waiting on a dependency, and those whose status says more than
+/// that they are pending.
+#[derive(Clone, Debug, Default)]
+struct Frontier {
+    /// For each task, the number of its dependencies that are not complete.
+    open: Vec<u32>,
+    tasks: BTreeSet<usize>,
+    /// The number of complete tasks.
+    complete: usize,
+    /// The number of cancelled tasks.
+    cancelled: usize,
+}
+
+impl Frontier {
+    /// Returns the front of these tasks.
+    fn of(tasks: &[Task], dag: &DiGraph<(), ()>) -> Frontier {
+        let mut frontier = Frontier { open: vec![0; tasks.len()], ..Frontier::default() };
+        for edge in dag.raw_edges() {
+            let is_open = tasks[edge.source().index()].status != Status::Complete;
+            frontier.open[edge.target().index()] += u32::from(is_open);
+        }
+        for (number, task) in tasks.iter().enumerate() {
+            frontier.count(task.status, |count| count + 1);
+            frontier.place(number, task.status);
+        }
+        frontier
+    }
+
+    /// Follows a task that had the status `was`.
+    fn follow(&mut self, tasks: &[Task], dag: &DiGraph<(), ()>, number: usize, was: Status) {
+        let now = tasks[number].status;
+        self.count(was, |count| count - 1);
+        self.count(now, |count| count + 1);
+        self.place(number, now);
+        let is_complete = [was, now].map(|status| status == Status::Complete);
+        if is_complete[0] == is_complete[1] {
+            return;
+        }
+        for dependent in dag.neighbors_directed(NodeIndex::new(number), Outgoing) {
+            let dependent = dependent.index();
+            let open = &mut self.open[dependent];
+            *open = if is_complete[1] { *open - 1 } else { *open + 1 };
+            self.place(dependent, tasks[dependent].status);
+        }
+    }
+
+    /// The tasks, by number.
+    fn tasks(&self) -> impl Iterator<Item = usize> {
+        self.tasks.iter().copied()
+    }
+
+    /// Whether a task is among them.
+    fn has(&self, number: usize) -> bool {
+        self.tasks.contains(&number)
+    }
+
+    /// Whether a dependency of a task is not complete.
+    fn is_waiting(&self, number: usize) -> bool {
+        self.open[number] > 0
+    }
+
+    fn count(&mut self, status: Status, change: impl Fn(usize) -> usize) {
+        match status {
+            Status::Complete => self.complete = change(self.complete),
+            Status::Cancelled => self.cancelled = change(self.cancelled),
+            Status::Pending | Status::InProgress | Status::Blocked | Status::NeedsInput => {}
+        }
+    }
+
+    fn place(&mut self, number: usize, status: Status) {
+        let is_in = match status {
+            Status::Complete | Status::Cancelled => false,
+            Status::Pending => !self.is_waiting(number),
+            Status::InProgress | Status::Blocked | Status::NeedsInput => true,
+        };
+        if is_in {
+            self.tasks.insert(number);
+        } else {
+            self.tasks.remove(&number);
+        }
+    }
+}
+
+/// The most dependencies to follow for one answer about a whole graph, which may have many.
+pub const STEPS: usize = 2_000_000;
+
+/// A graph with the order of its tasks.
+pub struct Ancestors<'a> {
+    graph: &'a TaskGraph,
+    /// The position of each task in a topological order.
+    rank: Vec<usize>,
+}
+
+impl Ancestors<'_> {
+    /// The ancestors in this graph.
+    pub fn of(graph: &TaskGraph) -> Ancestors<'_> {
+        let mut rank = vec![0; graph.tasks().len()];
+        for (at, number) in graph.topological().iter().enumerate() {
+            rank[*number] = at;
+        }
+        Ancestors { graph, rank }
+    }
+
+    /// Returns another of the dependencies `among` that waits on `one`, and so implies it. `steps` is
+    /// what is left to follow, at first [`STEPS`]; without it, nothing is implied.
+    pub fn implying(&self, one: usize, among: &[usize], steps: &mut usize) -> Option<usize> {
+        let mut others = among.iter().copied().filter(|other| *other != one);
+        let found = others.find(|other| self.waits_on(*other, one, steps));
+        found.filter(|_| *steps > 0)
+    }
+
+    /// Whether `task` waits on `other`. `steps` is what is left to follow; without it, the answer is
+    /// yes, so that nothing is reported.
+    pub fn waits_on(&self, task: usize, other: usize, steps: &mut usize) -> bool {
+        task == other || self.waits_on_any(task, &[other], steps)
+    }
+
+    /// Whether `task` waits on one of the others, which are in ascending order. `steps` is as in
+    /// [`Self::waits_on`].
+    pub fn waits_on_any(&self, task: usize, others: &[usize], steps: &mut usize) -> bool {
+        let Some(lowest) = others.iter().map(|other| self.rank[*other]).min() else {
+            return false;
+        };
+        let mut open = vec![task];
+        let mut seen = HashSet::new();
+        while let Some(number) = open.pop() {
+            for before in self.graph.dependencies(number) {
+                *steps = steps.saturating_sub(1);
+                if *steps == 0 || others.binary_search(&before).is_ok() {
+                    return true;
+                }
+                if self.rank[before] > lowest && seen.insert(before) {
+                    open.push(before);
+                }
+            }
+        }
+        false
+    }
 }
 
 #[cfg(test)]

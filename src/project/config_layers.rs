@@ -22,7 +22,7 @@ use crate::{
     core::{
         diagnostic::{Diagnostic, nearest},
         exit::{Exit, Failure},
-        graph::{edit::Document, load},
+        graph::{load, yaml::Document},
     },
     project::{
         config::{Config, ConfigLayer},

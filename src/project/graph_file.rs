@@ -22,10 +22,9 @@ use crate::{
     core::{
         diagnostic::{Diagnostic, Severity, position},
         graph::{
-            TaskGraph,
-            edit::Document,
-            load,
+            TaskGraph, load,
             task::{Status, TaskId},
+            yaml::Document,
         },
         select::{SelectionKey, keys},
     },
@@ -205,6 +204,11 @@ impl GraphFile {
         &self.warnings
     }
 
+    /// The text with its tree, as it was last read or written.
+    pub fn document(&self) -> &Document {
+        &self.document
+    }
+
     /// The text as it was last read or written.
     pub fn text(&self) -> &str {
         self.document.text()
@@ -212,8 +216,7 @@ impl GraphFile {
 
     /// The line on which a task begins.
     pub fn line_of(&self, number: usize) -> usize {
-        let node = load::node_of(&self.document, number);
-        let at = node.map_or(0, |node| self.document.tree().range(node).start);
+        let at = load::task_node(&self.document, number).map_or(0, |task| task.range().start);
         position(self.text(), at).0
     }
 

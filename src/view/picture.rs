@@ -13,10 +13,7 @@ use serde::Serialize;
 
 use super::{VERSION, graph::word, task::TaskCounts};
 use crate::core::{
-    graph::{
-        ancestors::{Ancestors, STEPS},
-        task::TaskId,
-    },
+    graph::{Ancestors, STEPS, task::TaskId},
     select::{TaskState, View},
 };
 

@@ -19,7 +19,6 @@ use crate::{
         graph::{
             TaskGraph,
             drafted::{DraftAim, DraftRefusal, drafted},
-            edit::Document,
             filter::Filter,
             lint::{LintFinding, diagnostics},
             task::{Status, Task, TaskId},
@@ -193,8 +192,7 @@ impl CheckedDraft {
     /// The remarks, drawn; empty if there are none.
     pub(super) fn remarks(&self, color: bool) -> String {
         let name = self.file.name();
-        let Ok(document) = Document::parse(self.file.text()) else { return String::new() };
-        let found = diagnostics(&document, &self.findings);
+        let found = diagnostics(self.file.document(), &self.findings);
         if found.is_empty() {
             return String::new();
         }

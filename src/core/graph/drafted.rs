@@ -4,20 +4,17 @@
 //! The text of an agent is not trusted. It may define tasks, and nothing that a person decides: the
 //! status of a task, its agent, or the defaults of all tasks.
 
-mod fence;
-
 use std::collections::{BTreeSet, HashSet};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-pub use self::fence::fenced_graph;
 use super::{
     TaskGraph,
-    edit::{Document, Unsupported},
+    edit::Unsupported,
     load,
     task::TaskId,
     task_edit::{NewTask, Relink, TaskPlace, insert, relink, remove},
-    yaml::NodeId,
+    yaml::{Document, Node},
 };
 use crate::diagnostic::{Diagnostic, Severity};
 
@@ -111,9 +108,9 @@ pub fn drafted(
         }
     };
     let mut faults = barred_at_top(&context, aim);
-    for node in load::nodes(&context).take(own.len()) {
-        faults.extend(barred_in_task(&context, node));
-        faults.extend(taken_id(&context, node, old.as_ref(), used));
+    for node in load::task_nodes(&context).take(own.len()) {
+        faults.extend(barred_in_task(node));
+        faults.extend(taken_id(node, old.as_ref(), used));
     }
     let found = match load::load(&context) {
         Ok(loaded) if faults.is_empty() => loaded.graph,
@@ -156,47 +153,44 @@ fn graph(document: &Document) -> Result<TaskGraph, DraftRefusal> {
 
 /// The ids of the tasks, empty for those without one.
 fn ids_of(document: &Document) -> Vec<String> {
-    let (tree, text) = (document.tree(), document.text());
-    let id = |node| tree.scalar(text, tree.entry(text, node, "id")?.1);
-    load::nodes(document).map(|node| id(node).unwrap_or_default().into_owned()).collect()
+    let id = |task: Node<'_>| task.get("id").and_then(Node::text).unwrap_or_default().into_owned();
+    load::task_nodes(document).map(id).collect()
 }
 
 /// The errors about top-level fields that only a draft has.
 fn barred_at_top(document: &Document, aim: &DraftAim) -> Vec<Diagnostic> {
-    let (tree, text) = (document.tree(), document.text());
     let mut faults = Vec::new();
     let only_tasks = *aim != DraftAim::New;
-    for (key, _) in tree.root().into_iter().flat_map(|root| tree.entries(root)) {
-        let name = tree.scalar(text, key).unwrap_or_default();
+    for (key, _) in document.root().into_iter().flat_map(Node::entries) {
+        let name = key.text().unwrap_or_default();
         let why = match &*name {
             "tasks" | "nodes" | "edges" | "version" => continue,
             "defaults" => "a person sets what all tasks share",
             _ if only_tasks => "an addition to a graph has only `tasks`",
             _ => continue,
         };
-        let fault = Diagnostic::error(format!("a draft cannot set `{name}`"), tree.range(key));
+        let fault = Diagnostic::error(format!("a draft cannot set `{name}`"), key.range());
         faults.push(fault.label(why).help("remove it"));
     }
     faults
 }
 
 /// The errors about fields of a task that only a draft has.
-fn barred_in_task(document: &Document, node: NodeId) -> Vec<Diagnostic> {
-    let (tree, text) = (document.tree(), document.text());
+fn barred_in_task(task: Node<'_>) -> Vec<Diagnostic> {
     let mut faults = Vec::new();
     for (name, why) in BARRED {
-        if let Some((key, _)) = tree.entry(text, node, name) {
+        if let Some((key, _)) = task.entry(name) {
             let message = format!("a draft cannot set `{name}` of a task");
-            let fault = Diagnostic::error(message, tree.range(key));
+            let fault = Diagnostic::error(message, key.range());
             faults.push(fault.label(*why).help("remove it"));
         }
     }
-    if let Some((key, value)) = tree.entry(text, node, "verify")
-        && tree.items(value).next().is_none()
-        && tree.scalar(text, value).is_none_or(|command| command.trim().is_empty())
+    if let Some((key, value)) = task.entry("verify")
+        && value.items().next().is_none()
+        && value.text().is_none_or(|command| command.trim().is_empty())
     {
         let message = "a draft cannot switch off the checks of a task";
-        let fault = Diagnostic::error(message, tree.range(key));
+        let fault = Diagnostic::error(message, key.range());
         let why = "without `verify`, the commands of the settings run";
         faults.push(fault.label(why).help("name a command, or remove it"));
     }
@@ -205,14 +199,12 @@ fn barred_in_task(document: &Document, node: NodeId) -> Vec<Diagnostic> {
 
 /// The error about an id that a task has or had.
 fn taken_id(
-    document: &Document,
-    node: NodeId,
+    task: Node<'_>,
     old: Option<&TaskGraph>,
     used: &BTreeSet<TaskId>,
 ) -> Option<Diagnostic> {
-    let (tree, text) = (document.tree(), document.text());
-    let (_, value) = tree.entry(text, node, "id")?;
-    let id = TaskId::new(&tree.scalar(text, value)?).ok()?;
+    let value = task.get("id")?;
+    let id = TaskId::new(&value.text()?).ok()?;
     let message = if old.is_some_and(|old| old.number(&id).is_some()) {
         format!("the graph already has a task `{id}`")
     } else if used.contains(&id) {
@@ -220,29 +212,28 @@ fn taken_id(
     } else {
         return None;
     };
-    Some(Diagnostic::error(message, tree.range(value)).help("choose another id"))
+    Some(Diagnostic::error(message, value.range()).help("choose another id"))
 }
 
 /// The first tasks of a document, with their dependencies from wherever it names them.
 fn tasks_of(document: &Document, graph: &TaskGraph, count: usize) -> Vec<NewTask> {
-    let nodes: Vec<Map<String, Value>> = load::nodes(document)
-        .filter_map(|node| document.node(node).json().as_object().cloned())
-        .collect();
-    let none = Map::new();
-    let task = |number: usize| NewTask {
-        id: graph.task(number).id.clone(),
-        fields: nodes
-            .get(number)
-            .unwrap_or(&none)
-            .iter()
+    let fields = |task: Node<'_>| {
+        let mut fields: Vec<(String, Value)> = task
+            .entries()
+            .map(|(key, value)| (key.text().unwrap_or_default().into_owned(), value.json()))
             .filter(|(name, value)| {
                 !["id", "depends_on"].contains(&name.as_str()) && !value.is_null()
             })
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect(),
+            .collect();
+        fields.sort_by(|one, other| one.0.cmp(&other.0));
+        fields
+    };
+    let task = |(number, node): (usize, Node<'_>)| NewTask {
+        id: graph.task(number).id.clone(),
+        fields: fields(node),
         depends_on: graph.dependencies(number).map(|it| graph.task(it).id.clone()).collect(),
     };
-    (0..count).map(task).collect()
+    load::task_nodes(document).enumerate().take(count).map(task).collect()
 }
 
 /// The text with tasks in place of one: they come after its dependencies, and its dependents after
@@ -262,7 +253,7 @@ fn split(
     let before: Vec<TaskId> = old.dependencies(number).map(|it| old.task(it).id.clone()).collect();
     let document = Document::parse(base)
         .map_err(|fault| Unsupported { reason: format!("the text cannot be read: {fault}") })?;
-    let whole = load::node_of(&document, number).map(|node| document.node(node).json());
+    let whole = load::task_node(&document, number).map(Node::json);
     for part in &mut parts {
         if !part.depends_on.iter().any(|id| own.contains(id)) {
             let more = before.iter().filter(|id| !part.depends_on.contains(id)).cloned();
@@ -291,6 +282,54 @@ fn split(
 
 fn own_order(parts: &[NewTask]) -> impl Iterator<Item = TaskId> {
     parts.iter().map(|part| part.id.clone())
+}
+
+/// Returns the text of the last fenced block that has a line `tasks:` or `nodes:`.
+pub fn fenced_graph(answer: &str) -> Option<String> {
+    let mut found = None;
+    let mut open: Option<(&str, usize, Vec<&str>)> = None;
+    for line in answer.lines() {
+        let bare = line.trim();
+        match &mut open {
+            None => {
+                if let Some(fence) = fence_of(bare) {
+                    let indent = line.len() - line.trim_start().len();
+                    open = Some((fence, indent, Vec::new()));
+                }
+            }
+            Some((fence, _, body)) => {
+                let closes = fence_of(bare)
+                    .is_some_and(|other| other.starts_with(*fence) && other.len() == bare.len());
+                if !closes {
+                    body.push(line);
+                    continue;
+                }
+                if let Some((_, indent, body)) = open.take() {
+                    found = block_graph(&body, indent).or(found);
+                }
+            }
+        }
+    }
+    // An answer that was cut off has no end of its last block.
+    open.and_then(|(_, indent, body)| block_graph(&body, indent)).or(found)
+}
+
+/// The run of three or more backticks or tildes at the start of a line.
+fn fence_of(line: &str) -> Option<&str> {
+    let first = line.chars().next().filter(|c| ['`', '~'].contains(c))?;
+    let length = line.chars().take_while(|c| *c == first).count();
+    (length >= 3).then(|| &line[..length])
+}
+
+/// The lines of a block without its indentation, if they have tasks.
+fn block_graph(lines: &[&str], indent: usize) -> Option<String> {
+    let cut = |line: &&str| {
+        let blanks = line.len() - line.trim_start_matches(' ').len();
+        line[blanks.min(indent)..].to_owned() + "\n"
+    };
+    let lines: Vec<String> = lines.iter().map(cut).collect();
+    let is_list = |line: &String| line.starts_with("tasks:") || line.starts_with("nodes:");
+    lines.iter().any(is_list).then(|| lines.concat())
 }
 
 #[cfg(test)]
@@ -416,6 +455,26 @@ tasks:
         for broken in ["", "tasks:\n- id: [\n", "- a\n", "hello", "tasks: 3", "a: &a [*a]"] {
             assert!(!refused(broken, None, &aim).is_empty(), "{broken}");
             assert!(!refused(broken, Some(BASE), &DraftAim::Extend).is_empty(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn the_last_block_with_tasks_counts() {
+        let answer = "First I looked:\n```sh\nls\n```\n\n```yaml\ntasks:\n- id: old\n```\nBetter:\n\
+                      ~~~~ yml\ntasks:\n- id: new\n  description: |\n    ```\n    code\n    ```\n~~~~\n\
+                      ```\nno graph\n```\nDone.";
+        let graph = fenced_graph(answer).unwrap();
+        assert!(
+            graph.starts_with("tasks:\n- id: new\n") && graph.ends_with("    ```\n"),
+            "{graph}"
+        );
+        assert_eq!(
+            fenced_graph("1. So:\n   ```yaml\n   tasks:\n   - id: a\n   ```\n").unwrap(),
+            "tasks:\n- id: a\n"
+        );
+        assert_eq!(fenced_graph("```\nnodes: []").unwrap(), "nodes: []\n");
+        for none in ["", "tasks:\n- id: a", "```\nls\n```", "``\ntasks:\n``"] {
+            assert_eq!(fenced_graph(none), None, "{none}");
         }
     }
 }

@@ -5,7 +5,6 @@
 //! as [`LintFacts`]; nothing here reads the disk.
 
 mod missing;
-mod paths;
 mod words;
 
 use std::{
@@ -15,14 +14,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use self::{paths::named_paths, words::vague_words};
+use self::words::vague_words;
 use super::{
-    TaskGraph,
-    ancestors::{Ancestors, STEPS},
-    edit::Document,
-    load,
+    Ancestors, STEPS, TaskGraph, load,
     task::Task,
-    yaml::NodeId,
+    task_paths::named_paths,
+    yaml::{Document, Node},
 };
 use crate::{
     diagnostic::{Diagnostic, nearest, visible},
@@ -132,14 +129,10 @@ pub fn lint(graph: &TaskGraph, facts: &LintFacts<'_>) -> Vec<LintFinding> {
 
 /// Returns the location of a field of a task, by its number; that of the id where the task lacks it.
 pub fn places(document: &Document) -> impl Fn(usize, &str) -> Range<usize> {
-    let nodes: Vec<NodeId> = load::nodes(document).collect();
+    let nodes: Vec<Node<'_>> = load::task_nodes(document).collect();
     move |task, field| {
-        let (tree, text) = (document.tree(), document.text());
-        let Some(node) = nodes.get(task).copied() else { return 0..0 };
-        let value = tree.entry(text, node, field).or_else(|| tree.entry(text, node, "id"));
-        let range = value.map_or_else(|| tree.range(node), |(_, value)| tree.range(value));
-        let line = text[range.clone()].lines().next().map_or(0, str::len);
-        range.start..range.start + line
+        let Some(node) = nodes.get(task) else { return 0..0 };
+        node.get(field).or_else(|| node.get("id")).unwrap_or(*node).first_line()
     }
 }
 
@@ -160,12 +153,58 @@ pub fn diagnostics(document: &Document, found: &[LintFinding]) -> Vec<Diagnostic
     warnings
 }
 
-fn finding(
-    rule: LintRule,
-    task: usize,
-    field: &'static str,
-    [message, why, fix]: [String; 3],
-) -> LintFinding {
+/// A finding in the words of its rule: the field, why it matters, the fix.
+fn finding(rule: LintRule, task: usize, message: String) -> LintFinding {
+    let (field, why, fix) = match rule {
+        LintRule::NoCheck => (
+            "id",
+            "it has no `verify`, no `output` and no criteria",
+            "add `verify:` with a command that fails until it is done, or say in the description \
+             what must be true then",
+        ),
+        LintRule::MissingProgram => (
+            "verify",
+            "every attempt would fail its verification",
+            "install it, correct the name, or let an earlier task make it",
+        ),
+        LintRule::AlwaysPasses => (
+            "verify",
+            "unfinished work would count as done",
+            "use a command that fails while the work is not done, or drop it",
+        ),
+        LintRule::MissingPath => (
+            "path",
+            "no task before this one makes it",
+            "correct the path, or depend on the task that makes it",
+        ),
+        LintRule::SameFile => {
+            ("id", "if they run at the same time, one conflicts and is done again", "")
+        }
+        LintRule::ShortText => (
+            "description",
+            "the agent has to guess the rest",
+            "add a `description`: what to change, where, and what must be true afterwards",
+        ),
+        LintRule::LongText => (
+            "description",
+            "an agent does a part of it, and reports all of it",
+            "split the task, or move what is only background to a file and name it",
+        ),
+        LintRule::VagueText => (
+            "description",
+            "each reader takes it differently, and nothing checks it",
+            "name the files, the behavior and the numbers, or add `verify`",
+        ),
+        LintRule::ImpliedDependency => ("depends_on", "it hides the order that matters", ""),
+        LintRule::SingleChain => {
+            ("id", "", "remove dependencies that are only an order of writing")
+        }
+        LintRule::PriorityOrder => {
+            ("priority", "less urgent work of others goes before what it waits on", "")
+        }
+        LintRule::UnknownRule => ("allow", "", ""),
+    };
+    let (why, fix) = (why.to_owned(), fix.to_owned());
     LintFinding { rule, task, field, message, why, fix, other: None }
 }
 
@@ -199,35 +238,17 @@ impl Linter<'_> {
         if !self.verify_of(task).is_empty() || has_criteria {
             return None;
         }
-        Some(finding(LintRule::NoCheck, number, "id", [
-            format!("nothing tells when `{}` is done", task.id),
-            "it has no `verify`, no `output` and no criteria".to_owned(),
-            "add `verify:` with a command that fails until it is done, or say in the description \
-             what must be true then"
-                .to_owned(),
-        ]))
+        let message = format!("nothing tells when `{}` is done", task.id);
+        Some(finding(LintRule::NoCheck, number, message))
     }
 
-    fn verify(&self, number: usize) -> Vec<LintFinding> {
-        let task = self.graph.task(number);
-        let mut found = Vec::new();
+    fn verify(&self, number: usize) -> impl Iterator<Item = LintFinding> {
         // Those of the settings are the same for every task, and `doctor` runs them.
-        for command in task.verify.iter().flatten() {
-            if words::cannot_fail(command) {
-                found.push(finding(
-                    LintRule::AlwaysPasses,
-                    number,
-                    "verify",
-                    [
-                        format!("`{}` cannot fail", words::shortened(command)),
-                        "unfinished work would count as done".to_owned(),
-                        "use a command that fails while the work is not done, or drop it"
-                            .to_owned(),
-                    ],
-                ));
-            }
-        }
-        found
+        let commands = self.graph.task(number).verify.iter().flatten();
+        commands.filter(|command| words::cannot_fail(command)).map(move |command| {
+            let message = format!("`{}` cannot fail", words::shortened(command));
+            finding(LintRule::AlwaysPasses, number, message)
+        })
     }
 
     fn length(&self, number: usize) -> Option<LintFinding> {
@@ -241,31 +262,11 @@ impl Linter<'_> {
             || task.extra.contains_key("notes")
             || task.extra.keys().any(|name| words::is_criteria(name));
         if all < SHORT && !is_elsewhere {
-            return Some(finding(
-                LintRule::ShortText,
-                number,
-                "description",
-                [
-                    format!("`{}` says what to do in {}", task.id, words::counted(all)),
-                    "the agent has to guess the rest".to_owned(),
-                    "add a `description`: what to change, where, and what must be true afterwards"
-                        .to_owned(),
-                ],
-            ));
+            let message = format!("`{}` says what to do in {}", task.id, words::counted(all));
+            return Some(finding(LintRule::ShortText, number, message));
         }
-        (count > LONG).then(|| {
-            finding(
-                LintRule::LongText,
-                number,
-                "description",
-                [
-                    format!("the description of `{}` has {count} words", task.id),
-                    "an agent does a part of it, and reports all of it".to_owned(),
-                    "split the task, or move what is only background to a file and name it"
-                        .to_owned(),
-                ],
-            )
-        })
+        let message = format!("the description of `{}` has {count} words", task.id);
+        (count > LONG).then(|| finding(LintRule::LongText, number, message))
     }
 
     fn vague(&self, number: usize) -> Option<LintFinding> {
@@ -279,18 +280,9 @@ impl Linter<'_> {
         let field = if in_title.is_empty() { "description" } else { "title" };
         let vague: BTreeSet<&str> = in_title.into_iter().chain(vague_words(text)).collect();
         let list: Vec<String> = vague.iter().map(|word| format!("`{word}`")).collect();
-        (!list.is_empty()).then(|| {
-            finding(
-                LintRule::VagueText,
-                number,
-                field,
-                [
-                    format!("`{}` is vague: {}", task.id, list.join(", ")),
-                    "each reader takes it differently, and nothing checks it".to_owned(),
-                    "name the files, the behavior and the numbers, or add `verify`".to_owned(),
-                ],
-            )
-        })
+        let message = format!("`{}` is vague: {}", task.id, list.join(", "));
+        let found = LintFinding { field, ..finding(LintRule::VagueText, number, message) };
+        (!list.is_empty()).then_some(found)
     }
 
     fn priority_order(&self, number: usize) -> Option<LintFinding> {
@@ -303,17 +295,10 @@ impl Linter<'_> {
         };
         let before = self.graph.dependencies(number).find(is_later)?;
         let (first, other) = (task.priority, self.graph.task(before).priority);
-        let found = finding(
-            LintRule::PriorityOrder,
-            number,
-            "priority",
-            [
-                format!("`{}` ({first}) waits on `{}` ({other})", task.id, self.id(before)),
-                "less urgent work of others goes before what it waits on".to_owned(),
-                format!("make `{}` {first}, or set `select: inherit`", self.id(before)),
-            ],
-        );
-        Some(LintFinding { other: Some((before, "priority")), ..found })
+        let message = format!("`{}` ({first}) waits on `{}` ({other})", task.id, self.id(before));
+        let fix = format!("make `{}` {first}, or set `select: inherit`", self.id(before));
+        let found = finding(LintRule::PriorityOrder, number, message);
+        Some(LintFinding { fix, other: Some((before, "priority")), ..found })
     }
 
     fn unknown_rules(&self, number: usize) -> Vec<LintFinding> {
@@ -326,7 +311,7 @@ impl Linter<'_> {
                 None => format!("the rules are {}", known.join(", ")),
             };
             let message = format!("there is no rule `{}`", visible(name));
-            finding(LintRule::UnknownRule, number, "allow", [message, String::new(), fix])
+            LintFinding { fix, ..finding(LintRule::UnknownRule, number, message) }
         };
         unknown.map(unknown_rule).collect()
     }
@@ -340,16 +325,10 @@ impl Linter<'_> {
             for one in before.iter().copied() {
                 let Some(via) = self.ancestors.implying(one, &before, &mut steps) else { continue };
                 let (id, one, via) = (self.id(number), self.id(one), self.id(via));
-                found.push(finding(
-                    LintRule::ImpliedDependency,
-                    number,
-                    "depends_on",
-                    [
-                        format!("`{id}` waits on `{one}` anyway, through `{via}`"),
-                        "it hides the order that matters".to_owned(),
-                        format!("remove `{one}` from the dependencies of `{id}`"),
-                    ],
-                ));
+                let message = format!("`{id}` waits on `{one}` anyway, through `{via}`");
+                let fix = format!("remove `{one}` from the dependencies of `{id}`");
+                let implied = finding(LintRule::ImpliedDependency, number, message);
+                found.push(LintFinding { fix, ..implied });
             }
         }
         found
@@ -384,20 +363,13 @@ impl Linter<'_> {
         let same_file = |((one, other), paths): ((usize, usize), Vec<String>)| {
             let list: Vec<String> = paths.iter().take(3).map(|path| format!("`{path}`")).collect();
             let (first, second) = (self.id(one), self.id(other));
-            let found = finding(
-                LintRule::SameFile,
-                other,
-                "id",
-                [
-                    format!("`{first}` and `{second}` both name {}", list.join(", ")),
-                    "if they run at the same time, one conflicts and is done again".to_owned(),
-                    format!(
-                        "let `{second}` depend on `{first}`, or give both `touches: [{}]`",
-                        paths.first().map_or("", String::as_str)
-                    ),
-                ],
+            let message = format!("`{first}` and `{second}` both name {}", list.join(", "));
+            let fix = format!(
+                "let `{second}` depend on `{first}`, or give both `touches: [{}]`",
+                paths.first().map_or("", String::as_str)
             );
-            LintFinding { other: Some((one, "id")), ..found }
+            let found = finding(LintRule::SameFile, other, message);
+            LintFinding { fix, other: Some((one, "id")), ..found }
         };
         pairs.into_iter().map(same_file).collect()
     }
@@ -407,16 +379,9 @@ impl Linter<'_> {
         if self.facts.jobs < 2 || open.len() < CHAIN || self.open_chain() < open.len() {
             return None;
         }
-        Some(finding(
-            LintRule::SingleChain,
-            first,
-            "id",
-            [
-                format!("all {} tasks wait on one another, one after the other", open.len()),
-                format!("{} jobs take as long as one", self.facts.jobs),
-                "remove dependencies that are only an order of writing".to_owned(),
-            ],
-        ))
+        let message = format!("all {} tasks wait on one another, one after the other", open.len());
+        let why = format!("{} jobs take as long as one", self.facts.jobs);
+        Some(LintFinding { why, ..finding(LintRule::SingleChain, first, message) })
     }
 
     /// The length of the longest chain of open tasks.
@@ -433,7 +398,7 @@ impl Linter<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::edit::Document;
+    use crate::graph::yaml::Document;
 
     fn found_in(text: &str, verify: &[&str], jobs: usize) -> Vec<String> {
         let document = Document::parse(text).unwrap();

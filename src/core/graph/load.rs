@@ -15,9 +15,8 @@ use crate::{
     diagnostic::{Diagnostic, Severity, nearest},
     graph::{
         Cyclic, TaskGraph,
-        edit::Document,
         task::TaskId,
-        yaml::{Fault, Node, NodeId},
+        yaml::{Document, Fault, Node},
     },
 };
 
@@ -66,16 +65,15 @@ pub fn load(document: &Document) -> Result<Loaded, Vec<Diagnostic>> {
     }
 }
 
-/// The nodes of all tasks in the current document, since edits renumber the nodes.
-pub fn nodes(document: &Document) -> impl Iterator<Item = NodeId> {
+/// The nodes of all tasks.
+pub fn task_nodes(document: &Document) -> impl Iterator<Item = Node<'_>> {
     let list = document.root().and_then(task_list).map(|(_, list)| list);
-    list.into_iter().flat_map(|list| list.items().map(Node::id))
+    list.into_iter().flat_map(Node::items)
 }
 
-/// Returns the node of task `number` in the current document. It counts from the first: for many
-/// tasks, use [`nodes`].
-pub fn node_of(document: &Document, number: usize) -> Option<NodeId> {
-    nodes(document).nth(number)
+/// Returns the node of task `number`. It counts from the first: for many tasks, use [`task_nodes`].
+pub fn task_node(document: &Document, number: usize) -> Option<Node<'_>> {
+    task_nodes(document).nth(number)
 }
 
 /// Converts an error of the span tree to a diagnostic.
@@ -122,7 +120,7 @@ impl<'a> GraphLists<'a> {
             return Err(faults.into_iter().map(|fault| fault.did_you_mean(near)).collect());
         };
         let mut faults = Vec::new();
-        if let (Some(first), Some(second)) = (root.get("tasks"), root.get("nodes")) {
+        if let (Some((first, _)), Some((second, _))) = (root.entry("tasks"), root.entry("nodes")) {
             faults.push(
                 Diagnostic::error("both `tasks` and `nodes` are given", second.range())
                     .related(first.range(), "the other list")
@@ -138,13 +136,12 @@ impl<'a> GraphLists<'a> {
         let edges = root.get("edges");
         let edges = edges.map(|list| mappings(list, "`edges`", "an edge", &mut faults));
         let edges = edges.unwrap_or_default();
-        if !document.tree().is_simple() {
+        if faults.is_empty() && !document.tree().is_simple() {
             let inner = tasks.iter().chain(&edges).copied();
             let outer = root.entries().map(|entry| entry.1).filter(|node| !node.is_list());
             inner.chain(outer).for_each(|node| unreadable(node, &mut faults));
             let lists = root.entries().filter(|(key, value)| {
-                value.is_list()
-                    && key.text().is_none_or(|key| !STRUCTURE.contains(&key.as_ref()))
+                value.is_list() && key.text().is_none_or(|key| !STRUCTURE.contains(&key.as_ref()))
             });
             lists.for_each(|(_, node)| unreadable(node, &mut faults));
         }
@@ -264,12 +261,11 @@ impl TaskReader {
         }
         let mut links = Vec::with_capacity(waits.len());
         for (number, name, at) in waits {
-            match numbers.get(name.as_ref()) {
-                Some(&from) => links.push(DependencyLink { edge: (from, number), at }),
-                None => {
-                    let fault = self.unknown_task(&numbers, &name, at);
-                    self.push(fault.related(id_range(lists.tasks[number]), "in this task"));
-                }
+            if let Some(&from) = numbers.get(name.as_ref()) {
+                links.push(DependencyLink { edge: (from, number), at });
+            } else {
+                let fault = self.unknown_task(&numbers, &name, at);
+                self.push(fault.related(id_range(lists.tasks[number]), "in this task"));
             }
         }
         for &edge in &lists.edges {

@@ -9,16 +9,14 @@
 
 use std::fmt;
 
-use crate::graph::yaml::Tree;
-
-pub(super) mod cut;
 mod fit;
 mod rules;
-pub(super) mod value;
 
-use cut::CutSource;
-use rules::{Side, Three, Want, plainly};
-use value::{Value, ValueShape};
+use self::rules::{Side, Three, Want, plainly};
+use super::{
+    edit::cut::{CutSource, ValueShape},
+    yaml::Document,
+};
 
 /// The line above our side of a conflict.
 pub const OURS: &str = "<<<<<<< ours";
@@ -118,10 +116,9 @@ pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
     }
     let pages = all.map(MergeText::of);
     let all = pages.each_ref().map(|page| page.text.as_str());
-    let trees = trees(&all)?;
-    let wanted = wanted(&all, &trees)?;
-    let sources = [0, 1, 2].map(|side| CutSource { text: all[side], tree: &trees[side] });
-    let Some((text, wanted)) = (fit::Fitter { sources }).file(&wanted) else {
+    let documents = documents(&all)?;
+    let wanted = wanted(&documents)?;
+    let Some((text, wanted)) = fitter(&documents).file(&wanted) else {
         return match conflicts(&wanted).first() {
             Some(conflict) => {
                 let place = Some(conflict.place());
@@ -134,7 +131,7 @@ pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
     let text = MergeText::like(&pages, text).written(conflicts.is_empty());
     let reads = |side: Side| {
         let text = if conflicts.is_empty() { text.clone() } else { taking(&text, side) };
-        read(&text) == wanted.taking(side)
+        Document::parse(&text).is_ok_and(|document| wanted.is(side, document.root()))
     };
     if !reads(Side::Ours) || !reads(Side::Theirs) {
         return unmergeable("the merged text would have a different meaning");
@@ -150,22 +147,21 @@ pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
 /// fit in the layout.
 pub fn adopt(texts: Texts<'_>) -> Result<Option<String>, Unmergeable> {
     let pages = [texts.base, texts.ours, texts.theirs].map(MergeText::of);
-    let parts = pages.each_ref().map(|page| page.text.as_str());
-    let trees = trees(&parts)?;
-    let [base, ours, theirs] = values(&parts, &trees)?;
-    let Some(added) = rules::additions(&base, &ours, &theirs) else {
-        return Ok(None);
+    let documents = documents(&pages.each_ref().map(|page| page.text.as_str()))?;
+    let [Some(base), Some(ours), Some(theirs)] = documents.each_ref().map(Document::root) else {
+        return unmergeable("one of the files is empty");
     };
-    let want = both([&base, &ours, &added])?;
-    let sources = [0, 1, 2].map(|side| CutSource { text: parts[side], tree: &trees[side] });
-    let Some((text, want)) = (fit::Fitter { sources }).file(&want) else {
+    let want = rules::additions([base, ours, theirs]);
+    let want = want.or_else(|list| unmergeable(format!("`{list}` has items without a name")))?;
+    let Some(want) = want else { return Ok(None) };
+    let Some((text, want)) = fitter(&documents).file(&want) else {
         return unmergeable("the new tasks do not fit in this layout");
     };
     if let Some(conflict) = conflicts(&want).first() {
         return unmergeable(conflict.to_string());
     }
     let text = MergeText::like(&pages, text).written(true);
-    if read(&text) != want.settled() {
+    if !Document::parse(&text).is_ok_and(|document| want.is_only(document.root())) {
         return unmergeable("the text with the new tasks would have a different meaning");
     }
     Ok(Some(text))
@@ -174,48 +170,38 @@ pub fn adopt(texts: Texts<'_>) -> Result<Option<String>, Unmergeable> {
 /// Whether a merged text has the same meaning as a merge by task without conflicts.
 pub fn holds(texts: Texts<'_>, merged: &str) -> bool {
     let all = [texts.base, texts.ours, texts.theirs];
-    let wanted = trees(&all).and_then(|trees| wanted(&all, &trees));
-    let value = wanted.ok().and_then(|wanted| wanted.settled());
-    value.is_some() && read(merged) == value
+    let Ok(documents) = documents(&all) else { return false };
+    let is_wanted =
+        |merged: &Document| wanted(&documents).is_ok_and(|wanted| wanted.is_only(merged.root()));
+    Document::parse(merged).is_ok_and(|merged| is_wanted(&merged))
 }
 
-fn trees(texts: &Three<&str>) -> Result<Three<Tree>, Unmergeable> {
-    let parse = |side: usize, name: &str| {
-        Tree::parse(texts[side])
-            .or_else(|fault| unmergeable(format!("{name} cannot be read: {fault}")))
+fn documents(texts: &Three<&str>) -> Result<Three<Document>, Unmergeable> {
+    let parse = |side: usize, name: &str| match Document::parse(texts[side]) {
+        Ok(document) if document.tree().is_simple() => Ok(document),
+        Ok(_) => unmergeable("there are tags or complex keys"),
+        Err(fault) => unmergeable(format!("{name} cannot be read: {fault}")),
     };
     Ok([parse(0, "the base")?, parse(1, "ours")?, parse(2, "theirs")?])
 }
 
-fn wanted(texts: &Three<&str>, trees: &Three<Tree>) -> Result<Want, Unmergeable> {
-    both(values(texts, trees)?.each_ref())
+fn fitter(documents: &Three<Document>) -> fit::Fitter<'_> {
+    let source = |document| CutSource::of(document);
+    fit::Fitter { sources: documents.each_ref().map(source) }
 }
 
-fn values(texts: &Three<&str>, trees: &Three<Tree>) -> Result<Three<Value>, Unmergeable> {
-    match [0, 1, 2].map(|side| Value::of_file(texts[side], &trees[side])) {
-        [Some(base), Some(ours), Some(theirs)] => Ok([base, ours, theirs]),
-        _ => unmergeable("there are tags or duplicate keys"),
-    }
+fn wanted(documents: &Three<Document>) -> Result<Want<'_>, Unmergeable> {
+    let wanted = rules::merge(documents.each_ref().map(Document::root), ValueShape::File);
+    wanted.map_or_else(|| unmergeable("no value is left"), Ok)
 }
 
-/// Merges the values of three files.
-fn both(files: Three<&Value>) -> Result<Want, Unmergeable> {
-    rules::merge(files.map(Some), ValueShape::File)
-        .map_or_else(|| unmergeable("no value is left"), Ok)
-}
-
-fn read(text: &str) -> Option<Value> {
-    let tree = Tree::parse(text).ok()?;
-    Value::of_file(text, &tree)
-}
-
-fn conflicts(want: &Want) -> Vec<Conflict> {
+fn conflicts(want: &Want<'_>) -> Vec<Conflict> {
     let mut found = Vec::new();
     list_conflicts(want, &mut Vec::new(), &mut found);
     found
 }
 
-fn list_conflicts(want: &Want, path: &mut Vec<String>, found: &mut Vec<Conflict>) {
+fn list_conflicts(want: &Want<'_>, path: &mut Vec<String>, found: &mut Vec<Conflict>) {
     match want {
         Want::Just(_) => {}
         Want::Map(parts) | Want::List(parts) => {

@@ -5,30 +5,16 @@
 //! differ. Whether the result is a valid graph is for the caller to check.
 
 mod differences;
-mod fields;
-mod list;
-mod piece;
-mod write;
 
-use std::{
-    collections::{HashMap, HashSet},
-    ops::Range,
-};
+use std::collections::{HashMap, HashSet};
 
-use serde_json::Value as Json;
+use serde_json::Value;
 
 pub use self::differences::{TaskDifference, differences};
-use self::list::{CutList, Entries};
-pub use self::piece::{piece, replace_piece};
-use crate::graph::{
-    edit::Unsupported,
-    load::node_of,
-    merge::{
-        cut::CutSource,
-        value::{Value, ValueShape},
-    },
+use super::{
+    edit::{Entries, EntryPlace, TextEdit, Unsupported, cut::ValueShape, rank, unsupported},
     task::TaskId,
-    yaml::{NodeId, NodeKind, Tree},
+    yaml::{Document, Node},
 };
 
 /// A task to insert.
@@ -37,7 +23,7 @@ pub struct NewTask {
     /// The id.
     pub id: TaskId,
     /// The other fields, without the dependencies.
-    pub fields: Vec<(String, Json)>,
+    pub fields: Vec<(String, Value)>,
     /// The tasks that must be complete first.
     pub depends_on: Vec<TaskId>,
 }
@@ -75,7 +61,7 @@ pub struct Relink {
 pub fn insert(text: &str, tasks: &[NewTask], place: &TaskPlace) -> Result<String, Unsupported> {
     let mut tasks = tasks.to_vec();
     for task in &mut tasks {
-        task.fields.sort_by_key(|(name, _)| fields::rank(name));
+        task.fields.sort_by_key(|(name, _)| rank(name));
     }
     insert_as_given(text, &tasks, place)
 }
@@ -92,25 +78,20 @@ pub fn insert_as_given(
     if tasks.is_empty() {
         return Ok(text.to_owned());
     }
-    let mut draft = GraphDraft::parse(text)?;
-    let (name, tasks_node) = draft.tasks()?;
-    let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
-    let index = list.index_of(place)?;
-    let by_edges = draft.edges().filter(|_| draft.uses_edges(tasks_node));
-    let items: Vec<Entries> =
-        tasks.iter().map(|task| entries_of(task, by_edges.is_none())).collect();
-    draft.insert_items(&list, index, &items, false);
-    let added: Vec<Value> = items.iter().map(|item| Value::from(&object(item))).collect();
-    let known = draft.list_mut(&name)?;
-    known.splice(index..index, added);
-    if let Some(edges) = by_edges {
+    edited(text, |edit| {
+        let list = edit.task_list()?;
+        let in_task = edit.dependencies_in_tasks()?;
+        let items: Vec<Entries> = tasks.iter().map(|task| entries_of(task, in_task)).collect();
+        edit.insert_items(&list, list.index_of(place)?, &items, false);
+        if in_task {
+            return Ok(());
+        }
         let of = |task: &NewTask| {
             let to = task.id.clone();
             task.depends_on.iter().map(|from| edge(from, &to)).collect::<Vec<_>>()
         };
-        draft.add_edges(edges, &tasks.iter().flat_map(of).collect::<Vec<_>>())?;
-    }
-    draft.finish()
+        edit.add_edges(&tasks.iter().flat_map(of).collect::<Vec<_>>())
+    })
 }
 
 /// Returns the text without these tasks and without their entries in `edges`. Other tasks may still
@@ -119,17 +100,15 @@ pub fn insert_as_given(
 /// # Errors
 /// The text is not YAML, or its layout does not allow the edit.
 pub fn remove(text: &str, ids: &[TaskId]) -> Result<String, Unsupported> {
-    let mut draft = GraphDraft::parse(text)?;
-    let (name, tasks_node) = draft.tasks()?;
-    let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
     let removed: HashSet<&str> = ids.iter().map(TaskId::as_str).collect();
-    let numbers: HashSet<usize> =
-        removed.iter().filter_map(|id| list.cut.by_name.get(*id)).copied().collect();
-    draft.check_unused(&list, &numbers)?;
-    draft.remove_items(&list, |index| numbers.contains(&index));
-    draft.list_mut(&name)?.retain(|task| !named(task, "id", &removed));
-    draft.remove_edges(|from, to| removed.contains(from) || removed.contains(to))?;
-    draft.finish()
+    edited(text, |edit| {
+        let list = edit.task_list()?;
+        let numbers: HashSet<usize> =
+            removed.iter().filter_map(|id| list.cut.by_name.get(*id)).copied().collect();
+        edit.check_unused(&list, &numbers)?;
+        edit.remove_items(&list, |index| numbers.contains(&index));
+        edit.remove_edges(|from, to| removed.contains(from) || removed.contains(to))
+    })
 }
 
 /// Returns the text with the task at another place.
@@ -137,18 +116,14 @@ pub fn remove(text: &str, ids: &[TaskId]) -> Result<String, Unsupported> {
 /// # Errors
 /// The text is not YAML, its layout does not allow the edit, or a task is not in it.
 pub fn move_to(text: &str, id: &TaskId, place: &TaskPlace) -> Result<String, Unsupported> {
-    let mut draft = GraphDraft::parse(text)?;
-    let (name, tasks_node) = draft.tasks()?;
-    let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
-    let (from, to) = (list.number_of(id)?, list.index_of(place)?);
-    if to == from || to == from + 1 {
-        return Ok(text.to_owned());
-    }
-    draft.move_item(&list, from, to);
-    let known = draft.list_mut(&name)?;
-    let task = known.remove(from);
-    known.insert(if to > from { to - 1 } else { to }, task);
-    draft.finish()
+    edited(text, |edit| {
+        let list = edit.task_list()?;
+        let (from, to) = (list.number_of(id)?, list.index_of(place)?);
+        if to != from && to != from + 1 {
+            edit.move_item(&list, from, to);
+        }
+        Ok(())
+    })
 }
 
 /// Returns the text with fields of a task set, or removed where the value is none.
@@ -158,13 +133,13 @@ pub fn move_to(text: &str, id: &TaskId, place: &TaskPlace) -> Result<String, Uns
 pub fn set_fields(
     text: &str,
     id: &TaskId,
-    fields: &[(String, Option<Json>)],
+    fields: &[(String, Option<Value>)],
 ) -> Result<String, Unsupported> {
     set_fields_of(text, &[(id.clone(), fields.to_vec())])
 }
 
 /// The fields of a task to set, or to remove where the value is none.
-pub type FieldChanges = (TaskId, Vec<(String, Option<Json>)>);
+pub type FieldChanges = (TaskId, Vec<(String, Option<Value>)>);
 
 /// Returns the text with fields of several tasks set or removed, each task once. The text is parsed
 /// once, however many there are.
@@ -172,24 +147,16 @@ pub type FieldChanges = (TaskId, Vec<(String, Option<Json>)>);
 /// # Errors
 /// The text is not YAML, its layout does not allow an edit, or a task is not in it.
 pub fn set_fields_of(text: &str, changes: &[FieldChanges]) -> Result<String, Unsupported> {
-    let without = fields::removed(text, changes)?;
-    let mut draft = GraphDraft::parse(&without)?;
-    let (name, tasks_node) = draft.tasks()?;
-    let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
-    for (id, fields) in changes {
-        let number = list.number_of(id)?;
-        let mut set: Vec<(&String, &Json)> =
-            fields.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
-        set.sort_by_key(|(key, _)| fields::rank(key));
-        for (key, value) in set {
-            let wanted = wanted(draft.field(&name, number, key)?, value);
-            if draft.field(&name, number, key)? != Some(&wanted) {
-                draft.set_field(&list, number, key, value)?;
-                draft.want_field(&name, number, key, wanted)?;
-            }
+    edited(text, |edit| {
+        let list = edit.task_list()?;
+        for (id, fields) in changes {
+            let mut fields: Vec<(&str, Option<Value>)> =
+                fields.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
+            fields.sort_by_key(|(key, _)| rank(key));
+            edit.set(list.node_of(id)?, &fields, EntryPlace::Documented)?;
         }
-    }
-    draft.finish()
+        Ok(())
+    })
 }
 
 /// Returns the text with other dependencies. A dependency is written as the file does it: in
@@ -201,283 +168,174 @@ pub fn relink(text: &str, links: &[Relink]) -> Result<String, Unsupported> {
     if links.is_empty() {
         return Ok(text.to_owned());
     }
-    let mut draft = GraphDraft::parse(text)?;
-    let (name, tasks_node) = draft.tasks()?;
-    let list = draft.cut_list(&name, tasks_node, ValueShape::Tasks)?;
-    let by_edges = draft.edges().filter(|_| draft.uses_edges(tasks_node));
     let removed: HashMap<&str, HashSet<&str>> = links
         .iter()
         .map(|link| (link.id.as_str(), link.remove.iter().map(TaskId::as_str).collect()))
         .collect();
     let is_removed =
         |from: &str, to: &str| removed.get(to).is_some_and(|removed| removed.contains(from));
-    draft.remove_edges(is_removed)?;
-    let present = draft.edge_pairs();
-    let mut added = Vec::new();
-    for link in links {
-        let number = list.number_of(&link.id)?;
-        let own = draft.field(&name, number, "depends_on")?.map(names_of);
-        let in_task = own.is_some() || by_edges.is_none();
-        let mut names = own.clone().unwrap_or_default();
-        names.retain(|name| !is_removed(name, link.id.as_str()));
-        for from in &link.add {
-            let pair = (from.to_string(), link.id.to_string());
-            if names.contains(&pair.0) || present.contains(&pair) {
-                continue;
+    edited(text, |edit| {
+        let list = edit.task_list()?;
+        let all_in_tasks = edit.dependencies_in_tasks()?;
+        let present: HashSet<(String, String)> = edit
+            .edge_pairs()
+            .filter_map(|(_, from, to)| (!is_removed(&from, &to)).then_some((from, to)))
+            .collect();
+        edit.remove_edges(is_removed)?;
+        let mut added = Vec::new();
+        for link in links {
+            let task = list.node_of(&link.id)?;
+            let own = edit.node(task).get("depends_on").map(texts_of);
+            let in_task = own.is_some() || all_in_tasks;
+            let mut names = own.clone().unwrap_or_default();
+            names.retain(|name| !is_removed(name, link.id.as_str()));
+            for from in &link.add {
+                let pair = (from.to_string(), link.id.to_string());
+                if names.contains(&pair.0) || present.contains(&pair) {
+                    continue;
+                }
+                if in_task {
+                    names.push(pair.0);
+                } else {
+                    added.push(edge(from, &link.id));
+                }
             }
-            if in_task {
-                names.push(pair.0);
-            } else {
-                added.push(edge(from, &link.id));
+            if in_task && own.unwrap_or_default() != names {
+                let value = Some(Value::from(names));
+                edit.set(task, &[("depends_on", value)], EntryPlace::Documented)?;
             }
         }
-        if in_task && own.unwrap_or_default() != names {
-            let value = Json::from(names);
-            let wanted = wanted(draft.field(&name, number, "depends_on")?, &value);
-            draft.set_field(&list, number, "depends_on", &value)?;
-            draft.want_field(&name, number, "depends_on", wanted)?;
+        edit.add_edges(&added)
+    })
+}
+
+/// Returns the text of one task with the comments directly above it, as if it were the first column
+/// of a file.
+///
+/// # Errors
+/// The text is not YAML, its layout does not allow the edit, or the task is not in it.
+pub fn piece(text: &str, id: &TaskId) -> Result<String, Unsupported> {
+    let document = parsed(text)?;
+    let list = TextEdit::new(&document).task_list()?;
+    let own = &text[list.own(text, list.number_of(id)?)];
+    let col = list.col().unwrap_or(0);
+    let mut piece = String::with_capacity(own.len());
+    for line in own.split_inclusive('\n') {
+        let blanks = line.bytes().take(col).take_while(|byte| *byte == b' ').count();
+        piece.push_str(&line[blanks..]);
+    }
+    let piece = piece.replace("\r\n", "\n");
+    Ok(if piece.ends_with('\n') { piece } else { piece + "\n" })
+}
+
+/// Returns the text with another [`piece`] in place of that of the task.
+///
+/// # Errors
+/// The text is not YAML, its layout does not allow the edit, the task is not in it, or the new piece
+/// is not one task with the same id. If the new piece is not YAML, neither is the text returned.
+pub fn replace_piece(text: &str, id: &TaskId, new: &str) -> Result<String, Unsupported> {
+    let document = parsed(text)?;
+    let mut edit = TextEdit::new(&document);
+    let list = edit.task_list()?;
+    let number = list.number_of(id)?;
+    edit.check_unused(&list, &HashSet::from([number]))?;
+    let newline = edit.newline();
+    let with = match list.col() {
+        None => new.trim().replace('\n', newline),
+        Some(col) => {
+            let line = |line: &str| {
+                let pad = if line.trim().is_empty() { 0 } else { col };
+                " ".repeat(pad) + line + newline
+            };
+            new.lines().map(line).collect::<Vec<_>>().concat()
         }
+    };
+    edit.replace_item(&list, number, with);
+    let changed = edit.applied()?;
+    // The errors of a text that is not YAML have places in the whole text, for the caller to show.
+    let Ok(document) = Document::parse(&changed) else { return Ok(changed) };
+    let tasks = TextEdit::new(&document).task_list();
+    let is_there = tasks.is_ok_and(|tasks| tasks.cut.by_name.get(id.as_str()) == Some(&number));
+    if is_there && edit.leads_to(&document) {
+        return Ok(changed);
     }
-    if let Some(edges) = by_edges.filter(|_| !added.is_empty()) {
-        draft.add_edges(edges, &added)?;
-    }
-    draft.finish()
+    unsupported(format!("the text is not one task with the id `{id}`"))
 }
 
-fn missing(id: &TaskId) -> Unsupported {
-    Unsupported { reason: format!("there is no task `{id}`") }
+fn parsed(text: &str) -> Result<Document, Unsupported> {
+    Document::parse(text)
+        .map_err(|fault| Unsupported { reason: format!("the text cannot be read: {fault}") })
 }
 
-fn unreadable(fault: impl std::fmt::Display) -> Unsupported {
-    Unsupported { reason: format!("the text cannot be read: {fault}") }
-}
-
-fn read(text: &str) -> Result<(Tree, Value), Unsupported> {
-    let tree = Tree::parse(text).map_err(unreadable)?;
-    match Value::of_file(text, &tree) {
-        Some(value) => Ok((tree, value)),
-        None => Err(Unsupported { reason: "the text has tags or duplicate keys".to_owned() }),
-    }
+/// The text after an edit.
+fn edited(
+    text: &str,
+    change: impl FnOnce(&mut TextEdit<'_>) -> Result<(), Unsupported>,
+) -> Result<String, Unsupported> {
+    let document = parsed(text)?;
+    let mut edit = TextEdit::new(&document);
+    change(&mut edit)?;
+    edit.finish().map(Document::into_text)
 }
 
 /// The entries of a new task. The dependencies follow the priority, as in the documented order.
 fn entries_of(task: &NewTask, with_dependencies: bool) -> Entries {
-    let mut entries: Entries = vec![("id".to_owned(), Json::from(task.id.as_str()))];
+    let mut entries: Entries = vec![("id".to_owned(), Value::from(task.id.as_str()))];
     entries.extend(task.fields.iter().filter(|(name, _)| name != "id").cloned());
     if with_dependencies && !task.depends_on.is_empty() {
         let names: Vec<&str> = task.depends_on.iter().map(TaskId::as_str).collect();
-        let is_later = |name: &str| fields::rank(name) > fields::rank("depends_on");
+        let is_later = |name: &str| rank(name) > rank("depends_on");
         let priority = entries.iter().position(|(name, _)| name == "priority").map(|at| at + 1);
         let at = priority.or_else(|| entries.iter().position(|(name, _)| is_later(name)));
-        let field = ("depends_on".to_owned(), Json::from(names));
+        let field = ("depends_on".to_owned(), Value::from(names));
         entries.insert(at.unwrap_or(entries.len()), field);
     }
     entries
 }
 
 fn edge(from: &TaskId, to: &TaskId) -> Entries {
-    let text = |id: &TaskId| Json::from(id.as_str());
+    let text = |id: &TaskId| Value::from(id.as_str());
     vec![("from".to_owned(), text(from)), ("to".to_owned(), text(to))]
 }
 
-fn object(entries: &Entries) -> Json {
-    Json::Object(entries.iter().cloned().collect())
-}
-
-/// Whether the value of `key` is one of these.
-fn named(value: &Value, key: &str, names: &HashSet<&str>) -> bool {
-    value.get(key).and_then(Value::text).is_some_and(|name| names.contains(name))
-}
-
-/// Whether a text ends in a block scalar, to which its final line break belongs.
-fn ends_in_block(text: &str) -> bool {
-    let kind = Tree::parse(text).ok().and_then(|tree| Some(tree.kind(tree.last_of(tree.root()?))));
-    matches!(kind, Some(NodeKind::Literal | NodeKind::Folded))
-}
-
-/// The value that a field should have. Items of a list that stay are left as they are written.
-fn wanted(old: Option<&Value>, new: &Json) -> Value {
-    let (Some(Value::List(old)), Json::Array(items)) = (old, new) else {
-        return Value::from(new);
-    };
-    let item = |item: &Json| {
-        let kept = old.iter().find(|kept| kept.text().is_some() && kept.text() == item.as_str());
-        kept.cloned().unwrap_or_else(|| Value::from(item))
-    };
-    Value::List(items.iter().map(item).collect())
-}
-
 /// The texts of a list, or the one text in place of a list.
-fn names_of(value: &Value) -> Vec<String> {
-    match value {
-        Value::List(items) => items.iter().filter_map(Value::text).map(str::to_owned).collect(),
-        Value::Single { .. } if value.is_nothing() => Vec::new(),
-        Value::Single { text, .. } => vec![text.clone()],
-        Value::Map(_) => Vec::new(),
-    }
+fn texts_of(value: Node<'_>) -> Vec<String> {
+    let single = (!value.is_null() && !value.is_list()).then_some(value);
+    let texts = value.items().chain(single).filter_map(Node::text);
+    texts.map(std::borrow::Cow::into_owned).collect()
 }
 
-/// The bytes of a text to replace.
-struct TextSplice {
-    at: Range<usize>,
-    with: String,
-}
-
-/// A text with the replacements of an edit, and the value that they should lead to.
-struct GraphDraft<'a> {
-    text: &'a str,
-    tree: Tree,
-    newline: &'static str,
-    want: Value,
-    splices: Vec<TextSplice>,
-}
-
-impl<'a> GraphDraft<'a> {
-    fn parse(text: &'a str) -> Result<GraphDraft<'a>, Unsupported> {
-        let (tree, want) = read(text)?;
-        let first = text.find('\n').map_or("", |at| &text[..=at]);
-        let newline = if first.ends_with("\r\n") { "\r\n" } else { "\n" };
-        Ok(GraphDraft { text, tree, newline, want, splices: Vec::new() })
+impl TextEdit<'_> {
+    /// Whether dependencies belong into the tasks: one has them, or the file has no `edges`.
+    fn dependencies_in_tasks(&self) -> Result<bool, Unsupported> {
+        let (_, tasks) = self.tasks()?;
+        let has = |task: Node<'_>| task.get("depends_on").is_some();
+        Ok(self.edges().is_none() || self.node(tasks).items().any(has))
     }
 
-    fn source(&self) -> CutSource<'_> {
-        CutSource { text: self.text, tree: &self.tree }
+    /// The entries of `edges` with two ends: number, from, to.
+    fn edge_pairs(&self) -> impl Iterator<Item = (usize, String, String)> {
+        let list = self.edges().map(|edges| self.node(edges));
+        list.into_iter().flat_map(Node::items).enumerate().filter_map(|(number, edge)| {
+            let end = |key| Some(edge.get(key)?.text()?.into_owned());
+            Some((number, end("from")?, end("to")?))
+        })
     }
 
-    fn splice(&mut self, at: usize, with: String) {
-        self.replace(at..at, with);
-    }
-
-    fn replace(&mut self, at: Range<usize>, with: String) {
-        self.splices.push(TextSplice { at, with });
-    }
-
-    /// The name and the node of the list of tasks.
-    fn tasks(&self) -> Result<(String, NodeId), Unsupported> {
-        let entry = |name: &str| {
-            let (_, node) = self.tree.entry(self.text, self.tree.root()?, name)?;
-            let is_list = matches!(self.tree.kind(node), NodeKind::Sequence { .. });
-            is_list.then(|| (name.to_owned(), node))
-        };
-        let none = || Unsupported { reason: "the file has no list of tasks".to_owned() };
-        entry("tasks").or_else(|| entry("nodes")).ok_or_else(none)
-    }
-
-    fn edges(&self) -> Option<NodeId> {
-        let (_, node) = self.tree.entry(self.text, self.tree.root()?, "edges")?;
-        matches!(self.tree.kind(node), NodeKind::Sequence { .. }).then_some(node)
-    }
-
-    /// Whether dependencies belong into `edges`: no task has a `depends_on`.
-    fn uses_edges(&self, tasks: NodeId) -> bool {
-        let has = |task| self.tree.entry(self.text, task, "depends_on").is_some();
-        !self.tree.items(tasks).any(has)
-    }
-
-    /// Checks that no alias outside of these tasks needs what they contain.
-    fn check_unused(&self, list: &CutList, numbers: &HashSet<usize>) -> Result<(), Unsupported> {
-        for &number in numbers {
-            let node = list.cut.pieces[number].part.node;
-            if node.is_some_and(|node| self.tree.is_used_outside(&self.tree.subtree(node))) {
-                let reason = "the task has a value that is used elsewhere by an alias".to_owned();
-                return Err(Unsupported { reason });
-            }
-        }
-        Ok(())
-    }
-
-    /// The wanted items of a list at the top of the file.
-    fn list_mut(&mut self, name: &str) -> Result<&mut Vec<Value>, Unsupported> {
-        if let Value::Map(entries) = &mut self.want
-            && let Some((_, Value::List(items))) = entries.iter_mut().find(|(key, _)| key == name)
-        {
-            return Ok(items);
-        }
-        Err(Unsupported { reason: format!("`{name}` is not a list") })
-    }
-
-    /// The wanted value of a field.
-    fn field(
-        &mut self,
-        list: &str,
-        number: usize,
-        key: &str,
-    ) -> Result<Option<&Value>, Unsupported> {
-        Ok(self.list_mut(list)?[number].get(key))
-    }
-
-    fn want_field(
-        &mut self,
-        list: &str,
-        number: usize,
-        key: &str,
-        value: Value,
-    ) -> Result<(), Unsupported> {
-        if let Value::Map(entries) = &mut self.list_mut(list)?[number] {
-            match entries.iter_mut().find(|(name, _)| name == key) {
-                Some((_, old)) => *old = value,
-                None => entries.push((key.to_owned(), value)),
-            }
-        }
-        Ok(())
-    }
-
-    fn add_edges(&mut self, edges: NodeId, added: &[Entries]) -> Result<(), Unsupported> {
+    fn add_edges(&mut self, added: &[Entries]) -> Result<(), Unsupported> {
+        let Some(edges) = self.edges().filter(|_| !added.is_empty()) else { return Ok(()) };
         let list = self.cut_list("edges", edges, ValueShape::Edges)?;
         self.insert_items(&list, list.cut.pieces.len(), added, true);
-        let added = added.iter().map(|item| Value::from(&object(item)));
-        self.list_mut("edges")?.extend(added);
         Ok(())
     }
 
     fn remove_edges(&mut self, is_removed: impl Fn(&str, &str) -> bool) -> Result<(), Unsupported> {
-        let Some(edges) = self.edges() else { return Ok(()) };
-        let matches = |value: &Value| {
-            let end = |key: &str| value.get(key).and_then(Value::text);
-            matches!((end("from"), end("to")), (Some(from), Some(to)) if is_removed(from, to))
-        };
-        let known = self.list_mut("edges")?;
-        let gone: HashSet<usize> =
-            (0..known.len()).filter(|index| matches(&known[*index])).collect();
-        if gone.is_empty() {
-            return Ok(());
-        }
-        known.retain(|value| !matches(value));
+        let gone = self.edge_pairs().filter(|(_, from, to)| is_removed(from, to));
+        let gone: HashSet<usize> = gone.map(|(number, ..)| number).collect();
+        let Some(edges) = self.edges().filter(|_| !gone.is_empty()) else { return Ok(()) };
         let list = self.cut_list("edges", edges, ValueShape::Edges)?;
         self.remove_items(&list, |index| gone.contains(&index));
         Ok(())
-    }
-
-    /// The wanted entries of `edges`: from, to.
-    fn edge_pairs(&mut self) -> HashSet<(String, String)> {
-        let pair = |value: &Value| {
-            let end = |key: &str| Some(value.get(key)?.text()?.to_owned());
-            Some((end("from")?, end("to")?))
-        };
-        self.list_mut("edges")
-            .map_or_else(|_| HashSet::new(), |edges| edges.iter().filter_map(pair).collect())
-    }
-
-    /// The text with all replacements. A missing final line break stays missing.
-    fn applied(&mut self) -> Result<String, Unsupported> {
-        let splices = std::mem::take(&mut self.splices);
-        let clash = || Unsupported { reason: "the changes overlap in this layout".to_owned() };
-        let mut text = list::apply(self.text, splices).ok_or_else(clash)?;
-        let was_open = !self.text.is_empty() && !self.text.ends_with('\n');
-        if was_open && text.ends_with('\n') && !ends_in_block(&text) {
-            text.truncate(text.len() - if text.ends_with("\r\n") { 2 } else { 1 });
-        } else if !was_open && !text.is_empty() && !text.ends_with('\n') {
-            text.push_str(self.newline);
-        }
-        Ok(text)
-    }
-
-    fn finish(mut self) -> Result<String, Unsupported> {
-        let text = self.applied()?;
-        match read(&text) {
-            Ok((_, value)) if value == self.want => Ok(text),
-            _ => Err(Unsupported { reason: "the layout of the file does not allow it".to_owned() }),
-        }
     }
 }
 

@@ -16,7 +16,6 @@ use super::{
 use crate::{
     diagnostic::{Diagnostic, nearest, position},
     graph::{
-        edit::Document,
         load::{self, fields::FIELDS},
         task::Status,
     },
@@ -134,8 +133,7 @@ fn free_name(name: &str) -> String {
 /// Whether the graph accepts a value for a field that it has.
 fn accepts(name: &str, value: &Value) -> bool {
     let text = format!("tasks:\n- {{id: a, {name}: {value}}}\n");
-    let loaded = Document::parse(&text).ok().map(|document| load::load(&document));
-    loaded.is_some_and(|loaded| loaded.is_ok_and(|loaded| loaded.warnings.is_empty()))
+    load::read(&text).is_ok_and(|(_, loaded)| loaded.warnings.is_empty())
 }
 
 /// A task while its fields are read.

@@ -13,10 +13,10 @@ use crate::{
     diagnostic::Diagnostic,
     graph::{
         TaskGraph,
-        edit::{Change, Document},
+        edit::{EntryPlace, TextEdit},
         load,
         task::{Priority, Spelling, Status},
-        yaml::Tree,
+        yaml::{Document, Node, NodeId},
     },
 };
 
@@ -209,19 +209,21 @@ fn box_mark(bare: &str, old: &str, status: Status) -> Option<String> {
 
 /// Adds a status to the task of this number, which has none, in YAML.
 fn insert(format: BacklogFormat, text: &str, number: usize, word: &str) -> Option<String> {
-    let change = [Change::Set { key: "status", value: word }];
+    let changed = |text: &str, mapping: &dyn Fn(&Document) -> Option<NodeId>| {
+        let document = Document::parse(text).ok()?;
+        let mut edit = TextEdit::new(&document);
+        let change = [("status", Some(Value::from(word)))];
+        edit.set(mapping(&document)?, &change, EntryPlace::AfterStatus).ok()?;
+        Some(edit.finish().ok()?.into_text())
+    };
     if format == BacklogFormat::Graph {
-        let mut document = Document::parse(text).ok()?;
-        let node = load::node_of(&document, number)?;
-        document.edit(node, &change).ok()?;
-        return Some(document.text().to_owned());
+        return changed(text, &|document| load::task_node(document, number).map(Node::id));
     }
     let mut tickets =
         yaml_backlog::parts(text).ok()?.into_iter().filter(|part| part.tree.is_some());
-    let part = tickets.nth(number)?;
-    let mut document = Document::parse(&text[part.at.clone()]).ok()?;
-    document.edit(part.tree.as_ref().and_then(Tree::root)?, &change).ok()?;
-    Some(format!("{}{}{}", &text[..part.at.start], document.text(), &text[part.at.end..]))
+    let at = tickets.nth(number)?.at;
+    let ticket = changed(&text[at.clone()], &|document| document.tree().root())?;
+    Some(format!("{}{ticket}{}", &text[..at.start], &text[at.end..]))
 }
 
 /// Checks that the text reads as before, but for the statuses.

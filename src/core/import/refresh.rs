@@ -4,12 +4,11 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{plan::ImportedTask, value::SourceValue};
+use super::plan::ImportedTask;
 use crate::graph::{
-    TaskGraph,
-    edit::Document,
-    load,
+    TaskGraph, load,
     task::{Priority, Status, TaskId},
+    yaml::Document,
 };
 
 /// A field that changed in the source.
@@ -96,9 +95,7 @@ pub fn changes(
 /// The fields of a task of the graph, with its dependencies in either notation.
 pub fn fields(document: &Document, graph: &TaskGraph, id: &str) -> Option<Map<String, Value>> {
     let number = graph.number(&TaskId::new(id).ok()?)?;
-    let node = load::node_of(document, number)?;
-    let value = SourceValue::of_yaml(document.text(), document.tree(), node, 0).json();
-    let mut fields = value.as_object()?.clone();
+    let mut fields = load::task_node(document, number)?.json().as_object()?.clone();
     let waits: Value =
         graph.dependencies(number).map(|other| graph.task(other).id.to_string()).collect();
     fields.insert("depends_on".to_owned(), waits);

@@ -6,10 +6,9 @@ use serde_json::Value;
 
 use super::{plan::ImportedTask, refresh::RefreshedField};
 use crate::graph::{
-    edit::{double, like},
     task::{Spelling, Status, TaskId},
     task_edit::{FieldChanges, NewTask, TaskPlace, insert_as_given, set_fields_of},
-    yaml::{MAX_BYTES, NodeKind},
+    yaml::{MAX_BYTES, NodeKind, double, like},
 };
 
 /// The text of a new graph with these tasks.
@@ -132,7 +131,7 @@ mod tests {
         refresh::FieldOutcome,
     };
     use super::*;
-    use crate::graph::{edit::Document, load};
+    use crate::graph::{load, yaml::Document};
 
     fn loaded(text: &str) -> load::Loaded {
         let document = Document::parse(text).unwrap_or_else(|fault| panic!("{fault}\n{text}"));

@@ -8,7 +8,7 @@ use serde_json::{Value, value::RawValue};
 use super::SourceLink;
 use crate::{
     diagnostic::Diagnostic,
-    graph::yaml::{NodeId, NodeKind, Tree},
+    graph::yaml::{Node, NodeId, Scalar, Tree},
 };
 
 /// A value and its bytes.
@@ -46,27 +46,31 @@ impl SourceValue {
 
     /// Reads a node of a YAML text, which starts at an offset of the whole text.
     pub(super) fn of_yaml(text: &str, tree: &Tree, node: NodeId, start: usize) -> SourceValue {
+        SourceValue::of_node(Node::new(text, tree, node), start)
+    }
+
+    fn of_node(node: Node<'_>, start: usize) -> SourceValue {
         let shifted = |at: Range<usize>| at.start + start..at.end + start;
-        let scalar = |node| tree.scalar(text, node).unwrap_or_default().into_owned();
-        let read = |node| SourceValue::of_yaml(text, tree, node, start);
-        let kind = match tree.kind(node) {
-            NodeKind::Plain => plain(scalar(node)),
-            NodeKind::SingleQuoted
-            | NodeKind::DoubleQuoted
-            | NodeKind::Literal
-            | NodeKind::Folded => SourceKind::Text(scalar(node)),
-            NodeKind::Sequence { .. } => SourceKind::List(tree.items(node).map(read).collect()),
-            NodeKind::Mapping { .. } => {
-                let entry = |(key, value): (NodeId, NodeId)| SourceEntry {
-                    name: scalar(key),
-                    key_at: shifted(tree.range(key)),
-                    value: read(value),
-                };
-                SourceKind::Map(tree.entries(node).map(entry).collect())
+        let text = |node: Node<'_>| node.text().unwrap_or_default().into_owned();
+        let kind = match node.scalar() {
+            Some(Scalar::Null) => SourceKind::Null,
+            Some(Scalar::Bool(flag)) => SourceKind::Bool(flag),
+            Some(Scalar::Number(_)) => SourceKind::Number(text(node)),
+            Some(Scalar::Text(text)) => SourceKind::Text(text.into_owned()),
+            None if node.is_list() => {
+                let items = node.items().map(|item| SourceValue::of_node(item, start));
+                SourceKind::List(items.collect())
             }
-            NodeKind::Alias => tree.target(node).map_or(SourceKind::Null, |node| read(node).kind),
+            None => {
+                let entry = |(key, value): (Node<'_>, Node<'_>)| SourceEntry {
+                    name: text(key),
+                    key_at: shifted(key.range()),
+                    value: SourceValue::of_node(value, start),
+                };
+                SourceKind::Map(node.entries().map(entry).collect())
+            }
         };
-        SourceValue { at: shifted(tree.range(node)), kind }
+        SourceValue { at: shifted(node.range()), kind }
     }
 
     /// Reads one JSON value.
@@ -225,17 +229,6 @@ impl SourceValue {
 /// A text without a byte order mark.
 fn unmarked(text: &str) -> &str {
     text.trim_start_matches('\u{feff}')
-}
-
-/// What a YAML scalar without quotes is.
-fn plain(text: String) -> SourceKind {
-    match text.as_str() {
-        "" | "~" | "null" | "Null" | "NULL" => SourceKind::Null,
-        "true" | "True" | "TRUE" => SourceKind::Bool(true),
-        "false" | "False" | "FALSE" => SourceKind::Bool(false),
-        _ if serde_json::from_str::<serde_json::Number>(&text).is_ok() => SourceKind::Number(text),
-        _ => SourceKind::Text(text),
-    }
 }
 
 /// The entries of a JSON object, in their order, as they are written.

@@ -12,7 +12,6 @@ use super::{
 use crate::{
     diagnostic::Diagnostic,
     graph::{
-        edit::Document,
         load,
         yaml::{NodeKind, Tree},
     },
@@ -179,8 +178,7 @@ fn comments(reading: &mut Reading, slice: &str, start: usize) {
 
 /// Reads another task graph.
 pub(super) fn graph(text: &str) -> Result<Reading, Vec<Diagnostic>> {
-    let document = Document::parse(text).map_err(|fault| vec![load::diagnostic(fault)])?;
-    load::load(&document)?;
+    let (document, _) = load::read(text)?;
     let mut reading = Reading::default();
     let Some(root) = document.tree().root() else {
         return Ok(reading);

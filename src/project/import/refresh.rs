@@ -19,7 +19,7 @@ use super::{SkippedFile, SourceText, add, existing, gather, graph, plan, refused
 use crate::{
     core::{
         event::SourceRefreshed,
-        graph::{edit::Document, load, task::Status, task_edit::differences},
+        graph::{load, task::Status, task_edit::differences},
         import::{
             BacklogFormat,
             plan::{ImportOptions, ImportPlan, ImportedTask},
@@ -235,12 +235,8 @@ fn merged(
     plan: &ImportPlan,
     record: &ImportRecord,
 ) -> Result<(String, Vec<RefreshedField>)> {
-    let parse = |text: &str| {
-        Document::parse(text)
-            .map_err(|fault| refused("the graph", text, &[load::diagnostic(fault)]))
-    };
-    let document = parse(text)?;
-    let loaded = load::load(&document).map_err(|faults| refused("the graph", text, &faults))?;
+    let (document, loaded) =
+        load::read(text).map_err(|faults| refused("the graph", text, &faults))?;
     let graph = loaded.graph;
     let mut all = Vec::new();
     for task in plan.tasks.iter().filter(|task| !task.is_new) {

@@ -2,8 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::{LintFinding, LintRule, Linter, finding, paths::is_path_part};
-use crate::graph::{ancestors::STEPS, task::Task, task_paths};
+use super::{LintFinding, LintRule, Linter, finding};
+use crate::graph::{
+    STEPS,
+    task::Task,
+    task_paths::{self, is_path_part},
+};
 
 /// A program or path that a task needs and that is not there.
 struct AbsentPath {
@@ -68,22 +72,12 @@ impl Linter<'_> {
 impl AbsentPath {
     fn finding(self) -> LintFinding {
         let AbsentPath { task, rule, path } = self;
-        let (field, words) = if rule == LintRule::MissingProgram {
-            let words = [
-                format!("there is no program `{path}`"),
-                "every attempt would fail its verification".to_owned(),
-                "install it, correct the name, or let an earlier task make it".to_owned(),
-            ];
-            ("verify", words)
+        let message = if rule == LintRule::MissingProgram {
+            format!("there is no program `{path}`")
         } else {
-            let words = [
-                format!("`{path}` does not exist"),
-                "no task before this one makes it".to_owned(),
-                "correct the path, or depend on the task that makes it".to_owned(),
-            ];
-            ("path", words)
+            format!("`{path}` does not exist")
         };
-        finding(rule, task, field, words)
+        finding(rule, task, message)
     }
 }
 

@@ -337,8 +337,7 @@ impl TaskReader {
             } else if let Some(text) = item.text() {
                 texts.push((text, place));
             } else {
-                let fault =
-                    Diagnostic::error(format!("`{name}` must be text"), place.first_line());
+                let fault = Diagnostic::error(format!("`{name}` must be text"), place.first_line());
                 self.push(fault.label(format!("found {}", found(item))));
             }
         }

@@ -3,10 +3,14 @@
 //! Changes of one side keep their layout: comments, quotes, line breaks. Changes that cannot be
 //! combined become a conflict, in the text and in the value. The caller parses the result again.
 
-use super::cut::{Cut, CutPart, CutPiece, CutSource, CutStyle};
-use super::rules::{Three, Want, plainly};
-use super::value::ValueShape;
-use super::{MIDDLE, OURS, THEIRS};
+use super::{
+    MIDDLE, OURS, THEIRS,
+    rules::{Three, Want, plainly},
+};
+use crate::graph::{
+    edit::cut::{Cut, CutPart, CutPiece, CutSource, CutStyle, ValueShape},
+    yaml::Node,
+};
 
 /// The three texts.
 pub(super) struct Fitter<'a> {
@@ -14,25 +18,24 @@ pub(super) struct Fitter<'a> {
 }
 
 /// A text and its value.
-type Fitted = (String, Want);
+type Fitted<'a> = (String, Want<'a>);
 
-impl Fitter<'_> {
+impl<'a> Fitter<'a> {
     /// The whole file.
-    pub(super) fn file(&self, want: &Want) -> Option<Fitted> {
+    pub(super) fn file(&self, want: &Want<'a>) -> Option<Fitted<'a>> {
         let parts = self.sources.each_ref().map(|source| Some(source.whole()));
         self.fit(want, ValueShape::File, &parts)
     }
 
     fn fit(
         &self,
-        want: &Want,
+        want: &Want<'a>,
         shape: ValueShape,
         parts: &Three<Option<CutPart>>,
-    ) -> Option<Fitted> {
+    ) -> Option<Fitted<'a>> {
         let texts = self.texts(parts);
         if let Some(side) = plainly(&texts)
-            && let Some(value) = want.settled()
-            && self.value(parts, side).as_ref() == Some(&value)
+            && want.is_only(self.value(parts, side))
         {
             return Some((texts[side].clone()?, want.clone()));
         }
@@ -44,17 +47,14 @@ impl Fitter<'_> {
         [text(0), text(1), text(2)]
     }
 
-    fn value(&self, parts: &Three<Option<CutPart>>, side: usize) -> Option<super::value::Value> {
+    fn value(&self, parts: &Three<Option<CutPart>>, side: usize) -> Option<Node<'a>> {
         self.sources[side].value_of(parts[side].as_ref()?)
     }
 
     /// Takes the text of one side as a whole; only the text after the value may come from the other
     /// side.
-    fn one(&self, want: &Want, parts: &Three<Option<CutPart>>) -> Option<Fitted> {
-        let value = want.settled()?;
-        let sides = [1, 2, 0].into_iter();
-        let mut fitting = sides.filter(|side| self.value(parts, *side).as_ref() == Some(&value));
-        let side = fitting.next()?;
+    fn one(&self, want: &Want<'a>, parts: &Three<Option<CutPart>>) -> Option<Fitted<'a>> {
+        let side = [1, 2, 0].into_iter().find(|side| want.is_only(self.value(parts, *side)))?;
         let split = |side: usize| -> Option<(String, String)> {
             let part = parts[side].as_ref()?;
             let source = &self.sources[side];
@@ -81,16 +81,16 @@ impl Fitter<'_> {
     /// Combines parts from all sides.
     fn pieces(
         &self,
-        want: &Want,
+        want: &Want<'a>,
         shape: ValueShape,
         parts: &Three<Option<CutPart>>,
-    ) -> Option<Fitted> {
+    ) -> Option<Fitted<'a>> {
         let (is_list, wanted) = want.parts(shape)?;
         let cut = |side: usize| self.sources[side].cut(parts[side].as_ref()?, shape);
         let (ours, theirs) = (cut(1)?, cut(2)?);
         let base = cut(0).filter(|base| base.style == ours.style);
         let has_base = self.value(parts, 0).is_some_and(|value| {
-            !value.is_nothing() && value.parts(shape).is_none_or(|parts| !parts.is_empty())
+            !value.is_null() && shape.parts(value).is_none_or(|parts| !parts.is_empty())
         });
         if ours.style != theirs.style || (has_base && base.is_none()) {
             return None;
@@ -125,9 +125,9 @@ impl Fitter<'_> {
         &self,
         cuts: &Three<Option<Cut>>,
         shape: ValueShape,
-        wanted: Vec<(String, Want)>,
+        wanted: Vec<(String, Want<'a>)>,
         dash: &str,
-    ) -> Option<(String, Vec<(String, Want)>)> {
+    ) -> Option<(String, Vec<(String, Want<'a>)>)> {
         let mut text = String::new();
         let mut fitted = Vec::with_capacity(wanted.len());
         for (name, want) in wanted {
@@ -161,7 +161,11 @@ impl Fitter<'_> {
     }
 
     /// Puts both sides between markers, for a person.
-    fn marked(&self, pieces: Three<Option<&CutPiece>>, parts: &Three<Option<CutPart>>) -> Fitted {
+    fn marked(
+        &self,
+        pieces: Three<Option<&CutPiece>>,
+        parts: &Three<Option<CutPart>>,
+    ) -> Fitted<'a> {
         let texts = self.texts(parts);
         let lead = |side: usize| pieces[side].map(|piece| piece.lead.as_str());
         let same = if lead(1) == lead(2) { lead(1).unwrap_or_default() } else { "" };
@@ -178,8 +182,8 @@ impl Fitter<'_> {
         &self,
         cuts: &Three<Option<Cut>>,
         shape: ValueShape,
-        wanted: Vec<(String, Want)>,
-    ) -> Option<(String, Vec<(String, Want)>)> {
+        wanted: Vec<(String, Want<'a>)>,
+    ) -> Option<(String, Vec<(String, Want<'a>)>)> {
         let sides = || [1, 2, 0].into_iter().filter_map(|side| cuts[side].as_ref());
         let usual =
             |at: usize| sides().find_map(|cut| cut.pieces.get(at).map(|piece| piece.lead.clone()));

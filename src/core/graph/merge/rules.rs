@@ -2,22 +2,24 @@
 //!
 //! The rules do not depend on the layout.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
-use super::value::{Value, ValueShape};
-use crate::graph::task::Status;
+use crate::graph::{edit::cut::ValueShape, task::Status, yaml::Node};
 
 /// The merged value of one place.
-#[derive(Clone, Debug)]
-pub(super) enum Want {
-    /// This value.
-    Just(Value),
+#[derive(Clone)]
+pub(super) enum Want<'a> {
+    /// This value of one side.
+    Just(Node<'a>),
     /// A mapping of parts.
-    Map(Vec<(String, Want)>),
+    Map(Vec<(String, Want<'a>)>),
     /// A list of parts.
-    List(Vec<(String, Want)>),
+    List(Vec<(String, Want<'a>)>),
     /// A conflict for a person to resolve: ours, theirs.
-    Conflict(Option<Value>, Option<Value>),
+    Conflict(Option<Node<'a>>, Option<Node<'a>>),
 }
 
 /// A side of a conflict.
@@ -27,34 +29,42 @@ pub(super) enum Side {
     Theirs,
 }
 
-impl Want {
-    /// The value with all conflicts resolved to one side.
-    pub(super) fn taking(&self, side: Side) -> Option<Value> {
-        let all = |parts: &[(String, Want)]| -> Vec<(String, Value)> {
-            parts
-                .iter()
-                .filter_map(|(name, want)| Some((name.clone(), want.taking(side)?)))
-                .collect()
+impl<'a> Want<'a> {
+    /// Whether the merged value, with all conflicts resolved to one side, is this value.
+    pub(super) fn is(&self, side: Side, found: Option<Node<'_>>) -> bool {
+        let chosen = |want: &Want<'a>| match (want, side) {
+            (Want::Conflict(ours, _), Side::Ours) => *ours,
+            (Want::Conflict(_, theirs), Side::Theirs) => *theirs,
+            _ => None,
         };
+        let is_there =
+            |want: &&Want<'a>| !matches!(want, Want::Conflict(..)) || chosen(want).is_some();
         match self {
-            Want::Just(value) => Some(value.clone()),
-            Want::Map(parts) => Some(Value::Map(all(parts))),
-            Want::List(parts) => {
-                Some(Value::List(all(parts).into_iter().map(|(_, value)| value).collect()))
+            Want::Just(value) => found == Some(*value),
+            Want::Conflict(..) => found == chosen(self),
+            Want::Map(parts) => {
+                let parts = || parts.iter().filter(|(_, want)| is_there(&want));
+                let get = |name: &str| found.and_then(|found| found.get(name));
+                found.map_or(0, |found| found.entries().count()) == parts().count()
+                    && found.is_none_or(Node::is_mapping)
+                    && parts().all(|(name, want)| want.is(side, get(name)))
             }
-            Want::Conflict(ours, theirs) => match side {
-                Side::Ours => ours.clone(),
-                Side::Theirs => theirs.clone(),
-            },
+            Want::List(parts) => found.filter(|found| found.is_list()).is_some_and(|found| {
+                let mut items = found.items();
+                let mut parts = parts.iter().map(|(_, want)| want).filter(is_there);
+                parts.all(|want| items.next().is_some_and(|item| want.is(side, Some(item))))
+                    && items.next().is_none()
+            }),
         }
     }
 
-    /// The value, if there is no conflict.
-    pub(super) fn settled(&self) -> Option<Value> {
-        if self.is_settled() { self.taking(Side::Ours) } else { None }
+    /// Whether there is no conflict, and the merged value is this value.
+    pub(super) fn is_only(&self, found: Option<Node<'_>>) -> bool {
+        self.is_settled() && self.is(Side::Ours, found)
     }
 
-    fn is_settled(&self) -> bool {
+    /// Whether there is no conflict.
+    pub(super) fn is_settled(&self) -> bool {
         match self {
             Want::Just(_) => true,
             Want::Map(parts) | Want::List(parts) => parts.iter().all(|(_, want)| want.is_settled()),
@@ -63,18 +73,18 @@ impl Want {
     }
 
     /// The parts, and whether it is a list.
-    pub(super) fn parts(&self, shape: ValueShape) -> Option<(bool, Vec<(String, Want)>)> {
+    pub(super) fn parts(&self, shape: ValueShape) -> Option<(bool, Vec<(String, Want<'a>)>)> {
         match self {
             Want::Map(parts) => Some((false, parts.clone())),
             Want::List(parts) => Some((true, parts.clone())),
-            Want::Just(value) => {
-                let parts = value.parts(shape)?.into_iter();
-                let parts = parts.map(|(name, value)| (name, Want::Just(value.clone())));
-                Some((matches!(value, Value::List(_)), parts.collect()))
-            }
+            Want::Just(value) => Some((value.is_list(), wanted(shape.parts(*value)?))),
             Want::Conflict(..) => None,
         }
     }
+}
+
+fn wanted(parts: Vec<(String, Node<'_>)>) -> Vec<(String, Want<'_>)> {
+    parts.into_iter().map(|(name, value)| (name, Want::Just(value))).collect()
 }
 
 /// The base, our and their version of something.
@@ -92,23 +102,23 @@ pub(super) fn plainly<T: PartialEq>([base, ours, theirs]: &Three<T>) -> Option<u
 }
 
 /// Merges values that may be missing on any side; none if the result is missing.
-pub(super) fn merge(sides: Three<Option<&Value>>, shape: ValueShape) -> Option<Want> {
+pub(super) fn merge(sides: Three<Option<Node<'_>>>, shape: ValueShape) -> Option<Want<'_>> {
     if let Some(side) = plainly(&sides) {
-        return sides[side].cloned().map(Want::Just);
+        return sides[side].map(Want::Just);
     }
     let [_, ours, theirs] = sides;
-    Some(by_part(sides, shape).unwrap_or_else(|| Want::Conflict(ours.cloned(), theirs.cloned())))
+    Some(by_part(sides, shape).unwrap_or(Want::Conflict(ours, theirs)))
 }
 
-fn by_part(sides: Three<Option<&Value>>, shape: ValueShape) -> Option<Want> {
-    let (base, ours, theirs) = (sides[0].filter(|base| !base.is_nothing()), sides[1]?, sides[2]?);
-    let is_list = matches!(ours, Value::List(_));
-    let is_alike = |value: &Value| matches!(value, Value::List(_)) == is_list;
+fn by_part(sides: Three<Option<Node<'_>>>, shape: ValueShape) -> Option<Want<'_>> {
+    let (base, ours, theirs) = (sides[0].filter(|base| !base.is_null()), sides[1]?, sides[2]?);
+    let is_list = ours.is_list();
+    let is_alike = |value: Node<'_>| value.is_list() == is_list;
     if !is_alike(theirs) || !base.is_none_or(is_alike) {
         return None;
     }
-    let base_parts = base.map_or(Some(Vec::new()), |base| base.parts(shape))?;
-    let parts = [base_parts, ours.parts(shape)?, theirs.parts(shape)?];
+    let base_parts = base.map_or(Some(Vec::new()), |base| shape.parts(base))?;
+    let parts = [base_parts, shape.parts(ours)?, shape.parts(theirs)?];
     let found = parts.each_ref().map(|parts| {
         let by_name = parts.iter().map(|(name, value)| (name.as_str(), *value));
         by_name.collect::<HashMap<_, _>>()
@@ -123,11 +133,9 @@ fn by_part(sides: Three<Option<&Value>>, shape: ValueShape) -> Option<Want> {
         let these = found.each_ref().map(|values| values.get(name).copied());
         let want = match progress {
             Some(progress) if PROGRESS.contains(&name) => match progress {
-                MergeProgress::Of(side) => these[side].cloned().map(Want::Just),
-                MergeProgress::Unclear if these[1] == these[2] => these[1].cloned().map(Want::Just),
-                MergeProgress::Unclear => {
-                    Some(Want::Conflict(these[1].cloned(), these[2].cloned()))
-                }
+                MergeProgress::Of(side) => these[side].map(Want::Just),
+                MergeProgress::Unclear if these[1] == these[2] => these[1].map(Want::Just),
+                MergeProgress::Unclear => Some(Want::Conflict(these[1], these[2])),
             },
             _ => merge(these, shape.below(name)),
         };
@@ -136,48 +144,47 @@ fn by_part(sides: Three<Option<&Value>>, shape: ValueShape) -> Option<Want> {
     Some(if is_list { Want::List(wanted) } else { Want::Map(wanted) })
 }
 
-/// The base with the tasks that only theirs has, and with the edges of theirs that lead to them;
+/// Our file with the tasks that only theirs has, and with the edges of theirs that lead to them;
 /// none if there are none.
-pub(super) fn additions(base: &Value, ours: &Value, theirs: &Value) -> Option<Value> {
-    let Value::Map(entries) = theirs else {
-        return None;
+///
+/// # Errors
+/// The name of a list of ours that has items without a name, or two of the same name.
+pub(super) fn additions<'a>(
+    [base, ours, theirs]: Three<Node<'a>>,
+) -> Result<Option<Want<'a>>, String> {
+    let ids = |file: Node<'a>| {
+        let lists = ["tasks", "nodes"].into_iter().filter_map(move |key| file.get(key));
+        lists.flat_map(Node::items).filter_map(|item| ValueShape::Tasks.name_of(item))
     };
-    let ids = |file: &Value| -> HashSet<String> {
-        let lists = ["tasks", "nodes"].into_iter().filter_map(|key| file.get(key));
-        let items =
-            lists.filter_map(|list| if let Value::List(items) = list { Some(items) } else { None });
-        items.flatten().filter_map(|item| item.name(ValueShape::Tasks)).collect()
-    };
-    let known: HashSet<String> = ids(base).union(&ids(ours)).cloned().collect();
-    let is_new = |item: &Value, key: &str| {
-        let id = item.get(key).and_then(Value::text);
-        id.is_some_and(|id| !known.contains(id))
-    };
-    let Value::Map(mut added) = base.clone() else {
-        return None;
-    };
+    let known: HashSet<String> = ids(base).chain(ids(ours)).collect();
+    let mut wanted_entries = wanted(ValueShape::File.parts(ours).unwrap_or_default());
     let mut is_any = false;
-    for (name, value) in entries {
-        let key = match (ValueShape::File.below(name), value) {
-            (ValueShape::Tasks, Value::List(_)) => "id",
-            (ValueShape::Edges, Value::List(_)) => "to",
-            _ => continue,
+    for (name, list) in ValueShape::File.parts(theirs).unwrap_or_default() {
+        let shape = ValueShape::File.below(&name);
+        let keys = [(ValueShape::Tasks, "id"), (ValueShape::Edges, "to")];
+        let Some((_, key)) = keys.into_iter().find(|(of, _)| *of == shape) else { continue };
+        let is_new = |item: &Node<'a>| {
+            item.get(key).and_then(Node::text).is_some_and(|id| !known.contains(id.as_ref()))
         };
-        let Value::List(items) = value else {
-            continue;
-        };
-        let items: Vec<Value> = items.iter().filter(|item| is_new(item, key)).cloned().collect();
-        if items.is_empty() {
+        let new = list.items().filter(is_new);
+        let new = new.map(|item| Some((shape.name_of(item)?, Want::Just(item))));
+        let Some(new) = new.collect::<Option<Vec<_>>>() else { return Err(name) };
+        if new.is_empty() {
             continue;
         }
         is_any = true;
-        match added.iter_mut().find(|(known, _)| known == name) {
-            Some((_, Value::List(all))) => all.extend(items),
-            Some(_) => return None,
-            None => added.push((name.clone(), Value::List(items))),
+        match wanted_entries.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, want)) => match want.parts(shape) {
+                Some((true, mut parts)) => {
+                    parts.extend(new);
+                    *want = Want::List(parts);
+                }
+                _ => return Err(name),
+            },
+            None => wanted_entries.push((name, Want::List(new))),
         }
     }
-    is_any.then_some(Value::Map(added))
+    Ok(is_any.then_some(Want::Map(wanted_entries)))
 }
 
 /// The names of all sides in one order: that of ours, or that of theirs if only they moved
@@ -227,7 +234,7 @@ enum MergeProgress {
     Unclear,
 }
 
-fn progress(tasks: Three<Option<&Value>>) -> MergeProgress {
+fn progress(tasks: Three<Option<Node<'_>>>) -> MergeProgress {
     let fields = tasks.map(|task| PROGRESS.map(|name| task.and_then(|task| task.get(name))));
     if let Some(side) = plainly(&fields) {
         return MergeProgress::Of(side);
@@ -247,11 +254,11 @@ fn progress(tasks: Three<Option<&Value>>) -> MergeProgress {
 }
 
 /// The status of a task; pending by default.
-fn status(value: Option<&Value>) -> Option<Status> {
+fn status(value: Option<Node<'_>>) -> Option<Status> {
     match value {
         None => Some(Status::Pending),
-        Some(value) if value.is_nothing() => Some(Status::Pending),
-        Some(value) => Status::parse(value.text()?),
+        Some(value) if value.is_null() => Some(Status::Pending),
+        Some(value) => Status::parse(&value.text()?),
     }
 }
 
@@ -269,10 +276,10 @@ fn rank(status: Status) -> u8 {
 
 /// The sort key of the time at which a status was reached: the earlier one wins. Times written by
 /// `ralph` sort as text. A missing time sorts last.
-fn since(fields: [Option<&Value>; 4]) -> [(bool, &str); 3] {
+fn since(fields: [Option<Node<'_>>; 4]) -> [(bool, Cow<'_, str>); 3] {
     let [_, claimed_at, claimed_by, completed_at] = fields;
     [completed_at, claimed_at, claimed_by].map(|field| {
-        let text = field.and_then(Value::text);
+        let text = field.and_then(Node::text);
         (text.is_none(), text.unwrap_or_default())
     })
 }

@@ -1,11 +1,12 @@
 //! What changed between two texts of a graph, by task.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
-use super::{names_of, read};
+use super::texts_of;
 use crate::graph::{
-    merge::value::Value,
+    load::task_nodes,
     task::{Status, TaskId},
+    yaml::{Document, Node},
 };
 
 /// The fields that belong to the status of a task.
@@ -27,14 +28,14 @@ pub struct TaskDifference {
 
 /// A task of a text, with its dependencies in either shape.
 struct ComparedTask<'v> {
-    value: &'v Value,
+    node: Node<'v>,
     depends_on: BTreeSet<String>,
 }
 
 /// Returns what changed, in the order of the text before and then of the text after. Empty if one
 /// of the texts is not a graph. If two tasks changed places, the one in `about` moved.
 pub fn differences(before: &str, after: &str, about: &[TaskId]) -> Vec<TaskDifference> {
-    let (Ok((_, before)), Ok((_, after))) = (read(before), read(after)) else {
+    let (Ok(before), Ok(after)) = (Document::parse(before), Document::parse(after)) else {
         return Vec::new();
     };
     let (old, new) = (ids(&before), ids(&after));
@@ -60,60 +61,48 @@ pub fn differences(before: &str, after: &str, about: &[TaskId]) -> Vec<TaskDiffe
     found
 }
 
-fn tasks(file: &Value) -> impl Iterator<Item = &Value> {
-    let list = file.get("tasks").or_else(|| file.get("nodes"));
-    let items = match list {
-        Some(Value::List(items)) => items.as_slice(),
-        _ => &[],
-    };
-    items.iter()
+fn ids(file: &Document) -> Vec<String> {
+    let id = |task: Node<'_>| Some(task.get("id")?.text()?.into_owned());
+    task_nodes(file).filter_map(id).collect()
 }
 
-fn ids(file: &Value) -> Vec<String> {
-    tasks(file).filter_map(|task| Some(task.get("id")?.text()?.to_owned())).collect()
-}
-
-fn compared(file: &Value) -> HashMap<String, ComparedTask<'_>> {
+fn compared(file: &Document) -> HashMap<String, ComparedTask<'_>> {
     let mut found: HashMap<String, ComparedTask<'_>> = HashMap::new();
-    for value in tasks(file) {
-        let Some(id) = value.get("id").and_then(Value::text) else { continue };
-        let on = value.get("depends_on").map(names_of).unwrap_or_default();
-        let task = ComparedTask { value, depends_on: on.into_iter().collect() };
-        found.insert(id.to_owned(), task);
+    for node in task_nodes(file) {
+        let Some(id) = node.get("id").and_then(Node::text) else { continue };
+        let depends_on = node.get("depends_on").map(texts_of).unwrap_or_default();
+        let task = ComparedTask { node, depends_on: depends_on.into_iter().collect() };
+        found.insert(id.into_owned(), task);
     }
-    if let Some(Value::List(edges)) = file.get("edges") {
-        for edge in edges {
-            let end = |key: &str| edge.get(key).and_then(Value::text);
-            if let (Some(from), Some(task)) =
-                (end("from"), end("to").and_then(|to| found.get_mut(to)))
-            {
-                task.depends_on.insert(from.to_owned());
-            }
+    let edges = file.root().and_then(|root| root.get("edges"));
+    for edge in edges.into_iter().flat_map(Node::items) {
+        let end = |key| edge.get(key).and_then(Node::text);
+        if let (Some(from), Some(to)) = (end("from"), end("to"))
+            && let Some(task) = found.get_mut(to.as_ref())
+        {
+            task.depends_on.insert(from.into_owned());
         }
     }
     found
 }
 
 fn status(task: &ComparedTask<'_>) -> Status {
-    let word = task.value.get("status").and_then(Value::text);
-    word.and_then(Status::parse).unwrap_or(Status::Pending)
+    let word = task.node.get("status").and_then(Node::text);
+    word.and_then(|word| Status::parse(&word)).unwrap_or(Status::Pending)
 }
 
 fn changed_fields(one: &ComparedTask<'_>, other: &ComparedTask<'_>) -> Vec<String> {
-    let fields = |task: &ComparedTask<'_>| -> BTreeMap<String, Value> {
-        match task.value {
-            Value::Map(entries) => entries.iter().cloned().collect(),
-            Value::Single { .. } | Value::List(_) => BTreeMap::new(),
-        }
+    let names = one.node.entries().chain(other.node.entries());
+    let names: BTreeSet<String> =
+        names.filter_map(|(key, _)| Some(key.text()?.into_owned())).collect();
+    let is_same = |name: &str| match (one.node.get(name), other.node.get(name)) {
+        (Some(one), Some(other)) => one == other,
+        (one, other) => one.is_none() && other.is_none(),
     };
-    let (old, new) = (fields(one), fields(other));
-    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let is_changed = |name: &str| old.get(name) != new.get(name);
     let mut changed: Vec<String> = names
         .into_iter()
         .filter(|name| !PROGRESS.contains(&name.as_str()) && *name != "depends_on")
-        .filter(|name| is_changed(name))
-        .cloned()
+        .filter(|name| !is_same(name))
         .collect();
     if one.depends_on != other.depends_on {
         changed.push("depends_on".to_owned());

@@ -5,10 +5,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::graph::{
-    TaskGraph,
-    edit::Document,
-    load,
+    TaskGraph, load,
     merge::{Texts, merge},
+    yaml::Document,
 };
 
 const BLOCK: &str = "\
@@ -280,7 +279,7 @@ fn the_piece_of_a_task_can_be_edited_as_text() {
     for bad in ["", "- id: x\n", "- id: b\n- id: d\n", "x", "- id: b\nmeta: 1\n", "id: b\n"] {
         // What is not YAML is left to the reader of the whole text.
         let found = replace_piece(BLOCK, &id("b"), bad);
-        assert!(found.is_err() || Tree::parse(&found.unwrap()).is_err(), "{bad:?}");
+        assert!(found.is_err() || Document::parse(&found.unwrap()).is_err(), "{bad:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use std::{borrow::Cow, ops::Range};
 
 use serde_json::{Map, Number, Value};
 
-use super::{NodeId, NodeKind, Tree};
+use super::{NodeId, NodeKind, Tree, quote};
 
 /// A value in a text. An alias has the place of the alias and the value of its target.
 #[derive(Clone, Copy)]
@@ -41,6 +41,11 @@ impl<'a> Node<'a> {
     /// The node where it is written.
     pub fn id(self) -> NodeId {
         self.id
+    }
+
+    /// The value where it is written: the target of an alias.
+    pub fn value_id(self) -> NodeId {
+        self.value
     }
 
     /// The style of the value.
@@ -144,6 +149,35 @@ impl<'a> Node<'a> {
         self.scalar() == Some(Scalar::Null)
     }
 
+    /// Whether the scalar is a text to every reader: quoted, or without any other meaning.
+    pub fn is_text(self) -> bool {
+        let is_plain = || self.text().is_some_and(|text| quote::is_plain(&text));
+        self.kind().is_scalar() && (self.kind() != NodeKind::Plain || is_plain())
+    }
+
+    /// Whether the value means the same as this JSON value, to every reader.
+    pub fn is_json(self, value: &Value) -> bool {
+        let is_written = |text: &str| self.text().is_some_and(|found| found == text);
+        match value {
+            Value::String(text) => is_written(text) && self.is_text(),
+            Value::Array(values) => {
+                self.is_list()
+                    && self.items().count() == values.len()
+                    && self.items().zip(values).all(|(item, value)| item.is_json(value))
+            }
+            Value::Object(values) => {
+                self.is_mapping()
+                    && self.entries().count() == values.len()
+                    && values
+                        .iter()
+                        .all(|(key, value)| self.get(key).is_some_and(|found| found.is_json(value)))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {
+                self.kind() == NodeKind::Plain && is_written(&value.to_string())
+            }
+        }
+    }
+
     /// The value as JSON.
     pub fn json(self) -> Value {
         match self.scalar() {
@@ -156,6 +190,35 @@ impl<'a> Node<'a> {
                 let text = |key: Node<'a>| key.text().unwrap_or_default().into_owned();
                 let entries = self.entries().map(|(key, value)| (text(key), value.json()));
                 Value::Object(entries.collect::<Map<_, _>>())
+            }
+        }
+    }
+}
+
+/// Two values are equal if they mean the same, whatever their layout. Numbers and the like are
+/// compared as they are written, and mappings without the order of their keys.
+impl PartialEq for Node<'_> {
+    fn eq(&self, other: &Node<'_>) -> bool {
+        if self.tag() != other.tag() {
+            return false;
+        }
+        match (self.kind(), other.kind()) {
+            (NodeKind::Sequence { .. }, NodeKind::Sequence { .. }) => {
+                self.items().eq(other.items())
+            }
+            (NodeKind::Mapping { .. }, NodeKind::Mapping { .. }) => {
+                let mut others = other.entries();
+                self.entries().all(|(key, value)| match (others.next(), key.text()) {
+                    (None, _) => false,
+                    (Some(next), key) if next.0.text() == key => value == next.1,
+                    (_, key) => {
+                        key.and_then(|key| other.get(&key)).is_some_and(|found| value == found)
+                    }
+                }) && others.next().is_none()
+            }
+            (kind, other_kind) => {
+                let is_same_text = self.text().is_some() && self.text() == other.text();
+                is_same_text && (kind == other_kind || self.is_text() == other.is_text())
             }
         }
     }

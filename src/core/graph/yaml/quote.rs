@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::graph::yaml::NodeKind;
+use super::NodeKind;
 
 /// Words that some readers parse as a boolean, null or a number.
 const WORDS: [&str; 13] =

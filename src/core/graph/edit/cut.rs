@@ -3,12 +3,11 @@
 //! Each byte of a part is in exactly one piece, except separators. A part in an uncommon layout is
 //! not cut; the caller does without.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use super::value::{Value, ValueShape};
-use crate::graph::edit::next_line;
-use crate::graph::yaml::{NodeId, NodeKind, Tree, column, line_start};
+use crate::graph::load::fields;
+use crate::graph::yaml::{Document, Node, NodeId, NodeKind, Tree, column, line_start, next_line};
 
 /// A text and its tree.
 pub(in crate::graph) struct CutSource<'a> {
@@ -64,7 +63,12 @@ struct CutChild {
     name: String,
 }
 
-impl CutSource<'_> {
+impl<'a> CutSource<'a> {
+    /// A document.
+    pub(in crate::graph) fn of(document: &'a Document) -> CutSource<'a> {
+        CutSource { text: document.text(), tree: document.tree() }
+    }
+
     /// The whole text.
     pub(in crate::graph) fn whole(&self) -> CutPart {
         CutPart { node: self.tree.root(), at: 0..self.text.len(), pad: 0 }
@@ -74,11 +78,9 @@ impl CutSource<'_> {
         " ".repeat(part.pad) + &self.text[part.at.clone()]
     }
 
-    pub(in crate::graph) fn value_of(&self, part: &CutPart) -> Option<Value> {
-        match part.node {
-            Some(node) => Value::read(self.text, self.tree, node),
-            None => Some(Value::Map(Vec::new())),
-        }
+    /// The value of a part; none for an empty file.
+    pub(in crate::graph) fn value_of(&self, part: &CutPart) -> Option<Node<'a>> {
+        Some(Node::new(self.text, self.tree, part.node?))
     }
 
     /// Cuts a part, if its layout is common.
@@ -109,7 +111,7 @@ impl CutSource<'_> {
             Some(CutChild { node: value, at: start..end.max(tree.range(value).end), name })
         });
         let items = tree.items(node).map(|item| {
-            let name = Value::read(text, tree, item)?.name(shape)?;
+            let name = shape.name_of(Node::new(text, tree, item))?;
             Some(CutChild { node: item, at: tree.range(item), name })
         });
         entries.chain(items).collect()
@@ -235,7 +237,7 @@ fn is_blank_or_comment(line: &str) -> bool {
 
 /// The number of leading bytes that are comments indented deeper than `col`, which belong to the
 /// entry above.
-fn deeper_comments(text: &str, col: usize) -> usize {
+pub(super) fn deeper_comments(text: &str, col: usize) -> usize {
     let (mut length, mut found) = (0, 0);
     for line in text.split_inclusive('\n') {
         let bare = line.trim_start_matches(' ');
@@ -251,4 +253,71 @@ fn deeper_comments(text: &str, col: usize) -> usize {
         }
     }
     found
+}
+
+/// The role of a place in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::graph) enum ValueShape {
+    /// The whole file.
+    File,
+    /// `tasks` or `nodes`.
+    Tasks,
+    /// One task.
+    Task,
+    /// `edges`.
+    Edges,
+    /// `defaults`, `milestones`, `meta` and other top-level values.
+    Other,
+    /// The mappings one level below those.
+    Fields,
+    /// A list without order.
+    Set,
+    /// A value that is merged as a whole.
+    Whole,
+}
+
+impl ValueShape {
+    /// The shape of the value under this name.
+    pub(in crate::graph) fn below(self, name: &str) -> ValueShape {
+        match (self, name) {
+            (ValueShape::File, "tasks" | "nodes") => ValueShape::Tasks,
+            (ValueShape::File, "edges") => ValueShape::Edges,
+            (ValueShape::File, _) => ValueShape::Other,
+            (ValueShape::Tasks, _) => ValueShape::Task,
+            (ValueShape::Task | ValueShape::Fields | ValueShape::Other, name)
+                if fields::is_set(name) =>
+            {
+                ValueShape::Set
+            }
+            (ValueShape::Other, _) => ValueShape::Fields,
+            _ => ValueShape::Whole,
+        }
+    }
+
+    /// The name of an item in a list of this shape.
+    pub(in crate::graph) fn name_of(self, item: Node<'_>) -> Option<String> {
+        let of = |key: &str| Some(item.get(key)?.text()?.into_owned());
+        match self {
+            ValueShape::Tasks => of("id"),
+            ValueShape::Edges => Some(format!("{} -> {}", of("from")?, of("to")?)),
+            ValueShape::Other => of("id").or_else(|| of("name")),
+            ValueShape::Set => Some(item.text()?.into_owned()),
+            ValueShape::File | ValueShape::Task | ValueShape::Fields | ValueShape::Whole => None,
+        }
+    }
+
+    /// The parts of a value of this shape with their names, if each has a unique name.
+    pub(in crate::graph) fn parts(self, value: Node<'_>) -> Option<Vec<(String, Node<'_>)>> {
+        if value.is_mapping() && self != ValueShape::Whole {
+            let named = value.entries().map(|(key, value)| Some((key.text()?.into_owned(), value)));
+            return named.collect();
+        }
+        if !value.is_list() {
+            return None;
+        }
+        let named = value.items().map(|item| Some((self.name_of(item)?, item)));
+        let named: Vec<(String, Node<'_>)> = named.collect::<Option<_>>()?;
+        let unique: HashSet<&String> = named.iter().map(|(name, _)| name).collect();
+        (unique.len() == named.len()).then_some(named)
+    }
 }

@@ -1,32 +1,33 @@
 //! Inserts, removes and moves whole items of a list of mappings: tasks and edges.
 
-use std::ops::Range;
+use std::{collections::VecDeque, ops::Range};
 
 use serde_json::Value;
 
-use super::{GraphDraft, TaskPlace, TextSplice, missing, write::ValueStyle};
+use super::{
+    TextEdit, Unsupported, Wanted,
+    cut::{Cut, CutPart, CutPiece, CutStyle, ValueShape},
+    unsupported,
+    write::ValueStyle,
+};
 use crate::graph::{
-    edit::{Unsupported, next_line},
-    merge::{
-        cut::{Cut, CutPart, CutPiece, CutStyle},
-        value::ValueShape,
-    },
     task::TaskId,
-    yaml::{NodeId, NodeKind, column, line_start},
+    task_edit::TaskPlace,
+    yaml::{Node, NodeId, NodeKind, column, line_start, next_line},
 };
 
 /// The keys of a mapping to insert, with their values.
-pub(super) type Entries = Vec<(String, Value)>;
+pub(in crate::graph) type Entries = Vec<(String, Value)>;
 
 /// A list, cut into its items.
-pub(super) struct CutList {
-    node: NodeId,
-    pub(super) cut: Cut,
+pub(in crate::graph) struct CutList {
+    pub(in crate::graph) node: NodeId,
+    pub(in crate::graph) cut: Cut,
 }
 
 impl CutList {
     /// The range of an item with the comments directly above it.
-    pub(super) fn own(&self, text: &str, index: usize) -> Range<usize> {
+    pub(in crate::graph) fn own(&self, text: &str, index: usize) -> Range<usize> {
         let CutPiece { lead, part } = &self.cut.pieces[index];
         let start = part.at.start - lead.len();
         let kept = lead_above_comments(&text[start..part.at.start]);
@@ -52,15 +53,25 @@ impl CutList {
     ///
     /// # Errors
     /// The task is not in the list.
-    pub(super) fn number_of(&self, id: &TaskId) -> Result<usize, Unsupported> {
-        self.cut.by_name.get(id.as_str()).copied().ok_or_else(|| missing(id))
+    pub(in crate::graph) fn number_of(&self, id: &TaskId) -> Result<usize, Unsupported> {
+        let found = self.cut.by_name.get(id.as_str()).copied();
+        found.map_or_else(|| unsupported(format!("there is no task `{id}`")), Ok)
+    }
+
+    /// The node of a task.
+    ///
+    /// # Errors
+    /// The task is not in the list.
+    pub(in crate::graph) fn node_of(&self, id: &TaskId) -> Result<NodeId, Unsupported> {
+        let number = self.number_of(id)?;
+        Ok(self.cut.pieces[number].part.node.expect("a task has a node"))
     }
 
     /// The number of the task that a new one at `place` goes before.
     ///
     /// # Errors
     /// The place names a task that is not in the list.
-    pub(super) fn index_of(&self, place: &TaskPlace) -> Result<usize, Unsupported> {
+    pub(in crate::graph) fn index_of(&self, place: &TaskPlace) -> Result<usize, Unsupported> {
         match place {
             TaskPlace::First => Ok(0),
             TaskPlace::Last => Ok(self.cut.pieces.len()),
@@ -70,7 +81,7 @@ impl CutList {
     }
 
     /// The column of the dashes; none for a list in brackets.
-    pub(super) fn col(&self) -> Option<usize> {
+    pub(in crate::graph) fn col(&self) -> Option<usize> {
         match self.cut.style {
             CutStyle::Block(col) => Some(col),
             CutStyle::Flow => None,
@@ -98,12 +109,12 @@ fn leading_blanks(lead: &str) -> usize {
         .sum()
 }
 
-impl GraphDraft<'_> {
+impl TextEdit<'_> {
     /// Cuts a list at the top of the file.
     ///
     /// # Errors
     /// It is not in a common layout.
-    pub(super) fn cut_list(
+    pub(in crate::graph) fn cut_list(
         &self,
         name: &str,
         list: NodeId,
@@ -137,7 +148,7 @@ impl GraphDraft<'_> {
     }
 
     /// Inserts items before the item at `index`, or at the end.
-    pub(super) fn insert_items(
+    pub(in crate::graph) fn insert_items(
         &mut self,
         list: &CutList,
         index: usize,
@@ -147,6 +158,12 @@ impl GraphDraft<'_> {
         if items.is_empty() {
             return;
         }
+        let values =
+            items.iter().map(|item| Wanted::New(Value::Object(item.iter().cloned().collect())));
+        let values: Vec<Wanted<'_>> = values.collect();
+        let wanted = self.items_mut(list.node);
+        let index_now = index.min(wanted.len());
+        wanted.splice(index_now..index_now, values);
         if list.cut.pieces.is_empty() {
             self.fill_empty(list.node, items, is_line);
             return;
@@ -290,7 +307,17 @@ impl GraphDraft<'_> {
     }
 
     /// Removes items.
-    pub(super) fn remove_items(&mut self, list: &CutList, is_removed: impl Fn(usize) -> bool) {
+    pub(in crate::graph) fn remove_items(
+        &mut self,
+        list: &CutList,
+        is_removed: impl Fn(usize) -> bool,
+    ) {
+        let mut number = 0..;
+        self.items_mut(list.node).retain(|_| !number.next().is_some_and(&is_removed));
+        self.cut_out(list, is_removed);
+    }
+
+    fn cut_out(&mut self, list: &CutList, is_removed: impl Fn(usize) -> bool) {
         let pieces = &list.cut.pieces;
         let kept = (0..pieces.len()).find(|index| !is_removed(*index));
         let removed = (0..pieces.len()).filter(|index| is_removed(*index));
@@ -339,34 +366,74 @@ impl GraphDraft<'_> {
     }
 
     /// Moves the item at `from` before the item that is at `to` now, or to the end.
-    pub(super) fn move_item(&mut self, list: &CutList, from: usize, to: usize) {
+    pub(in crate::graph) fn move_item(&mut self, list: &CutList, from: usize, to: usize) {
         let own = list.own(self.text, from);
         let mut text = self.text[own].to_owned();
         if list.col().is_some() && !text.ends_with('\n') {
             text.push_str(self.newline);
         }
-        self.remove_items(list, |index| index == from);
+        let items = self.items_mut(list.node);
+        let item = items.remove(from);
+        items.insert(if to > from { to - 1 } else { to }, item);
+        self.cut_out(list, |index| index == from);
         self.put_items(list, to, &[text]);
     }
 
     /// Replaces the bytes of an item and the comments above it.
-    pub(super) fn replace_item(&mut self, list: &CutList, index: usize, with: String) {
+    pub(in crate::graph) fn replace_item(&mut self, list: &CutList, index: usize, with: String) {
+        self.items_mut(list.node)[index] = Wanted::Any;
         let own = list.own(self.text, index);
         self.replace(own, with);
     }
-}
 
-/// Orders splices by their place; those at one place stay in the order in which they were made.
-pub(super) fn apply(text: &str, mut splices: Vec<TextSplice>) -> Option<String> {
-    splices.sort_by_key(|splice| (splice.at.start, splice.at.end));
-    let mut out =
-        String::with_capacity(text.len() + splices.iter().map(|s| s.with.len()).sum::<usize>());
-    let mut done = 0;
-    for TextSplice { at, with } in splices {
-        out.push_str(text.get(done..at.start)?);
-        out.push_str(&with);
-        done = at.end;
+    /// A list that changes by item, so that the other items stay as they are: its bytes, and its new
+    /// text. None if its layout does not allow that.
+    pub(super) fn with_items(
+        &self,
+        style: ValueStyle,
+        lines: Option<&Range<usize>>,
+        old: Node<'_>,
+        items: &[Value],
+    ) -> Option<(Range<usize>, String)> {
+        let is_flow = old.kind() == NodeKind::Sequence { flow: true };
+        let at = if is_flow { old.range() } else { lines?.clone() };
+        let part = CutPart { node: Some(old.id()), at, pad: 0 };
+        let cut = self.source().cut(&part, ValueShape::Set)?;
+        let (first, last) = (cut.pieces.first()?, cut.pieces.last()?);
+        if items.is_empty() && !is_flow {
+            return None;
+        }
+        let text = |piece: &CutPiece| Some(self.node(piece.part.node?).text()?.into_owned());
+        let mut left: VecDeque<(Option<String>, &CutPiece)> =
+            cut.pieces.iter().map(|piece| (text(piece), piece)).collect();
+        let mut kept = |item: &Value| {
+            let at = left.iter().position(|(text, _)| text.as_deref() == item.as_str())?;
+            left.remove(at).map(|(_, piece)| piece)
+        };
+        let CutStyle::Block(col) = cut.style else {
+            let gap = cut.pieces.get(1).map_or(" ", |second| second.lead.as_str());
+            let item = |(at, item): (usize, &Value)| {
+                let text = match kept(item) {
+                    Some(piece) => self.text[piece.part.at.clone()].to_owned(),
+                    None => style.flow(item),
+                };
+                if at == 0 { text } else { format!(",{gap}{text}") }
+            };
+            let body = items.iter().enumerate().map(item).collect();
+            return Some((first.part.at.start..last.part.at.end, body));
+        };
+        let mut body = String::new();
+        for item in items {
+            if let Some(piece) = kept(item) {
+                body += &piece.lead;
+                body += &self.source().text_of(&piece.part);
+            } else {
+                body += &style.item(col, item);
+            }
+            if !body.ends_with('\n') {
+                body += self.newline;
+            }
+        }
+        Some((first.part.at.start - first.lead.len()..last.part.at.end, body))
     }
-    out.push_str(text.get(done..)?);
-    Some(out)
 }
