@@ -13,6 +13,7 @@ mod away;
 mod checkout;
 mod close;
 mod context;
+mod core;
 mod dispatch;
 mod end;
 mod engine;
@@ -35,7 +36,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Result};
 use chrono::{DateTime, Local, Utc};
 
 use crate::{
@@ -45,19 +46,16 @@ use crate::{
         tmux,
     },
     core::{
-        agents::promise::Worth,
         duration,
-        event::{Event, StopReason, record::Record},
+        event::{Event, StopReason},
         executor::{Executor, ExecutorFault, JobState},
         exit::{Exit, Failure},
-        graph::task::TaskId,
         run::{
-            OpenWork, Run, RunDecision, Situation,
+            Run, RunDecision, Situation,
             command::{AttemptId, RunCommand},
             input::{BuiltBatch, LandOutcome},
-            process_watch::GracePeriods,
         },
-        select::{Active, Decision, View, Wait},
+        select::{Decision, Wait},
     },
     crash,
     project::{
@@ -66,11 +64,12 @@ use crate::{
     },
 };
 
+use self::core::RunCore;
 pub use agents::{agents, agents_at, check_agent, check_commands, open};
 use attempts::RunAttempts;
 use away::RunAway;
 pub use context::RunOptions;
-use context::{Fact, Facts, RunContext};
+use context::{Facts, RunContext};
 use engine::EngineWord;
 use graph::RunGraph;
 use hooks::RunHooks;
@@ -119,10 +118,7 @@ enum RunnerMessage {
 
 /// A run: its decisions, and the owners of everything else.
 pub struct Runner {
-    cx: RunContext,
-    run: Run,
-    journal: RunJournal,
-    graph: RunGraph,
+    core: RunCore,
     attempts: RunAttempts,
     processes: Processes,
     slots: RunSlots,
@@ -182,10 +178,12 @@ impl Runner {
         let guardians = guardians.context("hold the lock for the agents")?;
         let outbox = inbox.sender();
         Ok(Runner {
-            cx: RunContext { workspace, options, policy, guardians, target, outbox },
-            run: Run::default(),
-            journal: RunJournal::new(store, reporters, lock),
-            graph: RunGraph::new(file),
+            core: RunCore {
+                cx: RunContext { workspace, options, policy, guardians, target, outbox },
+                run: Run::default(),
+                journal: RunJournal::new(store, reporters, lock),
+                graph: RunGraph::new(file),
+            },
             attempts: RunAttempts::default(),
             processes: Processes::default(),
             slots,
@@ -202,7 +200,7 @@ impl Runner {
 
     /// The repository of the run. Git calls in it end when the run is asked to stop.
     pub fn workspace(&self) -> &Workspace {
-        &self.cx.workspace
+        &self.core.cx.workspace
     }
 
     /// Runs until there is a reason to stop.
@@ -211,20 +209,28 @@ impl Runner {
     /// Any error that prevents the run from continuing. The end of the run is recorded if possible.
     pub fn run(mut self) -> Result<StopReason> {
         // A reader that finds the run in the journal must also see that it is alive.
-        self.journal.write_lock_holder(&self.cx, None)?;
-        self.emit(None, Event::LoopStarted(inbox::begun(&self.cx)))?;
+        self.core.journal.write_lock_holder(&self.core.cx, None)?;
+        self.core.emit(None, Event::LoopStarted(inbox::begun(&self.core.cx)))?;
         crash::point("run.begun");
-        for refreshed in mem::take(&mut self.cx.options.refreshed) {
-            self.emit(None, Event::SourceRefreshed(refreshed))?;
+        for refreshed in mem::take(&mut self.core.cx.options.refreshed) {
+            self.core.emit(None, Event::SourceRefreshed(refreshed))?;
         }
-        self.emit(None, self.graph.loaded())?;
-        let result = self.begin().or_else(|error| self.stop_of(error));
+        self.core.emit(None, self.core.graph.loaded())?;
+        let result = match self.begin() {
+            // A request to stop ended a git command.
+            Err(error) if sources::is_stop(&error) => {
+                self.processes.order_all(AgentProcess::kill);
+                let signal = self.core.cx.policy.stop.or_else(|| self.inbox.stop_signal());
+                Ok(signal.map_or(StopReason::Stopped, |(it, name)| StopReason::Signal(it, name)))
+            }
+            result => result,
+        };
         if result.is_err() {
             // No process may outlive the run that supervises it.
             self.processes.order_all(AgentProcess::kill);
         }
         if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {
-            self.emit(None, Event::Blocked { holders: holders.clone() })?;
+            self.core.emit(None, Event::Blocked { holders: holders.clone() })?;
         }
         // The run has an end in the journal, too, if a source cannot be told.
         let result = result.and_then(|reason| self.write_back().map(|()| reason));
@@ -232,8 +238,8 @@ impl Runner {
             Ok(reason) => (reason.text(&Local), reason.exit()),
             Err(error) => (fatal::summary(error), crate::core::exit::of_error(error)),
         };
-        let run = &self.journal.history().run;
-        let view = self.view(&[]);
+        let run = &self.core.journal.history().run;
+        let view = self.core.view(&[]);
         let open = view.admitted().filter(|it| !view.graph.task(*it).status.is_over());
         let finished = Event::Finished {
             why,
@@ -241,52 +247,42 @@ impl Runner {
             iterations: run.iterations - run.begun.before,
             completed: run.completed,
             remaining: open.count(),
-            duration_seconds: duration::seconds(self.journal.elapsed()),
+            duration_seconds: duration::seconds(self.core.journal.elapsed()),
         };
         crash::point("run.over");
-        let recorded = self.emit(None, finished);
+        let recorded = self.core.emit(None, finished);
         crash::point("run.finished");
         let recorded = recorded.and_then(|finished| {
-            self.hook(RunHooks::after_run(&self.cx, &finished))?;
+            self.hook(RunHooks::after_run(&self.core.cx, &finished))?;
             // Unsent notifications are waited for, up to a limit or until a signal.
-            while self.journal.is_any_reporter_busy() && !self.inbox.is_signalled() {}
-            self.catch_up()?;
-            self.reopen_other_branches()
+            while self.core.journal.is_any_reporter_busy() && !self.inbox.is_signalled() {}
+            self.core.catch_up()?;
+            self.correct(self.core.of_other_branches()?)
         });
-        self.journal.save();
+        self.core.journal.save();
         let reason = result?;
         recorded?;
         Ok(reason)
     }
 
-    /// Returns why the run ends if the error is that a request to stop ended a git command.
-    fn stop_of(&mut self, error: Error) -> Result<StopReason> {
-        if !sources::is_stop(&error) {
-            return Err(error);
-        }
-        self.processes.order_all(AgentProcess::kill);
-        let signal = self.cx.policy.stop.or_else(|| self.inbox.stop_signal());
-        Ok(signal.map_or(StopReason::Stopped, |(number, name)| StopReason::Signal(number, name)))
-    }
-
     /// Runs the hook before the run, recovers open attempts and enters the loop.
     fn begin(&mut self) -> Result<StopReason> {
-        let ran = self.hook(RunHooks::before_run(&self.cx, self.journal.run_id()))?;
+        let ran = self.hook(RunHooks::before_run(&self.core.cx, self.core.journal.run_id()))?;
         if let Some(reason) = hooks::stop_of(ran) {
             return Ok(reason);
         }
         self.write_back()?;
-        agents::check_executors(&self.cx, self.graph.file.graph())?;
+        agents::check_executors(&self.core.cx, self.core.graph.file.graph())?;
         let mut facts = Facts::default();
-        away::watch_suspects(&self.cx, &mut facts);
-        self.tell(facts)?;
+        away::watch_suspects(&self.core.cx, &mut facts);
+        self.core.tell(facts)?;
         self.recover()?;
-        self.reopen_other_branches()?;
+        self.correct(self.core.of_other_branches()?)?;
         self.follow_history()?;
-        if !self.cx.is_isolated() && self.cx.plain().is_none() {
-            let (paths, more) = attempt::first_changed(&self.cx.workspace)?;
+        if !self.core.cx.is_isolated() && self.core.cx.plain().is_none() {
+            let (paths, more) = attempt::first_changed(&self.core.cx.workspace)?;
             if !paths.is_empty() {
-                self.emit(None, Event::UncommittedFound { paths, more })?;
+                self.core.emit(None, Event::UncommittedFound { paths, more })?;
             }
         }
         loop {
@@ -296,48 +292,44 @@ impl Runner {
         }
     }
 
-    /// Opens the tasks again whose work landed on another branch than the one that is checked out.
-    fn reopen_other_branches(&mut self) -> Result<()> {
-        let history = self.journal.history();
-        self.correct(self.graph.of_other_branches(&self.cx.workspace, history)?)
-    }
-
     /// Takes one turn. Returns why the run ends, if it does.
     fn turn(&mut self) -> Result<Option<StopReason>> {
         self.refresh()?;
         self.reload_settings()?;
-        let done_file = !self.run.attempts().any_process() && close::done_file(&self.cx)?;
+        let done_file = !self.core.run.attempts().any_process() && close::done_file(&self.core.cx)?;
         let now = Utc::now();
         let decide =
             |run: &mut Run, sit: &Situation<'_>| run.decide(&Situation { done_file, ..*sit }, now);
-        match self.with_run(decide) {
+        match self.core.with_run(decide) {
             RunDecision::Act(commands) => self.carry_out(commands)?,
             RunDecision::Land(branch) => {
-                let repo = &self.cx.workspace.repo;
+                let repo = &self.core.cx.workspace.repo;
                 let tip = repo.branch(&branch)?;
                 // The files that a person still has changed and that queued work changes, too.
-                let paths = self.run.landing().deferred_paths();
+                let paths = self.core.run.landing().deferred_paths();
                 let in_the_way =
                     if paths.is_empty() { paths } else { repo.in_the_way(&branch, paths)? };
-                let commands = self.with_run(|run, sit| run.land(tip.as_ref(), &in_the_way, sit));
+                let commands =
+                    self.core.with_run(|run, sit| run.land(tip.as_ref(), &in_the_way, sit));
                 self.carry_out(commands)?;
             }
             // Nothing could be claimed. Without an open attempt, the file is waited for instead.
-            RunDecision::Select(Decision::Start(_)) if self.graph.unreadable.is_some() => {
+            RunDecision::Select(Decision::Start(_)) if self.core.graph.unreadable.is_some() => {
                 self.wait(Wait::default())?;
             }
             RunDecision::Select(Decision::Start(key)) => {
-                let seen = (self.graph.file.graph(), self.journal.history());
-                let due = self.hooks.before_attempt(&self.cx, seen, self.journal.run_id(), key);
+                let seen = (self.core.graph.file.graph(), self.core.journal.history());
+                let due =
+                    self.hooks.before_attempt(&self.core.cx, seen, self.core.journal.run_id(), key);
                 let Some(due) = due else {
                     self.carry_out(vec![RunCommand::Record(key)])?;
                     return Ok(None);
                 };
                 // The hook may have changed which task is next, so the run decides again.
-                let id = self.graph.file.graph().task(key.number).id.clone();
+                let id = self.core.graph.file.graph().task(key.number).id.clone();
                 let ran = self.hook(due)?;
                 if ran == HookOutcome::Passed {
-                    self.hooks.has_passed(&id, self.journal.history());
+                    self.hooks.has_passed(&id, self.core.journal.history());
                 }
                 return Ok(hooks::stop_of(ran));
             }
@@ -347,132 +339,39 @@ impl Runner {
         Ok(None)
     }
 
-    /// Whether an immediate stop was requested.
-    fn is_ended_now(&self) -> bool {
-        self.journal.history().run.stop.as_ref().is_some_and(|stop| stop.now)
-    }
-
-    /// Whether queued work may land.
-    fn may_land(&self) -> bool {
-        let is_ending = self.cx.policy.stop.is_some();
-        !self.is_ended_now() && (!is_ending || self.run.lands_last(Instant::now()))
-    }
-
-    /// Calls `see` with the view that task selection uses.
-    fn with_view<T>(&self, see: impl FnOnce(&View<'_>) -> T) -> T {
-        let open = self.run.open_work(self.may_land(), self.cx.policy.jobs);
-        see(&self.view(&OpenWork::active(&open, self.graph.file.graph())))
-    }
-
-    fn view<'a>(&'a self, active: &'a [Active<'a>]) -> View<'a> {
-        View {
-            graph: self.graph.file.graph(),
-            keys: self.graph.file.keys(),
-            history: self.journal.history(),
-            policy: &self.cx.policy,
-            active,
-        }
-    }
-
-    /// Calls `see` with the situation that accompanies every input.
-    fn with_situation<T>(&self, open: &[OpenWork], see: impl FnOnce(&Situation<'_>) -> T) -> T {
-        let config = &self.cx.workspace.config;
-        let active = OpenWork::active(open, self.graph.file.graph());
-        see(&Situation {
-            view: self.view(&active),
-            now: Instant::now(),
-            graces: GracePeriods {
-                kill: config.grace,
-                term: config.term_grace,
-                exit: config.exit_grace,
-                children: config.child_wait_timeout,
-                on_orphans: config.on_orphans,
-            },
-            autocommit: config.autocommit,
-            trusts_promises: config.promise == Worth::Trust,
-            done_file: false,
-        })
-    }
-
-    /// Calls `decide` with the run and the situation.
-    fn with_run<T>(&mut self, decide: impl FnOnce(&mut Run, &Situation<'_>) -> T) -> T {
-        let open = self.run.open_work(self.may_land(), self.cx.policy.jobs);
-        let mut run = mem::take(&mut self.run);
-        let result = self.with_situation(&open, |sit| decide(&mut run, sit));
-        self.run = run;
-        result
-    }
-
-    /// Emits an event: to the journal, then to the history, then to the reporters. All events take
-    /// this path. Returns its record.
-    fn emit(&mut self, about: Option<(&TaskId, u32)>, event: Event) -> Result<Record> {
-        let (task_id, iteration) = about.unzip();
-        let (records, record) =
-            self.journal.write(Fact { task_id: task_id.cloned(), iteration, event })?;
-        self.publish(&records);
-        Ok(record)
-    }
-
-    /// Emits facts in order.
-    fn tell(&mut self, facts: Facts) -> Result<()> {
-        for fact in facts {
-            let (records, _) = self.journal.write(fact)?;
-            self.publish(&records);
-        }
-        Ok(())
-    }
-
-    /// Takes what other processes have written to the journal into account.
-    fn catch_up(&mut self) -> Result<()> {
-        let records = self.journal.catch_up()?;
-        self.publish(&records);
-        Ok(())
-    }
-
-    fn publish(&mut self, records: &[Record]) {
-        let mut reporters = mem::take(&mut self.journal.reporters);
-        self.with_view(|view| {
-            for record in records {
-                for reporter in &mut reporters {
-                    reporter.record(record, view);
-                }
-            }
-        });
-        self.journal.reporters = reporters;
-    }
-
     /// Waits for the next message, limit, heartbeat or wake-up, and handles it.
     fn wait(&mut self, wait: Wait) -> Result<()> {
         let now = Utc::now();
-        let is_idle = self.with_view(|view| view.active.is_empty());
+        let is_idle = self.core.with_view(|view| view.active.is_empty());
         if is_idle
             && let Some(until) = wait.until
             && self.wake.is_none_or(|wake| wake <= now)
         {
             self.wake = Some(until);
-            self.emit(None, Event::Waiting { until, why: wait.why })?;
+            self.core.emit(None, Event::Waiting { until, why: wait.why })?;
         }
         let wake = self.wake.into_iter().chain(wait.until).min();
         let pause = wake.map_or(Duration::MAX, |wake| (wake - now).to_std().unwrap_or_default());
-        let beat = self.journal.interval();
-        let limit = self.run.patience(Instant::now(), self.may_land());
-        let reread = self.graph.unreadable.map(|_| REREAD);
+        let beat = self.core.journal.interval();
+        let limit = self.core.run.patience(Instant::now(), self.core.may_land());
+        let reread = self.core.graph.unreadable.map(|_| REREAD);
         let pause = [beat, limit, reread].into_iter().flatten().fold(pause, Duration::min);
-        let (journal, processes, graph) = (&self.journal, &self.processes, &self.graph.file);
+        let (journal, processes, graph) =
+            (&self.core.journal, &self.processes, &self.core.graph.file);
         let message = self.inbox.listen(pause, || {
             journal.has_news()
-                || processes.has_report_news(&self.cx, self.attempts.records(), graph)
+                || processes.has_report_news(&self.core.cx, self.attempts.records(), graph)
         });
         let is_quiet = message.is_none();
         self.receive(message)?;
         self.check_clocks()?;
-        self.catch_up()?;
+        self.core.catch_up()?;
         self.refresh()?;
         if is_quiet || self.followed.elapsed() >= FOLLOW {
             self.follow()?;
             self.followed = Instant::now();
         }
-        self.journal.tick();
+        self.core.journal.tick();
         Ok(())
     }
 }

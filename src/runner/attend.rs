@@ -17,10 +17,10 @@ use super::{
 use crate::{
     adapters::{
         clock::{self, Gap},
-        process::{self, AgentProcess, GuardPost, ProcessSpec},
+        process::{self, AgentProcess},
         signal,
     },
-    core::{event::Event, run::input::Input, verdict::Outcome},
+    core::{event::Event, run::input::Input},
 };
 
 /// The interval between two ticks of the reporters while a command of the run itself runs.
@@ -31,11 +31,11 @@ impl Runner {
     pub(super) fn signalled(&mut self, number: i32) -> Result<()> {
         if number != signal::SUSPEND {
             let name = signal::name(number);
-            self.cx.policy.stop.get_or_insert((number, name));
+            self.core.cx.policy.stop.get_or_insert((number, name));
             return self.handle(Input::Signal(number, name));
         }
         // Suspends the run and its attempts until this process is continued.
-        self.emit(None, Event::Suspended {})?;
+        self.core.emit(None, Event::Suspended {})?;
         self.processes.order_all(AgentProcess::freeze);
         let began = Instant::now();
         signal::suspend();
@@ -43,7 +43,7 @@ impl Runner {
         self.handle(Input::StoodStill(stood))?;
         self.processes.order_all(AgentProcess::thaw);
         self.clocks = clock::read();
-        self.emit(None, Event::Continued { seconds: stood.as_secs(), slept: false }).map(drop)
+        self.core.emit(None, Event::Continued { seconds: stood.as_secs(), slept: false }).map(drop)
     }
 
     /// Detects that the machine slept or that the wall clock was set.
@@ -54,23 +54,23 @@ impl Runner {
             Some(Gap::Slept(length)) => Event::Continued { seconds: length.as_secs(), slept: true },
             Some(Gap::Set(seconds)) => Event::ClockSet { seconds },
         };
-        self.emit(None, event).map(drop)
+        self.core.emit(None, event).map(drop)
     }
 
     /// Runs a hook while still handling signals, requests and the heartbeat. Records a failure.
     pub(super) fn hook(&mut self, due: DueHook) -> Result<HookOutcome> {
         let task = due.task.clone();
-        let hook_run = due.commands(&self.cx.workspace, self.journal.lock().folder())?;
+        let hook_run = due.commands(&self.core.cx.workspace, self.core.journal.lock().folder())?;
         let Some(hook_run) = hook_run else { return Ok(HookOutcome::Passed) };
-        let stopping = self.is_ended_now();
+        let stopping = self.core.is_ended_now();
         let mut ticked = Instant::now();
         let ran = hook_run.run(|agent| {
             let may_continue = self.attend(agent, &mut ticked)?;
-            Ok(may_continue && (stopping || !self.is_ended_now()))
+            Ok(may_continue && (stopping || !self.core.is_ended_now()))
         })?;
         if let HookOutcome::Failed(failed) = &ran {
             let about = task.as_ref().map(|(id, iteration)| (id, *iteration));
-            self.emit(about, Event::HookFailed(failed.clone()))?;
+            self.core.emit(about, Event::HookFailed(failed.clone()))?;
         }
         Ok(ran)
     }
@@ -89,7 +89,7 @@ impl Runner {
                 RunnerMessage::Signal(number) => {
                     may_continue = false;
                     self.signalled(number)?;
-                    if self.run.signals() > 1 {
+                    if self.core.run.signals() > 1 {
                         agent.kill();
                     }
                 }
@@ -97,48 +97,38 @@ impl Runner {
             }
         }
         self.check_clocks()?;
-        if self.journal.has_news() {
-            self.catch_up()?;
+        if self.core.journal.has_news() {
+            self.core.catch_up()?;
         }
         if ticked.elapsed() >= TICK {
             *ticked = Instant::now();
-            self.journal.tick();
+            self.core.journal.tick();
         }
         Ok(may_continue)
-    }
-
-    /// Runs a command of the run itself under a guardian, until it ends or the run is to end at once.
-    pub(super) fn run_own(
-        &mut self,
-        spec: &ProcessSpec,
-        post: &GuardPost,
-        limits: (Duration, Duration),
-    ) -> Result<Outcome> {
-        let mut ticked = Instant::now();
-        process::run_guarded(spec, post, limits, |agent| {
-            Ok::<_, Error>(self.attend(agent, &mut ticked)? && !self.is_ended_now())
-        })
     }
 
     /// Tells the sources of landed tasks that these are done. If the run is asked to stop, the next one
     /// makes up for this.
     pub(super) fn write_back(&mut self) -> Result<()> {
         let mut facts = Facts::default();
-        let done = self.sources.mark_in_files(&self.cx, &self.graph.file, &mut facts);
-        self.tell(facts)?;
+        let done = self.sources.mark_in_files(&self.core.cx, &self.core.graph.file, &mut facts);
+        self.core.tell(facts)?;
         let done = match done {
             Err(error) if sources::is_stop(&error) => return Ok(()),
             done => done?,
         };
-        for closing in sources::closings(&self.cx, self.journal.history(), &done)? {
-            if self.is_ended_now() || self.cx.policy.stop.is_some() {
+        for closing in sources::closings(&self.core.cx, self.core.journal.history(), &done)? {
+            if self.core.is_ended_now() || self.core.cx.policy.stop.is_some() {
                 return Ok(());
             }
             closing.begin();
-            let outcome = self.run_own(&closing.spec, &closing.post, closing.limits)?;
+            let (spec, post, mut ticked) = (&closing.spec, &closing.post, Instant::now());
+            let outcome = process::run_guarded(spec, post, closing.limits, |agent| {
+                Ok::<_, Error>(self.attend(agent, &mut ticked)? && !self.core.is_ended_now())
+            })?;
             let mut facts = Facts::default();
-            let goes_on = self.sources.closed(&self.cx, closing, &outcome, &mut facts);
-            self.tell(facts)?;
+            let goes_on = self.sources.closed(&self.core.cx, closing, &outcome, &mut facts);
+            self.core.tell(facts)?;
             if !goes_on? {
                 break;
             }

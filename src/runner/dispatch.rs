@@ -35,8 +35,8 @@ impl Runner {
             }
             Some(RunnerMessage::MayFetch(id, reached)) => {
                 let Some(record) = self.attempts.get_mut(&id) else { return Ok(()) };
-                let graph = self.graph.file.graph();
-                match self.away.start_fetch(&self.cx, graph, record, reached) {
+                let graph = self.core.graph.file.graph();
+                match self.away.start_fetch(&self.core.cx, graph, record, reached) {
                     Some(Ok(handle)) => {
                         self.processes.insert(id, handle);
                         None
@@ -56,8 +56,8 @@ impl Runner {
                 if let Some(why) = suspect {
                     self.suspect(&record, why)?;
                 }
-                let process = self.run.attempts().process(&id);
-                Some(ended.settled(&self.cx, (process, &record), Some(&word)))
+                let process = self.core.run.attempts().process(&id);
+                Some(ended.settled(&self.core.cx, (process, &record), Some(&word)))
             }
             Some(RunnerMessage::Prepared(id, prepared)) => self.slot_prepared(&id, prepared)?,
             Some(RunnerMessage::Built(built)) => {
@@ -69,7 +69,7 @@ impl Runner {
                 Some(Input::Landed(landed.map_err(|error| format!("{error:#}"))))
             }
             Some(RunnerMessage::Suspicion(slot, why)) => {
-                return self.slots.suspicion(&self.cx, slot, why);
+                return self.slots.suspicion(&self.core.cx, slot, why);
             }
             Some(RunnerMessage::Signal(number)) => return self.signalled(number),
             None => Some(Input::Tick),
@@ -83,7 +83,9 @@ impl Runner {
         Ok(match news {
             ProcessNews::Closed(closed) => self.process_closed(&id, closed)?,
             ProcessNews::Left(members) => self.process_left(&id, &members)?,
-            ProcessNews::Idle => record.and_then(|record| self.processes.idle(&self.cx, record)),
+            ProcessNews::Idle => {
+                record.and_then(|record| self.processes.idle(&self.core.cx, record))
+            }
             ProcessNews::Arrived(host) => self.processes.arrived(&id, host),
             ProcessNews::Fetching => Some(Input::ProcessFetching(id)),
             ProcessNews::Contact(silence) => {
@@ -91,7 +93,7 @@ impl Runner {
                 let is_on_its_way = handle.map(|handle| handle.on_its_way.is_some());
                 record
                     .zip(is_on_its_way)
-                    .and_then(|(record, is)| away::contact(&self.cx, record, is, silence))
+                    .and_then(|(record, is)| away::contact(&self.core.cx, record, is, silence))
             }
         })
     }
@@ -105,19 +107,19 @@ impl Runner {
         self.slots.prepared();
         if matches!(prepared, Err(_) | Ok(PreparedSlot::BadBase(_))) {
             // A request to stop may have ended a git command, and must be taken into account.
-            self.catch_up()?;
+            self.core.catch_up()?;
         }
         let Some(record) = self.attempts.get_mut(id) else { return Ok(None) };
-        let seen = (self.graph.file.text(), self.journal.history());
+        let seen = (self.core.graph.file.text(), self.core.journal.history());
         let mut facts = Facts::default();
-        let input = self.slots.slot_prepared(&self.cx, record, prepared, seen, &mut facts);
-        self.tell(facts)?;
+        let input = self.slots.slot_prepared(&self.core.cx, record, prepared, seen, &mut facts);
+        self.core.tell(facts)?;
         input.map(Some)
     }
 
     /// Passes an input to the run, and carries out the resulting commands.
     pub(super) fn handle(&mut self, input: Input) -> Result<()> {
-        let commands = self.with_run(|run, sit| run.handle(input, sit));
+        let commands = self.core.with_run(|run, sit| run.handle(input, sit));
         self.carry_out(commands)
     }
 
@@ -136,7 +138,7 @@ impl Runner {
             let Some(input) = answer? else {
                 continue;
             };
-            let more = self.with_run(|run, sit| run.handle(input, sit));
+            let more = self.core.with_run(|run, sit| run.handle(input, sit));
             for command in more.into_iter().rev() {
                 commands.push_front(command);
             }
@@ -152,23 +154,25 @@ impl Runner {
             RunCommand::Emit(about, event) => {
                 journal::pass_before(&event);
                 let about = about.as_ref().map(|(id, iteration)| (id, *iteration));
-                let record = self.emit(about, *event)?;
+                let record = self.core.emit(about, *event)?;
                 journal::pass_after(&record.event);
                 if record.event.ended().is_some() {
                     self.hooks.ended = Some(record);
                 }
             }
-            RunCommand::SetHolder(id) => self.journal.write_lock_holder(&self.cx, id.as_ref())?,
+            RunCommand::SetHolder(id) => {
+                self.core.journal.write_lock_holder(&self.core.cx, id.as_ref())?
+            }
             RunCommand::WriteStatus(id, iteration, write, cause) => {
                 self.write_status((&id, iteration), &write, cause)?;
             }
-            RunCommand::KeepGraph => self.graph.keep(&self.cx.workspace)?,
+            RunCommand::KeepGraph => self.core.graph.keep(&self.core.cx.workspace)?,
             RunCommand::Record(key) => return self.record(key),
             RunCommand::Slot(id, command) => return self.slot_command(&id, command),
             RunCommand::StartAgent(id) => return self.start_process(&id, &ProcessKind::Agent),
             RunCommand::FetchWork(id, took) => {
                 let record = self.attempts.get(&id);
-                return Ok(record.map(|it| self.away.fetch_work(&self.cx, it, took)));
+                return Ok(record.map(|it| self.away.fetch_work(&self.core.cx, it, took)));
             }
             RunCommand::StartCheck(id, purpose, number, command) => {
                 return self.start_process(&id, &ProcessKind::Check(purpose, number, command));
@@ -178,7 +182,7 @@ impl Runner {
             RunCommand::Judge(id, end) => return self.judge(&id, *end),
             RunCommand::Keep(id, verdict, evidence) => {
                 let Some(record) = self.attempts.get(&id) else { return Ok(None) };
-                let workspace = &self.cx.workspace;
+                let workspace = &self.core.cx.workspace;
                 let kept = close::keep_work(workspace, &self.slots, record, verdict, &evidence)?;
                 crash::point("close.judged");
                 let (pinned, unpinned) = kept;
@@ -188,18 +192,18 @@ impl Runner {
             RunCommand::Withdraw(id) => self.withdraw(&id)?,
             RunCommand::AfterAttempt(_) => {
                 let mut hooks = mem::take(&mut self.hooks);
-                let due = hooks.after_attempt(&self.view(&[]));
+                let due = hooks.after_attempt(&self.core.view(&[]));
                 self.hooks = hooks;
                 due.map(|due| self.hook(due)).transpose()?;
             }
             RunCommand::Landing(LandingCommand::Record(id, commit)) => {
-                self.attempts.record_landing(&self.cx, &id, commit)?;
+                self.attempts.record_landing(&self.core.cx, &id, commit)?;
             }
             RunCommand::Landing(command) => {
-                let (run, records) = (&self.run, self.attempts.records());
-                let (graph, slots) = (self.graph.file.graph(), &self.slots);
+                let (run, records) = (&self.core.run, self.attempts.records());
+                let (graph, slots) = (self.core.graph.file.graph(), &self.slots);
                 let view = LandingView { run, records, graph, slots };
-                return self.landing.carry_out(&self.cx, command, view);
+                return self.landing.carry_out(&self.core.cx, command, view);
             }
             RunCommand::Abandon(number) => {
                 let why = "stopped at once; the next run recovers the attempt";
@@ -213,32 +217,32 @@ impl Runner {
     fn slot_command(&mut self, id: &AttemptId, command: SlotCommand) -> Result<Option<Input>> {
         match command {
             SlotCommand::TakeAsGiven => {
-                let process = self.run.attempts().process(id);
+                let process = self.core.run.attempts().process(id);
                 let purpose = process.and_then(|process| process.purpose);
-                return Ok(self.attempts.take_as_given(&self.cx, id, purpose));
+                return Ok(self.attempts.take_as_given(&self.core.cx, id, purpose));
             }
             SlotCommand::Reassign => {
                 let path = self.slots.free_slot(self.attempts.records());
-                self.attempts.reassign(&self.cx, id, path)?;
+                self.attempts.reassign(&self.core.cx, id, path)?;
             }
             SlotCommand::Prepare => {}
         }
-        let (records, history) = (self.attempts.records(), self.journal.history());
-        self.slots.prepare(&self.cx, id, records, history).map(|()| None)
+        let (records, history) = (self.attempts.records(), self.core.journal.history());
+        self.slots.prepare(&self.core.cx, id, records, history).map(|()| None)
     }
 
     /// Gives an order to the guardian of the process of an attempt, or ends the question to its executor.
     fn order(&mut self, id: &AttemptId, order: ProcessOrder) {
         match order {
             ProcessOrder::Interrupt | ProcessOrder::Terminate | ProcessOrder::Kill => {
-                if self.away.stop_asking(&self.cx, id) {
+                if self.away.stop_asking(&self.core.cx, id) {
                     return;
                 }
             }
             ProcessOrder::Spare => self.slots.has_spared = true,
             ProcessOrder::KillGuardian | ProcessOrder::KeepAwake => {}
         }
-        let watch = self.run.attempts().process(id).and_then(|process| process.watch.as_ref());
+        let watch = self.core.run.attempts().process(id).and_then(|process| process.watch.as_ref());
         let is_cancelled = watch.and_then(ProcessWatch::ending) == Some(&Outcome::Cancelled);
         self.processes.carry_out(id, order, is_cancelled);
     }

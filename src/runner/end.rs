@@ -35,31 +35,32 @@ impl Runner {
         let Some(record) = self.attempts.get(id).cloned() else {
             return Ok(None);
         };
-        self.cx.workspace.ignore_outputs()?;
+        self.core.cx.workspace.ignore_outputs()?;
         crash::point("close.begun");
-        for (number, note) in close::new_notes(&self.cx, &record) {
+        for (number, note) in close::new_notes(&self.core.cx, &record) {
             let noted = Event::Noted { attempt: id.attempt, note, for_all: false, tag: None };
-            self.emit(Some((&id.task_id, record.iteration)), noted)?;
+            self.core.emit(Some((&id.task_id, record.iteration)), noted)?;
             if let Some(record) = self.attempts.get_mut(id) {
                 record.noted = number + 1;
-                record.write(&self.cx.workspace)?;
+                record.write(&self.core.cx.workspace)?;
             }
         }
-        let before = record.tree(&self.cx.workspace);
+        let before = record.tree(&self.core.cx.workspace);
         let tampered = before.as_ref().ok().map(|it| scrutiny::tampered(&record, it));
-        let tree = before.and_then(|it| self.slots.secured(&self.cx.workspace, &record, it));
+        let tree = before.and_then(|it| self.slots.secured(&self.core.cx.workspace, &record, it));
         let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
-        let tree = tree
-            .and_then(|tree| close::return_slot(&self.cx.workspace, &record, &tree).map(|()| tree));
+        let tree = tree.and_then(|tree| {
+            close::return_slot(&self.core.cx.workspace, &record, &tree).map(|()| tree)
+        });
         crash::point("close.unlocked");
-        let passed_over = checkout::pass_over_settings(&mut self.cx, &record);
-        self.tell(passed_over)?;
-        let damage = checkout::take_back_damaged(&self.cx, &record)?;
-        self.catch_up()?;
-        self.tell(self.journal.dead_children(Some(id)))?;
+        let passed_over = checkout::pass_over_settings(&mut self.core.cx, &record);
+        self.core.tell(passed_over)?;
+        let damage = checkout::take_back_damaged(&self.core.cx, &record)?;
+        self.core.catch_up()?;
+        self.core.tell(self.core.journal.dead_children(Some(id)))?;
         let (status, changes) = self.examine_graph(&record)?;
         crash::point("close.settled");
-        let (cx, history) = (&self.cx, self.journal.history());
+        let (cx, history) = (&self.core.cx, self.core.journal.history());
         let report = attempts::report(cx, history, &record, status);
         let found = tree.and_then(|it| attempt::evidence(&cx.workspace, &it, &record, report));
         let mut evidence = match found {
@@ -73,7 +74,7 @@ impl Runner {
         evidence.strayed = damage.or(evidence.strayed);
         evidence.tampered = tampered.unwrap_or_default();
         evidence.earlier = self.attempts.earlier_work(cx, history, &record, &evidence)?;
-        let graph = self.graph.file.graph();
+        let graph = self.core.graph.file.graph();
         close::add_graph_changes(&cx.workspace, graph, history, &record, changes, &mut evidence);
         let result = close::result_of(cx, history, &record, end, evidence);
         let result = PendingResult { unlocked, ..result };
@@ -83,18 +84,18 @@ impl Runner {
     /// Examines what an attempt did to the graph. Returns the status of its own task, too: the agent's
     /// change to it counts even if its other changes are undone.
     fn examine_graph(&mut self, record: &AttemptRecord) -> Result<(Option<Status>, GraphChanges)> {
-        let workspace = &self.cx.workspace;
+        let workspace = &self.core.cx.workspace;
         let mut facts = Facts::default();
-        let fault = self.graph.reread(workspace, self.attempts.records(), record, &mut facts);
-        self.tell(facts)?;
+        let fault = self.core.graph.reread(workspace, self.attempts.records(), record, &mut facts);
+        self.core.tell(facts)?;
         let fault = fault?;
-        let status = self.graph.file.graph().status_of(&record.task_id);
-        let workspace = &self.cx.workspace;
+        let status = self.core.graph.file.graph().status_of(&record.task_id);
+        let workspace = &self.core.cx.workspace;
         let tree = self.slots.opened_tree(workspace, record).ok();
         let mut facts = Facts::default();
-        let file = &self.graph.file;
+        let file = &self.core.graph.file;
         let found = graph_copy::examine(workspace, file, record, tree.as_deref(), &mut facts);
-        self.tell(facts)?;
+        self.core.tell(facts)?;
         let (change, mut changes) = found?;
         self.landing.changes.insert(record.id(), change);
         if record.slot.is_none() {
@@ -106,47 +107,48 @@ impl Runner {
     /// Undoes changes to other tasks that are certainly the agent's, and completions of other tasks,
     /// after an attempt in the checkout.
     fn guard_graph(&mut self, record: &AttemptRecord) -> Result<GraphChanges> {
-        let kept = || attempt::kept_graph(&self.cx.workspace, record);
-        let before = self.graph.before.take().or_else(|| Some(GraphBefore::of(&kept()?, true)));
+        let kept = || attempt::kept_graph(&self.core.cx.workspace, record);
+        let before =
+            self.core.graph.before.take().or_else(|| Some(GraphBefore::of(&kept()?, true)));
         let Some(before) = before else {
             return Ok(GraphChanges::default());
         };
         let mut facts = Facts::default();
-        let redefined = before.redefined(&self.graph.file, record);
+        let redefined = before.redefined(&self.core.graph.file, record);
         if !redefined.is_empty() {
             facts.guarded(record, Harm::Changed, redefined, false, None);
         }
-        self.tell(facts)?;
+        self.core.tell(facts)?;
         let completed = |runner: &Runner| {
-            let active = runner.journal.history().active.of(&record.task_id);
-            before.completed(runner.graph.file.graph(), record, active)
+            let active = runner.core.journal.history().active.of(&record.task_id);
+            before.completed(runner.core.graph.file.graph(), record, active)
         };
         let mut others = completed(self);
         if !others.is_empty() {
             // A command that has just written the file is about to write the journal.
             thread::sleep(COMMAND);
-            self.catch_up()?;
+            self.core.catch_up()?;
             others = completed(self);
         }
-        let active = self.journal.history().active.of(&record.task_id);
-        let graph = self.graph.file.graph();
-        let (dropped, cancelled) = before.ended(&self.cx.workspace, graph, record, active)?;
+        let active = self.core.journal.history().active.of(&record.task_id);
+        let graph = self.core.graph.file.graph();
+        let (dropped, cancelled) = before.ended(&self.core.cx.workspace, graph, record, active)?;
         if !dropped.is_empty() {
             let mut facts = Facts::default();
             // Only if the file is exactly what the agent committed; otherwise a person's edit would
             // be lost.
-            let is_committed = self.graph.is_committed(&self.cx.workspace)?;
+            let is_committed = self.core.graph.is_committed(&self.core.cx.workspace)?;
             let kept = is_committed
-                .then(|| self.graph.put_back(&self.cx.workspace, record, before.text()))
+                .then(|| self.core.graph.put_back(&self.core.cx.workspace, record, before.text()))
                 .transpose()?
                 .flatten();
             facts.guarded(record, Harm::Dropped, dropped, is_committed, kept);
-            self.tell(facts)?;
+            self.core.tell(facts)?;
         }
         others.extend(cancelled);
         for id in &others {
             let old = before.status_of(id);
-            if self.graph.file.graph().status_of(id).is_some_and(|now| now != old) {
+            if self.core.graph.file.graph().status_of(id).is_some_and(|now| now != old) {
                 self.set((id, record.iteration), Write::Plain(old), Cause::PutBack)?;
             }
         }
@@ -154,9 +156,14 @@ impl Runner {
         if !others.is_empty() {
             facts.guarded(record, Harm::Finished, others.clone(), true, None);
         }
-        checkout::restore_committed_graph(&self.cx, &self.graph.file, record, &mut facts)?;
-        self.tell(facts)?;
-        let added = before.added(self.graph.file.graph());
+        checkout::restore_committed_graph(
+            &self.core.cx,
+            &self.core.graph.file,
+            record,
+            &mut facts,
+        )?;
+        self.core.tell(facts)?;
+        let added = before.added(self.core.graph.file.graph());
         Ok(GraphChanges { others, added, ..GraphChanges::default() })
     }
 
@@ -171,21 +178,21 @@ impl Runner {
             return Ok(None);
         };
         let record = &record;
-        let passed_over = checkout::pass_over_settings(&mut self.cx, record);
-        self.tell(passed_over)?;
-        let (cx, workspace, evidence) = (&self.cx, &self.cx.workspace, &mut end.evidence);
+        let passed_over = checkout::pass_over_settings(&mut self.core.cx, record);
+        self.core.tell(passed_over)?;
+        let (cx, workspace, evidence) = (&self.core.cx, &self.core.cx.workspace, &mut end.evidence);
         if evidence.strayed.is_none() && checkout::has_left_branch(cx, record)? {
             evidence.strayed = Some("HEAD left its branch while it was verified".to_owned());
         }
         if evidence.strayed.is_none() {
             evidence.strayed = checkout::keep_lost(cx, record, evidence)?;
         }
-        let task = task_of(self.graph.file.graph(), record);
+        let task = task_of(self.core.graph.file.graph(), record);
         let rule = cx.rule(task.as_ref());
         let verdict = Verdict::of(&end.outcome, evidence, rule);
         let mut tree = self.slots.secured_tree(workspace, record);
         if let (Some(task), Ok(tree)) = (task, &mut tree) {
-            let may_commit = self.with_situation(&[], |sit| sit.may_commit(verdict));
+            let may_commit = self.core.with_situation(&[], |sit| sit.may_commit(verdict));
             if may_commit && !evidence.leftovers.is_empty() {
                 let committed =
                     close::commit_leftovers(workspace, tree, record, &task.title, evidence)?;
@@ -211,16 +218,16 @@ impl Runner {
             return Ok(());
         };
         self.landing.changes.remove(id);
-        let (cx, mut facts) = (&self.cx, Facts::default());
-        let run_id = self.journal.run_id();
+        let (cx, mut facts) = (&self.core.cx, Facts::default());
+        let run_id = self.core.journal.run_id();
         let restored =
-            checkout::restore_checkout(cx, &self.graph.file, run_id, &record, &mut facts);
+            checkout::restore_checkout(cx, &self.core.graph.file, run_id, &record, &mut facts);
         let released =
             restored.and_then(|()| self.slots.release(&cx.workspace, &record, &mut facts));
-        self.tell(facts)?;
+        self.core.tell(facts)?;
         released?;
-        close::remove_judged_done(&self.cx, &record, believed)?;
-        record.forget(&self.cx.workspace)?;
+        close::remove_judged_done(&self.core.cx, &record, believed)?;
+        record.forget(&self.core.cx.workspace)?;
         crash::point("close.removed");
         Ok(())
     }
@@ -231,7 +238,7 @@ impl Runner {
         let Some(record) = self.attempts.get(id).cloned() else {
             return Ok(());
         };
-        let workspace = &self.cx.workspace;
+        let workspace = &self.core.cx.workspace;
         for name in ["stdout", "stderr"] {
             // The next attempt has the same number, and must not find them.
             let _ = std::fs::remove_file(record.file(workspace, name));
@@ -241,20 +248,25 @@ impl Runner {
         let pinned =
             tree.flatten().and_then(|tree| leftovers::pin(workspace, &tree, &record, &[]).0);
         self.release(id, true)?;
-        pinned.map_or(Ok(()), |name| self.cx.workspace.repo.drop_ref(&name))
+        pinned.map_or(Ok(()), |name| self.core.cx.workspace.repo.drop_ref(&name))
     }
 
     /// Closes every attempt that an earlier run left open, as if it had ended just now.
     pub(super) fn recover(&mut self) -> Result<()> {
-        let (open, damaged) =
-            self.cx.workspace.state.attempts::<AttemptRecord>().context("read open attempts")?;
+        let (open, damaged) = self
+            .core
+            .cx
+            .workspace
+            .state
+            .attempts::<AttemptRecord>()
+            .context("read open attempts")?;
         for path in damaged {
-            self.emit(None, Event::RecordDamaged { kept: path.display().to_string() })?;
+            self.core.emit(None, Event::RecordDamaged { kept: path.display().to_string() })?;
         }
         let mut ended = Vec::new();
         for record in open {
-            let swept = record.end_all(&self.cx.workspace);
-            if let Some(why) = away::end_elsewhere(&self.cx, &record) {
+            let swept = record.end_all(&self.core.cx.workspace);
+            if let Some(why) = away::end_elsewhere(&self.core.cx, &record) {
                 self.suspect(&record, why)?;
             }
             crash::point("recover.ended");
@@ -263,20 +275,20 @@ impl Runner {
         // This must precede any reading of the repository, and must follow the end of our own
         // processes.
         for (record, _) in &ended {
-            close::wait_for_git(&self.cx.workspace, record);
+            close::wait_for_git(&self.core.cx.workspace, record);
         }
-        let (state, repo) = (&self.cx.workspace.state, &self.cx.workspace.repo);
+        let (state, repo) = (&self.core.cx.workspace.state, &self.core.cx.workspace.repo);
         landing_graph::recover(state, repo, |commit| {
             let head = repo.head()?.commit;
             head.map_or(Ok(false), |head| repo.is_ancestor(commit, &head))
         })?;
         for (record, swept) in ended {
-            let (cx, workspace) = (&self.cx, &self.cx.workspace);
+            let (cx, workspace) = (&self.core.cx, &self.core.cx.workspace);
             let took = record.last_sign(workspace) - record.started_at;
             let outcome = record.outcome_left(workspace);
             record.take_fetched_output(workspace)?;
             let found = FoundAttempt {
-                attempt: attempts::open_attempt(cx, &self.graph.file, &record),
+                attempt: attempts::open_attempt(cx, &self.core.graph.file, &record),
                 from_run: record.run_id.clone(),
                 had_agent: record.file(workspace, "stdout").exists(),
                 is_away: outcome.is_none() && away::is_away(cx, &record),
@@ -290,8 +302,8 @@ impl Runner {
             self.handle(Input::Found(Box::new(found)))?;
         }
         // What was about to land has landed or is built again.
-        let workspace = &self.cx.workspace;
+        let workspace = &self.core.cx.workspace;
         workspace.repo.drop_ref(&workspace.place.trial_ref())?;
-        self.tell(self.journal.dead_children(None))
+        self.core.tell(self.core.journal.dead_children(None))
     }
 }

@@ -48,7 +48,7 @@ impl Runner {
     /// others have changed it since it was chosen.
     pub(super) fn record(&mut self, key: SelectionKey) -> Result<Option<Input>> {
         let (number, now) = (key.number, Utc::now());
-        let (call, change, max_attempts) = self.with_view(|view| {
+        let (call, change, max_attempts) = self.core.with_view(|view| {
             let call = match view.agent(number, now) {
                 Turn::Now(call) => call.cloned(),
                 // The clock was set back since the agent was chosen.
@@ -58,32 +58,32 @@ impl Runner {
             };
             (call, view.agent_change(number, now), view.max_attempts(number))
         });
-        let call = call.map(|call| config::anchored(call, self.cx.workspace.root()));
-        let seen = (&self.graph.file, self.journal.history());
-        let prompt = attempts::prompt(&self.cx, seen, (number, max_attempts), call.as_ref())?;
+        let call = call.map(|call| config::anchored(call, self.core.cx.workspace.root()));
+        let seen = (&self.core.graph.file, self.core.journal.history());
+        let prompt = attempts::prompt(&self.core.cx, seen, (number, max_attempts), call.as_ref())?;
         // A program that reads the output may have opened its file just now.
-        self.cx.workspace.ignore_outputs()?;
+        self.core.cx.workspace.ignore_outputs()?;
         let next = NextAttempt {
-            graph: &self.graph.file,
-            history: self.journal.history(),
-            run_id: self.journal.run_id(),
+            graph: &self.core.graph.file,
+            history: self.core.journal.history(),
+            run_id: self.core.journal.run_id(),
             call,
-            place: self.slots.assign(&self.cx, self.attempts.records())?,
+            place: self.slots.assign(&self.core.cx, self.attempts.records())?,
         };
-        let (record, baseline) = next.record(&self.cx, number)?;
+        let (record, baseline) = next.record(&self.core.cx, number)?;
         let id = record.task_id.clone();
         let mut facts = Facts::default();
         if let Some(change) = change {
             facts.of_attempt(&record, Event::AgentChanged(change));
         }
-        if let Some(path) = attempt::clear_reports(&self.cx.workspace, &id)? {
+        if let Some(path) = attempt::clear_reports(&self.core.cx.workspace, &id)? {
             facts.of_attempt(&record, Event::DoneRemoved { path });
         }
-        self.tell(facts)?;
-        let record = attempt::open(&self.cx.workspace, record, &prompt)?;
+        self.core.tell(facts)?;
+        let record = attempt::open(&self.core.cx.workspace, record, &prompt)?;
         crash::point("start.recorded");
         let started = attempts::started(&record, &key);
-        let open = attempts::open_attempt(&self.cx, &self.graph.file, &record);
+        let open = attempts::open_attempt(&self.core.cx, &self.core.graph.file, &record);
         let open = OpenAttempt { baseline, ..open };
         let (at, by) = (rfc3339(record.started_at), format!("ralph {}", record.run_id));
         let about = (&id, record.iteration);
@@ -104,11 +104,11 @@ impl Runner {
         kind: &ProcessKind,
     ) -> Result<Option<Input>> {
         // An earlier step failed, and the attempt is closed.
-        let waits = self.run.attempts().process(id).is_some();
+        let waits = self.core.run.attempts().process(id).is_some();
         let Some(mut record) = self.attempts.get(id).cloned().filter(|_| waits) else {
             return Ok(None);
         };
-        let (cx, graph) = (&self.cx, self.graph.file.graph());
+        let (cx, graph) = (&self.core.cx, self.core.graph.file.graph());
         let call = record.call.clone().context("an attempt without an agent")?;
         let spec = process_spec::agent(&cx.workspace, &record, &call);
         let is_agent = matches!(kind, ProcessKind::Agent);
@@ -173,7 +173,7 @@ impl Runner {
             && !self.slots.is_preparing()
             && !self.slots.has_spared
             && !self.away.is_asking_engines()
-            && !self.run.landing().is_trying()
+            && !self.core.run.landing().is_trying()
     }
 
     /// Handles the end of the process of an attempt.
@@ -189,9 +189,10 @@ impl Runner {
         let record = record.clone();
         if closed.outcome.is_none() {
             let is_alone = self.is_alone();
-            (closed.swept, closed.immortal) = processes::end_unguarded(&self.cx, &record, is_alone);
+            (closed.swept, closed.immortal) =
+                processes::end_unguarded(&self.core.cx, &record, is_alone);
         } else {
-            self.attempts.forget_guardian(&self.cx, id)?;
+            self.attempts.forget_guardian(&self.core.cx, id)?;
         }
         // No attempt may start while processes of the previous one remain.
         ensure!(
@@ -201,19 +202,20 @@ impl Runner {
             id.task_id,
             closed.immortal,
         );
-        let process = self.run.attempts().process(id);
-        if closed.outcome.is_none() && away::fetches_after_loss(&self.cx, process, &handle, &record)
+        let process = self.core.run.attempts().process(id);
+        if closed.outcome.is_none()
+            && away::fetches_after_loss(&self.core.cx, process, &handle, &record)
         {
-            self.away.fetch_work(&self.cx, &record, Duration::ZERO);
+            self.away.fetch_work(&self.core.cx, &record, Duration::ZERO);
             return Ok(Some(Input::ProcessFetching(id.clone())));
         }
         if handle.fetches {
-            away::take_fetched(&self.cx, process, &record, &mut closed)?;
+            away::take_fetched(&self.core.cx, process, &record, &mut closed)?;
         }
-        let ended = self.away.ask_engine(&self.cx, id, &record, handle.ended(closed));
+        let ended = self.away.ask_engine(&self.core.cx, id, &record, handle.ended(closed));
         // While an engine is asked, the limits of the process do not matter any more.
         Ok(Some(match ended {
-            Some(ended) => ended.settled(&self.cx, (process, &record), None),
+            Some(ended) => ended.settled(&self.core.cx, (process, &record), None),
             None => Input::ProcessFetching(id.clone()),
         }))
     }
@@ -225,24 +227,24 @@ impl Runner {
         members: &[Member],
     ) -> Result<Option<Input>> {
         // A report made just before must be taken into account.
-        self.catch_up()?;
+        self.core.catch_up()?;
         let Some(record) = self.attempts.get(id) else {
             return Ok(None);
         };
-        let history = self.journal.history();
+        let history = self.core.journal.history();
         let left = ChildrenLeft {
             attempt: id.attempt,
             children: processes::named(members, &history.children),
-            limit_seconds: self.cx.workspace.config.child_wait_timeout.as_secs_f64(),
+            limit_seconds: self.core.cx.workspace.config.child_wait_timeout.as_secs_f64(),
         };
-        let reported = attempts::report(&self.cx, history, record, None).is_some();
+        let reported = attempts::report(&self.core.cx, history, record, None).is_some();
         Ok(Some(Input::ProcessLeft { id: id.clone(), left, reported }))
     }
 
     /// Keeps the slot of an attempt out of use, because a process may still work in it.
     pub(super) fn suspect(&mut self, record: &AttemptRecord, why: String) -> Result<()> {
-        if let Some(slot) = self.slots.suspect(&self.cx, record, why)? {
-            away::watch_suspect(&self.cx, slot, Duration::from_secs(1));
+        if let Some(slot) = self.slots.suspect(&self.core.cx, record, why)? {
+            away::watch_suspect(&self.core.cx, slot, Duration::from_secs(1));
         }
         Ok(())
     }
@@ -250,10 +252,10 @@ impl Runner {
     /// Reads the new output of processes, and passes their activity to the reporters.
     pub(super) fn follow(&mut self) -> Result<()> {
         let waiting = self.processes.due_questions();
-        away::ask_clusters(&self.cx, waiting, self.attempts.records());
+        away::ask_clusters(&self.core.cx, waiting, self.attempts.records());
         for progress in self.processes.follow() {
             if let Some(doing) = &progress.doing {
-                for reporter in &mut self.journal.reporters {
+                for reporter in &mut self.core.journal.reporters {
                     reporter.doing(&progress.id.task_id, doing);
                 }
             }
@@ -275,16 +277,16 @@ impl Runner {
         if handle.log.is_some() || (handle.reported && !is_active) {
             return Ok(());
         }
-        let stamp = graph_copy::own_stamp(&self.cx.workspace, record);
+        let stamp = graph_copy::own_stamp(&self.core.cx.workspace, record);
         let status = match &record.slot {
-            None => self.graph.file.graph().status_of(&id.task_id),
+            None => self.core.graph.file.graph().status_of(&id.task_id),
             Some(_) if stamp == handle.graph => None,
-            Some(_) => graph_copy::own_status(&self.cx.workspace, record),
+            Some(_) => graph_copy::own_status(&self.core.cx.workspace, record),
         };
-        let active = self.journal.history().active.of(&id.task_id);
+        let active = self.core.journal.history().active.of(&id.task_id);
         let by_command = active.is_some_and(|active| active.reported);
         handle.reported |=
-            attempt::report(&self.cx.workspace, record, by_command, status).is_some();
+            attempt::report(&self.core.cx.workspace, record, by_command, status).is_some();
         handle.graph = stamp;
         if handle.reported { self.handle(Input::Reported(id.clone())) } else { Ok(()) }
     }
@@ -296,12 +298,13 @@ impl Runner {
         write: Write<'_>,
         cause: Cause,
     ) -> Result<bool> {
-        let goes_on = !self.run.attempts().open().is_empty()
-            || self.cx.is_asked_to_end(self.journal.history());
-        let time = EditTime { edited: graph::cause_of_edits(&self.run), goes_on };
+        let goes_on = !self.core.run.attempts().open().is_empty()
+            || self.core.cx.is_asked_to_end(self.core.journal.history());
+        let time = EditTime { edited: graph::cause_of_edits(&self.core.run), goes_on };
         let (mut facts, records) = (Facts::default(), self.attempts.records());
-        let set = self.graph.set(&self.cx, records, about, (write, cause, time), &mut facts);
-        self.tell(facts)?;
+        let set =
+            self.core.graph.set(&self.core.cx, records, about, (write, cause, time), &mut facts);
+        self.core.tell(facts)?;
         set
     }
 
@@ -331,22 +334,22 @@ impl Runner {
         self.set(about, write, cause)?;
         let mut records = self.attempts.records().values();
         let in_place = records.find(|it| it.task_id == *id && it.slot.is_none());
-        if let Some(record) = in_place.filter(|_| self.cx.plain().is_none())
-            && !checkout::has_left_branch(&self.cx, record)?
+        if let Some(record) = in_place.filter(|_| self.core.cx.plain().is_none())
+            && !checkout::has_left_branch(&self.core.cx, record)?
         {
             // A killed run may have written the status, with an earlier time.
-            let known = self.graph.completed_at(id);
+            let known = self.core.graph.completed_at(id);
             let write = match (write, &known) {
                 (Write::Complete { .. }, Some(at)) => Write::Complete { at },
                 (write, _) => write,
             };
-            graph::commit_status(&self.cx.workspace, record, write)?;
+            graph::commit_status(&self.core.cx.workspace, record, write)?;
         }
         let change = self.landing.changes.values().find(|change| change.task_id == *id);
         if let (Write::Complete { .. }, Some(change)) = (write, change) {
             let (mut facts, records) = (Facts::default(), self.attempts.records());
-            self.graph.adopt(&self.cx.workspace, records, change, &mut facts);
-            self.tell(facts)?;
+            self.core.graph.adopt(&self.core.cx.workspace, records, change, &mut facts);
+            self.core.tell(facts)?;
         }
         crash::point("close.written");
         Ok(())
@@ -354,9 +357,9 @@ impl Runner {
 
     /// Corrects statuses in the graph file that git or the lock of this run contradict.
     pub(super) fn follow_history(&mut self) -> Result<()> {
-        let any_process = self.run.attempts().any_process();
-        let (history, records) = (self.journal.history(), self.attempts.records());
-        self.correct(self.graph.corrections(&self.cx, history, records, any_process)?)
+        let any_process = self.core.run.attempts().any_process();
+        let (history, records) = (self.core.journal.history(), self.attempts.records());
+        self.correct(self.core.graph.corrections(&self.core.cx, history, records, any_process)?)
     }
 
     /// Corrects statuses in the graph file.
@@ -370,38 +373,38 @@ impl Runner {
     /// Rereads the graph file and records the changes of others.
     pub(super) fn refresh(&mut self) -> Result<()> {
         let mut facts = Facts::default();
-        self.graph.restore_special(&self.cx.workspace, &mut facts)?;
-        self.tell(facts)?;
+        self.core.graph.restore_special(&self.core.cx.workspace, &mut facts)?;
+        self.core.tell(facts)?;
         loop {
             let mut facts = Facts::default();
-            let rejected = match self.graph.file.refresh(&self.cx.workspace.state) {
+            let rejected = match self.core.graph.file.refresh(&self.core.cx.workspace.state) {
                 Ok(found) => {
                     // What landed meanwhile is not in the file.
-                    let is_back = self.graph.unreadable.take().is_some();
+                    let is_back = self.core.graph.unreadable.take().is_some();
                     let (is_changed, records) = (found.is_some(), self.attempts.records());
                     let lands = records.values().any(|record| record.landing().is_some());
                     let foreign = graph::without_landings(records, found.unwrap_or_default());
                     if !is_back && (!is_changed || (foreign.is_empty() && lands)) {
                         return Ok(());
                     }
-                    facts.of_run(self.graph.loaded());
-                    graph::note(foreign, graph::cause_of_edits(&self.run), &mut facts);
-                    self.tell(facts)?;
+                    facts.of_run(self.core.graph.loaded());
+                    graph::note(foreign, graph::cause_of_edits(&self.core.run), &mut facts);
+                    self.core.tell(facts)?;
                     return self.follow_history();
                 }
                 Err(rejected) => rejected,
             };
             // While an attempt runs, the last valid graph is used; the end of an attempt in the
             // checkout repairs the file. A run that ends needs no other.
-            let goes_on = self.run.attempts().any_process()
-                || self.cx.is_asked_to_end(self.journal.history());
-            if !goes_on && !self.graph.is_half_saved() {
+            let goes_on = self.core.run.attempts().any_process()
+                || self.core.cx.is_asked_to_end(self.core.journal.history());
+            if !goes_on && !self.core.graph.is_half_saved() {
                 // What is open is judged, and lands.
-                let is_open = !self.run.attempts().open().is_empty();
+                let is_open = !self.core.run.attempts().open().is_empty();
                 return if is_open { Ok(()) } else { Err(workspace::refused(&rejected)) };
             }
-            self.graph.report_bad(&rejected, &mut facts);
-            self.tell(facts)?;
+            self.core.graph.report_bad(&rejected, &mut facts);
+            self.core.tell(facts)?;
             if goes_on {
                 return Ok(());
             }
@@ -412,27 +415,28 @@ impl Runner {
     /// Reloads changed settings between attempts: an attempt is judged by the settings of its
     /// start. If the new settings are invalid, the last valid ones stay.
     pub(super) fn reload_settings(&mut self) -> Result<()> {
-        if self.run.attempts().any_process() && !self.cx.is_isolated() {
+        if self.core.run.attempts().any_process() && !self.core.cx.is_isolated() {
             return Ok(());
         }
-        let (config, changed) = match self.cx.workspace.layers.refresh() {
+        let (config, changed) = match self.core.cx.workspace.layers.refresh() {
             Ok(None) => return Ok(()),
             Ok(Some(new)) => new,
             Err(error) => {
                 let error = fatal::summary(&error);
-                return self.emit(None, Event::SettingsRejected { error }).map(drop);
+                return self.core.emit(None, Event::SettingsRejected { error }).map(drop);
             }
         };
-        self.cx.workspace.configure(config);
-        for reporter in &mut self.journal.reporters {
-            reporter.settle(&self.cx.workspace.config);
+        self.core.cx.workspace.configure(config);
+        for reporter in &mut self.core.journal.reporters {
+            reporter.settle(&self.core.cx.workspace.config);
         }
-        let stop = self.cx.policy.stop;
-        self.cx.policy = Policy { stop, ..self.cx.options.policy(&self.cx.workspace) };
-        self.graph.file.inherit(self.cx.policy.inherit);
+        let stop = self.core.cx.policy.stop;
+        self.core.cx.policy =
+            Policy { stop, ..self.core.cx.options.policy(&self.core.cx.workspace) };
+        self.core.graph.file.inherit(self.core.cx.policy.inherit);
         if changed.is_empty() {
             return Ok(());
         }
-        self.emit(None, Event::SettingsLoaded { changed }).map(drop)
+        self.core.emit(None, Event::SettingsLoaded { changed }).map(drop)
     }
 }

@@ -1,0 +1,133 @@
+//! What every step of a run reads and tells: the decisions, the graph and the journal, and the view of
+//! them that selection, decisions and reporters get.
+
+use std::{mem, time::Instant};
+
+use anyhow::Result;
+
+use super::{
+    context::{Fact, Facts, RunContext},
+    graph::{Correction, RunGraph},
+    journal::RunJournal,
+};
+use crate::core::{
+    agents::promise::Worth,
+    event::{Event, record::Record},
+    graph::task::TaskId,
+    run::{OpenWork, Run, Situation, process_watch::GracePeriods},
+    select::{Active, View},
+};
+
+/// The decisions of a run, with the graph and the history that they follow from.
+pub(super) struct RunCore {
+    pub(super) cx: RunContext,
+    pub(super) run: Run,
+    pub(super) journal: RunJournal,
+    pub(super) graph: RunGraph,
+}
+
+impl RunCore {
+    /// Whether an immediate stop was requested.
+    pub(super) fn is_ended_now(&self) -> bool {
+        self.journal.history().run.stop.as_ref().is_some_and(|stop| stop.now)
+    }
+
+    /// Whether queued work may land.
+    pub(super) fn may_land(&self) -> bool {
+        let is_ending = self.cx.policy.stop.is_some();
+        !self.is_ended_now() && (!is_ending || self.run.lands_last(Instant::now()))
+    }
+
+    /// Calls `see` with the view that task selection uses.
+    pub(super) fn with_view<T>(&self, see: impl FnOnce(&View<'_>) -> T) -> T {
+        let open = self.run.open_work(self.may_land(), self.cx.policy.jobs);
+        see(&self.view(&OpenWork::active(&open, self.graph.file.graph())))
+    }
+
+    pub(super) fn view<'a>(&'a self, active: &'a [Active<'a>]) -> View<'a> {
+        View {
+            graph: self.graph.file.graph(),
+            keys: self.graph.file.keys(),
+            history: self.journal.history(),
+            policy: &self.cx.policy,
+            active,
+        }
+    }
+
+    /// Calls `see` with the situation that accompanies every input.
+    pub(super) fn with_situation<T>(
+        &self,
+        open: &[OpenWork],
+        see: impl FnOnce(&Situation<'_>) -> T,
+    ) -> T {
+        let config = &self.cx.workspace.config;
+        let active = OpenWork::active(open, self.graph.file.graph());
+        see(&Situation {
+            view: self.view(&active),
+            now: Instant::now(),
+            graces: GracePeriods {
+                kill: config.grace,
+                term: config.term_grace,
+                exit: config.exit_grace,
+                children: config.child_wait_timeout,
+                on_orphans: config.on_orphans,
+            },
+            autocommit: config.autocommit,
+            trusts_promises: config.promise == Worth::Trust,
+            done_file: false,
+        })
+    }
+
+    /// Calls `decide` with the run and the situation.
+    pub(super) fn with_run<T>(&mut self, decide: impl FnOnce(&mut Run, &Situation<'_>) -> T) -> T {
+        let open = self.run.open_work(self.may_land(), self.cx.policy.jobs);
+        let mut run = mem::take(&mut self.run);
+        let result = self.with_situation(&open, |sit| decide(&mut run, sit));
+        self.run = run;
+        result
+    }
+
+    /// Emits an event: to the journal, then to the history, then to the reporters. All events take
+    /// this path. Returns its record.
+    pub(super) fn emit(&mut self, about: Option<(&TaskId, u32)>, event: Event) -> Result<Record> {
+        let (task_id, iteration) = about.unzip();
+        let (records, record) =
+            self.journal.write(Fact { task_id: task_id.cloned(), iteration, event })?;
+        self.publish(&records);
+        Ok(record)
+    }
+
+    /// Emits facts in order.
+    pub(super) fn tell(&mut self, facts: Facts) -> Result<()> {
+        for fact in facts {
+            let (records, _) = self.journal.write(fact)?;
+            self.publish(&records);
+        }
+        Ok(())
+    }
+
+    /// Takes what other processes have written to the journal into account.
+    pub(super) fn catch_up(&mut self) -> Result<()> {
+        let records = self.journal.catch_up()?;
+        self.publish(&records);
+        Ok(())
+    }
+
+    pub(super) fn publish(&mut self, records: &[Record]) {
+        let mut reporters = mem::take(&mut self.journal.reporters);
+        self.with_view(|view| {
+            for record in records {
+                for reporter in &mut reporters {
+                    reporter.record(record, view);
+                }
+            }
+        });
+        self.journal.reporters = reporters;
+    }
+
+    /// Returns how to open the tasks again whose work landed on another branch than the one that is
+    /// checked out.
+    pub(super) fn of_other_branches(&self) -> Result<Vec<Correction>> {
+        self.graph.of_other_branches(&self.cx.workspace, self.journal.history())
+    }
+}
