@@ -161,7 +161,7 @@ impl Runner {
                 }
             }
             RunCommand::SetHolder(id) => {
-                self.core.journal.write_lock_holder(&self.core.cx, id.as_ref())?
+                self.core.journal.write_lock_holder(&self.core.cx, id.as_ref())?;
             }
             RunCommand::WriteStatus(id, iteration, write, cause) => {
                 self.write_status((&id, iteration), &write, cause)?;
