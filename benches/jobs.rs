@@ -193,7 +193,7 @@ pub fn slot(bench: &Bench) {
     let pooled = || {
         let at = turn.replace(turn.get() + 1);
         let id = TaskId::new(&format!("task-{at}")).expect("an id");
-        let settings = workspace.repo.slot_settings().expect("read the settings");
+        let settings = workspace.repo.slots().settings().expect("read the settings");
         let order = SlotOrder {
             pool: pool.clone(),
             slot: slot.clone(),
@@ -208,7 +208,7 @@ pub fn slot(bench: &Bench) {
         let began = Instant::now();
         if at > 0 {
             let slot = Repo::discover(&slot).expect("open the slot");
-            let again = slot.secure_slot(&settings).expect("write its settings");
+            let again = slot.slot().secure(&settings).expect("write its settings");
             let slot = again.unwrap_or(slot);
             let released = slot_pool::release(&workspace.repo, &slot, None, &[]);
             assert_eq!(released.expect("release it"), None);

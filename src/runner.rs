@@ -307,8 +307,11 @@ impl Runner {
                 let tip = repo.branch(&branch)?;
                 // The files that a person still has changed and that queued work changes, too.
                 let paths = self.core.run.landing().deferred_paths();
-                let in_the_way =
-                    if paths.is_empty() { paths } else { repo.in_the_way(&branch, paths)? };
+                let in_the_way = if paths.is_empty() {
+                    paths
+                } else {
+                    repo.landings().in_the_way(&branch, paths)?
+                };
                 let commands =
                     self.core.with_run(|run, sit| run.land(tip.as_ref(), &in_the_way, sit));
                 self.carry_out(commands)?;

@@ -5,7 +5,7 @@
 //! to, a commit of given paths (`git/commit`). It knows neither tasks nor attempts, and does not
 //! judge what it reads.
 //!
-//! The `git` program does the work. `git/library` reads objects and refs with libgit2 where libgit2
+//! The `git` program does the work. `git/reader` reads objects and refs with libgit2 where libgit2
 //! can open the repository.
 
 use std::{
@@ -13,6 +13,7 @@ use std::{
     collections::{BTreeMap, HashSet},
     ffi::OsStr,
     fs,
+    ops::Deref,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
@@ -20,28 +21,16 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use git2::{ErrorCode, Repository};
 
-use crate::core::{
-    commit_id::CommitId,
-    verdict::{Commit, DiffStat},
-};
-
 mod bounded;
 mod commit;
 mod control;
-mod driver;
-mod environment;
-mod file_commit;
-mod ignore;
-mod index_file;
+mod history;
 mod integrate;
 mod land;
-mod library;
 mod omit;
-mod patch;
 mod pin;
 mod program;
-mod refs;
-mod restore_work;
+mod reader;
 mod return_head;
 mod settle;
 mod slot;
@@ -52,14 +41,14 @@ mod worktree;
 
 pub use bounded::{CallStopped, ask_while_waiting, end_calls, mark_calls, set_limit, stop_calls};
 pub use commit::CommitDraft;
-pub use driver::{MergedLines, merge_lines};
-pub use environment::leave_repository;
+pub use control::{MergedLines, merge_lines};
+pub use history::{Head, LISTED, Patch, Since};
 pub use integrate::{BranchWork, Integrated, IntegrationMethod};
+pub use integrate::{NOT_WORK, RestoredWork};
 pub use land::Landing;
-use library::{Library, Walk};
-pub use patch::Patch;
 pub use pin::{Pin, PinSource};
-pub use restore_work::{NOT_WORK, RestoredWork};
+pub use program::leave_repository;
+pub use reader::RepoReader;
 pub use return_head::HeadPlace;
 pub use slot::remove_special_files;
 use slot_settings::ConfigList;
@@ -69,19 +58,61 @@ pub use transfer::{
 };
 pub use worktree::Worktree;
 
-/// [`Repo::since`] lists no more commits than this.
-pub const LISTED: usize = 200;
+/// Defines the parts of what `ralph` does with a repository, each by what it is responsible for.
+macro_rules! parts {
+    ($($(#[$doc:meta])* $name:ident = $accessor:ident;)*) => {
+        $(
+            $(#[$doc])*
+            pub struct $name<'a>(&'a Repo);
+
+            impl Deref for $name<'_> {
+                type Target = Repo;
+
+                fn deref(&self) -> &Repo {
+                    self.0
+                }
+            }
+        )*
+
+        impl Repo {
+            $(
+                $(#[$doc])*
+                pub fn $accessor(&self) -> $name<'_> {
+                    $name(self)
+                }
+            )*
+        }
+    };
+}
+
+parts! {
+    /// Work that is kept under refs.
+    Pins = pins;
+    /// Commits of some files, and their versions in the index.
+    CommitMaker = commits;
+    /// Branches that move forward to verified work.
+    BranchLandings = landings;
+    /// HEAD and the branch of a checkout in which an attempt works.
+    CheckoutHead = checkout_head;
+    /// What git keeps outside of commits: hooks, merge drivers, ignore rules.
+    LocalRules = local;
+    /// Work that is put on top of another commit, in a slot.
+    Integration = integration;
+    /// The slots of this repository, which they borrow objects from.
+    Slots = slots;
+    /// This repository as a slot. What moves its HEAD is refused elsewhere.
+    Slot = slot;
+}
 
 /// Paths relative to the root, with the two letters of `git status`.
 type Codes = BTreeMap<Vec<u8>, String>;
 
 /// An open repository with a worktree.
 pub struct Repo {
-    root: PathBuf,
+    reader: RepoReader,
     common_dir: PathBuf,
     /// The git directory of this worktree; equal to `common_dir` in the main worktree.
     git_dir: PathBuf,
-    library: Library,
     /// What git said about the settings.
     config_list: RefCell<Option<ConfigList>>,
     /// The top of the repository of which this is a slot, once someone has asked.
@@ -100,26 +131,12 @@ struct RepositoryFolders {
     git_dir: PathBuf,
 }
 
-/// The position of HEAD.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Head {
-    /// The full id; none on a branch without a commit.
-    pub commit: Option<CommitId>,
-    /// The branch without `refs/heads/`; none when HEAD is detached.
-    pub branch: Option<String>,
-}
+impl Deref for Repo {
+    type Target = RepoReader;
 
-/// The commits since a base.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Since {
-    /// Oldest first, including those of merged branches: `git rev-list --reverse base..HEAD`, the
-    /// newest [`LISTED`] of them.
-    pub commits: Vec<Commit>,
-    /// The changes from the base to HEAD; a renamed file counts as one removed and one added. None
-    /// when there are no commits.
-    pub diff: Option<DiffStat>,
-    /// Whether HEAD is the base or descends from it. If not, the rest is empty.
-    pub descends: bool,
+    fn deref(&self) -> &RepoReader {
+        &self.reader
+    }
 }
 
 impl Repo {
@@ -130,7 +147,7 @@ impl Repo {
     /// file in place of one that git reads.
     pub fn discover(dir: &Path) -> Result<Repo> {
         check_files(dir)?;
-        let mut library = Library::discover(dir);
+        let reader = RepoReader::discover(dir);
         let folders = |repo: &Repository| {
             let root = repo.workdir().ok_or_else(|| git2::Error::from_str("a bare repository"))?;
             Ok(RepositoryFolders {
@@ -139,7 +156,7 @@ impl Repo {
                 git_dir: repo.path().to_owned(),
             })
         };
-        let folders = library.ask(folders, |_| program::folders(dir))?;
+        let folders = reader.ask(folders, |_| program::folders(dir))?;
         let git_dir = canonical(&folders.git_dir)?;
         let is_added = folders.common_dir != folders.git_dir;
         let folders = RepositoryFolders {
@@ -147,23 +164,23 @@ impl Repo {
             common_dir: if is_added { canonical(&folders.common_dir)? } else { git_dir.clone() },
             git_dir,
         };
-        library.set_root(&folders.root);
-        Ok(Repo::of(folders, library))
+        Ok(Repo::of(folders, reader))
     }
 
     /// Opens a bare repository: only for what needs neither files nor an index.
     fn bare(dir: &Path) -> Result<Repo> {
         let dir = canonical(dir)?;
-        let library = Library::of(&dir, Repository::open_bare(&dir).ok());
+        let reader = RepoReader::of(&dir, Repository::open_bare(&dir).ok());
         let (root, common_dir) = (dir.clone(), dir.clone());
-        Ok(Repo::of(RepositoryFolders { root, common_dir, git_dir: dir }, library))
+        Ok(Repo::of(RepositoryFolders { root, common_dir, git_dir: dir }, reader))
     }
 
-    fn of(folders: RepositoryFolders, library: Library) -> Repo {
+    fn of(folders: RepositoryFolders, mut reader: RepoReader) -> Repo {
         let RepositoryFolders { root, common_dir, git_dir } = folders;
+        reader.root = root;
         let (config_list, slot_of, knows_committer) =
             (RefCell::default(), OnceCell::new(), Cell::new(false));
-        Repo { root, common_dir, git_dir, library, config_list, slot_of, knows_committer }
+        Repo { reader, common_dir, git_dir, config_list, slot_of, knows_committer }
     }
 
     /// Whether no repository contains `dir`, not even one that cannot be opened.
@@ -228,81 +245,6 @@ impl Repo {
         found
     }
 
-    /// The current position of HEAD. Reads two small files, and neither index nor worktree.
-    pub fn head(&self) -> Result<Head> {
-        self.library.head().context("cannot read HEAD")
-    }
-
-    /// The commits since `base`, a full id; none means that there was no commit then.
-    ///
-    /// HEAD does not descend from a base that is no longer in the repository. If HEAD has not
-    /// moved, only HEAD is read.
-    pub fn since(&self, base: Option<&str>) -> Result<Since> {
-        if let Some(id) = base
-            && !is_commit(id)
-        {
-            bail!("`{id}` is not a commit id");
-        }
-        let head = self.head()?.commit;
-        if head.as_deref() == base {
-            return Ok(Since { descends: true, ..Since::default() });
-        }
-        let Some(head) = head else {
-            return Ok(Since::default());
-        };
-        let list = || -> Result<Since> {
-            if let Some(base) = base
-                && !self.has_ancestor(&head, base)?
-            {
-                return Ok(Since::default());
-            }
-            let mut commits = self.log(&head, base, LISTED)?;
-            commits.reverse();
-            let empty = || program::empty_tree(&self.root);
-            let from = base.map_or_else(empty, |base| Ok(base.to_owned()))?;
-            let diff = program::diff_stat(&self.root, &from, &head, None)?;
-            Ok(Since { commits, diff: Some(diff), descends: true })
-        };
-        list().context("cannot list the new commits")
-    }
-
-    /// Returns what changed between two commits in all files but one.
-    ///
-    /// # Errors
-    /// Errors of git.
-    pub fn diff_without(&self, base: &str, head: &str, path: &str) -> Result<DiffStat> {
-        if !is_commit(base) || !is_commit(head) {
-            bail!("`{base}` or `{head}` is not a commit id");
-        }
-        program::diff_stat(&self.root, base, head, Some(path))
-    }
-
-    /// Whether `head` descends from `base`: not if `base` is no longer in the repository.
-    fn has_ancestor(&self, head: &str, base: &str) -> Result<bool> {
-        match self.library.is_ancestor(base, head) {
-            Err(_) if program::commit(&self.root, base)?.is_none() => Ok(false),
-            other => other,
-        }
-    }
-
-    /// A file of a commit, by its path relative to the root; none if the commit does not contain
-    /// it.
-    pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
-        let read = || match self.resolved(commit)? {
-            Some(commit) => self.library.file(&commit, path),
-            None => Ok(None),
-        };
-        read().with_context(|| format!("cannot read `{path}` of commit {commit}"))
-    }
-
-    /// Whether a commit has a file or a folder at a path relative to the root.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn has_at(&self, commit: &str, path: &str) -> Result<bool> {
-        Ok(self.entry(commit, path)?.is_some())
-    }
-
     /// The paths that are changed, staged, or untracked and not ignored, each with a fingerprint
     /// that differs after the file has changed again. Untracked directories are listed file by
     /// file. The index is not refreshed.
@@ -315,24 +257,46 @@ impl Repo {
         Ok(changed.collect())
     }
 
-    /// The last `count` commits of HEAD, newest first.
-    pub fn recent(&self, count: usize) -> Result<Vec<Commit>> {
-        let Some(head) = self.head()?.commit else {
-            return Ok(Vec::new());
-        };
-        self.log(&head, None, count).context("cannot list the last commits")
+    /// The git directory of this worktree alone.
+    pub fn git_dir(&self) -> &Path {
+        &self.git_dir
     }
 
-    /// The last `count` commits of `head` without those of `hidden`, newest first.
-    fn log(&self, head: &str, hidden: Option<&str>, count: usize) -> Result<Vec<Commit>> {
-        let walk = Walk { head, hidden: hidden.as_slice(), most: count };
-        let found = self.library.walk(walk, |_| true)?;
-        Ok(found.into_iter().map(|it| Commit { subject: it.subject(), id: it.id }).collect())
+    /// Whether any ref contains a commit. Not if the repository does not have the commit.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn keeps(&self, commit: &str) -> Result<bool> {
+        let head = self.head()?;
+        if let (Some(_), Some(tip)) = (head.branch, head.commit)
+            && matches!(self.is_ancestor(commit, &tip), Ok(true))
+        {
+            return Ok(true);
+        }
+        if self.commit_of(commit)?.is_none() {
+            return Ok(false);
+        }
+        let list = ["for-each-ref", "--count=1", "--format=%(refname)", "--contains", commit];
+        Ok(!program::run(&self.root, &list)?.is_empty())
     }
 
-    /// The id of a commit with this name.
-    fn resolved(&self, name: &str) -> Result<Option<CommitId>> {
-        if is_commit(name) { Ok(Some(name.into())) } else { self.commit_of(name) }
+    /// Keeps a commit under the ref `name`.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn keep(&self, name: &str, commit: &str) -> Result<()> {
+        self.set_ref(name, commit)
+    }
+
+    /// Deletes a ref. Does nothing without it.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn drop_ref(&self, name: &str) -> Result<()> {
+        match self.commit_of(name)? {
+            Some(commit) => self.delete_ref(name, &commit),
+            None => Ok(()),
+        }
     }
 
     fn codes(&self) -> Result<Codes> {
@@ -437,6 +401,10 @@ mod tests {
     use tempfile::TempDir;
 
     use super::{program::FOREIGN, *};
+    use crate::core::{
+        commit_id::CommitId,
+        verdict::{Commit, DiffStat},
+    };
 
     /// A folder with a repository in `top`, and `git` without the configuration of this machine.
     pub(super) struct TestRepository {
@@ -541,7 +509,9 @@ mod tests {
         /// A slot at the first commit.
         pub(super) fn add(&self, name: &str) -> Repo {
             let main = self.main();
-            main.make_slot(&self.path(name), &main.slot_settings().unwrap(), &self.first).unwrap()
+            main.slots()
+                .make(&self.path(name), &main.slots().settings().unwrap(), &self.first)
+                .unwrap()
         }
 
         /// A worktree at the first commit, on no branch.
@@ -555,7 +525,7 @@ mod tests {
         /// Brings a commit of a slot home.
         pub(super) fn bring(&self, slot: &Repo, commit: &str) {
             let name = format!("refs/ralph/test/{commit}");
-            self.main().bring_home(slot, commit, &name).unwrap();
+            self.main().slots().bring_home(slot, commit, &name).unwrap();
         }
 
         pub(super) fn git(&self, repo: &Repo, arguments: &[&str]) -> String {
@@ -572,7 +542,7 @@ mod tests {
 
     pub(super) fn without_library(repo: &Repo) -> Repo {
         let repo = Repo::discover(repo.root()).unwrap();
-        Repo { library: repo.library.without_library(), ..repo }
+        Repo { reader: repo.reader.without_library(), ..repo }
     }
 
     pub(super) fn on(head: &str, branch: Option<&str>) -> (Option<CommitId>, Option<String>) {
@@ -603,7 +573,7 @@ mod tests {
         }
 
         fn head(&self) -> (Option<CommitId>, Option<String>) {
-            let head = self.ask(Repo::head);
+            let head = self.ask(|repo| repo.head());
             (head.commit, head.branch)
         }
 
@@ -950,7 +920,7 @@ mod tests {
         assert_eq!(side.codes(), pairs(&[("only here", "??")]));
         assert_eq!(main.head(), (Some(first), Some("main".to_owned())));
         assert!(main.dirty().is_empty());
-        side.library.exclude(&["only*"]).unwrap();
+        side.library.local().exclude(&["only*"]).unwrap();
         assert!(side.dirty().is_empty());
     }
 
@@ -1019,8 +989,8 @@ mod tests {
             assert!(!repo.since(Some(&"0".repeat(first.len()))).unwrap().descends);
             place.write("c d", "x");
             assert_eq!(repo.dirty().unwrap().into_keys().collect::<Vec<_>>(), ["c d"]);
-            repo.exclude(&["c*"]).unwrap();
-            assert!(repo.is_ignored("c d").unwrap() && repo.dirty().unwrap().is_empty());
+            repo.local().exclude(&["c*"]).unwrap();
+            assert!(repo.local().is_ignored("c d").unwrap() && repo.dirty().unwrap().is_empty());
             let linked = place.top.with_file_name("linked");
             place.git(&["worktree", "add", "-q", "-b", "side", linked.to_str().unwrap()]);
             let side = Repo::discover(&linked).unwrap();
@@ -1036,14 +1006,14 @@ mod tests {
         place.write(".gitignore", "*.log\n!keep.log\nbuild/\n/top-only\n");
         place.write("deep/.gitignore", "local\n");
         place.write("build/x", "");
-        let is = |path: &str| both.ask(|repo| repo.is_ignored(path));
+        let is = |path: &str| both.ask(|repo| repo.local().is_ignored(path));
         for path in ["a.log", "deep/b.log", "build", "build/x", "later/build/", "deep/local"] {
             assert!(is(path), "{path}");
         }
         for path in ["keep.log", "deep/top-only", "local", "a", "with space", "-x"] {
             assert!(!is(path), "{path}");
         }
-        both.library.exclude(&["with space", "logs/"]).unwrap();
+        both.library.local().exclude(&["with space", "logs/"]).unwrap();
         assert!(is("with space") && is("logs/") && is("logs/x"));
     }
 
@@ -1055,17 +1025,17 @@ mod tests {
         let file = info.join("exclude");
         let text = || fs::read_to_string(&file).unwrap();
         fs::write(&file, "# mine\n/a").unwrap();
-        repo.exclude(&["/a", "/b", "/b", "/c"]).unwrap();
+        repo.local().exclude(&["/a", "/b", "/b", "/c"]).unwrap();
         assert_eq!(text(), "# mine\n/a\n/b\n/c\n");
-        repo.exclude(&["/c", "/a"]).unwrap();
+        repo.local().exclude(&["/c", "/a"]).unwrap();
         assert_eq!(text(), "# mine\n/a\n/b\n/c\n");
         fs::write(&file, b"\xff\r\n/a\r\n").unwrap();
-        repo.exclude(&["/a", "/b"]).unwrap();
+        repo.local().exclude(&["/a", "/b"]).unwrap();
         assert_eq!(fs::read(&file).unwrap(), b"\xff\r\n/a\r\n/b\n");
         fs::remove_dir_all(&info).unwrap();
-        repo.exclude(&[]).unwrap();
+        repo.local().exclude(&[]).unwrap();
         assert!(!info.exists());
-        repo.exclude(&["/x"]).unwrap();
+        repo.local().exclude(&["/x"]).unwrap();
         assert_eq!(text(), "/x\n");
     }
 

@@ -309,7 +309,7 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
             format!("take all of it:  git merge {branch}\n")
         }
     ))?;
-    if repo.has_strays(&commit)? {
+    if repo.pins().has_strays(&commit)? {
         terminal::print(&format!(
             "stashes and other branches that it left: git log --oneline {branch}^@ --not {branch}^1\n"
         ))?;

@@ -134,14 +134,14 @@ pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
     ];
     let block = format!("{FIRST}\n{}\n{LAST}\n", lines.join("\n"));
     let program = process::own_file().context("find this program")?;
-    let set = repo.set_driver(NAME, "task graph, by task", &command(&program))?;
-    let path = repo.attributes();
+    let set = repo.local().set_driver(NAME, "task graph, by task", &command(&program))?;
+    let path = repo.local().attributes();
     let old = attributes(&path)?;
     let new = block + &without_ours(&old);
     if new != old {
         write(&path, &new)?;
     }
-    let with = repo.merged_with(&graph)?;
+    let with = repo.local().merged_with(&graph)?;
     if with != NAME {
         terminal::say(&format!(
             "note: other git attributes set `merge={with}` for `{graph}` and take precedence; see \
@@ -157,7 +157,7 @@ pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
 }
 
 fn uninstall(repo: &Repo) -> Result<Exit> {
-    let path = repo.attributes();
+    let path = repo.local().attributes();
     let old = attributes(&path)?;
     let new = without_ours(&old);
     if new.is_empty() && new != old {
@@ -166,7 +166,7 @@ fn uninstall(repo: &Repo) -> Result<Exit> {
         write(&path, &new)?;
     }
     // The attributes first: without them git merges by lines.
-    let was_set = repo.unset_driver(NAME)?;
+    let was_set = repo.local().unset_driver(NAME)?;
     let news = if was_set || new != old {
         "git merges"
     } else {

@@ -131,7 +131,7 @@ fn prepared(workspace: Workspace, run: RunOptions, verbosity: Verbosity) -> Resu
     if let Some(gaps) = gaps {
         terminal::say(&format!("warning: {gaps}; `ralph doctor` lists all"));
     }
-    if let Err(error) = runner.workspace().repo.check_committer() {
+    if let Err(error) = runner.workspace().repo.commits().check_committer() {
         let more = "an agent that has no name of its own cannot commit";
         terminal::say(&terminal::visible(&format!("warning: {error:#}; {more}")));
     }

@@ -312,10 +312,10 @@ fn used_by(open: &AttemptRecord, attempts: &[AttemptView], live: bool) -> SlotSt
 }
 
 fn state(workspace: &Workspace, path: &Path) -> SlotState {
-    if workspace.repo.is_incomplete_slot(path) {
+    if workspace.repo.slots().is_incomplete(path) {
         return SlotState::Free;
     }
-    let Some(slot) = workspace.repo.open_slot(path) else {
+    let Some(slot) = workspace.repo.slots().open(path) else {
         return SlotState::Strange;
     };
     match slot_pool::unkept(&workspace.repo, &slot) {

@@ -65,8 +65,8 @@ impl TemporarySlot {
         let root = pool.folder().join(root.file_name().unwrap_or_default());
         // A killed command left it. Git is asked last: an agent may have changed what it reads.
         if root.join(mark).exists()
-            || repo.is_incomplete_slot(&root)
-            || repo.open_slot(&root).is_some()
+            || repo.slots().is_incomplete(&root)
+            || repo.slots().open(&root).is_some()
         {
             remove_folder(&root).with_context(|| format!("remove `{}`", root.display()))?;
         }
@@ -74,7 +74,7 @@ impl TemporarySlot {
         let slot = TemporarySlot { root, base, pool: folder };
         let order = SlotOrder {
             slot: slot.root.clone(),
-            settings: repo.slot_settings()?,
+            settings: repo.slots().settings()?,
             branch: branch.to_owned(),
             base: slot.base.clone(),
             base_ref: base_ref.clone(),

@@ -46,7 +46,8 @@ pub fn run(step: WorkStep, spec: &Path) -> Result<Exit> {
         .with_context(|| format!("`{}` does not describe work", spec.display()))?;
     let main = Repo::discover(&spec.main)?;
     let slot = main
-        .open_slot(&spec.slot)
+        .slots()
+        .open(&spec.slot)
         .with_context(|| format!("`{}` is not a slot of this repository", spec.slot.display()))?;
     match step {
         WorkStep::Pack => {

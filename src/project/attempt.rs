@@ -267,7 +267,7 @@ pub fn in_checkout(workspace: &Workspace, record: AttemptRecord) -> Result<Attem
     let dirty = changed(workspace, tree)?;
     let (id, attempt) = (&record.task_id, record.attempt);
     let inherited = leftovers::inherited(workspace, tree, id, attempt, &dirty)?;
-    let (locks, controls) = (tree.locks(), Some(tree.controls()));
+    let (locks, controls) = (tree.locks(), Some(tree.local().controls()));
     Ok(AttemptRecord { base, branch, dirty, inherited, locks, controls, ..record })
 }
 
@@ -335,7 +335,7 @@ pub fn evidence(
         // Read in the repository, where its objects are checked. What is wrong with it is said when it is
         // about to land.
         let name = leftovers::pin_name(&workspace.place, &record.task_id, record.attempt);
-        let _ = workspace.repo.bring_home(tree, commit, &name);
+        let _ = workspace.repo.slots().bring_home(tree, commit, &name);
     }
     let mut since = tree.since(record.base.as_deref())?;
     // What an isolated attempt changed in the graph does not land with its work.

@@ -102,7 +102,7 @@ impl AsideTexts {
         same(now, &self.old)
             || same(now, &self.new)
             || self.new.starts_with(now)
-            || repo.is_as_staged(&self.name(repo)).unwrap_or(false)
+            || repo.commits().is_as_staged(&self.name(repo)).unwrap_or(false)
     }
 
     /// The file relative to the repository.
@@ -124,7 +124,7 @@ impl AsideTexts {
                 if has_landed { (&staged.after, &self.new) } else { (&staged.before, &self.old) };
             if want != is {
                 // Where another git process holds the index, the edit is still in the file.
-                let _ = repo.stage_text(&self.name(repo), want);
+                let _ = repo.commits().stage_text(&self.name(repo), want);
             }
         }
         state.drop_aside().context("remove the copy of the graph")
@@ -193,7 +193,7 @@ impl LandingGraph<'_> {
             return Ok(graph);
         };
         let after = with_changes(&mine, changes);
-        let staged = repo.staged_text(onto, name)?.map(|text| {
+        let staged = repo.commits().staged_text(onto, name)?.map(|text| {
             let before = without_claims(&text, &old);
             StagedTexts { after: with_changes(&before, changes), before }
         });
@@ -230,7 +230,7 @@ impl LandingGraph<'_> {
             self.state.keep_aside(aside).context("keep a copy of the graph")?;
             self.is_kept = true;
         }
-        self.repo.reset_file(onto, &aside.name(self.repo))?;
+        self.repo.commits().reset_file(onto, &aside.name(self.repo))?;
         crash::point("land.reset");
         Ok(true)
     }
@@ -342,12 +342,14 @@ mod tests {
         assert_eq!(free(&mine), old.replace("title: A", "title: Mine"));
         for (landed, is_killed) in [(true, false), (false, false), (true, true), (false, true)] {
             for (is_staged, is_reset) in [(false, false), (false, true), (true, true)] {
-                repo.stage_text("graph.yaml", if is_staged { &mine } else { old }).unwrap();
+                repo.commits()
+                    .stage_text("graph.yaml", if is_staged { &mine } else { old })
+                    .unwrap();
                 let mut graph = begin();
                 assert_eq!(read(), old);
                 if is_reset {
                     assert!(graph.reset(&onto).unwrap());
-                    assert_eq!(repo.staged_text(&onto, "graph.yaml").unwrap(), None);
+                    assert_eq!(repo.commits().staged_text(&onto, "graph.yaml").unwrap(), None);
                 }
                 if landed {
                     fs::write(&path, new.replace('\n', "\r\n")).unwrap();
@@ -361,7 +363,7 @@ mod tests {
                 assert_eq!(&read(), if landed { &after } else { &mine });
                 assert_eq!(state.kept_aside::<AsideTexts>(), None);
                 let staged = is_staged.then(|| free(if landed { &after } else { &mine }));
-                assert_eq!(repo.staged_text(&onto, "graph.yaml").unwrap(), staged);
+                assert_eq!(repo.commits().staged_text(&onto, "graph.yaml").unwrap(), staged);
             }
         }
         let graph = begin();

@@ -106,11 +106,11 @@ impl SlotPool {
     pub fn open(&self, slot: &Path, settings: &SlotSettings, base: &str) -> Result<Repo> {
         let main = Repo::discover(&self.main)?;
         if let Some(slot) = find(&main, slot)? {
-            if !main.is_abandoned_slot(&slot)? {
-                return main.refresh_slot(&slot, settings);
+            if !main.slots().is_abandoned(&slot)? {
+                return main.slots().refresh(&slot, settings);
             }
             // What is opened and not prepared has no work of its own in it.
-            slot.remove_slot()?;
+            slot.slot().remove()?;
         }
         if is_used(slot) {
             bail!(
@@ -118,7 +118,7 @@ impl SlotPool {
                 slot.display()
             );
         }
-        let slot = main.make_slot(slot, settings, base)?;
+        let slot = main.slots().make(slot, settings, base)?;
         self.include(&main, &slot)?;
         crash::point("slot.included");
         Ok(slot)
@@ -130,7 +130,7 @@ impl SlotPool {
         if !list.is_file() {
             return Ok(());
         }
-        for path in main.ignored_by(&list)? {
+        for path in main.local().ignored_by(&list)? {
             let (from, to) = (self.main.join(&path), slot.root().join(&path));
             // An attempt may have left a link to a place outside of the slot.
             let above = path.ancestors().skip(1).filter(|above| *above != Path::new(""));
@@ -198,7 +198,7 @@ fn setup_key(slot: &Repo, commands: &[String]) -> Result<String> {
 /// # Errors
 /// Errors of git.
 pub fn is_set_up(slot: &Repo, commands: &[String]) -> Result<bool> {
-    Ok(match slot.setup_note() {
+    Ok(match slot.slot().setup_note() {
         Some(noted) if !commands.is_empty() => noted == setup_key(slot, commands)?,
         _ => false,
     })
@@ -212,15 +212,15 @@ pub fn note_setup(slot: &Repo, commands: &[String]) -> Result<()> {
     if commands.is_empty() {
         return Ok(());
     }
-    slot.note_setup(Some(&setup_key(slot, commands)?))
+    slot.slot().note_setup(Some(&setup_key(slot, commands)?))
 }
 
 /// Returns the slot in a folder, unless a killed run left it incomplete.
 fn find(main: &Repo, slot: &Path) -> Result<Option<Repo>> {
-    if main.remove_incomplete_slot(slot)? {
+    if main.slots().remove_incomplete(slot)? {
         return Ok(None);
     }
-    Ok(main.open_slot(slot))
+    Ok(main.slots().open(slot))
 }
 
 /// Whether a folder contains anything. An empty folder counts as missing.
@@ -322,10 +322,10 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
     main.keep(base_ref, base)?;
     let mut found = find(&main, path)?;
     if let Some(slot) = &found
-        && main.is_abandoned_slot(slot)?
+        && main.slots().is_abandoned(slot)?
         && is_as_left(slot)?
     {
-        slot.remove_slot()?;
+        slot.slot().remove()?;
         found = None;
     }
     if found.is_none() && is_used(path) {
@@ -340,9 +340,9 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
         Some(slot) => slot,
         None => pool.open(path, settings, base)?,
     };
-    let slot = main.start_slot(&slot, settings, base, branch)?;
+    let slot = main.slots().start(&slot, settings, base, branch)?;
     crash::point("slot.started");
-    match slot.update_submodules(&main) {
+    match slot.slot().update_submodules(&main) {
         Err(error) if is_of_the_commit(&error) => {
             return Ok(PreparedSlot::BadBase(format!("{error:#}")));
         }
@@ -351,12 +351,13 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
     let restored = match left {
         Some(LeftWork { commit: left, attributes }) => {
             let own: Vec<&str> = graph.iter().map(String::as_str).collect();
-            let restored = slot.restore_work(left, base, branch, &own, Some(attributes))?;
+            let restored =
+                slot.integration().restore(left, base, branch, &own, Some(attributes))?;
             if let (RestoredWork::Done, Some(graph)) = (&restored, graph) {
                 restore_graph(&slot, left, base, graph)?;
             }
             crash::point("slot.restored");
-            slot.update_submodules(&main)?;
+            slot.slot().update_submodules(&main)?;
             Some(restored)
         }
         None => None,
@@ -404,9 +405,9 @@ pub fn unkept(main: &Repo, slot: &Repo) -> Result<Option<String>> {
         return Ok(Some(format!("`{path}` has uncommitted changes")));
     }
     match slot.head()?.commit {
-        Some(commit) if slot.is_noted(&commit) => Ok(None),
+        Some(commit) if slot.slot().is_noted(&commit) => Ok(None),
         Some(commit) if !main.keeps(&commit)? => Ok(Some(only_here(&commit))),
-        Some(_) if slot.has_own_strays()? => {
+        Some(_) if slot.pins().has_own_strays()? => {
             Ok(Some("it has commits that HEAD does not reach, such as a stash".to_owned()))
         }
         Some(_) => Ok(None),
@@ -417,7 +418,7 @@ pub fn unkept(main: &Repo, slot: &Repo) -> Result<Option<String>> {
 /// Whether a slot is as a run has left it.
 fn is_as_left(slot: &Repo) -> Result<bool> {
     let head = slot.head()?.commit;
-    Ok(head.is_some_and(|head| slot.is_noted(&head)) && slot.has_only_its_files()?)
+    Ok(head.is_some_and(|head| slot.slot().is_noted(&head)) && slot.slot().has_only_its_files()?)
 }
 
 fn only_here(commit: &CommitId) -> String {
@@ -438,22 +439,22 @@ pub fn release(
     let Some(at) = kept.map(CommitId::from).or(slot.head()?.commit) else {
         return Ok(Some("it has no commit".to_owned()));
     };
-    let settled = slot.settle_on(&at).or_else(|_| {
+    let settled = slot.slot().settle_on(&at).or_else(|_| {
         // A git process of a killed run may still be taking locks, or may have died with them.
-        slot.drop_locks()?;
-        slot.settle_on(&at)
+        slot.slot().drop_locks()?;
+        slot.slot().settle_on(&at)
     });
     if !settled? {
         return Ok(Some("not all of its contents could be kept".to_owned()));
     }
-    if kept.is_none() && !slot.is_noted(&at) && !main.keeps(&at)? {
+    if kept.is_none() && !slot.slot().is_noted(&at) && !main.keeps(&at)? {
         return Ok(Some(only_here(&at)));
     }
     crash::point("slot.settled");
-    slot.note_slot(&at)?;
+    slot.slot().note(&at)?;
     if !is_set_up(slot, setup)? {
         // The attempt changed what the setup is made from, and may have run it again.
-        slot.note_setup(None)?;
+        slot.slot().note_setup(None)?;
     }
     Ok(None)
 }
@@ -482,7 +483,7 @@ mod tests {
         let base = repo.head().unwrap().commit.unwrap();
         let place = LoopPaths::default();
         let pool = SlotPool { folder: main.with_file_name("slots"), main: main.clone(), place };
-        let settings = repo.slot_settings().unwrap();
+        let settings = repo.slots().settings().unwrap();
         let slot = pool.open(&pool.next(&[]), &settings, &base).unwrap();
         for lock in ["index.lock", "HEAD.lock"] {
             fs::write(slot.git_dir().join(lock), "").unwrap();

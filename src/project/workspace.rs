@@ -318,10 +318,10 @@ impl Workspace {
             self.unignored()?.into_iter().map(|path| format!("/{path}")).collect();
         let mut lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         // The graph file is written as a whole: for a moment its next version is in the same folder.
-        if !self.repo.is_ignored(".ralph-x.tmp")? {
+        if !self.repo.local().is_ignored(".ralph-x.tmp")? {
             lines.push(state::DRAFTS);
         }
-        if lines.is_empty() { Ok(()) } else { self.repo.exclude(&lines) }
+        if lines.is_empty() { Ok(()) } else { self.repo.local().exclude(&lines) }
     }
 
     /// Hides the files that receive the output of this run, as in `ralph run > ralph.log` and
@@ -339,11 +339,11 @@ impl Workspace {
             let Some(path) = inside.filter(is_usual) else {
                 continue;
             };
-            if self.is_own(path) || self.repo.is_ignored(path)? {
+            if self.is_own(path) || self.repo.local().is_ignored(path)? {
                 continue;
             }
             self.outputs.insert(path.to_owned());
-            self.repo.exclude_path(path)?;
+            self.repo.local().exclude_path(path)?;
         }
         Ok(())
     }
@@ -356,7 +356,7 @@ impl Workspace {
         let mut found = Vec::new();
         for path in loop_paths::OWN {
             let file = if path.ends_with('/') { format!("{path}x") } else { path.to_owned() };
-            if !self.repo.is_ignored(&file)? {
+            if !self.repo.local().is_ignored(&file)? {
                 found.push(path);
             }
         }

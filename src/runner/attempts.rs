@@ -350,7 +350,7 @@ pub(super) fn report(
 pub(super) fn ignored_in_slot(cx: &RunContext, record: &AttemptRecord) -> Option<Vec<String>> {
     let verifies = record.terms.as_ref().is_some_and(|terms| !terms.verify().is_empty());
     record.slot.as_ref().filter(|_| verifies)?;
-    record.tree(&cx.workspace).ok()?.ignored().ok()
+    record.tree(&cx.workspace).ok()?.local().ignored().ok()
 }
 
 /// Hides the files that an agent leaves for itself from git, in the checkout; slots hide them
@@ -364,7 +364,7 @@ pub(super) fn ignore_litter(
     if litter.is_empty() || record.slot.is_some() {
         return Ok(());
     }
-    cx.workspace.repo.exclude(litter)
+    cx.workspace.repo.local().exclude(litter)
 }
 
 /// Returns the patterns of the files that an agent leaves for itself.

@@ -43,7 +43,9 @@ fn place_of(record: &AttemptRecord) -> HeadPlace<'_> {
 
 /// Whether HEAD was moved after an attempt had ended: a person did that.
 fn was_moved_since(repo: &Repo, end: DateTime<Utc>) -> bool {
-    repo.head_moved_at().is_some_and(|at| DateTime::<Utc>::from(at) > end + SETTLING)
+    repo.checkout_head()
+        .head_moved_at()
+        .is_some_and(|at| DateTime::<Utc>::from(at) > end + SETTLING)
 }
 
 /// Whether what an attempt did to the checkout is put back: not in a plain loop, whose iterations
@@ -59,10 +61,12 @@ pub(super) fn take_back_damaged(cx: &RunContext, record: &AttemptRecord) -> Resu
         return Ok(None);
     }
     let repo = &cx.workspace.repo;
-    let Some(why) = repo.damage_since(record.base.as_deref())? else {
+    let Some(why) = repo.checkout_head().damage_since(record.base.as_deref())? else {
         return Ok(None);
     };
-    repo.take_back(place_of(record)).context("take damaged commits off the branch")?;
+    repo.checkout_head()
+        .take_back(place_of(record))
+        .context("take damaged commits off the branch")?;
     Ok(Some(format!(
         "git cannot read its commits ({why}); they were taken off the branch, and its files stay \
          as uncommitted changes"
@@ -71,7 +75,8 @@ pub(super) fn take_back_damaged(cx: &RunContext, record: &AttemptRecord) -> Resu
 
 /// Whether HEAD is no longer where an attempt in the checkout may leave it.
 pub(super) fn has_left_branch(cx: &RunContext, record: &AttemptRecord) -> Result<bool> {
-    Ok(guards_checkout(cx, record) && cx.workspace.repo.has_left(place_of(record))?)
+    Ok(guards_checkout(cx, record)
+        && cx.workspace.repo.checkout_head().has_left(place_of(record))?)
 }
 
 /// Keeps the commits of an attempt in the checkout which HEAD had lost when its verify commands
@@ -89,7 +94,7 @@ pub(super) fn keep_lost(
         return Ok(None);
     }
     let name = leftovers::pin_name(&cx.workspace.place, &record.task_id, record.attempt);
-    repo.keep_commit(&name, &last.id)?;
+    repo.pins().keep_commit(&name, &last.id)?;
     Ok(Some(format!("HEAD left its commits while they were verified; they are kept as {name}")))
 }
 
@@ -120,7 +125,7 @@ pub(super) fn restore_committed_graph(
     facts: &mut Facts,
 ) -> Result<()> {
     let repo = &cx.workspace.repo;
-    if !guards_checkout(cx, record) || repo.has_left(place_of(record))? {
+    if !guards_checkout(cx, record) || repo.checkout_head().has_left(place_of(record))? {
         return Ok(());
     }
     let (Some(base), Some(head), Some(path)) =
@@ -146,7 +151,7 @@ pub(super) fn restore_committed_graph(
         return Ok(());
     }
     let message = restoration(record, &[&path]);
-    if cx.workspace.repo.commit_file_on_head(&path, &text, &message)?.is_none() {
+    if cx.workspace.repo.commits().commit_file_on_head(&path, &text, &message)?.is_none() {
         return Ok(());
     }
     restored(record, None, vec![path], facts);
@@ -232,7 +237,7 @@ fn return_head(
     record: &AttemptRecord,
 ) -> Result<Option<CommitId>> {
     let (repo, place) = (&cx.workspace.repo, place_of(record));
-    if !repo.has_left(place)? {
+    if !repo.checkout_head().has_left(place)? {
         return Ok(None);
     }
     if record.run_id != run_id {
@@ -242,11 +247,11 @@ fn return_head(
     let (in_git, text) = (cx.workspace.graph_in_git(), graph.text());
     let back = || -> Result<CommitId> {
         if let Some(head) = repo.head()?.commit {
-            repo.keep_commit(&name, &head)?;
+            repo.pins().keep_commit(&name, &head)?;
         }
         // Of this file, `ralph` itself has uncommitted changes.
         let aside = in_git.as_deref().filter(|_| cx.workspace.graph_path().is_file());
-        let commit = repo.return_head(place, aside);
+        let commit = repo.checkout_head().return_head(place, aside);
         if aside.is_some()
             && regular_file::read_to_string(cx.workspace.graph_path()).ok().as_deref() != Some(text)
         {
@@ -283,7 +288,7 @@ fn return_files(cx: &RunContext, record: &AttemptRecord) -> Result<()> {
     paths.retain(|path| {
         !now.contains_key(*path) && repo.file_at(commit, path).is_ok_and(|text| text.is_some())
     });
-    if paths.is_empty() { Ok(()) } else { repo.restore_files(commit, &paths) }
+    if paths.is_empty() { Ok(()) } else { repo.checkout_head().restore_files(commit, &paths) }
 }
 
 /// Whether a file of the checkout is the version of a commit.
@@ -319,7 +324,7 @@ fn commit_restored(
     if !files.is_empty() {
         let names: Vec<&str> = files.iter().map(String::as_str).collect();
         let message = restoration(record, &names);
-        cx.workspace.repo.restore_on_head(base, &names, &message)?;
+        cx.workspace.repo.commits().restore_on_head(base, &names, &message)?;
     }
     restored(record, commit, files, facts);
     Ok(())

@@ -72,10 +72,10 @@ pub(super) fn return_slot(
     let head = tree.head()?.commit;
     if let Some(head) = head.filter(|head| head != end) {
         let name = format!("{STALE_WORK}/{}", record.mark());
-        workspace.repo.bring_home(tree, &head, &name)?;
+        workspace.repo.slots().bring_home(tree, &head, &name)?;
     }
     let place = HeadPlace { branch: record.branch.as_deref(), commit: Some(end) };
-    tree.take_back_with_files(place, left)
+    tree.checkout_head().take_back_with_files(place, left)
 }
 
 /// Returns the last line of what an agent said. If the agent failed, returns the line that says
@@ -229,7 +229,7 @@ pub(super) fn bring_home(
         && let (Some(head), Some(tree)) = (evidence.commits.last(), tree)
     {
         let name = leftovers::pin_name(&workspace.place, &record.task_id, record.attempt);
-        if let Err(error) = workspace.repo.bring_home(tree, &head.id, &name) {
+        if let Err(error) = workspace.repo.slots().bring_home(tree, &head.id, &name) {
             let (branch, why) = (slot.target.clone(), format!("{error:#}"));
             evidence.merge = Some(Merge::Refused { branch, why });
         }
@@ -265,7 +265,7 @@ pub(super) fn keep_work(
         let is_known = is_as_collected && evidence.leftovers.is_empty();
         Ok(!is_known && !tree.dirty()?.is_empty())
     };
-    if !is_complete || is_dirty()? || tree.has_own_strays()? {
+    if !is_complete || is_dirty()? || tree.pins().has_own_strays()? {
         let kept = leftovers::pin(workspace, &tree, record, &evidence.leftovers);
         // The repository's filters may run files of the attempt.
         slots.let_change();
@@ -281,7 +281,7 @@ pub(super) fn keep_work(
         && repo.commit_of(&name)?.is_some_and(|home| home != head)
     {
         // A verify command has made a commit.
-        repo.bring_home(&tree, &head, &name)?;
+        repo.slots().bring_home(&tree, &head, &name)?;
     }
     let (Some(head), Some(tip)) = (repo.commit_of(&name)?, workspace.repo.branch(branch)?) else {
         return Ok(nothing);

@@ -437,10 +437,10 @@ pub(super) fn commit_status(
             }
         };
         // A person who commits at the same moment wins; the status then stays uncommitted.
-        let _ = repo.commit_file_on_head(&path, &changed, &message);
+        let _ = repo.commits().commit_file_on_head(&path, &changed, &message);
         crash::point("close.committed");
     } else {
-        let _ = repo.finish_file_commit(&path);
+        let _ = repo.commits().finish_file_commit(&path);
     }
     Ok(())
 }

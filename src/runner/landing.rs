@@ -83,7 +83,7 @@ impl Completion {
         let text = String::from_utf8_lossy(&text);
         match self.change.applied(&text)? {
             Some(changed) if changed != text => {
-                repo.commit_file(parent, &self.path, &changed, &self.message)
+                repo.commits().commit_file(parent, &self.path, &changed, &self.message)
             }
             _ => Ok(parent.clone()),
         }
@@ -155,7 +155,7 @@ impl LandOrder {
             }
             _ => None,
         };
-        let mut landed = repo.land(&self.branch, &self.onto, &self.commit);
+        let mut landed = repo.landings().land(&self.branch, &self.onto, &self.commit);
         let is_in_the_way = |landed: &Result<git::Landing>| match landed {
             Ok(git::Landing::InTheWay { paths, .. }) => {
                 self.path.iter().all(|it| paths.contains(it))
@@ -166,7 +166,7 @@ impl LandOrder {
             && is_in_the_way(&landed)
         {
             landed = match graph.reset(&self.onto) {
-                Ok(true) => repo.land(&self.branch, &self.onto, &self.commit),
+                Ok(true) => repo.landings().land(&self.branch, &self.onto, &self.commit),
                 Ok(false) => landed,
                 Err(error) => Err(error),
             };
@@ -199,7 +199,13 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
     let mut tip = order.onto.clone();
     for WorkToLand { base, head, message, has_new_modules, completion } in &order.work {
         let work = BranchWork { head, base, message };
-        let commit = match tree.integrate(&tip, &work, order.how, &own, Some(&order.attributes))? {
+        let commit = match tree.integration().integrate(
+            &tip,
+            &work,
+            order.how,
+            &own,
+            Some(&order.attributes),
+        )? {
             Integrated::Done(commit) => commit,
             Integrated::Nothing => tip.clone(),
             Integrated::Conflict { paths, diff } => {
@@ -215,12 +221,12 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
         // After a rebuild, the commits of the branch are those of the work.
         let rebuilt = (commit != *head).then(|| tree.between(&tip, &commit)).transpose()?;
         let commit = completed(&tree, &commit, completion.as_ref())?;
-        tree.move_to(&commit)?;
-        if *has_new_modules && let Err(error) = tree.update_submodules(&main) {
+        tree.slot().move_to(&commit)?;
+        if *has_new_modules && let Err(error) = tree.slot().update_submodules(&main) {
             if !slot_pool::is_of_the_commit(&error) {
                 return Err(error);
             }
-            tree.move_to(&tip)?;
+            tree.slot().move_to(&tip)?;
             built.refused = Some(format!("{error:#}"));
             break;
         }
@@ -229,8 +235,8 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
         built.commits.push(BuiltCommit { commit, verified, rebuilt });
     }
     // What lands is what is here now, whatever the verify commands do in the slot.
-    main.bring_home(&tree, &tip, &order.trial_ref)?;
-    tree.update_submodules(&main)?;
+    main.slots().bring_home(&tree, &tip, &order.trial_ref)?;
+    tree.slot().update_submodules(&main)?;
     built.is_set_up = slot_pool::is_set_up(&tree, &order.setup)?;
     built.changed = tree.dirty()?.into_keys().collect();
     Ok(built)
@@ -318,7 +324,7 @@ impl RunLanding {
                 let fits = if head == base {
                     Some(head.clone())
                 } else {
-                    repo.fits_as_it_is(&onto, &piece, how, &own)?
+                    repo.integration().fits_as_it_is(&onto, &piece, how, &own)?
                 };
                 if let Some(verified) = fits {
                     let commit = completed(repo, &verified, completion.as_ref())?;

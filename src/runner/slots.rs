@@ -72,7 +72,7 @@ impl RunSlots {
             let head = workspace.repo.head()?;
             let why = match (head.branch, head.commit) {
                 (Some(branch), Some(_)) => {
-                    (target, settings) = (Some(branch), Some(workspace.repo.slot_settings()?));
+                    (target, settings) = (Some(branch), Some(workspace.repo.slots().settings()?));
                     ""
                 }
                 (None, _) => "HEAD is detached; switch to the branch that work lands on",
@@ -109,7 +109,7 @@ impl RunSlots {
         match &self.settings {
             Some(settings) => Ok(settings.clone()),
             // An earlier run was isolated, and this one closes its attempts.
-            None => workspace.repo.slot_settings(),
+            None => workspace.repo.slots().settings(),
         }
     }
 
@@ -210,7 +210,7 @@ impl RunSlots {
         let slot = record.slot.as_ref().context("an attempt without a slot")?;
         if let Some(settings) = &mut self.settings {
             // A person may have changed them, and `ralph` the list of ignored files.
-            *settings = workspace.repo.slot_settings()?;
+            *settings = workspace.repo.slots().settings()?;
             let calls = records.values().filter_map(|record| record.call.as_ref());
             calls.for_each(|call| settings.ignore(litter_of(call)));
         }
@@ -262,7 +262,7 @@ impl RunSlots {
             }
             Ok(PreparedSlot::BadBase(why)) => Input::BadBase(id, why),
             Ok(PreparedSlot::Ready { slot: tree, restored, is_set_up }) => {
-                (record.locks, record.controls) = (tree.locks(), Some(tree.controls()));
+                (record.locks, record.controls) = (tree.locks(), Some(tree.local().controls()));
                 if restored == Some(RestoredWork::Done) {
                     let left = attempt::changed(&cx.workspace, &tree)?;
                     record.inherited = left.into_keys().collect();
@@ -312,7 +312,7 @@ impl RunSlots {
         let Some(slot) = &record.slot else {
             return Ok(tree);
         };
-        let again = tree.secure_slot(&self.settings(workspace)?)?;
+        let again = tree.slot().secure(&self.settings(workspace)?)?;
         let tree = again.map_or(tree, Rc::new);
         if !self.suspects.iter().any(|it| it.path == slot.path) && !self.has_spared {
             self.secured.replace(Some((slot.path.clone(), Rc::clone(&tree))));
@@ -339,7 +339,7 @@ impl RunSlots {
     pub(super) fn note_trial_setup(&self, workspace: &Workspace, number: usize) -> Result<()> {
         let setup = &workspace.config.setup.0;
         let merge = self.pool.merge();
-        match workspace.repo.open_slot(&merge).filter(|_| number == setup.len() + 1) {
+        match workspace.repo.slots().open(&merge).filter(|_| number == setup.len() + 1) {
             // Files that git does not ignore do not stay in a slot.
             Some(slot) if slot.dirty()?.is_empty() => slot_pool::note_setup(&slot, setup),
             _ => Ok(()),
@@ -385,7 +385,7 @@ impl RunSlots {
         let kept = workspace.repo.commit_of(&pin)?;
         if !record.dirty.is_empty() {
             // What the setup left there is not ignored by git, so it goes with the rest.
-            tree.note_setup(None)?;
+            tree.slot().note_setup(None)?;
         }
         let (main, setup) = (&workspace.repo, &workspace.config.setup.0);
         // A damaged slot is recognized below.
@@ -435,8 +435,8 @@ fn hide(pool: &SlotPool, workspace: &Workspace) -> Result<()> {
         return Ok(());
     };
     let inside = inside.display();
-    if workspace.repo.is_ignored(&format!("{inside}/x"))? {
+    if workspace.repo.local().is_ignored(&format!("{inside}/x"))? {
         return Ok(());
     }
-    workspace.repo.exclude(&[&format!("/{inside}/")])
+    workspace.repo.local().exclude(&[&format!("/{inside}/")])
 }

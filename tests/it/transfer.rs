@@ -27,9 +27,9 @@ impl TransferProject {
         let trial = TestProject::new().file("a", "1\n").file("gone", "1\n");
         let main = Repo::discover(trial.root()).unwrap();
         let base = main.head().unwrap().commit.unwrap().to_string();
-        let settings = main.slot_settings().unwrap();
-        let slot = main.make_slot(&trial.sign("slot"), &settings, &base).unwrap();
-        let slot = main.start_slot(&slot, &settings, &base, "ralph/x").unwrap();
+        let settings = main.slots().settings().unwrap();
+        let slot = main.slots().make(&trial.sign("slot"), &settings, &base).unwrap();
+        let slot = main.slots().start(&slot, &settings, &base, "ralph/x").unwrap();
         fs::write(slot.root().join("left"), "by an earlier attempt\n").unwrap();
         let store = WorkerStore::open(&trial.sign("worker"), "repo").unwrap();
         TransferProject { trial, main, slot, base, store }

@@ -3,15 +3,12 @@
 //! The commit is only prepared here: hooks are programs that may hang, and another module runs
 //! programs with a time limit.
 
-use std::{ffi::OsStr, fs, os::unix::fs::PermissionsExt};
+use std::{collections::BTreeMap, ffi::OsStr};
 
 use anyhow::{Context, Result, anyhow};
 
-use super::{Repo, lossy, program};
-
-/// The hooks that git runs for a commit (githooks(5)).
-const HOOKS: &[&str] =
-    &["pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "reference-transaction"];
+use super::{CommitMaker, lossy, pin::IDENTITY, program, reader::Entries, slot_settings::split_at};
+use crate::{core::commit_id::CommitId, crash};
 
 /// A prepared commit.
 #[derive(Clone, Debug)]
@@ -28,7 +25,10 @@ pub struct CommitDraft {
     new: Vec<Vec<u8>>,
 }
 
-impl Repo {
+/// A path, and the mode and id that a tree is to have there.
+type TreeEdit<'a> = (&'a str, Option<&'a str>);
+
+impl CommitMaker<'_> {
     /// Prepares a commit of the changed paths of these names, as returned by [`Repo::dirty`]. Other
     /// staged paths stay staged and are not part of it. None if nothing can be committed: a nested
     /// repository cannot, and a file that was removed from the index and still exists is left
@@ -72,7 +72,7 @@ impl Repo {
     /// Checks that git knows who commits.
     ///
     /// # Errors
-    /// Those of [`Repo::committer`].
+    /// Those of [`CommitMaker::committer`].
     pub fn check_committer(&self) -> Result<()> {
         if !self.knows_committer.get() {
             self.committer()?;
@@ -102,25 +102,6 @@ impl Repo {
         Ok(ident.split_inclusive('>').next().unwrap_or_default().to_owned())
     }
 
-    /// The hooks that would run for a commit.
-    pub fn commit_hooks(&self) -> Vec<&'static str> {
-        let dir = self.hooks_dir();
-        let runs = |name: &&&str| {
-            let found = fs::metadata(dir.join(name));
-            found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-        };
-        HOOKS.iter().filter(runs).copied().collect()
-    }
-
-    /// Whether commits are signed here.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn signs_commits(&self) -> Result<bool> {
-        let answer = program::answer(&self.root, &["config", "--type=bool", "commit.gpgSign"])?;
-        Ok(answer.as_deref() == Some("true"))
-    }
-
     /// Prepares an empty commit with these settings, for a trial of hooks and signing.
     pub fn trial_commit(&self, settings: &[&str]) -> CommitDraft {
         let mut argv = git(settings);
@@ -136,6 +117,270 @@ impl Repo {
     pub fn drop_draft(&self, draft: &CommitDraft) -> Result<()> {
         let forget = ["update-index", "--force-remove", "-z", "--stdin"];
         program::run_with_input(&self.root, &forget, &[], &draft.new.join(&0)).map(drop)
+    }
+
+    /// Makes a commit on top of `parent` in which the file `path` has this content. The file exists
+    /// in `parent`. No hook is run.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn commit_file(
+        &self,
+        parent: &str,
+        path: &str,
+        content: &str,
+        message: &str,
+    ) -> Result<CommitId> {
+        let commit = || -> Result<CommitId> {
+            let blob = self.write_blob(content)?;
+            let entry = self.entry(parent, path)?.context("the file is not there")?;
+            let mode = entry.split(' ').next().unwrap_or_default();
+            let tree = self.with_entries(parent, &[path], &vec![Some(format!("{mode} {blob}"))])?;
+            self.commit_tree(parent, &tree, message)
+        };
+        commit().with_context(|| format!("cannot commit `{path}`"))
+    }
+
+    /// Commits this content of the file `path` on top of HEAD, and moves HEAD's branch. The file in
+    /// the worktree stays as it is. Returns none, and does nothing, if the index has another
+    /// version of the file than HEAD: a person has staged it.
+    ///
+    /// # Errors
+    /// The error of `git`, for example when HEAD moves at that moment.
+    pub fn commit_file_on_head(
+        &self,
+        path: &str,
+        content: &str,
+        message: &str,
+    ) -> Result<Option<CommitId>> {
+        let _alone = self.landings().alone();
+        let head = self.head()?.commit.context("HEAD is at no commit")?;
+        if !self.finish_file_commit(path)? {
+            return Ok(None);
+        }
+        let commit = self.commit_file(&head, path, content, message)?;
+        self.move_head(&head, &commit, "ralph: complete")?;
+        crash::point("file.committed");
+        let entry = self.entry(&commit, path)?.unwrap_or_default();
+        self.stage(&entry, path)?;
+        Ok(Some(commit))
+    }
+
+    /// Makes a commit of a tree on top of `parent`, signed if the repository signs commits.
+    fn commit_tree(&self, parent: &str, tree: &str, message: &str) -> Result<CommitId> {
+        let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree"];
+        if self.signs_commits()? {
+            arguments.push("-S");
+        }
+        arguments.extend(["-p", parent, tree]);
+        let identity = self.identity();
+        let commit =
+            program::run_with_input(&self.root, &arguments, &identity, message.as_bytes())?;
+        Ok(CommitId::from(lossy(&commit).trim()))
+    }
+
+    /// Commits these files on top of HEAD as they are in the commit `from`, which may not have some
+    /// of them, and moves HEAD's branch. The index follows; the files in the worktree stay as they
+    /// are.
+    ///
+    /// # Errors
+    /// The error of `git`, for example when HEAD moves at that moment.
+    pub fn restore_on_head(&self, from: &str, paths: &[&str], message: &str) -> Result<CommitId> {
+        let _alone = self.landings().alone();
+        let head = self.head()?.commit.context("HEAD is at no commit")?;
+        let entries = self.entries(from, paths)?;
+        let tree = self.with_entries(&head, paths, &entries)?;
+        let commit = self.commit_tree(&head, &tree, message)?;
+        self.move_head(&head, &commit, "ralph: restore")?;
+        for (path, entry) in paths.iter().zip(&entries) {
+            let info = entry.as_ref().map(|entry| format!("{},{path}", entry.replace(' ', ",")));
+            let update: &[&str] = match &info {
+                Some(info) => &["update-index", "--add", "--cacheinfo", info],
+                None => &["update-index", "--force-remove", "--", path],
+            };
+            program::run(&self.root, update)?;
+        }
+        Ok(commit)
+    }
+
+    /// Moves HEAD's branch, or HEAD itself if it is on none, from the commit `old` to another.
+    fn move_head(&self, old: &str, new: &str, why: &str) -> Result<()> {
+        program::run(&self.root, &["update-ref", "-m", why, "HEAD", new, old]).map(drop)
+    }
+
+    /// Updates the index if a process was killed between the two last steps of
+    /// [`CommitMaker::commit_file_on_head`]: the next commit would undo the last one. Returns whether the
+    /// index has the version of HEAD.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn finish_file_commit(&self, path: &str) -> Result<bool> {
+        let commit = |name| self.commit_of(name)?.context("no such commit");
+        let now = self.entry(&commit("HEAD")?, path)?;
+        if self.index_entry(path)? == now {
+            return Ok(true);
+        }
+        let changed = ["diff-tree", "--name-only", "--no-commit-id", "-r", "-z", "HEAD"];
+        if lossy(&program::run(&self.root, &changed)?) != format!("{path}\0") {
+            return Ok(false);
+        }
+        let staged = lossy(&program::run(&self.root, &["ls-files", "--stage", "--", path])?);
+        let was = self.entry(&commit("HEAD^")?, path)?;
+        match (was, now) {
+            (Some(was), Some(now)) if staged.starts_with(&format!("{was} 0\t")) => {
+                self.stage(&now, path)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The variables for the identity of the committer: none if git knows one, else `ralph`.
+    pub(super) fn identity(&self) -> Vec<(&'static str, &'static OsStr)> {
+        if self.check_committer().is_ok() {
+            return Vec::new();
+        }
+        IDENTITY.map(|(name, value)| (name, OsStr::new(value))).to_vec()
+    }
+
+    /// Returns the text of a file in the index; none if it is the version of the commit, or not in
+    /// the index at all.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn staged_text(&self, commit: &str, path: &str) -> Result<Option<String>> {
+        let staged = self.index_entry(path).context("cannot read the index")?;
+        let Some(staged) = staged else { return Ok(None) };
+        if self.entry(commit, path)?.as_ref() == Some(&staged) {
+            return Ok(None);
+        }
+        let id = staged.rsplit(' ').next().unwrap_or_default();
+        let text = program::run(&self.root, &["cat-file", "blob", id])?;
+        Ok(Some(lossy(&text)))
+    }
+
+    /// Stages a text as the version of a file; the file itself stays as it is.
+    ///
+    /// # Errors
+    /// The error of `git`, for example when another process holds the index.
+    pub fn stage_text(&self, path: &str, text: &str) -> Result<()> {
+        let blob = self.write_blob(text)?;
+        let entry = self.index_entry(path)?.context("the file is not in the index")?;
+        let mode = entry.split(' ').next().unwrap_or_default();
+        self.stage(&format!("{mode} {blob}"), path)
+    }
+
+    /// Gives a file the version of a commit, in the index and in the worktree, with the line ends
+    /// and filters that the repository has for it.
+    ///
+    /// # Errors
+    /// The error of `git`, for example when another process holds the index.
+    pub fn reset_file(&self, commit: &str, path: &str) -> Result<()> {
+        let entry = self.entry(commit, path)?.context("the file is not in the commit")?;
+        self.stage(&entry, path)?;
+        let check_out = ["checkout-index", "--force", "--index", "--", path];
+        program::run(&self.root, &check_out).map(drop)
+    }
+
+    /// Whether git sees no difference between a file and its version in the index.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn is_as_staged(&self, path: &str) -> Result<bool> {
+        // `diff-files` would find a difference in a file that has only been written again.
+        let refreshing = ["-c", "diff.autoRefreshIndex=true", "diff", "--quiet", "--no-ext-diff"];
+        program::test(&self.root, &[&refreshing[..], &["--", path]].concat())
+    }
+
+    /// The mode and id of a file in the index; none if the index does not have it, or has it in
+    /// conflict.
+    pub(super) fn index_entry(&self, path: &str) -> Result<Option<String>> {
+        let path = format!(":(top,literal){path}");
+        let list = program::run(&self.root, &["ls-files", "--stage", "-z", "--", &path])?;
+        let list = lossy(&list);
+        let entry = list.split('\0').find_map(|line| line.split_once(" 0\t"));
+        Ok(entry.map(|(entry, _)| entry.to_owned()))
+    }
+
+    /// Writes a text as an object, and returns its id.
+    pub(super) fn write_blob(&self, text: &str) -> Result<String> {
+        let blob = ["hash-object", "-w", "--stdin"];
+        let id = program::run_with_input(&self.root, &blob, &[], text.as_bytes())?;
+        Ok(lossy(&id).trim().to_owned())
+    }
+
+    /// Stages an entry, its mode and id, as the version of a file.
+    pub(super) fn stage(&self, entry: &str, path: &str) -> Result<()> {
+        let info = format!("{},{path}", entry.replace(' ', ","));
+        program::run(&self.root, &["update-index", "--cacheinfo", &info]).map(drop)
+    }
+
+    /// Whether commits are signed here.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn signs_commits(&self) -> Result<bool> {
+        let answer = program::answer(&self.root, &["config", "--type=bool", "commit.gpgSign"])?;
+        Ok(answer.as_deref() == Some("true"))
+    }
+
+    /// The tree of a commit with other entries at the paths.
+    pub(super) fn with_entries(
+        &self,
+        commit: &str,
+        own: &[&str],
+        entries: &Entries,
+    ) -> Result<String> {
+        let tree = self.tree_of(commit)?;
+        if self.entries(commit, own)? == *entries {
+            return Ok(tree);
+        }
+        let edits: Vec<TreeEdit<'_>> =
+            own.iter().zip(entries).map(|(path, entry)| (*path, entry.as_deref())).collect();
+        self.edited_tree(Some(&tree), &edits)?.map_or_else(|| program::empty_tree(&self.root), Ok)
+    }
+
+    /// A tree with other entries; none if it has none any more.
+    fn edited_tree(&self, tree: Option<&str>, edits: &[TreeEdit<'_>]) -> Result<Option<String>> {
+        let text = match tree {
+            Some(tree) => program::run(&self.root, &["ls-tree", "-z", tree])?,
+            None => Vec::new(),
+        };
+        let lines = text.split(|byte| *byte == 0).filter_map(|line| split_at(line, b'\t'));
+        let mut list: BTreeMap<&[u8], String> =
+            lines.map(|(entry, name)| (name, lossy(entry))).collect();
+        let mut below: BTreeMap<&str, Vec<TreeEdit<'_>>> = BTreeMap::new();
+        for (path, entry) in edits {
+            match (path.split_once('/'), entry) {
+                (Some((folder, rest)), _) => below.entry(folder).or_default().push((rest, *entry)),
+                (None, Some(entry)) => {
+                    let (mode, id) = entry.split_once(' ').unwrap_or_default();
+                    let kind = if mode == "160000" { "commit" } else { "blob" };
+                    list.insert(path.as_bytes(), format!("{mode} {kind} {id}"));
+                }
+                (None, None) => drop(list.remove(path.as_bytes())),
+            }
+        }
+        for (folder, edits) in below {
+            let old = list.get(folder.as_bytes());
+            let old = old.and_then(|entry| entry.strip_prefix("040000 tree ")).map(str::to_owned);
+            if old.is_none() && edits.iter().all(|(_, entry)| entry.is_none()) {
+                continue;
+            }
+            match self.edited_tree(old.as_deref(), &edits)? {
+                Some(id) => list.insert(folder.as_bytes(), format!("040000 tree {id}")),
+                None => list.remove(folder.as_bytes()),
+            };
+        }
+        if list.is_empty() {
+            return Ok(None);
+        }
+        let line =
+            |(name, entry): (&&[u8], &String)| [entry.as_bytes(), b"\t", name, b"\0"].concat();
+        let input: Vec<u8> = list.iter().flat_map(line).collect();
+        let make = ["mktree", "-z", "--missing"];
+        let id = program::run_with_input(&self.root, &make, &[], &input)?;
+        Ok(Some(lossy(&id).trim().to_owned()))
     }
 }
 
@@ -172,4 +417,97 @@ fn literal_pathspecs<'a>(paths: impl Iterator<Item = &'a Vec<u8>>) -> Vec<u8> {
         list.push(0);
     }
     list
+}
+
+#[cfg(test)]
+mod file_commit_tests {
+    use crate::adapters::git::tests::{TestSlots, without_library};
+
+    #[test]
+    fn one_file_is_committed_without_a_checkout() {
+        for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
+            let Some(trees) = TestSlots::with(options) else { continue };
+            let base = trees.place.commit("deep/graph", "1\n", "Graph");
+            let main = trees.main();
+            trees.place.write("a", "mine\n");
+            let status = trees.place.git(&["status", "--porcelain"]);
+            for repo in [&main, &without_library(&main)] {
+                let commit = repo
+                    .commits()
+                    .commit_file(&base, "deep/graph", "2\n", "Done\n\nX: y\n")
+                    .unwrap();
+                let git = |arguments: &[&str]| trees.place.git(arguments);
+                assert_eq!(git(&["show", &format!("{commit}:deep/graph")]), "2");
+                assert_eq!(git(&["diff", "--name-only", &base, &commit]), "deep/graph");
+                assert_eq!(git(&["log", "-1", "--format=%s %P", &commit]), format!("Done {base}"));
+                assert_eq!(git(&["log", "-1", "--format=%(trailers)", &commit]), "X: y");
+                assert_eq!(git(&["status", "--porcelain"]), status);
+            }
+            main.commits().commit_file_on_head("deep/graph", "2\n", "Done").unwrap().unwrap();
+            assert!(main.commits().move_head(&base, &base, "moved").is_err(), "HEAD is not there");
+            let log = ["reflog", "-2", "--format=%gs"];
+            let (head, branch) =
+                (trees.place.git(&log), trees.place.git(&[&log[..], &["main"]].concat()));
+            assert!(head.starts_with("ralph: complete\n") && branch == head, "{head} {branch}");
+            trees.place.write("deep/graph", "2\n");
+            assert_eq!(trees.place.git(&["status", "--porcelain"]), status);
+            // Killed before it updated the index.
+            trees.place.git(&["reset", "-q", "HEAD^", "--", "deep/graph"]);
+            assert!(main.commits().finish_file_commit("deep/graph").unwrap());
+            assert_eq!(trees.place.git(&["status", "--porcelain"]), status);
+            trees.place.write("deep/graph", "3\n");
+            trees.place.git(&["add", "deep/graph"]);
+            assert_eq!(
+                main.commits().commit_file_on_head("deep/graph", "4\n", "Done").unwrap(),
+                None
+            );
+            assert!(!main.commits().finish_file_commit("deep/graph").unwrap());
+        }
+    }
+}
+
+#[cfg(test)]
+mod index_file_tests {
+    use std::fs;
+
+    use crate::adapters::git::tests::{TestSlots, without_library};
+
+    #[test]
+    fn a_staged_version_is_read_and_replaced() {
+        for options in [&[][..], &["--object-format=sha256"], &["--ref-format=reftable"]] {
+            let Some(trees) = TestSlots::with(options) else { continue };
+            let base = trees.place.commit("deep/graph", "1\n", "Graph");
+            let main = trees.main();
+            for repo in [&main, &without_library(&main)] {
+                let staged = || repo.commits().staged_text(&base, "deep/graph").unwrap();
+                assert_eq!(staged(), None);
+                repo.commits().stage_text("deep/graph", "2\n").unwrap();
+                assert_eq!(staged().as_deref(), Some("2\n"));
+                assert!(!repo.commits().is_as_staged("deep/graph").unwrap());
+                assert_eq!(trees.place.git(&["show", ":deep/graph"]), "2");
+                repo.commits().reset_file(&base, "deep/graph").unwrap();
+                assert_eq!(staged(), None);
+                assert!(repo.commits().is_as_staged("deep/graph").unwrap());
+                trees.place.write("deep/graph", "other\n");
+                assert!(!repo.commits().is_as_staged("deep/graph").unwrap());
+                trees.place.write("deep/graph", "1\n");
+                assert!(repo.commits().is_as_staged("deep/graph").unwrap());
+                assert_eq!(trees.place.git(&["status", "--porcelain"]), "");
+                assert_eq!(repo.commits().staged_text(&base, "none").unwrap(), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_is_written_as_git_writes_it() {
+        let trees = TestSlots::new();
+        trees.place.write(".gitattributes", "g text eol=crlf\n");
+        trees.place.git(&["add", ".gitattributes"]);
+        let base = trees.place.commit("g", "1\n2\n", "Graph");
+        let main = trees.main();
+        trees.place.write("g", "mine\n");
+        main.commits().reset_file(&base, "g").unwrap();
+        assert_eq!(fs::read_to_string(main.root().join("g")).unwrap(), "1\r\n2\r\n");
+        assert_eq!(trees.place.git(&["status", "--porcelain"]), "");
+    }
 }

@@ -1,29 +1,34 @@
 //! What controls git apart from commits: hooks and configuration; and the contents of commits.
 
 use std::{
-    collections::BTreeMap,
-    fs,
+    collections::{BTreeMap, HashSet},
+    fs::{self, OpenOptions},
+    io::{self, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
-use git2::{ObjectType, Oid};
+use git2::{MergeFileInput, MergeFileOptions, ObjectType, Oid};
 
 use super::{
-    Repo, lossy,
+    LocalRules, lossy,
     program::{self, HOOKS},
 };
 use crate::regular_file;
 
-impl Repo {
+/// The hooks that git runs for a commit (githooks(5)).
+const COMMIT_HOOKS: &[&str] =
+    &["pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "reference-transaction"];
+
+impl LocalRules<'_> {
     /// The hooks and settings of this repository, each with a fingerprint of its contents, by path
     /// (relative to the top if it lies below) or by the name of the setting. In a slot, the addresses
     /// of submodules do not count: git copies them there when it clones the submodules, and every
     /// new attempt starts without them.
     pub fn controls(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
-        let hooks_path = self.hooks_path();
+        let hooks_path = self.hooks_path().ok().flatten();
         let hooks = self.hooks_in(hooks_path.as_deref());
         let is_slot = self.slot_of().is_some();
         found.extend(hooks_path.map(|path| (HOOKS.to_owned(), path)));
@@ -51,51 +56,12 @@ impl Repo {
 
     /// The folder of the hooks.
     pub(super) fn hooks_dir(&self) -> PathBuf {
-        self.hooks_in(self.hooks_path().as_deref())
+        self.hooks_in(self.hooks_path().ok().flatten().as_deref())
     }
 
     fn hooks_in(&self, configured: Option<&str>) -> PathBuf {
         // Hooks run at the top of the worktree.
         configured.map_or_else(|| self.common_dir.join("hooks"), |path| self.root.join(path))
-    }
-
-    fn hooks_path(&self) -> Option<String> {
-        self.library.hooks_path().ok().flatten()
-    }
-
-    /// The paths that differ between two commits, or that a first commit adds, in no particular
-    /// order.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn differing(&self, base: Option<&str>, head: &str) -> Result<Vec<String>> {
-        let entries = self
-            .library
-            .changed_entries(base, head)
-            .with_context(|| format!("cannot list the changes of commit {head}"))?;
-        Ok(entries.into_iter().map(|(path, _)| path).collect())
-    }
-
-    /// Returns a repository inside this one that the commits after `base` record as a link, and that
-    /// is not a submodule: no one else has its commits.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn nested_repository(&self, base: &str, head: &str) -> Result<Option<String>> {
-        /// The mode of a link to a commit (gitformat-index(5)).
-        const LINK: u32 = 0o160_000;
-        if base == head {
-            return Ok(None);
-        }
-        let entries = self.library.changed_entries(Some(base), head)?;
-        let mut links = entries.into_iter().filter(|(_, mode)| *mode == LINK).peekable();
-        if links.peek().is_none() {
-            return Ok(None);
-        }
-        // A file that git cannot read declares none.
-        let modules = self.modules_at(head).unwrap_or_default();
-        let is_submodule = |path: &str| modules.iter().any(|(_, known)| known == path);
-        Ok(links.find(|(path, _)| !is_submodule(path)).map(|(path, _)| path))
     }
 
     /// Returns the files and folders that git ignores here; a folder stands for all it contains.
@@ -108,21 +74,136 @@ impl Repo {
         Ok(text.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
     }
 
-    /// Whether a commit has text at `path`: none without such a path, false for a file of blanks
-    /// only, true for any other file and for a folder.
+    /// Whether the ignore rules match `path`, relative to the root; a directory that does not exist
+    /// yet ends in a slash. Tracked paths are not treated differently.
+    pub fn is_ignored(&self, path: &str) -> Result<bool> {
+        program::test(&self.root, &["check-ignore", "--no-index", "-q", "--", path])
+            .with_context(|| format!("cannot check whether `{path}` is ignored"))
+    }
+
+    /// Adds this path, relative to the root, to the repository's exclude file.
+    pub fn exclude_path(&self, path: &str) -> Result<()> {
+        let mut pattern = String::from("/");
+        for c in path.chars() {
+            if "*?[\\".contains(c) {
+                pattern.push('\\');
+            }
+            pattern.push(c);
+        }
+        // Git ignores blanks at the end.
+        if pattern.ends_with(' ') {
+            pattern.insert(pattern.len() - 1, '\\');
+        }
+        self.exclude(&[&pattern])
+    }
+
+    /// Adds the missing `patterns` to the repository's exclude file, which is not committed and is
+    /// shared by all its worktrees. Existing lines are kept as they are.
+    pub fn exclude(&self, patterns: &[&str]) -> Result<()> {
+        let file = self.common_dir.join("info/exclude");
+        let failed = || format!("cannot add to `{}`", file.display());
+        let text = match regular_file::read(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            other => other.with_context(failed)?,
+        };
+        let mut has: Vec<&[u8]> = text
+            .split(|byte| *byte == b'\n')
+            .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+            .collect();
+        let mut added = String::new();
+        for pattern in patterns {
+            if !has.contains(&pattern.as_bytes()) {
+                has.push(pattern.as_bytes());
+                added.push_str(pattern);
+                added.push('\n');
+            }
+        }
+        if added.is_empty() {
+            return Ok(());
+        }
+        if text.last().is_some_and(|byte| *byte != b'\n') {
+            added.insert(0, '\n');
+        }
+        fs::create_dir_all(self.common_dir.join("info")).with_context(failed)?;
+        let mut open = OpenOptions::new();
+        open.create(true).append(true);
+        regular_file::open_with(&file, &mut open)
+            .and_then(|mut opened| opened.write_all(added.as_bytes()))
+            .with_context(failed)
+    }
+
+    /// The files that git ignores and that also match the patterns in the file `list`, relative to
+    /// the root.
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn has_text_at(&self, commit: &str, path: &str) -> Result<Option<bool>> {
-        let path = path.trim_end_matches('/');
-        match program::kind(&self.root, commit, path)?.as_deref() {
-            None => Ok(None),
-            Some("blob") => {
-                let text = self.file_at(commit, path)?;
-                Ok(text.map(|text| !text.trim_ascii().is_empty()))
+    pub fn ignored_by(&self, list: &Path) -> Result<Vec<PathBuf>> {
+        let others = ["ls-files", "-z", "--others", "--ignored"];
+        let named = program::run(
+            &self.root,
+            &[&others[..], &[&format!("--exclude-from={}", list.display())]].concat(),
+        )?;
+        let ignored = program::run(&self.root, &[&others[..], &["--exclude-standard"]].concat())?;
+        let ignored: HashSet<&[u8]> = ignored.split(|byte| *byte == 0).collect();
+        let both = named.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        Ok(both.filter(|path| ignored.contains(path)).map(|path| lossy(path).into()).collect())
+    }
+
+    /// The attributes file of the repository: not committed, shared by its worktrees.
+    pub fn attributes(&self) -> PathBuf {
+        self.common_dir.join("info/attributes")
+    }
+
+    /// Adds a merge driver to the configuration of this repository. Returns whether that changed
+    /// anything.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn set_driver(&self, name: &str, about: &str, command: &str) -> Result<bool> {
+        let mut is_news = false;
+        for (key, value) in [("name", about), ("driver", command)] {
+            let key = format!("merge.{name}.{key}");
+            let old = program::answer(&self.root, &["config", "--local", "--get", &key])?;
+            if old.as_deref() != Some(value) {
+                program::run(&self.root, &["config", "--local", "--replace-all", &key, value])?;
+                is_news = true;
             }
-            Some(_) => Ok(Some(true)),
         }
+        Ok(is_news)
+    }
+
+    /// Removes a merge driver from the configuration. Returns whether it was there.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn unset_driver(&self, name: &str) -> Result<bool> {
+        let section = format!("merge.{name}");
+        let keys = format!("^merge\\.{name}\\.");
+        let known = ["config", "--local", "--name-only", "--get-regexp", &keys];
+        if program::answer(&self.root, &known)?.is_none() {
+            return Ok(false);
+        }
+        program::run(&self.root, &["config", "--local", "--remove-section", &section])?;
+        Ok(true)
+    }
+
+    /// The merge driver of a path: `unspecified` if no attribute sets it.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn merged_with(&self, path: &str) -> Result<String> {
+        let answer = program::run(&self.root, &["check-attr", "-z", "merge", "--", path])?;
+        Ok(lossy(answer.split(|byte| *byte == 0).nth(2).unwrap_or_default()))
+    }
+
+    /// The hooks that would run for a commit.
+    pub fn commit_hooks(&self) -> Vec<&'static str> {
+        let dir = self.hooks_dir();
+        let runs = |name: &&&str| {
+            let found = fs::metadata(dir.join(name));
+            found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        };
+        COMMIT_HOOKS.iter().filter(runs).copied().collect()
     }
 }
 
@@ -148,6 +229,35 @@ fn without_modules(settings: &[u8]) -> Vec<u8> {
         kept.extend_from_slice(line);
     }
     kept
+}
+
+/// A text merged by lines.
+#[derive(Clone, Debug)]
+pub struct MergedLines {
+    /// The text, with conflicts between markers.
+    pub text: Vec<u8>,
+    /// Whether there are no conflicts.
+    pub is_clean: bool,
+}
+
+/// Merges three texts by lines, as git does without a driver.
+///
+/// # Errors
+/// The error of libgit2.
+pub fn merge_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Result<MergedLines> {
+    // This initializes libgit2, which the merge call alone does not do.
+    let _set_up = git2::Config::new();
+    let input = |content| {
+        let mut input = MergeFileInput::new();
+        input.content(content);
+        input
+    };
+    let mut options = MergeFileOptions::new();
+    options.ancestor_label("base").our_label("ours").their_label("theirs");
+    let (base, ours, theirs) = (input(base), input(ours), input(theirs));
+    let merged = git2::merge_file(&base, &ours, &theirs, Some(&mut options))
+        .context("cannot merge by lines")?;
+    Ok(MergedLines { text: merged.content().to_vec(), is_clean: merged.is_automergeable() })
 }
 
 #[cfg(test)]
@@ -179,9 +289,9 @@ mod tests {
         let trees = TestSlots::new();
         let slot = trees.add("1");
         let set = |key: &str| {
-            let before = slot.controls();
+            let before = slot.local().controls();
             trees.place.git_in(slot.root(), &["config", key, "!true"]);
-            before == slot.controls()
+            before == slot.local().controls()
         };
         assert!(set("submodule.lib.url"));
         assert!(!set("submodule.lib.update"));
@@ -200,8 +310,8 @@ mod tests {
         let main = trees.main();
         let program = without_library(&main);
         for (base, head) in [(Some(&*base), &*head), (Some(&*base), &*tree), (None, &*head)] {
-            let found = main.library.changed_entries(base, head).unwrap();
-            assert_eq!(found, program.library.changed_entries(base, head).unwrap());
+            let found = main.changed_entries(base, head).unwrap();
+            assert_eq!(found, program.changed_entries(base, head).unwrap());
         }
         assert_eq!(main.differing(Some(&base), &head).unwrap(), ["gone", "kind", "new"]);
         assert!(main.differing(Some("nothing"), &head).is_err());

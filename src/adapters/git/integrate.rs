@@ -9,7 +9,9 @@ use std::{ffi::OsStr, fmt::Write as _, path::Path, process::Output};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{PinSource, Repo, lossy, program, settle::QUIET};
+use super::{
+    Integration, PinSource, lossy, pin::IDENTITY, program, settle::QUIET, slot_settings::remove_all,
+};
 use crate::core::commit_id::CommitId;
 
 /// The ref that keeps what was in the slot and in no commit; only the last such state. Only this
@@ -87,7 +89,7 @@ pub enum Integrated {
     Nothing,
 }
 
-impl Repo {
+impl Integration<'_> {
     /// The commit that has the work on top of `onto` without any change: the head of a branch that
     /// started there, if the method is rebase and the branch changes none of the paths `own`. A
     /// commit that a person has taken off the target since is not brought back.
@@ -135,14 +137,14 @@ impl Repo {
     ) -> Result<Integrated> {
         let integrated = self.combine(onto, piece, how, own, attributes)?;
         // Git returns to the head of the branch when it aborts a rebase.
-        self.detach_at(match &integrated {
+        self.slot().detach_at(match &integrated {
             Integrated::Done(commit) => commit,
             Integrated::Conflict { .. } | Integrated::Nothing => onto,
         })?;
         Ok(integrated)
     }
 
-    /// Does the work of [`integrate`](Repo::integrate). Leaves HEAD where git leaves it.
+    /// Does the work of [`integrate`](Integration::integrate). Leaves HEAD where git leaves it.
     fn combine(
         &self,
         onto: &str,
@@ -163,7 +165,7 @@ impl Repo {
         let has_merges = links.iter().any(|link| link.parents.len() > 1);
         let is_based = self.is_ancestor(piece.base, onto)?;
         let attributes = attributes.map(|file| format!("core.attributesFile={}", file.display()));
-        let git = GitCalls { repo: self, attributes, env: self.identity() };
+        let git = GitCalls { repo: self, attributes, env: self.commits().identity() };
         match how {
             IntegrationMethod::Merge if is_based => self.merge(&git, onto, piece, own),
             IntegrationMethod::Rebase if is_based && has_merges => {
@@ -183,8 +185,8 @@ impl Repo {
     /// # Errors
     /// The error of `git`; outside of a slot.
     pub fn clean_up(&self) -> Result<()> {
-        self.drop_locks()?;
-        self.forget_unfinished()?;
+        self.slot().drop_locks()?;
+        self.slot().forget_unfinished()?;
         let changed: Vec<String> = self.dirty()?.into_keys().collect();
         if changed.is_empty() {
             return Ok(());
@@ -193,10 +195,10 @@ impl Repo {
         let left =
             PinSource { base: head.as_deref(), branch: None, began: None, changed: &changed };
         let scratch = self.git_dir.join("ralph-index");
-        let kept = self.pin(KEPT, "Left in the slot for merges\n\n", left, &scratch)?;
+        let kept = self.pins().pin(KEPT, "Left in the slot for merges\n\n", left, &scratch)?;
         match kept.commit.or(head) {
             // What cannot be kept stays, and git refuses if it is in the way.
-            Some(commit) => self.settle_on(&commit).map(drop),
+            Some(commit) => self.slot().settle_on(&commit).map(drop),
             None => Ok(()),
         }
     }
@@ -234,7 +236,7 @@ impl Repo {
                 return self.squash(git, onto, piece, own);
             }
         }
-        self.detach_at(onto)?;
+        self.slot().detach_at(onto)?;
         let merge = ["merge", "--no-ff", "--no-edit", "--no-stat", "--no-verify-signatures"];
         let arguments =
             [&merge[..], &["--allow-unrelated-histories", "-m", piece.message, piece.head]]
@@ -244,7 +246,7 @@ impl Repo {
             return git.conflict(&arguments, &output);
         }
         let result = self.head()?.commit.context("HEAD is at no commit after a merge")?;
-        let is_same = self.tree_of(Some(&result))? == self.tree_of(Some(onto))?;
+        let is_same = self.tree_of(&result)? == self.tree_of(onto)?;
         Ok(if is_same { Integrated::Nothing } else { Integrated::Done(result) })
     }
 
@@ -261,12 +263,12 @@ impl Repo {
             Some(common) if self.is_ancestor(piece.base, onto)? => common,
             _ => piece.base.into(),
         };
-        let tree = self.with_entries(piece.head, own, &self.entries(&from, own)?)?;
-        if tree == self.tree_of(Some(&from))? {
+        let tree = self.commits().with_entries(piece.head, own, &self.entries(&from, own)?)?;
+        if tree == self.tree_of(&from)? {
             return Ok(Integrated::Nothing);
         }
         let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree", "-p", &from];
-        if self.signs_commits()? {
+        if self.commits().signs_commits()? {
             arguments.push("-S");
         }
         arguments.push(&tree);
@@ -284,7 +286,7 @@ impl Repo {
 
 /// How git is called for one integration.
 struct GitCalls<'a> {
-    repo: &'a Repo,
+    repo: &'a Integration<'a>,
     /// A setting.
     attributes: Option<String>,
     env: Vec<(&'static str, &'static OsStr)>,
@@ -313,7 +315,10 @@ impl GitCalls<'_> {
         let abort = self.run_raw(&[arguments[0], "--abort"])?;
         // A rebase or merge that never began has nothing to abort.
         let failed = program::failed(arguments, output);
-        self.repo.clean_up().with_context(|| lossy(&abort.stderr).trim().to_owned())?;
+        self.repo
+            .integration()
+            .clean_up()
+            .with_context(|| lossy(&abort.stderr).trim().to_owned())?;
         if paths.is_empty() {
             return Err(failed);
         }
@@ -332,10 +337,104 @@ fn cut(mut text: String) -> String {
     text
 }
 
+/// The trailer of a pin for a path, as a JSON string, that is kept there and is not work of the
+/// attempt: a command of `setup` or `verify` wrote it.
+pub const NOT_WORK: &str = "Ralph-Not-Work";
+
+/// The result of bringing kept work into a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestoredWork {
+    /// The work is in the slot.
+    Done,
+    /// The work conflicts with the branch in these files. The slot has none of it.
+    Conflict(Vec<String>),
+}
+
+impl Integration<'_> {
+    /// Brings the work of the pin `pin` into this slot, on top of `onto`, with HEAD on `branch`.
+    /// What the work changed at the paths `own` is left out, as is what is [not work](NOT_WORK).
+    /// `attributes` is an additional attributes file (gitattributes(5)).
+    ///
+    /// # Errors
+    /// The error of `git`; outside of a slot.
+    pub fn restore(
+        &self,
+        pin: &str,
+        onto: &str,
+        branch: &str,
+        own: &[&str],
+        attributes: Option<&Path>,
+    ) -> Result<RestoredWork> {
+        let restored = self.replay_pin(pin, onto, own, attributes).with_context(|| {
+            format!("cannot restore the work of commit {}", CommitId::from(pin).short())
+        })?;
+        let (restored, head) = match restored {
+            Ok(head) => (RestoredWork::Done, head),
+            Err(paths) => {
+                self.slot().move_to(onto)?;
+                (RestoredWork::Conflict(paths), onto.into())
+            }
+        };
+        // The steps of this are no commits that the attempt leaves.
+        remove_all(&self.git_dir.join("logs")).context("remove the reflogs of the slot")?;
+        self.slot().name_branch(branch, &head)?;
+        Ok(restored)
+    }
+
+    /// Returns the new head of the work, with the uncommitted changes in the files; or the paths of
+    /// a conflict.
+    fn replay_pin(
+        &self,
+        pin: &str,
+        onto: &str,
+        own: &[&str],
+        attributes: Option<&Path>,
+    ) -> Result<Result<CommitId, Vec<String>>> {
+        let base = "%(trailers:key=Ralph-Base,valueonly)";
+        let format = format!("--format=%P%n{base}%(trailers:key={NOT_WORK},valueonly)");
+        let shown = lossy(&program::run(&self.root, &["log", "-1", &format, pin])?);
+        let mut lines = shown.lines();
+        let head = lines.next().and_then(|parents| parents.split(' ').next());
+        let head = head.filter(|head| !head.is_empty()).context("it has no parent")?;
+        let base = lines.next().context("it does not name its base")?;
+        let replay = |onto: &str, head: &str, base: &str| -> Result<_> {
+            let piece = BranchWork { head, base, message: "Work of an earlier attempt" };
+            let how = IntegrationMethod::Rebase;
+            Ok(match self.integrate(onto, &piece, how, own, attributes)? {
+                Integrated::Done(commit) => Ok(commit),
+                Integrated::Nothing => Ok(CommitId::from(onto)),
+                Integrated::Conflict { paths, .. } => Err(paths),
+            })
+        };
+        let committed = match replay(onto, head, base)? {
+            Ok(commit) => commit,
+            Err(paths) => return Ok(Err(paths)),
+        };
+        let not_work: Vec<String> = lines.filter_map(|it| serde_json::from_str(it).ok()).collect();
+        let not_work: Vec<&str> = not_work.iter().map(String::as_str).collect();
+        let tree = self.commits().with_entries(pin, &not_work, &self.entries(head, &not_work)?)?;
+        if tree == self.tree_of(head)? {
+            return Ok(Ok(committed));
+        }
+        // The pin may have more parents, for commits that HEAD was moved away from.
+        let make = ["commit-tree", "-p", head, "-m", "Uncommitted", &tree];
+        let identity = IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
+        let changes = program::run_with_input(&self.root, &make, &identity, &[])?;
+        if let Err(paths) = replay(&committed, lossy(&changes).trim(), head)? {
+            return Ok(Err(paths));
+        }
+        // The files keep the changes, and index and HEAD do not have them.
+        program::run(&self.root, &["update-ref", "--no-deref", "HEAD", &committed])?;
+        self.run_quietly(&["read-tree", "--reset", &committed])?;
+        Ok(Ok(committed))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
+    use super::super::Repo;
     use super::*;
     use crate::adapters::git::pin::IDENTITY;
     use crate::adapters::git::tests::{TestSlots, said, without_library};
@@ -388,7 +487,7 @@ mod tests {
         ) -> Integrated {
             let piece =
                 BranchWork { head, base: &self.trees.first, message: "All of it\n\nRalph-Task: x" };
-            let done = self.merger.integrate(onto, &piece, how, own, None).unwrap();
+            let done = self.merger.integration().integrate(onto, &piece, how, own, None).unwrap();
             assert!(self.merger.dirty().unwrap().is_empty());
             assert_eq!(self.merger.unfinished(), None);
             let at = self.merger.head().unwrap();
@@ -439,7 +538,7 @@ mod tests {
         for repo in [&place.slot, &without_library(&place.slot)] {
             let fits = |onto: &str, head: &str, how, own: &[&str]| {
                 let piece = BranchWork { head, base: &first, message: "" };
-                repo.fits_as_it_is(onto, &piece, how, own).unwrap().is_some()
+                repo.integration().fits_as_it_is(onto, &piece, how, own).unwrap().is_some()
             };
             assert!(fits(&first, &head, IntegrationMethod::Rebase, &[]));
             assert!(
@@ -567,6 +666,7 @@ mod tests {
             let piece = BranchWork { head: &head, base: &base, message: "All of it" };
             let plain = place
                 .merger
+                .integration()
                 .integrate(&base, &piece, IntegrationMethod::Rebase, &own, None)
                 .unwrap();
             let Integrated::Done(plain) = plain else { panic!("{plain:?}") };
@@ -645,7 +745,7 @@ mod tests {
         let onto = place.main("c", "1\n");
         let piece = BranchWork { head: &head, base: &base, message: "All of it" };
         for how in HOWS {
-            let done = place.merger.integrate(&onto, &piece, how, &[], None).unwrap();
+            let done = place.merger.integration().integrate(&onto, &piece, how, &[], None).unwrap();
             let Integrated::Done(done) = done else { panic!("{done:?}") };
             assert_eq!(
                 place.trees.git(&place.merger, &["ls-tree", "--name-only", &done]),
@@ -660,7 +760,7 @@ mod tests {
         let onto = place.main("e", "1\n");
         let piece = BranchWork { head: &head, ..piece };
         for how in HOWS {
-            let done = place.merger.integrate(&onto, &piece, how, &[], None).unwrap();
+            let done = place.merger.integration().integrate(&onto, &piece, how, &[], None).unwrap();
             let Integrated::Done(done) = done else { panic!("{done:?}") };
             assert_eq!(
                 place.trees.git(&place.merger, &["ls-tree", "--name-only", &done]),
@@ -679,8 +779,9 @@ mod tests {
         fs::write(&attributes, "notes merge=union\n").unwrap();
         let piece = BranchWork { head: &head, base: &place.trees.first, message: "All of it" };
         for how in HOWS {
-            let bring =
-                |attributes| place.merger.integrate(&onto, &piece, how, &[], attributes).unwrap();
+            let bring = |attributes| {
+                place.merger.integration().integrate(&onto, &piece, how, &[], attributes).unwrap()
+            };
             assert!(matches!(bring(None), Integrated::Conflict { .. }));
             let Integrated::Done(done) = bring(Some(&attributes)) else { panic!("{how:?}") };
             assert_eq!(place.show(&done, "notes"), "target\nbranch");
@@ -756,8 +857,13 @@ mod tests {
         place.done(&onto, &fits, IntegrationMethod::Rebase, &[]);
         assert_eq!(place.trees.git(&place.merger, &["rev-parse", "person"]), fits);
         let piece = BranchWork { head: &fits, base: &place.trees.first, message: "" };
-        let refused =
-            place.trees.main().integrate(&onto, &piece, IntegrationMethod::Rebase, &[], None);
+        let refused = place.trees.main().integration().integrate(
+            &onto,
+            &piece,
+            IntegrationMethod::Rebase,
+            &[],
+            None,
+        );
         assert!(said(refused).contains("is not a slot"));
     }
 
@@ -787,12 +893,12 @@ mod tests {
         let place = IntegratePlace::new();
         place.trees.git(&place.merger, &["config", "user.name", ""]);
         assert_eq!(
-            place.merger.identity(),
+            place.merger.commits().identity(),
             IDENTITY.map(|(name, value)| (name, OsStr::new(value)))
         );
         place.trees.git(&place.merger, &["config", "user.name", "P"]);
         place.trees.git(&place.merger, &["config", "user.email", "p@example.org"]);
-        assert_eq!(place.merger.identity(), []);
+        assert_eq!(place.merger.commits().identity(), []);
         let head = place.work("b", "1\n");
         let onto = place.main("c", "1\n");
         let who = |how| {
@@ -800,5 +906,74 @@ mod tests {
             place.trees.git(&place.merger, &["log", "-1", "--format=%an %cn", &done])
         };
         assert_eq!(HOWS.map(who), ["A P", "P P", "P P"]);
+    }
+}
+
+#[cfg(test)]
+mod restore_work_tests {
+    use std::fs;
+
+    use super::super::Repo;
+    use super::*;
+    use crate::adapters::git::{PinSource, tests::TestSlots};
+
+    /// Commits `b`, leaves `c` uncommitted, and pins both. Returns the pin.
+    fn left(trees: &TestSlots, slot: &Repo) -> CommitId {
+        trees.commit(slot, "b", "work\n");
+        fs::write(slot.root().join("c"), "left\n").unwrap();
+        fs::write(slot.root().join("a"), "left too\n").unwrap();
+        // These are not its work.
+        fs::write(slot.root().join("b"), "by a command\n").unwrap();
+        fs::write(slot.root().join("made \"here\""), "by a command\n").unwrap();
+        let changed: Vec<String> = slot.dirty().unwrap().into_keys().collect();
+        let base = Some(&*trees.first);
+        let left = PinSource { base, branch: None, began: None, changed: &changed };
+        let others = format!("{NOT_WORK}: \"b\"\n{NOT_WORK}: \"made \\\"here\\\"\"\n");
+        let message = format!("Left\n\nRalph-Base: {}\n{others}", trees.first);
+        let pin =
+            slot.pins().pin("refs/ralph/x/1", &message, left, &trees.path("scratch")).unwrap();
+        let pin = pin.commit.unwrap();
+        trees.bring(slot, &pin);
+        assert!(slot.slot().settle_on(&pin).unwrap());
+        slot.slot().note(&pin).unwrap();
+        pin
+    }
+
+    #[test]
+    fn commits_and_changes_are_continued() {
+        let trees = TestSlots::new();
+        let main = trees.main();
+        let settings = main.slots().settings().unwrap();
+        let slot = trees.add("1");
+        let pin = left(&trees, &slot);
+        let state = |slot: &Repo| trees.git(slot, &["status", "--porcelain"]);
+        let log = |slot: &Repo| trees.git(slot, &["log", "--format=%s"]);
+        // In the same slot, and the branch has not moved.
+        let slot = main.slots().start(&slot, &settings, &trees.first, "ralph/x").unwrap();
+        let restored =
+            slot.integration().restore(&pin, &trees.first, "ralph/x", &[], None).unwrap();
+        assert_eq!(restored, RestoredWork::Done);
+        assert_eq!((&*state(&slot), &*log(&slot)), ("M a\n?? c", "b\nFirst"));
+        assert_eq!(slot.head().unwrap().branch.as_deref(), Some("ralph/x"));
+        trees.git(&slot, &["add", "-A"]);
+        trees.git(&slot, &["commit", "-qm", "Both"]);
+        assert!(!slot.pins().has_own_strays().unwrap(), "how it was restored is nobody's work");
+        trees.git(&slot, &["reset", "-q", "--mixed", "HEAD~"]);
+        assert!(slot.pins().has_own_strays().unwrap());
+        // In another one, on top of what has landed since.
+        let tip = trees.place.commit("d", "1\n", "d");
+        let other = main.slots().make(&trees.path("2"), &settings, &tip).unwrap();
+        let restored = other.integration().restore(&pin, &tip, "ralph/x", &[], None).unwrap();
+        assert_eq!(restored, RestoredWork::Done);
+        assert_eq!((&*state(&other), &*log(&other)), ("M a\n?? c", "b\nd\nFirst"));
+        // A conflict with a commit, and one with an uncommitted change.
+        for path in ["b", "a"] {
+            let tip = trees.place.commit(path, "other\n", "Other");
+            let slot = main.slots().make(&trees.path(path), &settings, &tip).unwrap();
+            let restored = slot.integration().restore(&pin, &tip, "ralph/x", &[], None).unwrap();
+            assert_eq!(restored, RestoredWork::Conflict(vec![path.to_owned()]));
+            assert_eq!((state(&slot), slot.head().unwrap().commit), (String::new(), Some(tip)));
+            trees.place.git(&["reset", "-q", "--hard", "HEAD~"]);
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Repo, Worktree, lossy, pin::KeptPaths, program, settle::QUIET};
+use super::{BranchLandings, Repo, Worktree, lossy, pin::KeptPaths, program, settle::QUIET};
 use crate::regular_file;
 
 /// The reflog message.
@@ -45,7 +45,7 @@ pub enum Landing {
     },
 }
 
-impl Repo {
+impl BranchLandings<'_> {
     /// Moves a branch from `old` to `new`, which descends from it. If a checkout has the branch,
     /// all of its files follow; if a person's changes or ignored files would be overwritten,
     /// nothing is moved. No hook is run. May be called again after a kill.
@@ -159,7 +159,8 @@ impl Repo {
         let paths = paths_in(&refused);
         let opened = Repo::discover(&checkout)?;
         if !paths.is_empty() {
-            if opened.has_already(new, &paths)? && fast_forward(&checkout, new)?.is_ok() {
+            if opened.landings().has_already(new, &paths)? && fast_forward(&checkout, new)?.is_ok()
+            {
                 return Ok(self.landing_state(branch, old, new)?.unwrap_or(Landing::Moved));
             }
             let why = "changed or untracked files there would be overwritten".to_owned();
@@ -187,7 +188,7 @@ impl Repo {
         let scratch = self.git_dir.join("ralph-index");
         // Only a file can be added to an index; anything else differs from the commit.
         let files = KeptPaths::of_files(&bytes);
-        let Ok(tree) = self.tree(Some(new), &files, &scratch) else { return Ok(false) };
+        let Ok(tree) = self.pins().tree(Some(new), &files, &scratch) else { return Ok(false) };
         match &*self.differing(Some(new), &tree)? {
             [] => {}
             // Git writes one file after the other; if it has written some, this one was the last.
@@ -283,7 +284,7 @@ mod tests {
         }
 
         fn land(&self) -> Landing {
-            self.main.land("main", &self.old, &self.new).unwrap()
+            self.main.landings().land("main", &self.old, &self.new).unwrap()
         }
 
         /// Checks that nothing was moved; returns the files and the reason.
@@ -356,7 +357,7 @@ mod tests {
         let other = place.trees.place.commit("other", "1\n", "Other");
         place.git(&["branch", "-f", "main", &other]);
         assert_eq!(place.land(), Landing::Moved);
-        let refused = said(place.main.land("main", &other, &place.new));
+        let refused = said(place.main.landings().land("main", &other, &place.new));
         assert!(refused.contains("does not descend"), "{refused}");
         place.git(&["branch", "-q", "-D", "main"]);
         assert_eq!(place.land(), Landing::Moved);
@@ -374,11 +375,11 @@ mod tests {
     fn two_runs_do_not_land_at_the_same_time() {
         let place = LandPlace::new();
         let (trees, other) = (&place.trees, place.trees.main());
-        let alone = other.alone().unwrap();
+        let alone = other.landings().alone().unwrap();
         let (root, old, new) = (place.main.root().to_owned(), place.old.clone(), place.new.clone());
         let landing = thread::spawn(move || {
             let main = Repo::discover(&root).unwrap();
-            main.land("main", &old, &new).unwrap()
+            main.landings().land("main", &old, &new).unwrap()
         });
         thread::sleep(Duration::from_millis(300));
         let tip = trees.place.commit("own", "1\n", "Of the other run");
@@ -387,7 +388,7 @@ mod tests {
         assert_eq!((place.tip(), place.git(&["status", "--porcelain"])), (tip, String::new()));
         let held = File::open(&other.common_dir).unwrap();
         held.lock().unwrap();
-        assert!(other.alone().is_none(), "what holds it for long is no run");
+        assert!(other.landings().alone().is_none(), "what holds it for long is no run");
     }
 
     #[test]
@@ -417,7 +418,7 @@ mod tests {
         let secret = place.trees.commit(&place.slot, "c", "1\n");
         place.trees.bring(&place.slot, &secret);
         place.trees.place.write("x.env", "mine\n");
-        let landing = place.main.land("main", &place.old, &secret).unwrap();
+        let landing = place.main.landings().land("main", &place.old, &secret).unwrap();
         assert!(matches!(&landing, Landing::InTheWay { paths, .. } if paths == &["x.env"]));
         assert_eq!(place.read("x.env"), "mine\n");
         assert_eq!(place.land(), Landing::Landed);

@@ -4,22 +4,17 @@
 //! branch, they cannot conflict.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     fmt::Write as _,
 };
 
 use anyhow::{Context, Result};
 
 use super::{
-    Repo,
-    library::{Entries, Walk},
-    lossy, program,
-    slot_settings::split_at,
+    Integration, lossy, program,
+    reader::{Entries, Walk},
 };
 use crate::core::commit_id::CommitId;
-
-/// A path, and the mode and id that a tree is to have there.
-type TreeEdit<'a> = (&'a str, Option<&'a str>);
 
 /// A commit of the branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +23,11 @@ pub(super) struct CommitLink {
     pub(super) parents: Vec<CommitId>,
 }
 
-impl Repo {
+impl Integration<'_> {
     /// The commits of `head` that the others do not contain, oldest first.
     pub(super) fn links(&self, head: &str, hidden: [&str; 2]) -> Result<Vec<CommitLink>> {
         let walk = Walk { head, hidden: &hidden, most: usize::MAX };
-        let found = self.library.walk(walk, |_| true);
+        let found = self.walk(walk, |_| true);
         let mut found = found.context("cannot list the commits of the branch")?;
         found.reverse();
         Ok(found.into_iter().map(|it| CommitLink { id: it.id, parents: it.parents }).collect())
@@ -87,11 +82,11 @@ impl Repo {
             let from: Vec<&str> = from.iter().map(CommitId::as_str).collect();
             let new = match self.restored_entries(&link.id, &from, own)? {
                 None if parents == link.parents => link.id.clone(),
-                None => self.rewrite_commit(&link.id, &self.tree_of(Some(&link.id))?, &parents)?,
+                None => self.rewrite_commit(&link.id, &self.tree_of(&link.id)?, &parents)?,
                 Some(entries) => {
-                    let tree = self.with_entries(&link.id, own, &entries)?;
+                    let tree = self.commits().with_entries(&link.id, own, &entries)?;
                     match &*parents {
-                        [parent] if tree == self.tree_of(Some(parent))? => parent.clone(),
+                        [parent] if tree == self.tree_of(parent)? => parent.clone(),
                         _ => self.rewrite_commit(&link.id, &tree, &parents)?,
                     }
                 }
@@ -124,73 +119,6 @@ impl Repo {
         new.extend_from_slice(&text[end..]);
         let write = ["hash-object", "-t", "commit", "-w", "--stdin"];
         Ok(lossy(&program::run_with_input(&self.root, &write, &[], &new)?).trim().into())
-    }
-
-    /// The entries of a commit at each of the paths.
-    pub(super) fn entries(&self, commit: &str, own: &[&str]) -> Result<Entries> {
-        if own.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.library.entries(commit, own).with_context(|| format!("cannot read commit {commit}"))
-    }
-
-    /// The tree of a commit with other entries at the paths.
-    pub(super) fn with_entries(
-        &self,
-        commit: &str,
-        own: &[&str],
-        entries: &Entries,
-    ) -> Result<String> {
-        let tree = self.tree_of(Some(commit))?;
-        if self.entries(commit, own)? == *entries {
-            return Ok(tree);
-        }
-        let edits: Vec<TreeEdit<'_>> =
-            own.iter().zip(entries).map(|(path, entry)| (*path, entry.as_deref())).collect();
-        self.edited_tree(Some(&tree), &edits)?.map_or_else(|| self.tree_of(None), Ok)
-    }
-
-    /// A tree with other entries; none if it has none any more.
-    fn edited_tree(&self, tree: Option<&str>, edits: &[TreeEdit<'_>]) -> Result<Option<String>> {
-        let text = match tree {
-            Some(tree) => program::run(&self.root, &["ls-tree", "-z", tree])?,
-            None => Vec::new(),
-        };
-        let lines = text.split(|byte| *byte == 0).filter_map(|line| split_at(line, b'\t'));
-        let mut list: BTreeMap<&[u8], String> =
-            lines.map(|(entry, name)| (name, lossy(entry))).collect();
-        let mut below: BTreeMap<&str, Vec<TreeEdit<'_>>> = BTreeMap::new();
-        for (path, entry) in edits {
-            match (path.split_once('/'), entry) {
-                (Some((folder, rest)), _) => below.entry(folder).or_default().push((rest, *entry)),
-                (None, Some(entry)) => {
-                    let (mode, id) = entry.split_once(' ').unwrap_or_default();
-                    let kind = if mode == "160000" { "commit" } else { "blob" };
-                    list.insert(path.as_bytes(), format!("{mode} {kind} {id}"));
-                }
-                (None, None) => drop(list.remove(path.as_bytes())),
-            }
-        }
-        for (folder, edits) in below {
-            let old = list.get(folder.as_bytes());
-            let old = old.and_then(|entry| entry.strip_prefix("040000 tree ")).map(str::to_owned);
-            if old.is_none() && edits.iter().all(|(_, entry)| entry.is_none()) {
-                continue;
-            }
-            match self.edited_tree(old.as_deref(), &edits)? {
-                Some(id) => list.insert(folder.as_bytes(), format!("040000 tree {id}")),
-                None => list.remove(folder.as_bytes()),
-            };
-        }
-        if list.is_empty() {
-            return Ok(None);
-        }
-        let line =
-            |(name, entry): (&&[u8], &String)| [entry.as_bytes(), b"\t", name, b"\0"].concat();
-        let input: Vec<u8> = list.iter().flat_map(line).collect();
-        let make = ["mktree", "-z", "--missing"];
-        let id = program::run_with_input(&self.root, &make, &[], &input)?;
-        Ok(Some(lossy(&id).trim().to_owned()))
     }
 }
 

@@ -5,9 +5,9 @@
 
 use std::{collections::HashSet, ffi::OsStr, fs, path::Path};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
-use super::{Codes, Repo, lossy, program};
+use super::{Codes, Pins, Repo, lossy, program};
 use crate::{core::commit_id::CommitId, regular_file};
 
 /// The size in bytes above which a file is named instead of copied.
@@ -67,7 +67,7 @@ impl KeptPaths {
     }
 }
 
-impl Repo {
+impl Pins<'_> {
     /// Keeps HEAD, the commits that HEAD was moved away from, and the changed paths, as one commit
     /// under the ref `name`. Its tree is that of HEAD with the changed paths as they are now; its
     /// parents are HEAD and the commits that HEAD does not reach. `scratch` is a file that may be
@@ -90,7 +90,7 @@ impl Repo {
             return Ok(Pin { commit: None, left_out });
         }
         let tree = self.tree(head.as_deref(), &changed, scratch)?;
-        if !moved && tree == self.tree_of(head.as_deref())? {
+        if !moved && tree == self.base_tree(head.as_deref())? {
             return Ok(Pin { commit: None, left_out });
         }
         let mut message = message.to_owned();
@@ -113,7 +113,7 @@ impl Repo {
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn newest_pin(&self, folder: &str) -> Result<Option<CommitId>> {
+    pub fn newest(&self, folder: &str) -> Result<Option<CommitId>> {
         // After logs are removed, attempt numbers start again while the old pins exist; so the time
         // is compared first.
         let newest = ["--sort=-version:refname", "--sort=-committerdate", "--count=1"];
@@ -160,22 +160,6 @@ impl Repo {
         Ok(paths.filter(|path| !touched.contains(path)).collect())
     }
 
-    /// The commit that a ref points to; none without such a ref.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn commit_of(&self, name: &str) -> Result<Option<CommitId>> {
-        self.library.commit_of(name).with_context(|| format!("cannot look for `{name}`"))
-    }
-
-    /// Creates a branch at a commit, without switching to it.
-    ///
-    /// # Errors
-    /// The error of `git`; an existing branch is never moved.
-    pub fn make_branch(&self, name: &str, commit: &str) -> Result<()> {
-        program::run(&self.root, &["branch", "--no-track", "--", name, commit]).map(drop)
-    }
-
     /// The changed paths of these names that can be kept, and the others with the reason.
     fn to_keep(&self, names: &[String]) -> Result<(KeptPaths, Vec<String>)> {
         if names.is_empty() {
@@ -211,11 +195,9 @@ impl Repo {
         (kept, left_out)
     }
 
-    /// Whether a folder of a path is a symbolic link now.
-    pub(super) fn is_behind_link(&self, path: &[u8]) -> bool {
-        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        let mut above = ends.map(|end| fs::symlink_metadata(self.file(&path[..end])));
-        above.any(|above| above.is_ok_and(|found| found.is_symlink()))
+    /// The tree of a commit, or the empty one.
+    fn base_tree(&self, commit: Option<&str>) -> Result<String> {
+        commit.map_or_else(|| program::empty_tree(&self.root), |commit| self.tree_of(commit))
     }
 
     /// The tree of HEAD with these paths as they are now.
@@ -226,7 +208,7 @@ impl Repo {
         scratch: &Path,
     ) -> Result<String> {
         if changed.is_empty() {
-            return self.tree_of(head);
+            return self.base_tree(head);
         }
         let remove = ["--force-remove", "-z", "--stdin"];
         let add = ["--add", "--remove", "--replace", "-z", "--stdin"];
@@ -262,16 +244,6 @@ impl Repo {
         let tree = write();
         clear();
         Ok(lossy(&tree?).trim().to_owned())
-    }
-
-    pub(super) fn tree_of(&self, head: Option<&str>) -> Result<String> {
-        let tree = match head {
-            Some(head) => self.library.tree_of(head)?,
-            None => program::answer(&self.root, &["hash-object", "-w", "-t", "tree", "--stdin"])?,
-        };
-        let tree = tree.unwrap_or_default();
-        ensure!(!tree.is_empty(), "`git write-tree` printed no id");
-        Ok(tree)
     }
 
     /// Whether this slot has commits that neither HEAD nor a ref of its repository reaches, such as
@@ -336,6 +308,23 @@ impl Repo {
     }
 }
 
+impl Repo {
+    /// Creates a branch at a commit, without switching to it.
+    ///
+    /// # Errors
+    /// The error of `git`; an existing branch is never moved.
+    pub fn make_branch(&self, name: &str, commit: &str) -> Result<()> {
+        program::run(&self.root, &["branch", "--no-track", "--", name, commit]).map(drop)
+    }
+
+    /// Whether a folder of a path is a symbolic link now.
+    pub(super) fn is_behind_link(&self, path: &[u8]) -> bool {
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let mut above = ends.map(|end| fs::symlink_metadata(self.file(&path[..end])));
+        above.any(|above| above.is_ok_and(|found| found.is_symlink()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -355,7 +344,7 @@ mod tests {
         let repo = Repo::discover(&place.top).unwrap();
         let changed: Vec<String> = repo.dirty().unwrap().into_keys().collect();
         let left = PinSource { base, branch: Some("main"), began: Some(0), changed: &changed };
-        repo.pin(NAME, "What was left\n\n", left, &place.top.join(".git/scratch")).unwrap()
+        repo.pins().pin(NAME, "What was left\n\n", left, &place.top.join(".git/scratch")).unwrap()
     }
 
     /// The index, HEAD, the branches and the worktree.
@@ -470,12 +459,12 @@ mod tests {
         let scratch = place.top.join(".git/scratch");
         let same = |pin: &str| {
             let changed: Vec<String> = repo.dirty().unwrap().into_keys().collect();
-            repo.still_as_pinned(pin, &changed, &scratch).unwrap()
+            repo.pins().still_as_pinned(pin, &changed, &scratch).unwrap()
         };
         let keep = |name: &str, base: Option<&str>, left: &[&str]| {
             let changed: Vec<String> = left.iter().map(|&path| path.to_owned()).collect();
             let left = PinSource { base, branch: Some("main"), began: Some(0), changed: &changed };
-            repo.pin(name, "What was left\n\n", left, &scratch).unwrap().commit.unwrap()
+            repo.pins().pin(name, "What was left\n\n", left, &scratch).unwrap().commit.unwrap()
         };
         let unborn = keep("refs/ralph/a/9", None, &["a person's"]);
         assert_eq!(same(&unborn), ["a person's"], "before the first commit");
@@ -495,8 +484,8 @@ mod tests {
         place.git(&["add", "same"]);
         place.git(&["commit", "-q", "-m", "Second", "--", "same"]);
         assert_eq!(same(&pin), ["staged"]);
-        assert_eq!(repo.newest_pin("refs/ralph/a").unwrap(), Some(pin));
-        assert_eq!(repo.newest_pin("refs/ralph/b").unwrap(), None);
+        assert_eq!(repo.pins().newest("refs/ralph/a").unwrap(), Some(pin));
+        assert_eq!(repo.pins().newest("refs/ralph/b").unwrap(), None);
     }
 
     #[test]
@@ -558,12 +547,12 @@ mod tests {
         git(&["checkout", "-q", "others"]);
         let source =
             PinSource { base: Some(&base), branch: Some("others"), began: Some(0), changed: &[] };
-        let pin = slot.pin(NAME, "Work\n", source, &trees.path("scratch")).unwrap();
+        let pin = slot.pins().pin(NAME, "Work\n", source, &trees.path("scratch")).unwrap();
         let pin = pin.commit.unwrap();
-        trees.main().bring_home(&slot, &pin, NAME).unwrap();
+        trees.main().slots().bring_home(&slot, &pin, NAME).unwrap();
         fs::remove_dir_all(slot.root()).unwrap();
         trees.place.git(&["gc", "-q", "--prune=now"]);
-        assert!(trees.main().has_strays(&pin).unwrap());
+        assert!(trees.main().pins().has_strays(&pin).unwrap());
         let log = trees.place.git(&["log", "--format=%H", NAME]);
         for commit in &kept {
             assert!(log.contains(commit.as_str()), "{commit} is gone");
@@ -572,7 +561,7 @@ mod tests {
         let slot = trees.add("2");
         let head = slot.head().unwrap().commit;
         let source = PinSource { base: head.as_deref(), branch: None, ..source };
-        let pin = slot.pin(NAME, "Work\n", source, &trees.path("scratch")).unwrap();
+        let pin = slot.pins().pin(NAME, "Work\n", source, &trees.path("scratch")).unwrap();
         assert_eq!(pin.commit, None);
     }
 
@@ -588,7 +577,7 @@ mod tests {
             assert_eq!(place.git(&["show", &format!("{NAME}:b")]), "2");
             let repo = Repo::discover(&place.top).unwrap();
             assert_eq!(repo.has_text_at(&base, "a").unwrap(), Some(true));
-            assert!(repo.controls().contains_key(".git/config"));
+            assert!(repo.local().controls().contains_key(".git/config"));
         }
     }
 }

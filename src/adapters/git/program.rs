@@ -95,7 +95,8 @@ pub(super) fn kind(root: &Path, commit: &str, path: &str) -> Result<Option<Strin
 }
 
 pub(super) fn empty_tree(root: &Path) -> Result<String> {
-    Ok(answer(root, &["hash-object", "-t", "tree", "--stdin"])?.unwrap_or_default())
+    let id = run(root, &["hash-object", "-w", "-t", "tree", "--stdin"])?;
+    Ok(lossy(&id).trim().to_owned())
 }
 
 pub(super) fn status(root: &Path) -> Result<Codes> {
@@ -226,6 +227,26 @@ fn command(dir: &Path, arguments: &[&str]) -> Command {
         .env("LC_ALL", "C")
         .process_group(0);
     command
+}
+
+/// Starts this program again without the variables with which git points its own child processes to
+/// one repository, if any is set: an alias, a hook or a merge driver has them. `ralph` and its agents
+/// work in several repositories.
+///
+/// # Errors
+/// The program cannot be started.
+pub fn leave_repository() -> io::Result<()> {
+    if FOREIGN.iter().all(|name| env::var_os(name).is_none()) {
+        return Ok(());
+    }
+    let mut arguments = env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    let mut again = Command::new(env::current_exe()?);
+    again.arg0(name).args(arguments);
+    for name in FOREIGN {
+        again.env_remove(name);
+    }
+    Err(again.exec())
 }
 
 /// The file of the program, searched once; its name where only the system finds it.

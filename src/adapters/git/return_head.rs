@@ -7,7 +7,7 @@ use std::{fs, path::PathBuf, time::SystemTime};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Repo, is_commit, lossy, program, settle::QUIET};
+use super::{CheckoutHead, Pins, Repo, is_commit, lossy, program, settle::QUIET};
 use crate::{core::commit_id::CommitId, regular_file};
 
 /// The reflog message.
@@ -43,7 +43,9 @@ impl Repo {
         let branch = self.head()?.branch;
         Ok(branch.or_else(|| ["rebase-merge", "rebase-apply"].iter().find_map(rebased)))
     }
+}
 
+impl CheckoutHead<'_> {
     /// Whether HEAD has left a place: it is on another branch, or does not descend from the commit.
     /// An unfinished rebase has left nothing, because it returns to its branch.
     ///
@@ -62,18 +64,6 @@ impl Repo {
         let files = ["HEAD", "logs/HEAD"].map(|name| self.git_dir.join(name));
         let moved = |file: PathBuf| fs::metadata(file).and_then(|found| found.modified()).ok();
         files.into_iter().filter_map(moved).max()
-    }
-
-    /// Keeps a commit under the ref `name`, unless what is there already has it.
-    ///
-    /// # Errors
-    /// The error of `git`; other work is kept there.
-    pub fn keep_commit(&self, name: &str, commit: &str) -> Result<()> {
-        match self.commit_of(name)? {
-            Some(kept) if self.is_ancestor(commit, &kept)? => Ok(()),
-            Some(_) => bail!("`{name}` has other work"),
-            None => self.keep(name, commit),
-        }
     }
 
     /// Writes files as they are in a commit, and leaves the index as it is.
@@ -117,7 +107,7 @@ impl Repo {
             && let (Some(own), Some(commit)) = (own, &head.commit)
             && self.entry(commit, own)?.is_some()
         {
-            self.reset_file(commit, own)?;
+            self.commits().reset_file(commit, own)?;
             refused = self.try_move(&arguments)?;
         }
         if let Some(why) = refused {
@@ -158,7 +148,7 @@ impl Repo {
         self.move_head_only(place, place.commit)
     }
 
-    /// Like [`Repo::take_back`] if HEAD is elsewhere; then writes the files of the commit as they are
+    /// Like [`CheckoutHead::take_back`] if HEAD is elsewhere; then writes the files of the commit as they are
     /// in it, except those of `left`, which were changed there before.
     ///
     /// # Errors
@@ -252,6 +242,20 @@ impl Repo {
     }
 }
 
+impl Pins<'_> {
+    /// Keeps a commit under the ref `name`, unless what is there already has it.
+    ///
+    /// # Errors
+    /// The error of `git`; other work is kept there.
+    pub fn keep_commit(&self, name: &str, commit: &str) -> Result<()> {
+        match self.commit_of(name)? {
+            Some(kept) if self.is_ancestor(commit, &kept)? => Ok(()),
+            Some(_) => bail!("`{name}` has other work"),
+            None => self.keep(name, commit),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,17 +270,17 @@ mod tests {
         place.commit("a", "3\n", "Side");
         let main = HeadPlace { branch: Some("main"), commit: Some(&second) };
         let repo = Repo::discover(&place.top).unwrap();
-        assert!(repo.has_left(main).unwrap());
+        assert!(repo.checkout_head().has_left(main).unwrap());
         place.git(&["checkout", "-q", "main"]);
-        assert!(!repo.has_left(main).unwrap());
+        assert!(!repo.checkout_head().has_left(main).unwrap());
         assert!(!place.try_git(&place.top, &["rebase", "side"]).status.success());
         assert_eq!(repo.head().unwrap().branch, None);
         assert_eq!(repo.branch_in_use().unwrap().as_deref(), Some("main"));
-        assert!(!repo.has_left(main).unwrap());
-        assert!(repo.return_head(main, None).is_err());
+        assert!(!repo.checkout_head().has_left(main).unwrap());
+        assert!(repo.checkout_head().return_head(main, None).is_err());
         place.git(&["rebase", "--abort"]);
         place.git(&["checkout", "-q", "--detach"]);
-        assert_eq!(repo.return_head(main, None).unwrap(), second);
+        assert_eq!(repo.checkout_head().return_head(main, None).unwrap(), second);
         let head = repo.head().unwrap();
         assert_eq!((head.commit, head.branch), on(&second, Some("main")));
     }
@@ -285,15 +289,17 @@ mod tests {
     fn damage_is_found_in_new_commits_alone() {
         let place = TestRepository::new();
         let repo = Repo::discover(&place.top).unwrap();
-        assert_eq!(repo.damage_since(None).unwrap(), None);
+        assert_eq!(repo.checkout_head().damage_since(None).unwrap(), None);
         let first = place.commit("a", "1\n", "First");
         let second = place.commit("b", "2\n", "Second");
-        assert_eq!(repo.damage_since(Some(&first)).unwrap(), None);
+        assert_eq!(repo.checkout_head().damage_since(Some(&first)).unwrap(), None);
         let id = place.git(&["rev-parse", "HEAD:b"]);
         fs::remove_file(place.top.join(".git/objects").join(&id[..2]).join(&id[2..])).unwrap();
-        assert!(repo.damage_since(Some(&first)).unwrap().unwrap().contains(&id));
-        assert_eq!(repo.damage_since(Some(&second)).unwrap(), None);
-        repo.take_back(HeadPlace { branch: Some("main"), commit: Some(&first) }).unwrap();
+        assert!(repo.checkout_head().damage_since(Some(&first)).unwrap().unwrap().contains(&id));
+        assert_eq!(repo.checkout_head().damage_since(Some(&second)).unwrap(), None);
+        repo.checkout_head()
+            .take_back(HeadPlace { branch: Some("main"), commit: Some(&first) })
+            .unwrap();
         assert_eq!(place.git(&["status", "--porcelain"]), "?? b");
         let head = repo.head().unwrap();
         assert_eq!((head.commit, head.branch), on(&first, Some("main")));

@@ -1,7 +1,7 @@
 //! Moves a slot on to other work.
 //!
-//! Git is never forced. Before a move, the caller keeps what the slot contains ([`Repo::pin`]); then
-//! the slot is [settled](Repo::settle_on) on what was kept, which makes it clean without touching a
+//! Git is never forced. Before a move, the caller keeps what the slot contains ([`Pins::pin`]); then
+//! the slot is [settled](Slot::settle_on) on what was kept, which makes it clean without touching a
 //! file, and an ordinary checkout continues from there.
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Repo, lock_files, program};
+use super::{Repo, Slot, lock_files, program};
 
 /// The operations in progress, by the file that shows them, and the command that makes git forget
 /// them without touching a file of the worktree.
@@ -38,7 +38,7 @@ const MOVED: &str = "ralph: next work";
 pub(super) const QUIET: &[&str] =
     &["-c", "submodule.recurse=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false"];
 
-impl Repo {
+impl Slot<'_> {
     /// Checks out a commit in a slot, with HEAD on no branch.
     ///
     /// # Errors
@@ -141,7 +141,9 @@ impl Repo {
         };
         processes.into_iter().find(|(_, folder)| works_here(folder)).map(|(id, _)| id)
     }
+}
 
+impl Repo {
     /// Runs git without touching submodules and without background maintenance.
     pub(super) fn run_quietly(&self, arguments: &[&str]) -> Result<()> {
         program::run(&self.root, &[QUIET, arguments].concat()).map(drop)
@@ -169,7 +171,7 @@ mod tests {
         fs::write(root.join("new"), "1\n").unwrap();
         let before = fs::read_to_string(root.join("a")).unwrap();
         assert!(before.contains("<<<<<<<"), "{before}");
-        assert!(!slot.settle_on(&trees.first).unwrap(), "there is more here than that");
+        assert!(!slot.slot().settle_on(&trees.first).unwrap(), "there is more here than that");
         let changed: Vec<String> = slot.dirty().unwrap().into_keys().collect();
         let left = crate::adapters::git::PinSource {
             base: None,
@@ -178,13 +180,14 @@ mod tests {
             changed: &changed,
         };
         let scratch = trees.path("scratch");
-        let pin = slot.pin("refs/ralph/x/1", "Left\n", left, &scratch).unwrap().commit.unwrap();
-        assert!(slot.settle_on(&pin).unwrap());
+        let pin =
+            slot.pins().pin("refs/ralph/x/1", "Left\n", left, &scratch).unwrap().commit.unwrap();
+        assert!(slot.slot().settle_on(&pin).unwrap());
         let head = slot.head().unwrap();
         assert_eq!((head.commit, head.branch), on(&pin, None));
         assert_eq!(slot.unfinished(), None);
         assert_eq!(fs::read_to_string(root.join("a")).unwrap(), before);
-        slot.detach_at(&trees.first).unwrap();
+        slot.slot().detach_at(&trees.first).unwrap();
         assert!(!root.join("new").exists() && slot.dirty().unwrap().is_empty());
         assert_eq!(trees.git(&slot, &["rev-parse", "ralph/x"]), mine);
     }
@@ -203,18 +206,18 @@ mod tests {
             &["merge", &other],
         ];
         for begin in begin {
-            slot.settle_on(&trees.first).unwrap();
+            slot.slot().settle_on(&trees.first).unwrap();
             trees.git(&slot, &["checkout", "-q", "-f", "-B", "work", &trees.first]);
             trees.commit(&slot, "a", "mine\n");
             trees.place.try_git(slot.root(), begin);
             assert!(slot.unfinished().is_some(), "{begin:?}");
-            slot.settle_on(&trees.first).unwrap();
+            slot.slot().settle_on(&trees.first).unwrap();
             assert_eq!(slot.unfinished(), None, "{begin:?}");
         }
         trees.git(&slot, &["checkout", "-q", "-f", "work"]);
         trees.git(&slot, &["bisect", "start"]);
         assert!(slot.git_dir.join("BISECT_START").exists());
-        slot.settle_on(&trees.first).unwrap();
+        slot.slot().settle_on(&trees.first).unwrap();
         assert!(!slot.git_dir.join("BISECT_START").exists());
     }
 
@@ -223,7 +226,7 @@ mod tests {
         let trees = TestSlots::new();
         let slot = trees.add("1");
         let admin = slot.git_dir.clone();
-        assert!(slot.drop_locks().unwrap().is_empty());
+        assert!(slot.slot().drop_locks().unwrap().is_empty());
         for name in ["index.lock", "HEAD.lock"] {
             fs::write(admin.join(name), "").unwrap();
         }
@@ -235,11 +238,11 @@ mod tests {
             .current_dir(slot.root())
             .spawn()
             .unwrap();
-        while slot.running_git().is_none() {
+        while slot.slot().running_git().is_none() {
             thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(
-            slot.drop_locks().unwrap(),
+            slot.slot().drop_locks().unwrap(),
             ["HEAD.lock", "index.lock"].map(|it| admin.join(it))
         );
         assert!(living.try_wait().unwrap().is_some(), "the lock of a git at work was removed");
@@ -250,7 +253,7 @@ mod tests {
     fn a_persons_checkout_is_never_moved() {
         let trees = TestSlots::new();
         let main = trees.main();
-        for refused in [said(main.settle_on(&trees.first)), said(main.drop_locks())] {
+        for refused in [said(main.slot().settle_on(&trees.first)), said(main.slot().drop_locks())] {
             assert!(refused.contains("is not a slot"), "{refused}");
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A slot shares nothing with the repository that an attempt can break: it has its own refs,
 //! settings, hooks, stash and index. Objects are read from the repository and written to the slot;
-//! what must be kept is [brought home](Repo::bring_home). Everything in the git directory of a
+//! what must be kept is [brought home](Slots::bring_home). Everything in the git directory of a
 //! slot except its index and the clones of submodules is written again before each attempt, and
 //! everything that git reads as a setting is written again after it.
 
@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use super::{
-    Repo,
+    Repo, Slot, Slots,
     bounded::CallStreams,
     lossy, program,
     settle::QUIET,
@@ -51,13 +51,13 @@ const CONTROLS: &[&str] =
 /// The first part of the branches of attempts, which only slots have.
 const OWN_BRANCHES: &str = "refs/heads/ralph";
 
-impl Repo {
+impl Slots<'_> {
     /// Makes a slot in a folder that does not exist, with the files of `base` and HEAD detached
     /// there. After a kill the folder does not exist either.
     ///
     /// # Errors
     /// The error of `git`; I/O errors.
-    pub fn make_slot(&self, path: &Path, settings: &SlotSettings, base: &str) -> Result<Repo> {
+    pub fn make(&self, path: &Path, settings: &SlotSettings, base: &str) -> Result<Repo> {
         let mut making = path.as_os_str().to_owned();
         making.push(MAKING);
         let making = PathBuf::from(making);
@@ -82,20 +82,20 @@ impl Repo {
         };
         made().with_context(|| format!("cannot make the slot `{}`", path.display()))?;
         crash::point("slot.made");
-        self.discover_slot(path)
+        self.discover(path)
     }
 
     /// Opens the repository in a folder in which an attempt works or has worked.
     ///
     /// # Errors
     /// Errors of [`Repo::discover`].
-    pub fn discover_slot(&self, path: &Path) -> Result<Repo> {
+    pub fn discover(&self, path: &Path) -> Result<Repo> {
         discover_slot(path, &self.common_dir)
     }
 
     /// Opens the slot of this repository in a folder; none if the folder contains anything else.
-    pub fn open_slot(&self, path: &Path) -> Option<Repo> {
-        let slot = self.discover_slot(path).ok()?;
+    pub fn open(&self, path: &Path) -> Option<Repo> {
+        let slot = self.discover(path).ok()?;
         (slot.is_top(path) && slot.slot_of().is_some_and(|main| main == self.root)).then_some(slot)
     }
 
@@ -104,7 +104,7 @@ impl Repo {
     ///
     /// # Errors
     /// I/O errors; git cannot read the slot.
-    pub(super) fn reopen_slot(&self, path: &Path, settings: &SlotSettings) -> Result<Option<Repo>> {
+    pub(super) fn reopen(&self, path: &Path, settings: &SlotSettings) -> Result<Option<Repo>> {
         let git_dir = path.join(".git");
         // A link or a file may lead to the slot of another attempt.
         let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
@@ -117,18 +117,13 @@ impl Repo {
             write_controls(&git_dir, settings)
         };
         secure().with_context(|| format!("cannot restore the slot `{}`", path.display()))?;
-        let Some(slot) = self.open_slot(path) else { return Ok(None) };
-        Ok(Some(slot.secure_slot(settings)?.unwrap_or(slot)))
-    }
-
-    /// The top of the repository of which this is a slot; none if it is not a slot.
-    pub fn slot_of(&self) -> Option<PathBuf> {
-        self.slot_of.get_or_init(|| Some(read_mark(&self.git_dir)?.1)).clone()
+        let Some(slot) = self.open(path) else { return Ok(None) };
+        Ok(Some(slot.slot().secure(settings)?.unwrap_or(slot)))
     }
 
     /// Whether a folder is a slot that a killed run has only begun to make, or whose git directory
     /// it has only begun to write again. Everything in it was kept before that.
-    pub fn is_incomplete_slot(&self, path: &Path) -> bool {
+    pub fn is_incomplete(&self, path: &Path) -> bool {
         let git_dir = path.join(".git");
         path.to_string_lossy().ends_with(MAKING)
             || read_mark(&git_dir).is_some_and(|(_, main)| main == self.root)
@@ -136,12 +131,12 @@ impl Repo {
                 && git_dir.join(BEGUN).exists()
     }
 
-    /// Removes an [incomplete slot](Repo::is_incomplete_slot). Returns whether it is one.
+    /// Removes an [incomplete slot](Slots::is_incomplete). Returns whether it is one.
     ///
     /// # Errors
     /// I/O errors.
-    pub fn remove_incomplete_slot(&self, path: &Path) -> Result<bool> {
-        let is_incomplete = self.is_incomplete_slot(path);
+    pub fn remove_incomplete(&self, path: &Path) -> Result<bool> {
+        let is_incomplete = self.is_incomplete(path);
         if is_incomplete {
             remove_all(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
         }
@@ -153,7 +148,7 @@ impl Repo {
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn is_abandoned_slot(&self, slot: &Repo) -> Result<bool> {
+    pub fn is_abandoned(&self, slot: &Repo) -> Result<bool> {
         let Some(head) = slot.head()?.commit else { return Ok(false) };
         if self.commit_of(&head)?.is_some() {
             return Ok(false);
@@ -165,38 +160,20 @@ impl Repo {
         Ok(!program::run_raw(&slot.root, &walk, &[])?.status.success())
     }
 
-    /// Whether the files of a slot are those of its index. Reads no commit.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn has_only_its_files(&self) -> Result<bool> {
-        let list = ["ls-files", "--modified", "--deleted", "--others", "--exclude-standard"];
-        Ok(program::run(&self.root, &list)?.is_empty())
-    }
-
-    /// Removes a slot with all that is in it.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn remove_slot(&self) -> Result<()> {
-        self.must_be_slot()?;
-        remove_all(&self.root).with_context(|| format!("cannot remove `{}`", self.root.display()))
-    }
-
     /// Starts other work in a slot: writes its git directory again, with the refs of this
     /// repository, and checks out `base` on a new branch. The slot must be clean, and its commit
     /// must be kept; neither index nor files are read if HEAD is at `base` already.
     ///
     /// # Errors
     /// The error of `git`; I/O errors.
-    pub fn start_slot(
+    pub fn start(
         &self,
         slot: &Repo,
         settings: &SlotSettings,
         base: &str,
         branch: &str,
     ) -> Result<Repo> {
-        slot.must_be_slot()?;
+        slot.slot().must_be_slot()?;
         let head = slot.head()?.commit.context("the slot has no commit")?;
         let start = || -> Result<Repo> {
             let git_dir = &slot.git_dir;
@@ -222,13 +199,129 @@ impl Repo {
             crash::point("slot.written");
             let slot = discover_slot(&slot.root, &settings.common_dir)?;
             if *head != *base {
-                slot.detach_at(base)?;
+                slot.slot().detach_at(base)?;
             }
-            slot.name_branch(branch, base)?;
+            slot.slot().name_branch(branch, base)?;
             write_mark(git_dir, settings, base)?;
             Ok(slot)
         };
         start().with_context(|| format!("cannot prepare the slot `{}`", slot.root.display()))
+    }
+
+    /// Writes the settings and the refs of a slot again; HEAD stays.
+    ///
+    /// # Errors
+    /// The error of `git`; I/O errors.
+    pub fn refresh(&self, slot: &Repo, settings: &SlotSettings) -> Result<Repo> {
+        slot.slot().must_be_slot()?;
+        let head = slot.head()?.commit.context("the slot has no commit")?;
+        for name in ["refs", "packed-refs", "logs"] {
+            remove_all(&slot.git_dir.join(name))?;
+        }
+        self.write_refs(&slot.git_dir, &head)?;
+        let refresh = || -> Result<Repo> {
+            let slot = slot.slot().with_controls(settings)?;
+            slot.slot().show_changes(settings)?;
+            Ok(slot)
+        };
+        refresh().with_context(|| format!("cannot restore the slot `{}`", slot.root.display()))
+    }
+
+    /// Writes the refs of this repository and a detached HEAD to a new git directory.
+    fn write_refs(&self, git_dir: &Path, head: &str) -> Result<()> {
+        let refs = self.refs(&["refs/heads", "refs/tags", "refs/remotes", "refs/ralph"])?;
+        let mut packed = b"# pack-refs with: sorted \n".to_vec();
+        for line in refs.split_inclusive(|byte| *byte == b'\n') {
+            let is_own = split_at(line, b' ').is_some_and(|(_, name)| {
+                let rest = name.strip_prefix(OWN_BRANCHES.as_bytes());
+                rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/' | b'\n')))
+            });
+            if !is_own {
+                packed.extend_from_slice(line);
+            }
+        }
+        fs::create_dir_all(git_dir.join("refs/heads"))?;
+        fs::write(git_dir.join("packed-refs"), packed)?;
+        fs::write(git_dir.join("HEAD"), format!("{head}\n"))?;
+        Ok(())
+    }
+
+    /// Keeps a commit of a slot in this repository, under the ref `name`. Its objects are checked,
+    /// and nothing that the slot's settings name is run.
+    ///
+    /// # Errors
+    /// The error of `git`, for example for objects that are not valid.
+    pub fn bring_home(&self, slot: &Repo, commit: &str, name: &str) -> Result<()> {
+        slot.slot().must_be_slot()?;
+        self.bring_submodules_home(slot)?;
+        if self.commit_of(name)?.as_deref() == Some(commit) {
+            return Ok(());
+        }
+        let bring = || -> Result<()> {
+            let pack = slot.git_dir.join(PACK);
+            self.copy_objects(slot, commit, &pack)?;
+            remove_all(&pack)?;
+            self.keep(name, commit)
+        };
+        let from = slot.root.display();
+        bring().with_context(|| format!("cannot bring the work in `{from}` home"))
+    }
+
+    /// Copies the objects that a commit of a slot needs and no ref of this repository has, through the
+    /// file `pack`. Git checks them first.
+    fn copy_objects(&self, slot: &Repo, commit: &str, pack: &Path) -> Result<()> {
+        /// The number of objects up to which each becomes a file: every reader opens every pack.
+        const LOOSE: u32 = 1_000;
+        // libgit2 panics at a mode that it does not know.
+        const STRICT: &str = "--strict=badFilemode=error";
+        let mut revisions = format!("{commit}\n");
+        for line in lossy(&self.refs(&["refs"])?).lines() {
+            revisions.extend(["^", line.split(' ').next().unwrap_or_default(), "\n"]);
+        }
+        remove_all(pack)?;
+        let mut file = File::create_new(pack)?;
+        let streams = CallStreams { input: &mut revisions.as_bytes(), output: &mut file };
+        let list = ["pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q"];
+        program::run_streaming(&slot.root, &list, &[], streams)?;
+        let mut header = [0; 12];
+        let mut file = File::open(pack)?;
+        file.read_exact(&mut header).context("`git pack-objects` wrote no pack")?;
+        file.rewind()?;
+        let [.., a, b, c, d] = header;
+        let store: &[&str] = if u32::from_be_bytes([a, b, c, d]) > LOOSE {
+            &["index-pack", "--stdin", STRICT]
+        } else {
+            &["unpack-objects", "-q", STRICT]
+        };
+        let streams = CallStreams { input: &mut file, output: &mut io::sink() };
+        program::run_streaming(&self.root, store, &[], streams)
+    }
+}
+
+impl Repo {
+    /// The top of the repository of which this is a slot; none if it is not a slot.
+    pub fn slot_of(&self) -> Option<PathBuf> {
+        self.slot_of.get_or_init(|| Some(read_mark(&self.git_dir)?.1)).clone()
+    }
+}
+
+impl Slot<'_> {
+    /// Whether the files of a slot are those of its index. Reads no commit.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn has_only_its_files(&self) -> Result<bool> {
+        let list = ["ls-files", "--modified", "--deleted", "--others", "--exclude-standard"];
+        Ok(program::run(&self.root, &list)?.is_empty())
+    }
+
+    /// Removes a slot with all that is in it.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn remove(&self) -> Result<()> {
+        self.must_be_slot()?;
+        remove_all(&self.root).with_context(|| format!("cannot remove `{}`", self.root.display()))
     }
 
     /// Writes again what git reads as settings in a slot, after an attempt that may have changed it.
@@ -237,13 +330,13 @@ impl Repo {
     ///
     /// # Errors
     /// I/O errors; git cannot read the slot.
-    pub fn secure_slot(&self, settings: &SlotSettings) -> Result<Option<Repo>> {
+    pub fn secure(&self, settings: &SlotSettings) -> Result<Option<Repo>> {
         self.must_be_slot()?;
         let secure = || -> Result<Option<Repo>> {
             let is_same = settings.are_all_in(&self.git_dir, CONTROLS);
             let again = (!is_same).then(|| self.with_controls(settings)).transpose()?;
             let slot = again.as_ref().unwrap_or(self);
-            slot.show_changes(settings)?;
+            slot.slot().show_changes(settings)?;
             Ok(again)
         };
         secure().with_context(|| format!("cannot restore the slot `{}`", self.root.display()))
@@ -278,25 +371,6 @@ impl Repo {
         Ok(())
     }
 
-    /// Writes the settings and the refs of a slot again; HEAD stays.
-    ///
-    /// # Errors
-    /// The error of `git`; I/O errors.
-    pub fn refresh_slot(&self, slot: &Repo, settings: &SlotSettings) -> Result<Repo> {
-        slot.must_be_slot()?;
-        let head = slot.head()?.commit.context("the slot has no commit")?;
-        for name in ["refs", "packed-refs", "logs"] {
-            remove_all(&slot.git_dir.join(name))?;
-        }
-        self.write_refs(&slot.git_dir, &head)?;
-        let refresh = || -> Result<Repo> {
-            let slot = slot.with_controls(settings)?;
-            slot.show_changes(settings)?;
-            Ok(slot)
-        };
-        refresh().with_context(|| format!("cannot restore the slot `{}`", slot.root.display()))
-    }
-
     /// Puts HEAD on a new branch at the current commit.
     pub(super) fn name_branch(&self, branch: &str, commit: &str) -> Result<()> {
         let name = format!("refs/heads/{branch}");
@@ -307,81 +381,11 @@ impl Repo {
         Ok(())
     }
 
-    /// Writes the refs of this repository and a detached HEAD to a new git directory.
-    fn write_refs(&self, git_dir: &Path, head: &str) -> Result<()> {
-        let refs = self.library.refs(&["refs/heads", "refs/tags", "refs/remotes", "refs/ralph"])?;
-        let mut packed = b"# pack-refs with: sorted \n".to_vec();
-        for line in refs.split_inclusive(|byte| *byte == b'\n') {
-            let is_own = split_at(line, b' ').is_some_and(|(_, name)| {
-                let rest = name.strip_prefix(OWN_BRANCHES.as_bytes());
-                rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/' | b'\n')))
-            });
-            if !is_own {
-                packed.extend_from_slice(line);
-            }
-        }
-        fs::create_dir_all(git_dir.join("refs/heads"))?;
-        fs::write(git_dir.join("packed-refs"), packed)?;
-        fs::write(git_dir.join("HEAD"), format!("{head}\n"))?;
-        Ok(())
-    }
-
-    /// Keeps a commit of a slot in this repository, under the ref `name`. Its objects are checked,
-    /// and nothing that the slot's settings name is run.
-    ///
-    /// # Errors
-    /// The error of `git`, for example for objects that are not valid.
-    pub fn bring_home(&self, slot: &Repo, commit: &str, name: &str) -> Result<()> {
-        slot.must_be_slot()?;
-        self.bring_submodules_home(slot)?;
-        if self.commit_of(name)?.as_deref() == Some(commit) {
-            return Ok(());
-        }
-        let bring = || -> Result<()> {
-            let pack = slot.git_dir.join(PACK);
-            self.copy_objects(slot, commit, &pack)?;
-            remove_all(&pack)?;
-            self.keep(name, commit)
-        };
-        let from = slot.root.display();
-        bring().with_context(|| format!("cannot bring the work in `{from}` home"))
-    }
-
-    /// Copies the objects that a commit of a slot needs and no ref of this repository has, through the
-    /// file `pack`. Git checks them first.
-    fn copy_objects(&self, slot: &Repo, commit: &str, pack: &Path) -> Result<()> {
-        /// The number of objects up to which each becomes a file: every reader opens every pack.
-        const LOOSE: u32 = 1_000;
-        // libgit2 panics at a mode that it does not know.
-        const STRICT: &str = "--strict=badFilemode=error";
-        let mut revisions = format!("{commit}\n");
-        for line in lossy(&self.library.refs(&["refs"])?).lines() {
-            revisions.extend(["^", line.split(' ').next().unwrap_or_default(), "\n"]);
-        }
-        remove_all(pack)?;
-        let mut file = File::create_new(pack)?;
-        let streams = CallStreams { input: &mut revisions.as_bytes(), output: &mut file };
-        let list = ["pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q"];
-        program::run_streaming(&slot.root, &list, &[], streams)?;
-        let mut header = [0; 12];
-        let mut file = File::open(pack)?;
-        file.read_exact(&mut header).context("`git pack-objects` wrote no pack")?;
-        file.rewind()?;
-        let [.., a, b, c, d] = header;
-        let store: &[&str] = if u32::from_be_bytes([a, b, c, d]) > LOOSE {
-            &["index-pack", "--stdin", STRICT]
-        } else {
-            &["unpack-objects", "-q", STRICT]
-        };
-        let streams = CallStreams { input: &mut file, output: &mut io::sink() };
-        program::run_streaming(&self.root, store, &[], streams)
-    }
-
     /// Notes that the slot is left at a commit which is kept.
     ///
     /// # Errors
     /// I/O errors.
-    pub fn note_slot(&self, commit: &str) -> Result<()> {
+    pub fn note(&self, commit: &str) -> Result<()> {
         let main = self.slot_of().context("not a slot")?;
         fs::write(self.git_dir.join(MARK), mark(&main, commit)).context("note the slot")
     }
@@ -426,7 +430,7 @@ impl Repo {
 /// repository with this git directory.
 fn discover_slot(path: &Path, main: &Path) -> Result<Repo> {
     let mut slot = Repo::discover(path)?;
-    slot.library.read_objects_of(main);
+    slot.reader.read_objects_of(main);
     Ok(slot)
 }
 
@@ -491,7 +495,7 @@ mod tests {
 
     impl TestSlots {
         fn settings(&self) -> SlotSettings {
-            self.main().slot_settings().unwrap()
+            self.main().slots().settings().unwrap()
         }
 
         /// Everything that an attempt could break in the repository.
@@ -534,8 +538,8 @@ mod tests {
         }
         fs::remove_dir_all(root.join(".git")).unwrap();
         assert_eq!(trees.state(), before);
-        assert!(trees.main().open_slot(root).is_none());
-        assert!(said(trees.main().refresh_slot(&slot, &trees.settings())).contains("HEAD"));
+        assert!(trees.main().slots().open(root).is_none());
+        assert!(said(trees.main().slots().refresh(&slot, &trees.settings())).contains("HEAD"));
     }
 
     #[test]
@@ -573,8 +577,8 @@ mod tests {
             let slot = trees.add("1");
             let head = trees.commit(&slot, "b", "1\n");
             assert_eq!(main.commit_of("refs/ralph/x/1").unwrap(), None);
-            main.bring_home(&slot, &head, "refs/ralph/x/1").unwrap();
-            main.bring_home(&slot, &head, "refs/ralph/x/1").unwrap();
+            main.slots().bring_home(&slot, &head, "refs/ralph/x/1").unwrap();
+            main.slots().bring_home(&slot, &head, "refs/ralph/x/1").unwrap();
             assert_eq!(trees.place.git(&["show", "refs/ralph/x/1:b"]), "1");
             // A setting, a hook, a stash and another branch of this attempt are gone for the next.
             trees.git(&slot, &["config", "user.name", "Agent"]);
@@ -582,11 +586,11 @@ mod tests {
             fs::create_dir_all(slot.git_dir.join("hooks")).unwrap();
             fs::write(slot.git_dir.join("hooks/pre-commit"), "exit 1").unwrap();
             let second = trees.place.commit("c", "2\n", "Second");
-            let slot = main.start_slot(&slot, &settings, &second, "ralph/y").unwrap();
+            let slot = main.slots().start(&slot, &settings, &second, "ralph/y").unwrap();
             let at = slot.head().unwrap();
             assert_eq!((at.commit, at.branch), on(&second, Some("ralph/y")));
             assert!(slot.root().join("c").exists() && !slot.root().join("b").exists());
-            assert!(slot.dirty().unwrap().is_empty() && slot.is_noted(&second));
+            assert!(slot.dirty().unwrap().is_empty() && slot.slot().is_noted(&second));
             let refs = trees.git(&slot, &["for-each-ref", "--format=%(refname)"]);
             assert_eq!(refs, "refs/heads/main\nrefs/heads/ralph/y\nrefs/ralph/x/1");
             assert!(!slot.git_dir.join("hooks").exists());
@@ -604,7 +608,7 @@ mod tests {
         trees.git(&slot, &["config", "filter.x.clean", &filter]);
         fs::write(slot.git_dir.join("info/attributes"), "* filter=x\n").unwrap();
         fs::write(slot.root().join("a"), "changed\n").unwrap();
-        let slot = slot.secure_slot(&trees.settings()).unwrap().unwrap();
+        let slot = slot.slot().secure(&trees.settings()).unwrap().unwrap();
         assert_eq!(slot.dirty().unwrap().len(), 1);
         let left = super::super::PinSource {
             base: None,
@@ -612,7 +616,7 @@ mod tests {
             began: None,
             changed: &["a".to_owned()],
         };
-        slot.pin("refs/ralph/x/1", "Left\n", left, &trees.path("scratch")).unwrap();
+        slot.pins().pin("refs/ralph/x/1", "Left\n", left, &trees.path("scratch")).unwrap();
         assert!(!ran.exists());
     }
 
@@ -625,7 +629,7 @@ mod tests {
                 trees.git(&slot, &["update-index", flag, "a"]);
                 fs::write(slot.root().join("a"), "hidden\n").unwrap();
                 assert_eq!(trees.git(&slot, &["status", "--porcelain"]), "");
-                assert!(slot.secure_slot(&trees.settings()).unwrap().is_none());
+                assert!(slot.slot().secure(&trees.settings()).unwrap().is_none());
                 assert_eq!(slot.dirty().unwrap().len(), 1, "{flag}");
             }
         }
@@ -637,8 +641,8 @@ mod tests {
         let (main, settings) = (trees.main(), trees.settings());
         let root = trees.add("1").root().to_owned();
         let is_changed = || {
-            let slot = main.open_slot(&root).unwrap();
-            slot.secure_slot(&settings).unwrap().is_some()
+            let slot = main.slots().open(&root).unwrap();
+            slot.slot().secure(&settings).unwrap().is_some()
         };
         assert!(!is_changed());
         let git_dir = root.join(".git");
@@ -678,19 +682,22 @@ mod tests {
         let trees = TestSlots::new();
         let main = trees.main();
         let root = trees.add("1").root().to_owned();
-        let slot = main.open_slot(&root).unwrap();
-        let before = slot.controls();
+        let slot = main.slots().open(&root).unwrap();
+        let before = slot.local().controls();
         assert!(slot.dirty().unwrap().is_empty() && before.len() == 1);
         trees.place.git_in(&root, &["config", "core.hooksPath", "mine"]);
         trees.place.git_in(&root, &["config", "core.fileMode", "false"]);
         fs::write(root.join("a"), "changed\n").unwrap();
         trees.place.git_in(&root, &["add", "a"]);
-        assert_ne!(slot.controls(), before);
-        assert_eq!(slot.controls().get("core.hooksPath").map(String::as_str), Some("mine"));
+        assert_ne!(slot.local().controls(), before);
+        assert_eq!(slot.local().controls().get("core.hooksPath").map(String::as_str), Some("mine"));
         assert_eq!(slot.dirty().unwrap().len(), 1);
-        let secured = slot.secure_slot(&trees.settings()).unwrap().unwrap();
-        assert_eq!(secured.controls(), main.open_slot(&root).unwrap().controls());
-        assert!(!secured.controls().contains_key("core.hooksPath"));
+        let secured = slot.slot().secure(&trees.settings()).unwrap().unwrap();
+        assert_eq!(
+            secured.local().controls(),
+            main.slots().open(&root).unwrap().local().controls()
+        );
+        assert!(!secured.local().controls().contains_key("core.hooksPath"));
     }
 
     #[test]
@@ -702,12 +709,12 @@ mod tests {
         fs::create_dir_all(making.join(".git")).unwrap();
         fs::write(making.join(".git/index.lock"), "").unwrap();
         fs::create_dir_all(&path).unwrap();
-        let slot = main.make_slot(&path, &settings, &trees.first).unwrap();
+        let slot = main.slots().make(&path, &settings, &trees.first).unwrap();
         assert!(!making.exists() && slot.dirty().unwrap().is_empty());
         fs::rename(slot.git_dir.join("HEAD"), slot.git_dir.join(BEGUN)).unwrap();
-        assert!(main.remove_incomplete_slot(&path).unwrap() && !path.exists());
+        assert!(main.slots().remove_incomplete(&path).unwrap() && !path.exists());
         fs::create_dir_all(path.join("mine")).unwrap();
-        assert!(!main.remove_incomplete_slot(&path).unwrap() && path.exists());
+        assert!(!main.slots().remove_incomplete(&path).unwrap() && path.exists());
     }
 
     #[test]
@@ -720,14 +727,15 @@ mod tests {
         // A sparse checkout.
         trees.place.git(&["sparse-checkout", "set", "--cone", "x"]);
         let (main, base) = (trees.main(), trees.place.git(&["rev-parse", "HEAD"]));
-        let slot = main.make_slot(&trees.path("1"), &trees.settings(), &base).unwrap();
+        let slot = main.slots().make(&trees.path("1"), &trees.settings(), &base).unwrap();
         assert!(slot.root().join("x/a").exists() && !slot.root().join("y").exists());
         assert_eq!(slot.dirty().unwrap().len(), 0);
         let head = trees.commit(&slot, "x/b", "1\n");
         assert_eq!(trees.git(&slot, &["diff", "--name-only", &base, &head]), "x/b");
         // A worktree, in a folder whose name git would quote.
         let odd = trees.worktree("\"od\\d #1");
-        let slot = odd.make_slot(&trees.path("2"), &odd.slot_settings().unwrap(), &base).unwrap();
+        let slot =
+            odd.slots().make(&trees.path("2"), &odd.slots().settings().unwrap(), &base).unwrap();
         assert_eq!(slot.slot_of().as_deref(), Some(odd.root()));
         // A shallow and a partial clone.
         let from = format!("file://{}", trees.place.top.display());
@@ -736,13 +744,13 @@ mod tests {
             let path = trees.path(name);
             trees.place.git(&["clone", "-q", how, &from, path.to_str().unwrap()]);
             let main = Repo::discover(&path).unwrap();
-            let settings = main.slot_settings().unwrap();
-            let slot = main.make_slot(&trees.path("slot"), &settings, &base).unwrap();
+            let settings = main.slots().settings().unwrap();
+            let slot = main.slots().make(&trees.path("slot"), &settings, &base).unwrap();
             assert!(slot.dirty().unwrap().is_empty(), "{name}");
             let head = trees.commit(&slot, "x/b", "1\n");
-            main.bring_home(&slot, &head, "refs/ralph/x/1").unwrap();
+            main.slots().bring_home(&slot, &head, "refs/ralph/x/1").unwrap();
             assert_eq!(trees.place.git_in(&path, &["show", "refs/ralph/x/1:x/b"]), "1");
-            let slot = main.start_slot(&slot, &settings, &base, "ralph/x").unwrap();
+            let slot = main.slots().start(&slot, &settings, &base, "ralph/x").unwrap();
             assert!(slot.dirty().unwrap().is_empty(), "{name}");
             fs::remove_dir_all(slot.root()).unwrap();
         }
@@ -758,7 +766,7 @@ mod tests {
             program::run_with_input(slot.root(), &["mktree"], &[], entry.as_bytes()).unwrap();
         let tree = lossy(&tree).trim().to_owned();
         let commit = trees.git(&slot, &["commit-tree", "-m", "bad", &tree]);
-        let refused = said(trees.main().bring_home(&slot, &commit, "refs/ralph/x/1"));
+        let refused = said(trees.main().slots().bring_home(&slot, &commit, "refs/ralph/x/1"));
         assert!(refused.contains("hasDotgit"), "{refused}");
         assert_eq!(trees.main().commit_of("refs/ralph/x/1").unwrap(), None);
     }

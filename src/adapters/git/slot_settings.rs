@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Result;
 
-use super::{Repo, lossy, program};
+use super::{Slots, lossy, program};
 use crate::regular_file;
 
 /// The files of the git directory that say which files and commits the repository has.
@@ -121,13 +121,13 @@ fn is_read_everywhere(file: &Path) -> bool {
         || named.into_iter().flatten().any(|name| file == Path::new(&name))
 }
 
-impl Repo {
+impl Slots<'_> {
     /// The settings of this repository's slots: those of the repository, its hooks, its list of
     /// ignored files and its sparse checkout.
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn slot_settings(&self) -> Result<SlotSettings> {
+    pub fn settings(&self) -> Result<SlotSettings> {
         // Each worktree has its own sparse checkout and shares the rest.
         let folder = |name: &str| if name == SPARSE { &self.git_dir } else { &self.common_dir };
         let read =

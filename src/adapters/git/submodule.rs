@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 
 use anyhow::{Context, Result};
 
-use super::{Repo, program, settle::QUIET};
+use super::{Repo, Slot, Slots, program, settle::QUIET};
 
 /// Allows clones from the local disk, which are safe here; git refuses them for submodules by
 /// default, because the path could come from a stranger.
@@ -18,15 +18,7 @@ const ORIGIN: &str = "remote.origin.url";
 /// The refs of commits of submodules that no server has.
 const KEPT: &str = "refs/ralph/";
 
-impl Repo {
-    /// The submodules that a commit declares, by name and path.
-    pub(super) fn modules_at(&self, commit: &str) -> Result<Vec<(String, String)>> {
-        if self.library.entries(commit, &[".gitmodules"])? == [None] {
-            return Ok(Vec::new());
-        }
-        read_modules(&self.root, ["--blob", &format!("{commit}:.gitmodules")])
-    }
-
+impl Slot<'_> {
     /// Fetches and checks out the submodules, recursively. Does nothing without submodules. Call it
     /// after the slot moved to another commit. Those that `main` has cloned come from there.
     ///
@@ -55,7 +47,9 @@ impl Repo {
         }
         Ok(())
     }
+}
 
+impl Slots<'_> {
     /// Keeps the current commits of the submodules of a slot in the clones of this repository, under
     /// `refs/ralph/`: no server has them yet, and a commit that lands may name them.
     ///
@@ -135,7 +129,7 @@ fn modules_of(top: &Path) -> Result<Vec<(String, String)>> {
     read_modules(top, ["--file", ".gitmodules"])
 }
 
-fn read_modules(dir: &Path, source: [&str; 2]) -> Result<Vec<(String, String)>> {
+pub(super) fn read_modules(dir: &Path, source: [&str; 2]) -> Result<Vec<(String, String)>> {
     let get = ["-z", "--get-regexp", r"^submodule\..*\.path$"];
     let list = [&["config"], &source[..], &get].concat();
     let Some(text) = program::answer(dir, &list)? else { return Ok(Vec::new()) };
@@ -192,21 +186,21 @@ mod tests {
         let main = trees.main();
         let slot = trees.add("1");
         let base = trees.place.git(&["rev-parse", "main"]);
-        slot.move_to(&base).unwrap();
-        slot.update_submodules(&main).unwrap();
+        slot.slot().move_to(&base).unwrap();
+        slot.slot().update_submodules(&main).unwrap();
         let inner = slot.root().join("lib/deep/inner");
         for top in [&inner, &slot.root().join("lib"), &slot.root().to_owned()] {
             commit(&trees.place, top, "2\n");
         }
         let head = slot.head().unwrap().commit.unwrap();
-        main.bring_home(&slot, &head, "refs/ralph/x/1").unwrap();
+        main.slots().bring_home(&slot, &head, "refs/ralph/x/1").unwrap();
         // Another slot and the main checkout can move there, without the first slot.
         fs::remove_dir_all(slot.root()).unwrap();
         let second = trees.add("2");
-        second.move_to(&base).unwrap();
-        second.update_submodules(&main).unwrap();
-        second.move_to(&head).unwrap();
-        second.update_submodules(&main).unwrap();
+        second.slot().move_to(&base).unwrap();
+        second.slot().update_submodules(&main).unwrap();
+        second.slot().move_to(&head).unwrap();
+        second.slot().update_submodules(&main).unwrap();
         trees.place.git(&["merge", "-q", "--ff-only", "refs/ralph/x/1"]);
         trees.place.git(&["submodule", "--quiet", "update", "--recursive"]);
         for top in [second.root(), main.root()] {
@@ -229,9 +223,9 @@ mod tests {
             fs::rename(from, away).unwrap();
         }
         let slot = trees.add("1");
-        slot.update_submodules(&main).unwrap();
-        slot.detach_at(&base).unwrap();
-        slot.update_submodules(&main).unwrap();
+        slot.slot().update_submodules(&main).unwrap();
+        slot.slot().detach_at(&base).unwrap();
+        slot.slot().update_submodules(&main).unwrap();
         assert_eq!(slot.dirty().unwrap().len(), 0);
         for (path, from) in [("lib", &from[0]), ("lib/deep/inner", &from[1])] {
             let top = slot.root().join(path);
@@ -245,8 +239,8 @@ mod tests {
             );
         }
         assert_eq!(fs::read_to_string(trees.place.top.join(".git/config")).unwrap(), config);
-        slot.update_submodules(&main).unwrap();
-        let refused = said(main.update_submodules(&main));
+        slot.slot().update_submodules(&main).unwrap();
+        let refused = said(main.slot().update_submodules(&main));
         assert!(refused.contains("is not a slot"), "{refused}");
 
         // A commit that neither the main checkout nor the disk has comes from its origin.
@@ -254,18 +248,18 @@ mod tests {
         let new = trees.place.git_in(&away[0], &["rev-parse", "HEAD"]);
         trees.place.git_in(slot.root(), &["update-index", "--cacheinfo", "160000", &new, "lib"]);
         trees.place.git_in(slot.root(), &["commit", "-q", "-m", "Newer"]);
-        let refused = said(slot.update_submodules(&main));
+        let refused = said(slot.slot().update_submodules(&main));
         assert!(refused.starts_with("cannot update the submodules of "), "{refused}");
         fs::rename(&away[0], &from[0]).unwrap();
         let lib = slot.root().join("lib");
         // In the test, this is a server.
         trees.place.git_in(&lib, &["config", "protocol.file.allow", "always"]);
-        slot.update_submodules(&main).unwrap();
+        slot.slot().update_submodules(&main).unwrap();
         assert_eq!(fs::read_to_string(lib.join("file")).unwrap(), "2\n");
         // Back again, and to a commit without submodules.
-        slot.detach_at(&base).unwrap();
-        slot.update_submodules(&main).unwrap();
+        slot.slot().detach_at(&base).unwrap();
+        slot.slot().update_submodules(&main).unwrap();
         assert_eq!(fs::read_to_string(lib.join("file")).unwrap(), "1\n");
-        trees.add("3").update_submodules(&main).unwrap();
+        trees.add("3").slot().update_submodules(&main).unwrap();
     }
 }

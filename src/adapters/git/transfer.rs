@@ -98,7 +98,7 @@ impl Repo {
     /// # Errors
     /// The error of `git`; outside of a slot; I/O errors.
     pub fn pack_work(&self, have: &[String], token: &str, out: &mut impl Write) -> Result<()> {
-        self.must_be_slot()?;
+        self.slot().must_be_slot()?;
         check_name("token", token)?;
         let mut pack = || -> Result<()> {
             let work = self.work_state()?;
@@ -135,7 +135,7 @@ impl Repo {
         let unpack = || -> Result<Unpacked> {
             let (header, mut pack) = PackHeader::read(pack)?;
             // Of a call that was killed.
-            self.drop_locks()?;
+            self.slot().drop_locks()?;
             self.must_have(&header.base)?;
             IncomingPack::receive(self, &header, &mut pack, PackSource::Worker)?.accept()?;
             crash::point("transfer.arrived");
@@ -191,7 +191,7 @@ impl Repo {
             number += 1;
             name = format!("{STALE_WORK}/{token}.{number}");
         }
-        self.bring_home(slot, commit, &name)?;
+        self.slots().bring_home(slot, commit, &name)?;
         Ok(name)
     }
 
@@ -261,7 +261,7 @@ impl Repo {
 
     /// The identity with which git commits here; none if there is none.
     fn author(&self) -> Option<WorkAuthor> {
-        let who = self.committer().ok()?;
+        let who = self.commits().committer().ok()?;
         let (name, email) = who.strip_suffix('>')?.rsplit_once(" <")?;
         Some(WorkAuthor { name: name.to_owned(), email: email.to_owned() })
     }

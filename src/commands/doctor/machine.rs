@@ -315,7 +315,7 @@ fn copied(workspace: &Workspace, bench: &ProbeFolder) -> Option<Finding> {
         let (mut files, mut blank) = (0, Vec::new());
         for pattern in &patterns {
             fs::write(&file, format!("{pattern}\n")).context("write a pattern")?;
-            match workspace.repo.ignored_by(&file)?.len() {
+            match workspace.repo.local().ignored_by(&file)?.len() {
                 0 => blank.push(format!("`{pattern}`")),
                 count => files += count,
             }

@@ -278,7 +278,7 @@ pub(super) fn own_files(workspace: &Workspace) -> Finding {
 /// Checks that git has an identity for commits.
 pub(super) fn committer(workspace: &Workspace) -> Finding {
     const ABOUT: &str = "identity";
-    match workspace.repo.committer() {
+    match workspace.repo.commits().committer() {
         Ok(who) => Finding::ok(ABOUT, who),
         Err(error) => {
             let text = error.to_string();

@@ -205,8 +205,8 @@ pub(super) fn findings(
     bench: &ProbeFolder,
     plan: &TrialPlan<'_>,
 ) -> Vec<Finding> {
-    let hooks = workspace.repo.commit_hooks();
-    let signs = workspace.repo.signs_commits();
+    let hooks = workspace.repo.local().commit_hooks();
+    let signs = workspace.repo.commits().signs_commits();
     let is_needed = plan.runs_commands
         || !plan.executors.is_empty()
         || !hooks.is_empty()
@@ -347,8 +347,8 @@ impl Trial<'_> {
     fn commit(&self, about: &'static str, tried: &str, settings: &[&str], cure: &str) -> Finding {
         let repo = &self.workspace.repo;
         self.in_slot(about, |slot| {
-            repo.committer()?;
-            let commit = repo.trial_commit(settings);
+            repo.commits().committer()?;
+            let commit = repo.commits().trial_commit(settings);
             let probe = Probe {
                 argv: commit.argv,
                 dir: Some(slot.root.clone()),
@@ -416,7 +416,8 @@ impl Trial<'_> {
         let workspace = self.workspace;
         let mark = format!("doctor.{}", std::process::id());
         let task_dir = workspace.task_dir(&TaskId::new("doctor").expect("a valid id"));
-        let base = workspace.repo.open_slot(&slot.root).context("the slot is gone")?.head()?.commit;
+        let base =
+            workspace.repo.slots().open(&slot.root).context("the slot is gone")?.head()?.commit;
         let facts = ProcessFacts {
             mark: mark.clone(),
             slot: slot.root.clone(),
@@ -448,7 +449,7 @@ impl Trial<'_> {
             if let Some(why) = ask(&commit, START)?.failure() {
                 return Ok(Err(why));
             }
-            let tree = workspace.repo.open_slot(&slot.root).context("the slot is gone")?;
+            let tree = workspace.repo.slots().open(&slot.root).context("the slot is gone")?;
             if tree.head()?.commit == base || !slot.root.join(FILE).is_file() {
                 return Ok(Err("a commit that was made there did not arrive here".to_owned()));
             }

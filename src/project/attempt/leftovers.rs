@@ -80,13 +80,13 @@ pub fn inherited(
     if attempt == 1 || dirty.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let Some(pin) = tree.newest_pin(&workspace.place.pins(id))? else {
+    let Some(pin) = tree.pins().newest(&workspace.place.pins(id))? else {
         return Ok(BTreeSet::new());
     };
     let changed: Vec<String> = dirty.keys().cloned().collect();
     let name = format!("{id}.{attempt}");
     let scratch = workspace.state.scratch(&name).context("create a temporary index")?;
-    Ok(tree.still_as_pinned(&pin, &changed, &scratch)?.into_iter().collect())
+    Ok(tree.pins().still_as_pinned(&pin, &changed, &scratch)?.into_iter().collect())
 }
 
 /// Keeps the work that the attempt left, with its commits; `work` are the changed paths that are its
@@ -125,9 +125,9 @@ pub fn pin(
         );
         let scratch =
             workspace.state.scratch(&record.name()).context("create a temporary index")?;
-        let kept = tree.pin(&name, &message, left, &scratch)?;
+        let kept = tree.pins().pin(&name, &message, left, &scratch)?;
         if let (Some(commit), Some(_)) = (&kept.commit, &record.slot) {
-            workspace.repo.bring_home(tree, commit, &name)?;
+            workspace.repo.slots().bring_home(tree, commit, &name)?;
         }
         crash::point("left.kept");
         Ok(kept)
@@ -186,7 +186,7 @@ pub fn commit(
 ) -> Result<Option<Autocommit>> {
     let message = message(record, title);
     let before = tree.head()?.commit;
-    let draft = match tree.draft(left, &message) {
+    let draft = match tree.commits().draft(left, &message) {
         Ok(None) => return Ok(None),
         Ok(Some(draft)) => draft,
         Err(error) => return Ok(Some(Autocommit::Refused(format!("{error:#}")))),
@@ -199,7 +199,7 @@ pub fn commit(
     if let Some(commit) = head.filter(|head| before.as_ref() != Some(head)) {
         return Ok(Some(Autocommit::Committed(commit)));
     }
-    tree.drop_draft(&draft)?;
+    tree.commits().drop_draft(&draft)?;
     Ok(Some(Autocommit::Refused(why)))
 }
 

@@ -211,7 +211,7 @@ impl AttemptRecord {
                     .with_context(|| format!("cannot clean the slot `{}`", slot.path.display()))?;
                 // Git searches the parent folders if a folder is no repository. Reject such a
                 // match.
-                let tree = workspace.repo.discover_slot(&slot.path).ok();
+                let tree = workspace.repo.slots().discover(&slot.path).ok();
                 let tree = tree.filter(|tree| tree.is_top(&slot.path));
                 tree.map(Rc::new).with_context(|| {
                     format!(

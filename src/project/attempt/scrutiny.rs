@@ -175,7 +175,7 @@ fn output_fault(
         Some(head) if !outside => tree.has_text_at(head, path)?,
         _ => None,
     };
-    let loose = outside || task.commit == CommitRule::Optional || tree.is_ignored(path)?;
+    let loose = outside || task.commit == CommitRule::Optional || tree.local().is_ignored(path)?;
     let file = tree.root().join(path);
     let found = match committed {
         None if loose && file.is_dir() => Some(true),
@@ -194,7 +194,7 @@ fn output_fault(
 /// Returns the git hooks and settings that changed since the start of an attempt.
 pub fn tampered(record: &AttemptRecord, tree: &Repo) -> Vec<String> {
     let before = record.controls.as_ref();
-    before.map_or_else(Vec::new, |before| differences(before, &tree.controls()))
+    before.map_or_else(Vec::new, |before| differences(before, &tree.local().controls()))
 }
 
 /// Returns the names that are new, gone or different.

@@ -147,7 +147,7 @@ pub fn mark_done(
     let (commit, uncommitted) = match committed {
         Ok(commit) => (Some(commit), None),
         // A killed run has committed it.
-        Err(FILE_CHANGED) if repo.is_as_staged(name)? => (None, None),
+        Err(FILE_CHANGED) if repo.commits().is_as_staged(name)? => (None, None),
         Err(why) => (None, Some(why.to_owned())),
     };
     Ok(Some(SourceUpdated { source: name.to_owned(), tasks, commit, uncommitted }))
@@ -206,7 +206,7 @@ fn committed(
         return Ok(Err("git has an unfinished merge or rebase"));
     }
     // A run may have been killed between the commit and the index.
-    if !repo.finish_file_commit(name)? || !repo.is_as_staged(name)? {
+    if !repo.commits().finish_file_commit(name)? || !repo.commits().is_as_staged(name)? {
         return Ok(Err(FILE_CHANGED));
     }
     // Git may have converted the file in the checkout, so its own text is changed, too.
@@ -217,7 +217,7 @@ fn committed(
     if updated.written.is_empty() {
         return Ok(Err("git has another text"));
     }
-    let commit = repo.commit_file_on_head(name, &updated.text, &message(name, tasks))?;
+    let commit = repo.commits().commit_file_on_head(name, &updated.text, &message(name, tasks))?;
     Ok(commit.ok_or(FILE_CHANGED))
 }
 

@@ -29,12 +29,12 @@ impl SentProject {
     fn new() -> SentProject {
         let project = TestProject::new().file("given", "given\n").file(".gitignore", "cache\n");
         let main = Repo::discover(project.root()).unwrap();
-        let settings = main.slot_settings().unwrap();
+        let settings = main.slots().settings().unwrap();
         let base = main.head().unwrap().commit.unwrap();
         let slot = project.dir().join("slots/1");
         fs::create_dir(project.dir().join("slots")).unwrap();
-        let made = main.make_slot(&slot, &settings, &base).unwrap();
-        main.start_slot(&made, &settings, &base, "ralph/a").unwrap();
+        let made = main.slots().make(&slot, &settings, &base).unwrap();
+        main.slots().start(&made, &settings, &base, "ralph/a").unwrap();
         let host = FarHost::start(&project.dir().join("host"));
         SentProject { project, slot, host }
     }

@@ -68,7 +68,7 @@ impl Repo {
         let at = self.head()?;
         let head = at.commit.context("HEAD of the slot has no commit")?;
         let codes = self.codes()?;
-        let (paths, mut left_out) = self.keepable(&codes);
+        let (paths, mut left_out) = self.pins().keepable(&codes);
         let changes = if paths.is_empty() { None } else { self.commit_of_changes(&head, &paths)? };
         if let Some(what) = self.unfinished() {
             left_out.push(format!("{what}, which is unfinished"));
@@ -83,8 +83,8 @@ impl Repo {
 
     /// Makes the commit with the changes in these files; none if HEAD has them as they are.
     fn commit_of_changes(&self, head: &str, paths: &KeptPaths) -> Result<Option<CommitId>> {
-        let tree = self.tree(Some(head), paths, &self.git_dir.join("ralph-index"))?;
-        if tree == self.tree_of(Some(head))? {
+        let tree = self.pins().tree(Some(head), paths, &self.git_dir.join("ralph-index"))?;
+        if tree == self.tree_of(head)? {
             return Ok(None);
         }
         let arguments = ["-c", "i18n.commitEncoding=UTF-8", "commit-tree", "-p", head, &tree];
@@ -101,7 +101,7 @@ impl Repo {
         let mut work = self.work_state()?;
         // All that the repository of the slot does not have.
         let left = PinSource { base: None, branch: None, began: None, changed: &[] };
-        work.strays = self.strays(Some(&work.head), left)?;
+        work.strays = self.pins().strays(Some(&work.head), left)?;
         if work.strays.len() > MOST_STRAYS {
             let more = work.strays.len() - MOST_STRAYS;
             work.left_out.push(format!("{more} commits that HEAD does not reach"));
@@ -117,13 +117,14 @@ impl Repo {
     /// The error of `git`, for example when a file that `now` does not contain is in the way. No
     /// file is changed then.
     pub(super) fn take_on(&self, now: &WorkState, to: &WorkState) -> Result<()> {
-        self.must_be_slot()?;
+        self.slot().must_be_slot()?;
         if let Some(branch) = &to.branch {
             self.check_branch(branch, &to.head)?;
         }
-        self.forget_unfinished()?;
+        self.slot().forget_unfinished()?;
         let are_clean = now.is_clean && to.is_clean;
-        let is_there = are_clean && (now.head == to.head || self.detach_at(&to.head).is_ok());
+        let is_there =
+            are_clean && (now.head == to.head || self.slot().detach_at(&to.head).is_ok());
         if !is_there && now.tip() != to.tip() {
             // The index has what the files have, so that git sees what it may replace.
             self.run_quietly(&["read-tree", "--reset", now.tip()])?;
@@ -137,7 +138,7 @@ impl Repo {
                 program::run(&self.root, &["update-ref", "-m", MOVED, &name, &to.head])?;
                 program::run(&self.root, &["symbolic-ref", "-m", MOVED, "HEAD", &name])?;
             }
-            None => self.set_head(&to.head, MOVED)?,
+            None => self.slot().set_head(&to.head, MOVED)?,
         }
         if !is_there {
             // The files keep the changes, and the index does not have them.

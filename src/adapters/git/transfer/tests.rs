@@ -56,8 +56,8 @@ impl TransferTest {
         let trees = TestSlots::with(options)?;
         let main = trees.main();
         let slot = trees.add("1");
-        let settings = main.slot_settings().unwrap();
-        let slot = main.start_slot(&slot, &settings, &trees.first, "ralph/x").unwrap();
+        let settings = main.slots().settings().unwrap();
+        let slot = main.slots().start(&slot, &settings, &trees.first, "ralph/x").unwrap();
         let store = WorkerStore::open(&trees.path("worker"), "top").unwrap();
         Some(TransferTest { trees, slot, store })
     }
@@ -594,9 +594,9 @@ fn a_pack_is_thin_and_whole_where_it_must_be() {
         (0..20_000_u64).map(|n| (n * n * 7_919 % 99_991).to_string()).collect();
     both.trees.place.commit("large", &noise.concat(), "Large");
     let main = both.trees.main();
-    let settings = main.slot_settings().unwrap();
+    let settings = main.slots().settings().unwrap();
     let base = main.head().unwrap().commit.unwrap();
-    let slot = main.start_slot(&both.slot, &settings, &base, "ralph/x").unwrap();
+    let slot = main.slots().start(&both.slot, &settings, &base, "ralph/x").unwrap();
     let both = TransferTest { slot, ..both };
     let whole = both.packed("t1");
     let there = both.send("t1");
@@ -653,8 +653,8 @@ fn shallow_and_partial_clones_work() {
         both.trees.place.git(&["clone", "-q", how, &from, path.to_str().unwrap()]);
         let main = Repo::discover(&path).unwrap();
         let base = main.head().unwrap().commit.unwrap();
-        let settings = main.slot_settings().unwrap();
-        let slot = main.make_slot(&both.trees.path(&format!("slot{how}")), &settings, &base);
+        let settings = main.slots().settings().unwrap();
+        let slot = main.slots().make(&both.trees.path(&format!("slot{how}")), &settings, &base);
         let slot = slot.unwrap();
         let mut deeper = false;
         for token in ["t1", "t2", "t3"] {
@@ -708,7 +708,8 @@ fn commits_that_head_does_not_reach_come_as_well() {
         changed: &[],
     };
     let scratch = both.trees.path("scratch");
-    let pin = both.slot.pin("refs/ralph/x/1", "Left\n\n", left, &scratch).unwrap().commit.unwrap();
+    let pin =
+        both.slot.pins().pin("refs/ralph/x/1", "Left\n\n", left, &scratch).unwrap().commit.unwrap();
     let parents = both.git(both.slot.root(), &["rev-list", "--parents", "-n1", &pin]);
     assert!(parents.contains(&aside));
     let reached = both.git(both.slot.root(), &["log", "--format=%s", &pin]);
@@ -768,7 +769,7 @@ fn ignored_files_stay_on_each_side() {
     both.trees.place.git(&["config", "user.name", "Person \"x\" \\ y"]);
     both.trees.place.git(&["config", "user.email", "p@example.invalid"]);
     let main = both.trees.main();
-    let slot = main.refresh_slot(&both.slot, &main.slot_settings().unwrap()).unwrap();
+    let slot = main.slots().refresh(&both.slot, &main.slots().settings().unwrap()).unwrap();
     let mut pack = Vec::new();
     slot.pack_work(&[], "t2", &mut pack).unwrap();
     there.apply(&mut &*pack).unwrap();
@@ -786,8 +787,8 @@ fn line_ends_and_pointers_of_large_files_arrive_as_git_has_them() {
     both.trees.place.write(".gitattributes", "*.bin filter=lfs -text\n");
     both.trees.place.write("x.bin", "content 1\n");
     let base = both.trees.place.commit("lines", "1\r\n2\r\n", "Lines");
-    let settings = main.slot_settings().unwrap();
-    let slot = main.start_slot(&both.slot, &settings, &base, "ralph/x").unwrap();
+    let settings = main.slots().settings().unwrap();
+    let slot = main.slots().start(&both.slot, &settings, &base, "ralph/x").unwrap();
     let both = TransferTest { slot, ..both };
     let here = both.slot.root();
     assert_eq!(fs::read(here.join("lines")).unwrap(), b"1\r\n2\r\n");
@@ -823,9 +824,11 @@ fn submodules_and_special_files_are_named() {
     both.trees.place.git(&["submodule", "--quiet", "add", module.to_str().unwrap(), "sub"]);
     let base = both.trees.place.commit("b", "1\n", "Submodule");
     let main = both.trees.main();
-    let slot =
-        main.start_slot(&both.slot, &main.slot_settings().unwrap(), &base, "ralph/x").unwrap();
-    slot.update_submodules(&main).unwrap();
+    let slot = main
+        .slots()
+        .start(&both.slot, &main.slots().settings().unwrap(), &base, "ralph/x")
+        .unwrap();
+    slot.slot().update_submodules(&main).unwrap();
     let both = TransferTest { slot, ..both };
     let here = both.slot.root();
     fs::write(here.join("sub/inside"), "x").unwrap();

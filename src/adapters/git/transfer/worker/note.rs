@@ -48,7 +48,7 @@ impl WorkerNote {
 
     /// The settings of a slot with this note.
     pub(super) fn settings(&self, store: &Repo) -> Result<SlotSettings> {
-        let mut settings = store.slot_settings()?;
+        let mut settings = store.slots().settings()?;
         settings.ignore(&[&self.ignore]);
         if let Some(WorkAuthor { name, email }) = &self.author {
             settings.commit_as(name, email);

@@ -115,19 +115,19 @@ impl WorkerSlot {
             author: header.author.clone(),
         };
         let settings = note.settings(store)?;
-        store.remove_incomplete_slot(&self.dir)?;
+        store.slots().remove_incomplete(&self.dir)?;
         let (slot, now) = match self.open_in(store, &settings)? {
             None => {
-                let slot = store.make_slot(&self.dir, &settings, &to.head)?;
+                let slot = store.slots().make(&self.dir, &settings, &to.head)?;
                 (slot, WorkState::clean(&to.head))
             }
             Some(slot) if old.arrived.is_none() => {
                 // It is clean since `clear`, unless a worker was killed here.
                 let left = slot.work_state()?;
                 if left.changes.is_some() {
-                    slot.settle_on(left.tip())?;
+                    slot.slot().settle_on(left.tip())?;
                 }
-                let slot = store.start_slot(&slot, &settings, &to.head, BEGUN)?;
+                let slot = store.slots().start(&slot, &settings, &to.head, BEGUN)?;
                 (slot, WorkState::clean(&to.head))
             }
             Some(slot) => {
@@ -153,7 +153,7 @@ impl WorkerSlot {
             let (store, slot) = self.opened()?.context("nothing has arrived in it")?;
             let mut work = slot.work_of_agent()?;
             // The next pack that arrives builds on it. Without it, that pack contains more.
-            let _ = store.bring_home(&slot, work.tip(), &self.ref_of("packed"));
+            let _ = store.slots().bring_home(&slot, work.tip(), &self.ref_of("packed"));
             let note = self.note();
             self.write_note(&WorkerNote {
                 packed: Some(work.tip().clone()),
@@ -192,7 +192,7 @@ impl WorkerSlot {
             ensure!(!self.dir.exists(), "the folder exists and its store does not");
             return Ok(());
         };
-        store.remove_incomplete_slot(&self.dir)?;
+        store.slots().remove_incomplete(&self.dir)?;
         let Some((store, slot)) = self.opened()? else { return Ok(()) };
         let mut note = self.note();
         if note.token.is_empty() {
@@ -202,10 +202,10 @@ impl WorkerSlot {
         if !note.is_fetched(&work) {
             self.store.keep(&store, &slot, &note, &work)?;
         }
-        store.bring_home(&slot, work.tip(), &self.ref_of("tip"))?;
+        store.slots().bring_home(&slot, work.tip(), &self.ref_of("tip"))?;
         crash::point("transfer.cleared");
-        ensure!(slot.settle_on(work.tip())?, "not all of its contents can be kept");
-        slot.note_slot(work.tip())
+        ensure!(slot.slot().settle_on(work.tip())?, "not all of its contents can be kept");
+        slot.slot().note(work.tip())
     }
 
     /// The store and this slot, without the settings that an agent left in it; none before anything
@@ -223,10 +223,10 @@ impl WorkerSlot {
             Err(error) => return Err(error).context("read the slot"),
             Ok(_) => {}
         }
-        let slot = store.reopen_slot(&self.dir, settings)?;
+        let slot = store.slots().reopen(&self.dir, settings)?;
         let slot = slot.ok_or_else(|| BrokenSlot(self.dir.clone()))?;
         // Of an agent or a worker that was killed.
-        slot.drop_locks()?;
+        slot.slot().drop_locks()?;
         Ok(Some(slot))
     }
 

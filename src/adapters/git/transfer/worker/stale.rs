@@ -60,7 +60,7 @@ impl WorkerStore {
             return Ok(());
         }
         for commit in work.tips() {
-            store.bring_home(slot, commit, &stale_ref(&note.token, commit))?;
+            store.slots().bring_home(slot, commit, &stale_ref(&note.token, commit))?;
         }
         let record = StaleRecord {
             token: note.token.clone(),

@@ -1,7 +1,7 @@
 //! The queries that exist twice: once with libgit2, once with the `git` program.
 //!
 //! libgit2 answers in microseconds where a process takes milliseconds, but it cannot open every
-//! repository: SHA-256, reftable, partial clones. [`Library::ask`] is the only place that chooses: it
+//! repository: SHA-256, reftable, partial clones. [`RepoReader::ask`] is the only place that chooses: it
 //! asks libgit2 first, and `git` where libgit2 fails, so error messages are always those of `git`.
 //! Only reads and updates of objects and refs that run several times per attempt belong here;
 //! everything else runs `git` alone. The tests compare both answers.
@@ -18,7 +18,7 @@ use std::{
     time::SystemTime,
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use git2::{Delta, DiffOptions, ErrorCode, Oid, Repository, RepositoryOpenFlags, Sort};
 
 use super::{Head, branch_name, is_commit, lossy, program, program::HOOKS};
@@ -61,10 +61,11 @@ struct OpenedRepository {
     packed_at: Option<SystemTime>,
 }
 
-/// An open repository, read with libgit2 where possible and else with the `git` program.
-pub(super) struct Library {
+/// Reads the commits and refs of a repository, with libgit2 where possible and else with the `git`
+/// program.
+pub struct RepoReader {
     /// The top of the worktree, where `git` runs.
-    root: PathBuf,
+    pub(super) root: PathBuf,
     /// Its refs and settings; none where libgit2 cannot open it.
     own: RefCell<Option<OpenedRepository>>,
     /// In a slot, the repository whose objects are read.
@@ -97,25 +98,20 @@ fn opened(place: &RefCell<Option<OpenedRepository>>) -> Option<Ref<'_, Repositor
     Ref::filter_map(place.borrow(), |it| it.as_ref().map(|it| &it.repo)).ok()
 }
 
-impl Library {
+impl RepoReader {
     /// The repository that contains `dir`, as far as libgit2 can open it.
-    pub(super) fn discover(dir: &Path) -> Library {
+    pub(super) fn discover(dir: &Path) -> RepoReader {
         let ceilings: Vec<PathBuf> = env::var_os("GIT_CEILING_DIRECTORIES")
             .map(|list| env::split_paths(&list).collect())
             .unwrap_or_default();
         let repo = Repository::open_ext(dir, RepositoryOpenFlags::empty(), ceilings);
-        Library::of(dir, repo.ok())
+        RepoReader::of(dir, repo.ok())
     }
 
     /// A repository that libgit2 has opened, or that it cannot open.
-    pub(super) fn of(root: &Path, repo: Option<Repository>) -> Library {
+    pub(super) fn of(root: &Path, repo: Option<Repository>) -> RepoReader {
         let own = RefCell::new(repo.map(OpenedRepository::of));
-        Library { root: root.to_owned(), own, main: None }
-    }
-
-    /// Sets the top of the worktree.
-    pub(super) fn set_root(&mut self, root: &Path) {
-        root.clone_into(&mut self.root);
+        RepoReader { root: root.to_owned(), own, main: None }
     }
 
     /// Reads the objects of another repository, from which this one borrows, and those that it does not
@@ -127,8 +123,8 @@ impl Library {
 
     /// The same repository without libgit2.
     #[cfg(test)]
-    pub(super) fn without_library(self) -> Library {
-        Library::of(&self.root, None)
+    pub(super) fn without_library(self) -> RepoReader {
+        RepoReader::of(&self.root, None)
     }
 
     /// Asks libgit2 about refs or settings, and `git` where libgit2 cannot answer.
@@ -152,7 +148,8 @@ impl Library {
         answer.map_or_else(|| program(&self.root), Ok)
     }
 
-    pub(super) fn head(&self) -> Result<Head> {
+    /// The current position of HEAD. Reads two small files, and neither index nor worktree.
+    pub fn head(&self) -> Result<Head> {
         let library = |repo: &Repository| {
             let head = repo.find_reference("HEAD")?;
             let Some(target) = head.symbolic_target_bytes() else {
@@ -178,12 +175,17 @@ impl Library {
             let branch = branch.map(|name| branch_name(&name));
             Ok(Head { commit: program::commit(root, "HEAD")?, branch })
         };
-        self.ask(library, program)
+        self.ask(library, program).context("cannot read HEAD")
     }
 
     /// The commit that a ref points to, or with this id; none without it.
-    pub(super) fn commit_of(&self, name: &str) -> Result<Option<CommitId>> {
-        let program = |root: &Path| program::commit(root, name);
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn commit_of(&self, name: &str) -> Result<Option<CommitId>> {
+        let program = |root: &Path| {
+            program::commit(root, name).with_context(|| format!("cannot look for `{name}`"))
+        };
         let id = if is_commit(name) {
             name.to_owned()
         } else {
@@ -283,7 +285,10 @@ impl Library {
     }
 
     /// Whether `new` is `old` or descends from it.
-    pub(super) fn is_ancestor(&self, old: &str, new: &str) -> Result<bool> {
+    ///
+    /// # Errors
+    /// The error of `git`, for example when one of them is not in the repository.
+    pub fn is_ancestor(&self, old: &str, new: &str) -> Result<bool> {
         let library = |repo: &Repository| {
             let (old, new) = (Oid::from_str(old)?, Oid::from_str(new)?);
             repo.find_commit(old)?;
@@ -341,8 +346,13 @@ impl Library {
         self.ask_objects(library, program)
     }
 
-    /// A file of a commit; none if the commit does not contain it.
-    pub(super) fn file(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
+    /// A file of a commit, by its path relative to the root; none if the commit does not contain it.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn file_at(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>> {
+        let id = if is_commit(commit) { Some(commit.into()) } else { self.commit_of(commit)? };
+        let Some(commit) = id.as_deref() else { return Ok(None) };
         let library = |repo: &Repository| {
             let tree = repo.find_commit(Oid::from_str(commit)?)?.tree()?;
             let Some(found) = existing(tree.get_path(Path::new(path)))? else { return Ok(None) };
@@ -359,10 +369,14 @@ impl Library {
             if is_there.is_some() { Err(failed) } else { Ok(None) }
         };
         self.ask_objects(library, program)
+            .with_context(|| format!("cannot read `{path}` of commit {commit}"))
     }
 
     /// The mode and id of what a commit has at each of the paths.
     pub(super) fn entries(&self, commit: &str, paths: &[&str]) -> Result<Entries> {
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
         let library = |repo: &Repository| {
             let tree = repo.find_commit(Oid::from_str(commit)?)?.tree()?;
             let entry = |path: &&str| {
@@ -385,17 +399,18 @@ impl Library {
             }
             Ok(entries)
         };
-        self.ask_objects(library, program)
+        self.ask_objects(library, program).with_context(|| format!("cannot read commit {commit}"))
     }
 
-    /// The tree of a commit or of a tree; none if there is neither.
-    pub(super) fn tree_of(&self, head: &str) -> Result<Option<String>> {
+    /// The tree of a commit or of a tree.
+    pub(super) fn tree_of(&self, head: &str) -> Result<String> {
         let library = |repo: &Repository| {
             let found = repo.find_object(Oid::from_str(head)?, None)?;
-            Ok(Some(found.peel_to_tree()?.id().to_string()))
+            Ok(found.peel_to_tree()?.id().to_string())
         };
         let verify = ["rev-parse", "--verify", &format!("{head}^{{tree}}")];
-        self.ask_objects(library, |root| program::answer(root, &verify))
+        let program = |root: &Path| Ok(lossy(&program::run(root, &verify)?).trim().to_owned());
+        self.ask_objects(library, program)
     }
 
     /// The files that differ between two commits or trees, each with its mode in the second one; 0

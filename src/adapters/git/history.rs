@@ -1,0 +1,382 @@
+//! What commits contain, and what differs between them.
+
+use std::io;
+
+use anyhow::{Context, Result, bail};
+
+use super::{
+    bounded::CallStreams,
+    is_commit, lossy, program,
+    reader::{RepoReader, Walk, WalkedCommit},
+    submodule,
+};
+use crate::core::{
+    commit_id::CommitId,
+    verdict::{Commit, DiffStat},
+};
+
+/// [`RepoReader::since`] lists no more commits than this.
+pub const LISTED: usize = 200;
+
+/// The position of HEAD.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// The full id; none on a branch without a commit.
+    pub commit: Option<CommitId>,
+    /// The branch without `refs/heads/`; none when HEAD is detached.
+    pub branch: Option<String>,
+}
+
+/// The commits since a base.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Since {
+    /// Oldest first, including those of merged branches: `git rev-list --reverse base..HEAD`, the
+    /// newest [`LISTED`] of them.
+    pub commits: Vec<Commit>,
+    /// The changes from the base to HEAD; a renamed file counts as one removed and one added. None
+    /// when there are no commits.
+    pub diff: Option<DiffStat>,
+    /// Whether HEAD is the base or descends from it. If not, the rest is empty.
+    pub descends: bool,
+}
+
+/// The text of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// The change in the unified format, or its beginning.
+    pub text: String,
+    /// Whether the end is missing.
+    pub is_cut: bool,
+}
+
+/// The beginning of what is written to it.
+struct Beginning {
+    bytes: Vec<u8>,
+    most: usize,
+}
+
+impl io::Write for Beginning {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.most - self.bytes.len();
+        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl RepoReader {
+    /// The commit of a branch; none if there is no such branch.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn branch(&self, name: &str) -> Result<Option<CommitId>> {
+        self.commit_of(&format!("refs/heads/{name}"))
+    }
+
+    /// The commits since `base`, a full id; none means that there was no commit then.
+    ///
+    /// HEAD does not descend from a base that is no longer in the repository. If HEAD has not
+    /// moved, only HEAD is read.
+    pub fn since(&self, base: Option<&str>) -> Result<Since> {
+        if let Some(id) = base
+            && !is_commit(id)
+        {
+            bail!("`{id}` is not a commit id");
+        }
+        let head = self.head()?.commit;
+        if head.as_deref() == base {
+            return Ok(Since { descends: true, ..Since::default() });
+        }
+        let Some(head) = head else {
+            return Ok(Since::default());
+        };
+        let list = || -> Result<Since> {
+            if let Some(base) = base
+                && !self.has_ancestor(&head, base)?
+            {
+                return Ok(Since::default());
+            }
+            let mut commits = self.log(&head, base, LISTED)?;
+            commits.reverse();
+            let empty = || program::empty_tree(&self.root);
+            let from = base.map_or_else(empty, |base| Ok(base.to_owned()))?;
+            let diff = program::diff_stat(&self.root, &from, &head, None)?;
+            Ok(Since { commits, diff: Some(diff), descends: true })
+        };
+        list().context("cannot list the new commits")
+    }
+
+    /// Returns what changed between two commits in all files but one.
+    ///
+    /// # Errors
+    /// Errors of git.
+    pub fn diff_without(&self, base: &str, head: &str, path: &str) -> Result<DiffStat> {
+        if !is_commit(base) || !is_commit(head) {
+            bail!("`{base}` or `{head}` is not a commit id");
+        }
+        program::diff_stat(&self.root, base, head, Some(path))
+    }
+
+    /// Whether `head` descends from `base`: not if `base` is no longer in the repository.
+    pub(super) fn has_ancestor(&self, head: &str, base: &str) -> Result<bool> {
+        match self.is_ancestor(base, head) {
+            Err(_) if program::commit(&self.root, base)?.is_none() => Ok(false),
+            other => other,
+        }
+    }
+
+    /// The last `count` commits of HEAD, newest first.
+    pub fn recent(&self, count: usize) -> Result<Vec<Commit>> {
+        let Some(head) = self.head()?.commit else {
+            return Ok(Vec::new());
+        };
+        self.log(&head, None, count).context("cannot list the last commits")
+    }
+
+    /// The last `count` commits of `head` without those of `hidden`, newest first.
+    fn log(&self, head: &str, hidden: Option<&str>, count: usize) -> Result<Vec<Commit>> {
+        let walk = Walk { head, hidden: hidden.as_slice(), most: count };
+        let found = self.walk(walk, |_| true)?;
+        Ok(found.into_iter().map(|it| Commit { subject: it.subject(), id: it.id }).collect())
+    }
+
+    /// The commits of `to` that are not in `from`, oldest first.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn between(&self, from: &str, to: &str) -> Result<Vec<Commit>> {
+        let mut commits = self.log(to, Some(from), LISTED)?;
+        commits.reverse();
+        Ok(commits)
+    }
+
+    /// The newest commit in the history of `head`, and not in that of `hidden`, with a line in its
+    /// message; none without one.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn commit_with_line(
+        &self,
+        head: &str,
+        hidden: &str,
+        line: &str,
+    ) -> Result<Option<CommitId>> {
+        let walk = Walk { head, hidden: &[hidden], most: 1 };
+        let has_line = |it: &WalkedCommit| it.message.lines().any(|found| found == line);
+        let found = self.walk(walk, has_line)?;
+        Ok(found.into_iter().next().map(|it| it.id))
+    }
+
+    /// The commits in the history of `head`, and not in that of `hidden`, with a line in their
+    /// messages that starts with `start`, and the messages; newest first.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn messages_with(
+        &self,
+        head: &str,
+        hidden: Option<&str>,
+        start: &str,
+    ) -> Result<Vec<(CommitId, String)>> {
+        let walk = Walk { head, hidden: hidden.as_slice(), most: usize::MAX };
+        let has_line = |it: &WalkedCommit| it.message.lines().any(|line| line.starts_with(start));
+        let found = self.walk(walk, has_line)?;
+        Ok(found.into_iter().map(|it| (it.id, it.message)).collect())
+    }
+
+    /// Whether a commit has a file or a folder at a path relative to the root.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn has_at(&self, commit: &str, path: &str) -> Result<bool> {
+        Ok(self.entry(commit, path)?.is_some())
+    }
+
+    /// The mode and id of a file in a commit.
+    pub(super) fn entry(&self, commit: &str, path: &str) -> Result<Option<String>> {
+        Ok(self.entries(commit, &[path])?.into_iter().next().flatten())
+    }
+
+    /// Whether two commits have the same version of a file, or both lack it.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn has_same_file(&self, one: &str, other: &str, path: &str) -> Result<bool> {
+        Ok(self.entry(one, path)? == self.entry(other, path)?)
+    }
+
+    /// Whether a commit has text at `path`: none without such a path, false for a file of blanks
+    /// only, true for any other file and for a folder.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn has_text_at(&self, commit: &str, path: &str) -> Result<Option<bool>> {
+        let path = path.trim_end_matches('/');
+        match program::kind(&self.root, commit, path)?.as_deref() {
+            None => Ok(None),
+            Some("blob") => {
+                let text = self.file_at(commit, path)?;
+                Ok(text.map(|text| !text.trim_ascii().is_empty()))
+            }
+            Some(_) => Ok(Some(true)),
+        }
+    }
+
+    /// The files of HEAD with one of these names, in any folder, each with the id of its content.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn files_named(&self, names: &[&str]) -> Result<Vec<(String, String)>> {
+        let list = program::run(&self.root, &["ls-tree", "-r", "-z", "HEAD"]);
+        let list = lossy(&list.context("cannot list the files of HEAD")?);
+        let entry = |line: &str| {
+            let (entry, path) = line.split_once('\t')?;
+            let name = path.rsplit('/').next()?;
+            let id = entry.rsplit(' ').next()?.to_owned();
+            names.contains(&name).then(|| (path.to_owned(), id))
+        };
+        Ok(list.split('\0').filter_map(entry).collect())
+    }
+
+    /// The paths of all files of a commit, sorted.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn files_at(&self, commit: &str) -> Result<Vec<String>> {
+        let list =
+            lossy(&program::run(&self.root, &["ls-tree", "-r", "-z", "--name-only", commit])?);
+        Ok(list.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// The paths that differ between two commits, or that a first commit adds, in no particular
+    /// order.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn differing(&self, base: Option<&str>, head: &str) -> Result<Vec<String>> {
+        let entries = self
+            .changed_entries(base, head)
+            .with_context(|| format!("cannot list the changes of commit {head}"))?;
+        Ok(entries.into_iter().map(|(path, _)| path).collect())
+    }
+
+    /// Returns a repository inside this one that the commits after `base` record as a link, and that
+    /// is not a submodule: no one else has its commits.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn nested_repository(&self, base: &str, head: &str) -> Result<Option<String>> {
+        /// The mode of a link to a commit (gitformat-index(5)).
+        const LINK: u32 = 0o160_000;
+        if base == head {
+            return Ok(None);
+        }
+        let entries = self.changed_entries(Some(base), head)?;
+        let mut links = entries.into_iter().filter(|(_, mode)| *mode == LINK).peekable();
+        if links.peek().is_none() {
+            return Ok(None);
+        }
+        // A file that git cannot read declares none.
+        let modules = self.modules_at(head).unwrap_or_default();
+        let is_submodule = |path: &str| modules.iter().any(|(_, known)| known == path);
+        Ok(links.find(|(path, _)| !is_submodule(path)).map(|(path, _)| path))
+    }
+
+    /// The submodules that a commit declares, by name and path.
+    pub(super) fn modules_at(&self, commit: &str) -> Result<Vec<(String, String)>> {
+        if self.entries(commit, &[".gitmodules"])? == [None] {
+            return Ok(Vec::new());
+        }
+        submodule::read_modules(&self.root, ["--blob", &format!("{commit}:.gitmodules")])
+    }
+
+    /// Whether two changes, each from one commit to another, remove and add the same lines of the same
+    /// files.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn is_same_change(&self, one: [&str; 2], other: [&str; 2]) -> Result<bool> {
+        let lines = |[from, to]: [&str; 2]| -> Result<Vec<String>> {
+            let diff = ["diff-tree", "-r", "-p", "-U0", "--full-index", "--no-renames"];
+            let rest = ["--no-ext-diff", "--no-textconv", "--no-color", from, to];
+            let text = lossy(&program::run(&self.root, &[&diff[..], &rest].concat())?);
+            // Of a binary file, only the ids are there.
+            let has_ids = text.contains("\nBinary files ");
+            // Without context, each line of a file begins with a sign.
+            let is_place =
+                |line: &&str| line.starts_with("@@ ") || (line.starts_with("index ") && !has_ids);
+            Ok(text.split('\n').filter(|line| !is_place(line)).map(str::to_owned).collect())
+        };
+        Ok(lines(one)? == lines(other)?)
+    }
+
+    /// The change of a commit against its first parent, at most `most` bytes of it. No program of
+    /// the repository's owner runs: neither external diff programs nor text conversions.
+    ///
+    /// # Errors
+    /// There is no such commit; errors of git.
+    pub fn patch(&self, commit: &str, most: usize) -> Result<Patch> {
+        let options = ["--no-ext-diff", "--no-textconv", "--no-color", "-M", "--root", "-m"];
+        let id = format!("{commit}^{{commit}}");
+        let show = [&["show", "--format=", "-p"], &options[..], &["--first-parent", &id]].concat();
+        let mut output = Beginning { bytes: Vec::new(), most: most + 1 };
+        let streams = CallStreams { input: &mut io::empty(), output: &mut output };
+        program::run_streaming(&self.root, &show, &[], streams)?;
+        let mut bytes = output.bytes;
+        let is_cut = bytes.len() > most;
+        bytes.truncate(most);
+        Ok(Patch { text: lossy(&bytes), is_cut })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Repo;
+    use crate::adapters::git::tests::TestRepository;
+
+    #[test]
+    fn a_change_that_is_replayed_is_the_same_and_another_one_is_not() {
+        let place = TestRepository::new();
+        let lines = |more: [&str; 2]| format!("{}\n1\n2\n3\n4\n5\n6\n{}\n", more[0], more[1]);
+        let base = place.commit("many", &lines(["a", "b"]), "Base");
+        place.write("new", "1\n");
+        place.git(&["add", "new"]);
+        let work = place.commit("many", &lines(["a", "work"]), "Work");
+        place.git(&["checkout", "-q", "--detach", &base]);
+        let onto = place.commit("many", &lines(["other", "b"]), "Other");
+        place.git(&["cherry-pick", &work]);
+        let landed = place.git(&["rev-parse", "HEAD"]);
+        let is_same = |landed: &str| {
+            let repo = Repo::discover(&place.top).unwrap();
+            repo.is_same_change([&base, &work], [&onto, landed]).unwrap()
+        };
+        assert!(is_same(&landed));
+        // One file more, one less, another line, another mode.
+        assert!(!is_same(&place.commit("more", "1\n", "More")));
+        place.git(&["reset", "-q", "--hard", &landed]);
+        place.git(&["rm", "-q", "new"]);
+        assert!(!is_same(&place.commit("many", &lines(["other", "work"]), "Less")));
+        place.git(&["reset", "-q", "--hard", &landed]);
+        assert!(!is_same(&place.commit("many", &lines(["other", "merged"]), "Merged")));
+        place.git(&["reset", "-q", "--hard", &landed]);
+        place.git(&["update-index", "--chmod=+x", "many"]);
+        place.git(&["commit", "-qm", "Mode"]);
+        assert!(!is_same(&place.git(&["rev-parse", "HEAD"])));
+    }
+
+    #[test]
+    fn binary_files_are_the_same_only_as_a_whole() {
+        let place = TestRepository::new();
+        let base = place.commit("image", "\0one", "Base");
+        let work = place.commit("image", "\0two", "Work");
+        place.git(&["checkout", "-q", "--detach", &base]);
+        let onto = place.commit("image", "\0other", "Other");
+        let landed = place.commit("image", "\0both", "Landed");
+        let repo = Repo::discover(&place.top).unwrap();
+        assert!(!repo.is_same_change([&base, &work], [&onto, &landed]).unwrap());
+        assert!(repo.is_same_change([&base, &work], [&base, &work]).unwrap());
+    }
+}
