@@ -203,7 +203,7 @@ pub enum Command {
     /// Guards the processes of an agent for `ralph run`
     #[command(name = "__guard", hide = true)]
     Guard,
-    /// Packs or unpacks the work in a slot, for a guardian whose agent runs on another machine
+    /// Sends or fetches the work in a slot, for a guardian whose agent runs on another machine
     #[command(name = "__work", hide = true)]
     Work {
         /// What to do

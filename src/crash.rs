@@ -83,7 +83,6 @@ pub const POINTS: &[&str] = &[
     "record.damaged",
     "transfer.noted",
     "transfer.arrived",
-    "transfer.kept",
     "transfer.filled",
     "transfer.moved",
     "transfer.received",

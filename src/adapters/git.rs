@@ -54,7 +54,7 @@ pub use slot::remove_special_files;
 use slot_settings::ConfigList;
 pub use slot_settings::SlotSettings;
 pub use transfer::{
-    Arrival, BrokenSlot, LackingCommits, SlotInUse, StaleWork, Unpacked, WorkerSlot, WorkerStore,
+    BrokenSlot, FetchedWork, GitLine, GitService, SlotInUse, WorkerSlot, WorkerStore,
 };
 pub use worktree::Worktree;
 

@@ -14,13 +14,13 @@ mod agent;
 mod carried;
 mod child;
 mod connection;
+mod git_channel;
 pub mod guard;
 mod guarded;
 mod guardian_pool;
 mod group;
 mod kept_end;
 mod line;
-mod notices;
 mod outputs;
 mod own_call;
 mod program;
@@ -134,11 +134,14 @@ pub struct WorkTransfer {
     /// What the work of this attempt is recognized by: a worker that comes back with the work of
     /// another attempt has another one.
     pub token: String,
-    /// The command that packs what the worker lacks: it reads the ids of the commits that the worker
-    /// has, one per line, and writes a pack.
-    pub pack: Vec<String>,
-    /// The command that reads a pack of the worker and brings its work into the slot.
-    pub unpack: Vec<String>,
+    /// Whether the ids of its commits are those of SHA-256.
+    pub is_sha256: bool,
+    /// The command that sends the work in the slot here. Its standard input and output lead to git at
+    /// the worker.
+    pub send: Vec<String>,
+    /// The command that fetches the work of the worker into the slot, and says on its standard error
+    /// what a person must know about it.
+    pub fetch: Vec<String>,
 }
 
 /// What the guardian needs in addition to the agent's command.

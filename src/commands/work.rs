@@ -1,28 +1,24 @@
-//! `ralph __work`: packs the work in a slot for another machine, and unpacks what comes back.
+//! `ralph __work`: sends the work in a slot to another machine, and fetches what became of it.
 
 use std::{
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::{
     adapters::{
-        git::{LackingCommits, Repo},
+        git::{GitLine, Repo},
         terminal,
     },
     cli::WorkStep,
-    core::exit::{Exit, Failure},
+    core::exit::Exit,
     regular_file,
 };
 
-/// The length of the longest list of commits on standard input, in bytes.
-const LONGEST: u64 = 1 << 20;
-
-/// Which work is packed or unpacked.
+/// Which work is sent or fetched.
 #[derive(Debug, Deserialize)]
 struct WorkSpec {
     /// The slot.
@@ -35,11 +31,11 @@ struct WorkSpec {
     expected_base: Option<String>,
 }
 
-/// Packs the work to standard output; standard input has the ids of the commits of the other side,
-/// one per line. Or unpacks the work on standard input and prints the result as JSON.
+/// Sends the work to git at the other end of standard input and output, or fetches it from there. What
+/// a person must know about it becomes lines on standard error.
 ///
 /// # Errors
-/// Errors of git and of the disk. Exit code 65 if the work builds on commits that are not here.
+/// Errors of git and of the disk; work that the slot cannot take on.
 pub fn run(step: WorkStep, spec: &Path) -> Result<Exit> {
     let text = regular_file::read(spec).with_context(|| format!("read `{}`", spec.display()))?;
     let spec: WorkSpec = serde_json::from_slice(&text)
@@ -49,24 +45,20 @@ pub fn run(step: WorkStep, spec: &Path) -> Result<Exit> {
         .slots()
         .open(&spec.slot)
         .with_context(|| format!("`{}` is not a slot of this repository", spec.slot.display()))?;
+    let line = GitLine::of(io::stdin(), io::stdout()).context("open the line")?;
     match step {
-        WorkStep::Pack => {
-            let mut ids = String::new();
-            io::stdin().take(LONGEST).read_to_string(&mut ids).context("read the commits")?;
-            let have: Vec<String> = ids.lines().map(str::to_owned).collect();
-            slot.pack_work(&have, &spec.token, &mut io::stdout().lock())?;
-        }
-        WorkStep::Unpack => {
+        WorkStep::Send => slot.send_work(&spec.token, &line)?,
+        WorkStep::Fetch => {
             let base = spec.expected_base.as_deref();
-            let unpacked = slot.unpack_work(&main, base, &spec.token, &mut io::stdin().lock());
-            if let Err(error) = &unpacked
-                && let Some(LackingCommits(commits)) = error.downcast_ref()
-            {
-                let lacking = json!({"arrival": "lacking", "commits": commits});
-                terminal::print(&format!("{lacking}\n"))?;
-                return Err(Failure::new(Exit::Invalid, format!("{error:#}")).into());
+            let fetched = slot.fetch_work(&main, base, &spec.token, &line)?;
+            for path in &fetched.left_out {
+                terminal::say(&format!("not sent: {path}"));
             }
-            terminal::print(&format!("{}\n", serde_json::to_string(&unpacked?)?))?;
+            if let Some(kept) = fetched.strayed {
+                terminal::say(&format!(
+                    "the work does not descend from the commit it started from; it is kept in `{kept}`"
+                ));
+            }
         }
     }
     Ok(Exit::Success)

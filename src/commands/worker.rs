@@ -2,7 +2,6 @@
 
 use std::{
     env, fs,
-    io::{self, Read},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -12,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     adapters::{
-        git::{BrokenSlot, LackingCommits, SlotInUse, WorkerSlot, WorkerStore},
+        git::{BrokenSlot, GitService, SlotInUse, WorkerSlot, WorkerStore},
         process::worker::{self, KeptEnd, Worker, WorkerBegin, WorkerFiles, WorkerPlace},
         signal,
     },
@@ -68,28 +67,23 @@ fn with_shared_files(worker: &Worker) -> Result<()> {
 /// did not send, and tells how its agent ended.
 fn with_sent_files(worker: &Worker, files: &WorkerFiles, begin: &WorkerBegin) -> Result<()> {
     let dir = repositories(files.dir.as_deref())?;
-    let store = WorkerStore::open(&dir, &files.repository)?;
-    let slot = free_slot(&store, files)?;
+    let store = WorkerStore::open(&dir, &files.repository, files.is_sha256)?;
+    let mut slot = free_slot(&store, files)?;
     // It has the name of the slot, so that the next worker finds what a killed one left running.
     let folder = dir.join(&files.repository).join("processes").join(slot.name());
     fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
     worker::end_orphans(&folder);
-    while let Some(stale) = slot.stale() {
-        let token = stale.token().to_owned();
-        worker.send_pack(Some(&token), |mut out| stale.pack(&stale.sent(), &mut out))?;
-        stale.note_fetched()?;
-    }
     let end = KeptEnd::of(&folder, &files.token);
     if begin.fetch {
-        if slot.sent().is_empty() {
-            // Nothing of this attempt is here.
+        if slot.is_empty() {
             return Ok(());
         }
         if begin.end {
             worker.tell_kept(&end, &begin.arrived)?;
         }
     } else {
-        receive(worker, &store, &slot)?;
+        worker.receive_work(&store.command(GitService::Receive)?)?;
+        slot.take_arrived()?;
         worker.guard(&WorkerPlace {
             slot: Some(slot.dir()),
             folder: &folder,
@@ -97,7 +91,8 @@ fn with_sent_files(worker: &Worker, files: &WorkerFiles, begin: &WorkerBegin) ->
             end: Some(&end),
         })?;
     }
-    worker.send_pack(None, |mut out| slot.pack(&slot.sent(), &mut out))?;
+    slot.offer()?;
+    worker.send_work(&store.command(GitService::Upload)?)?;
     slot.note_fetched()
 }
 
@@ -124,20 +119,5 @@ fn free_slot(store: &WorkerStore, files: &WorkerFiles) -> Result<WorkerSlot> {
             }
             slot => return slot,
         }
-    }
-}
-
-/// Brings the slot into the state that is sent. Builds on commits that are here, if they are whole.
-fn receive(worker: &Worker, store: &WorkerStore, slot: &WorkerSlot) -> Result<()> {
-    let apply = |have| -> Result<()> {
-        let mut pack = worker.receive_pack(have);
-        let applied = slot.apply(&mut pack);
-        // The rest of a pack that cannot be used.
-        io::copy(&mut pack.by_ref(), &mut io::sink())?;
-        applied
-    };
-    match apply(store.have()?) {
-        Err(error) if error.is::<LackingCommits>() => apply(Vec::new()),
-        applied => applied,
     }
 }

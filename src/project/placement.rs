@@ -393,8 +393,9 @@ fn transfer(
         dir: executor.dir().map(str::to_owned),
         slot,
         token: facts.mark.clone(),
-        pack: step("pack"),
-        unpack: step("unpack"),
+        is_sha256: facts.base.as_ref().is_some_and(|base| base.len() == 64),
+        send: step("send"),
+        fetch: step("fetch"),
     })
 }
 

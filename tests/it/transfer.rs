@@ -2,16 +2,18 @@
 
 use std::{
     fs,
-    io::Write,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
-    process::{Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
-use ralph::adapters::git::{Repo, WorkerSlot, WorkerStore};
-use serde_json::{Value, json};
+use ralph::adapters::git::{GitService, Repo, WorkerSlot, WorkerStore};
+use serde_json::json;
 
 use crate::support::{RALPH, TestProject};
+
+/// More than any work here has.
+const ALL: &str = "100000000";
 
 /// A repository with a slot for an attempt, and a worker in the same process.
 struct TransferProject {
@@ -31,7 +33,7 @@ impl TransferProject {
         let slot = main.slots().make(&trial.sign("slot"), &settings, &base).unwrap();
         let slot = main.slots().start(&slot, &settings, &base, "ralph/x").unwrap();
         fs::write(slot.root().join("left"), "by an earlier attempt\n").unwrap();
-        let store = WorkerStore::open(&trial.sign("worker"), "repo").unwrap();
+        let store = WorkerStore::open(&trial.sign("worker"), "repo", false).unwrap();
         TransferProject { trial, main, slot, base, store }
     }
 
@@ -45,38 +47,45 @@ impl TransferProject {
         file
     }
 
-    /// Runs a step with this input, and with a kill at this point if it is not empty.
-    fn work(&self, step: &str, token: &str, input: &[u8], deadly: &str) -> Output {
+    /// Runs a step with git at the store at the other end, and with a kill at this point if it is not
+    /// empty. The words of the other end are cut off at this length.
+    fn work(&self, step: &str, token: &str, deadly: &str, length: &str) -> Output {
         let record = self.trial.sign("passed");
         let _ = fs::remove_file(&record);
+        let service = if step == "send" { GitService::Receive } else { GitService::Upload };
+        let argv = self.store.command(service).unwrap();
+        let mut git = Command::new(&argv[0]);
+        git.args(&argv[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut git = git.spawn().unwrap();
+        let mut pass = Command::new("dd");
+        pass.args(["bs=1", "status=none", &format!("count={length}")]);
+        pass.stdin(git.stdout.take().unwrap()).stdout(Stdio::piped());
+        let mut pass = pass.spawn().unwrap();
         let mut command = self.trial.process(RALPH);
         command.args(["__work", step]).arg(self.spec(token));
         command.env("RALPH_CRASH_RECORD", record).env("RALPH_CRASH_POINT", deadly);
-        let pipes = [Stdio::piped(), Stdio::piped(), Stdio::piped()];
-        let [stdin, stdout, stderr] = pipes;
-        let mut child = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn().unwrap();
-        // It may be killed before it has read everything.
-        let _ = child.stdin.take().unwrap().write_all(input);
-        child.wait_with_output().unwrap()
-    }
-
-    fn pack(&self, token: &str) -> Vec<u8> {
-        let have = self.store.have().unwrap().join("\n");
-        let output = self.work("pack", token, have.as_bytes(), "");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        output.stdout
+        command.stdin(pass.stdout.take().unwrap()).stdout(git.stdin.take().unwrap());
+        let output = command.stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        drop(command);
+        git.wait().unwrap();
+        pass.wait().unwrap();
+        output
     }
 
     fn send(&self, token: &str) -> WorkerSlot {
-        let there = self.store.slot("1", token).unwrap();
-        there.apply(&mut &*self.pack(token)).unwrap();
+        let mut there = self.store.slot("1", token).unwrap();
+        let output = self.work("send", token, "", ALL);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        there.take_arrived().unwrap();
         there
     }
 
-    fn unpack(&self, token: &str, pack: &[u8]) -> Value {
-        let output = self.work("unpack", token, pack, "");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
+    /// Fetches the work, and returns what is said about it.
+    fn fetch(&self, token: &str) -> String {
+        let output = self.work("fetch", token, "", ALL);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        said
     }
 
     fn git(&self, dir: &Path, arguments: &[&str]) -> String {
@@ -118,62 +127,54 @@ impl TransferProject {
 #[test]
 fn the_commands_carry_work_over_pipes() {
     let project = TransferProject::new();
-    let there = project.send("t1");
+    let mut there = project.send("t1");
     project.edit(there.dir());
-    let mut pack = Vec::new();
-    there.pack(&there.sent(), &mut pack).unwrap();
-    assert_eq!(project.unpack("t1", &pack)["arrival"], "moved");
-    project.assert_edited();
-    assert_eq!(project.unpack("t1", &pack)["arrival"], "unchanged");
-    assert_eq!(project.stale(), "");
-    let other = project.unpack("t2", &pack);
-    assert_eq!(
-        (&other["arrival"], &other["kept"]),
-        (&json!("other_token"), &project.stale().into())
-    );
-    // A pack for which this side lacks a commit has its own exit code.
-    let absent = "1".repeat(project.base.len());
-    let end = pack.iter().position(|byte| *byte == b'\n').unwrap();
-    let mut header: Value = serde_json::from_slice(&pack[..end]).unwrap();
-    header["base"] = json!([absent]);
-    let lacking = [header.to_string().as_bytes(), &pack[end..]].concat();
-    let output = project.work("unpack", "t1", &lacking, "");
-    assert_eq!(output.status.code(), Some(65));
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(said, json!({"arrival": "lacking", "commits": [absent]}));
-    // A pack that is cut off is an error.
-    let output = project.work("unpack", "t1", &pack[..pack.len() / 2], "");
+    there.offer().unwrap();
+    // A line that is cut leaves nothing.
+    let before = project.git(project.slot.root(), &["count-objects", "-v"]);
+    let output = project.work("fetch", "t1", "", "300");
     assert_eq!(output.status.code(), Some(1));
+    assert_eq!(project.git(project.slot.root(), &["count-objects", "-v"]), before);
+    assert!(!project.slot.git_dir().join("ralph-incoming").exists());
+    for _ in 0..2 {
+        assert_eq!(project.fetch("t1"), "");
+        project.assert_edited();
+    }
+    assert_eq!(project.stale(), "");
+    there.note_fetched().unwrap();
+    project.git(there.dir(), &["checkout", "-q", "--orphan", "fresh"]);
+    project.git(there.dir(), &["commit", "-q", "-m", "Fresh"]);
+    there.offer().unwrap();
+    let said = project.fetch("t1");
+    assert!(said.contains("does not descend") && said.contains("refs/ralph/stale/t1"), "{said}");
+    assert_eq!(project.stale(), "refs/ralph/stale/t1");
     project.assert_edited();
 }
 
 #[cfg(debug_assertions)]
 #[test]
 fn a_kill_loses_no_work() {
-    let points = ["arrived", "kept", "filled", "moved"];
-    for deadly in points.map(|point| format!("transfer.{point}:1")) {
+    for deadly in ["arrived", "filled", "moved"].map(|point| format!("transfer.{point}:1")) {
         let project = TransferProject::new();
-        let there = project.send("t1");
+        let mut there = project.send("t1");
         project.edit(there.dir());
-        let mut pack = Vec::new();
-        there.pack(&there.sent(), &mut pack).unwrap();
-        let killed = project.work("unpack", "t1", &pack, &deadly);
+        there.offer().unwrap();
+        let killed = project.work("fetch", "t1", &deadly, ALL);
         assert_eq!(killed.status.signal(), Some(9), "{deadly}");
-        // Once the objects are here, a ref keeps them, or the slot has the work.
-        if deadly.contains("kept") || deadly.contains("filled") {
-            assert_eq!(project.stale(), "refs/ralph/stale/t1");
-        }
         // The worker still has it, and the next call takes it on.
-        let unpacked = project.unpack("t1", &pack);
-        assert!(["moved", "unchanged"].contains(&unpacked["arrival"].as_str().unwrap()));
+        assert_eq!(project.fetch("t1"), "", "{deadly}");
         project.assert_edited();
+        there.note_fetched().unwrap();
+        drop(there);
         let again = project.send("t1-next");
         assert_eq!(fs::read(again.dir().join("b")).unwrap(), b"work\n");
     }
-    // A kill while it is packed: nothing has changed.
+    // A kill while it is sent: nothing has changed.
     let project = TransferProject::new();
-    let killed = project.work("pack", "t1", b"", "transfer.noted:1");
+    let there = project.store.slot("1", "t1").unwrap();
+    let killed = project.work("send", "t1", "transfer.noted:1", ALL);
     assert_eq!(killed.status.signal(), Some(9));
+    drop(there);
     let there = project.send("t1");
     project.edit(there.dir());
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::query::{self, ask};
+use super::{LIMIT, ask, words};
 use crate::core::executor::{
     ContainerEngine, ContainerFault, ContainerSettings, ContainerUser, container_name,
 };
@@ -77,8 +77,8 @@ fn own_ids() -> ContainerUser {
 
 /// Returns what an engine says.
 fn say<const N: usize>(name: &str, arguments: [&str; N]) -> Result<String, ContainerFault> {
-    let argv = [vec![name.to_owned()], query::words(arguments)].concat();
-    let answer = ask(&argv, query::LIMIT).map_err(|error| match error.kind() {
+    let argv = [vec![name.to_owned()], words(arguments)].concat();
+    let answer = ask(&argv, LIMIT).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => ContainerFault::NoEngine(Some(name.to_owned())),
         io::ErrorKind::TimedOut => ContainerFault::NoDaemon,
         _ => ContainerFault::Other(error.to_string()),

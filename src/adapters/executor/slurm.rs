@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::query::{self, ask};
+use super::{LIMIT, ask, words};
 use crate::core::executor::{JobState, JobTracking, SlurmSettings, job_name};
 
 /// The variables that select the cluster, and that every program of Slurm needs.
@@ -14,11 +14,11 @@ const KEPT: [&str; 3] = ["SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"];
 /// Returns where the newest job of an attempt stands. A question that is not answered gives
 /// [`JobState::Unknown`].
 pub fn look(settings: &SlurmSettings, mark: &str) -> JobState {
-    let mut argv = query::words(["squeue", "--noheader", "--states=all"]);
+    let mut argv = words(["squeue", "--noheader", "--states=all"]);
     argv.push(format!("--name={}", job_name(mark)));
     argv.push(format!("--format={}", JobState::FORMAT));
     argv.extend(cluster(settings));
-    match ask(&argv, query::LIMIT) {
+    match ask(&argv, LIMIT) {
         Ok(answer) if answer.is_good() => JobState::of(&answer.output),
         Ok(answer) => JobState::Unknown(answer.why()),
         Err(error) => JobState::Unknown(format!("squeue: {error}")),
@@ -27,9 +27,9 @@ pub fn look(settings: &SlurmSettings, mark: &str) -> JobState {
 
 /// Returns how the cluster finds the processes of a job. If it does not tell, it may find only some.
 pub fn tracking(settings: &SlurmSettings) -> JobTracking {
-    let mut argv = query::words(["scontrol", "show", "config"]);
+    let mut argv = words(["scontrol", "show", "config"]);
     argv.extend(cluster(settings));
-    match ask(&argv, query::LIMIT) {
+    match ask(&argv, LIMIT) {
         Ok(answer) if answer.is_good() => JobTracking::of(&answer.output),
         Ok(_) | Err(_) => JobTracking::Partial,
     }
@@ -41,10 +41,10 @@ pub fn tracking(settings: &SlurmSettings) -> JobTracking {
 /// # Errors
 /// The cluster did not take the order.
 pub fn cancel(settings: &SlurmSettings, mark: &str) -> Result<(), String> {
-    let mut argv = query::words(["scancel", "--quiet"]);
+    let mut argv = words(["scancel", "--quiet"]);
     argv.push(format!("--name={}", job_name(mark)));
     argv.extend(cluster(settings));
-    match ask(&argv, query::LIMIT) {
+    match ask(&argv, LIMIT) {
         Ok(answer) if answer.is_good() => Ok(()),
         Ok(answer) => Err(answer.why()),
         Err(error) => Err(format!("scancel: {error}")),

@@ -10,7 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::query;
 use crate::core::executor::{
     ExecutorFault, HostAnswer, ProgramBuild, SshSettings, ssh_command, ssh_trial,
 };
@@ -33,7 +32,7 @@ const GREETING: usize = 1000;
 /// What `ssh` says.
 pub fn reach(settings: &SshSettings) -> Result<(), String> {
     let host = &settings.host;
-    let answer = query::ask(&ssh_command(settings, "exit 0")?, REACH);
+    let answer = super::ask(&ssh_command(settings, "exit 0")?, REACH);
     match answer.map_err(|error| format!("ssh: {error}"))? {
         answer if answer.is_good() => Ok(()),
         answer => Err(format!(
@@ -76,7 +75,7 @@ fn send(settings: &SshSettings, program: &Path) -> Result<String, ExecutorFault>
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| format!("ssh: {error}"))?;
-    let errors = query::collect(child.stderr.take().expect("it is a pipe"));
+    let errors = super::collect(child.stderr.take().expect("it is a pipe"));
     let output = child.stdout.take().expect("it is a pipe");
     let mut stdin = child.stdin.take().expect("it is a pipe");
     // The host may let the reads and the write wait as long as it likes: they have a thread.
@@ -91,7 +90,7 @@ fn send(settings: &SshSettings, program: &Path) -> Result<String, ExecutorFault>
         let _ = lines.read_to_end(&mut Vec::new());
         let _ = tell.send(answer);
     });
-    let code = query::end(&mut child, Instant::now() + LIMIT)
+    let code = super::end(&mut child, Instant::now() + LIMIT)
         .map_err(|error| ExecutorFault::passing(error.to_string()))?;
     let said = errors.recv_timeout(DRAIN).unwrap_or_default();
     match told.recv_timeout(DRAIN).unwrap_or(Ok(None))? {
@@ -127,7 +126,7 @@ fn read_answer(
 
 /// The system and processor of this machine, as `uname -sm` prints them.
 fn own_system() -> Result<String, String> {
-    let answer = query::ask(&query::words(["uname", "-sm"]), query::LIMIT);
+    let answer = super::ask(&super::words(["uname", "-sm"]), super::LIMIT);
     let answer = answer.map_err(|error| format!("uname: {error}"))?;
     Ok(answer.output.trim().to_owned())
 }

@@ -9,7 +9,7 @@ use std::{
     io::{self, Read, Write},
     mem,
     ops::Range,
-    os::fd::AsFd,
+    os::fd::{AsFd, OwnedFd},
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
@@ -127,6 +127,15 @@ pub fn ask_while_waiting(ask: impl Fn() -> bool + Send + Sync + 'static) {
 /// Gives every later call this environment variable. Only the first one counts.
 pub fn mark_calls(name: &str, value: &str) {
     drop(MARK.set((name.to_owned(), value.to_owned())));
+}
+
+/// A duplicate of a file that stays open in the calls of git.
+///
+/// # Errors
+/// System errors.
+pub(super) fn inherited(file: impl AsFd) -> io::Result<OwnedFd> {
+    // The system closes no plain duplicate when another program is executed.
+    Ok(rustix::io::dup(file)?)
 }
 
 /// Why a call is ended.
@@ -284,6 +293,10 @@ impl GitCall {
                 }
                 if self.is_stream && ready > 0 {
                     self.began = Instant::now();
+                }
+                if ready == 0 && self.group.is_some_and(|pid| is_dead(pid).unwrap_or(false)) {
+                    // What it left in its group waits for the other end of a line.
+                    self.signal(Signal::KILL);
                 }
             } else {
                 if self.group.is_none_or(|pid| is_dead(pid).unwrap_or(true)) {

@@ -323,6 +323,22 @@ pub(super) fn run_streaming(
     if status.success() { Ok(()) } else { Err(failed(arguments, &output)) }
 }
 
+/// Runs `git` on a line to another machine, which may be slow: the limit applies to the time in which it
+/// reports no progress.
+pub(super) fn run_on_line(dir: &Path, arguments: &[&str]) -> Result<()> {
+    let streams = CallStreams { input: &mut io::empty(), output: &mut io::sink() };
+    let (status, said) = bounded::stream(command(dir, arguments), streams, name(arguments))?;
+    let is_error = |line: &&str| ["error:", "fatal:", " ! "].iter().any(|it| line.contains(it));
+    let said = lossy(&said);
+    let errors: Vec<&str> = said.split(['\r', '\n']).filter(is_error).collect();
+    let (stdout, stderr) = (Vec::new(), errors.join("\n").into_bytes());
+    if status.success() {
+        Ok(())
+    } else {
+        Err(failed(arguments, &Output { status, stdout, stderr }))
+    }
+}
+
 /// Runs `git` with more variables and with `input` on its standard input.
 pub(super) fn run_with_input(
     dir: &Path,

@@ -23,12 +23,12 @@ use super::{
     Carrier, ProcessSpec, SignsOfLife, StartFault,
     connection::{
         Arrivals, CarriedMessage, CarrierNews, Connection, SharedArrivals, connect, lock,
-        send_pack, send_prompt,
+        send_prompt,
     },
-    notices::{listen, tell, tell_not_started},
     protocol::{
         ArrivedOutput, FromWorker, GuardianCommand, GuardianNotice, GuardianSpec, PROTOCOL, PULSE,
-        ToWorker, VERSION, WorkerBegin, WorkerFiles, WorkerHello, WorkerTask, sent_sign,
+        ToWorker, VERSION, WorkerBegin, WorkerFiles, WorkerHello, WorkerTask, listen, sent_sign,
+        tell, tell_not_started,
     },
     secrets,
     stream::Streams,
@@ -181,13 +181,12 @@ impl<'a> CarriedGuard<'a> {
         let count: Arc<AtomicU64> = Arc::default();
         let (streams, stdout, stderr) =
             Streams::open(&brief.spec, secrets.as_ref(), &Arc::default())?;
-        let transfer = carrier.transfer.as_ref();
         let folder = starting::task_folder(&brief.spec);
         let arrivals = Arc::new(Mutex::new(Arrivals {
             output: Some((stdout, stderr)),
             folder: folder.map(|dir| TaskFolder::new(&dir)),
-            unpack: transfer.map(|transfer| transfer.unpack.clone()).unwrap_or_default(),
-            unpacking: None,
+            transfer: carrier.transfer.clone(),
+            channel: None,
             arrived: ArrivedOutput::default(),
             count: Arc::clone(&count),
             heard_at: Instant::now(),
@@ -320,21 +319,14 @@ impl<'a> CarriedGuard<'a> {
     fn hear(&mut self, heard: CarrierNews) -> io::Result<Option<CarriedEnd>> {
         Ok(match heard {
             CarrierNews::Message(message) => self.hear_message(message)?,
-            CarrierNews::Unpacked(Ok(())) => {
+            CarrierNews::Sent(sent) => sent.err().map(|why| CarriedEnd::Impossible(why, None)),
+            CarrierNews::Fetched(Ok(())) => {
                 self.connection.line.send(&ToWorker::Received {});
                 None
             }
-            CarrierNews::Unpacked(Err(why)) => {
-                let why = format!("its work could not be brought back: {why}");
-                let was_stale =
-                    self.stage < CarriedStage::Running && self.purpose == ConnectionPurpose::Run;
-                Some(if was_stale {
-                    CarriedEnd::Impossible(why, None)
-                } else {
-                    CarriedEnd::Lost(why)
-                })
+            CarrierNews::Fetched(Err(why)) => {
+                Some(CarriedEnd::Lost(format!("its work could not be brought back: {why}")))
             }
-            CarrierNews::Unsendable(why) => Some(CarriedEnd::Impossible(why, None)),
             CarrierNews::Ended(_) if self.closed.is_some() && self.carrier.transfer.is_none() => {
                 Some(CarriedEnd::Done)
             }
@@ -358,10 +350,6 @@ impl<'a> CarriedGuard<'a> {
             FromWorker::Hello(hello) => return Ok(self.greet(&hello)),
             FromWorker::Refused { error, is_broken } => {
                 return Ok(Some(self.refused(error, is_broken)));
-            }
-            FromWorker::Want { have } => {
-                let pack = self.carrier.transfer.as_ref().map(|transfer| transfer.pack.clone());
-                self.send(move |line| send_pack(line, &pack.unwrap_or_default(), &have));
             }
             FromWorker::Ready {} => self.start_agent(),
             FromWorker::Notice(GuardianNotice::Started { .. }) => {
@@ -392,7 +380,10 @@ impl<'a> CarriedGuard<'a> {
                 self.close(outcome, swept, immortal, None)?;
             }
             FromWorker::Done {} => return Ok(Some(CarriedEnd::Done)),
-            FromWorker::Stale { .. }
+            FromWorker::Takes {}
+            | FromWorker::Offers {}
+            | FromWorker::Git(_)
+            | FromWorker::GitEnd {}
             | FromWorker::Pulse {}
             | FromWorker::Notice(
                 GuardianNotice::Arrived { .. }
@@ -401,9 +392,7 @@ impl<'a> CarriedGuard<'a> {
                 | GuardianNotice::Ready {}
                 | GuardianNotice::Contact { .. },
             )
-            | FromWorker::File(_)
-            | FromWorker::Pack(_)
-            | FromWorker::PackEnd {} => {}
+            | FromWorker::File(_) => {}
         }
         Ok(None)
     }

@@ -12,10 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::Deserialize;
-
 use super::{
-    Carrier, NESTED, ProcessSpec,
+    Carrier, NESTED, ProcessSpec, WorkTransfer,
+    git_channel::GitChannel,
     group::Process,
     line::{self, LineWriter},
     protocol::{
@@ -55,34 +54,35 @@ pub(super) enum CarriedMessage {
 /// What arrives on a connection.
 #[derive(Debug)]
 pub(super) enum CarrierNews {
-    /// A message of the worker that is neither output, nor a file, nor a pack.
+    /// A message of the worker that is neither output, nor a file, nor of git.
     Message(FromWorker),
-    /// A pack of the worker was brought into the slot, or could not be, for this reason.
-    Unpacked(Result<(), String>),
-    /// What was to be sent to the worker cannot be read, for this reason.
-    Unsendable(String),
+    /// The work in the slot has been sent, or what was to be sent cannot be, for this reason.
+    Sent(Result<(), String>),
+    /// The work of the worker was brought into the slot, or could not be, for this reason.
+    Fetched(Result<(), String>),
     /// The line has ended, with the reason if the worker sent something wrong.
     Ended(Option<String>),
     /// The carrier has exited.
     Exited(Outcome),
 }
 
-/// What receives the bulk that arrives: output, files and packs.
+/// What receives the bulk that arrives: output, files and what git says.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     /// None once nothing is accepted any more.
     pub(super) output: Option<(PipeWriter, PipeWriter)>,
     pub(super) folder: Option<TaskFolder>,
-    /// The command that reads a pack.
-    pub(super) unpack: Vec<String>,
-    pub(super) unpacking: Option<Unpacking>,
+    /// The commands that send and fetch the work.
+    pub(super) transfer: Option<WorkTransfer>,
+    /// The one that talks with git at the worker.
+    pub(super) channel: Option<GitChannel>,
     /// What has arrived of the output.
     pub(super) arrived: ArrivedOutput,
     /// Counts what has arrived, as a sign of life.
     pub(super) count: Arc<AtomicU64>,
     /// When something arrived last.
     pub(super) heard_at: Instant,
-    /// Whether a whole pack could not be brought into the slot.
+    /// Whether work that has arrived could not be brought into the slot.
     pub(super) is_refused: bool,
 }
 
@@ -91,77 +91,9 @@ impl Arrivals {
     pub(super) fn say(&mut self, line: &str) {
         if let Some((_, stderr)) = &mut self.output {
             // The journal has the end of the attempt in any case.
-            let _ = writeln!(stderr, "{line}");
+            let _ = writeln!(stderr, "ralph: {line}");
         }
     }
-}
-
-/// A pack on its way into the slot.
-#[derive(Debug)]
-pub(super) struct Unpacking {
-    handle: duct::Handle,
-    input: PipeWriter,
-}
-
-/// What the command that reads a pack prints.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct UnpackResult {
-    arrival: String,
-    kept: Option<String>,
-    why: Option<String>,
-    left_out: Vec<String>,
-}
-
-impl Unpacking {
-    fn start(argv: &[String]) -> io::Result<Unpacking> {
-        let (reader, input) = io::pipe()?;
-        let (program, arguments) = split(argv)?;
-        let handle = duct::cmd(program, arguments)
-            .stdin_file(reader)
-            .stdout_capture()
-            .stderr_capture()
-            .unchecked()
-            .start()?;
-        Ok(Unpacking { handle, input })
-    }
-
-    /// Ends the pack. Returns what a person must know about it.
-    fn end(self) -> Result<Vec<String>, String> {
-        drop(self.input);
-        end_of(&self.handle)?;
-        let output = self.handle.wait().map_err(|error| error.to_string())?;
-        let result: UnpackResult = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        let kept = result.kept.unwrap_or_default();
-        let mut notes: Vec<String> =
-            result.left_out.iter().map(|path| format!("not sent: {path}")).collect();
-        match result.arrival.as_str() {
-            "blocked" => {
-                let why = result.why.unwrap_or_default();
-                return Err(format!("{why}; it is kept in `{kept}`"));
-            }
-            "strayed" => notes.push(format!(
-                "the work does not descend from the commit it started from; it is kept in `{kept}`"
-            )),
-            _ => {}
-        }
-        Ok(notes)
-    }
-}
-
-/// The result of a command whose standard error is captured.
-fn end_of(handle: &duct::Handle) -> Result<(), String> {
-    let output = handle.wait().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = last_line(&output.stderr);
-    Err(if said.is_empty() { output.status.to_string() } else { said })
-}
-
-fn split(argv: &[String]) -> io::Result<(&String, &[String])> {
-    let empty = || io::Error::new(io::ErrorKind::InvalidInput, "the command is empty");
-    argv.split_first().ok_or_else(empty)
 }
 
 /// The last line of a text that is not blank.
@@ -178,7 +110,7 @@ pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Arrivals {
     /// Takes what arrived, and returns what the guardian must know.
-    fn take(&mut self, message: FromWorker) -> Option<CarrierNews> {
+    fn take(&mut self, message: FromWorker, replies: &Replies) -> Option<CarrierNews> {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.heard_at = Instant::now();
         match message {
@@ -197,41 +129,86 @@ impl Arrivals {
                 let stored = self.folder.as_mut().map_or(Ok(()), |folder| folder.store(&file));
                 stored.err().map(|error| CarrierNews::Ended(Some(error.to_string())))
             }
-            FromWorker::Pack(bytes) => {
-                if self.unpacking.is_none() {
-                    match Unpacking::start(&self.unpack) {
-                        Ok(started) => self.unpacking = Some(started),
-                        Err(error) => return Some(CarrierNews::Ended(Some(error.to_string()))),
-                    }
-                }
-                if let (Some(unpacking), Ok(bytes)) = (&mut self.unpacking, bytes.bytes()) {
-                    // How it ends tells why it reads no more.
-                    let _ = unpacking.input.write_all(&bytes);
+            FromWorker::Takes {} => self.open_channel(
+                replies,
+                |transfer| &transfer.send,
+                |sent| CarrierNews::Sent(sent.map(drop)),
+            ),
+            FromWorker::Offers {} => {
+                let own = replies.clone();
+                self.open_channel(
+                    replies,
+                    |transfer| &transfer.fetch,
+                    move |fetched| {
+                        let mut arrivals = lock(&own.arrivals);
+                        // Without the channel, the line has ended.
+                        let is_whole = arrivals.channel.is_some() && !own.line.is_cut();
+                        arrivals.is_refused |= fetched.is_err() && is_whole;
+                        fetched.iter().flatten().for_each(|note| arrivals.say(note));
+                        CarrierNews::Fetched(fetched.map(drop))
+                    },
+                )
+            }
+            FromWorker::Git(bytes) => {
+                if let Some(channel) = &mut self.channel {
+                    channel.take(&bytes);
                 }
                 None
             }
-            FromWorker::PackEnd {} => {
-                let ended = self.unpacking.take()?.end();
-                self.is_refused |= ended.is_err();
-                Some(CarrierNews::Unpacked(ended.map(|notes| self.print(&notes))))
+            FromWorker::GitEnd {} => {
+                if let Some(channel) = &mut self.channel {
+                    channel.end_input();
+                }
+                None
             }
             message => Some(CarrierNews::Message(message)),
         }
     }
 
-    /// Adds notes to the standard error of the agent.
-    fn print(&mut self, notes: &[String]) {
-        if let Some((_, stderr)) = &mut self.output {
-            for note in notes {
-                let _ = writeln!(stderr, "ralph: {note}");
-            }
+    /// Starts a command that talks with git at the worker. Its end becomes news.
+    fn open_channel(
+        &mut self,
+        replies: &Replies,
+        argv: impl Fn(&WorkTransfer) -> &Vec<String>,
+        news: impl FnOnce(Result<Vec<String>, String>) -> CarrierNews + Send + 'static,
+    ) -> Option<CarrierNews> {
+        let transfer = self.transfer.as_ref()?;
+        let (line, replies) = (replies.line.clone(), replies.clone());
+        let started = GitChannel::start(
+            argv(transfer),
+            move |bytes| line.send_bulk(&ToWorker::Git(bytes)),
+            move |ended| {
+                if ended.is_ok() {
+                    replies.line.send(&ToWorker::GitEnd {});
+                }
+                replies.tell(news(ended));
+            },
+        );
+        match started {
+            Ok(channel) => self.channel = Some(channel),
+            Err(error) => return Some(CarrierNews::Ended(Some(error.to_string()))),
         }
+        None
     }
 
-    /// Drops what is incomplete, and accepts no more output.
+    /// Accepts no more output.
     pub(super) fn close(&mut self) {
         self.output = None;
-        self.unpacking = None;
+    }
+}
+
+/// Where the answers to what arrives go.
+#[derive(Clone, Debug)]
+struct Replies {
+    number: u32,
+    line: LineWriter,
+    outbox: Sender<CarriedMessage>,
+    arrivals: SharedArrivals,
+}
+
+impl Replies {
+    fn tell(&self, news: CarrierNews) {
+        let _ = self.outbox.send(CarriedMessage::Heard(self.number, news));
     }
 }
 
@@ -271,20 +248,18 @@ impl Connection {
         let stdin = || Ok(stdin.into());
         let process = Process::spawn_reading(&spec, stdin, stdout, stderr, exited)?;
         let errors: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let (kept, tell, arrivals) = (Arc::clone(&errors), tell.clone(), Arc::clone(arrivals));
+        let (kept, arrivals) = (Arc::clone(&errors), Arc::clone(arrivals));
+        let replies = Replies { number, line: line.clone(), outbox: tell.clone(), arrivals };
         let (errors_ended, errors_end) = mpsc::channel();
         thread::spawn(move || {
             keep_errors(errors_reader, &kept);
             drop(errors_ended);
         });
         thread::spawn(move || {
-            let heard = |heard| {
-                let _ = tell.send(CarriedMessage::Heard(number, heard));
-            };
-            let fault = hear(answers, &arrivals, heard).err().map(|error| error.to_string());
-            // A part of a pack is of no use.
-            lock(&arrivals).unpacking = None;
-            let _ = tell.send(CarriedMessage::Heard(number, CarrierNews::Ended(fault)));
+            let fault = hear(answers, &replies).err().map(|error| error.to_string());
+            let channel = lock(&replies.arrivals).channel.take();
+            replies.tell(CarrierNews::Ended(fault));
+            drop(channel);
         });
         Ok(Connection { process, line, errors, errors_end })
     }
@@ -322,11 +297,7 @@ pub(super) fn connect(
 }
 
 /// Reads what the worker says, to the end.
-fn hear(
-    answers: PipeReader,
-    arrivals: &SharedArrivals,
-    tell: impl Fn(CarrierNews),
-) -> io::Result<()> {
+fn hear(answers: PipeReader, replies: &Replies) -> io::Result<()> {
     let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     let mut answers = BufReader::with_capacity(64 * 1024, answers);
     let (mut line, mut skipped, mut has_answered) = (Vec::new(), 0, false);
@@ -338,9 +309,9 @@ fn hear(
         match serde_json::from_slice::<FromWorker>(&line) {
             Ok(message) if has_answered || matches!(message, FromWorker::Hello(_)) => {
                 has_answered = true;
-                let heard = lock(arrivals).take(message);
-                if let Some(heard) = heard {
-                    tell(heard);
+                let news = lock(&replies.arrivals).take(message, replies);
+                if let Some(news) = news {
+                    replies.tell(news);
                 }
             }
             _ if has_answered => {
@@ -371,32 +342,6 @@ fn keep_errors(mut reader: PipeReader, kept: &Mutex<Vec<u8>>) {
         let surplus = kept.len().saturating_sub(ERRORS);
         kept.drain(..surplus);
     }
-}
-
-/// Sends what `pack` writes, which reads the ids `have`.
-///
-/// # Errors
-/// The reason why there is no pack; a line that ended is none.
-pub(super) fn send_pack(line: &LineWriter, pack: &[String], have: &[String]) -> Result<(), String> {
-    let text = |error: io::Error| error.to_string();
-    let ids: String = have.iter().flat_map(|id| [id.as_str(), "\n"]).collect();
-    let (mut reader, writer) = io::pipe().map_err(text)?;
-    let (program, arguments) = split(pack).map_err(text)?;
-    let handle = duct::cmd(program, arguments)
-        .stdin_bytes(ids)
-        .stdout_file(writer)
-        .stderr_capture()
-        .unchecked()
-        .start()
-        .map_err(text)?;
-    if send_all(line, &mut reader, ToWorker::Pack).is_err() {
-        drop(reader);
-        let _ = handle.wait();
-        return Ok(());
-    }
-    end_of(&handle)?;
-    line.send(&ToWorker::PackEnd {});
-    Ok(())
 }
 
 /// Sends the prompt of a process.

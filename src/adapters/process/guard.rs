@@ -24,8 +24,10 @@ use super::{
     PANE, StartFault, carried,
     carried::GuardedEnd,
     group::Process,
-    notices::{listen, tell, tell_not_started},
-    protocol::{Encoded, GuardianCommand, GuardianNotice, GuardianSpec, OutputName, OutputRoute},
+    protocol::{
+        Encoded, GuardianCommand, GuardianNotice, GuardianSpec, OutputName, OutputRoute, listen,
+        tell, tell_not_started,
+    },
     relay, secrets, sign, sign_of_life,
     stream::{ByteSink, KeptOutput, Streams},
     tree,

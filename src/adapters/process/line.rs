@@ -5,6 +5,7 @@
 
 use std::{
     collections::VecDeque,
+    fs::File,
     io::{self, BufRead, Read, Write},
     mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -13,6 +14,8 @@ use std::{
 };
 
 use serde::Serialize;
+
+use super::protocol::FromWorker;
 
 /// The bytes of bulk that wait to be written.
 const ROOM: usize = 1 << 20;
@@ -213,6 +216,42 @@ pub(super) fn read_line(
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     Ok(!line.is_empty())
+}
+
+/// The bytes of a part of a message that is answered: `srun` sends 1,024 at once. A line that carries single
+/// bytes would be flooded with answers.
+const ANSWERED: usize = 512;
+
+/// What a worker reads from its guardian. A part of a message is answered, so that TCP does not hold back the rest.
+pub(super) struct AnsweringReader {
+    input: File,
+    /// None before this worker has said who it is.
+    line: Option<LineWriter>,
+}
+
+impl AnsweringReader {
+    /// A reader that does not answer yet.
+    pub(super) fn new(input: File) -> AnsweringReader {
+        AnsweringReader { input, line: None }
+    }
+
+    /// Answers on this line from now on.
+    pub(super) fn answer_on(&mut self, line: LineWriter) {
+        self.line = Some(line);
+    }
+}
+
+impl Read for AnsweringReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.input.read(buffer)?;
+        if let Some(line) = &self.line
+            && length >= ANSWERED
+            && !buffer[..length].ends_with(b"\n")
+        {
+            line.send_if_idle(&FromWorker::Pulse {});
+        }
+        Ok(length)
+    }
 }
 
 #[cfg(test)]

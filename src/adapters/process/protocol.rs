@@ -5,24 +5,27 @@
 //! worker there, and from it as [`FromWorker`].
 
 use std::{
-    fmt, io,
+    fmt,
+    io::{self, BufRead},
     path::{Path, PathBuf},
+    sync::mpsc::{self, Receiver},
+    thread,
     time::Duration,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
-use super::{Carrier, Identity, Member, ProcessSpec, StartFault};
+use super::{Carrier, Identity, Member, ProcessSpec, StartFault, program::NoProgram, send};
 use crate::core::verdict::Outcome;
 
 /// The number of this protocol between a guardian and a worker.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The most bytes of a pack or a prompt in one line.
+/// The most bytes of a prompt or of git in one line.
 pub(super) const CHUNK: usize = 48 * 1024;
 
 /// The most bytes of a file in the folder of a task that are sent.
@@ -237,10 +240,10 @@ impl fmt::Debug for Encoded {
 pub(super) enum ToWorker {
     /// The first line.
     Begin(WorkerBegin),
-    /// A part of the pack with the work to start from.
-    Pack(Encoded),
-    /// The end of that pack.
-    PackEnd {},
+    /// What git here says to git there.
+    Git(Encoded),
+    /// Git here says no more.
+    GitEnd {},
     /// A file in the folder of the task.
     File(TaskFile),
     /// A part of the prompt.
@@ -251,7 +254,7 @@ pub(super) enum ToWorker {
     Start {},
     /// An order of the runner.
     Order(GuardianCommand),
-    /// The work in the last pack of the worker is kept here.
+    /// The work that the worker has offered is here.
     Received {},
     /// The guardian is there.
     Pulse {},
@@ -293,6 +296,9 @@ pub struct WorkerFiles {
     pub dir: Option<String>,
     /// What the work is recognized by.
     pub token: String,
+    /// Whether the ids of its commits are those of SHA-256.
+    #[serde(default)]
+    pub is_sha256: bool,
 }
 
 /// The process that a worker starts.
@@ -327,16 +333,14 @@ pub(super) enum FromWorker {
         #[serde(default)]
         is_broken: bool,
     },
-    /// The worker has work of an earlier attempt that was never fetched, and sends it first.
-    Stale {
-        /// What that work is recognized by.
-        token: String,
-    },
-    /// The commits that it has; it waits for a pack.
-    Want {
-        /// Their ids.
-        have: Vec<String>,
-    },
+    /// Git there waits for the work to start from.
+    Takes {},
+    /// Git there waits for its work to be fetched.
+    Offers {},
+    /// What git there says to git here.
+    Git(Encoded),
+    /// Git there says no more.
+    GitEnd {},
     /// It waits for the process to start.
     Ready {},
     /// What the guardian there tells.
@@ -350,10 +354,6 @@ pub(super) enum FromWorker {
     },
     /// A file in the folder of the task has changed.
     File(TaskFile),
-    /// A part of a pack with work.
-    Pack(Encoded),
-    /// The end of that pack.
-    PackEnd {},
     /// Nothing follows.
     Done {},
     /// The worker is there.
@@ -394,6 +394,54 @@ pub(super) enum TaskFileContent {
     Folder,
     /// This text.
     Text(Encoded),
+}
+
+/// A line that a guardian with an agent gets.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OrderLine {
+    Order(GuardianCommand),
+    Next(Box<GuardianSpec>),
+}
+
+/// Starts a thread that calls `hear` for each order, and without one when the runner is gone. The
+/// thread ends with the orders for the next agent, which the receiver gets.
+pub(super) fn listen(
+    hear: impl Fn(Option<GuardianCommand>) + Send + 'static,
+) -> Receiver<GuardianSpec> {
+    let (next, briefs) = mpsc::sync_channel(1);
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            match serde_json::from_str(&line) {
+                Ok(OrderLine::Order(order)) => hear(Some(order)),
+                Ok(OrderLine::Next(brief)) => return drop(next.send(*brief)),
+                Err(_) => {}
+            }
+        }
+        hear(None);
+    });
+    briefs
+}
+
+/// Sends a notice; a runner that is gone is no reason to fail.
+///
+/// # Errors
+/// I/O errors.
+pub(super) fn tell(notice: &GuardianNotice) -> io::Result<()> {
+    match send(&mut io::stderr().lock(), notice) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Sends the notice that the agent did not start because of `error`. If a program is missing, that is
+/// a fault of this kind.
+///
+/// # Errors
+/// I/O errors.
+pub(super) fn tell_not_started(error: &io::Error, kind: StartFault) -> io::Result<()> {
+    let fault = NoProgram::is(error).then_some(kind);
+    tell(&GuardianNotice::NotStarted { error: error.to_string(), fault })
 }
 
 #[cfg(test)]

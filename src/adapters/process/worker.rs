@@ -5,12 +5,9 @@
 //! output are the line to the guardian that started the carrier. When the line ends, or the worker
 //! dies in any way, the guardian here ends everything.
 
-mod answering_reader;
-mod pack_parts;
-
 use std::{
     fs::{self, File},
-    io::{self, BufReader, Read, Write},
+    io::{self, BufReader, Write},
     os::{
         fd::AsFd,
         unix::fs::{DirBuilderExt, OpenOptionsExt},
@@ -27,12 +24,13 @@ use std::{
 use super::{
     AgentProcess, GuardianPool, NotStarted, StartFault, adopt_orphans,
     connection::lock,
-    line::{self, LineWriter},
+    git_channel::GitChannel,
+    line::{self, AnsweringReader, LineWriter},
     own_file, own_program,
     protocol::TaskFile,
     protocol::{
-        CHUNK, Encoded, FromWorker, GuardianCommand, GuardianNotice, GuardianSpec, LONGEST_LINE,
-        OutputRoute, PROTOCOL, PULSE, ToWorker, VERSION, WorkerHello, WorkerTask,
+        FromWorker, GuardianCommand, GuardianNotice, GuardianSpec, LONGEST_LINE, OutputRoute,
+        PROTOCOL, PULSE, ToWorker, VERSION, WorkerHello, WorkerTask,
     },
     sign_of_life,
     task_files::TaskFolder,
@@ -43,8 +41,6 @@ pub use super::{
     protocol::{ArrivedOutput, WorkerBegin, WorkerFiles},
 };
 use crate::core::executor::ExecutorFault;
-use answering_reader::AnsweringReader;
-use pack_parts::{PackReader, PackWriter};
 
 /// The messages that wait to be handled: a worker that unpacks slowly must not store what comes.
 const WAITING: usize = 32;
@@ -71,6 +67,8 @@ enum WorkerMessage {
     Heard(ToWorker),
     /// The line to that guardian has ended.
     Cut,
+    /// Git here has ended; with the reason if it failed.
+    Served(Result<(), String>),
     /// The last notice of the guardian here; none if it was killed.
     Over(Option<GuardianNotice>),
 }
@@ -180,32 +178,43 @@ impl Worker {
         self.line.flush(LAST_WORD);
     }
 
-    /// Tells which commits are here, and reads the pack with the work to start from.
-    pub fn receive_pack(&self, have: Vec<String>) -> impl Read + '_ {
-        self.line.send(&FromWorker::Want { have });
-        PackReader { worker: self, part: io::Cursor::default(), has_ended: false }
-    }
-
-    /// Sends the pack that `pack` writes, and waits until it is kept. The pack of an earlier attempt
-    /// has its token.
+    /// Lets git here talk with git at the other end, to its end: `argv` receives the work to start from.
     ///
     /// # Errors
-    /// Errors of `pack`; the line is cut.
-    pub fn send_pack<E: From<io::Error>>(
-        &self,
-        stale: Option<&str>,
-        pack: impl FnOnce(&mut dyn Write) -> Result<(), E>,
-    ) -> Result<(), E> {
-        if let Some(token) = stale {
-            self.line.send(&FromWorker::Stale { token: token.to_owned() });
-        }
-        let mut writer = PackWriter { line: &self.line, part: Vec::with_capacity(CHUNK) };
-        pack(&mut writer)?;
-        writer.flush()?;
-        self.line.send(&FromWorker::PackEnd {});
+    /// The reason why git failed; the line was cut.
+    pub fn receive_work(&self, argv: &[String]) -> io::Result<()> {
+        self.line.send(&FromWorker::Takes {});
+        self.serve(argv, false)
+    }
+
+    /// Lets git here talk with git at the other end, until that has the work: `argv` sends it.
+    ///
+    /// # Errors
+    /// As for [`Worker::receive_work`].
+    pub fn send_work(&self, argv: &[String]) -> io::Result<()> {
+        self.line.send(&FromWorker::Offers {});
+        self.serve(argv, true)
+    }
+
+    fn serve(&self, argv: &[String], is_fetched: bool) -> io::Result<()> {
+        let (line, ended, over) = (self.line.clone(), self.line.clone(), self.outbox.clone());
+        let mut channel = GitChannel::start(
+            argv,
+            move |bytes| line.send_bulk(&FromWorker::Git(bytes)),
+            move |end| {
+                ended.send(&FromWorker::GitEnd {});
+                let _ = over.send(WorkerMessage::Served(end.map(drop)));
+            },
+        )?;
         loop {
-            if let ToWorker::Received {} = self.next()? {
-                return Ok(());
+            match self.next_message()? {
+                WorkerMessage::Heard(ToWorker::Git(bytes)) => channel.take(&bytes),
+                WorkerMessage::Heard(ToWorker::GitEnd {}) => channel.end_input(),
+                WorkerMessage::Heard(ToWorker::Received {}) => return Ok(()),
+                WorkerMessage::Served(Err(why)) => return Err(io::Error::other(why)),
+                WorkerMessage::Served(Ok(())) if !is_fetched => return Ok(()),
+                WorkerMessage::Served(Ok(())) | WorkerMessage::Heard(_) => {}
+                WorkerMessage::Cut | WorkerMessage::Over(_) => return Err(cut()),
             }
         }
     }
@@ -223,17 +232,23 @@ impl Worker {
         self.line.send(&FromWorker::Done {});
     }
 
+    fn next_message(&self) -> io::Result<WorkerMessage> {
+        match self.inbox.try_recv() {
+            // The message that says so may have been taken already.
+            Err(TryRecvError::Empty) if self.line.is_cut() => Err(cut()),
+            Err(TryRecvError::Empty) => self.inbox.recv().map_err(|_| cut()),
+            message => message.map_err(|_| cut()),
+        }
+    }
+
     /// The next message of the guardian.
     fn next(&self) -> io::Result<ToWorker> {
-        let message = match self.inbox.try_recv() {
-            // The message that says so may have been taken already.
-            Err(TryRecvError::Empty) if self.line.is_cut() => return Err(cut()),
-            Err(TryRecvError::Empty) => self.inbox.recv().map_err(|_| cut())?,
-            message => message.map_err(|_| cut())?,
-        };
-        match message {
-            WorkerMessage::Heard(message) => Ok(message),
-            WorkerMessage::Cut | WorkerMessage::Over(_) => Err(cut()),
+        loop {
+            match self.next_message()? {
+                WorkerMessage::Heard(message) => return Ok(message),
+                WorkerMessage::Served(_) => {}
+                WorkerMessage::Cut | WorkerMessage::Over(_) => return Err(cut()),
+            }
         }
     }
 
@@ -348,8 +363,8 @@ impl Worker {
                     return Ok((next.ok_or_else(early)?, files));
                 }
                 ToWorker::Begin(_)
-                | ToWorker::Pack(_)
-                | ToWorker::PackEnd {}
+                | ToWorker::Git(_)
+                | ToWorker::GitEnd {}
                 | ToWorker::Order(_)
                 | ToWorker::Received {}
                 | ToWorker::Pulse {} => {}
@@ -370,6 +385,7 @@ impl Worker {
             match self.inbox.recv_timeout(LOOK) {
                 Ok(WorkerMessage::Heard(ToWorker::Order(order))) => agent.order(order),
                 Ok(WorkerMessage::Heard(_)) => silent = 0,
+                Ok(WorkerMessage::Served(_)) => {}
                 Ok(WorkerMessage::Over(notice)) => return Ok((notice, cut_at.is_some())),
                 Ok(WorkerMessage::Cut) | Err(RecvTimeoutError::Disconnected) => {
                     cut_at = cut_at.or_else(|| Some(Instant::now()));

@@ -70,8 +70,9 @@ impl SentProject {
             slot: "1".to_owned(),
             dir: None,
             token: token.to_owned(),
-            pack: step("pack"),
-            unpack: step("unpack"),
+            is_sha256: false,
+            send: step("send"),
+            fetch: step("fetch"),
         });
         agent
     }
@@ -186,8 +187,9 @@ fn work_of_a_lost_agent_is_fetched() {
 
 #[test]
 fn work_is_fetched_if_the_line_ends_between_the_agent_and_its_work() {
-    // The first line ends with the first part of the pack of the worker.
-    let filter = "if [ -e \"$0/cut\" ]; then cat; else sed -u '/^{\"pack\"/Q'; : > \"$0/cut\"; fi";
+    // The first line ends when git there begins to send the work.
+    let filter = "if [ -e \"$0/cut\" ]; then cat; \
+                  else sed -u '/^{\"offers\"/,${/^{\"git\"/Q;}'; : > \"$0/cut\"; fi";
     let call = CALL.replace("cat \"$0/out.$$\"", &format!("{{ cat \"$0/out.$$\" | {filter}; }}"));
     let top = SentProject::new();
     let mut agent = top.agent("t1", "echo more > made; git add made; git commit -qm Made\n");
@@ -220,21 +222,18 @@ fn work_that_cannot_be_fetched_is_kept_as_stale_by_a_later_attempt() {
 }
 
 #[test]
-fn work_that_cannot_be_packed_or_unpacked_is_told() {
+fn work_that_cannot_be_sent_or_fetched_is_told() {
     let top = SentProject::new();
-    let fails = |why: &str| {
-        ["sh", "-c", &format!("cat > /dev/null; echo '{why}' >&2; exit 1")]
-            .map(str::to_owned)
-            .to_vec()
-    };
+    let fails =
+        |why: &str| ["sh", "-c", &format!("echo '{why}' >&2; exit 1")].map(str::to_owned).to_vec();
     let mut agent = top.agent("t1", "echo ran\n");
-    agent.transfer.as_mut().unwrap().pack = fails("the slot is gone");
+    agent.transfer.as_mut().unwrap().send = fails("the slot is gone");
     let Some(Outcome::NotStarted { error }) = agent.run().outcome else {
         panic!("it was started");
     };
     assert!(error.contains("the slot is gone") && error.contains("far"), "{error}");
     let mut agent = top.agent("t2", "git commit -q --allow-empty -m Made\n");
-    agent.transfer.as_mut().unwrap().unpack = fails("the disk is full");
+    agent.transfer.as_mut().unwrap().fetch = fails("the disk is full");
     let running = agent.start().arrived();
     running.wait_for_fetch();
     running.agent.kill();
@@ -247,12 +246,12 @@ fn work_that_cannot_be_packed_or_unpacked_is_told() {
 }
 
 #[test]
-fn a_line_that_ends_during_a_pack_ends_both_sides() {
+fn a_line_that_ends_while_work_is_sent_ends_both_sides() {
     let top = SentProject::new();
     let mut agent = top.agent("t1", "echo ran\n");
     let up = agent.folder.path().join("up");
-    let hangs = format!("cat > /dev/null; : > '{}'; exec sleep 600", up.display());
-    agent.transfer.as_mut().unwrap().pack = ["sh", "-c", &hangs].map(str::to_owned).to_vec();
+    let hangs = format!(": > '{}'; exec sleep 600", up.display());
+    agent.transfer.as_mut().unwrap().send = ["sh", "-c", &hangs].map(str::to_owned).to_vec();
     let running = agent.start();
     wait_for(&up);
     kill_process(pid(running.agent.identity().pid), Signal::KILL).unwrap();

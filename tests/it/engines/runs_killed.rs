@@ -64,7 +64,7 @@ fn role(pid: u32) -> Option<&'static str> {
     Some(match name {
         "ralph" | "exe" if has("__worker") => "worker",
         "ralph" | "exe" if has("__guard") => "guardian",
-        "ralph" | "exe" if has("__work") => "pack",
+        "ralph" | "exe" if has("__work") => "work",
         "ssh" | "srun" | "podman" | "conmon" | "bwrap" => "carrier",
         name if name.starts_with("sshd") => "daemon",
         "sh" if has(&agent("told")) => "agent",

@@ -18,11 +18,11 @@ use crate::{
 /// The message of the commit with the uncommitted changes.
 const MESSAGE: &str = "Uncommitted changes\n";
 
-/// The date of that commit: the same state is the same commit.
-const DATE: &str = "2000-01-01T00:00:00+00:00";
-
 /// The largest number of strays.
 const MOST_STRAYS: usize = 50;
+
+/// The date of that commit: the same state is the same commit.
+const DATE: &str = "2000-01-01T00:00:00+00:00";
 
 /// The reflog message of moves.
 const MOVED: &str = "ralph: work of a worker";
@@ -87,13 +87,24 @@ impl Repo {
         if tree == self.tree_of(head)? {
             return Ok(None);
         }
-        let arguments = ["-c", "i18n.commitEncoding=UTF-8", "commit-tree", "-p", head, &tree];
+        self.work_commit(&tree, &[head], MESSAGE).map(Some)
+    }
+
+    /// Makes a commit that no ref names. The same content is the same commit.
+    pub(super) fn work_commit(
+        &self,
+        tree: &str,
+        parents: &[&str],
+        message: &str,
+    ) -> Result<CommitId> {
+        let mut words = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree", tree];
+        words.extend(parents.iter().flat_map(|parent| ["-p", *parent]));
         let dates = ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"].map(|name| (name, DATE));
         let env: BTreeMap<&str, &OsStr> =
             IDENTITY.into_iter().chain(dates).map(|(name, it)| (name, OsStr::new(it))).collect();
         let env: Vec<(&str, &OsStr)> = env.into_iter().collect();
-        let id = program::run_with_input(&self.root, &arguments, &env, MESSAGE.as_bytes())?;
-        Ok(Some(CommitId::from(lossy(&id).trim())))
+        let id = program::run_with_input(&self.root, &words, &env, message.as_bytes())?;
+        Ok(CommitId::from(lossy(&id).trim()))
     }
 
     /// The state of this slot, with the commits that an agent made in it and HEAD does not reach.

@@ -11,11 +11,13 @@ use std::{
         fs::{PermissionsExt, symlink},
     },
     path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{quarantine::QUARANTINE, *};
 use crate::adapters::git::{
     slot_settings::remove_all,
     tests::{TestRepository, TestSlots, said},
@@ -51,6 +53,50 @@ struct TransferTest {
     store: WorkerStore,
 }
 
+/// Waits until no other test has a line: each program that a test starts inherits the ends of all lines,
+/// and two that wait for the end of each other's line wait forever.
+fn only_line() -> MutexGuard<'static, ()> {
+    static LINE: Mutex<()> = Mutex::new(());
+    LINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a command of a store as the other end of a line.
+fn served(store: &WorkerStore, service: GitService, call: impl FnOnce(&GitLine)) -> ExitStatus {
+    let _only = only_line();
+    let argv = store.command(service).unwrap();
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut git = command.stderr(Stdio::null()).spawn().unwrap();
+    let (stdin, stdout) = (git.stdin.take().unwrap(), git.stdout.take().unwrap());
+    let line = GitLine::of(&stdout, &stdin).unwrap();
+    drop((stdin, stdout));
+    call(&line);
+    drop(line);
+    git.wait().unwrap()
+}
+
+/// Sends the work in a slot to a store.
+fn push(slot: &Repo, store: &WorkerStore, token: &str) -> Result<()> {
+    let mut sent = Ok(());
+    served(store, GitService::Receive, |line| sent = slot.send_work(token, line));
+    sent
+}
+
+/// Fetches what a store has for this token into a slot.
+fn pull(
+    slot: &Repo,
+    main: &Repo,
+    store: &WorkerStore,
+    token: &str,
+    base: &str,
+) -> Result<FetchedWork> {
+    let mut fetched = None;
+    served(store, GitService::Upload, |line| {
+        fetched = Some(slot.fetch_work(main, Some(base), token, line));
+    });
+    fetched.unwrap()
+}
+
 impl TransferTest {
     fn with(options: &[&str]) -> Option<TransferTest> {
         let trees = TestSlots::with(options)?;
@@ -58,7 +104,8 @@ impl TransferTest {
         let slot = trees.add("1");
         let settings = main.slots().settings().unwrap();
         let slot = main.slots().start(&slot, &settings, &trees.first, "ralph/x").unwrap();
-        let store = WorkerStore::open(&trees.path("worker"), "top").unwrap();
+        let is_sha256 = trees.first.len() == 64;
+        let store = WorkerStore::open(&trees.path("worker"), "top", is_sha256).unwrap();
         Some(TransferTest { trees, slot, store })
     }
 
@@ -68,28 +115,41 @@ impl TransferTest {
 
     /// Sends the slot to the worker.
     fn send(&self, token: &str) -> WorkerSlot {
-        let slot = self.store.slot("1", token).unwrap();
-        slot.apply(&mut &*self.packed(token)).unwrap();
+        let mut slot = self.store.slot("1", token).unwrap();
+        push(&self.slot, &self.store, token).unwrap();
+        slot.take_arrived().unwrap();
         slot
     }
 
-    fn packed(&self, token: &str) -> Vec<u8> {
-        let mut pack = Vec::new();
-        self.slot.pack_work(&self.store.have().unwrap(), token, &mut pack).unwrap();
-        pack
-    }
-
-    fn unpack(&self, token: &str, pack: &[u8]) -> Result<Unpacked> {
-        self.slot.unpack_work(&self.trees.main(), Some(&self.trees.first), token, &mut &*pack)
+    /// Fetches what the store has for this token.
+    fn pull(&self, token: &str) -> Result<FetchedWork> {
+        pull(&self.slot, &self.trees.main(), &self.store, token, &self.trees.first)
     }
 
     /// Fetches the work of the worker.
-    fn fetch(&self, token: &str, slot: &WorkerSlot) -> Unpacked {
-        let mut pack = Vec::new();
-        slot.pack(&slot.sent(), &mut pack).unwrap();
-        let unpacked = self.unpack(token, &pack).unwrap();
+    fn fetch(&self, token: &str, slot: &mut WorkerSlot) -> FetchedWork {
+        slot.offer().unwrap();
+        let fetched = self.pull(token).unwrap();
         slot.note_fetched().unwrap();
-        unpacked
+        fetched
+    }
+
+    /// The commit that is kept as stale work under this name.
+    fn stale(&self, name: &str) -> Option<CommitId> {
+        self.trees.main().commit_of(&format!("{STALE_WORK}/{name}")).unwrap()
+    }
+
+    fn all_stale(&self) -> String {
+        self.trees.place.git(&["for-each-ref", "--format=%(refname)", STALE_WORK])
+    }
+
+    /// The size of the objects of a store, in KiB.
+    fn size_there(&self) -> u64 {
+        let count = self.git(&self.trees.path("worker/top/store.git"), &["count-objects", "-v"]);
+        let sizes = count.lines().filter_map(|line| {
+            line.strip_prefix("size: ").or_else(|| line.strip_prefix("size-pack: "))
+        });
+        sizes.map(|size| size.parse::<u64>().unwrap()).sum()
     }
 
     fn git(&self, dir: &Path, arguments: &[&str]) -> String {
@@ -115,7 +175,7 @@ fn work_goes_there_and_comes_back() {
         let here = both.slot.root();
         fs::write(here.join("new"), "1\n").unwrap();
         fs::write(here.join("a"), "changed\n").unwrap();
-        let there = both.send("t1");
+        let mut there = both.send("t1");
         both.assert_same(&there);
         // The agent commits one thing and leaves others.
         let dir = there.dir();
@@ -127,19 +187,18 @@ fn work_goes_there_and_comes_back() {
         symlink("/nowhere", dir.join("new/link")).unwrap();
         fs::write(dir.join(OsStr::from_bytes(b"caf\xe9")), "").unwrap();
         fs::set_permissions(dir.join("a"), PermissionsExt::from_mode(0o755)).unwrap();
-        let unpacked = both.fetch("t1", &there);
-        assert_eq!((unpacked.arrival, unpacked.replaced), (Arrival::Moved, None));
+        assert_eq!(both.fetch("t1", &mut there), FetchedWork::default());
         both.assert_same(&there);
         assert_eq!(both.git(here, &["log", "--format=%s"]), "Work\nFirst");
         assert_eq!(both.trees.place.git(&["for-each-ref", "refs/ralph/stale"]), "");
-        assert_eq!(both.fetch("t1", &there).arrival, Arrival::Unchanged);
+        assert_eq!(both.fetch("t1", &mut there), FetchedWork::default());
         drop(there);
         let again = both.send("t1");
         both.assert_same(&again);
         drop(again);
         let other = both.send("t2");
         both.assert_same(&other);
-        assert!(other.stale().is_none());
+        assert_eq!(both.all_stale(), "");
     }
 }
 
@@ -270,130 +329,147 @@ proptest! {
         for (number, edits) in rounds.iter().enumerate() {
             // Two processes of an attempt, then those of the next.
             let token = format!("t{}", number / 2);
-            let there = both.send(&token);
+            let mut there = both.send(&token);
             both.assert_same(&there);
             for edit in edits {
                 edit.apply(&both.trees.place, there.dir());
             }
-            let unpacked = both.fetch(&token, &there);
-            prop_assert!(matches!(unpacked.arrival, Arrival::Moved | Arrival::Unchanged));
-            prop_assert_eq!(unpacked.replaced, None);
+            prop_assert_eq!(both.fetch(&token, &mut there).strayed, None);
             both.assert_same(&there);
-            prop_assert!(there.stale().is_none());
         }
-        prop_assert_eq!(both.trees.place.git(&["for-each-ref", "refs/ralph/stale"]), "");
+        prop_assert_eq!(both.all_stale(), "");
     }
 }
 
-/// A pack with this header and these objects of the slot.
-fn forged(both: &TransferTest, header: &str, tips: &[&str]) -> Vec<u8> {
-    let mut pack = format!("{header}\n").into_bytes();
-    let mut objects = tips.join("\n").into_bytes();
-    objects.push(b'\n');
-    let list = ["pack-objects", "--revs", "--stdout", "-q"];
-    pack.extend(program::run_with_input(both.slot.root(), &list, &[], &objects).unwrap());
-    pack
+/// Offers a commit with these parents and this note, as a worker does.
+fn plant(both: &TransferTest, parents: &[&str], note: &str) {
+    let store = both.store.repo().unwrap();
+    let tree = format!("{}^{{tree}}", both.trees.first);
+    let id = store.work_commit(&tree, parents, note).unwrap();
+    store.update_refs(&format!("update {OUT}/t1 {id}\n")).unwrap();
 }
 
-/// The header of a clean commit, with more fields.
-fn header(token: &str, head: &str, more: &str) -> String {
-    format!(r#"{{"ralph_pack":1,"token":"{token}","head":"{head}","base":[]{more}}}"#)
+fn note(head: &str, more: &str) -> String {
+    format!(r#"{{"token":"t1","head":"{head}","branch":null{more}}}"#)
+}
+
+/// The objects and refs of a slot, and what is left of a fetch.
+fn contents(slot: &Repo) -> (String, String, bool) {
+    let git = |words: &[&str]| lossy(&program::run(slot.root(), words).unwrap());
+    let quarantine = slot.git_dir().join(QUARANTINE);
+    (git(&["count-objects", "-v"]), git(&["for-each-ref"]), quarantine.exists())
 }
 
 #[test]
-fn a_header_that_is_not_valid_is_refused() {
+fn work_that_is_not_valid_is_refused() {
     let both = TransferTest::new();
-    let first = &*both.trees.first;
-    let before = files(both.slot.root());
-    let long = format!(r#","ignore":"{}""#, "x".repeat(1 << 20));
-    let many = format!(r#","left_out":[{}"x"]"#, r#""x","#.repeat(300));
-    let wide = "0".repeat(64);
-    let heads = [
+    let first = both.trees.first.to_string();
+    drop(both.send("t1"));
+    let before = (files(both.slot.root()), contents(&both.slot));
+    let store = both.trees.path("worker/top/store.git");
+    let good = note(&first, "");
+    let long = note(&first, &format!(r#","ignore":"{}""#, "x".repeat(1 << 20)));
+    let many = note(&first, &format!(r#","left_out":[{}"x"]"#, r#""x","#.repeat(300)));
+    let branch = |name: &str| good.replace("null", &format!("{name:?}"));
+    let works = [
         (String::new(), "not valid"),
-        ("\0".to_owned(), "not valid"),
+        ("nothing".to_owned(), "not valid"),
         ("{}".to_owned(), "not valid"),
-        (header("t1", first, "").replace(":1", ":2"), "format is 2"),
-        (header("../x", first, ""), "valid token"),
-        (header("x.lock", first, ""), "valid token"),
-        (header("t1", "HEAD", ""), "not a commit id"),
-        (header("t1", "--all", ""), "not a commit id"),
-        (header("t1", first, r#","changes":"HEAD""#), "not a commit id"),
-        (header("t1", first, &format!(r#","changes":"{wide}""#)), "not a commit id"),
-        (header("t1", first, r#","branch":"../../../../hooks/x""#), "name of a branch"),
-        (header("t1", first, r#","branch":"-f""#), "name of a branch"),
-        (header("t1", first, r#","branch":"x.lock""#), "name of a branch"),
-        (header("t1", first, &long), "too long"),
-        (header("t1", first, &many), "too many paths"),
-        (header("t1", &"1".repeat(40), ""), "not accepted"),
-        // A commit that exists, and is not on top of HEAD.
-        (header("t1", first, &format!(r#","changes":"{first}""#)), "not on top of HEAD"),
+        (good.replace("t1", "../x"), "valid token"),
+        (good.replace("t1", "x.lock"), "valid token"),
+        (good.replace("t1", "t2"), "of another attempt"),
+        (branch("../../../../hooks/x"), "name of a branch"),
+        (branch("-f"), "name of a branch"),
+        (branch("x.lock"), "name of a branch"),
+        (long, "too long"),
+        (many, "too many paths"),
+        (note("HEAD", ""), "not a commit id"),
+        (note("--all", ""), "not a commit id"),
     ];
-    for (head, why) in heads {
-        let error = said(both.unpack("t1", &forged(&both, &head, &[first])));
-        assert!(error.contains(why), "{head}: {error}");
+    for (text, why) in works {
+        plant(&both, &[&first], &text);
+        let error = said(both.pull("t1"));
+        assert!(error.contains(why), "{why}: {error}");
     }
-    let whole = forged(&both, &header("t1", first, ""), &[first]);
-    for end in [0, 10, whole.len() - 30] {
-        assert!(both.unpack("t1", &whole[..end]).is_err(), "{end}");
+    plant(&both, &[], &good);
+    assert!(said(both.pull("t1")).contains("0 parents"));
+    // A commit that exists, and is not on top of HEAD.
+    let other = ["commit-tree", "-m", "x", &format!("{first}^{{tree}}")];
+    let other = both.git(&store, &other);
+    plant(&both, &[&other], &good);
+    assert!(said(both.pull("t1")).contains("not on top of HEAD"));
+    assert!(said(both.pull("t7")).contains("refs/out/t7"));
+    // What is cut off.
+    let argv = both.store.command(GitService::Upload).unwrap();
+    plant(&both, &[&first], &good);
+    let _only = only_line();
+    for end in [0, 100, 2_000] {
+        let mut git = Command::new(&argv[0]);
+        git.args(&argv[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut git = git.spawn().unwrap();
+        let mut head = Command::new("dd");
+        head.args(["bs=1", "status=none", &format!("count={end}")]);
+        head.stdin(git.stdout.take().unwrap());
+        let mut head = head.stdout(Stdio::piped()).spawn().unwrap();
+        let (stdin, stdout) = (git.stdin.take().unwrap(), head.stdout.take().unwrap());
+        let line = GitLine::of(&stdout, &stdin).unwrap();
+        drop((stdin, stdout));
+        let fetched = both.slot.fetch_work(&both.trees.main(), Some(&first), "t1", &line);
+        drop(line);
+        git.wait().unwrap();
+        head.wait().unwrap();
+        assert_eq!(fetched.is_ok(), end == 2_000, "{end}: {fetched:?}");
     }
-    let mut damaged = whole.clone();
-    let at = damaged.len() - 40;
-    damaged[at] ^= 0x55;
-    assert!(said(both.unpack("t1", &damaged)).contains("not accepted"));
-    assert!(said(both.unpack("t1", b"")).contains("sent nothing"));
-    assert_eq!(files(both.slot.root()), before);
-    assert_eq!(both.trees.place.git(&["for-each-ref", "refs/ralph/stale"]), "");
-    // Nothing of it is left in the slot.
-    let objects = fs::read_dir(both.slot.git_dir().join("objects")).unwrap();
-    let left = objects.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    assert!(!left.into_iter().any(|name| name.starts_with("tmp_objdir")));
+    let kept = both.slot.sent_tip();
+    both.slot.note_sent(&kept.unwrap()).unwrap();
+    let after = (files(both.slot.root()), contents(&both.slot));
+    assert_eq!(after.0, before.0);
+    assert_eq!((&after.1.1, after.1.2), (&before.1.1, false));
+    assert_eq!(both.all_stale(), "");
 }
 
 #[test]
 fn texts_of_a_worker_have_no_control_characters() {
     let both = TransferTest::new();
-    let first = &*both.trees.first;
-    let more = r#","left_out":["a\u001b[31m\nb"],"more":1"#;
-    let pack = forged(&both, &header("t1", first, more), &[first]);
-    let unpacked = both.unpack("t1", &pack).unwrap();
-    assert_eq!(unpacked.left_out, ["a?[31m?b"]);
+    let first = both.trees.first.to_string();
+    drop(both.send("t1"));
+    plant(&both, &[&first], &note(&first, r#","left_out":["a\u001b[31m\nb"],"more":1"#));
+    assert_eq!(both.pull("t1").unwrap().left_out, ["a?[31m?b"]);
 }
 
 #[test]
 fn work_that_is_not_the_expected_work_is_kept() {
     let both = TransferTest::new();
-    let stale = |name: &str| both.trees.main().commit_of(&format!("{STALE_WORK}/{name}")).unwrap();
-    let there = both.send("t1");
-    fs::write(there.dir().join("b"), "work\n").unwrap();
-    let mut pack = Vec::new();
-    there.pack(&there.sent(), &mut pack).unwrap();
+    let mut there = both.send("t1");
     let before = files(both.slot.root());
-    // Of another attempt; twice is once.
-    for _ in 0..2 {
-        let unpacked = both.unpack("t2", &pack).unwrap();
-        assert_eq!(unpacked.arrival, Arrival::OtherToken { kept: format!("{STALE_WORK}/t1") });
-    }
-    let kept = stale("t1").unwrap();
-    assert_eq!(both.trees.place.git(&["show", &format!("{kept}:b")]), "work");
-    // Without the base.
+    fs::write(there.dir().join("b"), "work\n").unwrap();
     both.git(there.dir(), &["checkout", "-q", "--orphan", "fresh"]);
+    both.git(there.dir(), &["add", "b"]);
     both.git(there.dir(), &["commit", "-q", "-m", "Fresh"]);
-    let unpacked = both.fetch("t1", &there);
-    assert_eq!(unpacked.arrival, Arrival::Strayed { kept: format!("{STALE_WORK}/t1.2") });
-    assert!(stale("t1.2").is_some() && stale("t1") == Some(kept));
+    // Twice is once.
+    for _ in 0..2 {
+        let fetched = both.fetch("t1", &mut there);
+        assert_eq!(fetched.strayed, Some(format!("{STALE_WORK}/t1")));
+    }
+    let kept = both.stale("t1").unwrap();
+    assert_eq!(both.trees.place.git(&["show", &format!("{kept}:b")]), "work");
+    both.git(there.dir(), &["commit", "-q", "--amend", "-m", "More"]);
+    let fetched = both.fetch("t1", &mut there);
+    let name = fetched.strayed.unwrap();
+    assert_eq!(both.trees.place.git(&["log", "-1", "--format=%s", &name]), "More");
+    assert_eq!(both.stale("t1"), Some(kept));
     assert_eq!(files(both.slot.root()), before);
 }
 
 #[test]
 fn what_was_not_sent_is_kept_before_the_slot_changes() {
     let both = TransferTest::new();
-    let there = both.send("t1");
+    let mut there = both.send("t1");
     fs::write(there.dir().join("b"), "work\n").unwrap();
     // A person edits the slot here.
     fs::write(both.slot.root().join("a"), "mine\n").unwrap();
-    let unpacked = both.fetch("t1", &there);
+    both.fetch("t1", &mut there);
     let kept = format!("{STALE_WORK}/t1.here");
-    assert_eq!((unpacked.arrival, unpacked.replaced), (Arrival::Moved, Some(kept.clone())));
     assert_eq!(both.trees.place.git(&["show", &format!("{kept}:a")]), "mine");
     both.assert_same(&there);
     // What git cannot keep is not replaced.
@@ -401,22 +477,22 @@ fn what_was_not_sent_is_kept_before_the_slot_changes() {
     both.git(both.slot.root(), &["init", "-q", "nested"]);
     fs::write(both.slot.root().join("nested/mine"), "").unwrap();
     let before = files(both.slot.root());
-    let unpacked = both.fetch("t1", &there);
-    let Arrival::Blocked { kept, why } = unpacked.arrival else { panic!("{unpacked:?}") };
-    assert!(why.contains("nested"), "{why}");
-    assert_eq!(both.trees.place.git(&["show", &format!("{kept}:nested")]), "work");
+    there.offer().unwrap();
+    let error = said(both.pull("t1"));
+    assert!(error.contains("nested"), "{error}");
+    assert_eq!(both.trees.place.git(&["show", &format!("{STALE_WORK}/t1:nested")]), "work");
     assert_eq!(files(both.slot.root()), before);
 }
 
 #[test]
 fn work_on_a_branch_that_git_cannot_have_arrives_without_it() {
     let both = TransferTest::new();
-    let there = both.send("t1");
+    let mut there = both.send("t1");
     fs::write(there.dir().join("b"), "work\n").unwrap();
     both.git(there.dir(), &["checkout", "-q", "--detach"]);
     both.git(there.dir(), &["branch", "-q", "-D", "ralph/x"]);
     both.git(there.dir(), &["checkout", "-q", "-b", "ralph"]);
-    assert_eq!(both.fetch("t1", &there).arrival, Arrival::Moved);
+    assert_eq!(both.fetch("t1", &mut there), FetchedWork::default());
     let head = both.slot.head().unwrap();
     assert_eq!((head.commit.as_deref(), head.branch), (Some(&*both.trees.first), None));
     assert_eq!(fs::read_to_string(both.slot.root().join("b")).unwrap(), "work\n");
@@ -425,9 +501,9 @@ fn work_on_a_branch_that_git_cannot_have_arrives_without_it() {
 #[test]
 fn objects_that_git_refuses_do_not_arrive() {
     let both = TransferTest::new();
-    let there = both.send("t1");
-    let root = there.dir();
-    let blob = both.git(root, &["rev-parse", "HEAD:a"]);
+    drop(both.send("t1"));
+    let root = &*both.trees.path("worker/top/store.git");
+    let blob = both.git(root, &["rev-parse", &format!("{}:a", both.trees.first)]);
     let write = |kind: &str, content: &[u8]| {
         let write = ["hash-object", "-w", "--literally", "-t", kind, "--stdin"];
         lossy(&program::run_with_input(root, &write, &[], content).unwrap()).trim().to_owned()
@@ -450,8 +526,8 @@ fn objects_that_git_refuses_do_not_arrive() {
         (entry("120000", ".gitmodules", &link), "gitmodulesSymlink"),
         // A link, and a folder of the same name.
         ([entry("120000", "x", &link), entry("40000", "x", &inside)].concat(), "duplicateEntries"),
-        // Git finds nothing of any type.
-        (entry("100644", "absent", &"1".repeat(40)), "object of unexpected type"),
+        // Git there cannot send it.
+        (entry("100644", "absent", &"1".repeat(40)), ""),
     ];
     for (tree, why) in trees {
         let tree = write("tree", &tree);
@@ -459,21 +535,18 @@ fn objects_that_git_refuses_do_not_arrive() {
         let first = &both.trees.first;
         let commit = format!("tree {tree}\nparent {first}\nauthor {who}\ncommitter {who}\n\nx\n");
         let commit = write("commit", commit.as_bytes());
-        // The pack is made without a walk, which would refuse to.
-        let mut pack = format!("{}\n", header("t1", &commit, "")).into_bytes();
-        let ids = format!("{commit}\n{tree}\n{inside}\n{link}\n");
-        let list = ["pack-objects", "--stdout", "-q"];
-        pack.extend(program::run_with_input(root, &list, &[], ids.as_bytes()).unwrap());
-        let error = said(both.unpack("t1", &pack));
+        plant(&both, &[&commit], &note(&commit, ""));
+        let error = said(both.pull("t1"));
         assert!(error.contains(why), "{why}: {error}");
         assert!(both.slot.commit_of(&commit).unwrap().is_none(), "{why}");
+        assert!(!both.slot.git_dir().join(QUARANTINE).exists(), "{why}");
     }
 }
 
 #[test]
 fn an_agent_cannot_control_git_at_a_worker() {
     let both = TransferTest::new();
-    let there = both.send("t1");
+    let mut there = both.send("t1");
     let (dir, git_dir) = (there.dir(), there.dir().join(".git"));
     let ran = both.trees.path("ran");
     let command = format!("touch {}; cat", ran.display());
@@ -490,17 +563,17 @@ fn an_agent_cannot_control_git_at_a_worker() {
     }
     fs::write(git_dir.join("objects/info/alternates"), "/nowhere\n").unwrap();
     fs::write(dir.join("a"), "work\n").unwrap();
-    let mkfifo = std::process::Command::new("mkfifo").arg(git_dir.join("info/grafts")).status();
+    let mkfifo = Command::new("mkfifo").arg(git_dir.join("info/grafts")).status();
     assert!(mkfifo.unwrap().success());
-    assert_eq!(both.fetch("t1", &there).arrival, Arrival::Moved);
+    assert_eq!(both.fetch("t1", &mut there), FetchedWork::default());
     both.assert_same(&there);
     drop(there);
-    let there = both.send("t1");
+    let mut there = both.send("t1");
     both.assert_same(&there);
     assert!(!ran.exists());
     // Links that lead outside are only links.
     symlink(both.trees.place.top.join(".git"), there.dir().join("hooks")).unwrap();
-    both.fetch("t1", &there);
+    both.fetch("t1", &mut there);
     both.assert_same(&there);
     // A slot that is none any more is an error, and another attempt gets another one.
     let elsewhere = both.trees.path("elsewhere");
@@ -512,8 +585,8 @@ fn an_agent_cannot_control_git_at_a_worker() {
         } else {
             fs::write(&git_dir, format!("gitdir: {}\n", elsewhere.display())).unwrap();
         }
-        let error = said(there.pack(&[], &mut Vec::new()));
-        assert!(error.contains("is no slot any more"), "{error}");
+        let error = there.offer().unwrap_err();
+        assert!(error.is::<BrokenSlot>(), "{error:#}");
         fs::remove_file(&git_dir).unwrap();
         fs::rename(&elsewhere, &git_dir).unwrap();
     }
@@ -535,18 +608,17 @@ fn a_slot_in_use_is_not_shared() {
     // The slot of an attempt is not replaced by another one.
     assert!(both.store.slot("1", "t1").unwrap_err().is::<SlotInUse>());
     drop(first);
-    let again = both.store.slot("1", "t1").unwrap();
+    let mut again = both.store.slot("1", "t1").unwrap();
     assert_eq!(again.name(), "1");
-    assert_eq!(both.fetch("t1", &again).arrival, Arrival::Moved);
+    assert_eq!(both.fetch("t1", &mut again), FetchedWork::default());
     both.assert_same(&again);
     assert!(both.store.slot("../x", "t3").is_err() && both.store.slot("x", "../t3").is_err());
-    assert!(WorkerStore::open(&both.trees.path("worker"), "..").is_err());
+    assert!(WorkerStore::open(&both.trees.path("worker"), "..", false).is_err());
 }
 
 #[test]
 fn work_that_was_never_fetched_is_stale() {
     let both = TransferTest::new();
-    let main = both.trees.main();
     let there = both.send("t1");
     fs::write(there.dir().join("b"), "work\n").unwrap();
     both.git(there.dir(), &["add", "b"]);
@@ -555,40 +627,42 @@ fn work_that_was_never_fetched_is_stale() {
     fs::create_dir(there.dir().join("target")).unwrap();
     drop(there);
     // Another attempt gets the slot; ignored files stay in it.
-    let there = both.store.slot("1", "t2").unwrap();
-    there.apply(&mut &*both.packed("t2")).unwrap();
+    let mut there = both.send("t2");
     assert_eq!(there.name(), "1");
     both.assert_same(&there);
-    let stale = there.stale().unwrap();
-    assert_eq!((stale.token(), stale.sent()), ("t1", vec![both.trees.first.to_string()]));
-    let mut pack = Vec::new();
-    stale.pack(&stale.sent(), &mut pack).unwrap();
-    let unpacked = both.unpack("t2", &pack).unwrap();
-    let kept = format!("{STALE_WORK}/t1");
-    assert_eq!(unpacked.arrival, Arrival::OtherToken { kept: kept.clone() });
+    assert_eq!(both.fetch("t2", &mut there), FetchedWork::default());
+    let kept = both.stale("t1").unwrap();
     assert_eq!(both.trees.place.git(&["show", &format!("{kept}:c")]), "more");
     assert_eq!(both.trees.place.git(&["show", &format!("{kept}^:b")]), "work");
     both.assert_same(&there);
     // Only once.
-    stale.note_fetched().unwrap();
-    assert!(there.stale().is_none());
+    both.trees.main().drop_ref(&format!("{STALE_WORK}/t1")).unwrap();
+    both.fetch("t2", &mut there);
+    assert_eq!(both.all_stale(), "");
     // Work that another state of the same attempt replaces is stale as well.
     fs::write(there.dir().join("d"), "lost\n").unwrap();
-    there.apply(&mut &*both.packed("t2")).unwrap();
+    push(&both.slot, &both.store, "t2").unwrap();
+    there.take_arrived().unwrap();
     both.assert_same(&there);
-    let stale = there.stale().unwrap();
-    let mut pack = Vec::new();
-    stale.pack(&[], &mut pack).unwrap();
-    let unpacked = both.unpack("t3", &pack).unwrap();
-    assert_eq!(unpacked.arrival, Arrival::OtherToken { kept: format!("{STALE_WORK}/t2") });
-    assert_eq!(
-        main.file_at(&main.commit_of(&format!("{STALE_WORK}/t2")).unwrap().unwrap(), "d").unwrap(),
-        Some(b"lost\n".to_vec())
-    );
+    drop(there);
+    let mut there = both.send("t3");
+    both.fetch("t3", &mut there);
+    assert_eq!(both.trees.place.git(&["show", &format!("{STALE_WORK}/t2:d")]), "lost");
+    // It stays there until the other side has it.
+    fs::write(there.dir().join("e"), "late\n").unwrap();
+    drop(there);
+    let mut there = both.send("t4");
+    there.offer().unwrap();
+    both.pull("t4").unwrap();
+    drop(there);
+    both.trees.main().drop_ref(&format!("{STALE_WORK}/t3")).unwrap();
+    let mut there = both.send("t4");
+    both.fetch("t4", &mut there);
+    assert_eq!(both.trees.place.git(&["show", &format!("{STALE_WORK}/t3:e")]), "late");
 }
 
 #[test]
-fn a_pack_is_thin_and_whole_where_it_must_be() {
+fn only_what_the_other_side_lacks_is_sent() {
     let both = TransferTest::new();
     let noise: Vec<String> =
         (0..20_000_u64).map(|n| (n * n * 7_919 % 99_991).to_string()).collect();
@@ -598,47 +672,35 @@ fn a_pack_is_thin_and_whole_where_it_must_be() {
     let base = main.head().unwrap().commit.unwrap();
     let slot = main.slots().start(&both.slot, &settings, &base, "ralph/x").unwrap();
     let both = TransferTest { slot, ..both };
-    let whole = both.packed("t1");
-    let there = both.send("t1");
-    fs::write(there.dir().join("large"), noise.concat() + "more\n").unwrap();
-    let mut pack = Vec::new();
-    there.pack(&there.sent(), &mut pack).unwrap();
-    assert!(pack.len() * 20 < whole.len(), "{} of {}", pack.len(), whole.len());
-    both.fetch("t1", &there);
+    let mut there = both.send("t1");
+    let whole = both.size_there();
+    let own = |slot: &Repo| {
+        let folders = fs::read_dir(slot.git_dir().join("objects")).unwrap().flatten();
+        folders.filter(|entry| entry.file_name().len() == 2).count()
+    };
+    fs::write(there.dir().join("b"), "more\n").unwrap();
+    both.fetch("t1", &mut there);
     both.assert_same(&there);
+    assert!(own(&both.slot) <= 3, "a commit, a tree and a file: {}", own(&both.slot));
     drop(there);
-    let thin = both.packed("t2");
-    assert!(thin.len() * 20 < whole.len(), "{} of {}", thin.len(), whole.len());
-    // The store is wiped before the pack arrives.
-    fs::remove_dir_all(both.trees.path("worker")).unwrap();
-    let store = WorkerStore::open(&both.trees.path("worker"), "top").unwrap();
-    let both = TransferTest { store, ..both };
-    let there = both.store.slot("1", "t2").unwrap();
-    let error = there.apply(&mut &*thin).unwrap_err();
-    let LackingCommits(lacking) = error.downcast_ref().unwrap();
-    assert!(lacking.contains(&base));
-    there.apply(&mut &*both.packed("t2")).unwrap();
+    fs::write(both.slot.root().join("c"), "more\n").unwrap();
+    let there = both.send("t2");
     both.assert_same(&there);
-    // This side does not have what the worker builds on.
-    fs::write(there.dir().join("b"), "1\n").unwrap();
-    both.git(there.dir(), &["add", "b"]);
-    both.git(there.dir(), &["commit", "-q", "-m", "Work"]);
-    let head = both.git(there.dir(), &["rev-parse", "HEAD"]);
-    fs::write(there.dir().join("b"), "2\n").unwrap();
-    let mut pack = Vec::new();
-    there.pack(std::slice::from_ref(&head), &mut pack).unwrap();
-    let error = both.unpack("t2", &pack).unwrap_err();
-    assert_eq!(error.downcast_ref(), Some(&LackingCommits(vec![head.into()])));
-    let mut pack = Vec::new();
-    there.pack(&[], &mut pack).unwrap();
-    assert_eq!(both.unpack("t2", &pack).unwrap().arrival, Arrival::Moved);
+    let now = both.size_there();
+    assert!(now * 10 < whole * 15, "{now} KiB after {whole} KiB");
+    drop(there);
+    // The store is wiped.
+    fs::remove_dir_all(both.trees.path("worker")).unwrap();
+    let store = WorkerStore::open(&both.trees.path("worker"), "top", false).unwrap();
+    let both = TransferTest { store, ..both };
+    let mut there = both.send("t2");
+    both.assert_same(&there);
+    both.git(there.dir(), &["commit", "-q", "--allow-empty", "-m", "Work"]);
+    assert_eq!(both.fetch("t2", &mut there), FetchedWork::default());
     both.assert_same(&there);
     // Another format of objects under the same name.
-    if let Some(other) = TransferTest::with(&["--object-format=sha256"]) {
-        let there = both.store.slot("2", "t4").unwrap();
-        let error = said(there.apply(&mut &*other.packed("t4")));
-        assert!(error.contains("sha256"), "{error}");
-    }
+    let error = WorkerStore::open(&both.trees.path("worker"), "top", true).unwrap_err();
+    assert!(format!("{error:#}").contains("sha256"), "{error:#}");
 }
 
 #[test]
@@ -658,20 +720,19 @@ fn shallow_and_partial_clones_work() {
         let slot = slot.unwrap();
         let mut deeper = false;
         for token in ["t1", "t2", "t3"] {
-            let there = both.store.slot("1", token).unwrap();
-            let mut pack = Vec::new();
-            slot.pack_work(&both.store.have().unwrap(), token, &mut pack).unwrap();
-            there.apply(&mut &*pack).unwrap_or_else(|error| panic!("{how} {token}: {error:#}"));
+            let mut there = both.store.slot("1", token).unwrap();
+            push(&slot, &both.store, token)
+                .unwrap_or_else(|error| panic!("{how} {token}: {error:#}"));
+            there.take_arrived().unwrap();
             assert_eq!(files(slot.root()), files(there.dir()));
             let count = both.git(there.dir(), &["rev-list", "--count", "HEAD"]);
             assert_eq!(count, both.git(slot.root(), &["rev-list", "--count", "HEAD"]));
             fs::write(there.dir().join("b"), token).unwrap();
             both.git(there.dir(), &["commit", "-q", "-a", "-m", token]);
             fs::write(there.dir().join("d"), token).unwrap();
-            let mut pack = Vec::new();
-            there.pack(&there.sent(), &mut pack).unwrap();
-            let unpacked = slot.unpack_work(&main, Some(&base), token, &mut &*pack).unwrap();
-            assert_eq!(unpacked.arrival, Arrival::Moved, "{how}");
+            there.offer().unwrap();
+            let fetched = pull(&slot, &main, &both.store, token, &base).unwrap();
+            assert_eq!(fetched, FetchedWork::default(), "{how}");
             assert_eq!(files(slot.root()), files(there.dir()));
             there.note_fetched().unwrap();
             if token == "t2" && how == "--depth=2" {
@@ -681,15 +742,15 @@ fn shallow_and_partial_clones_work() {
             }
         }
         assert_eq!(deeper, how == "--depth=2");
-        assert!(!both.store.have().unwrap().is_empty());
     }
 }
 
 #[test]
 fn commits_that_head_does_not_reach_come_as_well() {
     let both = TransferTest::new();
-    let there = both.send("t1");
-    let git = |arguments: &[&str]| both.git(there.dir(), arguments);
+    let mut there = both.send("t1");
+    let dir = there.dir().to_owned();
+    let git = |arguments: &[&str]| both.git(&dir, arguments);
     fs::write(there.dir().join("a"), "stashed\n").unwrap();
     git(&["stash", "-q"]);
     git(&["checkout", "-q", "-b", "aside"]);
@@ -698,7 +759,11 @@ fn commits_that_head_does_not_reach_come_as_well() {
     git(&["commit", "-q", "-m", "Aside"]);
     let aside = git(&["rev-parse", "HEAD"]);
     git(&["checkout", "-q", "ralph/x"]);
-    both.fetch("t1", &there);
+    // The line ends before the other side has it.
+    there.offer().unwrap();
+    drop(there);
+    let mut there = both.store.slot("1", "t1").unwrap();
+    both.fetch("t1", &mut there);
     both.assert_same(&there);
     // A pin of the slot contains them.
     let left = crate::adapters::git::PinSource {
@@ -715,24 +780,21 @@ fn commits_that_head_does_not_reach_come_as_well() {
     let reached = both.git(both.slot.root(), &["log", "--format=%s", &pin]);
     assert!(reached.contains("WIP on ralph/x"), "{reached}");
     // They are fetched once, and the slot has nothing stale for the next attempt.
-    let mut pack = Vec::new();
-    there.pack(&there.sent(), &mut pack).unwrap();
-    let (header, _) = PackHeader::read(&*pack).unwrap();
-    assert_eq!(header.strays, Vec::<CommitId>::new());
+    there.offer().unwrap();
+    assert_eq!(there.out.as_ref().unwrap().strays, Vec::<CommitId>::new());
     drop(there);
-    let there = both.store.slot("1", "t2").unwrap();
-    assert!(there.stale().is_none());
+    let mut there = both.send("t2");
+    both.fetch("t2", &mut there);
+    assert_eq!(both.all_stale(), "");
     // Without a fetch they are stale.
-    there.apply(&mut &*both.packed("t2")).unwrap();
     fs::write(there.dir().join("a"), "stashed\n").unwrap();
     both.git(there.dir(), &["stash", "-q"]);
     drop(there);
-    let stale = both.store.slot("1", "t3").unwrap().stale().unwrap();
-    let mut pack = Vec::new();
-    stale.pack(&[], &mut pack).unwrap();
-    both.unpack("t3", &pack).unwrap();
+    let mut there = both.send("t3");
+    both.fetch("t3", &mut there);
     let list = ["for-each-ref", "--format=%(contents:subject)", STALE_WORK];
-    assert!(both.trees.place.git(&list).contains("WIP on ralph/x"));
+    let kept = both.trees.place.git(&list);
+    assert!(kept.contains("WIP on ralph/x"), "{kept}");
 }
 
 #[test]
@@ -744,15 +806,15 @@ fn ignored_files_stay_on_each_side() {
     fs::create_dir(here.join("cache")).unwrap();
     fs::write(here.join("cache/x"), "here\n").unwrap();
     fs::write(here.join("x.log"), "here\n").unwrap();
-    let there = both.send("t1");
+    let mut there = both.send("t1");
     assert!(!there.dir().join("cache").exists() && !there.dir().join("x.log").exists());
     fs::create_dir(there.dir().join("cache")).unwrap();
     fs::write(there.dir().join("cache/x"), "there\n").unwrap();
     fs::write(there.dir().join("y.log"), "there\n").unwrap();
     fs::write(there.dir().join("b"), "work\n").unwrap();
-    both.fetch("t1", &there);
+    both.fetch("t1", &mut there);
     drop(there);
-    let there = both.send("t2");
+    let mut there = both.send("t2");
     let read = |root: &Path, name: &str| fs::read_to_string(root.join(name)).unwrap_or_default();
     for name in ["cache/x", "x.log", "y.log", "b"] {
         let both = [read(here, name), read(there.dir(), name)];
@@ -770,9 +832,8 @@ fn ignored_files_stay_on_each_side() {
     both.trees.place.git(&["config", "user.email", "p@example.invalid"]);
     let main = both.trees.main();
     let slot = main.slots().refresh(&both.slot, &main.slots().settings().unwrap()).unwrap();
-    let mut pack = Vec::new();
-    slot.pack_work(&[], "t2", &mut pack).unwrap();
-    there.apply(&mut &*pack).unwrap();
+    push(&slot, &both.store, "t2").unwrap();
+    there.take_arrived().unwrap();
     let name = both.git(there.dir(), &["config", "user.name"]);
     assert_eq!(name, "Person \"x\" \\ y");
 }
@@ -794,7 +855,7 @@ fn line_ends_and_pointers_of_large_files_arrive_as_git_has_them() {
     assert_eq!(fs::read(here.join("lines")).unwrap(), b"1\r\n2\r\n");
     fs::write(here.join("new"), "1\r\n").unwrap();
     fs::write(here.join("new.bin"), "content 2\n").unwrap();
-    let there = both.send("t1");
+    let mut there = both.send("t1");
     let dir = there.dir();
     let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
     assert_eq!([read("lines"), read("new")], ["1\n2\n", "1\n"]);
@@ -803,15 +864,15 @@ fn line_ends_and_pointers_of_large_files_arrive_as_git_has_them() {
     fs::write(dir.join("lines"), "1\n2\n3\n").unwrap();
     fs::write(dir.join("mixed"), "1\r\n2\n").unwrap();
     let before = files(here);
-    assert_eq!(both.fetch("t1", &there).arrival, Arrival::Moved);
+    assert_eq!(both.fetch("t1", &mut there), FetchedWork::default());
     let after = files(here);
     assert_eq!(after[Path::new("lines")].1, b"1\r\n2\r\n3\r\n");
     for same in ["x.bin", "new.bin", "new", "a"] {
         assert_eq!(before[Path::new(same)], after[Path::new(same)]);
     }
     // What arrived is known here, whatever the line ends have become.
-    let unpacked = both.fetch("t1", &there);
-    assert_eq!(unpacked.replaced, None);
+    both.fetch("t1", &mut there);
+    assert_eq!(both.all_stale(), "");
 }
 
 #[test]
@@ -834,15 +895,14 @@ fn submodules_and_special_files_are_named() {
     fs::write(here.join("sub/inside"), "x").unwrap();
     both.git(here, &["init", "-q", "nested"]);
     fs::write(here.join("nested/x"), "x").unwrap();
-    let there = both.send("t1");
+    let mut there = both.send("t1");
     assert!(fs::read_dir(there.dir().join("sub")).unwrap().next().is_none());
     assert!(!there.dir().join("nested").exists());
     let fifo = there.dir().join("fifo");
-    assert!(std::process::Command::new("mkfifo").arg(fifo).status().unwrap().success());
+    assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
     fs::write(there.dir().join("c"), "work\n").unwrap();
-    let unpacked = both.fetch("t1", &there);
-    assert_eq!(unpacked.arrival, Arrival::Moved);
-    assert_eq!(unpacked.left_out, ["sub (the files of a submodule)"]);
+    let fetched = both.fetch("t1", &mut there);
+    assert_eq!(fetched.left_out, ["sub (the files of a submodule)"]);
     assert!(here.join("sub/inside").exists() && here.join("nested/x").exists());
     assert_eq!(fs::read(here.join("c")).unwrap(), b"work\n");
 }
@@ -857,43 +917,47 @@ fn many_files_arrive() {
         }
         fs::write(folder.join(number.to_string()), format!("{number}\n")).unwrap();
     }
-    let there = both.send("t1");
+    let mut there = both.send("t1");
     for number in (0..3_000).step_by(3) {
         let file = there.dir().join(format!("f{}/{number}", number % 100));
         if number % 2 == 0 { fs::remove_file(file).unwrap() } else { fs::write(file, "x").unwrap() }
     }
     both.git(there.dir(), &["add", "-A"]);
     both.git(there.dir(), &["commit", "-q", "-m", "Many"]);
-    assert_eq!(both.fetch("t1", &there).arrival, Arrival::Moved);
+    assert_eq!(both.fetch("t1", &mut there), FetchedWork::default());
     both.assert_same(&there);
 }
 
-/// The variable with the folder, the token and the pack for a worker that is killed.
+/// The variable with the folder and the token for a worker that is killed.
 const KILLED: &str = "RALPH_TEST_KILLED_WORKER";
 
 /// A worker that a crash point kills: started by the next test, and otherwise nothing.
 #[test]
 fn killed_worker() {
     let Ok(what) = env::var(KILLED) else { return };
-    let [folder, token, pack] = what.split('\n').collect::<Vec<_>>()[..] else { panic!("{what}") };
-    let store = WorkerStore::open(Path::new(folder), "top").unwrap();
-    let slot = store.slot("1", token).unwrap();
-    slot.apply(&mut fs::File::open(pack).unwrap()).unwrap();
+    let [top, slot, folder, token] = what.split('\n').collect::<Vec<_>>()[..] else {
+        panic!("{what}")
+    };
+    let store = WorkerStore::open(Path::new(folder), "top", false).unwrap();
+    let main = Repo::discover(Path::new(top)).unwrap();
+    let mut there = store.slot("1", token).unwrap();
+    push(&main.slots().open(Path::new(slot)).unwrap(), &store, token).unwrap();
+    there.take_arrived().unwrap();
 }
 
 #[cfg(debug_assertions)]
 #[test]
 fn a_kill_of_a_worker_loses_no_work() {
-    use std::{os::unix::process::ExitStatusExt, process::Command};
+    use std::os::unix::process::ExitStatusExt;
 
     let kill = |both: &TransferTest, token: &str, deadly: &str| {
-        let pack = both.trees.path("pack");
-        fs::write(&pack, both.packed(token)).unwrap();
         let folder = both.trees.path("worker");
-        let what = [folder.to_str().unwrap(), token, pack.to_str().unwrap()].join("\n");
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let what =
+            [text(&both.trees.place.top), text(both.slot.root()), text(&folder), token.into()];
         let output = Command::new(env::current_exe().unwrap())
             .args(["--exact", "adapters::git::transfer::tests::killed_worker"])
-            .env(KILLED, what)
+            .env(KILLED, what.join("\n"))
             .env("RALPH_CRASH_RECORD", both.trees.path("passed"))
             .env("RALPH_CRASH_POINT", format!("{deadly}:1"))
             .output()
@@ -909,10 +973,10 @@ fn a_kill_of_a_worker_loses_no_work() {
         kill(&both, "t1", deadly);
         // The attempt continues, with what the slot contains by now.
         fs::write(both.slot.root().join("new"), "2\n").unwrap();
-        let there = both.send("t1");
+        let mut there = both.send("t1");
         both.assert_same(&there);
         fs::write(there.dir().join("b"), "work\n").unwrap();
-        both.fetch("t1", &there);
+        both.fetch("t1", &mut there);
         both.assert_same(&there);
     }
     let moved = ["transfer.cleared", "transfer.received", "slot.cleared", "slot.written"];
@@ -923,15 +987,11 @@ fn a_kill_of_a_worker_loses_no_work() {
         drop(there);
         fs::write(both.slot.root().join("a"), "changed\n").unwrap();
         kill(&both, "t2", deadly);
-        let there = both.send("t2");
+        let mut there = both.send("t2");
         both.assert_same(&there);
-        let stale = there.stale().unwrap();
-        let mut pack = Vec::new();
-        stale.pack(&stale.sent(), &mut pack).unwrap();
-        both.unpack("t2", &pack).unwrap();
+        both.fetch("t2", &mut there);
         let kept = both.trees.place.git(&["show", &format!("{STALE_WORK}/t1:b")]);
-        assert_eq!((stale.token(), &*kept), ("t1", "work"), "{deadly}");
-        stale.note_fetched().unwrap();
-        assert!(there.stale().is_none(), "{deadly}");
+        assert_eq!(kept, "work", "{deadly}");
+        assert_eq!(both.all_stale(), format!("{STALE_WORK}/t1"), "{deadly}");
     }
 }

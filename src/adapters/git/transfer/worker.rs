@@ -1,11 +1,13 @@
 //! The side of a worker: a bare store per repository, and slots that borrow its objects.
+//!
+//! All that a store knows is in its refs. `refs/slots/SLOT/TOKEN` is the work of a slot that the other
+//! side has, `refs/filling/SLOT/TOKEN` marks one that is being prepared for its work, `refs/arrived/TOKEN`
+//! is work that has arrived and is not in its slot yet, `refs/out/TOKEN` work to be fetched, and
+//! `refs/stale/ID` work of earlier attempts that was never fetched.
 
-mod note;
 mod slot;
-mod stale;
 
 use std::{
-    collections::HashSet,
     fmt,
     fs::{self, File, OpenOptions, TryLockError},
     io,
@@ -13,16 +15,20 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use note::{WorkerNote, read_all};
-pub use slot::WorkerSlot;
-pub use stale::StaleWork;
 
-use super::header::check_name;
+pub use slot::{BrokenSlot, WorkerSlot};
+
+use super::{STALE, check_name};
 use crate::{
     adapters::git::{Repo, lossy, program},
-    core::commit_id::CommitId,
     regular_file,
 };
+
+/// The folder of refs with the work in slots that the other side has.
+const SLOTS: &str = "refs/slots";
+
+/// The folder of refs with a commit of each slot in which nothing of an agent is: it is being prepared.
+const FILLING: &str = "refs/filling";
 
 /// The settings of a store, which all its slots have. What a file contains does not depend on the
 /// settings of the machine, and git-lfs leaves its pointers as they are.
@@ -41,11 +47,25 @@ const SETTINGS: &[(&str, &str)] = &[
     ("maintenance.auto", "false"),
 ];
 
+/// The faults in old commits, tags and trees of a person that do no harm.
+const OLD_FAULTS: &[&str] = &[
+    "badDate",
+    "badDateOverflow",
+    "badEmail",
+    "badName",
+    "badTimezone",
+    "missingEmail",
+    "missingNameBeforeEmail",
+    "missingSpaceBeforeDate",
+    "missingSpaceBeforeEmail",
+    "multipleAuthors",
+    "nulInCommit",
+    "zeroPaddedDate",
+    "zeroPaddedFilemode",
+];
+
 /// The largest number of slots with one name.
 const MOST_SLOTS: u32 = 99;
-
-/// The largest number of commits that are offered to build on.
-const OFFERED: &str = "--count=100";
 
 /// Another worker still uses the slot of an attempt: the one with this name.
 #[derive(Debug)]
@@ -59,93 +79,167 @@ impl fmt::Display for SlotInUse {
 
 impl std::error::Error for SlotInUse {}
 
-/// A slot that git cannot read any more: the one in this folder.
-#[derive(Debug)]
-pub struct BrokenSlot(pub PathBuf);
-
-impl fmt::Display for BrokenSlot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no slot any more; its agent has broken it", self.0.display())
-    }
+/// What git does at the store for the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GitService {
+    /// It receives work.
+    Receive,
+    /// It sends work.
+    Upload,
 }
-
-impl std::error::Error for BrokenSlot {}
 
 /// The copy of one repository at a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerStore {
     folder: PathBuf,
+    repo: PathBuf,
 }
 
 impl WorkerStore {
-    /// Opens the copy of a repository in the folder of a worker. The store is made when the first
-    /// pack arrives.
+    /// Opens the copy of a repository in the folder of a worker; it is made if there is none.
     ///
     /// # Errors
-    /// A name that is not valid; I/O errors.
-    pub fn open(dir: &Path, repository: &str) -> Result<WorkerStore> {
+    /// A name that is not valid; a copy with ids of another length; the error of `git`; I/O errors.
+    pub fn open(dir: &Path, repository: &str, is_sha256: bool) -> Result<WorkerStore> {
         check_name("name of a repository", repository)?;
         let folder = dir.join(repository);
-        for part in ["slots", "notes", "locks", "stale"] {
+        for part in ["slots", "locks"] {
             let part = folder.join(part);
             fs::create_dir_all(&part).with_context(|| format!("make `{}`", part.display()))?;
         }
         let folder =
             folder.canonicalize().with_context(|| format!("cannot read `{}`", folder.display()))?;
-        Ok(WorkerStore { folder })
+        let store = WorkerStore { repo: folder.join("store.git"), folder };
+        store.make(is_sha256).with_context(|| format!("make `{}`", store.repo.display()))?;
+        Ok(store)
     }
 
-    /// The commits that a pack can build on, newest first.
+    fn make(&self, is_sha256: bool) -> Result<()> {
+        let format = if is_sha256 { "sha256" } else { "sha1" };
+        let lock = self.folder.join("lock");
+        let file = File::create(&lock)?;
+        regular_file::lock(&file, &lock)?;
+        if self.repo.exists() {
+            // Written by `git init` below, and by nothing else.
+            let config = regular_file::read_to_string(&self.repo.join("config"))?;
+            ensure!(
+                config.contains("sha256") == is_sha256,
+                "the ids of its objects have another length than those of the repository, whose format \
+                 is {format}; name the repository differently, or remove the store"
+            );
+            return Ok(());
+        }
+        let making = self.folder.join("store.git.making");
+        if making.exists() {
+            fs::remove_dir_all(&making)?;
+        }
+        let name = making.to_str().context("its path is not UTF-8")?;
+        let format = format!("--object-format={format}");
+        let init = ["init", "--quiet", "--bare", "--template=", &format, "--", name];
+        program::run(&self.folder, &init)?;
+        for (setting, value) in SETTINGS {
+            program::run(&making, &["config", setting, value])?;
+        }
+        Ok(fs::rename(making, &self.repo)?)
+    }
+
+    pub(super) fn repo(&self) -> Result<Repo> {
+        Repo::bare(&self.repo)
+    }
+
+    /// The command with which git serves the other side.
     ///
     /// # Errors
-    /// The error of `git`.
-    pub fn have(&self) -> Result<Vec<String>> {
-        let Some(store) = self.repo()? else { return Ok(Vec::new()) };
-        if !store.shallow_ends().is_empty() {
-            // The other side may know more of the history by now.
-            return Ok(Vec::new());
+    /// The path of the store is not UTF-8.
+    pub fn command(&self, service: GitService) -> Result<Vec<String>> {
+        let mut settings = vec!["core.hooksPath=/dev/null".to_owned(), "pack.threads=2".to_owned()];
+        settings.push("core.bigFileThreshold=64m".to_owned());
+        let name = match service {
+            GitService::Receive => {
+                settings.extend(
+                    ["fsckObjects=true", "shallowUpdate=true", "autogc=false"]
+                        .map(|setting| format!("receive.{setting}")),
+                );
+                settings
+                    .extend(OLD_FAULTS.iter().map(|fault| format!("receive.fsck.{fault}=ignore")));
+                if self.shallow_file().exists() {
+                    // The other side may know more of the history by now, and sends all of it.
+                    settings
+                        .extend([SLOTS, FILLING, STALE].map(|it| format!("receive.hideRefs={it}")));
+                }
+                "receive-pack"
+            }
+            GitService::Upload => {
+                settings.extend([SLOTS, FILLING].map(|it| format!("uploadpack.hideRefs={it}")));
+                "upload-pack"
+            }
+        };
+        let path = self.repo.to_str().context("the path of the store is not UTF-8")?;
+        let settings = settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]);
+        let end = [name, path].map(str::to_owned);
+        Ok(["git".to_owned()].into_iter().chain(settings).chain(end).collect())
+    }
+
+    fn shallow_file(&self) -> PathBuf {
+        self.repo.join("shallow")
+    }
+
+    /// Lets the history of this store end only where it has nothing before.
+    fn deepen(&self, store: &Repo) -> Result<()> {
+        let Ok(text) = regular_file::read_to_string(&self.shallow_file()) else { return Ok(()) };
+        let mut kept = String::new();
+        for id in text.lines() {
+            // With its parents, whatever git makes of them.
+            let commit = lossy(&program::run(&store.root, &["cat-file", "commit", id])?);
+            let header = commit.lines().take_while(|line| !line.is_empty());
+            let parents: Vec<&str> =
+                header.filter_map(|line| line.strip_prefix("parent ")).collect();
+            if program::known_commits(&store.root, &parents)?.len() < parents.len() {
+                kept.extend([id, "\n"]);
+            }
         }
-        let list = ["for-each-ref", OFFERED, "--sort=-committerdate", "--format=%(objectname)"];
-        let text = lossy(&program::run(&store.root, &[&list[..], &["refs/slots"]].concat())?);
-        let mut ids: Vec<String> = text.lines().map(str::to_owned).collect();
-        let mut seen = HashSet::new();
-        ids.retain(|id| seen.insert(id.clone()));
-        Ok(ids)
+        if kept.is_empty() {
+            return Ok(fs::remove_file(self.shallow_file())?);
+        }
+        Ok(regular_file::write(&self.shallow_file(), kept.as_bytes())?)
     }
 
     /// Takes a slot for the attempt with this token: the one that has its work, or one of this name
     /// or of another, if that one is in use. Work of other attempts in it that was not fetched
-    /// becomes [stale](WorkerSlot::stale).
+    /// becomes stale: it is sent with the work of this attempt.
     ///
     /// # Errors
     /// [`SlotInUse`] if another worker has the slot of this attempt; no slot can be used; I/O errors.
     pub fn slot(&self, name: &str, token: &str) -> Result<WorkerSlot> {
         check_name("name of a slot", name)?;
         check_name("token", token)?;
-        for (name, note) in self.notes() {
-            if note.token == token {
-                let Some(lock) = self.lock(&name)? else {
-                    return Err(SlotInUse(name).into());
-                };
-                return Ok(self.locked(&name, token, lock));
-            }
+        let list = ["for-each-ref", "--format=%(refname)", SLOTS, FILLING];
+        let list = lossy(&program::run(&self.repo, &list)?);
+        let own = list.lines().find_map(|line| {
+            let (slot, it) = line.splitn(3, '/').nth(2)?.split_once('/')?;
+            (it == token).then(|| slot.to_owned())
+        });
+        if let Some(name) = own {
+            let lock = self.lock(&name)?.ok_or_else(|| SlotInUse(name.clone()))?;
+            return WorkerSlot::open(self, &name, token, lock);
         }
         let mut why = None;
         for number in 1..=MOST_SLOTS {
             let name = if number == 1 { name.to_owned() } else { format!("{name}+{number}") };
             let Some(lock) = self.lock(&name)? else { continue };
-            let slot = self.locked(&name, token, lock);
-            match slot.clear() {
-                Ok(()) => return Ok(slot),
-                Err(error) => why = Some(error.context(format!("`{}`", slot.dir().display()))),
+            match WorkerSlot::clear(self, &name, token, lock) {
+                Ok(slot) => return Ok(slot),
+                Err(error) => {
+                    why = Some(error.context(format!("`{}`", self.dir_of(&name).display())));
+                }
             }
         }
         let why = why.unwrap_or_else(|| anyhow!("all are in use"));
         Err(why.context(format!("no slot `{name}` can be used")))
     }
 
-    fn locked(&self, name: &str, token: &str, lock: File) -> WorkerSlot {
-        WorkerSlot::new(self.clone(), name, token, lock)
+    fn dir_of(&self, slot: &str) -> PathBuf {
+        self.folder.join("slots").join(slot)
     }
 
     /// Locks a slot; none if another process has locked it.
@@ -162,56 +256,5 @@ impl WorkerStore {
             }
         };
         open().with_context(|| format!("lock `{}`", path.display()))
-    }
-
-    fn notes(&self) -> Vec<(String, WorkerNote)> {
-        read_all(&self.folder.join("notes"))
-    }
-
-    /// The store; none before the first pack.
-    fn repo(&self) -> Result<Option<Repo>> {
-        let path = self.folder.join("store.git");
-        if path.exists() { Repo::bare(&path).map(Some) } else { Ok(None) }
-    }
-
-    /// The store for commits with such ids. Makes it if it does not exist.
-    fn repo_for(&self, id: &CommitId) -> Result<Repo> {
-        let format = if id.len() == 64 { "sha256" } else { "sha1" };
-        let path = self.folder.join("store.git");
-        if !path.exists() {
-            self.make_store(&path, format)
-                .with_context(|| format!("make the store `{}`", path.display()))?;
-        }
-        let store = Repo::bare(&path)?;
-        let own = program::answer(&store.root, &["rev-parse", "--show-object-format"])?;
-        ensure!(
-            own.as_deref() == Some(format),
-            "the store `{}` has objects of the format {}, and the repository {format}; name the \
-             repository differently, or remove the store",
-            path.display(),
-            own.unwrap_or_default()
-        );
-        Ok(store)
-    }
-
-    fn make_store(&self, path: &Path, format: &str) -> Result<()> {
-        let lock = self.folder.join("lock");
-        let file = File::create(&lock)?;
-        regular_file::lock(&file, &lock)?;
-        if path.exists() {
-            return Ok(());
-        }
-        let making = self.folder.join("store.git.making");
-        if making.exists() {
-            fs::remove_dir_all(&making)?;
-        }
-        let name = making.to_str().context("its path is not UTF-8")?;
-        let format = format!("--object-format={format}");
-        let init = ["init", "--quiet", "--bare", "--template=", &format, "--", name];
-        program::run(&self.folder, &init)?;
-        for (setting, value) in SETTINGS {
-            program::run(&making, &["config", setting, value])?;
-        }
-        Ok(fs::rename(making, path)?)
     }
 }

@@ -118,7 +118,7 @@ impl CarriedGuard<'_> {
             return CarriedEnd::Impossible(error, None);
         }
         if is_broken {
-            lock(&self.arrivals).say(&format!("ralph: its work is lost: {error}"));
+            lock(&self.arrivals).say(&format!("its work is lost: {error}"));
             return CarriedEnd::Done;
         }
         lock(&self.arrivals).is_refused = true;

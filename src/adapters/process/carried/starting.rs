@@ -16,6 +16,7 @@ impl CarriedGuard<'_> {
             slot: transfer.slot.clone(),
             dir: transfer.dir.clone(),
             token: transfer.token.clone(),
+            is_sha256: transfer.is_sha256,
         });
         self.connection.line.send(&ToWorker::Begin(WorkerBegin {
             protocol: PROTOCOL,
@@ -44,7 +45,7 @@ impl CarriedGuard<'_> {
             (self.connection.line.clone(), self.outbox.clone(), self.number);
         thread::spawn(move || {
             if let Err(why) = what(&line) {
-                let _ = outbox.send(CarriedMessage::Heard(number, CarrierNews::Unsendable(why)));
+                let _ = outbox.send(CarriedMessage::Heard(number, CarrierNews::Sent(Err(why))));
             }
         });
     }

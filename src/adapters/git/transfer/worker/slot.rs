@@ -1,31 +1,37 @@
-//! A slot at a worker: it takes on the state that arrives, and packs what an attempt made of it.
+//! A slot at a worker: it takes on the work that arrives, and offers what an attempt made of it.
 
 use std::{
+    fmt,
     fs::{self, File},
-    io::{self, Read, Write},
+    io,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, ensure};
 
-use super::{
-    BrokenSlot, StaleWork, WorkerStore,
-    note::{WorkerNote, read_json, replace},
-};
+use super::{FILLING, SLOTS, WorkerStore};
 use crate::{
     adapters::git::{
-        Repo, SlotSettings,
-        transfer::{
-            header::PackHeader,
-            incoming::{IncomingPack, PackSource},
-            state::WorkState,
-        },
+        Repo, SlotSettings, lossy, program,
+        transfer::{ARRIVED, MOST, OUT, STALE, TravelingWork, WorkNote, state::WorkState},
     },
     crash,
 };
 
 /// The branch of a slot while its git directory is written.
 const BEGUN: &str = "ralph/begun";
+
+/// A slot that git cannot read any more: the one in this folder.
+#[derive(Debug)]
+pub struct BrokenSlot(pub PathBuf);
+
+impl fmt::Display for BrokenSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no slot any more; its agent has broken it", self.0.display())
+    }
+}
+
+impl std::error::Error for BrokenSlot {}
 
 /// A slot at a worker. It is locked as long as this value exists.
 #[derive(Debug)]
@@ -35,6 +41,12 @@ pub struct WorkerSlot {
     token: String,
     dir: PathBuf,
     lock: File,
+    /// The work in it that the other side has; none before any has arrived for this token.
+    known: Option<TravelingWork>,
+    /// What is to be fetched.
+    pub(in crate::adapters::git::transfer) out: Option<WorkState>,
+    /// The stale work that is fetched with it: the names of the folders of refs.
+    stale: Vec<String>,
 }
 
 impl Drop for WorkerSlot {
@@ -45,9 +57,64 @@ impl Drop for WorkerSlot {
 }
 
 impl WorkerSlot {
-    pub(super) fn new(store: WorkerStore, name: &str, token: &str, lock: File) -> WorkerSlot {
-        let dir = store.folder.join("slots").join(name);
-        WorkerSlot { store, name: name.to_owned(), token: token.to_owned(), dir, lock }
+    fn of(store: &WorkerStore, name: &str, token: &str, lock: File) -> WorkerSlot {
+        let (name, token, dir) = (name.to_owned(), token.to_owned(), store.dir_of(name));
+        let (store, stale) = (store.clone(), Vec::new());
+        WorkerSlot { store, name, token, dir, lock, known: None, out: None, stale }
+    }
+
+    /// Opens the slot of this token.
+    pub(super) fn open(
+        store: &WorkerStore,
+        name: &str,
+        token: &str,
+        lock: File,
+    ) -> Result<WorkerSlot> {
+        let mut slot = WorkerSlot::of(store, name, token, lock);
+        let (repo, folder) = (store.repo()?, format!("{SLOTS}/{name}"));
+        slot.known = repo.works(&folder)?.remove(token);
+        if slot.known.is_none() {
+            // Of a worker that was killed while it prepared the slot.
+            repo.update_refs(&repo.deletions(&folder)?)?;
+        }
+        Ok(slot)
+    }
+
+    /// Prepares a slot for the work of this token: what it contains is in the store then, and it is
+    /// clean.
+    ///
+    /// # Errors
+    /// Something in it cannot be kept; the error of `git`; I/O errors.
+    pub(super) fn clear(
+        store: &WorkerStore,
+        name: &str,
+        token: &str,
+        lock: File,
+    ) -> Result<WorkerSlot> {
+        let new = WorkerSlot::of(store, name, token, lock);
+        let repo = store.repo()?;
+        repo.slots().remove_incomplete(&new.dir)?;
+        let known = repo.works(&format!("{SLOTS}/{name}"))?.into_values().next();
+        let note = known.as_ref().map(|known| known.note.clone()).unwrap_or_default();
+        let filling = repo.deletions(&format!("{FILLING}/{name}"))?;
+        let changes = repo.deletions(&format!("{SLOTS}/{name}"))? + &filling;
+        let Some(slot) = new.open_in(&repo, &note.settings(&repo)?)? else {
+            repo.update_refs(&changes)?;
+            return Ok(new);
+        };
+        let token_before = known.as_ref().map_or("", |known| &known.note.token);
+        let work = repo.work_in(&slot, token_before)?;
+        if filling.is_empty() && !is_known(known.as_ref(), &work) {
+            let token = if known.is_some() { note.token } else { format!("unknown-{name}") };
+            repo.keep_work(&slot, STALE, &token, &work)?;
+        }
+        repo.slots().bring_home(&slot, work.tip(), &new.ref_of(FILLING))?;
+        // From here on, it is the slot of this token.
+        repo.update_refs(&changes)?;
+        crash::point("transfer.cleared");
+        ensure!(slot.slot().settle_on(work.tip())?, "not all of its contents can be kept");
+        slot.slot().note(work.tip())?;
+        Ok(new)
     }
 
     /// The folder of its files.
@@ -65,63 +132,64 @@ impl WorkerSlot {
         &self.name
     }
 
-    /// Work of earlier attempts that was never fetched, one at a time: the next one is returned after
-    /// [`StaleWork::note_fetched`].
-    pub fn stale(&self) -> Option<StaleWork> {
-        self.store.stale()
+    /// Whether nothing of its attempt has arrived.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_none()
     }
 
-    /// The commit on which the work for this token builds, which the other side has sent.
-    pub fn sent(&self) -> Vec<String> {
-        self.note().arrived_head.map(String::from).into_iter().collect()
-    }
-
-    /// Brings the slot into the state of a pack. What it contains, and was not fetched, becomes
-    /// [stale](WorkerSlot::stale).
+    /// Brings the slot into the state of the work that has arrived for its token. What it contains, and
+    /// was not fetched, becomes stale.
     ///
     /// # Errors
-    /// `LackingCommits`; a pack of another attempt, or one that is not
-    /// valid; the error of `git`; I/O errors.
-    pub fn apply(&self, pack: &mut impl Read) -> Result<()> {
-        let apply = || -> Result<()> {
-            let (header, mut pack) = PackHeader::read(pack)?;
-            ensure!(header.token == self.token, "the pack has the token of another attempt");
-            let store = self.store.repo_for(&header.head)?;
-            store.must_have(&header.base)?;
-            let arrived = IncomingPack::receive(&store, &header, &mut pack, PackSource::Owner)?;
-            arrived.accept()?;
-            let to = header.work();
-            store.keep(&self.ref_of("head"), &to.head)?;
-            store.keep(&self.ref_of("tip"), to.tip())?;
+    /// Nothing has arrived; the error of `git`; I/O errors.
+    pub fn take_arrived(&mut self) -> Result<()> {
+        let take = || -> Result<TravelingWork> {
+            let store = self.store.repo()?;
+            self.store.deepen(&store)?;
+            let mut arrived =
+                store.works(ARRIVED)?.remove(&self.token).context("nothing has arrived")?;
             crash::point("transfer.received");
-            self.fill(&store, &header, &to)?;
-            Ok(())
+            if self.known.is_none() {
+                let filling = format!("update {} {}\n", self.ref_of(FILLING), arrived.work.tip());
+                store.update_refs(&filling)?;
+            }
+            self.fill(&store, &arrived)?;
+            crash::point("transfer.taken");
+            let strays = self.known.iter().flat_map(|known| known.work.strays.clone());
+            arrived.work.strays.extend(strays);
+            let mut changes = store.deletions(&self.ref_of(FILLING))?;
+            changes += &store.deletions(&format!("{ARRIVED}/{}", self.token))?;
+            changes += &self.noting(&store, &mut arrived)?;
+            store.update_refs(&changes)?;
+            Ok(arrived)
         };
-        apply().with_context(|| format!("cannot bring work into `{}`", self.dir.display()))
+        let arrived = take();
+        let arrived =
+            arrived.with_context(|| format!("cannot bring work into `{}`", self.dir.display()))?;
+        self.known = Some(arrived);
+        Ok(())
     }
 
-    /// Takes on the state of a pack that has arrived in the store.
-    fn fill(&self, store: &Repo, header: &PackHeader, to: &WorkState) -> Result<()> {
-        let old = self.note();
-        let note = WorkerNote {
-            token: self.token.clone(),
-            arrived: Some(to.tip().clone()),
-            arrived_head: Some(to.head.clone()),
-            packed: None,
-            fetched: None,
-            packed_strays: Vec::new(),
-            fetched_strays: old.fetched_strays.clone(),
-            ignore: header.ignore.clone(),
-            author: header.author.clone(),
-        };
-        let settings = note.settings(store)?;
+    /// The change of refs that notes what the other side has of this slot.
+    fn noting(&self, store: &Repo, known: &mut TravelingWork) -> Result<String> {
+        known.work.strays.sort();
+        known.work.strays.dedup();
+        known.work.strays.truncate(MOST - 1);
+        known.note.head = known.work.head.to_string();
+        let id = store.sealed(&known.work, &known.note)?;
+        Ok(format!("update {} {id}\n", self.ref_of(SLOTS)))
+    }
+
+    fn fill(&self, store: &Repo, arrived: &TravelingWork) -> Result<()> {
+        let to = &arrived.work;
+        let settings = arrived.note.settings(store)?;
         store.slots().remove_incomplete(&self.dir)?;
         let (slot, now) = match self.open_in(store, &settings)? {
             None => {
                 let slot = store.slots().make(&self.dir, &settings, &to.head)?;
                 (slot, WorkState::clean(&to.head))
             }
-            Some(slot) if old.arrived.is_none() => {
+            Some(slot) if self.known.is_none() => {
                 // It is clean since `clear`, unless a worker was killed here.
                 let left = slot.work_state()?;
                 if left.changes.is_some() {
@@ -131,90 +199,56 @@ impl WorkerSlot {
                 (slot, WorkState::clean(&to.head))
             }
             Some(slot) => {
-                let now = slot.work_of_agent()?;
-                if !old.is_fetched(&now) && now.tip() != to.tip() {
-                    self.store.keep(store, &slot, &old, &now)?;
+                let now = store.work_in(&slot, &self.token)?;
+                if !is_known(self.known.as_ref(), &now) && now.tip() != to.tip() {
+                    store.keep_work(&slot, STALE, &self.token, &now)?;
                 }
                 (slot, now)
             }
         };
-        slot.take_on(&now, to)?;
-        crash::point("transfer.taken");
-        self.write_note(&note)
+        slot.take_on(&now, to)
     }
 
-    /// Writes the work in the slot as far as the other side does not have it: `have` are commits
-    /// there, such as [those it has sent](WorkerSlot::sent).
+    /// Names the work in the slot in the store, and all stale work, for the other side to fetch.
     ///
     /// # Errors
-    /// The error of `git`; a slot that git cannot read; I/O errors.
-    pub fn pack(&self, have: &[String], out: &mut impl Write) -> Result<()> {
-        let mut pack = || -> Result<()> {
-            let (store, slot) = self.opened()?.context("nothing has arrived in it")?;
-            let mut work = slot.work_of_agent()?;
-            // The next pack that arrives builds on it. Without it, that pack contains more.
-            let _ = store.slots().bring_home(&slot, work.tip(), &self.ref_of("packed"));
-            let note = self.note();
-            self.write_note(&WorkerNote {
-                packed: Some(work.tip().clone()),
-                packed_strays: work.strays.clone(),
-                ..note.clone()
-            })?;
-            work.strays.retain(|stray| !note.fetched_strays.contains(stray));
-            let mut header = PackHeader::new(&self.token, &work);
-            slot.write_pack(&mut header, have, out)
+    /// [`BrokenSlot`]; the error of `git`; I/O errors.
+    pub fn offer(&mut self) -> Result<()> {
+        let offer = || -> Result<(WorkState, Vec<String>)> {
+            let known = self.known.as_ref().context("nothing has arrived in it")?;
+            let store = self.store.repo()?;
+            let slot = self.open_in(&store, &known.note.settings(&store)?)?;
+            let slot = slot.ok_or_else(|| BrokenSlot(self.dir.clone()))?;
+            let mut work = store.work_in(&slot, &self.token)?;
+            work.strays.retain(|stray| !known.work.strays.contains(stray));
+            store.keep_work(&slot, OUT, &self.token, &work)?;
+            Ok((work, store.works(STALE)?.into_keys().collect()))
         };
-        pack().with_context(|| format!("cannot pack the work in `{}`", self.dir.display()))
+        let offered =
+            offer().with_context(|| format!("cannot send the work in `{}`", self.dir.display()))?;
+        (self.out, self.stale) = (Some(offered.0), offered.1);
+        Ok(())
     }
 
-    /// Notes that the other side has what was packed. Without it, the work becomes stale when the
-    /// slot gets other work.
+    /// Notes that the other side has what was offered. Without it, the work becomes stale when the slot
+    /// gets other work.
     ///
     /// # Errors
-    /// I/O errors.
-    pub fn note_fetched(&self) -> Result<()> {
-        let note = self.note();
-        let (fetched, fetched_strays) = (note.packed.clone(), note.packed_strays.clone());
-        self.write_note(&WorkerNote { fetched, fetched_strays, ..note })
-    }
-
-    /// Prepares the slot for other work: what it contains is in the store then, and it is clean.
-    ///
-    /// # Errors
-    /// Something in it cannot be kept; the error of `git`; I/O errors.
-    pub(super) fn clear(&self) -> Result<()> {
-        self.settle()?;
-        self.write_note(&WorkerNote { token: self.token.clone(), ..WorkerNote::default() })
-    }
-
-    fn settle(&self) -> Result<()> {
-        let Some(store) = self.store.repo()? else {
-            ensure!(!self.dir.exists(), "the folder exists and its store does not");
-            return Ok(());
-        };
-        store.slots().remove_incomplete(&self.dir)?;
-        let Some((store, slot)) = self.opened()? else { return Ok(()) };
-        let mut note = self.note();
-        if note.token.is_empty() {
-            note.token = format!("unknown-{}", self.name);
+    /// Nothing was offered; the error of `git`.
+    pub fn note_fetched(&mut self) -> Result<()> {
+        let out = self.out.take().context("nothing was offered")?;
+        let mut known = self.known.take().context("nothing has arrived")?;
+        let strays = [known.work.strays, out.strays.clone()].concat();
+        known.work = WorkState { strays, ..out };
+        let store = self.store.repo()?;
+        let noting = self.noting(&store, &mut known)?;
+        store.update_refs(&(store.deletions(&format!("{OUT}/{}", self.token))? + &noting))?;
+        for stale in self.stale.drain(..) {
+            // Another worker may have sent it at the same time.
+            let _ = store.update_refs(&store.deletions(&format!("{STALE}/{stale}"))?);
         }
-        let work = slot.work_of_agent()?;
-        if !note.is_fetched(&work) {
-            self.store.keep(&store, &slot, &note, &work)?;
-        }
-        store.slots().bring_home(&slot, work.tip(), &self.ref_of("tip"))?;
-        crash::point("transfer.cleared");
-        ensure!(slot.slot().settle_on(work.tip())?, "not all of its contents can be kept");
-        slot.slot().note(work.tip())
-    }
-
-    /// The store and this slot, without the settings that an agent left in it; none before anything
-    /// arrived.
-    fn opened(&self) -> Result<Option<(Repo, Repo)>> {
-        let Some(store) = self.store.repo()? else { return Ok(None) };
-        let settings = self.note().settings(&store)?;
-        let slot = self.open_in(&store, &settings)?;
-        Ok(slot.map(|slot| (store, slot)))
+        self.known = Some(known);
+        Ok(())
     }
 
     fn open_in(&self, store: &Repo, settings: &SlotSettings) -> Result<Option<Repo>> {
@@ -230,19 +264,39 @@ impl WorkerSlot {
         Ok(Some(slot))
     }
 
-    fn ref_of(&self, what: &str) -> String {
-        format!("refs/slots/{}/{what}", self.name)
+    fn ref_of(&self, folder: &str) -> String {
+        format!("{folder}/{}/{}", self.name, self.token)
+    }
+}
+
+/// Whether the other side has this state of a slot.
+fn is_known(known: Option<&TravelingWork>, work: &WorkState) -> bool {
+    known.is_some_and(|known| {
+        known.work.tip() == work.tip()
+            && work.strays.iter().all(|stray| known.work.strays.contains(stray))
+    })
+}
+
+impl Repo {
+    /// The work in a slot of this store, which had this token. Commits that were offered and not fetched
+    /// are a part of it.
+    fn work_in(&self, slot: &Repo, token: &str) -> Result<WorkState> {
+        if !token.is_empty() {
+            self.update_refs(&self.deletions(&format!("{OUT}/{token}"))?)?;
+        }
+        slot.work_of_agent()
     }
 
-    fn note_file(&self) -> PathBuf {
-        self.store.folder.join("notes").join(&self.name)
+    /// Keeps the work in a slot of this store, under a ref in this folder.
+    fn keep_work(&self, slot: &Repo, folder: &str, token: &str, work: &WorkState) -> Result<()> {
+        let id = slot.sealed(work, &WorkNote::new(token, work))?;
+        let name = if folder == OUT { token.to_owned() } else { id.to_string() };
+        self.slots().bring_home(slot, &id, &format!("{folder}/{name}"))
     }
 
-    fn note(&self) -> WorkerNote {
-        read_json(&self.note_file()).unwrap_or_default()
-    }
-
-    fn write_note(&self, note: &WorkerNote) -> Result<()> {
-        replace(&self.note_file(), &serde_json::to_vec(note)?).context("note the state of the slot")
+    /// The deletion of a ref, or of all refs in a folder, for [`Repo::update_refs`].
+    fn deletions(&self, folder: &str) -> Result<String> {
+        let list = ["for-each-ref", "--format=delete %(refname) %(objectname)", folder];
+        Ok(lossy(&program::run(&self.root, &list)?))
     }
 }
