@@ -1,19 +1,14 @@
-//! Random numbers that cannot be guessed, from the kernel. The only user of rustix's `rand`.
+//! Random numbers that cannot be guessed, from the operating system (owns getrandom).
 
 use std::{fmt::Write as _, io};
-
-use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Returns 256 random bits as hexadecimal digits.
 ///
 /// # Errors
-/// The kernel has none to give, which Linux and macOS rule out after the machine has started.
+/// The operating system has none to give, which Linux and macOS rule out after the machine has started.
 pub fn token() -> io::Result<String> {
     let mut bytes = [0; 32];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
-    }
+    getrandom::fill(&mut bytes)?;
     let mut text = String::new();
     for byte in bytes {
         let _ = write!(text, "{byte:02x}");
