@@ -46,8 +46,11 @@ fn help(columns: &str) -> String {
 fn described(arg: &Arg) -> (String, String) {
     let value = arg.get_value_names().unwrap_or_default().join(" ");
     let takes = arg.get_action().takes_values();
+    let may_stand_alone =
+        takes && arg.get_num_args().is_some_and(|values| values.min_values() == 0);
     let short = arg.get_short().map_or(String::new(), |short| format!("-{short}, "));
     let written = match arg.get_long() {
+        Some(long) if may_stand_alone => format!("{short}--{long}[=<{value}>]"),
         Some(long) if takes => format!("{short}--{long} <{value}>"),
         Some(long) => format!("{short}--{long}"),
         None => format!("<{value}>"),
