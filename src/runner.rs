@@ -41,7 +41,7 @@ use chrono::{DateTime, Local, Utc};
 
 use crate::{
     adapters::{
-        clock,
+        machine,
         process::{self, AgentProcess, GuardianPool, ProcessNews},
         tmux,
     },
@@ -128,7 +128,7 @@ pub struct Runner {
     sources: RunSources,
     inbox: Inbox,
     /// The last clock reading.
-    clocks: clock::ClockReading,
+    clocks: machine::ClockReading,
     /// The time of the next decision while nothing can start.
     wake: Option<DateTime<Utc>>,
     /// When the output of the processes was last read.
@@ -192,7 +192,7 @@ impl Runner {
             hooks: RunHooks::default(),
             sources: RunSources::default(),
             inbox,
-            clocks: clock::read(),
+            clocks: machine::clocks(),
             wake: None,
             followed: Instant::now(),
         })

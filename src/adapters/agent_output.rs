@@ -117,7 +117,7 @@ impl Follow {
 }
 
 /// The transcript of a whole file.
-pub fn told(path: &Path, format: Format) -> AgentTranscript {
+pub fn transcript(path: &Path, format: Format) -> AgentTranscript {
     let mut transcript = TranscriptReader::new(format);
     if format == Format::Text {
         // Only the end is kept; whether there was anything else matters if that is blank.
@@ -193,7 +193,7 @@ mod tests {
             fs::write(&path, &text).unwrap();
             let mut all = TranscriptReader::new(Format::Text);
             text.as_bytes().chunks(7000).for_each(|bytes| all.push(bytes));
-            assert_eq!(told(&path, Format::Text), all.finish(), "{} bytes", text.len());
+            assert_eq!(transcript(&path, Format::Text), all.finish(), "{} bytes", text.len());
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     adapters::{
-        clock::{self, Gap},
+        machine::{self, Gap},
         process::{self, AgentProcess},
         signal,
     },
@@ -42,13 +42,13 @@ impl Runner {
         let stood = began.elapsed();
         self.handle(Input::StoodStill(stood))?;
         self.processes.order_all(AgentProcess::thaw);
-        self.clocks = clock::read();
+        self.clocks = machine::clocks();
         self.core.emit(None, Event::Continued { seconds: stood.as_secs(), slept: false }).map(drop)
     }
 
     /// Detects that the machine slept or that the wall clock was set.
     pub(super) fn check_clocks(&mut self) -> Result<()> {
-        let now = clock::read();
+        let now = machine::clocks();
         let event = match mem::replace(&mut self.clocks, now).gap(&now) {
             None => return Ok(()),
             Some(Gap::Slept(length)) => Event::Continued { seconds: length.as_secs(), slept: true },

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     adapters::{
-        disk::{self, Room},
+        machine::{self, Room},
         process,
     },
     commands::slots::{ListedSlot, SlotState},
@@ -48,7 +48,7 @@ pub(super) fn room(workspace: &Workspace) -> Finding {
     let pool = SlotPool::of(workspace);
     let slots = pool.folder().ancestors().find(|path| path.is_dir());
     let places = [workspace.root(), workspace.repo.common_dir()].into_iter().chain(slots);
-    let rooms: Result<Vec<Room>, _> = places.map(disk::room).collect();
+    let rooms: Result<Vec<Room>, _> = places.map(machine::room).collect();
     match rooms {
         Ok(rooms) => judge(Room {
             bytes: rooms.iter().map(|room| room.bytes).min().unwrap_or(0),

@@ -297,7 +297,7 @@ impl DraftAgent<'_> {
             }
             outcome => outcome,
         };
-        let transcript = agent_output::told(&stdout, call.output);
+        let transcript = agent_output::transcript(&stdout, call.output);
         let record = DraftCall {
             call: number,
             agent: call.name.clone(),

@@ -21,7 +21,7 @@ use crate::{
         terminal::{self, Visible},
     },
     core::{
-        agents::transcript::{Format, Heard, TranscriptReader},
+        agents::transcript::{Format, OutputPiece, TranscriptReader},
         event::{Event, record::Record},
         exit::{Exit, Failure},
         graph::task::TaskId,
@@ -438,7 +438,10 @@ pub(in crate::commands) fn last_lines(path: &Path, format: Format, count: usize)
     OutputTail::new(path.to_owned()).read(|bytes| {
         transcript.push(bytes);
         for piece in transcript.take_pieces() {
-            if !matches!(piece, Heard::GoesOn(_)) && !text.is_empty() && !text.ends_with('\n') {
+            if !matches!(piece, OutputPiece::Continuation(_))
+                && !text.is_empty()
+                && !text.ends_with('\n')
+            {
                 text.push('\n');
             }
             text += &shown(&piece).1;

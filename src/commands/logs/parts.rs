@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{
     adapters::terminal::{self, Paint, Style, plain, printable, visible, visible_lines},
-    core::agents::transcript::{Format, Heard, TranscriptReader},
+    core::agents::transcript::{Format, OutputPiece, TranscriptReader},
     regular_file,
 };
 
@@ -75,8 +75,8 @@ impl Out {
     }
 
     /// Prints one item of an agent's transcript.
-    pub(super) fn print_piece(&mut self, piece: &Heard) -> Result<()> {
-        if !matches!(piece, Heard::GoesOn(_)) {
+    pub(super) fn print_piece(&mut self, piece: &OutputPiece) -> Result<()> {
+        if !matches!(piece, OutputPiece::Continuation(_)) {
             self.begin_line()?;
         }
         let (style, text) = shown(piece);
@@ -89,13 +89,13 @@ impl Out {
 }
 
 /// One item of an agent's transcript as text that is safe to print, with its style.
-pub(super) fn shown(piece: &Heard) -> (Option<Style>, String) {
+pub(super) fn shown(piece: &OutputPiece) -> (Option<Style>, String) {
     match piece {
-        Heard::Says(text) => (None, visible_lines(text.trim_start())),
-        Heard::GoesOn(text) => (None, visible_lines(text)),
-        Heard::Uses(doing) => (Some(Style::Faint), format!("  > {}", visible(doing))),
-        Heard::Fails(why) => (Some(Style::Bad), format!("failed: {}", visible(why))),
-        Heard::Prints(line) => (None, visible(&plain(line)).into_owned()),
+        OutputPiece::Message(text) => (None, visible_lines(text.trim_start())),
+        OutputPiece::Continuation(text) => (None, visible_lines(text)),
+        OutputPiece::Action(doing) => (Some(Style::Faint), format!("  > {}", visible(doing))),
+        OutputPiece::Failure(why) => (Some(Style::Bad), format!("failed: {}", visible(why))),
+        OutputPiece::Line(line) => (None, visible(&plain(line)).into_owned()),
     }
 }
 
@@ -209,12 +209,12 @@ pub(in crate::commands) fn transcript(
 }
 
 impl TranscriptPiece {
-    fn of(piece: &Heard) -> TranscriptPiece {
+    fn of(piece: &OutputPiece) -> TranscriptPiece {
         let kind = match piece {
-            Heard::Says(_) | Heard::Prints(_) => PieceKind::Says,
-            Heard::GoesOn(_) => PieceKind::GoesOn,
-            Heard::Uses(_) => PieceKind::Uses,
-            Heard::Fails(_) => PieceKind::Fails,
+            OutputPiece::Message(_) | OutputPiece::Line(_) => PieceKind::Says,
+            OutputPiece::Continuation(_) => PieceKind::GoesOn,
+            OutputPiece::Action(_) => PieceKind::Uses,
+            OutputPiece::Failure(_) => PieceKind::Fails,
         };
         TranscriptPiece { kind, text: shown(piece).1.trim_start_matches("  > ").to_owned() }
     }

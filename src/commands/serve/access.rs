@@ -23,8 +23,8 @@ use serde_json::json;
 use crate::{
     adapters::{
         http_server::{HttpCaller, HttpReply, HttpRequest},
+        machine,
         process::{self, OwnCall},
-        random,
         terminal::plain,
     },
     commands::Invocation,
@@ -87,7 +87,7 @@ impl PageAccess {
             cookie: format!("ralph_{port}"),
             is_remote,
             acts,
-            keys: Mutex::new(AccessKeys { token: random::token()?, browsers: VecDeque::new() }),
+            keys: Mutex::new(AccessKeys { token: machine::token()?, browsers: VecDeque::new() }),
         })
     }
 
@@ -162,7 +162,7 @@ impl PageAccess {
     /// # Errors
     /// There are no random numbers.
     pub(super) fn exchange(&self, token: &str) -> io::Result<Option<HttpReply>> {
-        let (next, key) = (random::token()?, random::token()?);
+        let (next, key) = (machine::token()?, machine::token()?);
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if !same(&keys.token, token) {
             return Ok(None);

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use formats::{AiderReader, EventReader};
 use lines::{LineSplitter, TextEnd, short};
-pub use pieces::Heard;
+pub use pieces::OutputPiece;
 use pieces::PieceCollector;
 
 /// The limit on the size of a message or a result, in bytes. Of plain text, so much of the end is kept.
@@ -244,7 +244,7 @@ impl AgentTranscript {
         let mut tool = cut(tool, PHRASE);
         let doing = phrase(&format!("{tool} {}", target.unwrap_or_default()));
         if let Some(pieces) = &mut self.pieces {
-            pieces.push(Heard::Uses(doing.clone()));
+            pieces.push(OutputPiece::Action(doing.clone()));
         }
         self.doing = Some(doing);
         if self.tools.len() >= TOOLS && !self.tools.contains_key(&tool) {
@@ -288,7 +288,7 @@ impl AgentTranscript {
     fn record_wait(&mut self, why: &str) {
         self.set_activity(&format!("waiting for the provider ({why})"));
         if let (Some(pieces), Some(doing)) = (&mut self.pieces, &self.doing) {
-            pieces.push(Heard::Uses(doing.clone()));
+            pieces.push(OutputPiece::Action(doing.clone()));
         }
     }
 
@@ -431,7 +431,7 @@ impl TranscriptReader {
     }
 
     /// Takes the pieces collected since the last call; always empty for plain text.
-    pub fn take_pieces(&mut self) -> Vec<Heard> {
+    pub fn take_pieces(&mut self) -> Vec<OutputPiece> {
         self.transcript.pieces.as_mut().map_or_else(Vec::new, |pieces| pieces.take())
     }
 
@@ -475,7 +475,7 @@ impl TranscriptReader {
         if events.is_empty() {
             let line = String::from_utf8_lossy(line);
             if let Some(pieces) = &mut transcript.pieces {
-                pieces.push(Heard::Prints(cut(line.trim_end(), MESSAGE)));
+                pieces.push(OutputPiece::Line(cut(line.trim_end(), MESSAGE)));
             }
             transcript.last_line = Some(short(&line));
         }

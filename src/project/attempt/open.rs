@@ -317,7 +317,7 @@ impl AttemptRecord {
         /// The number of bytes to read from the end of standard error.
         const ERRORS: u64 = 4 * 1024;
         let format = self.call.as_ref().map(|call| call.output).unwrap_or_default();
-        let transcript = agent_output::told(&self.file(workspace, "stdout"), format);
+        let transcript = agent_output::transcript(&self.file(workspace, "stdout"), format);
         let stderr = agent_output::end(&self.file(workspace, "stderr"), ERRORS);
         let streams = self.call.as_ref().is_some_and(AgentCommand::streams);
         let remains =
@@ -329,7 +329,7 @@ impl AttemptRecord {
     /// Returns the last message of the agent: its result, or its last output.
     pub fn last_words(&self, workspace: &Workspace) -> String {
         let format = self.call.as_ref().map(|call| call.output).unwrap_or_default();
-        let transcript = agent_output::told(&self.file(workspace, "stdout"), format);
+        let transcript = agent_output::transcript(&self.file(workspace, "stdout"), format);
         let is_blank = |text: &String| text.trim().is_empty();
         let result = transcript.end.map(|end| end.text).filter(|text| !is_blank(text));
         // Intermediate messages of typed output are not a result.

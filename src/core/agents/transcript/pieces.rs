@@ -2,30 +2,30 @@
 
 /// One piece of the output. Raw text: escape it before printing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum OutputPiece {
     /// A message.
-    Says(String),
+    Message(String),
     /// The continuation of the last message.
-    GoesOn(String),
+    Continuation(String),
     /// A tool use or a wait, in one short line.
-    Uses(String),
+    Action(String),
     /// A failure with its reason.
-    Fails(String),
+    Failure(String),
     /// A line that is not an event.
-    Prints(String),
+    Line(String),
 }
 
 /// The collected pieces that were not taken yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PieceCollector {
-    pieces: Vec<Heard>,
+    pieces: Vec<OutputPiece>,
     /// The last message if nothing else followed: some agents repeat a growing message, and some
     /// repeat it as their result.
     message: String,
 }
 
 impl PieceCollector {
-    pub fn push(&mut self, piece: Heard) {
+    pub fn push(&mut self, piece: OutputPiece) {
         self.message.clear();
         self.pieces.push(piece);
     }
@@ -35,9 +35,9 @@ impl PieceCollector {
         match text.strip_prefix(&*self.message) {
             Some("") => return,
             Some(more) if !self.message.is_empty() => {
-                self.pieces.push(Heard::GoesOn(more.to_owned()));
+                self.pieces.push(OutputPiece::Continuation(more.to_owned()));
             }
-            _ => self.pieces.push(Heard::Says(text.to_owned())),
+            _ => self.pieces.push(OutputPiece::Message(text.to_owned())),
         }
         text.clone_into(&mut self.message);
     }
@@ -45,11 +45,11 @@ impl PieceCollector {
     /// Collects a failure, unless the last message said the same.
     pub fn push_failure(&mut self, why: &str) {
         if self.message.is_empty() || self.message != why {
-            self.push(Heard::Fails(why.to_owned()));
+            self.push(OutputPiece::Failure(why.to_owned()));
         }
     }
 
-    pub fn take(&mut self) -> Vec<Heard> {
+    pub fn take(&mut self) -> Vec<OutputPiece> {
         std::mem::take(&mut self.pieces)
     }
 }
@@ -64,14 +64,14 @@ mod tests {
         for text in ["a", "a b", "a b", "c", "a"] {
             pieces.push_message(text);
         }
-        pieces.push(Heard::Uses("Bash ls".to_owned()));
+        pieces.push(OutputPiece::Action("Bash ls".to_owned()));
         pieces.push_message("a");
-        let says = |text: &str| Heard::Says(text.to_owned());
-        let more = Heard::GoesOn(" b".to_owned());
-        let used = Heard::Uses("Bash ls".to_owned());
+        let says = |text: &str| OutputPiece::Message(text.to_owned());
+        let more = OutputPiece::Continuation(" b".to_owned());
+        let used = OutputPiece::Action("Bash ls".to_owned());
         pieces.push_failure("a");
         pieces.push_failure("b");
-        let fails = Heard::Fails("b".to_owned());
+        let fails = OutputPiece::Failure("b".to_owned());
         assert_eq!(pieces.take(), [says("a"), more, says("c"), says("a"), used, says("a"), fails]);
         assert_eq!(pieces.take(), []);
     }

@@ -1,9 +1,9 @@
-//! The clocks: the wall clock and the time that the machine was running.
+//! What the system tells: its clocks, the free space of its disks, and random numbers.
 //!
-//! The only user of rustix's clocks. Limits are measured with `Instant`, which stops while the
-//! machine sleeps and never jumps. This module only detects that the wall clock jumped.
+//! Limits are measured with `Instant`, which stops while the machine sleeps and never jumps. The
+//! clocks only detect that the wall clock jumped.
 
-use std::time::Duration;
+use std::{fmt::Write as _, io, path::Path, time::Duration};
 
 use chrono::{DateTime, Utc};
 
@@ -30,7 +30,7 @@ pub enum Gap {
 }
 
 /// Reads the clocks.
-pub fn read() -> ClockReading {
+pub fn clocks() -> ClockReading {
     let (awake, since_boot) = uptimes();
     ClockReading { wall: Utc::now(), awake, since_boot }
 }
@@ -73,6 +73,41 @@ impl ClockReading {
     }
 }
 
+/// The free space on the disk of a file or folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes available to this user.
+    pub bytes: u64,
+    /// Files that this user can still create; none where the file system has no limit.
+    pub files: Option<u64>,
+}
+
+/// The free space of the disk that holds `path`.
+///
+/// # Errors
+/// System errors.
+pub fn room(path: &Path) -> io::Result<Room> {
+    let found = rustix::fs::statvfs(path)?;
+    Ok(Room {
+        bytes: found.f_bavail.saturating_mul(found.f_frsize),
+        files: (found.f_files > 0).then_some(found.f_favail),
+    })
+}
+
+/// Returns 256 random bits as hexadecimal digits, from the kernel.
+///
+/// # Errors
+/// The kernel has none to give, which Linux and macOS rule out after the machine has started.
+pub fn token() -> io::Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    let mut text = String::new();
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,7 +133,22 @@ mod tests {
 
     #[test]
     fn two_readings_in_a_row_show_no_jump() {
-        let before = read();
-        assert_eq!(before.gap(&read()), None);
+        let before = clocks();
+        assert_eq!(before.gap(&clocks()), None);
+    }
+
+    #[test]
+    fn free_space_is_read_and_a_missing_folder_is_an_error() {
+        let here = room(Path::new(".")).unwrap();
+        assert!(here.bytes > 0 && here.files != Some(0));
+        assert_eq!(room(Path::new("/proc")).unwrap().bytes, 0);
+        assert!(room(Path::new("/no/such/folder")).is_err());
+    }
+
+    #[test]
+    fn tokens_are_long_and_different() {
+        let (one, other) = (token().unwrap(), token().unwrap());
+        assert_eq!(one.len(), 64);
+        assert_ne!(one, other);
     }
 }
