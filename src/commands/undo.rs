@@ -16,7 +16,7 @@ use crate::{
         graph::{
             merge::{Conflict, Texts, merge},
             task::{Status, TaskId},
-            task_edit::{TaskDifference, differences},
+            task_edit::{TaskDifference, differences, remove},
         },
     },
     project::{
@@ -81,7 +81,7 @@ fn take_back(editor: &mut TaskEditor, kept: &KeptChanges, change: &KeptChange) -
     if change.created && editor.file.text() == texts.1 {
         return remove_file(editor, kept, change, &texts);
     }
-    let edit = |file: &GraphFile| match reversed(file.text(), &texts, &name) {
+    let edit = |file: &GraphFile| match reversed(change, file.text(), &texts, &name) {
         Ok(text) => Ok(Some(text)),
         Err(why) => Err(refused(change, &why)),
     };
@@ -168,7 +168,15 @@ fn never(
 }
 
 /// The text without a change, or why there is none.
-fn reversed(text: &str, (before, after): &(String, String), name: &str) -> Result<String, String> {
+fn reversed(
+    change: &KeptChange,
+    text: &str,
+    (before, after): &(String, String),
+    name: &str,
+) -> Result<String, String> {
+    if change.created {
+        return without_tasks(change, text, after, name);
+    }
     let merged = merge(Texts { base: after, ours: text, theirs: before }).map_err(|refused| {
         let place = refused.place.unwrap_or_else(|| format!("the layout of `{name}`"));
         format!("{place} changed since")
@@ -178,6 +186,28 @@ fn reversed(text: &str, (before, after): &(String, String), name: &str) -> Resul
         return Err(format!("{} changed since", places.join(", ")));
     }
     checked(text, merged.text, name)
+}
+
+/// The text without the tasks of the change that created the file.
+fn without_tasks(
+    change: &KeptChange,
+    text: &str,
+    after: &str,
+    name: &str,
+) -> Result<String, String> {
+    let mut gone = Vec::new();
+    for one in differences(after, text, &[]).into_iter().filter(|one| one.old.is_some()) {
+        if one.new.is_some() {
+            return Err(format!("task `{}` changed since", one.id));
+        }
+        gone.push(one.id);
+    }
+    let ids: Vec<TaskId> = change.tasks.iter().filter(|id| !gone.contains(id)).cloned().collect();
+    if let Some(why) = needed_of(text, &ids) {
+        return Err(why);
+    }
+    let text = &remove(text, &ids).map_err(|why| why.reason)?;
+    checked(text, text.clone(), name)
 }
 
 /// The text of a graph that can be read, or why it cannot.
@@ -191,10 +221,13 @@ fn checked(text: &str, found: String, name: &str) -> Result<String, String> {
 /// The task that depends on one which would be removed.
 fn needed(text: &str, without: &str) -> Option<String> {
     let removed = differences(text, without, &[]).into_iter().filter(|one| one.new.is_none());
-    let removed: Vec<TaskId> = removed.map(|one| one.id).collect();
+    needed_of(text, &removed.map(|one| one.id).collect::<Vec<_>>())
+}
+
+fn needed_of(text: &str, removed: &[TaskId]) -> Option<String> {
     let file = GraphFile::assume("".as_ref(), "", false, false, text).ok()?;
     let graph = file.graph();
-    for id in &removed {
+    for id in removed {
         let dependents = graph.dependents(graph.number(id)?).map(|at| &graph.task(at).id);
         if let Some(other) = dependents.into_iter().find(|other| !removed.contains(other)) {
             return Some(format!("`{other}` depends on `{id}` by now"));
@@ -242,7 +275,7 @@ fn list(
         let texts = kept.texts(change).context("read the copies of the graph")?;
         let refused = match never(editor, change, &texts)? {
             Some(why) => Some(why),
-            None => reversed(editor.file.text(), &texts, editor.file.name()).err(),
+            None => reversed(change, editor.file.text(), &texts, editor.file.name()).err(),
         };
         Ok(ListedChange { change, refused })
     };
