@@ -383,6 +383,21 @@ impl Invocation {
     }
 }
 
+/// Prints the result of a command that succeeded.
+fn success(text: &str) -> Result<Exit> {
+    terminal::print(text)?;
+    Ok(Exit::Success)
+}
+
+/// The first `most` names, and the number of the others.
+fn few(names: impl IntoIterator<Item = String>, most: usize) -> String {
+    let mut names: Vec<String> = names.into_iter().collect();
+    let more = names.len().saturating_sub(most);
+    names.truncate(most);
+    names.extend((more > 0).then(|| format!("{more} more")));
+    names.join(", ")
+}
+
 /// Checks that the graph has what a filter names.
 ///
 /// # Errors

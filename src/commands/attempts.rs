@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, iter, time::Duration};
 use anyhow::Result;
 use chrono::{DateTime, Local, Utc};
 
-use super::{Invocation, logs::last_lines};
+use super::{Invocation, logs::last_lines, success};
 use crate::{
     adapters::terminal::{self, visible},
     cli::{AttemptsArgs, By, CostsArgs, RestoreArgs, ShowArgs},
@@ -15,7 +15,7 @@ use crate::{
         diagnostic::nearest,
         duration,
         event::{AttemptResult, record::Record},
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         history::attempt_log::{self, AttemptEntry, AttemptLog},
         spend::{Spend, dollars},
         verdict::{Autocommit, Verdict},
@@ -35,7 +35,7 @@ const LINES: usize = 12;
 /// Lists the attempts.
 ///
 /// # Errors
-/// A task that was never attempted; as the disk gives them.
+/// A task that was never attempted; errors of the disk.
 pub fn list(invocation: &Invocation, options: &AttemptsArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let log = workspace.attempt_log()?;
@@ -51,8 +51,7 @@ pub fn list(invocation: &Invocation, options: &AttemptsArgs) -> Result<Exit> {
     } else {
         terminal::table(&rows(&all))
     };
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    success(&text)
 }
 
 /// The table of attempts, with its heading.
@@ -84,17 +83,16 @@ fn row(attempt: &PastAttemptView) -> [String; 6] {
 /// Shows one attempt.
 ///
 /// # Errors
-/// An unknown attempt; as the disk gives them.
+/// An unknown attempt; errors of the disk.
 pub fn show(invocation: &Invocation, options: &ShowArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let log = workspace.attempt_log()?;
     let details = details(&workspace, &log, &typed(&workspace, &options.name))?;
-    terminal::print(&if options.json {
+    success(&if options.json {
         terminal::json(&details)
     } else {
-        AttemptsPage::new().attempt(&details, workspace.place.flag().as_str())
-    })?;
-    Ok(Exit::Success)
+        TextPage::new(terminal::stdout_width()).attempt(&details, workspace.place.flag().as_str())
+    })
 }
 
 /// Reads an attempt of the log, named like `a.2`.
@@ -121,18 +119,18 @@ pub(super) fn details(
 }
 
 /// Labelled lines.
-struct AttemptsPage {
-    text: String,
+pub(super) struct TextPage {
+    pub(super) text: String,
     /// The columns of the terminal, if there is one.
     width: Option<usize>,
 }
 
-impl AttemptsPage {
-    fn new() -> AttemptsPage {
-        AttemptsPage { text: String::new(), width: terminal::stdout_width() }
+impl TextPage {
+    pub(super) fn new(width: Option<usize>) -> TextPage {
+        TextPage { text: String::new(), width }
     }
 
-    fn line(&mut self, key: &str, value: &str) {
+    pub(super) fn line(&mut self, key: &str, value: &str) {
         self.put("", &format!("{key}: {}", visible(value)));
     }
 
@@ -151,7 +149,7 @@ impl AttemptsPage {
     }
 
     /// A heading with its items; nothing where there are none.
-    fn list(&mut self, heading: &str, items: impl Iterator<Item = String>) {
+    pub(super) fn list(&mut self, heading: &str, items: impl Iterator<Item = String>) {
         let mut items = items.peekable();
         if items.peek().is_some() {
             let _ = writeln!(self.text, "{heading}:");
@@ -268,7 +266,7 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
     };
     let ended = entry.and_then(|entry| entry.ended.as_ref());
     let is_off_branch = ended.is_some_and(|(_, ended)| ended.verdict == Verdict::OffBranch);
-    let refuse = |why: String| Err(Failure::new(Exit::Error, why).into());
+    let refuse = |why: String| fail(Exit::Error, why);
     let pin = pin_name(&workspace.place, &id, attempt);
     let Some(commit) = repo.commit_of(&pin)? else {
         return refuse(format!(
@@ -287,7 +285,7 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
         }
         Some(_) => {
             return refuse(format!(
-                "there is a branch `{branch}` already, and it is left as it is; name another with \
+                "there is a branch `{branch}` already, and it stays unchanged; name another with \
                  `--branch`"
             ));
         }
@@ -303,7 +301,7 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
         if is_off_branch {
             "take a commit:   git cherry-pick COMMIT\n\
              Do not merge it: the attempt rewrote its history or left its branch, so a merge may \
-             take back what others did.\n"
+             undo the work of others.\n"
                 .to_owned()
         } else {
             format!("take all of it:  git merge {branch}\n")
@@ -372,7 +370,7 @@ const DRAFTS: &str = "ralph draft";
 /// Sums what the attempts of the journal used.
 ///
 /// # Errors
-/// No repository; an invalid graph, by story; as the disk gives them.
+/// No repository; an invalid graph, by story; errors of the disk.
 pub fn costs(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let costs = cost_sums(&workspace, &workspace.attempt_log()?, options.by)?;
@@ -383,8 +381,7 @@ pub fn costs(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
     } else {
         cost_table(&costs)
     };
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    success(&text)
 }
 
 /// The sums of what attempts used, in groups.

@@ -6,13 +6,13 @@ use std::{fmt::Write as _, io::ErrorKind, thread, time::Duration};
 use anyhow::Result;
 use chrono::{DateTime, Utc};
 
-use super::{Invocation, check_filter, filter, status, with_view};
+use super::{Invocation, check_filter, few, filter, status, success, with_view};
 use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli::{self, DagStatusArgs},
     core::{
         attempt::AttemptState,
-        exit::{Exit, Failure},
+        exit::{Exit, fail},
         graph::{
             filter::Filter,
             task::{Priority, TaskId},
@@ -49,8 +49,7 @@ pub fn run(invocation: &Invocation, options: DagStatusArgs) -> Result<Exit> {
     }
     let (graph, damaged) = read(invocation, &filter, now)?;
     let text = if json { terminal::json(&graph) } else { page(&graph, damaged, shown, now) };
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    success(&text)
 }
 
 /// Reads the graph, and the number of journal lines that could not be read.
@@ -82,9 +81,11 @@ fn page(graph: &GraphView, damaged: u64, shown: usize, now: DateTime<Utc>) -> St
 /// stays, with a line that says so.
 fn watch(invocation: &Invocation, filter: &Filter, shown: usize) -> Result<Exit> {
     if !terminal::stdout_is_terminal() {
-        let message = "`--watch` redraws a terminal, and the output is none; without it the state \
-                       is printed once";
-        return Err(Failure::new(Exit::Usage, message).into());
+        return fail(
+            Exit::Usage,
+            "`--watch` redraws a terminal, and the output is none; without it the state \
+                       is printed once",
+        );
     }
     let now = Utc::now();
     let (graph, damaged) = read(invocation, filter, now)?;
@@ -214,7 +215,7 @@ impl DagStatusPage {
     }
 }
 
-/// What there is to say of a task besides its title.
+/// The note about a task, after its title.
 pub(super) fn note(task: &TaskView, now: DateTime<Utc>) -> String {
     match &task.standing {
         TaskStanding::InProgress { .. } => in_progress(task),
@@ -280,11 +281,7 @@ fn in_progress(task: &TaskView) -> String {
 /// The dependencies that a task waits on.
 fn names(on: &[DependencyView]) -> String {
     const NAMED: usize = 4;
-    let mut names: Vec<String> = on.iter().take(NAMED).map(DependencyView::text).collect();
-    if on.len() > NAMED {
-        names.push(format!("{} more", on.len() - NAMED));
-    }
-    names.join(", ")
+    few(on.iter().map(DependencyView::text), NAMED)
 }
 
 /// How many tasks of the order are shown unless all are asked for.
@@ -303,12 +300,11 @@ pub fn plan(invocation: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
     let view = view(&file, store.history(), &policy);
     let now = Utc::now();
     let plan = PlanView::of(&view, options.jobs, now);
-    terminal::print(&if options.json {
+    success(&if options.json {
         terminal::json(&plan)
     } else {
         plan_page(&plan, if options.all { usize::MAX } else { PLANNED }, now)
-    })?;
-    Ok(Exit::Success)
+    })
 }
 
 fn plan_page(plan: &PlanView, shown: usize, now: DateTime<Utc>) -> String {
@@ -318,7 +314,7 @@ fn plan_page(plan: &PlanView, shown: usize, now: DateTime<Utc>) -> String {
     let work = plan.order.iter().map(|task| task.seconds).sum();
     let path: Vec<&str> = plan.critical_path.ids.iter().map(TaskId::as_str).collect();
     let mut page = format!(
-        "{} to do, {} of work; {}\nnothing makes it shorter than {}: {}\n\n",
+        "{} to do, {} of work; {}\ncritical path: {}, {}\n\n",
         counted(plan.order.len(), "task"),
         short(work),
         pace(&plan.pace),

@@ -19,7 +19,7 @@ use crate::{
     cli::DemoArgs,
     core::{
         agents::agent_command::AgentCommand,
-        exit::{Exit, Failure},
+        exit::{Exit, fail},
         loop_paths::LoopPaths,
     },
     project::workspace::{GRAPH, Workspace},
@@ -70,9 +70,10 @@ pub fn run(options: &DemoArgs) -> Result<Exit> {
 fn make_folder(to: Option<&Path>) -> Result<PathBuf> {
     if let Some(dir) = to {
         if dir.exists() {
-            let message =
-                format!("`{}` already exists; name a folder that does not exist", dir.display());
-            return Err(Failure::new(Exit::Error, message).into());
+            return fail(
+                Exit::Error,
+                format!("`{}` already exists; name a folder that does not exist", dir.display()),
+            );
         }
         fs::create_dir_all(dir).with_context(|| format!("create `{}`", dir.display()))?;
         return dir.canonicalize().with_context(|| format!("find `{}`", dir.display()));

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{Invocation, status};
+use super::{Invocation, few, status};
 use crate::{
     adapters::terminal::{self, Paint, Style, columns, visible, wrap},
     cli::DoctorArgs,
@@ -29,6 +29,9 @@ use crate::{
 };
 pub(super) use machine::login_sign;
 use trial::{ProbeFolder, TrialPlan};
+
+/// How many names are in a finding.
+const NAMED: usize = 5;
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,14 +271,4 @@ fn text(findings: &[Finding], exit: Exit, quiet: bool) -> String {
 /// The observation and the remedy of an error text; `cure` if it has no remedy.
 fn parts<'a>(text: &'a str, cure: &'a str) -> (&'a str, &'a str) {
     text.split_once("; ").unwrap_or((text, cure))
-}
-
-/// The first few names, and the number of the others.
-fn few(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let shown = names[..names.len().min(SHOWN)].join(", ");
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }

@@ -35,7 +35,7 @@ use crate::{
         agents::agent_command::AgentCommand,
         duration,
         event::Event,
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         graph::drafted::DraftAim,
         spend::{Reached, Spend},
     },
@@ -114,7 +114,7 @@ fn startable(workspace: &Workspace, agents: Vec<AgentCommand>) -> Result<Vec<Age
     }
     match (found.is_empty(), refused) {
         (true, Some((_, error))) => Err(error),
-        (true, None) => Err(Failure::new(Exit::Agent, "no agent command; set `agent`").into()),
+        (true, None) => fail(Exit::Agent, "no agent command; set `agent`"),
         (false, Some((name, error))) => {
             say(&format!("without `{name}`: {error:#}"));
             Ok(found)
@@ -142,8 +142,7 @@ fn make(
     signals: &DraftSignals,
 ) -> Result<MadeDraft> {
     let Some(lock) = workspace.state.try_lock_draft().context("lock the drafts")? else {
-        let message = "another `ralph draft` is running in this repository";
-        return Err(Failure::new(Exit::Running, message).into());
+        return fail(Exit::Running, "another `ralph draft` is running in this repository");
     };
     workspace.ignore_own_files()?;
     let store = workspace.event_store()?;

@@ -3,12 +3,12 @@
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
 
-use super::{Invocation, check_filter, filter, with_view};
+use super::{Invocation, check_filter, few, filter, success, with_view};
 use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli::{GraphArgs, PictureFormat},
     core::{
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         graph::filter::Filter,
         select::Policy,
     },
@@ -28,7 +28,7 @@ pub fn run(invocation: &Invocation, options: GraphArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let picture = picture(&workspace, filter(options.which), Utc::now())?;
     let folding = options.fold.clone().unwrap_or_default();
-    terminal::print(&match options.format {
+    success(&match options.format {
         PictureFormat::Text => text(&picture, options.all),
         PictureFormat::Dot => picture.dot(),
         PictureFormat::Mermaid => picture.mermaid(),
@@ -39,8 +39,7 @@ pub fn run(invocation: &Invocation, options: GraphArgs) -> Result<Exit> {
             terminal::put(&png(&picture.svg(&folding))?).context("write the image")?;
             return Ok(Exit::Success);
         }
-    })?;
-    Ok(Exit::Success)
+    })
 }
 
 /// Refuses flags that do not fit together.
@@ -49,17 +48,19 @@ fn refuse(options: &GraphArgs) -> Result<()> {
         PictureFormat::Json | PictureFormat::Svg | PictureFormat::Png => true,
         PictureFormat::Text | PictureFormat::Dot | PictureFormat::Mermaid => false,
     };
-    let message = if options.fold.is_some() && !has_boxes {
-        "`--fold` needs `--format svg`, `png` or `json`"
-    } else if options.format == PictureFormat::Png && !cfg!(feature = "png") {
-        "this `ralph` was built without PNG images; use `--format svg`, or build it with `cargo \
+    fail(
+        Exit::Usage,
+        if options.fold.is_some() && !has_boxes {
+            "`--fold` needs `--format svg`, `png` or `json`"
+        } else if options.format == PictureFormat::Png && !cfg!(feature = "png") {
+            "this `ralph` was built without PNG images; use `--format svg`, or build it with `cargo \
          install --path . --features png`"
-    } else if options.format == PictureFormat::Png && terminal::stdout_is_terminal() {
-        "a PNG image is not text; write it to a file: `ralph graph --format png > graph.png`"
-    } else {
-        return Ok(());
-    };
-    Err(Failure::new(Exit::Usage, message).into())
+        } else if options.format == PictureFormat::Png && terminal::stdout_is_terminal() {
+            "a PNG image is not text; write it to a file: `ralph graph --format png > graph.png`"
+        } else {
+            return Ok(());
+        },
+    )
 }
 
 #[cfg(feature = "png")]
@@ -152,10 +153,8 @@ fn note(node: &PictureNode, line: &TreeLine) -> String {
         StateMark::Ready if node.state != "ready" => Some(node.state.to_owned()),
         StateMark::Ready | StateMark::Waiting | StateMark::Done | StateMark::Cancelled => None,
     };
-    let more = line.also.len().saturating_sub(NAMED);
-    let mut named: Vec<String> = line.also.iter().take(NAMED).cloned().collect();
-    named.extend((more > 0).then(|| format!("{more} more")));
-    let also = (!named.is_empty()).then(|| format!("also waits on {}", named.join(", ")));
+    let also = || format!("also waits on {}", few(line.also.iter().cloned(), NAMED));
+    let also = (!line.also.is_empty()).then(also);
     state.into_iter().chain(also).collect::<Vec<_>>().join(", ")
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use super::{Invocation, merge_driver};
+use super::{Invocation, merge_driver, success};
 use crate::{
     adapters::{
         git::Repo,
@@ -20,7 +20,7 @@ use crate::{
     cli::InitArgs,
     core::{
         agents::agent_preset,
-        exit::{Exit, Failure},
+        exit::{Exit, fail},
         loop_paths::LoopPaths,
         prompt::template::{self, Template},
         setup::{self, Content, FileFate, Found, SetupChoices},
@@ -58,12 +58,14 @@ pub enum SetupEnd {
 /// No repository; a conflicting file; a declined question.
 pub fn run(invocation: &Invocation, options: &InitArgs) -> Result<SetupEnd> {
     if invocation.graph.is_some() || invocation.config.is_some() {
-        let message = format!(
-            "`ralph init` writes `{GRAPH}` and `{}`; remove `--graph` and `--config`, and unset \
+        return fail(
+            Exit::Usage,
+            format!(
+                "`ralph init` writes `{GRAPH}` and `{}`; remove `--graph` and `--config`, and unset \
              `RALPH_GRAPH` and `RALPH_CONFIG`",
-            config_layers::PATH
+                config_layers::PATH
+            ),
         );
-        return Err(Failure::new(Exit::Usage, message).into());
     }
     let dir = invocation.directory()?;
     if options.prompt {
@@ -85,13 +87,11 @@ pub fn one(root: &Path, name: &str, template: Template, force: bool) -> Result<E
     let step = FileStep::plan(root, name, &Content::Whole(template.text()), true)?;
     let is_there = !matches!(step.fate, FileFate::Create(_));
     if is_there && !force {
-        let message = format!("{name} already exists (use --force to overwrite)");
-        return Err(Failure::new(Exit::Error, message).into());
+        return fail(Exit::Error, format!("{name} already exists (use --force to overwrite)"));
     }
     files::write(&[step])?;
     let overwritten = if is_there { " (overwritten)" } else { "" };
-    terminal::print(&format!("created {name}{overwritten}\n"))?;
-    Ok(Exit::Success)
+    success(&format!("created {name}{overwritten}\n"))
 }
 
 /// Writes only the user settings.
@@ -317,7 +317,7 @@ fn check_idle(repo: Option<&Repo>, steps: &[FileStep]) -> Result<()> {
     let replaces = steps.iter().any(|step| matches!(step.fate, FileFate::Replace(_)));
     let workspace = Workspace::unset(repo.root(), LoopPaths::default())?;
     if replaces && workspace.state.is_locked()? {
-        return Err(Failure::new(Exit::Running, runner::held(&workspace)).into());
+        return fail(Exit::Running, runner::held(&workspace));
     }
     Ok(())
 }
@@ -381,8 +381,7 @@ fn report(steps: &[FileStep], ignored: &[&str], next: &str) -> Result<Exit> {
     } else {
         text.push_str("nothing changed: all files exist (--force overwrites)\n");
     }
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    success(&text)
 }
 
 /// The line about one file, before or after writing.
@@ -418,6 +417,5 @@ fn preview(steps: &[FileStep]) -> Result<Exit> {
         }
     }
     text += "\nnothing was written (dry run of `ralph init --yes`)\n";
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    success(&text)
 }

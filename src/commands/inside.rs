@@ -21,7 +21,7 @@ use crate::{
     core::{
         duration,
         event::{ChildAgent, ChildEnded, ChildOutcome, Event},
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         graph::task::TaskId,
         loop_paths::LoopPaths,
         verdict::Outcome,
@@ -135,12 +135,14 @@ impl SurroundingAttempt {
             return Ok(*attempt);
         }
         let id = id.escape_debug();
-        let message = format!(
-            "`{id}` is not the task of this attempt, which is `{own}`: only an attempt at `{id}` \
+        fail(
+            Exit::Usage,
+            format!(
+                "`{id}` is not the task of this attempt, which is `{own}`: only an attempt at `{id}` \
              can report it, and a person can complete it; do your own task, and leave `{id}` to the \
              run"
-        );
-        Err(Failure::new(Exit::Usage, message).into())
+            ),
+        )
     }
 
     /// Refuses a command that only people may use.

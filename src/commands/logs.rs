@@ -23,7 +23,7 @@ use crate::{
             Cause, Event,
             record::{Record, Unread},
         },
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         graph::task::TaskId,
         history::History,
     },
@@ -34,10 +34,10 @@ pub(super) use listen::last_lines;
 use listen::{ListenOptions, OutputForm};
 pub(super) use parts::{file_part, transcript};
 
-/// Shows what was asked for.
+/// Shows the journal or an output.
 ///
 /// # Errors
-/// Nothing about that task or attempt; as the disk gives them.
+/// Nothing about that task or attempt; errors of the disk.
 pub fn run(invocation: &Invocation, options: &LogsArgs) -> Result<Exit> {
     let workspace = invocation.watched()?;
     let about = RecordFilter::new(options.task.as_deref(), options.attempt)?;
@@ -230,7 +230,7 @@ pub fn attach(invocation: &Invocation, options: &AttachArgs) -> Result<Exit> {
                 workspace.place.flag()
             ),
         };
-        return Err(Failure::new(Exit::Error, format!("no run is active: {how}")).into());
+        return fail(Exit::Error, format!("no run is active: {how}"));
     }
     let open = &history.active.attempts;
     let names: Vec<String> = open.iter().map(|open| format!("`{}`", open.task_id)).collect();
@@ -249,18 +249,20 @@ pub fn attach(invocation: &Invocation, options: &AttachArgs) -> Result<Exit> {
         _ => String::new(),
     };
     if !message.is_empty() {
-        return Err(Failure::new(Exit::Error, message).into());
+        return fail(Exit::Error, message);
     }
     if terminal::is_interactive()
         && let Some(server) = window(&workspace, &about)
     {
         if tmux::is_around() {
-            let message = format!(
-                "this terminal is already inside tmux; use another terminal, or nest with `TMUX= \
+            return fail(
+                Exit::Error,
+                format!(
+                    "this terminal is already inside tmux; use another terminal, or nest with `TMUX= \
                  ralph attach{}` and detach with C-b C-b d",
-                workspace.place.flag()
+                    workspace.place.flag()
+                ),
             );
-            return Err(Failure::new(Exit::Error, message).into());
         }
         return Err(server.attach().into());
     }

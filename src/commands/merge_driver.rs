@@ -5,9 +5,9 @@
 
 use std::{fs, io, path::Path};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use super::Invocation;
+use super::{Invocation, success};
 use crate::{
     adapters::{
         excerpt,
@@ -18,7 +18,7 @@ use crate::{
     cli::MergeDriverArgs,
     core::{
         diagnostic::Diagnostic,
-        exit::{Exit, Failure},
+        exit::{Exit, fail},
         graph::{
             load,
             merge::{self, Texts},
@@ -48,7 +48,7 @@ pub fn run(invocation: &Invocation, options: &MergeDriverArgs) -> Result<Exit> {
     }
     let (Some(base), Some(ours), Some(theirs)) = (&options.base, &options.ours, &options.theirs)
     else {
-        bail!(Failure::new(Exit::Usage, "name three files: base, ours and theirs"));
+        return fail(Exit::Usage, "name three files: base, ours and theirs");
     };
     let read = |path: &Path| {
         regular_file::read(path).with_context(|| format!("cannot read `{}`", path.display()))
@@ -122,11 +122,13 @@ fn graph(text: &str) -> Result<(), Vec<Diagnostic>> {
 pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
     let repo = &workspace.repo;
     let Some(graph) = workspace.graph_in_git() else {
-        let message = format!(
-            "`{}` is not in this repository, so git does not merge it",
-            workspace.graph_name()
+        return fail(
+            Exit::Usage,
+            format!(
+                "`{}` is not in this repository, so git does not merge it",
+                workspace.graph_name()
+            ),
         );
-        bail!(Failure::new(Exit::Usage, message));
     };
     let lines = [
         format!("{} merge={NAME}", pattern(&graph)),
@@ -149,11 +151,10 @@ pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
         ));
     }
     let news = if set || new != old { "git now merges" } else { "git already merges" };
-    terminal::print(&format!(
+    success(&format!(
         "{news} `{graph}` by task in this clone, and keeps the lines of both sides in `{}`\n",
         workspace.learnings()
-    ))?;
-    Ok(Exit::Success)
+    ))
 }
 
 fn uninstall(repo: &Repo) -> Result<Exit> {
@@ -172,8 +173,7 @@ fn uninstall(repo: &Repo) -> Result<Exit> {
     } else {
         "the driver was not installed: git merges"
     };
-    terminal::print(&format!("{news} the graph by lines\n"))?;
-    Ok(Exit::Success)
+    success(&format!("{news} the graph by lines\n"))
 }
 
 /// The command line for git. If this program is missing, it reports that, merges by lines and exits

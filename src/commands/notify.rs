@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use serde_json::{Map, json};
 
-use super::Invocation;
+use super::{Invocation, success};
 use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli,
@@ -44,8 +44,7 @@ pub fn run(invocation: &Invocation, options: &cli::NotifyArgs) -> Result<Exit> {
             text += "\n";
         }
     }
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    success(&text)
 }
 
 fn moments(notifier: &Notifier) -> String {

@@ -6,7 +6,7 @@ use std::{env, fmt::Write as _, fs, path::Path};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::Invocation;
+use super::{Invocation, success};
 use crate::{
     adapters::terminal,
     cli::{self, Schemas},
@@ -29,8 +29,7 @@ use crate::{
 /// Errors of standard output.
 pub fn completions(shell: &str) -> Result<Exit> {
     let program = env::current_exe().context("find this program")?;
-    terminal::print(&cli::registration(shell, &program))?;
-    Ok(Exit::Success)
+    success(&cli::registration(shell, &program))
 }
 
 /// Prints the manual page of `ralph`, or writes the pages of all commands to a folder.
@@ -41,8 +40,7 @@ pub fn man(to: Option<&Path>) -> Result<Exit> {
     let pages = cli::man_pages().context("write the manual")?;
     let Some(folder) = to else {
         let (_, first) = pages.into_iter().next().context("no manual page")?;
-        terminal::print(&first)?;
-        return Ok(Exit::Success);
+        return success(&first);
     };
     fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
     let count = pages.len();
@@ -50,8 +48,7 @@ pub fn man(to: Option<&Path>) -> Result<Exit> {
         let path = folder.join(name);
         fs::write(&path, text).with_context(|| format!("write `{}`", path.display()))?;
     }
-    terminal::print(&format!("{count} pages in {}\n", folder.display()))?;
-    Ok(Exit::Success)
+    success(&format!("{count} pages in {}\n", folder.display()))
 }
 
 /// Prints a schema.
@@ -59,12 +56,11 @@ pub fn man(to: Option<&Path>) -> Result<Exit> {
 /// # Errors
 /// Errors of standard output.
 pub fn schema(of: Schemas) -> Result<Exit> {
-    terminal::print(&match of {
+    success(&match of {
         Schemas::Graph => schema::graph(),
         Schemas::Config => schema::config(),
         Schemas::Views => terminal::json(&view::schema::views()),
-    })?;
-    Ok(Exit::Success)
+    })
 }
 
 /// Prints a template.
@@ -72,8 +68,7 @@ pub fn schema(of: Schemas) -> Result<Exit> {
 /// # Errors
 /// Errors of standard output.
 pub fn template(template: Template) -> Result<Exit> {
-    terminal::print(&template.text())?;
-    Ok(Exit::Success)
+    success(&template.text())
 }
 
 /// The longest value, in characters, with the origin on the same line.
@@ -94,8 +89,7 @@ pub fn config(invocation: &Invocation, options: &cli::ConfigArgs) -> Result<Exit
         let (_, value, origin) = found.ok_or_else(|| unknown(key))?;
         let text =
             if options.json { terminal::json(&shown(value, origin)) } else { flow(value) + "\n" };
-        terminal::print(&text)?;
-        return Ok(Exit::Success);
+        return success(&text);
     }
     let text = if options.json {
         let all = all.iter().map(|(key, value, origin)| (key.clone(), shown(value, origin)));
@@ -103,8 +97,7 @@ pub fn config(invocation: &Invocation, options: &cli::ConfigArgs) -> Result<Exit
     } else {
         table(&all)
     };
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    success(&text)
 }
 
 fn table(all: &[(String, Value, Origin)]) -> String {

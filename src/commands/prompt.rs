@@ -9,14 +9,14 @@ use super::{
     Invocation, active,
     init::{self, DRAFT, TASK},
     inside::SurroundingAttempt,
-    open_attempts,
+    open_attempts, success,
 };
 use crate::{
     adapters::terminal,
     cli::{PromptArgs, PromptTemplate},
     core::{
         event::{Cause, Event},
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         graph::task::{Status, TaskId},
         isolation::Isolation,
         prompt::template::Template,
@@ -69,8 +69,7 @@ pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
     if options.json {
         let context =
             attempt::context(&workspace, file.graph(), store.history(), number, max, agent, None)?;
-        terminal::print(&terminal::json(&context))?;
-        return Ok(Exit::Success);
+        return success(&terminal::json(&context));
     }
     if options.accept {
         acceptable(&view, number)?;
@@ -88,8 +87,7 @@ pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
         };
         store.emit(None, Some(&id), claimed)?;
     }
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    success(&text)
 }
 
 /// The number of the next task.
@@ -123,8 +121,7 @@ fn why(view: &View<'_>) -> Result<Exit> {
     if text.is_empty() {
         next(view)?;
     }
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    success(&text)
 }
 
 fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
@@ -154,7 +151,7 @@ fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
             format!("is waiting on {}", on.join(", "))
         }
     };
-    Err(Failure::new(Exit::Error, format!("`{}` cannot be claimed: it {why}", task.id)).into())
+    fail(Exit::Error, format!("`{}` cannot be claimed: it {why}", task.id))
 }
 
 fn claim(workspace: &Workspace, file: &mut GraphFile, id: &TaskId) -> Result<()> {
@@ -162,8 +159,10 @@ fn claim(workspace: &Workspace, file: &mut GraphFile, id: &TaskId) -> Result<()>
     let by = env::var("USER").unwrap_or_else(|_| "ralph prompt".to_owned());
     let written = file.write(&workspace.state, id, Write::Claim { at: &at, by: &by })?;
     if !written.is_written {
-        let message = format!("`{id}` cannot be claimed: it was changed just now; try again");
-        return Err(Failure::new(Exit::Error, message).into());
+        return fail(
+            Exit::Error,
+            format!("`{id}` cannot be claimed: it was changed just now; try again"),
+        );
     }
     Ok(())
 }

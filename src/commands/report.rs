@@ -11,7 +11,7 @@ use super::{Invocation, page_data::PageData, status};
 use crate::{
     adapters::{state, terminal},
     cli::{By, ReportArgs},
-    core::exit::{Exit, Failure},
+    core::exit::{Exit, fail},
     report::page,
     view::run_report::{Fold, RunReport},
 };
@@ -45,14 +45,14 @@ impl ReportFormat {
             Some("html" | "htm") => Ok(ReportFormat::Html),
             Some("json") => Ok(ReportFormat::Json),
             Some("txt" | "log") | None => Ok(ReportFormat::Text),
-            Some(other) => {
-                let message = format!(
+            Some(other) => fail(
+                Exit::Usage,
+                format!(
                     "no report has the format `{}`; name a file that ends in `.html`, `.md`, \
                      `.json` or `.txt`",
                     other.escape_debug()
-                );
-                Err(Failure::new(Exit::Usage, message).into())
-            }
+                ),
+            ),
         }
     }
 }
@@ -60,7 +60,7 @@ impl ReportFormat {
 /// Prints or writes the report of a run.
 ///
 /// # Errors
-/// No repository, no such run, another format; as the disk gives them.
+/// No repository, no such run, another format; errors of the disk.
 pub fn run(invocation: &Invocation, options: &ReportArgs) -> Result<Exit> {
     let format = ReportFormat::of(options)?;
     let workspace = invocation.workspace()?;

@@ -5,13 +5,13 @@ use std::{thread, time::Duration};
 
 use anyhow::Result;
 
-use super::{Invocation, inside::SurroundingAttempt, run};
+use super::{Invocation, inside::SurroundingAttempt, run, success};
 use crate::{
     adapters::{process, terminal},
     cli::ResumeArgs,
     core::{
         event::{Event, StopRequest},
-        exit::{Exit, Failure},
+        exit::{Exit, fail},
         history::OpenChild,
     },
 };
@@ -33,12 +33,11 @@ pub fn pause(invocation: &Invocation) -> Result<Exit> {
     }
     store.emit(None, None, Event::PauseRequested {})?;
     let flag = workspace.place.flag();
-    terminal::print(&if workspace.is_live(store.history())? {
+    success(&if workspace.is_live(store.history())? {
         format!("pausing: running attempts finish, and none starts until `ralph resume{flag}`\n")
     } else {
         format!("paused: no run is active, and no attempt starts until `ralph resume{flag}`\n")
-    })?;
-    Ok(Exit::Success)
+    })
 }
 
 /// Lifts the pause. A live run continues. A run that ended in the pause is continued here, with its
@@ -53,14 +52,15 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
     let now = options.now;
     let limits = run::limits(options.max_iterations, None, &options.limits);
     if !limits.is_empty() && workspace.is_live(store.history())? {
-        let message = "the run is active and keeps its limits; `ralph stop` ends it, and `ralph \
-                       run` starts another with new limits";
-        return Err(Failure::new(Exit::Usage, message).into());
+        return fail(
+            Exit::Usage,
+            "the run is active and keeps its limits; `ralph stop` ends it, and `ralph \
+                       run` starts another with new limits",
+        );
     }
     if now && !store.history().paused {
         store.emit(None, None, Event::ResumeRequested { now })?;
-        terminal::print("retrying the provider now\n")?;
-        return Ok(Exit::Success);
+        return success("retrying the provider now\n");
     }
     // Restart an interrupted loop too: its command line is long.
     let is_loop = workspace.place.name().is_some();
@@ -87,29 +87,24 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
         store.catch_up()?;
     }
     if workspace.is_live(store.history())? {
-        terminal::print("resumed: the run continues\n")?;
-        return Ok(Exit::Success);
+        return success("resumed: the run continues\n");
     }
     if options.lift {
-        terminal::print("resumed: attempts may start again; `ralph run` starts a run\n")?;
-        return Ok(Exit::Success);
+        return success("resumed: attempts may start again; `ralph run` starts a run\n");
     }
     store.catch_up()?;
     let newest = &store.history().run;
     if newest.id.is_empty() {
         let starts = if is_loop { "ralph loop" } else { "ralph run" };
-        terminal::print(&format!("resumed: no run to continue; `{starts}` starts one\n"))?;
-        return Ok(Exit::Success);
+        return success(&format!("resumed: no run to continue; `{starts}` starts one\n"));
     }
     if is_loop && !newest.was_cut_short() {
-        terminal::print("resumed: the loop has finished; `ralph loop` starts another\n")?;
-        return Ok(Exit::Success);
+        return success("resumed: the loop has finished; `ralph loop` starts another\n");
     }
     if !(is_loop || was_paused && newest.was_cut_short()) {
-        terminal::print(
+        return success(
             "resumed: the last run was not paused, so none starts; `ralph run` starts one\n",
-        )?;
-        return Ok(Exit::Success);
+        );
     }
     let begun = newest.begun.with_flags(limits);
     run::again(invocation.or(&begun).workspace()?, &begun, newest.iterations)
@@ -126,24 +121,21 @@ pub fn stop(invocation: &Invocation, now: bool) -> Result<Exit> {
     let stop = Event::StopRequested(StopRequest { signal: None, now });
     if !workspace.is_live(store.history())? {
         if !store.history().paused {
-            terminal::print("no run is active\n")?;
-            return Ok(Exit::Success);
+            return success("no run is active\n");
         }
         store.emit(None, None, stop)?;
         let starts = if workspace.place.name().is_some() { "ralph loop" } else { "ralph run" };
-        terminal::print(&format!("stopped: no longer paused; `{starts}` starts another run\n"))?;
-        return Ok(Exit::Success);
+        return success(&format!("stopped: no longer paused; `{starts}` starts another run\n"));
     }
     store.emit(None, None, stop)?;
     let flag = workspace.place.flag();
-    terminal::print(&if now {
+    success(&if now {
         "stopping: ending the running attempt; it does not count\n".to_owned()
     } else {
         format!(
             "stopping after the running attempt; `ralph stop{flag} --now` ends it immediately\n"
         )
-    })?;
-    Ok(Exit::Success)
+    })
 }
 
 /// Ends one child agent and everything that it started. Its `ralph spawn` records its end, and the
@@ -159,25 +151,26 @@ pub fn stop_child(invocation: &Invocation, id: &str) -> Result<Exit> {
         children.find(|open| open.child.is_meant(id) && process::may_live(&open.child.process));
     let Some(OpenChild { task_id, child, .. }) = meant.cloned() else {
         let flag = workspace.place.flag();
-        let message =
-            format!("no child agent `{id}` is running; `ralph status{flag}` shows those that are");
-        return Err(Failure::new(Exit::Error, message).into());
+        return fail(
+            Exit::Error,
+            format!("no child agent `{id}` is running; `ralph status{flag}` shows those that are"),
+        );
     };
     if process::is_elsewhere(&child.process) {
-        let message = format!(
-            "{} runs in another pid namespace, as that of a container; stop it from there",
-            child.label()
+        return fail(
+            Exit::Error,
+            format!(
+                "{} runs in another pid namespace, as that of a container; stop it from there",
+                child.label()
+            ),
         );
-        return Err(Failure::new(Exit::Error, message).into());
     }
     store.emit(None, Some(&task_id), Event::ChildStopRequested(child.clone()))?;
     if !process::end_tree(&child.process, workspace.config.grace) {
-        let message = format!("{} did not end; the system keeps it in a wait", child.label());
-        return Err(Failure::new(Exit::Error, message).into());
+        return fail(
+            Exit::Error,
+            format!("{} did not end; the system keeps it in a wait", child.label()),
+        );
     }
-    terminal::print(&format!(
-        "ended {}, a child of {task_id}\n",
-        terminal::visible(&child.label())
-    ))?;
-    Ok(Exit::Success)
+    success(&format!("ended {}, a child of {task_id}\n", terminal::visible(&child.label())))
 }

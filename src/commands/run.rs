@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 use serde_json::json;
 
-use super::{Invocation, check, check_filter, filter, serve};
+use super::{Invocation, check, check_filter, filter, serve, success};
 use crate::{
     adapters::{bounded_log::BoundedLog, state, terminal},
     cli::{self, AgentArgs, LimitArgs, RunArgs, ServeArgs},
@@ -15,7 +15,7 @@ use crate::{
         agents::agent_command::AgentCommand,
         duration,
         event::{Begun, PlainLoop, SourceRefreshed},
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         graph::{
             filter::Filter,
             task::{Status, TaskId},
@@ -102,12 +102,14 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
 pub(super) fn check_jobs(workspace: &Workspace) -> Result<()> {
     let config = &workspace.config;
     if config.jobs > 1 && !config.is_isolated() {
-        let message = format!(
-            "{} jobs need slots, since two attempts cannot share the checkout; remove `isolation: \
+        return fail(
+            Exit::Usage,
+            format!(
+                "{} jobs need slots, since two attempts cannot share the checkout; remove `isolation: \
              checkout` or run one job",
-            config.jobs
+                config.jobs
+            ),
         );
-        return Err(Failure::new(Exit::Usage, message).into());
     }
     Ok(())
 }
@@ -227,11 +229,13 @@ pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exi
     let words = begun.agents.iter().flat_map(|call| call.argv.iter().chain(call.env.values()));
     if words.into_iter().any(|word| word.contains(MARK)) {
         let again = if begun.plain.is_some() { "ralph loop …" } else { "ralph run" };
-        let message = format!(
-            "the agent command of the last run contained a secret, which is not recorded; continue \
+        return fail(
+            Exit::Agent,
+            format!(
+                "the agent command of the last run contained a secret, which is not recorded; continue \
              with `{again} -- AGENT`"
+            ),
         );
-        return Err(Failure::new(Exit::Agent, message).into());
     }
     workspace.set_flags(begun.flags.clone())?;
     let refreshed = match &begun.plain {
@@ -359,8 +363,7 @@ fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
     if text.is_empty() {
         "nothing left to do\n".clone_into(&mut text);
     }
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    success(&text)
 }
 
 /// The pause between two iterations, unless one is given.
@@ -407,7 +410,7 @@ pub fn plain_loop(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exi
 fn loop_graph(workspace: &Workspace, name: &TaskId) -> Result<GraphFile> {
     // Do not change the graph of a running loop. The run takes the lock again.
     let Some(_lock) = workspace.lock()? else {
-        return Err(Failure::new(Exit::Running, runner::held(workspace)).into());
+        return fail(Exit::Running, runner::held(workspace));
     };
     let asks = workspace
         .graph()

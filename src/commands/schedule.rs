@@ -17,16 +17,16 @@ use std::{
 use anyhow::{Context, Result};
 use chrono::{DateTime, Local, TimeZone, Utc};
 
-use super::{Invocation, inside::SurroundingAttempt};
+use super::{Invocation, inside::SurroundingAttempt, success};
 use crate::{
     adapters::{
         process::{self, Foreground, ForegroundGroup},
-        service_manager, signal, terminal,
+        service_manager, signal,
     },
     cli::{self, Units},
     core::{
         duration,
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         time_zone::Zone,
         timetable::{Alarm, AlarmState, Timetable},
         verdict::Outcome,
@@ -56,8 +56,7 @@ pub fn run(invocation: &Invocation, options: &cli::ScheduleArgs) -> Result<Exit>
     let workspace = invocation.workspace()?;
     let plan = SchedulePlan::of(options, &workspace.config)?;
     if let Some(count) = options.next {
-        terminal::print(&plan.coming(count.into(), Utc::now()))?;
-        return Ok(Exit::Success);
+        return success(&plan.coming(count.into(), Utc::now()));
     }
     let mode = match (options.once, options.due) {
         (true, _) => Mode::Once,
@@ -106,12 +105,14 @@ impl SchedulePlan {
         };
         let trigger = settings.and_then(|settings| settings.trigger.clone());
         if times.expressions().is_empty() && trigger.is_none() {
-            let message = format!(
-                "no schedule; pass `--cron \"0 */4 * * *\"`, or add `schedule: \"0 */4 * * *\"` to \
+            return fail(
+                Exit::Usage,
+                format!(
+                    "no schedule; pass `--cron \"0 */4 * * *\"`, or add `schedule: \"0 */4 * * *\"` to \
                  `{}`",
-                config_layers::PATH
+                    config_layers::PATH
+                ),
             );
-            return Err(Failure::new(Exit::Usage, message).into());
         }
         let zone = flags.time_zone.clone();
         let zone = zone.or(settings.and_then(|settings| settings.zone.clone()));

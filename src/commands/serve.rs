@@ -23,7 +23,7 @@ use crate::{
         signal, terminal,
     },
     cli::{By, DEFAULT_PORT, ServeArgs},
-    core::exit::{Exit, Failure},
+    core::exit::{Exit, Failure, fail},
     report::{metrics, page},
 };
 use access::PageAccess;
@@ -123,8 +123,7 @@ fn listen(ip: IpAddr, port: u16) -> Result<TcpListener> {
             TcpListener::bind(SocketAddr::new(ip, 0)).context("listen on a free port")
         }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let message = format!("port {port} is in use; choose another with `--port`");
-            Err(Failure::new(Exit::Error, message).into())
+            fail(Exit::Error, format!("port {port} is in use; choose another with `--port`"))
         }
         Err(error) => Err(error).with_context(|| format!("listen on `{ip}`, port {port}")),
     }
@@ -277,9 +276,6 @@ fn grouping(request: &HttpRequest) -> Result<By> {
         Some("day") => Ok(By::Day),
         Some("agent") => Ok(By::Agent),
         Some("story") => Ok(By::Story),
-        Some(_) => {
-            let message = "`by` must be `task`, `day`, `agent` or `story`";
-            Err(Failure::new(Exit::Usage, message).into())
-        }
+        Some(_) => fail(Exit::Usage, "`by` must be `task`, `day`, `agent` or `story`"),
     }
 }

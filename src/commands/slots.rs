@@ -1,6 +1,6 @@
 //! `ralph slots`: the copies of the repository that attempts work in, who uses them, and their removal.
 //!
-//! Removal loses nothing: a slot with something in it that is kept nowhere else stays.
+//! Removal loses nothing: a slot with unsaved work stays.
 
 use std::{
     env, fs,
@@ -14,6 +14,7 @@ use super::{
     Invocation,
     inside::SurroundingAttempt,
     status::{look, open_attempts},
+    success,
 };
 use crate::{
     adapters::{state::Lock, terminal},
@@ -112,7 +113,7 @@ fn list(loops: &[Workspace], as_json: bool) -> Result<Exit> {
         terminal::say("there are no slots; a run makes them as it needs them");
         return Ok(Exit::Success);
     }
-    terminal::print(&if as_json {
+    success(&if as_json {
         terminal::json(&all)
     } else {
         let head = ["slot", "task", "state"].map(str::to_owned);
@@ -126,8 +127,7 @@ fn list(loops: &[Workspace], as_json: bool) -> Result<Exit> {
         };
         let rows: Vec<[String; 3]> = std::iter::once(head).chain(all.iter().map(row)).collect();
         terminal::table(&rows)
-    })?;
-    Ok(Exit::Success)
+    })
 }
 
 /// Whether this slot was typed: by its name or by its path.
@@ -174,7 +174,7 @@ const STRANGE: &str =
 pub(super) enum SlotState {
     /// An attempt uses it: its name, its state, and whether its run is alive.
     Used { attempt: String, stage: AttemptState, live: bool },
-    /// It contains something that is kept nowhere else.
+    /// It contains unsaved work.
     Kept(String),
     /// A process of an earlier attempt may still work in it.
     Suspect(String),

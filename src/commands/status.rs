@@ -8,7 +8,7 @@ use std::{fmt::Write as _, io::ErrorKind, iter, time::Duration};
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
 
-use super::Invocation;
+use super::{Invocation, success};
 use crate::{
     adapters::{
         process,
@@ -44,22 +44,21 @@ const EARLIER: usize = 3;
 /// Shows how the run stands.
 ///
 /// # Errors
-/// No repository; as the disk gives them.
+/// No repository; errors of the disk.
 pub fn run(invocation: &Invocation, options: &StatusArgs) -> Result<Exit> {
     let now = Utc::now();
     let report = match options.run {
         Some(number) => read_report(invocation, number as usize, now)?,
         None => read_newest(invocation, now)?,
     };
-    terminal::print(&if options.json {
+    success(&if options.json {
         terminal::json(&report)
     } else if report.run.name.is_some() {
         text_of_loop(&report.run, now)
     } else {
         let rows = terminal::stdout_height().unwrap_or(ROWS);
         drawn(&report.status(terminal::stdout_width(), rows, now))
-    })?;
-    Ok(Exit::Success)
+    })
 }
 
 /// Lines in the colors of standard output.
@@ -77,7 +76,7 @@ pub(super) fn drawn(lines: &[Line]) -> String {
 /// Reads the newest run of the loop that is meant.
 ///
 /// # Errors
-/// As the disk gives them.
+/// Errors of the disk.
 fn read(workspace: &Workspace, now: DateTime<Utc>) -> Result<RunView> {
     let (store, live) = look(workspace)?;
     of_history(workspace, store.history(), live, now)
@@ -213,7 +212,7 @@ fn lines_of_loop(view: &RunView, plain: &LoopView, line: &mut impl FnMut(&str, &
 /// Reads the past, and whether its newest run has a living process.
 ///
 /// # Errors
-/// As the disk gives them.
+/// Errors of the disk.
 pub(super) fn look(workspace: &Workspace) -> Result<(EventStore, bool)> {
     let mut store = workspace.event_store()?;
     // The lock before the journal: a run that ended in between has its end there.
@@ -269,7 +268,7 @@ const AGENT: usize = 32;
 /// Lists them, the run over the graph first.
 ///
 /// # Errors
-/// No repository; as the disk gives them.
+/// No repository; errors of the disk.
 pub fn ls(invocation: &Invocation, as_json: bool) -> Result<Exit> {
     let mut views = Vec::new();
     for workspace in invocation.all_loops()? {
@@ -287,8 +286,7 @@ pub fn ls(invocation: &Invocation, as_json: bool) -> Result<Exit> {
         let rows: Vec<[String; 7]> = iter::once(head).chain(views.iter().map(loop_row)).collect();
         terminal::table(&rows)
     };
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    success(&text)
 }
 
 fn loop_row(view: &RunView) -> [String; 7] {

@@ -12,18 +12,15 @@ use chrono::Utc;
 use super::{
     Invocation,
     inside::AttemptContext,
+    success,
     task_editor::{ChangeCommand, TaskEditor, live_attempt},
 };
 use crate::{
-    adapters::{
-        process::relay,
-        state,
-        terminal::{self, visible},
-    },
+    adapters::{process::relay, state, terminal::visible},
     cli,
     core::{
         event::{Answer, Event},
-        exit::{Exit, Failure},
+        exit::{Exit, fail},
         graph::task::Status,
         loop_paths,
         notes::{self, Note},
@@ -57,14 +54,10 @@ impl AgentAttempt {
         let store = workspace.event_store()?;
         let AttemptContext { task_id, attempt, .. } = &inside;
         if live_attempt(&workspace, &store, task_id)? != Some(*attempt) {
-            return refuse(format!("attempt {attempt} at `{task_id}` has ended"));
+            return fail(Exit::Error, format!("attempt {attempt} at `{task_id}` has ended"));
         }
         Ok(AgentAttempt { inside, workspace, store })
     }
-}
-
-fn refuse<T>(message: String) -> Result<T> {
-    Err(Failure::new(Exit::Error, message).into())
 }
 
 /// The argument, or standard input for `-`.
@@ -76,16 +69,17 @@ pub(super) fn given(text: &str, most: usize, what: &str) -> Result<String> {
         io::stdin().take(room).read_to_end(&mut bytes).context("read standard input")?;
     }
     if bytes.len() > most {
-        return refuse(format!(
-            "{what} is limited to {most} bytes; put the rest into a file and name it"
-        ));
+        return fail(
+            Exit::Error,
+            format!("{what} is limited to {most} bytes; put the rest into a file and name it"),
+        );
     }
     let Ok(text) = String::from_utf8(bytes) else {
-        return refuse(format!("{what} must be UTF-8"));
+        return fail(Exit::Error, format!("{what} must be UTF-8"));
     };
     let text = text.trim();
     if text.is_empty() {
-        return refuse(format!("{what} must not be empty"));
+        return fail(Exit::Error, format!("{what} must not be empty"));
     }
     Ok(text.to_owned())
 }
@@ -101,11 +95,10 @@ pub fn ask(text: &str) -> Result<Exit> {
     attempt::ask(&editor.workspace, id, &question)?;
     let asked = Event::Asked { attempt: editor.inside.attempt, question };
     editor.store.emit(None, Some(id), asked)?;
-    terminal::print(&format!(
+    success(&format!(
         "asked; commit finished work and exit: `{id}` needs input, and its next attempt gets the \
          answer\n"
-    ))?;
-    Ok(Exit::Success)
+    ))
 }
 
 /// Answers the question of a task and sets the task to pending. Without an answer, shows the question.
@@ -119,9 +112,10 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
     }
     let (id, number) = find(&editor.file, id)?;
     if let Some(attempt) = live_attempt(&editor.workspace, &editor.store, &id)? {
-        return refuse(format!(
-            "attempt {attempt} at `{id}` is still running; answer when it has ended"
-        ));
+        return fail(
+            Exit::Error,
+            format!("attempt {attempt} at `{id}` is still running; answer when it has ended"),
+        );
     }
     let status = editor.status(number);
     // The graph file may have been restored.
@@ -134,16 +128,16 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
         } else {
             String::new()
         };
-        return refuse(format!(
-            "`{id}` is {status}; only a task that needs input can be answered{hint}"
-        ));
+        return fail(
+            Exit::Error,
+            format!("`{id}` is {status}; only a task that needs input can be answered{hint}"),
+        );
     }
     let question = editor.store.history().of(&id).question().map(str::to_owned);
     let Some(text) = text else {
         let question = question.unwrap_or_else(|| format!("`{id}` has no question on record"));
         let lines: Vec<_> = question.lines().map(visible).collect();
-        terminal::print(&(lines.join("\n") + "\n"))?;
-        return Ok(Exit::Success);
+        return success(&(lines.join("\n") + "\n"));
     };
     let answer = given(text, ANSWER, "an answer")?;
     let answered = Event::Answered(Answer { question: question.unwrap_or_default(), answer });
@@ -155,8 +149,7 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
         final_because: Some("the next prompts of the task have the answer"),
     };
     let old = editor.write(&id, Write::Plain(Status::Pending), None, &command)?;
-    terminal::print(&format!("{id}: {old} -> pending; its next attempt gets the answer\n"))?;
-    Ok(Exit::Success)
+    success(&format!("{id}: {old} -> pending; its next attempt gets the answer\n"))
 }
 
 /// Leaves a note of a person for the next attempts at a task.
@@ -165,17 +158,16 @@ fn note_to(invocation: &Invocation, id: &str, text: &str) -> Result<Exit> {
     editor.refuse_inside("note --task")?;
     let (id, number) = find(&editor.file, id)?;
     if editor.status(number) == Status::NeedsInput {
-        return refuse(format!("`{id}` needs input; {}", how_to_answer(id.as_str())));
+        return fail(Exit::Error, format!("`{id}` needs input; {}", how_to_answer(id.as_str())));
     }
     if editor.status(number).is_over() {
         let status = editor.status(number);
-        return refuse(format!("`{id}` is {status}; no attempt would read the note"));
+        return fail(Exit::Error, format!("`{id}` is {status}; no attempt would read the note"));
     }
     // To the next attempts, it is an answer to no question.
     let answer = Answer { question: String::new(), answer: given(text, ANSWER, "a note")? };
     editor.store.emit(None, Some(&id), Event::Answered(answer))?;
-    terminal::print(&format!("{id}: its next attempt gets the note\n"))?;
-    Ok(Exit::Success)
+    success(&format!("{id}: its next attempt gets the note\n"))
 }
 
 /// Leaves a note for dependent tasks, or for every agent; a person's is for the next attempts at a
@@ -206,8 +198,7 @@ pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
     let author = format!("{id}.{attempt}");
     let note = Note { text: &text, heading, attempt: &author, at: Utc::now() };
     if !add(&editor.workspace, root, &name, &note)? {
-        terminal::print(&format!("`{name}` already has this note\n"))?;
-        return Ok(Exit::Success);
+        return success(&format!("`{name}` already has this note\n"));
     }
     let noted = Event::Noted {
         attempt: *attempt,
@@ -217,8 +208,7 @@ pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
     };
     editor.store.emit(None, Some(id), noted)?;
     let hint = if options.for_all { "; commit this file with your work" } else { "" };
-    terminal::print(&format!("noted in `{name}`{hint}\n"))?;
-    Ok(Exit::Success)
+    success(&format!("noted in `{name}`{hint}\n"))
 }
 
 /// Adds a note to a file of the repository. Returns whether the note is new.

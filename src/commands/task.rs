@@ -7,8 +7,9 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{
-    Invocation,
+    Invocation, few,
     inside::SurroundingAttempt,
+    success,
     task_editor::{ChangeCommand, TaskEditor, live_attempt, unsupported},
 };
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     cli::{PlaceArgs, TaskMoveArgs, TaskRemoveArgs},
     core::{
         event::Event,
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         graph::{
             TaskGraph,
             task::{Status, TaskId},
@@ -94,14 +95,12 @@ pub fn complete(invocation: &Invocation, id: &str) -> Result<Exit> {
     let mut editor = TaskEditor::open(invocation)?;
     let (id, number) = find(&editor.file, id)?;
     if editor.status(number) == Status::Complete {
-        terminal::print(&format!("{id} is already complete\n"))?;
-        return Ok(Exit::Success);
+        return success(&format!("{id} is already complete\n"));
     }
     let at = rfc3339(Utc::now());
     let command = ChangeCommand::of("task-complete", std::slice::from_ref(&id));
     let old = editor.write(&id, Write::Complete { at: &at }, None, &command)?;
-    terminal::print(&format!("{id}: {old} -> complete\n"))?;
-    Ok(Exit::Success)
+    success(&format!("{id}: {old} -> complete\n"))
 }
 
 /// Records a report if an attempt at the task is running. Does not read the graph: a report must not be
@@ -122,8 +121,7 @@ fn report(invocation: &Invocation, id: &str) -> Result<bool> {
             let is_open = |record: &AttemptRecord| record.task_id == id && record.attempt == own;
             let open = workspace.state.peek::<AttemptRecord>();
             if active != Some(own) && !open.iter().any(is_open) {
-                let message = format!("attempt {own} at `{id}` has ended");
-                return Err(Failure::new(Exit::Error, message).into());
+                return fail(Exit::Error, format!("attempt {own} at `{id}` has ended"));
             }
             Some(own)
         }
@@ -149,8 +147,7 @@ pub fn block(invocation: &Invocation, id: &str, reason: &str) -> Result<Exit> {
     editor.refuse_if_live(&id)?;
     let command = ChangeCommand::of("task-block", std::slice::from_ref(&id));
     let old = editor.write(&id, Write::Plain(Status::Blocked), Some(reason), &command)?;
-    terminal::print(&format!("{id}: {old} -> blocked ({reason})\n"))?;
-    Ok(Exit::Success)
+    success(&format!("{id}: {old} -> blocked ({reason})\n"))
 }
 
 /// Moves a task.
@@ -261,20 +258,15 @@ fn links(graph: &TaskGraph, ids: &[TaskId], rewire: bool) -> Vec<Relink> {
 }
 
 fn refused(ids: &[TaskId], links: &[Relink]) -> anyhow::Error {
-    let mut names: Vec<String> =
-        links.iter().take(NAMED).map(|link| format!("`{}`", link.id)).collect();
-    if links.len() > NAMED {
-        names.push(format!("{} more", links.len() - NAMED));
-    }
+    let names = few(links.iter().map(|link| format!("`{}`", link.id)), NAMED);
     let depend = if links.len() == 1 { "depends" } else { "depend" };
     let on = match ids {
         [one] => format!("`{one}`"),
         _ => "the tasks to remove".to_owned(),
     };
     let message = format!(
-        "{} {depend} on {on}; `--detach` removes the dependency, `--rewire` puts what {on} depends \
-         on in its place",
-        names.join(", ")
+        "{names} {depend} on {on}; `--detach` removes the dependency, `--rewire` puts what {on} depends \
+         on in its place"
     );
     Failure::new(Exit::Error, message).into()
 }

@@ -12,8 +12,12 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{
-    Invocation, attempts::rows, dag_status::note, inside::SurroundingAttempt,
-    status::open_attempts as attempt_views, with_view,
+    Invocation,
+    attempts::{TextPage, rows},
+    dag_status::note,
+    inside::SurroundingAttempt,
+    status::open_attempts as attempt_views,
+    success, with_view,
 };
 pub(super) use crate::project::graph_change::ChangeCommand;
 use crate::{
@@ -22,7 +26,7 @@ use crate::{
     core::{
         diagnostic,
         event::{Cause, Event},
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         graph::{
             edit::Unsupported,
             task::{Priority, Status, TaskId},
@@ -76,10 +80,12 @@ impl TaskEditor {
         };
         let active = self.store.history().active.of(id);
         let since = active.map_or(String::new(), |active| clock(active.since));
-        let message = format!(
-            "attempt {attempt} at `{id}` has been running since {since}; stop the run first"
-        );
-        Err(Failure::new(Exit::Running, message).into())
+        fail(
+            Exit::Running,
+            format!(
+                "attempt {attempt} at `{id}` has been running since {since}; stop the run first"
+            ),
+        )
     }
 
     pub(super) fn write(
@@ -215,7 +221,7 @@ pub(super) fn unsupported(name: &str) -> impl Fn(Unsupported) -> anyhow::Error {
 
 /// A usage error.
 pub(super) fn usage<T>(message: impl Into<String>) -> Result<T> {
-    Err(Failure::new(Exit::Usage, message.into()).into())
+    fail(Exit::Usage, message.into())
 }
 
 /// Reads a text from a file, or from standard input for `-`.
@@ -260,8 +266,7 @@ const NAMED: usize = 15;
 pub fn show(invocation: &Invocation, options: &TaskShowArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let details = details(&workspace, &workspace.attempt_log()?, &options.id, Utc::now())?;
-    terminal::print(&if options.json { terminal::json(&details) } else { text(&details) })?;
-    Ok(Exit::Success)
+    success(&if options.json { terminal::json(&details) } else { text(&details) })
 }
 
 /// Reads a task, with its attempts in the log.
@@ -292,71 +297,48 @@ pub(super) fn details(
 fn text(details: &TaskDetails) -> String {
     let width = terminal::stdout_width().unwrap_or(WIDTH);
     let TaskDetails { task, file, line, fields, verify, .. } = details;
-    let mut page = String::new();
-    let mut say = |text: &str| {
-        let _ = writeln!(page, "{text}");
-    };
-    let mut labeled = |key: &str, value: &str| {
-        let value = visible(value);
-        if value.is_empty() {
-            return;
-        }
-        let lines = terminal::wrap(&format!("{key}: {value}"), width);
-        for (at, line) in lines.iter().enumerate() {
-            say(&if at == 0 { line.clone() } else { format!("  {}", line.trim_start()) });
-        }
-    };
-    labeled("Task", task.id.as_str());
+    let mut page = TextPage::new(Some(width));
+    page.line("Task", task.id.as_str());
     if task.title != task.id.as_str() {
-        labeled("Title", &task.title);
+        page.line("Title", &task.title);
     }
     let note = note(task, Utc::now());
     let word = task.status_word();
-    let is_said = note.is_empty() || note.starts_with(word) || word == "ready";
-    labeled(
-        "State",
-        &if is_said && !note.starts_with(word) {
-            word.to_owned()
-        } else if is_said {
-            note
-        } else {
-            format!("{word}: {note}")
-        },
-    );
-    labeled("Priority", &Priority(task.priority).to_string());
-    labeled("Defined in", &format!("{file}:{line}"));
+    let state = if note.starts_with(word) {
+        note
+    } else if note.is_empty() || word == "ready" {
+        word.to_owned()
+    } else {
+        format!("{word}: {note}")
+    };
+    page.line("State", &state);
+    page.line("Priority", &Priority(task.priority).to_string());
+    page.line("Defined in", &format!("{file}:{line}"));
     for (name, value) in fields {
-        if name != "description" && name != "status" {
-            labeled(name, &plain(value));
+        let value = plain(value);
+        if name != "description" && name != "status" && !visible(&value).is_empty() {
+            page.line(name, &value);
         }
     }
     let origin = if details.own_verify || verify.is_empty() { "" } else { " (from the settings)" };
-    let mut listed = |heading: &str, items: Vec<String>| {
-        if !items.is_empty() {
-            let _ = writeln!(page, "{heading}:");
-        }
-        for item in items {
-            let _ = writeln!(page, "{}", format!("  {item}").trim_end());
-        }
-    };
-    listed(
-        &format!("Verify{origin}"),
-        verify.iter().map(|one| visible(one).into_owned()).collect(),
-    );
-    listed("Depends on", neighbors(&details.depends_on));
+    page.list(&format!("Verify{origin}"), verify.iter().cloned());
+    page.list("Depends on", neighbors(&details.depends_on).into_iter());
     let heading = match details.unfinished_dependents {
         0 => "Dependents".to_owned(),
         count => format!("Dependents ({} unfinished, also through others)", counted(count, "task")),
     };
-    listed(&heading, neighbors(&details.dependents));
+    page.list(&heading, neighbors(&details.dependents).into_iter());
+    let mut page = page.text;
     if let Some(description) = fields.get("description").and_then(Value::as_str) {
         let text = visible_lines(description);
         let wrapped = |line: &str| {
             let lines = terminal::wrap(line, width.saturating_sub(2)).into_iter().enumerate();
             lines.map(|(at, line)| if at == 0 { line } else { line.trim_start().to_owned() })
         };
-        let lines = text.lines().flat_map(|line| wrapped(line).collect::<Vec<_>>());
-        listed("Description", lines.collect());
+        page += "Description:\n";
+        for line in text.lines().flat_map(|line| wrapped(line).collect::<Vec<_>>()) {
+            let _ = writeln!(page, "{}", format!("  {line}").trim_end());
+        }
     }
     if !details.attempts.is_empty() {
         let _ = writeln!(page, "Attempts (`ralph show {}` shows the newest):", task.id);

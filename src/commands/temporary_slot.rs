@@ -14,7 +14,7 @@ use crate::{
     adapters::terminal,
     core::{
         commit_id::CommitId,
-        exit::{Exit, Failure},
+        exit::{Exit, fail},
     },
     project::{
         slot_pool::{self, PreparedSlot, SlotOrder, SlotPool},
@@ -52,9 +52,11 @@ impl TemporarySlot {
     pub(super) fn prepare(workspace: &Workspace, wanted: SlotUse<'_>) -> Result<TemporarySlot> {
         let (repo, SlotUse { root, branch, base_ref, mark }) = (&workspace.repo, wanted);
         let Some(base) = repo.head()?.commit else {
-            let message = "the repository has no commit, so there is nothing to copy for the \
-                           agent; make the first commit (`git commit --allow-empty`)";
-            return Err(Failure::new(Exit::Error, message).into());
+            return fail(
+                Exit::Error,
+                "the repository has no commit, so there is nothing to copy for the \
+                           agent; make the first commit (`git commit --allow-empty`)",
+            );
         };
         let pool = SlotPool::of(workspace);
         fs::create_dir_all(pool.folder()).with_context(|| {

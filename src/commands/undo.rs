@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::{
-    Invocation,
+    Invocation, success,
     task_editor::{TaskEditor, usage},
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     cli::UndoArgs,
     core::{
         event::Event,
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         graph::{
             merge::{Conflict, Texts, merge},
             task::{Status, TaskId},
@@ -61,11 +61,11 @@ pub fn run(invocation: &Invocation, options: &UndoArgs) -> Result<Exit> {
             Some(number) if !changes.is_empty() => {
                 usage(format!("no change {number}; `ralph undo --list` lists the changes"))
             }
-            _ => {
-                let why = "nothing to undo: no command has changed the graph, or all its changes \
-                           were taken back";
-                Err(Failure::new(Exit::Error, why).into())
-            }
+            _ => fail(
+                Exit::Error,
+                "nothing to undo: no command has changed the graph, or all its changes \
+                           were taken back",
+            ),
         };
     };
     take_back(&mut editor, &kept, change)?;
@@ -300,6 +300,5 @@ fn list(
         let width = terminal::stdout_width().unwrap_or(usize::MAX);
         lines.iter().flat_map(|line| [terminal::fit(line, width), "\n".into()]).collect()
     };
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    success(&text)
 }

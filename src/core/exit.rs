@@ -76,6 +76,14 @@ impl Failure {
     }
 }
 
+/// Returns a failure with this exit code and message.
+///
+/// # Errors
+/// The failure, always.
+pub fn fail<T>(exit: Exit, message: impl Into<String>) -> anyhow::Result<T> {
+    Err(Failure::new(exit, message).into())
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

@@ -406,7 +406,7 @@ fn work_of_a_failed_attempt_is_kept_shown_and_restored() {
     assert_eq!(trial.git(&["rev-parse", "HEAD"]), head, "nothing is switched");
     assert_eq!(trial.git(&["show", "ralph/restore/a.1:two 2"]), "2\n");
     trial.run(["restore", "a.1", "--branch", "main"]).code(1).stderr(
-        "ralph: error: there is a branch `main` already, and it is left as it is; name another with \
+        "ralph: error: there is a branch `main` already, and it stays unchanged; name another with \
          `--branch`\n",
     );
     // The ref does not depend on the journal or the worktree.

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Error, Result};
 
 use super::{
-    Finding, FindingLevel, few,
+    Finding, FindingLevel, NAMED, few,
     trial::{Probe, ProbeAnswer, ProbeFolder, VERSION},
 };
 use crate::{
@@ -300,7 +300,7 @@ fn left(workspace: &Workspace, history: &History) -> Option<Finding> {
     (!odd.is_empty()).then(|| {
         let cure = "save what you want from there and remove the folder; until then other slots \
                     are used";
-        Finding::warning(ABOUT, few(&odd), cure)
+        Finding::warning(ABOUT, few(odd, NAMED), cure)
     })
 }
 
@@ -329,8 +329,10 @@ fn copied(workspace: &Workspace, bench: &ProbeFolder) -> Option<Finding> {
             Finding::ok(ABOUT, found)
         }
         Ok((_, blank)) => {
-            let found =
-                format!("patterns in `{INCLUDE}` that match no ignored file: {}", few(&blank));
+            let found = format!(
+                "patterns in `{INCLUDE}` that match no ignored file: {}",
+                few(blank, NAMED)
+            );
             Finding::warning(
                 ABOUT,
                 found,
@@ -356,7 +358,7 @@ fn submodules(workspace: &Workspace) -> Option<Finding> {
         let found = format!("{}, cloned", counted(names.len(), "submodule"));
         return Some(Finding::ok(ABOUT, found));
     }
-    let found = format!("not cloned: {}", few(&absent));
+    let found = format!("not cloned: {}", few(absent, NAMED));
     let cure = "run `git submodule update --init`, or every slot fetches them again";
     Some(Finding::warning(ABOUT, found, cure))
 }

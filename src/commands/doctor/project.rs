@@ -9,7 +9,7 @@ use std::{
 use anyhow::Result;
 use chrono::Utc;
 
-use super::{Finding, few, parts};
+use super::{Finding, NAMED, few, parts};
 use crate::{
     adapters::process,
     commands::{run::check_jobs, status::last_beat},
@@ -171,7 +171,7 @@ pub(super) fn runs(workspace: &Workspace, past: &Result<(EventStore, bool)>) -> 
             .iter()
             .map(|open| format!("{}.{}", open.task_id, open.attempt))
             .collect();
-        let open = if open.is_empty() { "none".to_owned() } else { few(&open) };
+        let open = if open.is_empty() { "none".to_owned() } else { few(open, NAMED) };
         let found = format!("the last run crashed; open attempts: {open}");
         return Finding::warning(ABOUT, found, "none needed: `ralph run` recovers them");
     }
@@ -239,7 +239,7 @@ pub(super) fn verify(workspace: &Workspace, file: &GraphFile) -> Finding {
         );
     }
     let cure = "install it, or correct `verify`; tasks cannot complete without it";
-    Finding::warning(ABOUT, few(&missing), cure)
+    Finding::warning(ABOUT, few(missing, NAMED), cure)
 }
 
 /// Checks that git ignores the files that `ralph` writes.
@@ -263,12 +263,12 @@ pub(super) fn own_files(workspace: &Workspace) -> Finding {
     match look() {
         Err(error) => Finding::of_error(ABOUT, &error, "see `git status`"),
         Ok((tracked, _)) if !tracked.is_empty() => {
-            let found = format!("committed: {}", few(&tracked));
+            let found = format!("committed: {}", few(tracked.iter().cloned(), NAMED));
             let cure = format!("run `git rm -r --cached {}` and commit", tracked.join(" "));
             Finding::warning(ABOUT, found, cure)
         }
         Ok((_, shown)) if !shown.is_empty() => {
-            let found = format!("not ignored by git: {}", few(&shown));
+            let found = format!("not ignored by git: {}", few(shown, NAMED));
             Finding::warning(ABOUT, found, "add these lines to `.gitignore`")
         }
         Ok(_) => Finding::ok(ABOUT, "ignored by git"),
@@ -328,7 +328,8 @@ pub(super) fn work_tree(workspace: &Workspace) -> Finding {
         Ok(changed) if changed.is_empty() => Finding::ok(ABOUT, "clean"),
         Ok(changed) => {
             let names: Vec<String> = changed.into_keys().collect();
-            let found = format!("{} not committed: {}", counted(names.len(), "path"), few(&names));
+            let found =
+                format!("{} not committed: {}", counted(names.len(), "path"), few(names, NAMED));
             let cure = if workspace.config.is_isolated() {
                 "commit or stash; work on the same files lands only then"
             } else {

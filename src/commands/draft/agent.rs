@@ -27,7 +27,7 @@ use crate::{
         },
         duration,
         event::DraftCall,
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         failure_line,
         graph::drafted::fenced_graph,
         loop_paths::LoopPaths,
@@ -216,12 +216,14 @@ impl DraftAgent<'_> {
         let DraftAgent { workspace, call, slot, lock } = *self;
         let executor = executors::find(&workspace.config, Some(&workspace.config.run_on))?;
         if !executor.is_here() {
-            let message = format!(
-                "a draft is made on this machine, and `run_on` is `{}`; `RALPH_RUN_ON=sandbox ralph \
+            return fail(
+                Exit::Usage,
+                format!(
+                    "a draft is made on this machine, and `run_on` is `{}`; `RALPH_RUN_ON=sandbox ralph \
                  draft …` makes it in a sandbox, and `local` without one",
-                executor.name
+                    executor.name
+                ),
             );
-            return Err(Failure::new(Exit::Usage, message).into());
         }
         let record = workspace.state.draft().join("record");
         fs::write(&record, "").context("write the record of the draft")?;

@@ -15,7 +15,7 @@ use crate::{
     },
     core::{
         event::{Cause, Event},
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         graph::{
             TaskGraph,
             drafted::{DraftAim, DraftRefusal, drafted},
@@ -91,8 +91,10 @@ impl DraftTarget {
                 return usage(format!("`{id}` is {status}; only an open task can be split"));
             }
             if let Some(attempt) = live_attempt(workspace, &store, &id)? {
-                let message = format!("attempt {attempt} at `{id}` is running; stop the run first");
-                return Err(Failure::new(Exit::Running, message).into());
+                return fail(
+                    Exit::Running,
+                    format!("attempt {attempt} at `{id}` is running; stop the run first"),
+                );
             }
             return Ok(target(DraftAim::Split(id), text, false));
         }
@@ -281,8 +283,10 @@ fn create(workspace: &Workspace, target: &DraftTarget, draft: &str) -> Result<Ve
     let ids: Vec<TaskId> = graph.tasks().iter().map(|task: &Task| task.id.clone()).collect();
     let turn = workspace.state.lock_graph().context("lock the graph file")?;
     if path.symlink_metadata().is_ok() {
-        let message = format!("`{name}` was created meanwhile; keep the draft with `--extend`");
-        return Err(Failure::new(Exit::Error, message).into());
+        return fail(
+            Exit::Error,
+            format!("`{name}` was created meanwhile; keep the draft with `--extend`"),
+        );
     }
     keep_new_file(workspace, &ChangeCommand::of(COMMAND, &ids), NOTHING, &text)?;
     if let Some(folder) = path.parent() {

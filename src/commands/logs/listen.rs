@@ -23,7 +23,7 @@ use crate::{
     core::{
         agents::transcript::{Format, OutputPiece, TranscriptReader},
         event::{Event, record::Record},
-        exit::{Exit, Failure},
+        exit::{Exit, fail},
         graph::task::TaskId,
         history::History,
     },
@@ -249,8 +249,7 @@ impl<'a> Listener<'a> {
             return Ok(Some(Exit::Success));
         }
         self.end_attempt()?;
-        let message = "the run exited unexpectedly; `ralph status` shows its last state";
-        Err(Failure::new(Exit::Error, message).into())
+        fail(Exit::Error, "the run exited unexpectedly; `ralph status` shows its last state")
     }
 
     fn begin_attempt(&mut self, started: &Record) -> Result<()> {

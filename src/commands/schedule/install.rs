@@ -19,7 +19,7 @@ use crate::{
     adapters::{process, state, terminal},
     cli::{self, InstallArgs},
     commands::Invocation,
-    core::exit::{Exit, Failure},
+    core::exit::{Exit, Failure, fail},
     project::{config_layers, workspace::Workspace},
     regular_file,
 };
@@ -64,11 +64,13 @@ fn unit_file(user: bool, name: &str) -> Result<PathBuf> {
 pub(super) fn install(invocation: &Invocation, options: &InstallArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let Some(schedule) = &workspace.config.schedule else {
-        let message = format!(
-            "no schedule in the settings; add `schedule: \"0 */4 * * *\"` to `{}`",
-            config_layers::PATH
+        return fail(
+            Exit::Usage,
+            format!(
+                "no schedule in the settings; add `schedule: \"0 */4 * * *\"` to `{}`",
+                config_layers::PATH
+            ),
         );
-        return Err(Failure::new(Exit::Usage, message).into());
     };
     check_settings(&schedule.run)?;
     let cli::Keeper { systemd, launchd, .. } = options.keeper;
@@ -93,8 +95,10 @@ pub(super) fn install(invocation: &Invocation, options: &InstallArgs) -> Result<
         return Ok(Exit::Success);
     }
     if schedule.times.expressions().is_empty() {
-        let message = "the schedule has no `cron`, and a crontab cannot serve requests";
-        return Err(Failure::new(Exit::Usage, message).into());
+        return fail(
+            Exit::Usage,
+            "the schedule has no `cron`, and a crontab cannot serve requests",
+        );
     }
     let start = start(&workspace, false)?;
     let line = start.crontab().map_err(unusable)?;
@@ -118,9 +122,11 @@ fn install_unit(workspace: &Workspace, options: &InstallArgs) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     if !user && !process::is_root() {
-        let message = "a service for the machine needs root; pass `--user`, or run this with \
-                       `sudo`";
-        return Err(Failure::new(Exit::Usage, message).into());
+        return fail(
+            Exit::Usage,
+            "a service for the machine needs root; pass `--user`, or run this with \
+                       `sudo`",
+        );
     }
     process::resolve("systemctl", Path::new("/"))
         .map_err(|why| unusable(format!("{why}; `--print` prints the unit instead")))?;

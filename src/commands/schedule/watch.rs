@@ -29,7 +29,7 @@ use crate::{
     core::{
         duration,
         event::{Event, Hindrance, Hook, SkippedWake, Slept, WakeTrigger, Woken},
-        exit::{Exit, Failure},
+        exit::{Exit, fail},
         timetable::{Alarm, AlarmState, Due},
         verdict::Outcome,
     },
@@ -104,7 +104,7 @@ impl<'a> ScheduleDaemon<'a> {
             if mode == Mode::Due {
                 return Ok(None);
             }
-            return Err(Failure::new(Exit::Running, held(&workspace)?).into());
+            return fail(Exit::Running, held(&workspace)?);
         };
         let store = workspace.event_store()?;
         workspace.ignore_own_files()?;
@@ -308,9 +308,11 @@ impl<'a> ScheduleDaemon<'a> {
         }
         let folder = self.workspace.state.schedule();
         if !self.lock.is_on(&folder) {
-            let message = "the lock of this schedule was removed, so another could be waiting too; \
-                           restart it";
-            return Err(Failure::new(Exit::Disk, message).into());
+            return fail(
+                Exit::Disk,
+                "the lock of this schedule was removed, so another could be waiting too; \
+                           restart it",
+            );
         }
         let late = scheduled_for.map(|at| (Utc::now() - at).num_seconds());
         self.woken(Woken {

@@ -9,7 +9,7 @@ use crate::{
     commands::{Invocation, with_view},
     core::{
         event::{AttemptResult, Event, record::Record},
-        exit::{Exit, Failure},
+        exit::{Exit, fail},
         graph::{filter::Filter, task::TaskId},
         history::History,
         select::{Policy, View},
@@ -32,7 +32,7 @@ use crate::{
 /// Reads the report of the newest run that had something to do, with the runs after it.
 ///
 /// # Errors
-/// No repository; as the disk gives them.
+/// No repository; errors of the disk.
 pub(in crate::commands) fn read_newest(
     invocation: &Invocation,
     now: DateTime<Utc>,
@@ -68,7 +68,7 @@ pub(in crate::commands) fn read_newest(
 /// Reads the report of a run by its number, counted back from the newest run, which is 1.
 ///
 /// # Errors
-/// No repository, no such run; as the disk gives them.
+/// No repository, no such run; errors of the disk.
 pub(in crate::commands) fn read_report(
     invocation: &Invocation,
     number: usize,
@@ -142,8 +142,10 @@ fn read_earlier(workspace: &Workspace, number: usize) -> Result<EarlierRun> {
         }
     })?;
     let Some(meant) = runs.len().checked_sub(number) else {
-        let message = format!("no run {number}; the journal has {}", counted(runs.len(), "run"));
-        return Err(Failure::new(Exit::Usage, message).into());
+        return fail(
+            Exit::Usage,
+            format!("no run {number}; the journal has {}", counted(runs.len(), "run")),
+        );
     };
     let last = runs[meant].1;
     let (mut history, mut closed_later) = (History::default(), Vec::new());
