@@ -3,17 +3,12 @@
 //!
 //! The caller reads and writes the files.
 
+mod additions;
 mod backlog;
 mod checks;
-mod installs;
-mod layout;
-mod marks;
-mod recipes;
 
-pub use backlog::{Backlog, backlog, draftable, importable};
-pub use checks::{FoundCheck, READ, checks};
-pub use installs::{installs, wanted_files};
-pub use layout::layout;
+pub use backlog::{Backlog, backlog, draftable, importable, layout};
+pub use checks::{FoundCheck, READ, checks, installs, wanted_files};
 
 use crate::{
     agents::agent_preset,
@@ -67,7 +62,7 @@ impl Found {
 
     /// The name of the justfile, existing or new.
     pub fn justfile(&self) -> &str {
-        self.names.iter().find(|name| recipes::is_justfile(name)).map_or("justfile", |name| name)
+        self.names.iter().find(|name| additions::is_justfile(name)).map_or("justfile", |name| name)
     }
 
     /// Whether the project has files other than plans and those of `ralph` and git.
@@ -289,7 +284,7 @@ impl FileFate {
         let Some(bytes) = there else {
             return FileFate::Create(match content {
                 Content::Whole(text) => text.clone(),
-                Content::Recipes => recipes::new(),
+                Content::Recipes => additions::new_justfile(),
                 Content::Paragraph => Template::Agents.text(),
             });
         };
@@ -299,8 +294,8 @@ impl FileFate {
             (Content::Whole(wanted), _) if may_replace => FileFate::Replace(wanted.clone()),
             (Content::Whole(_), _) => FileFate::Keep("already exists".to_owned()),
             (_, Err(_)) => FileFate::Keep("is not UTF-8".to_owned()),
-            (Content::Recipes, Ok(text)) => recipes::add(text),
-            (Content::Paragraph, Ok(text)) => marks::put(text, may_replace),
+            (Content::Recipes, Ok(text)) => additions::add_recipes(text),
+            (Content::Paragraph, Ok(text)) => additions::put_paragraph(text, may_replace),
         }
     }
 

@@ -5,9 +5,6 @@
 //! capitals after `RALPH_`, the variable. `config_layers` finds the values.
 
 mod agents;
-mod concurrency_limits;
-mod executors;
-mod hooks;
 mod length;
 mod notify;
 mod schedule;
@@ -40,9 +37,7 @@ use crate::{
 };
 pub use schedule::{ScheduleConfig, Secret, TriggerConfig};
 
-pub use agents::{Agents, anchored};
-pub use concurrency_limits::ConcurrencyLimits;
-pub use hooks::Hooks;
+pub use agents::{Agents, ConcurrencyLimits, Hooks, anchored};
 pub use notify::{Notifier, NotifierTarget};
 
 /// The default agent.
@@ -80,7 +75,7 @@ pub struct Config {
     #[schemars(with = "Option<String>")]
     pub done_pattern: Option<Pattern>,
     /// Where else attempts can run: names with `sandbox`, `container`, `slurm`, `ssh` or `command`.
-    #[serde(deserialize_with = "executors::read")]
+    #[serde(deserialize_with = "agents::read_kinds")]
     #[schemars(with = "BTreeMap<String, Value>")]
     pub executors: BTreeMap<String, ExecutorKind>,
     /// The time in which an agent must exit after its final result or its report. Its work counts in

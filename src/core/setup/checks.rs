@@ -1,10 +1,10 @@
-//! The test commands that a project declares.
+//! The checks of a project, and the commands that install what they need, known by its files.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::recipes;
+use super::additions;
 
 /// A command that tests the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +54,9 @@ pub fn checks(
         found.push(FoundCheck { command, program, source, is_entry, is_ready });
     };
     let text = |name: &str| texts.get(name).map(String::as_str);
-    let justfile = texts.iter().find(|(name, _)| recipes::is_justfile(name));
+    let justfile = texts.iter().find(|(name, _)| additions::is_justfile(name));
     if let Some((name, text)) = justfile
-        && recipes::taken(text).contains("test")
+        && additions::taken(text).contains("test")
     {
         add("just test", name, true);
     }
@@ -161,6 +161,68 @@ fn pytest(
         .or_else(by_name)
 }
 
+/// The ignored files that a copy usually needs, as patterns of `.worktreeinclude`.
+const WANTED: &[&str] = &[".env", ".env.local", ".env.development", ".env.test", ".envrc"];
+
+/// Finds the commands, from the names at the top of the project and the texts of its manifests.
+/// Only commands whose program is on PATH count.
+pub fn installs(
+    names: &[String],
+    texts: &BTreeMap<String, String>,
+    on_path: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    let has = |name: &str| names.iter().any(|it| it == name);
+    let node = node_install(has, texts.get("package.json").map_or("", String::as_str));
+    let by_file = [
+        ("uv.lock", "uv sync"),
+        ("poetry.lock", "poetry install"),
+        ("pdm.lock", "pdm install"),
+        ("Pipfile.lock", "pipenv sync --dev"),
+        ("Cargo.lock", "cargo fetch"),
+        ("go.mod", "go mod download"),
+        ("Gemfile.lock", "bundle install"),
+        ("composer.lock", "composer install"),
+        ("mix.lock", "mix deps.get"),
+    ];
+    let others = by_file.into_iter().filter(|(file, _)| has(file)).map(|(_, command)| command);
+    let is_ready = |command: &&str| on_path(command.split(' ').next().unwrap_or_default());
+    node.into_iter().chain(others).filter(is_ready).map(str::to_owned).collect()
+}
+
+fn node_install(has: impl Fn(&str) -> bool, package: &str) -> Option<&'static str> {
+    let locks = [
+        ("pnpm-lock.yaml", "pnpm install --frozen-lockfile"),
+        ("bun.lock", "bun install --frozen-lockfile"),
+        ("bun.lockb", "bun install --frozen-lockfile"),
+        ("package-lock.json", "npm ci"),
+        ("npm-shrinkwrap.json", "npm ci"),
+    ];
+    if let Some((_, command)) = locks.into_iter().find(|(lock, _)| has(lock)) {
+        return Some(command);
+    }
+    if has("yarn.lock") {
+        // Yarn 2 and later has this file and no longer the old flag.
+        let is_new = has(".yarnrc.yml");
+        return Some(if is_new {
+            "yarn install --immutable"
+        } else {
+            "yarn install --frozen-lockfile"
+        });
+    }
+    let package: Value = serde_json::from_str(package).ok()?;
+    let has_any = |key: &str| package[key].as_object().is_some_and(|list| !list.is_empty());
+    // Without a lock file, none is written: it would count as work of an attempt.
+    ["dependencies", "devDependencies"]
+        .into_iter()
+        .any(has_any)
+        .then_some("npm install --no-package-lock")
+}
+
+/// Returns the names at the top of the project that a copy needs and that git usually ignores.
+pub fn wanted_files(names: &[String]) -> Vec<String> {
+    names.iter().filter(|name| WANTED.contains(&name.as_str())).cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,6 +286,33 @@ mod tests {
         ];
         for (files, commands) in cases {
             assert_eq!(of(files), *commands, "{files:?}");
+        }
+    }
+
+    fn installed(names: &[&str], package: &str) -> Vec<String> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let texts = [("package.json".to_owned(), package.to_owned())].into();
+        installs(&names, &texts, |program| program != "go")
+    }
+
+    #[test]
+    fn each_kind_of_project_is_installed() {
+        for (names, package, command) in [
+            (&["package.json", "package-lock.json"][..], "{}", &["npm ci"][..]),
+            (&["pnpm-lock.yaml"], "{}", &["pnpm install --frozen-lockfile"]),
+            (&["yarn.lock"], "{}", &["yarn install --frozen-lockfile"]),
+            (&["yarn.lock", ".yarnrc.yml"], "{}", &["yarn install --immutable"]),
+            (&["package.json"], "{}", &[]),
+            (
+                &["package.json"],
+                r#"{"devDependencies": {"a": "1"}}"#,
+                &["npm install --no-package-lock"],
+            ),
+            (&["uv.lock", "Cargo.lock"], "", &["uv sync", "cargo fetch"]),
+            (&["go.mod"], "", &[]),
+            (&["README.md"], "", &[]),
+        ] {
+            assert_eq!(installed(names, package), command, "{names:?}");
         }
     }
 }
