@@ -66,6 +66,6 @@ torture-executors N:
 engines:
     RALPH_ENGINES=1 cargo test --all-features --test it engines:: -- --include-ignored --nocapture
 
-# Apply each known bug and check that its test fails: `just bugs`, `just bugs close-twice`
+# Switch on each known bug and check that its test fails: `just bugs`, `just bugs close-twice`
 bugs *NAMES:
-    RALPH_BUGS="{{ if NAMES == "" { "all" } else { NAMES } }}" cargo test --test it bugs:: -- --nocapture
+    RALPH_BUGS="{{ if NAMES == "" { "all" } else { NAMES } }}" cargo test --all-features --test it bugs:: -- --include-ignored --nocapture

@@ -5,6 +5,7 @@
 
 pub mod exit;
 pub mod variants;
+pub mod known_bug;
 pub mod samples;
 pub mod default_value;
 pub mod duration;

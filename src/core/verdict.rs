@@ -253,7 +253,9 @@ impl Evidence {
 
     /// Whether the attempt, or an earlier one, committed changes.
     fn commits_changes(&self) -> bool {
-        self.work().is_some() || self.earlier.is_some()
+        self.work().is_some()
+            || self.earlier.is_some()
+            || (self.report.is_some() && crate::known_bug::is_on("believe-the-report"))
     }
 }
 
@@ -338,6 +340,11 @@ impl Verdict {
                 {
                     Verdict::Again
                 }
+                Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. }
+                    if crate::known_bug::is_on("believe-the-exit-code") =>
+                {
+                    Verdict::Complete
+                }
                 Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. } => Verdict::Incomplete,
                 Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {
                     Verdict::Failed
@@ -416,10 +423,10 @@ impl Verdict {
             | Verdict::TimedOut
             | Verdict::SetupFailed
             | Verdict::MergeFailed => true,
+            Verdict::Interrupted => crate::known_bug::is_on("count-interrupted-attempts"),
             Verdict::Complete
             | Verdict::NeedsInput
             | Verdict::Cancelled
-            | Verdict::Interrupted
             | Verdict::RateLimited
             | Verdict::Denied
             | Verdict::BaselineBroken

@@ -189,7 +189,8 @@ pub fn clear_reports(workspace: &Workspace, id: &TaskId) -> Result<Option<String
     };
     remove(&name(WAIT))?;
     // A plain loop has already checked for `DONE`; a file that is there now is newer and counts.
-    let is_meant = workspace.place.name().is_some();
+    let is_meant =
+        workspace.place.name().is_some() || crate::core::known_bug::is_on("believe-an-old-report");
     Ok(if !is_meant && remove(&name(DONE))? { Some(name(DONE)) } else { None })
 }
 
@@ -293,6 +294,7 @@ pub fn kept_graph(workspace: &Workspace, record: &AttemptRecord) -> Option<Graph
         let task = file.graph().number(&record.task_id).map(|n| file.graph().task(n));
         let at = task.and_then(|task| task.claimed_at.as_deref());
         at == Some(&rfc3339(record.started_at))
+            || (at.is_none() && crate::core::known_bug::is_on("put-back-any-copy"))
     })
 }
 

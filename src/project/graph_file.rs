@@ -266,8 +266,10 @@ impl GraphFile {
         crash::point("graph.locked");
         let mut foreign = Vec::new();
         loop {
-            foreign
-                .extend(self.reread().map_err(|rejected| anyhow!(*rejected))?.unwrap_or_default());
+            if !crate::core::known_bug::is_on("overwrite-the-graph") {
+                let reread = self.reread().map_err(|rejected| anyhow!(*rejected))?;
+                foreign.extend(reread.unwrap_or_default());
+            }
             let number = self.graph.number(id);
             let old = number.map(|number| self.graph.task(number).status);
             let Some(number) =
@@ -282,7 +284,9 @@ impl GraphFile {
                 .with_context(|| format!("edit the status of `{id}` in `{}`", self.name))?;
             // If the edit does not reach the disk, the file must be read again.
             let seen = self.stamp.take();
-            if state::stamp(&self.path).ok() != seen {
+            if state::stamp(&self.path).ok() != seen
+                && !crate::core::known_bug::is_on("overwrite-the-graph")
+            {
                 continue;
             }
             crash::point("graph.edited");

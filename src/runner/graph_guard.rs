@@ -126,7 +126,10 @@ impl GraphBefore {
         let tasks = now.tasks().iter();
         let done = tasks.filter(|task| task.status == Status::Complete && is_new(&task.id));
         let ids = done.map(|task| task.id.clone());
-        ids.filter(|id| !is_commanded(record, active, id)).collect()
+        ids.filter(|id| {
+            !is_commanded(record, active, id) && !crate::core::known_bug::is_on("guard-no-graph")
+        })
+        .collect()
     }
 
     /// Returns the other tasks that the agent's commits removed or cancelled, in two lists.

@@ -103,8 +103,13 @@ impl Process {
 
     /// Sends TERM to the group. Does nothing once the process is reaped.
     pub(super) fn terminate(&self) {
-        // A stopped process handles TERM only after it is continued.
-        self.group.signal(&[Signal::TERM, Signal::CONT]);
+        let signals: &[Signal] = if crate::core::known_bug::is_on("no-continue") {
+            &[Signal::TERM]
+        } else {
+            // A stopped process handles TERM only after it is continued.
+            &[Signal::TERM, Signal::CONT]
+        };
+        self.group.signal(signals);
     }
 
     /// Kills the group. Does nothing once the process is reaped.

@@ -201,8 +201,11 @@ fn guard_here(
         guard.agent.kill();
     }
     guard.agent.reap();
-    let (swept, immortal) =
-        if spared { (Vec::new(), 0) } else { tree::sweep(guard.pane.as_deref()) };
+    let (swept, immortal) = if spared || crate::core::known_bug::is_on("kill-only-the-group") {
+        (Vec::new(), 0)
+    } else {
+        tree::sweep(guard.pane.as_deref())
+    };
     crash::point("guard.swept");
     let is_drained = if spared {
         streams.cut();

@@ -435,7 +435,9 @@ fn counts_here(identity: &Identity) -> bool {
 
 fn found(identity: &Identity) -> Option<Stat> {
     let is_it = |stat: &Stat| {
-        booted_as(identity) && counts_here(identity) && stat.start_time == identity.start_time
+        booted_as(identity)
+            && ((counts_here(identity) && stat.start_time == identity.start_time)
+                || (stat.alive() && crate::core::known_bug::is_on("trust-a-pid")))
     };
     Stat::of(identity.pid).filter(is_it)
 }

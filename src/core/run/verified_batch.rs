@@ -111,6 +111,7 @@ impl VerifiedBatch {
             return strayed("the batch is empty");
         };
         if !required.is_empty()
+            && !crate::known_bug::is_on("verify-at-the-conflict")
             && let Some(why) = run.strayed(verified)
         {
             return Err(Unproven::Strayed(why));

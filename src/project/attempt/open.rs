@@ -356,7 +356,8 @@ impl AttemptRecord {
         let is_ours = |path: &PathBuf| {
             let modified = fs::symlink_metadata(path).map(|found| found.mtime());
             // Compare whole seconds, because some file systems store no fractions.
-            !self.locks.contains(path) && modified.is_ok_and(|modified| modified >= began)
+            (!self.locks.contains(path) || crate::core::known_bug::is_on("remove-a-persons-lock"))
+                && modified.is_ok_and(|modified| modified >= began)
         };
         let mut locks: Vec<PathBuf> = tree.locks().into_iter().filter(is_ours).collect();
         if self.slot.is_some() {

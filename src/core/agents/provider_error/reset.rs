@@ -41,7 +41,7 @@ fn epoch(text: &str) -> Option<DateTime<Utc>> {
 /// A time as printed: month, day and year; hour, minute and half of the day; zone.
 static CLOCK: LazyLock<Regex> = LazyLock::new(|| {
     let date = r"([a-z]{3})[a-z]*\s+(\d{1,2})[a-z]*,?\s+(?:(\d{4}),?\s+)?(?:at\s+)?";
-    let time = r"(\d{1,2})(?::(\d{2}))?\s*(am|pm)?";
+    let time = r"(\d{1,2})(?::(\d{2}))?(?:\s*(am|pm))?";
     let zone = r"[^\s(]*\s+\(([^)]*)\)";
     let before = r"(?:resets|reset at|try again at)\s+(?:at\s+)?";
     let whole = format!("(?i){before}(?:{date})?{time}(?:{zone})?");

@@ -34,7 +34,9 @@ impl Attempts {
             return commands;
         }
         let last = sit.view.history.of(&id.task_id).last.as_ref();
-        if let Some(last) = last.filter(|last| last.ended.attempt >= id.attempt) {
+        if let Some(last) = last.filter(|last| {
+            last.ended.attempt >= id.attempt && !crate::known_bug::is_on("close-twice")
+        }) {
             let AttemptResult { verdict, evidence, .. } = &*last.ended;
             let believed = *verdict == Verdict::Complete || evidence.report.is_none();
             return vec![RunCommand::Release { id, believed }];
