@@ -38,6 +38,10 @@ test *ARGS:
 test-all *ARGS:
     cargo test --all-features -- --include-ignored --skip measured {{ARGS}}
 
+# Run the tests with another person's git settings, locale, time zone and temporary folder
+test-hostile *ARGS:
+    bash .ci/hostile cargo test --all-features {{ARGS}}
+
 # Run the benchmarks; `--full` adds the long rows, `--before PROGRAM` an earlier ralph
 bench *ARGS:
     cargo bench --bench ralph -- {{ARGS}}

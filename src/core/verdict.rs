@@ -340,12 +340,9 @@ impl Verdict {
                 {
                     Verdict::Again
                 }
-                Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. }
-                    if crate::known_bug::is_on("believe-the-exit-code") =>
-                {
-                    Verdict::Complete
+                Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. } => {
+                    Verdict::unreported()
                 }
-                Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. } => Verdict::Incomplete,
                 Outcome::Exited { .. } | Outcome::Signaled { .. } | Outcome::NotStarted { .. } => {
                     Verdict::Failed
                 }
@@ -409,6 +406,12 @@ impl Verdict {
             | Outcome::Exceeded { .. }
             | Outcome::NotStarted { .. } => None,
         }
+    }
+
+    /// The verdict on an agent that ended well and did not report.
+    fn unreported() -> Verdict {
+        let believes = crate::known_bug::is_on("believe-the-exit-code");
+        if believes { Verdict::Complete } else { Verdict::Incomplete }
     }
 
     /// Whether the attempt counts towards `max_attempts` of its task.

@@ -294,7 +294,6 @@ pub fn kept_graph(workspace: &Workspace, record: &AttemptRecord) -> Option<Graph
         let task = file.graph().number(&record.task_id).map(|n| file.graph().task(n));
         let at = task.and_then(|task| task.claimed_at.as_deref());
         at == Some(&rfc3339(record.started_at))
-            || (at.is_none() && crate::core::known_bug::is_on("put-back-any-copy"))
     })
 }
 

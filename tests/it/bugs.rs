@@ -124,11 +124,6 @@ const BUGS: &[KnownBug] = &[
         name: "overwrite-the-graph",
         caught_by: Unit(PROGRAM, "what_others_write_is_kept_and_told"),
     },
-    // The graph is restored from a copy that may belong to another attempt.
-    KnownBug {
-        name: "put-back-any-copy",
-        caught_by: Integration("crash::an_unreadable_graph_is_an_error_after_a_crash"),
-    },
     // Git lock files that existed before an attempt are removed together with its own.
     KnownBug {
         name: "remove-a-persons-lock",

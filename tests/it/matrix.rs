@@ -89,12 +89,12 @@ const ROWS: &[(&str, &str, How)] = &[
     (
         "A10",
         "the machine sleeps: told, and no work",
-        Tests(&["src/adapters/clock::sleep_and_a_set_clock"]),
+        Tests(&["src/adapters/machine::sleep_and_a_set_clock"]),
     ),
     (
         "A11",
         "the clock is set: told as such",
-        Tests(&["src/adapters/clock::sleep_and_a_set_clock"]),
+        Tests(&["src/adapters/machine::sleep_and_a_set_clock"]),
     ),
     ("A12", "the disk is full: stop, shorten nothing", Tests(&["faults::a_full_disk_stops"])),
     (

@@ -187,6 +187,9 @@ impl TestProject {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
+        // The switch of a known bug is passed on.
+        let bug = std::env::var("RALPH_KNOWN_BUG").ok();
+        all.extend(bug.map(|name| ("RALPH_KNOWN_BUG".to_owned(), name)));
         all.extend(self.env.clone());
         all
     }

@@ -492,10 +492,10 @@ fn files_and_functions_are_short() {
 }
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
-const LINES: usize = 74_200;
+const LINES: usize = 69_100;
 
 /// The number of files in `src` that the budget allows.
-const FILES: usize = 522;
+const FILES: usize = 404;
 
 #[test]
 fn the_whole_stays_small() {

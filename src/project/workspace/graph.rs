@@ -33,7 +33,10 @@ impl Workspace {
     /// # Errors
     /// The error of `git`.
     pub fn committed_graph(&self, commit: &str) -> Result<Option<GraphFile>> {
-        let text = self.committed_text(commit)?;
+        let Some(path) = self.graph_in_git() else { return Ok(None) };
+        let text = self.repo.file_at(commit, &path)?;
+        // A text that is not UTF-8 is no graph, as in the checkout.
+        let text = text.and_then(|text| String::from_utf8(text).ok());
         Ok(text.and_then(|it| GraphFile::assume(Path::new(""), "", false, false, &it).ok()))
     }
 
