@@ -3,7 +3,7 @@
 //! One thread receives every message from one channel: a process ended, a signal arrived, time
 //! passed. `core::run` decides what to do and returns commands. The loop hands each command to the
 //! owner that carries it out, and turns the answer into the next input. Owners never call each other:
-//! what one needs of another is an argument, and what it has found out are [`Facts`], which the loop
+//! what one needs of another is an argument, and what it has found out are `Facts`, which the loop
 //! journals. Neither makes policy decisions.
 
 mod agents;

@@ -8,7 +8,7 @@ use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli::{GraphArgs, PictureFormat},
     core::{
-        exit::{Exit, Failure, fail},
+        exit::{Exit, fail},
         graph::filter::Filter,
         select::Policy,
     },
@@ -65,7 +65,7 @@ fn refuse(options: &GraphArgs) -> Result<()> {
 
 #[cfg(feature = "png")]
 fn png(svg: &str) -> Result<Vec<u8>> {
-    crate::adapters::png::draw(svg).map_err(|why| Failure::new(Exit::Error, why).into())
+    crate::adapters::png::draw(svg).or_else(|why| fail(Exit::Error, why))
 }
 
 #[cfg(not(feature = "png"))]

@@ -29,7 +29,7 @@ pub struct CommitDraft {
 type TreeEdit<'a> = (&'a str, Option<&'a str>);
 
 impl CommitMaker<'_> {
-    /// Prepares a commit of the changed paths of these names, as returned by [`Repo::dirty`]. Other
+    /// Prepares a commit of the changed paths of these names, as returned by `RepoReader::dirty`. Other
     /// staged paths stay staged and are not part of it. None if nothing can be committed: a nested
     /// repository cannot, and a file that was removed from the index and still exists is left
     /// alone.

@@ -31,7 +31,7 @@ pub struct PinSource<'a> {
     pub branch: Option<&'a str>,
     /// The start in seconds since 1970: moves of HEAD since then are followed. None to follow none.
     pub began: Option<i64>,
-    /// The changed paths, as returned by [`Repo::dirty`].
+    /// The changed paths, as returned by `RepoReader::dirty`.
     pub changed: &'a [String],
 }
 
