@@ -61,12 +61,11 @@ impl View<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::samples::{end, record, task};
+    use crate::samples::{end, record, started, task};
     use chrono::{DateTime, Utc};
 
     use super::*;
     use crate::{
-        agents::transcript::Format,
         event::{Begun, Event, PlainLoop},
         graph::{
             TaskGraph,
@@ -92,20 +91,7 @@ mod tests {
         let begun = Begun { before, plain: plain_loop, ..Begun::default() };
         history.apply(&record("", 0, Event::LoopStarted(begun)));
         for (attempt, verdict) in (1..).zip(verdicts.iter().skip(before as usize)) {
-            history.apply(&record(
-                "l",
-                0,
-                Event::Started {
-                    attempt,
-                    base: None,
-                    branch: None,
-                    log: String::new(),
-                    why: String::new(),
-                    format: Format::Text,
-                    slot: None,
-                    run_on: None,
-                },
-            ));
+            history.apply(&record("l", 0, started(attempt)));
             let ended = end(attempt, *verdict);
             let ended = Event::of_end(ended);
             history.apply(&record("l", 0, ended));
