@@ -14,7 +14,7 @@ use std::{
 use chrono::{DateTime, TimeDelta};
 use ralph::core::{
     agents::transcript::{Format, Usage},
-    event::{AttemptResult, Event, record::Record},
+    event::{AttemptEvent, AttemptResult, Event, record::Record},
     graph::task::TaskId,
     verdict::{Commit, DiffStat, Evidence, Outcome, Report, Verdict},
 };
@@ -301,11 +301,7 @@ pub fn journal(path: &Path, lines: u64, tasks: usize) {
             started(&mut random, attempt, log)
         } else {
             let end = ended(&mut random, attempt, log);
-            if end.verdict == Verdict::Complete {
-                Event::Completed(end)
-            } else {
-                Event::Failed(end)
-            }
+            Event::Ended(end)
         };
         let record = Record {
             timestamp: began + TimeDelta::seconds(seq.cast_signed()),
@@ -321,7 +317,7 @@ pub fn journal(path: &Path, lines: u64, tasks: usize) {
 
 /// The start of an attempt.
 pub fn started(random: &mut Random, attempt: u32, log: String) -> Event {
-    Event::Started {
+    AttemptEvent::Started {
         attempt,
         base: Some(format!("{:040x}", random.next()).into()),
         branch: Some("main".to_owned()),
@@ -331,6 +327,7 @@ pub fn started(random: &mut Random, attempt: u32, log: String) -> Event {
         run_on: None,
         why: "P2, longest chain 4h, unblocks 2, place 17".to_owned(),
     }
+    .into()
 }
 
 /// The end of an attempt: most are complete.

@@ -107,16 +107,16 @@ impl Work {
                 FarmEnd::Complete => {
                     self.farm.complete += 1;
                     let verdict = Verdict::Complete;
-                    (Status::Complete, Event::Completed(AttemptResult { verdict, ..ended }))
+                    (Status::Complete, Event::Ended(AttemptResult { verdict, ..ended }))
                 }
                 FarmEnd::Failed => {
                     let verdict = Verdict::Failed;
-                    (Status::Pending, Event::Failed(AttemptResult { verdict, ..ended }))
+                    (Status::Pending, Event::Ended(AttemptResult { verdict, ..ended }))
                 }
                 FarmEnd::Lost => {
                     let (verdict, outcome) = (Verdict::Interrupted, Outcome::Interrupted);
                     let ended = AttemptResult { verdict, outcome, ..ended };
-                    (Status::Pending, Event::Interrupted(ended))
+                    (Status::Pending, Event::Ended(ended))
                 }
             };
             self.tell(at, number, event);

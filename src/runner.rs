@@ -47,7 +47,7 @@ use crate::{
     },
     core::{
         duration,
-        event::{Event, StopReason},
+        event::{GraphEvent, RunEvent, SourceEvent, StopReason},
         executor::{Executor, ExecutorFault, JobState},
         exit::{Exit, Failure},
         run::{
@@ -210,10 +210,10 @@ impl Runner {
     pub fn run(mut self) -> Result<StopReason> {
         // A reader that finds the run in the journal must also see that it is alive.
         self.core.journal.write_lock_holder(&self.core.cx, None)?;
-        self.core.emit(None, Event::LoopStarted(inbox::begun(&self.core.cx)))?;
+        self.core.emit(None, RunEvent::LoopStarted(inbox::begun(&self.core.cx)))?;
         crash::point("run.begun");
         for refreshed in mem::take(&mut self.core.cx.options.refreshed) {
-            self.core.emit(None, Event::SourceRefreshed(refreshed))?;
+            self.core.emit(None, SourceEvent::SourceRefreshed(refreshed))?;
         }
         self.core.emit(None, self.core.graph.loaded())?;
         let result = match self.begin() {
@@ -230,7 +230,7 @@ impl Runner {
             self.processes.order_all(AgentProcess::kill);
         }
         if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {
-            self.core.emit(None, Event::Blocked { holders: holders.clone() })?;
+            self.core.emit(None, RunEvent::Blocked { holders: holders.clone() })?;
         }
         // The run has an end in the journal, too, if a source cannot be told.
         let result = result.and_then(|reason| self.write_back().map(|()| reason));
@@ -241,7 +241,7 @@ impl Runner {
         let run = &self.core.journal.history().run;
         let view = self.core.view(&[]);
         let open = view.admitted().filter(|it| !view.graph.task(*it).status.is_over());
-        let finished = Event::Finished {
+        let finished = RunEvent::Finished {
             why,
             exit_code: exit.code(),
             iterations: run.iterations - run.begun.before,
@@ -282,7 +282,7 @@ impl Runner {
         if !self.core.cx.is_isolated() && self.core.cx.plain().is_none() {
             let (paths, more) = attempt::first_changed(&self.core.cx.workspace)?;
             if !paths.is_empty() {
-                self.core.emit(None, Event::UncommittedFound { paths, more })?;
+                self.core.emit(None, GraphEvent::UncommittedFound { paths, more })?;
             }
         }
         loop {
@@ -351,7 +351,7 @@ impl Runner {
             && self.wake.is_none_or(|wake| wake <= now)
         {
             self.wake = Some(until);
-            self.core.emit(None, Event::Waiting { until, why: wait.why })?;
+            self.core.emit(None, RunEvent::Waiting { until, why: wait.why })?;
         }
         let wake = self.wake.into_iter().chain(wait.until).min();
         let pause = wake.map_or(Duration::MAX, |wake| (wake - now).to_std().unwrap_or_default());

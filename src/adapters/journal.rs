@@ -5,8 +5,6 @@
 //! one kill in forty tears a line, and a torn line swallows the next one. Hence the lock, the
 //! single write and the repair of the tail.
 
-mod blocks;
-
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, Seek, SeekFrom, Write},
@@ -67,36 +65,13 @@ impl Journal {
         &self.path
     }
 
-    /// Appends the record that `make` builds for the next `seq`; with `sync`, it survives a power
-    /// cut.
-    ///
-    /// # Errors
-    /// I/O errors; the file is unchanged then.
-    pub fn append(&mut self, sync: bool, make: impl FnOnce(u64) -> Record) -> io::Result<Record> {
-        let mut kept = None;
-        self.append_all(sync, |seq| vec![kept.insert(make(seq)).clone()])?;
-        kept.ok_or_else(|| io::ErrorKind::Other.into())
-    }
-
     /// Appends the records that `make` builds from the next `seq` on, in one write; with `sync`, they
-    /// survive a power cut.
+    /// survive a power cut. Returns them, and whether they directly follow `mark`, so that nothing
+    /// has to be read; then `mark` is moved past them.
     ///
     /// # Errors
     /// I/O errors; the file is unchanged then.
-    pub fn append_all(
-        &mut self,
-        sync: bool,
-        make: impl FnOnce(u64) -> Vec<Record>,
-    ) -> io::Result<Vec<Record>> {
-        self.append_after(&mut JournalPosition::default(), sync, make).map(|(records, _)| records)
-    }
-
-    /// Does the same, and returns whether the records directly follow `mark`, so that nothing has to
-    /// be read. Then `mark` is moved past them.
-    ///
-    /// # Errors
-    /// I/O errors; the file is unchanged then.
-    pub fn append_after(
+    pub fn append(
         &mut self,
         mark: &mut JournalPosition,
         sync: bool,
@@ -173,7 +148,7 @@ impl Journal {
         mut each: impl FnMut(Option<&Record>),
     ) -> io::Result<SkippedLines> {
         let mut skipped = SkippedLines::default();
-        let Some((mut file, left)) = self.open_at(mark, || each(None))? else {
+        let Some(file) = self.open_at(mark, || each(None))? else {
             return Ok(skipped);
         };
         let mut take = |read: &Result<Record, Unread>| match read {
@@ -181,17 +156,7 @@ impl Journal {
             Err(Unread::Unknown) => skipped.unknown += 1,
             Err(Unread::Damaged) => skipped.damaged += 1,
         };
-        if left >= blocks::MANY {
-            blocks::read(&mut file, |bytes, lines| {
-                mark.offset += bytes;
-                for line in lines {
-                    mark.pass(line);
-                    take(line);
-                }
-            })?;
-        } else {
-            lines(file, mark, |_, read| take(&read))?;
-        }
+        lines(file, mark, |_, read| take(&read))?;
         Ok(skipped)
     }
 
@@ -205,19 +170,19 @@ impl Journal {
         mark: &mut JournalPosition,
         mut each: impl FnMut(Option<(&[u8], Result<Record, Unread>)>),
     ) -> io::Result<()> {
-        let Some((file, _)) = self.open_at(mark, || each(None))? else {
+        let Some(file) = self.open_at(mark, || each(None))? else {
             return Ok(());
         };
         lines(file, mark, |line, read| each(Some((line, read))))
     }
 
     /// Opens the file at `mark`, or at its start after calling `again` if the line before `mark` is no
-    /// longer there. Returns the file and the number of bytes after `mark`; none if there are none.
+    /// longer there. Returns none if there is nothing after `mark`.
     fn open_at(
         &self,
         mark: &mut JournalPosition,
         again: impl FnOnce(),
-    ) -> io::Result<Option<(File, u64)>> {
+    ) -> io::Result<Option<File>> {
         let mut file = match regular_file::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -232,12 +197,11 @@ impl Journal {
             }
             *mark = JournalPosition { inode: metadata.ino(), ..JournalPosition::default() };
         }
-        let left = metadata.len() - mark.offset;
-        if left == 0 {
+        if metadata.len() == mark.offset {
             return Ok(None);
         }
         file.seek(SeekFrom::Start(mark.offset))?;
-        Ok(Some((file, left)))
+        Ok(Some(file))
     }
 }
 
@@ -384,7 +348,7 @@ mod tests {
 
     use super::*;
 
-    use crate::core::event::Event;
+    use crate::core::event::RequestEvent;
 
     fn at(dir: &Path) -> Journal {
         Journal::new(dir.join("logs/ralph.jsonl"), false)
@@ -397,13 +361,19 @@ mod tests {
             seq,
             iteration: None,
             task_id: None,
-            event: Event::Reset {},
+            event: RequestEvent::Reset {}.into(),
         }
+    }
+
+    fn append(journal: &mut Journal, make: impl FnOnce(u64) -> Record) -> io::Result<Record> {
+        let mut mark = JournalPosition::default();
+        let (mut records, _) = journal.append(&mut mark, true, |seq| vec![make(seq)])?;
+        Ok(records.remove(0))
     }
 
     fn write(journal: &mut Journal, count: usize) {
         for _ in 0..count {
-            journal.append(true, made).unwrap();
+            append(journal, made).unwrap();
         }
     }
 
@@ -424,7 +394,7 @@ mod tests {
         let mut journal = at(dir.path());
         assert_eq!(journal.end(), JournalPosition::default());
         for _ in 0..3 {
-            journal.append(false, made).unwrap();
+            append(&mut journal, made).unwrap();
         }
         let mut read = JournalPosition::default();
         journal.read(&mut read, |_| {}).unwrap();
@@ -440,7 +410,7 @@ mod tests {
         let mut journal = at(dir.path());
         assert_eq!(journal.page_before(None, 100).unwrap(), JournalPage::default());
         for _ in 0..50 {
-            journal.append(false, made).unwrap();
+            append(&mut journal, made).unwrap();
         }
         let (mut seen, mut end) = (Vec::new(), None);
         loop {
@@ -452,6 +422,18 @@ mod tests {
             }
         }
         assert_eq!(seen, (0..50).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn a_page_smaller_than_a_line_skips_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = at(dir.path());
+        write(&mut journal, 2);
+        let length = fs::metadata(journal.path()).unwrap().len();
+        let page = journal.page_before(None, 10).unwrap();
+        assert_eq!(page, JournalPage { records: Vec::new(), start: length - 10 });
+        let page = journal.page_before(Some(page.start), 10).unwrap();
+        assert_eq!(page.start, length - 20);
     }
 
     #[test]
@@ -547,7 +529,7 @@ mod tests {
                     untouched.push(seq as u64);
                 }
             }
-            let told = at(dir.path()).append(false, |seq| Record { run_id: "new".to_owned(), ..made(seq) });
+            let told = append(&mut at(dir.path()), |seq| Record { run_id: "new".to_owned(), ..made(seq) });
             prop_assert!(fs::read(&path).unwrap().ends_with(b"\n"));
             let mut records = Vec::new();
             at(dir.path()).read(&mut JournalPosition::default(), |record| records.extend(record.cloned())).unwrap();

@@ -34,7 +34,7 @@ use crate::{
     core::{
         agents::agent_command::AgentCommand,
         duration,
-        event::Event,
+        event::GraphEvent,
         exit::{Exit, Failure, fail},
         graph::drafted::DraftAim,
         spend::{Reached, Spend},
@@ -343,7 +343,7 @@ impl DraftRounds<'_> {
         let checked = checked.transpose()?;
         ended.record.tasks = checked.as_ref().and_then(|it| Some(it.as_ref().ok()?.ids.len()));
         self.spend.add_draft(&ended.record);
-        self.store.emit(None, None, Event::Drafted(ended.record.clone()))?;
+        self.store.emit(None, None, GraphEvent::Drafted(ended.record.clone()))?;
         if let Some(fault) = self.agent.fault(&ended, answer.is_some()) {
             return Ok(Err(fault));
         }

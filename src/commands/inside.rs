@@ -20,7 +20,7 @@ use crate::{
     },
     core::{
         duration,
-        event::{ChildAgent, ChildEnded, ChildOutcome, Event},
+        event::{ChildAgent, ChildEnded, ChildOutcome, ChildEvent},
         exit::{Exit, Failure, fail},
         graph::task::TaskId,
         loop_paths::LoopPaths,
@@ -269,8 +269,8 @@ impl ChildBook {
             }
         };
         let event = match record {
-            ChildRecord::Started(child) => Event::ChildStarted(child),
-            ChildRecord::Ended(ended) => Event::ChildEnded(ended),
+            ChildRecord::Started(child) => ChildEvent::ChildStarted(child),
+            ChildRecord::Ended(ended) => ChildEvent::ChildEnded(ended),
         };
         store.emit(None, Some(&parent.task_id), event).map(drop)
     }

@@ -20,7 +20,7 @@ use crate::{
     core::{
         diagnostic::nearest,
         event::{
-            Cause, Event,
+            AttemptEvent, Cause, Event, GraphEvent, RunEvent,
             record::{Record, Unread},
         },
         exit::{Exit, Failure, fail},
@@ -147,7 +147,7 @@ impl LogsPage {
 
     fn record(&mut self, line: &[u8], record: &Record, wanted: bool) -> Result<()> {
         let entry = self.log.line(record);
-        if let (Event::LoopStarted(_), false, Some(held)) =
+        if let (Event::Run(RunEvent::LoopStarted(_)), false, Some(held)) =
             (&record.event, self.whole, &mut self.held)
         {
             held.clear();
@@ -339,12 +339,17 @@ impl RecordFilter {
 /// The attempt at the task that a fact is about.
 fn attempt_of(record: &Record, task: &TaskId, before: &History) -> Option<u32> {
     let newest = before.of(task).attempts;
-    if let Event::Started { attempt, .. } = record.event {
+    if let Event::Attempt(AttemptEvent::Started { attempt, .. }) = record.event {
         Some(attempt)
-    } else if let Event::StatusChanged { cause: Cause::Claimed, .. } = record.event {
+    } else if let Event::Graph(GraphEvent::StatusChanged { cause: Cause::Claimed, .. }) =
+        record.event
+    {
         // The attempt starts next.
         Some(newest + 1)
-    } else if matches!(record.event, Event::Promised { .. } | Event::Parked { .. }) {
+    } else if matches!(
+        record.event,
+        Event::Attempt(AttemptEvent::Promised { .. } | AttemptEvent::Parked { .. })
+    ) {
         // These follow the end of the attempt.
         Some(newest)
     } else {

@@ -15,7 +15,7 @@ use crate::{
     adapters::terminal,
     cli::{PromptArgs, PromptTemplate},
     core::{
-        event::{Cause, Event},
+        event::{Cause, GraphEvent},
         exit::{Exit, Failure, fail},
         graph::task::{Status, TaskId},
         isolation::Isolation,
@@ -79,7 +79,7 @@ pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
     if options.accept {
         let id = file.graph().task(number).id.clone();
         claim(&workspace, &mut file, &id)?;
-        let claimed = Event::StatusChanged {
+        let claimed = GraphEvent::StatusChanged {
             old: Some(Status::Pending),
             new: Some(Status::InProgress),
             cause: Cause::Claimed,

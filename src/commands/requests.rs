@@ -10,7 +10,7 @@ use crate::{
     adapters::{process, terminal},
     cli::ResumeArgs,
     core::{
-        event::{Event, StopRequest},
+        event::{StopRequest, ChildEvent, RequestEvent},
         exit::{Exit, fail},
         history::OpenChild,
     },
@@ -31,7 +31,7 @@ pub fn pause(invocation: &Invocation) -> Result<Exit> {
         terminal::say("warning: already paused");
         return Ok(Exit::Success);
     }
-    store.emit(None, None, Event::PauseRequested {})?;
+    store.emit(None, None, RequestEvent::PauseRequested {})?;
     let flag = workspace.place.flag();
     success(&if workspace.is_live(store.history())? {
         format!("pausing: running attempts finish, and none starts until `ralph resume{flag}`\n")
@@ -59,7 +59,7 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
         );
     }
     if now && !store.history().paused {
-        store.emit(None, None, Event::ResumeRequested { now })?;
+        store.emit(None, None, RequestEvent::ResumeRequested { now })?;
         return success("retrying the provider now\n");
     }
     // Restart an interrupted loop too: its command line is long.
@@ -73,7 +73,7 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
         return Ok(Exit::Success);
     }
     let was_paused = store.history().run.was_paused;
-    store.emit(None, None, Event::ResumeRequested { now })?;
+    store.emit(None, None, RequestEvent::ResumeRequested { now })?;
     // The run may have decided to end just before the request.
     for _ in 0..LOOKS.0 {
         if store.history().run.finished.is_some() || !workspace.is_live(store.history())? {
@@ -118,7 +118,7 @@ pub fn stop(invocation: &Invocation, now: bool) -> Result<Exit> {
     let workspace = invocation.watched()?;
     SurroundingAttempt::refuse_steering(&workspace, "stop")?;
     let mut store = workspace.event_store()?;
-    let stop = Event::StopRequested(StopRequest { signal: None, now });
+    let stop = RequestEvent::StopRequested(StopRequest { signal: None, now });
     if !workspace.is_live(store.history())? {
         if !store.history().paused {
             return success("no run is active\n");
@@ -165,7 +165,7 @@ pub fn stop_child(invocation: &Invocation, id: &str) -> Result<Exit> {
             ),
         );
     }
-    store.emit(None, Some(&task_id), Event::ChildStopRequested(child.clone()))?;
+    store.emit(None, Some(&task_id), ChildEvent::ChildStopRequested(child.clone()))?;
     if !process::end_tree(&child.process, workspace.config.grace) {
         return fail(
             Exit::Error,

@@ -19,7 +19,7 @@ use crate::{
     adapters::{process::relay, state, terminal::visible},
     cli,
     core::{
-        event::{Answer, Event},
+        event::{Answer, RequestEvent},
         exit::{Exit, fail},
         graph::task::Status,
         loop_paths,
@@ -93,7 +93,7 @@ pub fn ask(text: &str) -> Result<Exit> {
     let id = &editor.inside.task_id;
     let question = given(text, ANSWER, "a question")?;
     attempt::ask(&editor.workspace, id, &question)?;
-    let asked = Event::Asked { attempt: editor.inside.attempt, question };
+    let asked = RequestEvent::Asked { attempt: editor.inside.attempt, question };
     editor.store.emit(None, Some(id), asked)?;
     success(&format!(
         "asked; commit finished work and exit: `{id}` needs input, and its next attempt gets the \
@@ -140,7 +140,7 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
         return success(&(lines.join("\n") + "\n"));
     };
     let answer = given(text, ANSWER, "an answer")?;
-    let answered = Event::Answered(Answer { question: question.unwrap_or_default(), answer });
+    let answered = RequestEvent::Answered(Answer { question: question.unwrap_or_default(), answer });
     // Before the status: a run may start the next attempt as soon as the task is pending.
     editor.store.emit(None, Some(&id), answered)?;
     let command = ChangeCommand {
@@ -166,7 +166,7 @@ fn note_to(invocation: &Invocation, id: &str, text: &str) -> Result<Exit> {
     }
     // To the next attempts, it is an answer to no question.
     let answer = Answer { question: String::new(), answer: given(text, ANSWER, "a note")? };
-    editor.store.emit(None, Some(&id), Event::Answered(answer))?;
+    editor.store.emit(None, Some(&id), RequestEvent::Answered(answer))?;
     success(&format!("{id}: its next attempt gets the note\n"))
 }
 
@@ -200,7 +200,7 @@ pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
     if !add(&editor.workspace, root, &name, &note)? {
         return success(&format!("`{name}` already has this note\n"));
     }
-    let noted = Event::Noted {
+    let noted = RequestEvent::Noted {
         attempt: *attempt,
         note: text,
         for_all: options.for_all,

@@ -19,7 +19,7 @@ use crate::{
     },
     cli::{PlaceArgs, TaskMoveArgs, TaskRemoveArgs},
     core::{
-        event::Event,
+        event::RequestEvent,
         exit::{Exit, Failure, fail},
         graph::{
             TaskGraph,
@@ -69,7 +69,7 @@ pub fn reset(invocation: &Invocation, ids: &[String]) -> Result<Exit> {
         }
         let past = editor.store.history().of(&id);
         let has_work = past.work.is_some() || !past.commits.is_empty();
-        editor.store.emit(None, Some(&id), Event::Reset {})?;
+        editor.store.emit(None, Some(&id), RequestEvent::Reset {})?;
         if old == Status::Complete && has_work {
             terminal::say(&format!(
                 "the commits of {id} stay, and no longer count as its work; `ralph task-complete \
@@ -129,7 +129,7 @@ fn report(invocation: &Invocation, id: &str) -> Result<bool> {
     let Some(attempt) = attempt else {
         return Ok(false);
     };
-    store.emit(None, Some(&id), Event::Reported { attempt })?;
+    store.emit(None, Some(&id), RequestEvent::Reported { attempt })?;
     terminal::print(&format!(
         "{id} is reported as done; it is verified when attempt {attempt} ends\n"
     ))?;

@@ -25,7 +25,7 @@ use crate::{
     cli::TaskShowArgs,
     core::{
         diagnostic,
-        event::{Cause, Event},
+        event::{Cause, GraphEvent},
         exit::{Exit, Failure, fail},
         graph::{
             edit::Unsupported,
@@ -103,7 +103,7 @@ impl TaskEditor {
                 .with_context(|| format!("the task `{id}` is no longer in `{name}`"))
                 .map(Some)
         })?;
-        let changed = Event::StatusChanged {
+        let changed = GraphEvent::StatusChanged {
             old,
             new: Some(write.status()),
             cause: Cause::Command,

@@ -11,7 +11,7 @@ use crate::{
     adapters::terminal,
     cli::UndoArgs,
     core::{
-        event::Event,
+        event::RequestEvent,
         exit::{Exit, Failure, fail},
         graph::{
             merge::{Conflict, Texts, merge},
@@ -117,7 +117,7 @@ fn record(editor: &mut TaskEditor, change: &KeptChange, found: &[TaskDifference]
     for TaskDifference { id, old, new, .. } in found {
         // Otherwise the commit that completed it counts again.
         if *old == Some(Status::Complete) && new.is_some_and(|new| new != Status::Complete) {
-            editor.store.emit(None, Some(id), Event::Reset {})?;
+            editor.store.emit(None, Some(id), RequestEvent::Reset {})?;
         }
     }
     terminal::print(&format!("took back `{}`\n", title(change)))?;

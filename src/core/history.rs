@@ -17,11 +17,13 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    attempt::AttemptState,
     event::{
-        AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopReason, StopRequest,
-        record::Record,
+        AttemptEvent, AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopReason,
+        StopRequest, record::Record,
     },
     graph::task::{Status, TaskId},
+    notification_kind::NotificationKind,
     spend::{self, DAY},
     verdict::{Merge, Outcome, Verdict},
 };
@@ -102,6 +104,47 @@ pub struct OpenChild {
 /// the pauses between them, more than an hour.
 const MAX_LOST: u32 = 20;
 
+/// What follows from an event. The defaults are those of an event that changes nothing.
+pub trait Effect {
+    /// Changes the history.
+    fn apply(&self, _record: &Record, _history: &mut History) {}
+
+    /// The kind of notification that it sends, if it sends one.
+    fn notification(&self) -> Option<NotificationKind> {
+        None
+    }
+
+    /// Whether its line must survive a power cut, because the rest follows from it.
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    /// Whether a person said it once, outside of a run. The journal may be rotated before the next
+    /// run saves what follows from it.
+    fn is_said_once(&self) -> bool {
+        false
+    }
+}
+
+impl Event {
+    /// What follows from it.
+    pub fn effect(&self) -> &dyn Effect {
+        match self {
+            Event::Ended(event) => event,
+            Event::Run(event) => event,
+            Event::Request(event) => event,
+            Event::Attempt(event) => event,
+            Event::Check(event) => event,
+            Event::Child(event) => event,
+            Event::Executor(event) => event,
+            Event::Landing(event) => event,
+            Event::Graph(event) => event,
+            Event::Source(event) => event,
+            Event::Schedule(event) => event,
+        }
+    }
+}
+
 impl History {
     /// Creates a history that also keeps every attempt.
     pub fn with_log() -> History {
@@ -126,7 +169,7 @@ impl History {
         self.of(id).failed_at > self.succeeded_at
     }
 
-    fn open_child(&mut self, record: &Record, child: &ChildAgent) {
+    pub(crate) fn open_child(&mut self, record: &Record, child: &ChildAgent) {
         let (since, child) = (record.timestamp, child.clone());
         let id = record.task_id.clone();
         self.children.extend(id.map(|task_id| OpenChild { task_id, since, child }));
@@ -134,130 +177,30 @@ impl History {
 
     /// Applies an event.
     pub fn apply(&mut self, record: &Record) {
-        self.fold(record);
-        self.apply_to_parts(record);
-        if let Some(ended) = record.event.ended() {
-            let last = LastAttempt::new(record.timestamp, ended.clone());
-            self.with(record.task_id.as_ref(), |past| match &mut past.last {
-                Some(kept) => **kept = last,
-                None => past.last = Some(Box::new(last)),
-            });
-        }
-    }
-
-    fn fold(&mut self, record: &Record) {
         let id = record.task_id.as_ref();
-        match &record.event {
-            Event::LoopStarted(begun) => self.begin(record, begun),
-            Event::Started { attempt, .. } => self.start(record, *attempt),
-            Event::Withdrawn { attempt, .. } => self.withdraw(record, *attempt),
-            Event::Answered(answer) => self.with(id, |past| past.answered(answer)),
-            Event::Completed(ended)
-            | Event::RateLimited(ended)
-            | Event::Denied(ended)
-            | Event::Failed(ended)
-            | Event::Interrupted(ended)
-            | Event::NeedsInput(ended)
-            | Event::Iterated(ended) => self.close(record, ended),
-            Event::ChildStarted(child) => self.open_child(record, child),
-            Event::ChildEnded(end) => self.children.retain(|open| open.child != end.child),
-            Event::Reset {} => self.with(id, TaskHistory::reset_by_command),
-            Event::StatusChanged { new, cause, reason, .. } => {
-                self.set_status(id, *new, *cause, reason.as_deref());
-            }
-            Event::Drafted(call) => self.add_cost(record.timestamp, call.usage.cost_usd),
-            Event::Waiting { until, why } => self.run.wait(*until, why),
-            Event::PauseRequested {} => self.pause(),
-            Event::ResumeRequested { now } => self.resume(*now),
-            Event::StopRequested(stop) => self.stop(stop),
-            Event::Promised { kept, .. } => self.run.promised |= kept,
-            Event::AgentChanged(change) => self.run.agent_change = Some(change.clone()),
-            Event::Suspended {} => self.run.suspended = true,
-            Event::Continued { .. } => self.run.suspended = false,
-            Event::Blocked { holders } => self.run.blockers.clone_from(holders),
-            Event::Slept(_)
-            | Event::Woken(_)
-            | Event::WakeSkipped(_)
-            | Event::ScheduleEnded { .. } => self.apply_schedule(record),
-            Event::Reported { .. }
-            | Event::AwaitingExecutor { .. }
-            | Event::ExecutorUnreachable { .. }
-            | Event::ExecutorReachable { .. }
-            | Event::ContactLost { .. }
-            | Event::ContactRegained { .. }
-            | Event::AgentStarted { .. }
-            | Event::GraphLoaded { .. }
-            | Event::GraphRejected { .. }
-            | Event::UncommittedFound { .. }
-            | Event::SettingsLoaded { .. }
-            | Event::SettingsRejected { .. }
-            | Event::SourceRefreshed(_)
-            | Event::SourceUpdated(_)
-            | Event::SourceFailed(_)
-            | Event::RecordDamaged { .. }
-            | Event::GraphGuarded { .. }
-            | Event::Asked { .. }
-            | Event::Noted { .. }
-            | Event::DoneRemoved { .. }
-            | Event::CheckoutRestored(_)
-            | Event::SlotKept { .. }
-            | Event::WorkRestored { .. }
-            | Event::SettingUp { .. }
-            | Event::Queued { .. }
-            | Event::Merging(_)
-            | Event::Split(_)
-            | Event::MergeHeld(_)
-            | Event::Verifying { .. }
-            | Event::Verified(_)
-            | Event::VerifyFailed(_)
-            | Event::VerifyPostponed { .. }
-            | Event::ChildStopRequested(_)
-            | Event::WaitingForChildren(_)
-            | Event::ChildrenEnded { .. }
-            | Event::ChildrenOverdue { .. }
-            | Event::Terminating { .. }
-            | Event::Parked { .. }
-            | Event::Recovered { .. }
-            | Event::TaskEdited { .. }
-            | Event::Finished { .. }
-            | Event::ClockSet { .. }
-            | Event::HookFailed(_)
-            | Event::NotifyFailed(_) => {}
-        }
-    }
-
-    fn apply_to_parts(&mut self, record: &Record) {
-        self.run.look_at(record);
-        self.active.apply(record, self.ended);
-        self.follow_executors(record);
+        self.run.note_time(record);
+        self.active.with(id, |active| active.awaits = None);
+        record.event.effect().apply(record, self);
         if let Some(log) = &mut self.log {
             log.apply(record);
         }
     }
 
-    fn apply_schedule(&mut self, record: &Record) {
-        let at = record.timestamp;
-        match (&record.event, &mut self.schedule) {
-            (Event::Slept(slept), before) => {
-                let seen_to = before.as_ref().map_or(at, |before| before.seen_to.max(at));
-                *before = Some(ScheduleState { slept: slept.clone(), awake: false, seen_to });
-            }
-            (Event::ScheduleEnded { signal, .. }, schedule) => {
-                // A service manager sends SIGTERM before a restart or a shutdown, and the schedule
-                // continues after that. Any other signal ends the schedule.
-                if signal.as_deref() != Some("SIGTERM") {
-                    *schedule = None;
-                }
-            }
-            (event, Some(schedule)) => {
-                schedule.seen_to = schedule.seen_to.max(at);
-                schedule.awake |= matches!(event, Event::Woken(_));
-            }
-            (_, None) => {}
+    /// Starts a wait of the schedule.
+    pub(crate) fn sleep(&mut self, slept: &Slept, at: DateTime<Utc>) {
+        let seen_to = self.schedule.as_ref().map_or(at, |before| before.seen_to.max(at));
+        self.schedule = Some(ScheduleState { slept: slept.clone(), awake: false, seen_to });
+    }
+
+    /// Notes a wake of the schedule, and whether it started a run.
+    pub(crate) fn wake(&mut self, at: DateTime<Utc>, starts_run: bool) {
+        if let Some(schedule) = &mut self.schedule {
+            schedule.seen_to = schedule.seen_to.max(at);
+            schedule.awake |= starts_run;
         }
     }
 
-    fn set_status(
+    pub(crate) fn set_status(
         &mut self,
         id: Option<&TaskId>,
         new: Option<Status>,
@@ -267,33 +210,66 @@ impl History {
         self.completed.extend(id.filter(|_| new == Some(Status::Complete)).cloned());
         if let Some(id) = id {
             self.run.mark(id, new, cause);
+            if cause == Cause::Command {
+                for active in &mut self.active.attempts {
+                    active.commanded.insert(id.clone());
+                }
+            }
         }
         self.with(id, |past| past.set_status(new, cause, reason));
     }
 
-    fn begin(&mut self, record: &Record, begun: &Begun) {
+    pub(crate) fn begin(&mut self, record: &Record, begun: &Begun) {
         // The user may have logged in before this start, so authentication is tried again.
         self.cooldowns.retain(|_, cooldown| cooldown.error.until.is_some());
         self.earlier.extend(self.run.as_past());
         self.earlier.drain(..self.earlier.len().saturating_sub(KEPT_RUNS));
         self.run.begin(record, begun);
+        // A new run rebuilds the queue, and tries again what blocked the branch and the executors.
+        self.active.end_trial();
+        (self.active.queue, self.active.held) = (Vec::new(), None);
+        self.unreachable.clear();
     }
 
-    fn start(&mut self, record: &Record, attempt: u32) {
+    pub(crate) fn start(&mut self, record: &Record, event: &AttemptEvent) {
+        let AttemptEvent::Started { attempt, branch, log, slot, run_on, .. } = event else {
+            return;
+        };
         self.run.start(record.iteration);
-        self.with(record.task_id.as_ref(), |past| {
-            (past.attempts, past.withdrawn, past.asks) = (attempt, None, false);
+        let Some(id) = &record.task_id else {
+            return;
+        };
+        self.with(Some(id), |past| {
+            (past.attempts, past.withdrawn, past.asks) = (*attempt, None, false);
+        });
+        self.try_executor(Some(id), run_on.as_deref());
+        self.active.start(ActiveAttempt {
+            task_id: id.clone(),
+            attempt: *attempt,
+            since: record.timestamp,
+            state: AttemptState::Preparing,
+            slot: slot.clone(),
+            branch: branch.clone(),
+            log: log.clone(),
+            reported: false,
+            has_agent: false,
+            run_on: run_on.clone(),
+            awaits: None,
+            no_contact_since: None,
+            placement: None,
+            commanded: BTreeSet::new(),
+            began_after: self.ended,
         });
     }
 
-    fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         self.paused = true;
         self.run.was_paused |= self.run.finished.is_none() && !self.run.id.is_empty();
     }
 
     /// Applies a request to stop. `ralph stop` also ends a run that is paused, and a signal leaves
     /// the pause as it is.
-    fn stop(&mut self, stop: &StopRequest) {
+    pub(crate) fn stop(&mut self, stop: &StopRequest) {
         self.run.request_stop(stop);
         if stop.signal.is_some() {
             return;
@@ -305,7 +281,7 @@ impl History {
         self.run.was_paused = false;
     }
 
-    fn resume(&mut self, now: bool) {
+    pub(crate) fn resume(&mut self, now: bool) {
         self.paused = false;
         if now {
             self.run.waiting = None;
@@ -313,19 +289,20 @@ impl History {
         }
     }
 
-    fn with(&mut self, id: Option<&TaskId>, change: impl FnOnce(&mut TaskHistory)) {
+    pub(crate) fn with(&mut self, id: Option<&TaskId>, change: impl FnOnce(&mut TaskHistory)) {
         if let Some(id) = id {
             change(self.tasks.entry(id.clone()).or_default());
         }
     }
 
-    fn add_cost(&mut self, at: DateTime<Utc>, cost: Option<f64>) {
+    pub(crate) fn add_cost(&mut self, at: DateTime<Utc>, cost: Option<f64>) {
         self.recent.retain(|(earlier, _)| at - *earlier < DAY);
         self.recent.extend(cost.map(|cost| (at, cost)));
     }
 
-    fn close(&mut self, record: &Record, ended: &AttemptResult) {
+    pub(crate) fn close(&mut self, record: &Record, ended: &AttemptResult) {
         let id = record.task_id.as_ref();
+        self.end_try(id);
         let open = id.and_then(|id| self.active.of(id));
         let began = open.map_or(self.ended, |active| active.began_after);
         let had_agent = open.is_none_or(|active| active.has_agent);
@@ -338,6 +315,10 @@ impl History {
         let complete = ended.verdict == Verdict::Complete;
         let at = self.ended;
         self.succeeded_at = if complete { at } else { self.succeeded_at };
+        if let Some(id) = id.filter(|id| complete && self.active.is_landing(id)) {
+            // The target branch has moved. Deferred work still waits for a person.
+            self.active.held.take_if(|held| !held.outlasts(id));
+        }
         self.unproven = !complete && (self.unproven || !ended.evidence.commits.is_empty());
         self.with(id, |past| {
             past.attempts = past.attempts.max(ended.attempt);
@@ -378,21 +359,31 @@ impl History {
             past.lost =
                 if matches!(ended.outcome, Outcome::Lost { .. }) { past.lost + 1 } else { 0 };
             past.stuck |= past.lost >= MAX_LOST;
+            let last = LastAttempt::new(record.timestamp, ended.clone());
+            match &mut past.last {
+                Some(kept) => **kept = last,
+                None => past.last = Some(Box::new(last)),
+            }
         });
+        if let Some(id) = id {
+            self.active.end(id);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Answer, WakeTrigger, Woken};
+    use crate::event::{
+        Answer, Event, GraphEvent, RequestEvent, ScheduleEvent, WakeTrigger, Woken,
+    };
     use crate::samples::{end, record, started};
 
     #[test]
     fn a_schedule_continues_unless_a_person_ended_it() {
         let slept = |minute: &str| {
             let until = Some(format!("1970-01-01T00:{minute}:00Z").parse().unwrap());
-            Event::Slept(Slept {
+            ScheduleEvent::Slept(Slept {
                 until,
                 cron: vec!["* * * * *".to_owned()],
                 time_zone: None,
@@ -401,15 +392,17 @@ mod tests {
                 duration_seconds: None,
             })
         };
-        let woken = Event::Woken(Woken {
+        let woken = ScheduleEvent::Woken(Woken {
             trigger: WakeTrigger::Cron,
             scheduled_for: None,
             late_seconds: 0,
             missed: 0,
             run: Vec::new(),
         });
-        let ended =
-            |name: &str| Event::ScheduleEnded { signal: Some(name.to_owned()), exit_code: None };
+        let ended = |name: &str| ScheduleEvent::ScheduleEnded {
+            signal: Some(name.to_owned()),
+            exit_code: None,
+        };
         let mut history = History::default();
         history.apply(&record("a", 30, woken.clone()));
         assert_eq!(history.schedule, None);
@@ -432,11 +425,11 @@ mod tests {
         let mut history = History::default();
         for event in [
             started(1),
-            Event::Failed(end(1, Verdict::Failed)),
+            Event::Ended(end(1, Verdict::Failed)),
             started(2),
-            Event::Interrupted(end(2, Verdict::Cancelled)),
+            Event::Ended(end(2, Verdict::Cancelled)),
             started(3),
-            Event::Failed(end(3, Verdict::Incomplete)),
+            Event::Ended(end(3, Verdict::Incomplete)),
         ] {
             history.apply(&record("a", 1, event));
         }
@@ -446,14 +439,14 @@ mod tests {
         assert_eq!((history.run.iterations, history.run.failures_in_a_row), (3, 1));
         assert!(history.has_failed(&TaskId::new("a").unwrap()));
 
-        history.apply(&record("a", 2, Event::Reset {}));
+        history.apply(&record("a", 2, RequestEvent::Reset {}));
         history.apply(&record("a", 3, started(4)));
         let past = history.of(&TaskId::new("a").unwrap());
         assert_eq!((past.attempts, past.counted), (4, 0));
         assert!(!history.has_failed(&TaskId::new("a").unwrap()));
         assert_eq!(history.active.attempts.len(), 1);
 
-        history.apply(&record("a", 4, Event::Completed(end(4, Verdict::Complete))));
+        history.apply(&record("a", 4, Event::Ended(end(4, Verdict::Complete))));
         assert_eq!((history.run.completed, history.run.failures_in_a_row), (1, 0));
     }
 
@@ -467,7 +460,7 @@ mod tests {
             for (id, verdict) in ids.iter().zip(verdicts) {
                 let ended = end(1, *verdict);
                 // The clock is set back in every round.
-                history.apply(&record(id, -at, Event::of_end(ended)));
+                history.apply(&record(id, -at, Event::Ended(ended)));
             }
             let run = &history.run;
             (run.failures_in_a_row, run.starts_failed, run.failures)
@@ -479,11 +472,11 @@ mod tests {
         // The failures of `a` and `b` have counted; that of `c` did not, with `b` at the same time.
         history.apply(&record("a", 3, started(1)));
         history.apply(&record("b", 3, started(1)));
-        history.apply(&record("a", 4, Event::Failed(end(1, Verdict::Failed))));
+        history.apply(&record("a", 4, Event::Ended(end(1, Verdict::Failed))));
         history.apply(&record("c", 4, started(1)));
-        history.apply(&record("b", 5, Event::Failed(end(1, Verdict::Failed))));
+        history.apply(&record("b", 5, Event::Ended(end(1, Verdict::Failed))));
         assert_eq!(history.run.failures_in_a_row, 2);
-        history.apply(&record("c", 6, Event::Failed(end(1, Verdict::Failed))));
+        history.apply(&record("c", 6, Event::Ended(end(1, Verdict::Failed))));
         assert_eq!(history.run.failures_in_a_row, 3);
         let mixed = [Verdict::Failed, Verdict::Complete, Verdict::Failed, Verdict::Failed];
         assert_eq!(round(&mut history, 7, &all, &mixed), (1, 1, 14));
@@ -498,21 +491,21 @@ mod tests {
             past.answers.iter().map(|one| one.answer.clone()).collect()
         };
         let answered = |answer: &str| {
-            Event::Answered(Answer { question: "?".to_owned(), answer: answer.to_owned() })
+            RequestEvent::Answered(Answer { question: "?".to_owned(), answer: answer.to_owned() })
         };
-        let complete = |cause| Event::StatusChanged {
+        let complete = |cause| GraphEvent::StatusChanged {
             old: Some(Status::InProgress),
             new: Some(Status::Complete),
             cause,
             reason: None,
         };
         history.apply(&record("a", 1, answered("one")));
-        history.apply(&record("a", 2, Event::Failed(end(1, Verdict::Failed))));
-        history.apply(&record("a", 3, Event::Reset {}));
+        history.apply(&record("a", 2, Event::Ended(end(1, Verdict::Failed))));
+        history.apply(&record("a", 3, RequestEvent::Reset {}));
         history.apply(&record("a", 4, answered("two")));
         history.apply(&record("a", 5, complete(Cause::EditedDuringAttempt)));
         assert_eq!(answers(&history), ["one", "two"]);
-        for end in [complete(Cause::Command), Event::Completed(end(2, Verdict::Complete))] {
+        for end in [complete(Cause::Command).into(), Event::Ended(end(2, Verdict::Complete))] {
             let mut history = history.clone();
             history.apply(&record("a", 6, end));
             assert!(answers(&history).is_empty());
@@ -522,8 +515,8 @@ mod tests {
     #[test]
     fn setting_the_status_to_pending_by_hand_resets_the_attempts() {
         let mut history = History::default();
-        history.apply(&record("a", 1, Event::Failed(end(1, Verdict::Failed))));
-        let released = |cause| Event::StatusChanged {
+        history.apply(&record("a", 1, Event::Ended(end(1, Verdict::Failed))));
+        let released = |cause| GraphEvent::StatusChanged {
             old: Some(Status::InProgress),
             new: Some(Status::Pending),
             cause,

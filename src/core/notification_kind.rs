@@ -1,8 +1,6 @@
-//! The kinds of notifications, derived from journal events.
+//! The kinds of notifications.
 
 use serde::{Deserialize, Serialize};
-
-use crate::event::{Event, record::Record};
 
 /// A kind of notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,88 +80,8 @@ impl NotificationKind {
     }
 }
 
-/// The kind of notification for a journal record, if there is one.
-pub fn notification_of(record: &Record) -> Option<NotificationKind> {
-    match &record.event {
-        Event::LoopStarted(_) => Some(NotificationKind::Started),
-        Event::Completed(_) => Some(NotificationKind::Completed),
-        Event::Failed(_) => Some(NotificationKind::Failed),
-        Event::NeedsInput(_) => Some(NotificationKind::NeedsInput),
-        Event::Parked { .. } => Some(NotificationKind::Parked),
-        Event::RateLimited(_) => Some(NotificationKind::Limit),
-        Event::Denied(_) => Some(NotificationKind::Denied),
-        Event::Blocked { .. } => Some(NotificationKind::Blocked),
-        Event::MergeHeld(_) => Some(NotificationKind::MergeHeld),
-        Event::Recovered { .. } => Some(NotificationKind::Recovered),
-        Event::HookFailed(_) => Some(NotificationKind::HookFailed),
-        Event::Finished { .. } => Some(NotificationKind::Finished),
-        Event::GraphLoaded { .. }
-        | Event::GraphRejected { .. }
-        | Event::UncommittedFound { .. }
-        | Event::SettingsLoaded { .. }
-        | Event::SettingsRejected { .. }
-        | Event::SourceRefreshed(_)
-        | Event::SourceUpdated(_)
-        | Event::SourceFailed(_)
-        | Event::RecordDamaged { .. }
-        | Event::GraphGuarded { .. }
-        | Event::Started { .. }
-        | Event::DoneRemoved { .. }
-        | Event::AgentChanged(_)
-        | Event::CheckoutRestored(_)
-        | Event::SlotKept { .. }
-        | Event::WorkRestored { .. }
-        | Event::SettingUp { .. }
-        | Event::AwaitingExecutor { .. }
-        | Event::Withdrawn { .. }
-        | Event::ExecutorUnreachable { .. }
-        | Event::ExecutorReachable { .. }
-        | Event::ContactLost { .. }
-        | Event::ContactRegained { .. }
-        | Event::AgentStarted { .. }
-        | Event::Queued { .. }
-        | Event::Merging(_)
-        | Event::Split(_)
-        | Event::Reported { .. }
-        | Event::Asked { .. }
-        | Event::Answered(_)
-        | Event::Noted { .. }
-        | Event::Verifying { .. }
-        | Event::Verified(_)
-        | Event::VerifyFailed(_)
-        | Event::VerifyPostponed { .. }
-        | Event::ChildStarted(_)
-        | Event::ChildStopRequested(_)
-        | Event::ChildEnded(_)
-        | Event::WaitingForChildren(_)
-        | Event::ChildrenEnded { .. }
-        | Event::ChildrenOverdue { .. }
-        | Event::Terminating { .. }
-        | Event::Interrupted(_)
-        | Event::Iterated(_)
-        | Event::Promised { .. }
-        | Event::StatusChanged { .. }
-        | Event::TaskEdited { .. }
-        | Event::Drafted(_)
-        | Event::Reset { .. }
-        | Event::Waiting { .. }
-        | Event::PauseRequested { .. }
-        | Event::ResumeRequested { .. }
-        | Event::StopRequested(_)
-        | Event::Suspended { .. }
-        | Event::Continued { .. }
-        | Event::ClockSet { .. }
-        | Event::NotifyFailed(_)
-        | Event::Slept(_)
-        | Event::Woken(_)
-        | Event::WakeSkipped(_)
-        | Event::ScheduleEnded { .. } => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use chrono::DateTime;
     use serde_json::json;
 
     use super::*;
@@ -176,23 +94,5 @@ mod tests {
         assert!(
             NotificationKind::USUAL.iter().all(|moment| NotificationKind::ALL.contains(moment))
         );
-    }
-
-    #[test]
-    fn most_events_send_no_notification() {
-        let of = |event| {
-            notification_of(&Record {
-                timestamp: DateTime::UNIX_EPOCH,
-                run_id: "r".to_owned(),
-                seq: 0,
-                iteration: None,
-                task_id: None,
-                event,
-            })
-        };
-        assert_eq!(of(Event::Parked { attempts: 3 }), Some(NotificationKind::Parked));
-        assert_eq!(of(Event::Blocked { holders: Vec::new() }), Some(NotificationKind::Blocked));
-        assert_eq!(of(Event::Reset {}), None);
-        assert_eq!(of(Event::PauseRequested {}), None);
     }
 }

@@ -413,7 +413,7 @@ mod tests {
         let mut ended = end(1, Verdict::Unverified);
         ended.why = "reported done, but nothing changed in git".to_owned();
         ended.evidence.leftovers = vec!["src/half.rs".to_owned()];
-        history.apply(&record("t1", 1, Event::Failed(ended)));
+        history.apply(&record("t1", 1, Event::Ended(ended)));
         context(&graph, &history, 1, &facts())
     }
 

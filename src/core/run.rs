@@ -31,7 +31,7 @@ use process_watch::GracePeriods;
 
 use crate::{
     commit_id::CommitId,
-    event::{Cause, Event, StopReason, StopRequest},
+    event::{Cause, LandingEvent, RequestEvent, StopReason, StopRequest},
     graph::{
         TaskGraph,
         task::{Status, TaskId},
@@ -333,7 +333,7 @@ impl Run {
                     verify: attempt.verify.clone(),
                     own_run: end.map(|end| end.verified.clone()).unwrap_or_default(),
                 });
-                vec![attempt.emit(Event::Queued { attempt: id.attempt, waiting })]
+                vec![attempt.emit(LandingEvent::Queued { attempt: id.attempt, waiting })]
             }
             Next::Tried(commands) => self.landing.verified(commands, sit),
         }
@@ -397,7 +397,7 @@ impl Run {
                     self.attempts.cancel_later(sit);
                 }
                 let stop = StopRequest { signal: Some(name.to_owned()), now };
-                vec![RunCommand::Emit(None, Box::new(Event::StopRequested(stop)))]
+                vec![RunCommand::Emit(None, Box::new(RequestEvent::StopRequested(stop).into()))]
             }
             2 => self.attempts.kill_all(sit),
             _ => vec![RunCommand::Abandon(number)],

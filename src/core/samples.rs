@@ -9,7 +9,7 @@ use chrono::DateTime;
 
 use crate::{
     agents::transcript::{Format, Usage},
-    event::{AttemptResult, Event, record::Record},
+    event::{AttemptEvent, AttemptResult, Event, record::Record},
     graph::{
         TaskGraph,
         task::{Task, TaskId},
@@ -36,14 +36,14 @@ pub fn graph(count: usize, edges: &[(usize, usize)]) -> TaskGraph {
 }
 
 /// Returns a record of `event` about task `id`, `at` seconds after the epoch.
-pub fn record(id: &str, at: i64, event: Event) -> Record {
+pub fn record(id: &str, at: i64, event: impl Into<Event>) -> Record {
     Record {
         timestamp: DateTime::from_timestamp(at, 0).unwrap(),
         run_id: "r".to_owned(),
         seq: 0,
         iteration: None,
         task_id: TaskId::new(id).ok(),
-        event,
+        event: event.into(),
     }
 }
 
@@ -70,7 +70,7 @@ pub fn end(attempt: u32, verdict: Verdict) -> AttemptResult {
 
 /// Returns the start of attempt `attempt`.
 pub fn started(attempt: u32) -> Event {
-    Event::Started {
+    AttemptEvent::Started {
         attempt,
         base: None,
         branch: None,
@@ -80,4 +80,5 @@ pub fn started(attempt: u32) -> Event {
         slot: None,
         run_on: None,
     }
+    .into()
 }

@@ -458,7 +458,7 @@ mod tests {
 
     use super::{key::unfinished, *};
     use crate::{
-        event::{AttemptResult, Begun, Blocker, Event, StopRequest},
+        event::{AttemptResult, Begun, Blocker, Event, RequestEvent, RunEvent, StopRequest},
         graph::task::{Priority, Task},
         verdict::Verdict,
     };
@@ -610,7 +610,7 @@ mod tests {
             max in 1u32..30,
         ) {
             let mut history = History::default();
-            history.apply(&record("t0", 0, Event::LoopStarted(Begun {
+            history.apply(&record("t0", 0, RunEvent::LoopStarted(Begun {
                 max_iterations: max,
                 ..Begun::default()
             })));
@@ -635,10 +635,10 @@ mod tests {
                         order.push(key);
                         if verdicts.next() == Some(0) {
                             all_went_well = false;
-                            history.apply(&record(&id, now, Event::Failed(end(attempt, Verdict::Failed))));
+                            history.apply(&record(&id, now, Event::Ended(end(attempt, Verdict::Failed))));
                         } else {
                             graph.set_status(n, Status::Complete);
-                            history.apply(&record(&id, now, Event::Completed(end(attempt, Verdict::Complete))));
+                            history.apply(&record(&id, now, Event::Ended(end(attempt, Verdict::Complete))));
                         }
                     }
                     Decision::Wait(wait) => {
@@ -701,14 +701,14 @@ mod tests {
         let mut history = History::default();
         let policy = Policy { start_limit: 0, ..Policy::default() };
         for (attempt, pause) in [(1, 1), (2, 2)] {
-            history.apply(&record("t0", 100, Event::Failed(end(attempt, Verdict::Failed))));
+            history.apply(&record("t0", 100, Event::Ended(end(attempt, Verdict::Failed))));
             let Decision::Wait(wait) = decide(&graph, &history, &policy, 100) else {
                 panic!("the task is retried later");
             };
             assert_eq!(wait.until, Some(at(100 + pause)));
             assert!(matches!(decide(&graph, &history, &policy, 100 + pause), Decision::Start(_)));
         }
-        history.apply(&record("t0", 100, Event::Failed(end(3, Verdict::Failed))));
+        history.apply(&record("t0", 100, Event::Ended(end(3, Verdict::Failed))));
         let Decision::Stop(StopReason::Blocked(blockers)) = decide(&graph, &history, &policy, 999)
         else {
             panic!("blocked");
@@ -722,7 +722,7 @@ mod tests {
         let graph = graph(2, &[]);
         let policy = Policy { max_attempts: 9, ..Policy::default() };
         let failed = |seconds: f64, verdict| {
-            Event::Failed(AttemptResult { duration_seconds: seconds, ..end(1, verdict) })
+            Event::Ended(AttemptResult { duration_seconds: seconds, ..end(1, verdict) })
         };
         let stops = |ends: &[Event]| {
             let mut history = History::default();
@@ -752,7 +752,7 @@ mod tests {
             };
             let until = wait.until.unwrap();
             pauses.push(until.timestamp());
-            history.apply(&record("t0", 0, Event::Waiting { until, why: wait.why }));
+            history.apply(&record("t0", 0, RunEvent::Waiting { until, why: wait.why }));
         }
         assert_eq!(pauses, [30, 60, 120, 240, 300]);
         let impatient = Policy { wait: false, ..policy };
@@ -779,21 +779,24 @@ mod tests {
     fn requests_stop_a_run_after_its_attempts_end() {
         let mut graph = graph(2, &[]);
         let mut history = History::default();
-        let mut decided = |event, active: &[Active<'_>]| {
+        let mut decided = |event: Event, active: &[Active<'_>]| {
             history.apply(&record("t0", 0, event));
             let (keys, policy) = (keys(&graph, false), Policy { jobs: 2, ..Policy::default() });
             View { graph: &graph, keys: &keys, history: &history, policy: &policy, active }
                 .decide(at(0))
         };
-        let paused = || Event::PauseRequested {};
+        let paused = || RequestEvent::PauseRequested {}.into();
         assert_eq!(decided(paused(), &[]), Decision::Stop(StopReason::Paused(None)));
         assert_eq!(decided(paused(), &[active(0, true)]), Decision::Wait(Wait::default()));
-        assert!(matches!(decided(Event::ResumeRequested { now: false }, &[]), Decision::Start(_)));
-        let stop = || Event::StopRequested(StopRequest::default());
+        assert!(matches!(
+            decided(RequestEvent::ResumeRequested { now: false }.into(), &[]),
+            Decision::Start(_)
+        ));
+        let stop = || RequestEvent::StopRequested(StopRequest::default()).into();
         assert_eq!(decided(stop(), &[]), Decision::Stop(StopReason::Stopped));
         // The stop ends with the run; a pause also applies to the next run.
         assert_eq!(decided(paused(), &[]), Decision::Stop(StopReason::Stopped));
-        let next = || Event::LoopStarted(Begun::default());
+        let next = || RunEvent::LoopStarted(Begun::default()).into();
         assert_eq!(decided(next(), &[]), Decision::Stop(StopReason::Paused(None)));
         graph.set_status(0, Status::Complete);
         graph.set_status(1, Status::Complete);

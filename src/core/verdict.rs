@@ -370,19 +370,8 @@ impl Verdict {
             // The agent was cut off during its last changes, so the report came too early.
             return Verdict::TimedOut;
         }
-        match evidence.red() {
-            None => {}
-            Some(CheckResult { outcome: Outcome::Cancelled, .. }) => return Verdict::Cancelled,
-            Some(CheckResult { outcome: Outcome::Interrupted | Outcome::Lost { .. }, .. }) => {
-                return Verdict::Interrupted;
-            }
-            Some(_) => return Verdict::VerifyFailed,
-        }
-        if let Some(Merge::Conflict { .. } | Merge::Refused { .. }) = &evidence.merge {
-            return Verdict::MergeFailed;
-        }
-        if matches!(evidence.autocommit, Some(Autocommit::Refused(_) | Autocommit::Off)) {
-            return Verdict::Uncommitted;
+        if let Some(verdict) = Verdict::of_steps(evidence) {
+            return verdict;
         }
         let required = rule == Rule::Task(CommitRule::Required);
         match (required && !evidence.proves(), evidence.leftovers.is_empty()) {
@@ -391,6 +380,24 @@ impl Verdict {
             (true, false) => Verdict::Uncommitted,
             (true, true) => Verdict::Unverified,
         }
+    }
+
+    /// The verdict on a reported attempt of which a step after the agent did not succeed: a verify
+    /// command, landing, or the commit of its leftovers.
+    fn of_steps(evidence: &Evidence) -> Option<Verdict> {
+        let check = evidence
+            .red()
+            .map(|check| Verdict::of_cut_off(&check.outcome).unwrap_or(Verdict::VerifyFailed));
+        let merge = match &evidence.merge {
+            Some(Merge::Red { .. }) => Some(Verdict::VerifyFailed),
+            Some(Merge::Conflict { .. } | Merge::Refused { .. }) => Some(Verdict::MergeFailed),
+            Some(Merge::Landed { .. }) | None => None,
+        };
+        let commit = match &evidence.autocommit {
+            Some(Autocommit::Refused(_) | Autocommit::Off) => Some(Verdict::Uncommitted),
+            Some(Autocommit::Committed(_)) | None => None,
+        };
+        check.or(merge).or(commit)
     }
 
     /// The verdict on an attempt whose processes were still running when something else ended them.
@@ -622,6 +629,25 @@ mod tests {
             (late, asks(false), req, Verdict::NeedsInput),
             (Interrupted, asks(false), req, Verdict::NeedsInput),
         ]);
+    }
+
+    #[test]
+    fn work_that_did_not_land_is_not_complete_whatever_its_checks_say() {
+        let (branch, onto) = ("main".to_owned(), CommitId::from("0"));
+        let merges = [
+            (Merge::Red { branch: branch.clone(), onto: onto.clone() }, Verdict::VerifyFailed),
+            (
+                Merge::Conflict { branch: branch.clone(), onto: onto.clone(), paths: Vec::new() },
+                Verdict::MergeFailed,
+            ),
+            (Merge::Refused { branch: branch.clone(), why: String::new() }, Verdict::MergeFailed),
+            (Merge::Landed { branch, commit: onto }, Verdict::Complete),
+        ];
+        for (merge, verdict) in merges {
+            let evidence = Evidence { merge: Some(merge), ..proof(true, 1, 0, false) };
+            let exited = Outcome::Exited { exit_code: 0 };
+            assert_eq!(Verdict::of(&exited, &evidence, Rule::Task(CommitRule::Required)), verdict);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use chrono::{DateTime, SubsecRound, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ use crate::{
         state::StateFolder,
     },
     core::{
-        event::{Event, record::Record},
+        event::{Event, RequestEvent, RunEvent, record::Record},
         exit::{Exit, Failure},
         graph::task::TaskId,
         history::History,
@@ -51,7 +51,60 @@ pub struct EventStore {
 struct Snapshot {
     mark: JournalPosition,
     history: History,
-    newest: Option<DateTime<Utc>>,
+    /// The first line of the journal that was read, and the newest one.
+    lines: Option<(LineId, LineId)>,
+}
+
+/// What tells a line of a journal from every other line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct LineId {
+    seq: u64,
+    timestamp: DateTime<Utc>,
+}
+
+impl LineId {
+    fn of(record: &Record) -> LineId {
+        LineId { seq: record.seq, timestamp: record.timestamp }
+    }
+}
+
+impl Snapshot {
+    /// Adds a record to the history.
+    fn add(&mut self, record: &Record) {
+        let newest = LineId::of(record);
+        let first = self.lines.map_or(newest, |(first, _)| first);
+        self.lines = Some((first, newest));
+        self.history.apply(record);
+    }
+
+    /// Returns the number of records of a journal that are part of the history, although its file is
+    /// another one than before: those up to the newest that was read. Where that one is missing, the
+    /// file is an earlier version of the journal if it begins with the same line, else a new journal.
+    /// Times say nothing here, because the clock may have been set back.
+    fn known_records(&self, journal: &Journal) -> io::Result<usize> {
+        let Some((first, newest)) = self.lines else {
+            return Ok(0);
+        };
+        let (mut count, mut known, mut earlier, mut is_same) = (0, None, 0, false);
+        journal.read(&mut JournalPosition::default(), |record| {
+            if let Some(line) = record.map(LineId::of) {
+                is_same |= count == 0 && line == first;
+                count += 1;
+                earlier += usize::from(line.seq <= newest.seq);
+                known = known.or((line == newest).then_some(count));
+            }
+        })?;
+        Ok(known.unwrap_or(if is_same { earlier } else { 0 }))
+    }
+}
+
+/// An event that was written.
+#[derive(Debug)]
+pub struct Emitted {
+    /// All lines that were new, in the order of the journal.
+    pub records: Vec<Record>,
+    /// The line of the event.
+    pub own: Record,
 }
 
 impl EventStore {
@@ -98,8 +151,8 @@ impl EventStore {
         self.skipped
     }
 
-    /// Writes an event and adds it to the history. Returns it, after the lines that other processes
-    /// wrote before it.
+    /// Writes an event and adds it to the history. Returns it, among the lines that other processes
+    /// wrote meanwhile.
     ///
     /// # Errors
     /// Errors of the disk. The event is then not part of the history.
@@ -107,29 +160,32 @@ impl EventStore {
         &mut self,
         iteration: Option<u32>,
         task_id: Option<&TaskId>,
-        event: Event,
-    ) -> Result<Vec<Record>> {
-        self.write(iteration, vec![(task_id.cloned(), event)])
+        event: impl Into<Event>,
+    ) -> Result<Emitted> {
+        let (records, written) = self.write(iteration, vec![(task_id.cloned(), event.into())])?;
+        let own = written.into_iter().next_back().context("no event was written")?;
+        Ok(Emitted { records, own })
     }
 
     /// Writes events of tasks together, and adds them to the history.
     ///
     /// # Errors
     /// Errors of the disk. The events are then not part of the history.
-    pub fn emit_all(&mut self, events: Vec<(TaskId, Event)>) -> Result<()> {
-        let events = events.into_iter().map(|(id, event)| (Some(id), event)).collect();
+    pub fn emit_all(&mut self, events: Vec<(TaskId, impl Into<Event>)>) -> Result<()> {
+        let events = events.into_iter().map(|(id, event)| (Some(id), event.into())).collect();
         self.write(None, events).map(drop)
     }
 
+    /// Writes events. Returns all new lines, and those of these events.
     fn write(
         &mut self,
         iteration: Option<u32>,
         events: Vec<(Option<TaskId>, Event)>,
-    ) -> Result<Vec<Record>> {
-        let any = |is: fn(&Event) -> bool| events.iter().any(|(_, event)| is(event));
-        let (sync, is_asked) = (any(is_an_end), any(is_asked_by_a_person));
+    ) -> Result<(Vec<Record>, Vec<Record>)> {
+        let sync = events.iter().any(|(_, event)| event.effect().is_durable());
+        let is_said_once = events.iter().any(|(_, event)| event.effect().is_said_once());
         let records = self.append(sync, iteration, events)?;
-        if is_asked {
+        if is_said_once {
             self.save();
         }
         Ok(records)
@@ -140,7 +196,7 @@ impl EventStore {
         sync: bool,
         iteration: Option<u32>,
         events: Vec<(Option<TaskId>, Event)>,
-    ) -> Result<Vec<Record>> {
+    ) -> Result<(Vec<Record>, Vec<Record>)> {
         let make = |first: u64| {
             let record = |(seq, (task_id, event))| {
                 let record = Record {
@@ -159,13 +215,13 @@ impl EventStore {
             (first..).zip(events).map(record).collect()
         };
         let mark = &mut self.past.mark;
-        let (written, follows) = match self.journal.append_after(mark, sync, make) {
+        let (written, follows) = match self.journal.append(mark, sync, make) {
             Ok(appended) => appended,
             Err(error) => return Err(unusable("write", self.journal.path(), error)),
         };
         if follows {
             self.add(&written);
-            return Ok(written);
+            return Ok((written.clone(), written));
         }
         let mut records = self.catch_up()?;
         if written.last().is_some_and(|last| !records.contains(last)) {
@@ -173,9 +229,9 @@ impl EventStore {
             for record in &written {
                 self.past.history.apply(record);
             }
-            records.extend(written);
+            records.extend(written.iter().cloned());
         }
-        Ok(records)
+        Ok((records, written))
     }
 
     /// Adds records to the history that were written right after what has been read.
@@ -183,8 +239,7 @@ impl EventStore {
         for record in written {
             // Every other reader gets it from its line.
             debug_assert_eq!(Record::from_line(record.to_line().as_bytes()).as_ref(), Ok(record));
-            self.past.newest = self.past.newest.max(Some(record.timestamp));
-            self.past.history.apply(record);
+            self.past.add(record);
         }
         self.save_sometimes();
     }
@@ -197,8 +252,8 @@ impl EventStore {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             let (mark, stop) = &mut *seen;
             let each = |record: Option<&Record>| match record.map(|record| &record.event) {
-                Some(Event::StopRequested(request)) => *stop |= request.now,
-                Some(Event::LoopStarted(_)) | None => *stop = false,
+                Some(Event::Request(RequestEvent::StopRequested(request))) => *stop |= request.now,
+                Some(Event::Run(RunEvent::LoopStarted(_))) | None => *stop = false,
                 Some(_) => {}
             };
             // An error of the disk ends the run elsewhere.
@@ -226,25 +281,34 @@ impl EventStore {
 
     /// Adds new lines to the history, and to `records` if they are wanted.
     fn take_in(&mut self, mut records: Option<&mut Vec<Record>>) -> Result<()> {
-        let past = &mut self.past;
-        // After a rotation of the journal, older lines are already part of the history.
-        let (mut known_until, mut is_another) = (None, false);
-        let skipped = self
-            .journal
-            .read(&mut past.mark, |record| {
-                let Some(record) = record else {
-                    (known_until, is_another) = (past.newest, true);
-                    return;
-                };
-                if known_until.is_some_and(|known| record.timestamp <= known) {
-                    return;
-                }
-                past.newest = past.newest.max(Some(record.timestamp));
-                past.history.apply(record);
-                if let Some(records) = &mut records {
-                    records.push(record.clone());
-                }
-            })
+        let (journal, past) = (&self.journal, &mut self.past);
+        let (mut mark, mut is_another, mut fault) = (past.mark, false, None);
+        let (mut is_first, mut known) = (false, 0);
+        let read = journal.read(&mut mark, |record| {
+            let Some(record) = record else {
+                (is_another, is_first) = (true, true);
+                known = past.known_records(journal).unwrap_or_else(|error| {
+                    fault = Some(error);
+                    usize::MAX
+                });
+                return;
+            };
+            if let (true, Some(lines)) = (is_first, &mut past.lines) {
+                lines.0 = LineId::of(record);
+            }
+            is_first = false;
+            if known > 0 {
+                known -= 1;
+                return;
+            }
+            past.add(record);
+            if let Some(records) = &mut records {
+                records.push(record.clone());
+            }
+        });
+        past.mark = mark;
+        let skipped = fault
+            .map_or(read, Err)
             .map_err(|error| unusable("read", self.journal.path(), error))?;
         if is_another {
             // The snapshot on disk ends in another file, whatever the offset.
@@ -285,32 +349,6 @@ fn unusable(step: &str, path: &Path, error: io::Error) -> anyhow::Error {
     }
 }
 
-/// Whether the line must survive a power cut. That holds for ends, from which the rest follows.
-fn is_an_end(event: &Event) -> bool {
-    let other = matches!(
-        event,
-        Event::Reported { .. }
-            | Event::Answered(_)
-            | Event::Reset {}
-            | Event::PauseRequested {}
-            | Event::ResumeRequested { .. }
-            | Event::Finished { .. }
-    );
-    other || event.ended().is_some()
-}
-
-/// Whether a person said it once, outside of a run. The journal may be rotated before the next run
-/// saves what follows from it.
-fn is_asked_by_a_person(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::Answered(_)
-            | Event::Reset {}
-            | Event::PauseRequested {}
-            | Event::ResumeRequested { .. }
-    )
-}
-
 /// Returns a new run id. Ids sort by time and differ within one second.
 pub fn new_run_id(now: DateTime<Utc>) -> String {
     let random = RandomState::new().hash_one(std::process::id());
@@ -323,10 +361,10 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::core::event::Answer;
+    use crate::core::event::{Answer, AttemptEvent};
 
     fn answered() -> Event {
-        Event::Answered(Answer { question: String::new(), answer: "yes".to_owned() })
+        RequestEvent::Answered(Answer { question: String::new(), answer: "yes".to_owned() }).into()
     }
 
     fn open(dir: &Path, run: &str) -> EventStore {
@@ -340,9 +378,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut one, mut two) = (open(dir.path(), "one"), open(dir.path(), "two"));
         let id = TaskId::new("a").unwrap();
-        one.emit(None, Some(&id), Event::Reset {}).unwrap();
+        one.emit(None, Some(&id), RequestEvent::Reset {}).unwrap();
         two.emit(None, Some(&id), answered()).unwrap();
-        let seen = one.emit(None, Some(&id), Event::Reset {}).unwrap();
+        let seen = one.emit(None, Some(&id), RequestEvent::Reset {}).unwrap().records;
         let runs: Vec<_> = seen.iter().map(|record| record.run_id.as_str()).collect();
         assert_eq!(runs, ["two", "one"]);
         assert!(one.history().of(&id).answers.len() == 1);
@@ -354,15 +392,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let id = TaskId::new("a").unwrap();
         let mut writer = open(dir.path(), "w");
-        writer.emit(None, Some(&id), Event::Parked { attempts: 3 }).unwrap();
+        writer.emit(None, Some(&id), AttemptEvent::Parked { attempts: 3 }).unwrap();
         writer.emit(None, Some(&id), answered()).unwrap();
         writer.save();
-        writer.emit(None, Some(&id), Event::Reset {}).unwrap();
+        writer.emit(None, Some(&id), RequestEvent::Reset {}).unwrap();
         assert_eq!(open(dir.path(), "r").history(), writer.history());
 
-        // After a rotation the history stays, and the new file is read from its start. Lines of the
-        // last known millisecond would be taken for known ones.
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        // After a rotation the history stays, and the new file is read from its start.
         fs::rename(dir.path().join("ralph.jsonl"), dir.path().join("old")).unwrap();
         assert!(open(dir.path(), "r").history().of(&id).answers.len() == 1);
         writer.emit(None, Some(&TaskId::new("b").unwrap()), answered()).unwrap();
@@ -371,13 +407,50 @@ mod tests {
         assert!(reader.history().of(&id).answers.len() == 1);
     }
 
+    /// The number of answers after the journal was replaced by this text.
+    fn answers_with(dir: &Path, text: &str) -> usize {
+        fs::write(dir.join("new"), text).unwrap();
+        fs::rename(dir.join("new"), dir.join("ralph.jsonl")).unwrap();
+        open(dir, "r").history().of(&TaskId::new("a").unwrap()).answers.len()
+    }
+
+    #[test]
+    fn every_event_counts_once_whatever_becomes_of_the_file() {
+        let journal = |from: u64, to: u64, second: i64| -> String {
+            let record = |seq| Record {
+                timestamp: DateTime::from_timestamp(second, 0).unwrap(),
+                run_id: "w".to_owned(),
+                seq,
+                iteration: None,
+                task_id: TaskId::new("a").ok(),
+                event: answered(),
+            };
+            (from..to).map(|seq| record(seq).to_line()).collect()
+        };
+        let cases = [
+            ("copied", journal(0, 3, 1000), 3),
+            ("copied, with new lines", journal(0, 5, 1000), 5),
+            ("without its first lines", journal(2, 5, 1000), 5),
+            ("an earlier version", journal(0, 2, 1000), 3),
+            ("an earlier version, with new lines", journal(0, 2, 1000) + &journal(3, 4, 999), 4),
+            ("rotated", journal(0, 2, 2000), 5),
+            ("rotated after the clock was set back", journal(0, 2, 10), 5),
+        ];
+        for (what, text, answers) in cases {
+            let dir = tempfile::tempdir().unwrap();
+            assert_eq!(answers_with(dir.path(), &journal(0, 3, 1000)), 3);
+            open(dir.path(), "w").save();
+            assert_eq!(answers_with(dir.path(), &text), answers, "{what}");
+        }
+    }
+
     #[test]
     fn a_snapshot_with_results_of_another_build_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let id = TaskId::new("a").unwrap();
         let mut writer = open(dir.path(), "w");
         let result = end(1, crate::core::verdict::Verdict::Failed);
-        writer.emit(Some(1), Some(&id), Event::Failed(result)).unwrap();
+        writer.emit(Some(1), Some(&id), Event::Ended(result)).unwrap();
         writer.save();
         let state = StateFolder::open(dir.path().join("ralph"), false);
         let mut stored: serde_json::Value = state.snapshot().unwrap();
@@ -393,7 +466,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let id = TaskId::new("a").unwrap();
         let mut writer = open(dir.path(), "w");
-        let long = || Event::Blocked { holders: Vec::new() };
+        let long = || RunEvent::Blocked { holders: Vec::new() };
         while writer.past.mark.offset() <= SNAPSHOT_AFTER + 100_000 {
             writer.emit_all(vec![(id.clone(), long()); 1_000]).unwrap();
         }
@@ -415,7 +488,7 @@ mod tests {
         let mut writer = open(dir.path(), "w");
         for id in ["a", "b"] {
             let id = TaskId::new(id).unwrap();
-            writer.emit(None, Some(&id), Event::Parked { attempts: 3 }).unwrap();
+            writer.emit(None, Some(&id), AttemptEvent::Parked { attempts: 3 }).unwrap();
             writer.emit(None, Some(&id), answered()).unwrap();
         }
         writer.save();

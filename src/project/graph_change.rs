@@ -7,7 +7,7 @@ use chrono::Utc;
 
 use crate::{
     core::{
-        event::{Cause, Event},
+        event::{Cause, GraphEvent},
         graph::{
             task::TaskId,
             task_edit::{TaskDifference, differences},
@@ -145,12 +145,12 @@ pub fn record_because(
     for TaskDifference { id, old, new, fields } in found {
         if old != new {
             let reason = why.filter(|_| old.is_some()).map(str::to_owned);
-            let changed = Event::StatusChanged { old: *old, new: *new, cause, reason };
+            let changed = GraphEvent::StatusChanged { old: *old, new: *new, cause, reason };
             events.push((id.clone(), changed));
         }
         if !fields.is_empty() {
             let (command, fields) = (command.to_owned(), fields.clone());
-            events.push((id.clone(), Event::TaskEdited { command, fields, cause }));
+            events.push((id.clone(), GraphEvent::TaskEdited { command, fields, cause }));
         }
     }
     store.emit_all(events)

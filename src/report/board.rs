@@ -10,7 +10,10 @@ use crate::{
     core::{
         attempt::AttemptState,
         duration,
-        event::{Event, record::Record},
+        event::{
+            AttemptEvent, CheckEvent, ChildEvent, Event, ExecutorEvent, LandingEvent, RunEvent,
+            record::Record,
+        },
         graph::task::TaskId,
         select::View,
     },
@@ -82,7 +85,7 @@ impl Board {
         {
             self.set_status(&attempt.task_id, record.timestamp, lead, visible(&text).into_owned());
         }
-        if let Event::Waiting { until, why } = &record.event {
+        if let Event::Run(RunEvent::Waiting { until, why }) = &record.event {
             self.since = record.timestamp;
             self.wait = Some((*until, visible(why).into_owned()));
         } else if !self.news.is_empty() {
@@ -90,11 +93,13 @@ impl Board {
         }
         match &run.merge_queue.trying {
             Some(batch) if batch.tasks.first() == record.task_id.as_ref() => {
-                if let Event::Verifying { command, .. } = &record.event {
+                if let Event::Check(CheckEvent::Verifying { command, .. }) = &record.event {
                     self.landing = visible(command).into_owned();
                 }
             }
-            Some(_) if matches!(record.event, Event::Merging(_)) => self.landing.clear(),
+            Some(_) if matches!(record.event, Event::Landing(LandingEvent::Merging(_))) => {
+                self.landing.clear();
+            }
             Some(_) => {}
             None => self.landing.clear(),
         }
@@ -213,27 +218,31 @@ impl Board {
 /// Returns the status text of an event for its attempt, with a prefix.
 fn status_text(event: &Event, state: AttemptState) -> Option<(&'static str, String)> {
     let is_landing = state == AttemptState::Landing;
-    if let Event::Started { slot: Some(_), .. } = event {
+    if let Event::Attempt(AttemptEvent::Started { slot: Some(_), .. }) = event {
         Some(("", "preparing its slot".to_owned()))
-    } else if matches!(event, Event::Started { .. } | Event::AgentStarted { .. }) {
+    } else if matches!(
+        event,
+        Event::Attempt(AttemptEvent::Started { .. } | AttemptEvent::AgentStarted { .. })
+    ) {
         Some(("", AT_WORK.to_owned()))
-    } else if let Event::AwaitingExecutor { why, .. } = event {
+    } else if let Event::Executor(ExecutorEvent::AwaitingExecutor { why, .. }) = event {
         Some(("", why.clone()))
-    } else if let Event::ContactLost { since, .. } = event {
+    } else if let Event::Executor(ExecutorEvent::ContactLost { since, .. }) = event {
         Some(("", format!("no contact since {}", lines::clock(*since))))
-    } else if let Event::ContactRegained { .. } = event {
+    } else if let Event::Executor(ExecutorEvent::ContactRegained { .. }) = event {
         Some(("", AT_WORK.to_owned()))
-    } else if let Event::SettingUp { command, .. } = event {
+    } else if let Event::Check(CheckEvent::SettingUp { command, .. }) = event {
         Some(("setting up: ", command.clone()))
-    } else if let (false, Event::Verifying { command, .. }) = (is_landing, event) {
+    } else if let (false, Event::Check(CheckEvent::Verifying { command, .. })) = (is_landing, event)
+    {
         Some(("verifying: ", command.clone()))
-    } else if let (false, Event::Verified(_)) = (is_landing, event) {
+    } else if let (false, Event::Check(CheckEvent::Verified(_))) = (is_landing, event) {
         Some(("", AT_WORK.to_owned()))
-    } else if let Event::WaitingForChildren(left) = event {
+    } else if let Event::Child(ChildEvent::WaitingForChildren(left)) = event {
         Some(("", lines::waiting(left)))
     } else {
         // A queued attempt needs no text apart from its state.
-        matches!(event, Event::Queued { .. }).then(|| ("", String::new()))
+        matches!(event, Event::Landing(LandingEvent::Queued { .. })).then(|| ("", String::new()))
     }
 }
 
@@ -273,7 +282,7 @@ mod tests {
             let (history, keys) = (&history, &[]);
             let view = View { graph: &graph, keys, history, policy: &policy, active: &[] };
             board.note(&record, &view);
-            if let Event::Started { .. } = event {
+            if let Event::Attempt(AttemptEvent::Started { .. }) = event {
                 let id = TaskId::new(id).unwrap();
                 board.doing(&id, AT_WORK);
             }
@@ -291,7 +300,7 @@ mod tests {
 
     fn isolated() -> Event {
         let mut event = started(1);
-        if let Event::Started { slot, .. } = &mut event {
+        if let Event::Attempt(AttemptEvent::Started { slot, .. }) = &mut event {
             *slot = Some("/trees/1".to_owned());
         }
         event
@@ -299,11 +308,11 @@ mod tests {
 
     fn command(command: &str) -> Event {
         let (command, log) = (command.to_owned(), String::new());
-        Event::Verifying { attempt: 1, command, baseline: false, log }
+        CheckEvent::Verifying { attempt: 1, command, baseline: false, log }.into()
     }
 
     fn queued() -> Event {
-        Event::Queued { attempt: 1, waiting: 1 }
+        LandingEvent::Queued { attempt: 1, waiting: 1 }.into()
     }
 
     fn batch(ids: &[&str]) -> Batch {
@@ -314,7 +323,7 @@ mod tests {
     #[test]
     fn each_attempt_and_the_merge_queue_have_a_line() {
         let setting =
-            Event::SettingUp { attempt: 1, command: "npm ci".to_owned(), log: String::new() };
+            CheckEvent::SettingUp { attempt: 1, command: "npm ci".to_owned(), log: String::new() };
         let long = "an-id-that-is-longer-than-any-column-of-ids-may-be";
         let events = [
             ("loud", isolated()),
@@ -323,11 +332,11 @@ mod tests {
             (long, isolated()),
             ("done", queued()),
             ("lexer", isolated()),
-            ("lexer", setting),
+            ("lexer", setting.into()),
             ("other", isolated()),
             ("other", queued()),
             ("parser", command("cargo test --workspace")),
-            ("done", Event::Merging(batch(&["done", "other"]))),
+            ("done", LandingEvent::Merging(batch(&["done", "other"])).into()),
             ("done", command("cargo test --workspace && cargo clippy")),
         ];
         insta::assert_snapshot!(lines(6, 100, 20, &events), @r"
@@ -370,16 +379,16 @@ mod tests {
             ("a", isolated()),
             ("b", isolated()),
             ("b", queued()),
-            ("b", Event::Merging(batch(&["b"]))),
-            ("", Event::MergeHeld(held)),
-            ("a", Event::Failed(end(1, Verdict::Failed))),
+            ("b", LandingEvent::Merging(batch(&["b"])).into()),
+            ("", LandingEvent::MergeHeld(held).into()),
+            ("a", Event::Ended(end(1, Verdict::Failed))),
         ];
         insta::assert_snapshot!(lines(2, 60, 20, &events), @r"
         ·     59s  b  queued to land
         · merge queue: 1 queued; `main` cannot move: your uncommitt…
         ");
         assert_eq!(
-            lines(2, 60, 20, &[("a", isolated()), ("a", Event::Failed(end(1, Verdict::Failed)))]),
+            lines(2, 60, 20, &[("a", isolated()), ("a", Event::Ended(end(1, Verdict::Failed)))]),
             ""
         );
     }
@@ -391,8 +400,8 @@ mod tests {
         let events = [("a", isolated()), ("a", queued())];
         insta::assert_snapshot!(lines(1, 60, 20, &events), @"⠹ 59s queued to land");
         let until = DateTime::from_timestamp(100, 0).unwrap();
-        let wait = Event::Waiting { until, why: "a limit of the provider".to_owned() };
-        let text = lines(1, 100, 20, &[("", wait)]);
+        let wait = RunEvent::Waiting { until, why: "a limit of the provider".to_owned() };
+        let text = lines(1, 100, 20, &[("", wait.into())]);
         assert!(text.starts_with("⠹ 1m a limit of the provider; 39s left, until "), "{text}");
     }
 }

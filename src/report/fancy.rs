@@ -17,7 +17,7 @@ use super::board::Board;
 use crate::{
     adapters::terminal::{self, Paint, Style},
     core::{
-        event::{Event, record::Record},
+        event::{AttemptEvent, CheckEvent, Event, LandingEvent, record::Record},
         graph::task::TaskId,
         select::View,
     },
@@ -166,22 +166,25 @@ impl Reporter for FancyReporter {
         }
         self.drawn().board.note(record, view);
         let alone = view.policy.jobs == 1;
-        let is_start = matches!(record.event, Event::Started { .. });
+        let is_start = matches!(record.event, Event::Attempt(AttemptEvent::Started { .. }));
         // The heading of a single attempt goes above the live display.
         if (is_start && alone) || self.drawn().board.is_empty() {
             self.rest();
         }
         let number = record.task_id.as_ref().and_then(|id| view.graph.number(id));
-        if let (Event::Started { attempt, .. }, Some(number)) = (&record.event, number) {
+        if let (Event::Attempt(AttemptEvent::Started { attempt, .. }), Some(number)) =
+            (&record.event, number)
+        {
             self.head(record, *attempt, number, view);
         }
         // With several attempts, the live display already shows these events.
         let is_seen = matches!(
             record.event,
-            Event::SettingUp { .. }
-                | Event::Verifying { .. }
-                | Event::Verified(_)
-                | Event::Queued { .. }
+            Event::Check(
+                CheckEvent::SettingUp { .. }
+                    | CheckEvent::Verifying { .. }
+                    | CheckEvent::Verified(_)
+            ) | Event::Landing(LandingEvent::Queued { .. })
         );
         if !is_seen || alone || self.verbosity == Verbosity::Verbose {
             self.say(&lines::lines(record, view, self.verbosity));

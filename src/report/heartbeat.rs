@@ -19,7 +19,7 @@ use crate::runner::Reporter;
 use crate::{
     adapters::service_manager::{self, Manager},
     core::{
-        event::{Event, record::Record},
+        event::{Event, RunEvent, record::Record},
         select::View,
     },
     regular_file,
@@ -90,7 +90,7 @@ impl Reporter for HeartbeatReporter {
             task_id: active.attempts.last().map(|active| active.task_id.to_string()),
             finished: run.finished.as_ref().map(|(why, _)| why.chars().take(60).collect()),
         };
-        if let Event::LoopStarted { .. } = record.event {
+        if let Event::Run(RunEvent::LoopStarted { .. }) = record.event {
             self.manager.tell(service_manager::READY);
         }
         self.beat();

@@ -15,8 +15,8 @@ use std::{
 use crate::{
     adapters::{journal::Journal, state::StateFolder},
     core::{
-        event::{Event, NotifyFailed, record::Record},
-        notification_kind::{NotificationKind, notification_of},
+        event::{Begun, Event, NotifyFailed, RunEvent, ScheduleEvent, record::Record},
+        notification_kind::NotificationKind,
         redact::Redactor,
         select::View,
     },
@@ -30,9 +30,10 @@ use crate::{
 use crate::{
     runner::Reporter,
     view::{
-        lines,
+        lines::{Line, Verbosity, lines, plain},
         message::{MessageSender, ProgramMessage, facts},
         run_report::RunReport,
+        task::TaskCounts,
     },
 };
 use queue::MessageQueue;
@@ -173,17 +174,18 @@ impl NotifierContext {
         let moment = message.event.clone();
         let failed = NotifyFailed { notifier: way.to_string(), moment, why };
         // If the journal is not writable, the run ends for that reason.
-        let _ = store.and_then(|mut store| store.emit(None, None, Event::NotifyFailed(failed)));
+        let _ =
+            store.and_then(|mut store| store.emit(None, None, ScheduleEvent::NotifyFailed(failed)));
     }
 }
 
 impl Reporter for NotifyReporter {
     fn record(&mut self, record: &Record, view: &View<'_>) {
-        if let Event::LoopStarted(_) = record.event {
+        if let Event::Run(RunEvent::LoopStarted(_)) = record.event {
             let mut run_id = self.context.run_id.lock().unwrap_or_else(PoisonError::into_inner);
             run_id.clone_from(&record.run_id);
         }
-        let Some(moment) = notification_of(record) else {
+        let Some(moment) = record.event.effect().notification() else {
             return;
         };
         let mut lines = self.lines.iter().filter(|line| line.notifier.on.contains(&moment));
@@ -191,7 +193,7 @@ impl Reporter for NotifyReporter {
             return;
         };
         let report = RunReport::at_stop(record, view, |history| self.outputs.read(history));
-        let text = lines::notice(record, view, report.as_ref());
+        let text = notice(record, view, report.as_ref());
         let mut facts = facts(record);
         facts.extend(report.iter().flat_map(RunReport::facts));
         let message = Arc::new(self.sender.message(moment.word(), facts, &text));
@@ -228,5 +230,25 @@ impl Drop for NotifyReporter {
             line.queue.cut();
             line.queue.close();
         }
+    }
+}
+
+/// Returns the text of a notification: the lines of the record, and a short text for an event that
+/// only the summary covers; `report` is that of an event that says how the run stands.
+fn notice(record: &Record, view: &View<'_>, report: Option<&RunReport>) -> Vec<Line> {
+    if let Event::Run(RunEvent::LoopStarted(Begun { plain: Some(looped), .. })) = &record.event {
+        vec![plain(&format!("the loop {} began", looped.name))]
+    } else if let Event::Run(RunEvent::LoopStarted(begun)) = &record.event {
+        let progress = TaskCounts::of(view, record.timestamp).progress();
+        let agent = begun.agent.first().map_or("none", String::as_str);
+        vec![plain(&format!("a run began: {progress}; agent {agent}"))]
+    } else if let Some(report) = report {
+        if let Event::Run(RunEvent::Blocked { .. }) = record.event {
+            report.people_lines("nothing left can start")
+        } else {
+            report.lines()
+        }
+    } else {
+        lines(record, view, Verbosity::Normal)
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, io::Write};
 use chrono::Local;
 
 use crate::core::{
-    event::{Event, record::Record},
+    event::{AttemptEvent, Event, RunEvent, record::Record},
     select::View,
 };
 use crate::{
@@ -50,7 +50,7 @@ impl<W: Write> PlainReporter<W> {
 impl<W: Write> Reporter for PlainReporter<W> {
     fn record(&mut self, record: &Record, view: &View<'_>) {
         let time = lines::clock(record.timestamp);
-        if let (Event::LoopStarted(_), true) = (&record.event, self.dated) {
+        if let (Event::Run(RunEvent::LoopStarted(_)), true) = (&record.event, self.dated) {
             let day = record.timestamp.with_timezone(&Local).format("%Y-%m-%d");
             let _ = self.out.write_all(format!("{day} run {}\n", record.run_id).as_bytes());
         }
@@ -62,7 +62,7 @@ impl<W: Write> Reporter for PlainReporter<W> {
             return;
         }
         let mut lines = Vec::new();
-        if let (Event::Started { attempt, .. }, Some(number)) =
+        if let (Event::Attempt(AttemptEvent::Started { attempt, .. }), Some(number)) =
             (&record.event, record.task_id.as_ref().and_then(|id| view.graph.number(id)))
         {
             let heading = lines::heading(record, *attempt, number, view);

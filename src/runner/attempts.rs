@@ -25,7 +25,7 @@ use crate::{
             promise::{Promise, Worth},
         },
         commit_id::CommitId,
-        event::Event,
+        event::{AttemptEvent, Event},
         executor::{ExecutorFault, LOCAL},
         graph::task::{Status, Task},
         history::History,
@@ -258,7 +258,7 @@ impl NextAttempt<'_> {
 
 /// Returns the event of the start of an attempt that was chosen for this key.
 pub(super) fn started(record: &AttemptRecord, key: &SelectionKey) -> Event {
-    Event::Started {
+    AttemptEvent::Started {
         attempt: record.attempt,
         base: record.base.clone(),
         branch: record.branch.clone(),
@@ -268,6 +268,7 @@ pub(super) fn started(record: &AttemptRecord, key: &SelectionKey) -> Event {
         slot: record.slot.as_ref().map(|slot| slot.path.display().to_string()),
         run_on: record.run_on.clone(),
     }
+    .into()
 }
 
 /// Returns the parts of a record that the next steps of the attempt need.

@@ -20,7 +20,7 @@ use crate::{
         process::{self, AgentProcess},
         signal,
     },
-    core::{event::Event, run::input::Input},
+    core::{event::{RunEvent, ScheduleEvent}, run::input::Input},
 };
 
 /// The interval between two ticks of the reporters while a command of the run itself runs.
@@ -35,7 +35,7 @@ impl Runner {
             return self.handle(Input::Signal(number, name));
         }
         // Suspends the run and its attempts until this process is continued.
-        self.core.emit(None, Event::Suspended {})?;
+        self.core.emit(None, RunEvent::Suspended {})?;
         self.processes.order_all(AgentProcess::freeze);
         let began = Instant::now();
         signal::suspend();
@@ -43,7 +43,7 @@ impl Runner {
         self.handle(Input::StoodStill(stood))?;
         self.processes.order_all(AgentProcess::thaw);
         self.clocks = machine::clocks();
-        self.core.emit(None, Event::Continued { seconds: stood.as_secs(), slept: false }).map(drop)
+        self.core.emit(None, RunEvent::Continued { seconds: stood.as_secs(), slept: false }).map(drop)
     }
 
     /// Detects that the machine slept or that the wall clock was set.
@@ -51,8 +51,8 @@ impl Runner {
         let now = machine::clocks();
         let event = match mem::replace(&mut self.clocks, now).gap(&now) {
             None => return Ok(()),
-            Some(Gap::Slept(length)) => Event::Continued { seconds: length.as_secs(), slept: true },
-            Some(Gap::Set(seconds)) => Event::ClockSet { seconds },
+            Some(Gap::Slept(length)) => RunEvent::Continued { seconds: length.as_secs(), slept: true },
+            Some(Gap::Set(seconds)) => RunEvent::ClockSet { seconds },
         };
         self.core.emit(None, event).map(drop)
     }
@@ -70,7 +70,7 @@ impl Runner {
         })?;
         if let HookOutcome::Failed(failed) = &ran {
             let about = task.as_ref().map(|(id, iteration)| (id, *iteration));
-            self.core.emit(about, Event::HookFailed(failed.clone()))?;
+            self.core.emit(about, ScheduleEvent::HookFailed(failed.clone()))?;
         }
         Ok(ran)
     }

@@ -29,7 +29,7 @@ use crate::{
     },
     core::{
         duration,
-        event::Event,
+        event::AttemptEvent,
         executor::{Executor, ExecutorFault, ExecutorKind, FileTravel},
         failure_line,
         graph::TaskGraph,
@@ -179,7 +179,7 @@ pub(super) fn watch_suspects(cx: &RunContext, facts: &mut Facts) {
     sign_of_life::keep(&state.signs_folder(), is_known);
     for slot in suspects {
         let (path, why) = (slot.path.display().to_string(), slot.text());
-        facts.of_run(Event::SlotKept { slot: path, why });
+        facts.of_run(AttemptEvent::SlotKept { slot: path, why });
         watch_suspect(cx, slot, Duration::ZERO);
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     },
     core::{
         commit_id::CommitId,
-        event::{CheckoutRestored, Event},
+        event::{AttemptEvent, CheckoutRestored, GraphEvent},
         exit::{Exit, Failure},
         graph::{
             TaskGraph,
@@ -109,7 +109,7 @@ pub(super) fn pass_over_settings(cx: &mut RunContext, record: &AttemptRecord) ->
                  reads it",
                 record.attempt, record.task_id
             );
-            facts.of_run(Event::SettingsRejected { error });
+            facts.of_run(GraphEvent::SettingsRejected { error });
         }
     }
     facts
@@ -339,7 +339,7 @@ fn restored(
 ) {
     let (attempt, branch) = (record.attempt, record.branch.clone());
     let restored = CheckoutRestored { attempt, branch, commit, files };
-    facts.of_attempt(record, Event::CheckoutRestored(restored));
+    facts.of_attempt(record, AttemptEvent::CheckoutRestored(restored));
 }
 
 /// Returns the message of a commit that puts files back.

@@ -8,7 +8,7 @@ use crate::{
     adapters::process::{GuardPost, GuardianPool, ProcessNews},
     core::{
         agents::agent_command::AgentCommand,
-        event::{Event, Harm, PlainLoop, SourceRefreshed},
+        event::{Event, GraphEvent, Harm, PlainLoop, SourceRefreshed},
         graph::{
             TaskGraph,
             filter::Filter,
@@ -149,17 +149,17 @@ pub(super) struct Facts(Vec<Fact>);
 
 impl Facts {
     /// Adds a fact about the run.
-    pub(super) fn of_run(&mut self, event: Event) {
-        self.0.push(Fact { task_id: None, iteration: None, event });
+    pub(super) fn of_run(&mut self, event: impl Into<Event>) {
+        self.0.push(Fact { task_id: None, iteration: None, event: event.into() });
     }
 
     /// Adds a fact about a task.
-    pub(super) fn of_task(&mut self, id: &TaskId, iteration: Option<u32>, event: Event) {
-        self.0.push(Fact { task_id: Some(id.clone()), iteration, event });
+    pub(super) fn of_task(&mut self, id: &TaskId, iteration: Option<u32>, event: impl Into<Event>) {
+        self.0.push(Fact { task_id: Some(id.clone()), iteration, event: event.into() });
     }
 
     /// Adds a fact about an attempt.
-    pub(super) fn of_attempt(&mut self, record: &AttemptRecord, event: Event) {
+    pub(super) fn of_attempt(&mut self, record: &AttemptRecord, event: impl Into<Event>) {
         self.of_task(&record.task_id, Some(record.iteration), event);
     }
 
@@ -172,7 +172,7 @@ impl Facts {
         undone: bool,
         kept: Option<String>,
     ) {
-        self.of_attempt(record, Event::GraphGuarded { what, tasks, undone, kept });
+        self.of_attempt(record, GraphEvent::GraphGuarded { what, tasks, undone, kept });
     }
 }
 

@@ -89,10 +89,14 @@ impl RunCore {
 
     /// Emits an event: to the journal, then to the history, then to the reporters. All events take
     /// this path. Returns its record.
-    pub(super) fn emit(&mut self, about: Option<(&TaskId, u32)>, event: Event) -> Result<Record> {
+    pub(super) fn emit(
+        &mut self,
+        about: Option<(&TaskId, u32)>,
+        event: impl Into<Event>,
+    ) -> Result<Record> {
         let (task_id, iteration) = about.unzip();
-        let (records, record) =
-            self.journal.write(Fact { task_id: task_id.cloned(), iteration, event })?;
+        let fact = Fact { task_id: task_id.cloned(), iteration, event: event.into() };
+        let (records, record) = self.journal.write(fact)?;
         self.publish(&records);
         Ok(record)
     }

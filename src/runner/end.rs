@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     core::{
-        event::{Cause, Event, Harm},
+        event::{AttemptEvent, Cause, Harm, RequestEvent},
         graph::task::Status,
         run::{
             command::{AttemptId, PendingResult, ProcessEnd},
@@ -38,7 +38,8 @@ impl Runner {
         self.core.cx.workspace.ignore_outputs()?;
         crash::point("close.begun");
         for (number, note) in close::new_notes(&self.core.cx, &record) {
-            let noted = Event::Noted { attempt: id.attempt, note, for_all: false, tag: None };
+            let noted =
+                RequestEvent::Noted { attempt: id.attempt, note, for_all: false, tag: None };
             self.core.emit(Some((&id.task_id, record.iteration)), noted)?;
             if let Some(record) = self.attempts.get_mut(id) {
                 record.noted = number + 1;
@@ -261,7 +262,8 @@ impl Runner {
             .attempts::<AttemptRecord>()
             .context("read open attempts")?;
         for path in damaged {
-            self.core.emit(None, Event::RecordDamaged { kept: path.display().to_string() })?;
+            self.core
+                .emit(None, AttemptEvent::RecordDamaged { kept: path.display().to_string() })?;
         }
         let mut ended = Vec::new();
         for record in open {

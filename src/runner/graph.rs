@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     core::{
-        event::{Cause, Event, Harm},
+        event::{Cause, Event, GraphEvent, Harm},
         graph::task::{Status, Task, TaskId},
         history::History,
         run::Run,
@@ -94,7 +94,7 @@ impl RunGraph {
     pub(super) fn loaded(&self) -> Event {
         let tasks = self.file.graph().tasks();
         let complete = tasks.iter().filter(|task| task.status == Status::Complete).count();
-        Event::GraphLoaded { tasks: tasks.len(), complete }
+        GraphEvent::GraphLoaded { tasks: tasks.len(), complete }.into()
     }
 
     /// Keeps a copy of the graph at the start of an attempt.
@@ -117,7 +117,7 @@ impl RunGraph {
         let kept = aside.strip_prefix(workspace.root()).unwrap_or(&aside);
         let kept = Some(kept.display().to_string());
         let (what, tasks) = (Harm::Damaged, Vec::new());
-        facts.of_run(Event::GraphGuarded { what, tasks, undone: true, kept });
+        facts.of_run(GraphEvent::GraphGuarded { what, tasks, undone: true, kept });
         Ok(())
     }
 
@@ -193,7 +193,7 @@ impl RunGraph {
     pub(super) fn report_bad(&mut self, rejected: &Rejected, facts: &mut Facts) {
         if self.unreadable.is_none() {
             self.unreadable = Some(Instant::now());
-            facts.of_run(Event::GraphRejected { error: rejected.summary() });
+            facts.of_run(GraphEvent::GraphRejected { error: rejected.summary() });
         }
     }
 
@@ -237,7 +237,7 @@ impl RunGraph {
         };
         let new = Some(write.status());
         if is_written && old != new {
-            let event = Event::StatusChanged { old, new, cause, reason: None };
+            let event = GraphEvent::StatusChanged { old, new, cause, reason: None };
             facts.of_task(id, Some(iteration), event);
         }
         Ok(is_written)
@@ -369,7 +369,7 @@ pub(super) fn cause_of_edits(run: &Run) -> Cause {
 /// Reports the changes of others in the graph file.
 pub(super) fn note(foreign: Vec<Foreign>, cause: Cause, facts: &mut Facts) {
     for Foreign { task_id, old, new } in foreign {
-        facts.of_task(&task_id, None, Event::StatusChanged { old, new, cause, reason: None });
+        facts.of_task(&task_id, None, GraphEvent::StatusChanged { old, new, cause, reason: None });
     }
 }
 

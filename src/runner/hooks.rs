@@ -21,7 +21,7 @@ use crate::{
     },
     core::{
         duration,
-        event::{Event, Hook, HookFailed, StopReason, record::Record},
+        event::{Event, Hook, HookFailed, RunEvent, StopReason, record::Record},
         graph::{TaskGraph, task::TaskId},
         history::History,
         select::{SelectionKey, View},
@@ -179,7 +179,9 @@ impl RunHooks {
     pub(super) fn after_run(cx: &RunContext, finished: &Record) -> DueHook {
         let folder = cx.workspace.place.hooks().to_owned();
         let lines = match &finished.event {
-            Event::Finished { why, exit_code, .. } => format!("{why} (exit code {exit_code})"),
+            Event::Run(RunEvent::Finished { why, exit_code, .. }) => {
+                format!("{why} (exit code {exit_code})")
+            }
             _ => String::new(),
         };
         let lines = vec![lines::plain(&lines)];

@@ -1,10 +1,7 @@
 //! The journal of a run: events go to the journal first, then to the history, then to the reporters.
 //! It also holds the lock, and says in it who works on what.
 
-use std::{
-    mem,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use chrono::Utc;
@@ -13,7 +10,10 @@ use super::context::{Fact, Facts, RunContext};
 use crate::{
     adapters::{process, state::Lock},
     core::{
-        event::{ChildEnded, ChildOutcome, Event, record::Record},
+        event::{
+            AttemptEvent, CheckEvent, ChildEnded, ChildEvent, ChildOutcome, Event, LandingEvent,
+            record::Record,
+        },
         exit::{Exit, Failure},
         graph::task::TaskId,
         history::{History, OpenChild},
@@ -23,7 +23,7 @@ use crate::{
     crash,
     project::{
         config::Config,
-        event_store::EventStore,
+        event_store::{Emitted, EventStore},
         graph_file::rfc3339,
         workspace::{LockHolder, Workspace},
     },
@@ -104,13 +104,8 @@ impl RunJournal {
     /// Writes a fact. Returns all new records, to be published, and the record of the fact among them.
     pub(super) fn write(&mut self, fact: Fact) -> Result<(Vec<Record>, Record)> {
         let Fact { task_id, iteration, event } = fact;
-        let kind = mem::discriminant(&event);
-        let records = self.store.emit(iteration, task_id.as_ref(), event)?;
-        // Other processes may have written records before and after ours.
-        let run_id = self.store.run_id();
-        let ours = |it: &&Record| it.run_id == run_id && mem::discriminant(&it.event) == kind;
-        let record = records.iter().rfind(ours).cloned();
-        Ok((records, record.context("the emitted event is missing from the journal")?))
+        let Emitted { records, own } = self.store.emit(iteration, task_id.as_ref(), event)?;
+        Ok((records, own))
     }
 
     /// Reads what other processes have written. Returns the records, to be published.
@@ -146,7 +141,7 @@ impl RunJournal {
         {
             let (child, outcome) = (child.clone(), ChildOutcome::Crashed);
             let ended = ChildEnded { child, outcome, duration_seconds: None };
-            facts.of_task(task_id, None, Event::ChildEnded(ended));
+            facts.of_task(task_id, None, ChildEvent::ChildEnded(ended));
         }
         facts
     }
@@ -183,7 +178,7 @@ impl RunJournal {
 
 /// Passes the crash point before the event of a step.
 pub(super) fn pass_before(event: &Event) {
-    if let Event::Verified(_) | Event::VerifyFailed(_) = event {
+    if let Event::Check(CheckEvent::Verified(_) | CheckEvent::VerifyFailed(_)) = event {
         crash::point("verify.ended");
     }
 }
@@ -191,12 +186,12 @@ pub(super) fn pass_before(event: &Event) {
 /// Passes the crash point after the event of a step.
 pub(super) fn pass_after(event: &Event) {
     match event {
-        Event::Recovered { .. } => crash::point("recover.told"),
-        Event::Started { .. } => crash::point("start.told"),
-        Event::AgentStarted { .. } => crash::point("start.told_agent"),
-        Event::Verifying { .. } => crash::point("verify.told"),
-        Event::Queued { .. } => crash::point("merge.queued"),
-        Event::Merging(_) => crash::point("merge.told"),
+        Event::Attempt(AttemptEvent::Recovered { .. }) => crash::point("recover.told"),
+        Event::Attempt(AttemptEvent::Started { .. }) => crash::point("start.told"),
+        Event::Attempt(AttemptEvent::AgentStarted { .. }) => crash::point("start.told_agent"),
+        Event::Check(CheckEvent::Verifying { .. }) => crash::point("verify.told"),
+        Event::Landing(LandingEvent::Queued { .. }) => crash::point("merge.queued"),
+        Event::Landing(LandingEvent::Merging(_)) => crash::point("merge.told"),
         event if event.ended().is_some() => crash::point("close.told"),
         _ => {}
     }

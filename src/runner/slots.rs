@@ -23,7 +23,7 @@ use crate::{
     adapters::git::{Repo, RestoredWork, SlotSettings},
     core::{
         commit_id::CommitId,
-        event::Event,
+        event::AttemptEvent,
         exit::{self, Exit, Failure},
         graph::task::TaskId,
         history::History,
@@ -279,7 +279,10 @@ impl RunSlots {
                         RestoredWork::Conflict(paths) => paths,
                     };
                     let attempt = record.attempt;
-                    facts.of_attempt(record, Event::WorkRestored { attempt, from, conflicts });
+                    facts.of_attempt(
+                        record,
+                        AttemptEvent::WorkRestored { attempt, from, conflicts },
+                    );
                 }
                 Input::SlotReady { id, is_set_up }
             }
@@ -362,7 +365,7 @@ impl RunSlots {
         let _ = fs::remove_file(workspace.state.work(&name));
         if let Some(why) = self.why_kept(workspace, record, &slot.path)? {
             let SlotReason { slot, why } = self.keep(slot.path, why);
-            facts.of_run(Event::SlotKept { slot, why });
+            facts.of_run(AttemptEvent::SlotKept { slot, why });
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::{
         process::{GuardPost, ProcessSpec},
     },
     core::{
-        event::{Event, SourceFailed, SourceUpdated},
+        event::{SourceEvent, SourceFailed, SourceUpdated},
         graph::task::{Status, TaskId},
         history::History,
         verdict::{Outcome, Verdict},
@@ -64,7 +64,7 @@ impl RunSources {
         for name in files(&cx.workspace, &done) {
             match mark_done(&cx.workspace, &name, &done, &existing) {
                 Ok(None) => {}
-                Ok(Some(updated)) => facts.of_run(Event::SourceUpdated(updated)),
+                Ok(Some(updated)) => facts.of_run(SourceEvent::SourceUpdated(updated)),
                 Err(error) if is_stop(&error) => return Err(error),
                 Err(error) => self.failed(&name, fatal::summary(&error), facts),
             }
@@ -86,7 +86,7 @@ impl RunSources {
                 ClosedIssues::read(&cx.workspace).add(&cx.workspace, &address)?;
                 let (source, tasks) = (address, vec![id]);
                 let updated = SourceUpdated { source, tasks, commit: None, uncommitted: None };
-                facts.of_run(Event::SourceUpdated(updated));
+                facts.of_run(SourceEvent::SourceUpdated(updated));
                 true
             }
             Outcome::Cancelled => false,
@@ -102,7 +102,8 @@ impl RunSources {
     /// Reports that a source was not told, once.
     fn failed(&mut self, source: &str, why: String, facts: &mut Facts) {
         if self.failures.insert((source.to_owned(), why.clone())) {
-            facts.of_run(Event::SourceFailed(SourceFailed { source: source.to_owned(), why }));
+            facts
+                .of_run(SourceEvent::SourceFailed(SourceFailed { source: source.to_owned(), why }));
         }
     }
 }

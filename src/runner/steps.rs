@@ -24,7 +24,7 @@ use crate::{
     },
     core::{
         agents::transcript::Format,
-        event::{Cause, ChildrenLeft, Event},
+        event::{AttemptEvent, Cause, ChildrenLeft, GraphEvent},
         graph::task::TaskId,
         run::{
             command::{AttemptId, CheckPurpose, ProcessEnd, StatusWrite},
@@ -74,10 +74,10 @@ impl Runner {
         let id = record.task_id.clone();
         let mut facts = Facts::default();
         if let Some(change) = change {
-            facts.of_attempt(&record, Event::AgentChanged(change));
+            facts.of_attempt(&record, AttemptEvent::AgentChanged(change));
         }
         if let Some(path) = attempt::clear_reports(&self.core.cx.workspace, &id)? {
-            facts.of_attempt(&record, Event::DoneRemoved { path });
+            facts.of_attempt(&record, AttemptEvent::DoneRemoved { path });
         }
         self.core.tell(facts)?;
         let record = attempt::open(&self.core.cx.workspace, record, &prompt)?;
@@ -430,7 +430,7 @@ impl Runner {
             Ok(Some(new)) => new,
             Err(error) => {
                 let error = fatal::summary(&error);
-                return self.core.emit(None, Event::SettingsRejected { error }).map(drop);
+                return self.core.emit(None, GraphEvent::SettingsRejected { error }).map(drop);
             }
         };
         self.core.cx.workspace.configure(config);
@@ -444,6 +444,6 @@ impl Runner {
         if changed.is_empty() {
             return Ok(());
         }
-        self.core.emit(None, Event::SettingsLoaded { changed }).map(drop)
+        self.core.emit(None, GraphEvent::SettingsLoaded { changed }).map(drop)
     }
 }

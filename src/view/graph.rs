@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::core::samples::{end, record, started, task};
     use crate::core::{
-        event::Event,
+        event::{Event, LandingEvent},
         graph::{TaskGraph, task::Task},
         history::History,
         select::{Policy, keys},
@@ -259,10 +259,10 @@ mod tests {
         ];
         let graph = TaskGraph::new(tasks, vec![(0, 1)]).unwrap();
         let mut history = History::default();
-        for event in [started(1), Event::Failed(end(1, Verdict::Failed))] {
+        for event in [started(1), Event::Ended(end(1, Verdict::Failed))] {
             history.apply(&record("parked", 1, event));
         }
-        for event in [started(1), Event::Queued { attempt: 1, waiting: 1 }] {
+        for event in [started(1), LandingEvent::Queued { attempt: 1, waiting: 1 }.into()] {
             history.apply(&record("open", 2, event));
         }
         let (keys, policy) = (keys(&graph, false), Policy { max_attempts: 1, ..Policy::default() });

@@ -1,30 +1,26 @@
-//! The text of each record, shared by the plain and the fancy reporter.
+//! The text of each event, shared by all reporters, and its mark on the timeline of a run.
 
-mod checks;
-mod children;
-mod drafts;
-mod failures;
+mod attempt;
 mod files;
-mod iterations;
-mod merged;
-mod notice;
-mod reach;
-mod talk;
-pub mod wake;
+mod landing;
+mod plain_loop;
+pub mod schedule;
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::Utc;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::{
     adapters::terminal::{Style, visible},
     core::{
         duration,
-        event::{AttemptResult, Begun, Cause, Event, StopRequest, record::Record},
-        graph::task::{Status, TaskId},
+        event::{Begun, Event, RequestEvent, RunEvent, StopRequest, record::Record},
+        graph::task::TaskId,
         loop_paths::LoopPaths,
         select::View,
-        verdict::{CheckResult, Verdict},
+        verdict::CheckResult,
     },
     view::left::TasksLeft,
 };
@@ -32,10 +28,8 @@ use crate::{
 pub(crate) use super::words::ids;
 pub use super::words::{clock, counted, first_paths, full, moment, short};
 pub(super) use super::words::{length, named};
-pub use children::waiting;
-pub(super) use iterations::start_of_iteration;
-pub use notice::notice;
-pub use talk::how_to_answer;
+pub use attempt::{how_to_answer, waiting};
+pub(super) use plain_loop::start_of_iteration;
 
 /// The amount of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,9 +42,6 @@ pub enum Verbosity {
     Verbose,
 }
 
-/// The number of commits of one task in the summary.
-pub(super) const COMMITS: usize = 3;
-
 /// One line and its style.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -62,12 +53,6 @@ pub struct Line {
 
 pub(super) fn line(style: impl Into<Option<Style>>, text: impl AsRef<str>) -> Line {
     Line { style: style.into(), text: visible(text.as_ref()).into_owned() }
-}
-
-/// Returns the prefix of a line that continues an earlier one about a task: the task's id if lines
-/// of other tasks may come in between.
-fn line_prefix(id: &str, view: &View<'_>) -> String {
-    if view.policy.jobs > 1 { format!("{id}: ") } else { "  ".to_owned() }
 }
 
 /// Returns a plain line.
@@ -107,96 +92,134 @@ pub fn heading(record: &Record, attempt: u32, number: usize, view: &View<'_>) ->
     }
 }
 
-/// Returns the lines of a record at this verbosity, except headings and the summary.
-pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line> {
-    let verbose = verbosity >= Verbosity::Verbose;
-    let plain = view.policy.plain.as_ref();
-    let lines = plain.and_then(|plain| iterations::lines(record, plain, view, verbose));
-    lines.unwrap_or_else(|| lines_of_run(record, view, verbose))
+/// The words of the events of a group.
+trait EventText {
+    /// Returns the lines, without headings and the summary.
+    fn lines(&self, at: &EventContext<'_>) -> Vec<Line>;
+
+    /// Returns the mark that it leaves on the timeline of a run, with its text.
+    fn mark(&self) -> Option<(MarkKind, String)> {
+        None
+    }
 }
 
-/// Returns the lines of a record outside of a plain loop, or of one that is not special in it.
-fn lines_of_run(record: &Record, view: &View<'_>, verbose: bool) -> Vec<Line> {
-    let id = record.task_id.as_ref().map_or("", TaskId::as_str);
-    let event = &record.event;
+/// What the words of an event depend on.
+struct EventContext<'a> {
+    record: &'a Record,
+    /// The task of the event; empty if it is about none.
+    id: &'a str,
+    view: &'a View<'a>,
+    verbose: bool,
+}
+
+/// The kinds of marks on a timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkKind {
+    /// Work reached the target branch.
+    Landed,
+    /// An agent asked a person.
+    Asked,
+    /// A person answered.
+    Answered,
+    /// A task ran out of attempts.
+    Parked,
+    /// Work cannot reach the target branch.
+    Held,
+    /// A provider refuses for a time.
+    Limited,
+    /// A person paused, resumed or stopped the run.
+    Requested,
+    /// The machine slept, or its clock was set.
+    Clock,
+    /// A file of the graph or the settings was refused.
+    Refused,
+    /// A scheduled start was missed.
+    Missed,
+}
+
+fn text_of(event: &Event) -> &dyn EventText {
     match event {
-        Event::LoopStarted(begun) => run_started(record, begun, verbose),
-        Event::Started { .. }
-        | Event::AwaitingExecutor { .. }
-        | Event::AgentStarted { .. }
-        | Event::Reported { .. } => started(record, id, verbose),
-        Event::Withdrawn { .. }
-        | Event::ExecutorUnreachable { .. }
-        | Event::ExecutorReachable { .. }
-        | Event::ContactLost { .. }
-        | Event::ContactRegained { .. } => reach::lines(id, event, verbose, record.timestamp),
-        Event::Verifying { .. } | Event::Verified(_) | Event::VerifyFailed(_) => {
-            checks::lines(record, view)
+        Event::Ended(ended) => ended,
+        Event::Run(event) => event,
+        Event::Request(event) => event,
+        Event::Attempt(event) => event,
+        Event::Check(event) => event,
+        Event::Child(event) => event,
+        Event::Executor(event) => event,
+        Event::Landing(event) => event,
+        Event::Graph(event) => event,
+        Event::Source(event) => event,
+        Event::Schedule(event) => event,
+    }
+}
+
+/// Returns the mark that an event leaves on the timeline of a run, with its text.
+pub(super) fn mark(event: &Event) -> Option<(MarkKind, String)> {
+    text_of(event).mark()
+}
+
+/// Returns the lines of a record at this verbosity, except headings and the summary.
+pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line> {
+    let id = record.task_id.as_ref().map_or("", TaskId::as_str);
+    let verbose = verbosity >= Verbosity::Verbose;
+    let at = EventContext { record, id, view, verbose };
+    let plain = view.policy.plain.as_ref();
+    let lines = plain.and_then(|plain| plain_loop::lines(&at, plain));
+    lines.unwrap_or_else(|| text_of(&record.event).lines(&at))
+}
+
+impl EventText for RunEvent {
+    fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
+        let warn = |text: String| vec![line(Style::Warn, text)];
+        match self {
+            RunEvent::LoopStarted(begun) => run_started(at, begun),
+            RunEvent::Waiting { until, why } => {
+                let until = moment(*until, at.record.timestamp);
+                vec![line(Style::Faint, format!("waiting until {until}: {why}"))]
+            }
+            RunEvent::Suspended {} => warn(
+                "stopped by Ctrl-Z: the run, its attempts and their limits wait; `fg` continues"
+                    .to_owned(),
+            ),
+            RunEvent::Continued { seconds, slept } => {
+                let length = duration::short(Duration::from_secs(*seconds));
+                let who = if *slept { "the machine slept" } else { "the run was stopped" };
+                warn(format!("continuing: {who} for {length}, which does not count"))
+            }
+            RunEvent::ClockSet { seconds } => {
+                let length = duration::short(Duration::from_secs(seconds.unsigned_abs()));
+                let way = if *seconds < 0 { "back" } else { "forward" };
+                let text = format!("the clock was set {way} by {length}; limits are not affected");
+                vec![line(Style::Faint, text)]
+            }
+            // The summary covers these.
+            RunEvent::Blocked { .. } | RunEvent::Finished { .. } => Vec::new(),
         }
-        Event::Completed(ended) => completed(id, ended, view),
-        Event::Failed(ended)
-        | Event::Interrupted(ended)
-        | Event::RateLimited(ended)
-        | Event::Denied(ended) => failed(id, ended, view),
-        Event::NeedsInput(ended) => talk::asked(id, ended),
-        Event::VerifyPostponed { .. }
-        | Event::Promised { .. }
-        | Event::Terminating { .. }
-        | Event::Parked { .. }
-        | Event::Recovered { .. }
-        | Event::Reset {} => of_task(id, event, view).into_iter().collect(),
-        Event::StatusChanged { old, new, cause, .. } => changed(id, *old, *new, *cause, verbose),
-        Event::TaskEdited { command, fields, .. } => vec![edited(id, command, fields)],
-        Event::Drafted(call) => vec![drafts::called(call)],
-        Event::ChildStarted(_)
-        | Event::ChildStopRequested(_)
-        | Event::ChildEnded(_)
-        | Event::WaitingForChildren(_)
-        | Event::ChildrenEnded { .. }
-        | Event::ChildrenOverdue { .. } => children::lines(id, event, verbose),
-        Event::Asked { .. }
-        | Event::Answered(_)
-        | Event::Noted { .. }
-        | Event::AgentChanged(_)
-        | Event::DoneRemoved { .. } => talk::lines(id, event, record.timestamp, verbose),
-        Event::GraphLoaded { .. }
-        | Event::GraphRejected { .. }
-        | Event::UncommittedFound { .. }
-        | Event::GraphGuarded { .. }
-        | Event::SettingsLoaded { .. }
-        | Event::SettingsRejected { .. }
-        | Event::SourceRefreshed(_)
-        | Event::SourceUpdated(_)
-        | Event::SourceFailed(_) => files::lines(event),
-        Event::HookFailed(_) | Event::NotifyFailed(_) => failures::lines(event),
-        Event::SlotKept { .. }
-        | Event::CheckoutRestored(_)
-        | Event::WorkRestored { .. }
-        | Event::SettingUp { .. }
-        | Event::Queued { .. }
-        | Event::Merging(_)
-        | Event::Split(_)
-        | Event::MergeHeld(_) => merged::lines(id, event, verbose),
-        Event::Slept(_) | Event::Woken(_) | Event::WakeSkipped(_) | Event::ScheduleEnded { .. } => {
-            wake::lines(event, record.timestamp, verbose)
+    }
+
+    fn mark(&self) -> Option<(MarkKind, String)> {
+        match self {
+            RunEvent::Suspended {} => Some((MarkKind::Requested, "suspended".to_owned())),
+            RunEvent::Continued { seconds, slept } => {
+                let what = if *slept { "the machine slept" } else { "suspended" };
+                Some((MarkKind::Clock, format!("{what} for {seconds} s")))
+            }
+            RunEvent::ClockSet { seconds } => {
+                Some((MarkKind::Clock, format!("the clock was set by {seconds} s")))
+            }
+            RunEvent::LoopStarted(_)
+            | RunEvent::Waiting { .. }
+            | RunEvent::Blocked { .. }
+            | RunEvent::Finished { .. } => None,
         }
-        Event::RecordDamaged { .. }
-        | Event::Waiting { .. }
-        | Event::PauseRequested {}
-        | Event::ResumeRequested { .. }
-        | Event::StopRequested(_)
-        | Event::Suspended {}
-        | Event::Continued { .. }
-        | Event::ClockSet { .. } => of_run(event, record.timestamp).into_iter().collect(),
-        // The headings and the summary cover these.
-        Event::Iterated(_) | Event::Blocked { .. } | Event::Finished { .. } => Vec::new(),
     }
 }
 
 /// Returns the lines of the start of a run.
-fn run_started(record: &Record, begun: &Begun, verbose: bool) -> Vec<Line> {
+fn run_started(at: &EventContext<'_>, begun: &Begun) -> Vec<Line> {
     let agent = begun.agent.join(" ");
-    let started = format!("run {}, agent: {agent}", record.run_id);
+    let started = format!("run {}, agent: {agent}", at.record.run_id);
     let flag = begun
         .plain
         .as_ref()
@@ -205,141 +228,52 @@ fn run_started(record: &Record, begun: &Begun, verbose: bool) -> Vec<Line> {
         "each agent has a tmux window: `ralph attach{flag}` in another terminal opens it, C-b d \
          leaves it"
     );
-    [verbose.then_some(started), begun.tmux.then_some(windows)]
+    [at.verbose.then_some(started), begun.tmux.then_some(windows)]
         .into_iter()
         .flatten()
         .map(|text| line(Style::Faint, text))
         .collect()
 }
 
-/// Returns the lines of the start of an attempt, or of its report.
-fn started(record: &Record, id: &str, verbose: bool) -> Vec<Line> {
-    if let Event::AwaitingExecutor { run_on, why, .. } = &record.event {
-        return vec![line(Style::Faint, format!("{id} waits for {run_on}: {why}"))];
-    }
-    if let Event::AgentStarted { placement: Some(placement), .. } = &record.event {
-        return vec![line(Style::Faint, format!("{id} runs on {placement}"))];
-    }
-    if !verbose {
-        return Vec::new();
-    }
-    if let Event::Started { base, branch, log, why, .. } = &record.event {
-        let base = base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base));
-        let branch = branch.as_deref().unwrap_or("a detached HEAD");
-        vec![
-            line(Style::Faint, format!("chosen by: {why}")),
-            line(Style::Faint, format!("from {base} on {branch}; prompt and output in {log}")),
-        ]
-    } else if let Event::Reported { .. } = &record.event {
-        vec![line(Style::Faint, format!("{id} was reported done"))]
-    } else {
-        Vec::new()
-    }
-}
-
-/// Returns the line of an event of a task.
-fn of_task(id: &str, event: &Event, view: &View<'_>) -> Option<Line> {
-    if let Event::VerifyPostponed { .. } = event {
-        let text =
-            format!("the verify commands of {id} are left to the next run; its work is kept");
-        Some(line(Style::Warn, text))
-    } else if let Event::Promised { kept: false, .. } = event {
-        let line_prefix = line_prefix(id, view);
-        let text = format!(
-            "{line_prefix}the agent promised that all is done, but tasks remain; the run continues"
-        );
-        Some(line(Style::Warn, text))
-    } else if let Event::Terminating { why, .. } = event {
-        Some(line(Style::Warn, format!("ending {id}: {why}")))
-    } else if let Event::Parked { attempts } = event {
-        let attempts = counted(*attempts as usize, "attempt");
-        let text = format!("{id} is parked after {attempts}; `ralph task-reset {id}` retries it");
-        Some(line(Style::Bad, text))
-    } else if let Event::Recovered { attempt, from_run } = event {
-        let text = format!("recovered attempt {attempt} at {id}, left open by run {from_run}");
-        Some(line(Style::Warn, text))
-    } else {
-        matches!(event, Event::Reset {}).then(|| line(Style::Faint, format!("{id} was reset")))
-    }
-}
-
-/// Returns the line of an event of the run itself.
-fn of_run(event: &Event, now: DateTime<Utc>) -> Option<Line> {
-    Some(if let Event::RecordDamaged { kept } = event {
-        let text = format!(
-            "the record of an attempt cannot be read; it is kept as {kept}, and its task stays in \
-             progress until `ralph task-reset`"
-        );
-        line(Style::Bad, text)
-    } else if let Event::Waiting { until, why } = event {
-        line(Style::Faint, format!("waiting until {}: {why}", moment(*until, now)))
-    } else if let Event::PauseRequested {} = event {
-        line(Style::Warn, "paused: no new attempt starts; `ralph resume` continues")
-    } else if let Event::ResumeRequested { .. } = event {
-        line(Style::Warn, "resumed")
-    } else if let Event::StopRequested(stop) = event {
-        line(Style::Warn, stopping(stop))
-    } else if let Event::Suspended {} = event {
-        let text = "stopped by Ctrl-Z: the run, its attempts and their limits wait; `fg` continues";
-        line(Style::Warn, text)
-    } else if let Event::Continued { seconds, slept } = event {
-        let length = duration::short(Duration::from_secs(*seconds));
-        let who = if *slept { "the machine slept" } else { "the run was stopped" };
-        line(Style::Warn, format!("continuing: {who} for {length}, which does not count"))
-    } else if let Event::ClockSet { seconds } = event {
-        let length = duration::short(Duration::from_secs(seconds.unsigned_abs()));
-        let way = if *seconds < 0 { "back" } else { "forward" };
-        line(Style::Faint, format!("the clock was set {way} by {length}; limits are not affected"))
-    } else {
-        return None;
-    })
-}
-
-/// Returns a line, followed by the last output line of the command and the path of its log.
-fn with_output(head: Line, check: &CheckResult) -> Vec<Line> {
-    let mut lines = vec![head];
-    if let Some(last) = &check.last_line {
-        lines.push(line(None, format!("    its last line: {last}")));
-    }
-    lines.push(line(Style::Faint, format!("    output in {}", check.log)));
-    lines
-}
-
-/// Returns the line of a task that a command changed.
-fn edited(id: &str, command: &str, fields: &[String]) -> Line {
-    line(None, format!("{id}: {} changed by `{}`", fields.join(", "), command))
-}
-
-fn changed(
-    id: &str,
-    old: Option<Status>,
-    new: Option<Status>,
-    cause: Cause,
-    verbose: bool,
-) -> Vec<Line> {
-    let by = match cause {
-        // The line of the attempt covers this.
-        Cause::Claimed | Cause::Completed | Cause::Released | Cause::Asked if !verbose => {
-            return Vec::new();
+impl EventText for RequestEvent {
+    fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
+        let id = at.id;
+        let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+        let warn = |text: String| vec![line(Style::Warn, text)];
+        let faint = |text: String| vec![line(Style::Faint, text)];
+        match self {
+            RequestEvent::Reported { .. } if at.verbose => faint(format!("{id} was reported done")),
+            RequestEvent::Asked { question, .. } => warn(format!("{id} asks: {}", first(question))),
+            RequestEvent::Answered(one) => {
+                let how = if one.question.is_empty() { "told by a person" } else { "answered" };
+                vec![line(None, format!("{id} was {how}: {}", first(&one.answer)))]
+            }
+            RequestEvent::Noted { note, .. } if at.verbose => {
+                faint(format!("{id} noted: {}", first(note)))
+            }
+            RequestEvent::Reported { .. } | RequestEvent::Noted { .. } => Vec::new(),
+            RequestEvent::Reset {} => faint(format!("{id} was reset")),
+            RequestEvent::PauseRequested {} => {
+                warn("paused: no new attempt starts; `ralph resume` continues".to_owned())
+            }
+            RequestEvent::ResumeRequested { .. } => warn("resumed".to_owned()),
+            RequestEvent::StopRequested(stop) => warn(stopping(stop)),
         }
-        Cause::Claimed | Cause::Completed | Cause::Released | Cause::Asked => "by this run",
-        Cause::Command => "by command",
-        Cause::Edited => "by an edit of the graph file",
-        Cause::EditedDuringAttempt => "during an attempt",
-        Cause::Recovered => "by recovery",
-        Cause::PutBack => "(restored)",
-        Cause::History => {
-            "because it is complete in the newest commit; `ralph task-reset` opens it"
+    }
+
+    fn mark(&self) -> Option<(MarkKind, String)> {
+        let requested = |text: &str| Some((MarkKind::Requested, text.to_owned()));
+        match self {
+            RequestEvent::Asked { question, .. } => Some((MarkKind::Asked, question.clone())),
+            RequestEvent::Answered(answer) => Some((MarkKind::Answered, answer.answer.clone())),
+            RequestEvent::PauseRequested {} => requested("paused"),
+            RequestEvent::ResumeRequested { .. } => requested("resumed"),
+            RequestEvent::StopRequested(_) => requested("asked to stop"),
+            RequestEvent::Reported { .. } | RequestEvent::Noted { .. } | RequestEvent::Reset {} => {
+                None
+            }
         }
-        Cause::OtherBranch => "on this branch: its work is on another one",
-        Cause::DoneFile => "by the file `DONE`",
-    };
-    let change = match (old, new) {
-        (Some(old), Some(new)) => format!("{} -> {}", old.word(), new.word()),
-        (None, _) => "added to the graph".to_owned(),
-        (Some(_), None) => "removed from the graph".to_owned(),
-    };
-    vec![line(Style::Faint, format!("{id}: {change} {by}"))]
+    }
 }
 
 fn stopping(stop: &StopRequest) -> String {
@@ -356,83 +290,12 @@ fn stopping(stop: &StopRequest) -> String {
     }
 }
 
-fn completed(id: &str, ended: &AttemptResult, view: &View<'_>) -> Vec<Line> {
-    let time = duration::short(ended.duration());
-    let mut lines = vec![line(Style::Good, format!("{id} complete in {time}: {}", ended.why))];
-    lines.extend(proof(ended));
-    lines.extend(kept(id, ended, "what else it left is kept"));
-    let (left, standing) = standing(view);
-    let standing = standing.join("; ");
-    let standing = if standing.is_empty() { String::new() } else { format!(" ({standing})") };
-    lines.push(line(Style::Faint, format!("  {left} left{standing}")));
-    lines
-}
-
-/// Returns where that is kept which an attempt left, and what of it could not be.
-fn kept(id: &str, ended: &AttemptResult, what: &str) -> Vec<Line> {
-    let mut lines = Vec::new();
-    if ended.pinned.is_some() {
-        let name = format!("{id}.{}", ended.attempt);
-        let text = format!("  {what}: `ralph show {name}`, `ralph restore {name}`");
-        lines.push(line(Style::Faint, text));
+/// Returns a line, followed by the last output line of the command and the path of its log.
+fn with_output(head: Line, check: &CheckResult) -> Vec<Line> {
+    let mut lines = vec![head];
+    if let Some(last) = &check.last_line {
+        lines.push(line(None, format!("    its last line: {last}")));
     }
-    if !ended.unpinned.is_empty() {
-        lines.push(line(Style::Warn, format!("  not kept: {}", named(&ended.unpinned))));
-    }
-    lines
-}
-
-fn failed(id: &str, ended: &AttemptResult, view: &View<'_>) -> Vec<Line> {
-    let style = if ended.verdict.counts() { Style::Bad } else { Style::Warn };
-    let time = duration::short(ended.duration());
-    let mut text = format!("{id} {} after {time}: {}", ended.verdict, ended.why);
-    if ended.verdict == Verdict::Incomplete && ended.evidence.commits.is_empty() {
-        text += ", and committed nothing";
-    }
-    let mut lines = vec![line(style, text)];
-    lines.extend(proof(ended));
-    lines.extend(kept(id, ended, "what it left is kept"));
-    if let Some(last) = &ended.last_line {
-        lines.push(line(None, format!("  its last line: {last}")));
-    }
-    if let Some(number) = TaskId::new(id).ok().and_then(|id| view.graph.number(&id)) {
-        let counted = view.history.of(&view.graph.task(number).id).counted;
-        let max = view.max_attempts(number);
-        lines.push(line(
-            Style::Faint,
-            format!("  {counted} of {max} attempts used; output in {}", ended.log),
-        ));
-    }
-    lines
-}
-
-pub(super) fn proof(ended: &AttemptResult) -> Vec<Line> {
-    let commits = &ended.evidence.commits;
-    let mut lines: Vec<Line> = commits
-        .iter()
-        .take(COMMITS)
-        .map(|commit| line(None, format!("  {} {}", commit.short(), commit.subject)))
-        .collect();
-    if commits.len() > COMMITS {
-        lines
-            .push(line(None, format!("  and {} more", counted(commits.len() - COMMITS, "commit"))));
-    }
-    if let (Some(diff), false) = (ended.evidence.diff, commits.is_empty()) {
-        lines.push(line(None, format!("  {diff}")));
-    }
-    if !ended.unlocked.is_empty() {
-        let names = ended.unlocked.join(", ");
-        lines.push(line(Style::Warn, format!("  removed lock files of a killed git: {names}")));
-    }
-    let evidence = &ended.evidence;
-    for (what, names) in [
-        ("left uncommitted", &evidence.leftovers),
-        ("git's hooks or settings changed while it ran", &evidence.tampered),
-        ("changed files named in `verify`", &evidence.verify_inputs_changed),
-    ] {
-        if !names.is_empty() {
-            lines.push(line(Style::Warn, format!("  {what}: {}", named(names))));
-        }
-    }
+    lines.push(line(Style::Faint, format!("    output in {}", check.log)));
     lines
 }

@@ -4,7 +4,9 @@ use super::lines::{self, Line, Verbosity, counted, length, line};
 use crate::{
     adapters::terminal::Style,
     core::{
-        event::{Blocker, Cause, Event, record::Record},
+        event::{
+            AttemptEvent, Blocker, Cause, CheckEvent, Event, GraphEvent, RunEvent, record::Record,
+        },
         graph::{TaskGraph, task::TaskId},
         history::History,
         select::{Policy, View},
@@ -38,38 +40,38 @@ impl JournalLog {
         // A plain loop is told with its failures in a row, a trial with what is tried.
         self.history.apply(record);
         let begun = &self.history.run.begun;
-        if let Event::LoopStarted(_) = record.event {
+        if let Event::Run(RunEvent::LoopStarted(_)) = record.event {
             self.policy.max_iterations = begun.max_iterations;
             self.policy.plain.clone_from(&begun.plain);
         }
         let event = &record.event;
         let id = record.task_id.as_ref().map_or("", TaskId::as_str);
-        if let Event::Started { attempt, .. } = event {
+        if let Event::Attempt(AttemptEvent::Started { attempt, .. }) = event {
             let of = begun.max_iterations;
             let text = match &self.policy.plain {
                 Some(plain) => lines::start_of_iteration(record, of, plain),
                 None => started(record, of, id, *attempt),
             };
             Some(line(Style::Strong, text))
-        } else if let Event::Verified(check) = event {
+        } else if let Event::Check(CheckEvent::Verified(check)) = event {
             let took = length(check.duration_seconds);
             Some(line(Style::Faint, format!("{id}: `{}` succeeded in {took}", check.command)))
-        } else if let Event::VerifyFailed(check) = event {
+        } else if let Event::Check(CheckEvent::VerifyFailed(check)) = event {
             let took = length(check.duration_seconds);
             let text = format!("{id}: `{}` {} after {took}", check.command, check.outcome);
             Some(line(Style::Warn, text))
-        } else if let Event::Promised { kept: true, .. } = event {
+        } else if let Event::Attempt(AttemptEvent::Promised { kept: true, .. }) = event {
             Some(line(Style::Good, format!("{id} promised that all is done")))
-        } else if let Event::Blocked { holders } = event {
+        } else if let Event::Run(RunEvent::Blocked { holders }) = event {
             let one = |holder: &Blocker| format!("{} ({})", holder.task_id, holder.why);
             let all: Vec<String> = holders.iter().map(one).collect();
             Some(line(Style::Warn, format!("nothing left can start: {}", all.join(", "))))
-        } else if let Event::Finished { .. } = event {
+        } else if let Event::Run(RunEvent::Finished { .. }) = event {
             self.finished(event)
-        } else if let Event::StatusChanged {
+        } else if let Event::Graph(GraphEvent::StatusChanged {
             cause: Cause::Claimed | Cause::Completed | Cause::Released | Cause::Asked,
             ..
-        } = event
+        }) = event
         {
             None
         } else {
@@ -79,7 +81,10 @@ impl JournalLog {
 
     /// The end of a run.
     fn finished(&self, event: &Event) -> Option<Line> {
-        let Event::Finished { why, exit_code, iterations, completed, remaining, .. } = event else {
+        let Event::Run(RunEvent::Finished {
+            why, exit_code, iterations, completed, remaining, ..
+        }) = event
+        else {
             return None;
         };
         let style = if *exit_code == 0 { Style::Good } else { Style::Warn };

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{
     VERSION,
     attempt::{AttemptView, ChildView},
-    lines::wake,
+    lines::schedule,
     past_run::PastRunView,
     queue::QueueView,
     reach::UnreachableView,
@@ -379,7 +379,7 @@ impl ScheduleView {
     pub fn text(&self, now: DateTime<Utc>) -> String {
         match self.next_wake {
             _ if self.awake => "woken; its run has not ended".to_owned(),
-            None => wake::waits_for_requests().to_owned(),
+            None => schedule::waits_for_requests().to_owned(),
             Some(until) => format!("next wake {}", moment(until, now)),
         }
     }

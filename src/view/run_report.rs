@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     core::{
-        event::{AttemptResult, Event, record::Record},
+        event::{AttemptResult, Event, RunEvent, record::Record},
         exit::Exit,
         graph::{TaskGraph, task::TaskId},
         history::{History, LastAttempt},
@@ -144,7 +144,7 @@ impl RunReport {
         view: &View<'_>,
         outputs: impl FnOnce(&History) -> FailureOutputs,
     ) -> Option<RunReport> {
-        let is_end = matches!(record.event, Event::Finished { .. });
+        let is_end = matches!(record.event, Event::Run(RunEvent::Finished { .. }));
         is_end.then(|| RunReport::at(record, view, outputs))
     }
 
@@ -155,7 +155,10 @@ impl RunReport {
         view: &View<'_>,
         outputs: impl FnOnce(&History) -> FailureOutputs,
     ) -> Option<RunReport> {
-        let is_stop = matches!(record.event, Event::Finished { .. } | Event::Blocked { .. });
+        let is_stop = matches!(
+            record.event,
+            Event::Run(RunEvent::Finished { .. } | RunEvent::Blocked { .. })
+        );
         is_stop.then(|| RunReport::at(record, view, outputs))
     }
 
@@ -361,7 +364,7 @@ mod tests {
     };
 
     fn finished(exit_code: u8, completed: u32, remaining: usize) -> Record {
-        let event = Event::Finished {
+        let event = RunEvent::Finished {
             why: "the end".to_owned(),
             exit_code,
             iterations: 2,
@@ -396,9 +399,9 @@ mod tests {
         "`make` exited with code 2".clone_into(&mut failed.why);
         for (id, at, event) in [
             ("done", 1, started(1)),
-            ("done", 2, Event::Completed(complete)),
+            ("done", 2, Event::Ended(complete)),
             ("parked", 3, started(1)),
-            ("parked", 4, Event::Failed(failed)),
+            ("parked", 4, Event::Ended(failed)),
         ] {
             history.apply(&record(id, at, event));
         }

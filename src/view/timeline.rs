@@ -6,9 +6,15 @@ use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{VERSION, words::counted};
+use super::{
+    VERSION,
+    lines::{MarkKind, mark},
+};
 use crate::core::{
-    event::{AttemptResult, Event, record::Record},
+    event::{
+        AttemptEvent, AttemptResult, CheckEvent, Event, ExecutorEvent, LandingEvent, RunEvent,
+        record::Record,
+    },
     graph::{TaskGraph, task::TaskId},
 };
 
@@ -111,32 +117,6 @@ pub struct TimelineMark {
     pub text: String,
 }
 
-/// The kinds of marks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum MarkKind {
-    /// Work reached the target branch.
-    Landed,
-    /// An agent asked a person.
-    Asked,
-    /// A person answered.
-    Answered,
-    /// A task ran out of attempts.
-    Parked,
-    /// Work cannot reach the target branch.
-    Held,
-    /// A provider refuses for a time.
-    Limited,
-    /// A person paused, resumed or stopped the run.
-    Requested,
-    /// The machine slept, or its clock was set.
-    Clock,
-    /// A file of the graph or the settings was refused.
-    Refused,
-    /// A scheduled start was missed.
-    Missed,
-}
-
 /// The fold of a journal into the timeline of one of its runs.
 #[derive(Clone, Debug, Default)]
 pub struct TimelineFold {
@@ -160,10 +140,19 @@ struct RunLine {
 impl TimelineFold {
     /// Takes the next record of the journal.
     pub fn apply(&mut self, record: &Record) {
-        if matches!(record.event, Event::LoopStarted(_)) {
+        if matches!(record.event, Event::Run(RunEvent::LoopStarted(_))) {
             let id = record.run_id.clone();
             let started_at = Some(record.timestamp);
             self.runs.push(RunLine { id, started_at, ..RunLine::default() });
+        }
+        // The next run ends an attempt that a run left open.
+        if let (Some(id), Some(ended)) = (&record.task_id, record.event.ended())
+            && let Some(at) = self.runs.iter().rposition(|run| run.open.contains_key(id))
+        {
+            let is_newest = at + 1 == self.runs.len();
+            let run = &mut self.runs[at];
+            let ended_at = run.last_at.filter(|_| !is_newest).unwrap_or(record.timestamp);
+            run.end(id, ended_at, ended);
         }
         // What comes between two runs, as an answer or a missed start, belongs to the earlier one.
         if let Some(run) = self.runs.last_mut() {
@@ -188,31 +177,28 @@ impl RunLine {
         if record.run_id == self.id {
             self.last_at = Some(record.timestamp);
         }
-        if let (Some(id), Some(ended)) = (&record.task_id, record.event.ended()) {
-            self.end(id, record.timestamp, ended);
-        }
-        if let Some((kind, text)) = mark_of(record) {
+        if let Some((kind, text)) = mark(&record.event) {
             let task_id = record.task_id.clone();
             self.marks.push(TimelineMark { at: record.timestamp, kind, task_id, text });
         }
         let now = record.timestamp;
-        if let Event::Waiting { until, why } = &record.event {
+        if let Event::Run(RunEvent::Waiting { until, why }) = &record.event {
             self.waits.push(TimelineWait { from: now, until: *until, why: why.clone() });
         }
-        if let Event::Finished { why, exit_code, .. } = &record.event {
+        if let Event::Run(RunEvent::Finished { why, exit_code, .. }) = &record.event {
             self.finished = Some((why.clone(), *exit_code));
         }
         let Some(id) = &record.task_id else {
             return;
         };
-        if let Event::Started { attempt, slot, .. } = &record.event {
+        if let Event::Attempt(AttemptEvent::Started { attempt, slot, .. }) = &record.event {
             self.start(id, *attempt, slot.clone(), now);
-        } else if let Event::Withdrawn { .. } = &record.event {
+        } else if let Event::Executor(ExecutorEvent::Withdrawn { .. }) = &record.event {
             self.withdraw(id);
         } else if let Some(bar) = self.open.get(id).map(|at| &mut self.bars[*at]) {
-            if let Event::Verifying { baseline: false, .. } = record.event {
+            if let Event::Check(CheckEvent::Verifying { baseline: false, .. }) = record.event {
                 bar.verified_from.get_or_insert(now);
-            } else if let Event::Queued { .. } = record.event {
+            } else if let Event::Landing(LandingEvent::Queued { .. }) = record.event {
                 bar.queued_at.get_or_insert(now);
             }
         }
@@ -286,100 +272,6 @@ impl RunLine {
     }
 }
 
-fn clock_set(seconds: i64) -> String {
-    format!("the clock was set by {seconds} s")
-}
-
-fn paused(seconds: u64, slept: bool) -> String {
-    let what = if slept { "the machine slept" } else { "suspended" };
-    format!("{what} for {seconds} s")
-}
-
-/// The mark that a record leaves, with its text.
-fn mark_of(record: &Record) -> Option<(MarkKind, String)> {
-    Some(match &record.event {
-        Event::Completed(ended) => (MarkKind::Landed, landed(ended)),
-        Event::Asked { question, .. } => (MarkKind::Asked, question.clone()),
-        Event::Answered(answer) => (MarkKind::Answered, answer.answer.clone()),
-        Event::Parked { attempts } => {
-            (MarkKind::Parked, format!("parked after {}", counted(*attempts as usize, "attempt")))
-        }
-        Event::MergeHeld(held) => (MarkKind::Held, format!("`{}` is held up", held.branch)),
-        Event::RateLimited(ended) | Event::Denied(ended) => (MarkKind::Limited, ended.why.clone()),
-        Event::PauseRequested {} => (MarkKind::Requested, "paused".to_owned()),
-        Event::ResumeRequested { .. } => (MarkKind::Requested, "resumed".to_owned()),
-        Event::StopRequested(_) => (MarkKind::Requested, "asked to stop".to_owned()),
-        Event::Suspended {} => (MarkKind::Requested, "suspended".to_owned()),
-        Event::Continued { seconds, slept } => (MarkKind::Clock, paused(*seconds, *slept)),
-        Event::ClockSet { seconds } => (MarkKind::Clock, clock_set(*seconds)),
-        Event::GraphRejected { error } | Event::SettingsRejected { error } => {
-            (MarkKind::Refused, error.clone())
-        }
-        Event::WakeSkipped(_) => (MarkKind::Missed, "a scheduled start was missed".to_owned()),
-        Event::LoopStarted(_)
-        | Event::GraphLoaded { .. }
-        | Event::UncommittedFound { .. }
-        | Event::SettingsLoaded { .. }
-        | Event::RecordDamaged { .. }
-        | Event::GraphGuarded { .. }
-        | Event::Started { .. }
-        | Event::DoneRemoved { .. }
-        | Event::AgentChanged(_)
-        | Event::CheckoutRestored(_)
-        | Event::SlotKept { .. }
-        | Event::WorkRestored { .. }
-        | Event::SettingUp { .. }
-        | Event::AwaitingExecutor { .. }
-        | Event::Withdrawn { .. }
-        | Event::ExecutorUnreachable { .. }
-        | Event::ExecutorReachable { .. }
-        | Event::ContactLost { .. }
-        | Event::ContactRegained { .. }
-        | Event::AgentStarted { .. }
-        | Event::Queued { .. }
-        | Event::Merging(_)
-        | Event::Split(_)
-        | Event::Reported { .. }
-        | Event::Noted { .. }
-        | Event::Verifying { .. }
-        | Event::Verified(_)
-        | Event::VerifyFailed(_)
-        | Event::VerifyPostponed { .. }
-        | Event::ChildStarted(_)
-        | Event::ChildStopRequested(_)
-        | Event::ChildEnded(_)
-        | Event::WaitingForChildren(_)
-        | Event::ChildrenEnded { .. }
-        | Event::ChildrenOverdue { .. }
-        | Event::Terminating { .. }
-        | Event::Failed(_)
-        | Event::Interrupted(_)
-        | Event::NeedsInput(_)
-        | Event::Iterated(_)
-        | Event::Promised { .. }
-        | Event::Recovered { .. }
-        | Event::StatusChanged { .. }
-        | Event::TaskEdited { .. }
-        | Event::Drafted(_)
-        | Event::Reset { .. }
-        | Event::Waiting { .. }
-        | Event::Blocked { .. }
-        | Event::HookFailed(_)
-        | Event::NotifyFailed(_)
-        | Event::SourceRefreshed(_)
-        | Event::SourceUpdated(_)
-        | Event::SourceFailed(_)
-        | Event::Slept(_)
-        | Event::Woken(_)
-        | Event::ScheduleEnded { .. }
-        | Event::Finished { .. } => return None,
-    })
-}
-
-fn landed(ended: &AttemptResult) -> String {
-    counted(ended.evidence.commits.len(), "commit")
-}
-
 /// The chain of dependent tasks of which the last ended last: each began after the one before it,
 /// which of all its dependencies in the run ended last.
 fn critical_path(bars: &[TimelineBar], graph: &TaskGraph) -> Vec<TaskId> {
@@ -403,11 +295,12 @@ fn critical_path(bars: &[TimelineBar], graph: &TaskGraph) -> Vec<TaskId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::event::ExecutorEvent;
     use crate::core::samples::{end, record, started, task};
     use crate::core::verdict::Verdict;
 
     fn begun(run: &str, at: i64) -> Record {
-        let event = Event::LoopStarted(crate::core::event::Begun::default());
+        let event = RunEvent::LoopStarted(crate::core::event::Begun::default());
         Record { run_id: run.to_owned(), task_id: None, ..record("x", at, event) }
     }
 
@@ -426,10 +319,10 @@ mod tests {
             begun("run", 0),
             record("a", 1, started(1)),
             record("b", 2, started(1)),
-            record("a", 5, Event::Completed(end(1, Verdict::Complete))),
+            record("a", 5, Event::Ended(end(1, Verdict::Complete))),
             record("c", 6, started(1)),
-            record("b", 7, Event::Failed(end(1, Verdict::Failed))),
-            record("c", 9, Event::Completed(end(1, Verdict::Complete))),
+            record("b", 7, Event::Ended(end(1, Verdict::Failed))),
+            record("c", 9, Event::Ended(end(1, Verdict::Complete))),
         ];
         let view = fold(&records).timeline(1, Some(&graph));
         let lanes: Vec<usize> = view.bars.iter().map(|bar| bar.lane).collect();
@@ -443,9 +336,47 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_that_the_next_run_ends_keeps_its_end() {
+        let of = |run: &str, record: Record| Record { run_id: run.to_owned(), ..record };
+        let records = [
+            begun("run", 0),
+            of("run", record("a", 1, started(1))),
+            of("run", record("b", 2, started(1))),
+            begun("next", 100),
+            of("next", record("b", 101, end(1, Verdict::Interrupted))),
+            of("next", record("b", 102, started(2))),
+        ];
+        let first = fold(&records).timeline(2, None);
+        let ended: Vec<_> = first.bars.iter().map(|bar| bar.verdict.as_deref()).collect();
+        assert_eq!(ended, [None, Some("interrupted")]);
+        // It did not run between the two runs.
+        assert_eq!(first.bars[1].ended_at.unwrap().timestamp(), 2);
+        assert_eq!(fold(&records).timeline(1, None).bars.len(), 1);
+    }
+
+    #[test]
+    fn a_withdrawn_attempt_leaves_the_others_in_place() {
+        let withdrawn =
+            ExecutorEvent::Withdrawn { attempt: 1, run_on: "far".to_owned(), why: String::new() };
+        let records = [
+            begun("run", 0),
+            record("a", 1, started(1)),
+            record("b", 2, started(1)),
+            record("c", 3, started(1)),
+            record("b", 4, withdrawn),
+            record("c", 5, end(1, Verdict::Complete)),
+            record("a", 6, end(1, Verdict::Failed)),
+        ];
+        let view = fold(&records).timeline(1, None);
+        let ended: Vec<_> =
+            view.bars.iter().map(|bar| (bar.task_id.as_str(), bar.verdict.as_deref())).collect();
+        assert_eq!(ended, [("a", Some("failed")), ("c", Some("complete"))]);
+    }
+
+    #[test]
     fn runs_are_counted_back_and_a_wait_ends_when_something_starts() {
         let until = DateTime::from_timestamp(3600, 0).unwrap();
-        let waiting = Event::Waiting { until, why: "rate limit".to_owned() };
+        let waiting = RunEvent::Waiting { until, why: "rate limit".to_owned() };
         let records = [
             begun("run", 0),
             Record { task_id: None, ..record("x", 1, waiting) },

@@ -317,7 +317,7 @@ fn every_kind_of_record_has_its_line() {
         .collect();
     trial.write("logs/ralph.jsonl", &text);
     for action in Event::actions() {
-        assert!(RECORDS.iter().any(|(name, _, _)| name == action), "no record `{action}`");
+        assert!(RECORDS.iter().any(|(name, _, _)| *name == action), "no record `{action}`");
     }
     is_page("tests/it/logs.txt", &trial.run(["logs", "--all"]).stderr("").out());
 }

@@ -14,7 +14,7 @@ use crate::{
         task_editor::{ChangeCommand, TaskEditor, live_attempt, unsupported, usage},
     },
     core::{
-        event::{Cause, Event},
+        event::{Cause, GraphEvent},
         exit::{Exit, Failure, fail},
         graph::{
             TaskGraph,
@@ -298,7 +298,7 @@ fn create(workspace: &Workspace, target: &DraftTarget, draft: &str) -> Result<Ve
     let mut store = workspace.event_store()?;
     for id in &ids {
         let (old, new, cause) = (None, Some(Status::Pending), Cause::Command);
-        store.emit(None, Some(id), Event::StatusChanged { old, new, cause, reason: None })?;
+        store.emit(None, Some(id), GraphEvent::StatusChanged { old, new, cause, reason: None })?;
     }
     // The graph is there, whatever git says.
     let _ = workspace.ignore_own_files();

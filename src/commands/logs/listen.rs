@@ -22,7 +22,7 @@ use crate::{
     },
     core::{
         agents::transcript::{Format, OutputPiece, TranscriptReader},
-        event::{Event, record::Record},
+        event::{Event, record::Record, AttemptEvent, RunEvent},
         exit::{Exit, fail},
         graph::task::TaskId,
         history::History,
@@ -144,7 +144,7 @@ impl<'a> Listener<'a> {
             };
             let is_wanted = about.admits(&record, history);
             history.apply(&record);
-            if let Event::LoopStarted(_) = record.event {
+            if let Event::Run(RunEvent::LoopStarted(_)) = record.event {
                 start = Some(record.clone());
             }
             note_open(open, &record, is_wanted);
@@ -152,7 +152,7 @@ impl<'a> Listener<'a> {
                 return Ok(());
             }
             match (&record.event, &mut found) {
-                (Event::Started { .. }, _) => found = Some((record, None)),
+                (Event::Attempt(AttemptEvent::Started { .. }), _) => found = Some((record, None)),
                 (event, Some((started, end @ None)))
                     if event.ended().is_some() && started.task_id == record.task_id =>
                 {
@@ -212,10 +212,10 @@ impl<'a> Listener<'a> {
                 self.end_attempt()?;
             }
             match record.event {
-                Event::Started { .. } if is_wanted && self.shown.is_none() => {
+                Event::Attempt(AttemptEvent::Started { .. }) if is_wanted && self.shown.is_none() => {
                     self.begin_attempt(&record)?;
                 }
-                Event::LoopStarted(_) => {
+                Event::Run(RunEvent::LoopStarted(_)) => {
                     self.end_attempt()?;
                     self.print_record(&record)?;
                 }
@@ -259,7 +259,7 @@ impl<'a> Listener<'a> {
     }
 
     fn show_attempt(&mut self, started: &Record) {
-        if let Event::Started { log, format, .. } = &started.event {
+        if let Event::Attempt(AttemptEvent::Started { log, format, .. }) = &started.event {
             let folder = self.workspace.root().join(log);
             self.shown = Some(Shown::new(started, &folder, *format, self.wanted.form));
         }
@@ -301,8 +301,8 @@ impl<'a> Listener<'a> {
 /// Updates the list of running attempts.
 fn note_open(open: &mut Vec<Record>, record: &Record, is_wanted: bool) {
     match record.event {
-        Event::LoopStarted(_) => open.clear(),
-        Event::Started { .. } if is_wanted => open.push(record.clone()),
+        Event::Run(RunEvent::LoopStarted(_)) => open.clear(),
+        Event::Attempt(AttemptEvent::Started { .. }) if is_wanted => open.push(record.clone()),
         _ if record.event.ended().is_some() => open.retain(|it| it.task_id != record.task_id),
         _ => {}
     }
@@ -312,7 +312,7 @@ fn note_open(open: &mut Vec<Record>, record: &Record, is_wanted: bool) {
 fn named(started: &Record) -> (&str, u32) {
     let id = started.task_id.as_ref().map_or("", TaskId::as_str);
     let attempt = match started.event {
-        Event::Started { attempt, .. } => attempt,
+        Event::Attempt(AttemptEvent::Started { attempt, .. }) => attempt,
         _ => 0,
     };
     (id, attempt)

@@ -28,7 +28,7 @@ use crate::{
     cli,
     core::{
         duration,
-        event::{Event, Hindrance, Hook, SkippedWake, Slept, WakeTrigger, Woken},
+        event::{Hindrance, Hook, SkippedWake, Slept, WakeTrigger, Woken, GraphEvent, ScheduleEvent},
         exit::{Exit, fail},
         timetable::{Alarm, AlarmState, Due},
         verdict::Outcome,
@@ -170,7 +170,7 @@ impl<'a> ScheduleDaemon<'a> {
         }
         let signal = self.signal.map(|number| signal::name(number).to_owned());
         let exit_code = self.ended.map(|(exit, _)| exit.code());
-        let recorded = self.store.emit(None, None, Event::ScheduleEnded { signal, exit_code });
+        let recorded = self.store.emit(None, None, ScheduleEvent::ScheduleEnded { signal, exit_code });
         let exit = result?;
         recorded?;
         Ok(exit)
@@ -268,13 +268,13 @@ impl<'a> ScheduleDaemon<'a> {
                 self.store.emit(
                     None,
                     None,
-                    Event::SettingsLoaded { changed: vec!["schedule".to_owned()] },
+                    GraphEvent::SettingsLoaded { changed: vec!["schedule".to_owned()] },
                 )?;
             }
             Err(error) => {
                 let error = fatal::summary(&error);
                 say(&format!("invalid settings, keeping the last valid ones: {error}"));
-                self.store.emit(None, None, Event::SettingsRejected { error })?;
+                self.store.emit(None, None, GraphEvent::SettingsRejected { error })?;
             }
         }
         Ok(())
@@ -303,7 +303,7 @@ impl<'a> ScheduleDaemon<'a> {
             if self.running.is_none() {
                 say(&wake::skipped(&skipped, Utc::now()));
             }
-            self.store.emit(None, None, Event::WakeSkipped(skipped))?;
+            self.store.emit(None, None, ScheduleEvent::WakeSkipped(skipped))?;
             return Ok(());
         }
         let folder = self.workspace.state.schedule();
@@ -331,7 +331,7 @@ impl<'a> ScheduleDaemon<'a> {
         let text = wake::woken(&woken, |at| self.plan.shown(at));
         say(&text);
         let began = Instant::now();
-        let records = self.store.emit(None, None, Event::Woken(woken))?;
+        let records = self.store.emit(None, None, ScheduleEvent::Woken(woken))?;
         let message = || {
             let facts = records.last().map(message::facts).unwrap_or_default();
             let hook = Hook::OnScheduledWake.word();
@@ -348,7 +348,7 @@ impl<'a> ScheduleDaemon<'a> {
             HookOutcome::Passed | HookOutcome::Cancelled => {}
             HookOutcome::Failed(failed) => {
                 say(&format!("{failed}; no run starts; the output is in {}", failed.check.log));
-                self.store.emit(None, None, Event::HookFailed(failed))?;
+                self.store.emit(None, None, ScheduleEvent::HookFailed(failed))?;
                 self.ended = Some((Exit::Error, duration::seconds(began.elapsed())));
             }
         }
@@ -405,7 +405,7 @@ impl<'a> ScheduleDaemon<'a> {
             exit_code: exit.map(Exit::code),
             duration_seconds,
         };
-        self.store.emit(None, None, Event::Slept(slept))?;
+        self.store.emit(None, None, ScheduleEvent::Slept(slept))?;
         let text = match until {
             Some(until) => {
                 let left = (until - Utc::now()).to_std().unwrap_or_default();

@@ -8,7 +8,7 @@ use crate::{
     adapters::journal::JournalPosition,
     commands::{Invocation, with_view},
     core::{
-        event::{AttemptResult, Event, record::Record},
+        event::{AttemptResult, Event, record::Record, RequestEvent, RunEvent},
         exit::{Exit, fail},
         graph::{filter::Filter, task::TaskId},
         history::History,
@@ -135,7 +135,7 @@ fn read_earlier(workspace: &Workspace, number: usize) -> Result<EarlierRun> {
     let (mut runs, mut at): (Vec<(String, usize)>, usize) = (Vec::new(), 0);
     each(&mut |record| {
         at += 1;
-        if matches!(record.event, Event::LoopStarted(_)) {
+        if matches!(record.event, Event::Run(RunEvent::LoopStarted(_))) {
             runs.push((record.run_id.clone(), at));
         } else if let Some((_, last)) = runs.last_mut().filter(|(run, _)| *run == record.run_id) {
             *last = at;
@@ -153,9 +153,9 @@ fn read_earlier(workspace: &Workspace, number: usize) -> Result<EarlierRun> {
     each(&mut |record| {
         let is_over = begun > meant && history.run.finished.is_some();
         at += 1;
-        begun += usize::from(matches!(record.event, Event::LoopStarted(_)));
+        begun += usize::from(matches!(record.event, Event::Run(RunEvent::LoopStarted(_))));
         // `ralph stop` ends a paused run.
-        let ends_pause = matches!(record.event, Event::StopRequested(_)) && is_over;
+        let ends_pause = matches!(record.event, Event::Request(RequestEvent::StopRequested(_))) && is_over;
         if begun <= meant || begun == meant + 1 && (at <= last && !is_over || ends_pause) {
             history.apply(record);
         } else if let (Some(id), Some(ended)) = (&record.task_id, record.event.ended())

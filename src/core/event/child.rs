@@ -1,6 +1,58 @@
-//! Events about processes that an agent started: child agents, and processes left running.
+//! Processes that an agent started: child agents, and processes left running.
 
 use serde::{Deserialize, Serialize};
+
+use super::record::Record;
+use crate::{
+    attempt::AttemptState,
+    history::{Effect, History},
+};
+
+/// Processes that an agent started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChildEvent {
+    /// An agent started a child agent, with `ralph spawn`.
+    ChildStarted(ChildAgent),
+    /// `ralph stop --child` asked a child agent to end.
+    ChildStopRequested(ChildAgent),
+    /// A child agent ended.
+    ChildEnded(ChildEnded),
+    /// The agent reported its task done and exited; its remaining child processes may finish.
+    WaitingForChildren(ChildrenLeft),
+    /// All of these child processes ended in time.
+    ChildrenEnded {
+        /// The attempt.
+        attempt: u32,
+        /// The time that they took.
+        duration_seconds: f64,
+    },
+    /// Some of these child processes did not end in time.
+    ChildrenOverdue {
+        /// The processes.
+        #[serde(flatten)]
+        left: ChildrenLeft,
+        /// Whether they are killed or left running.
+        on_orphans: Orphans,
+    },
+}
+
+impl Effect for ChildEvent {
+    fn apply(&self, record: &Record, history: &mut History) {
+        let id = record.task_id.as_ref();
+        match self {
+            ChildEvent::ChildStarted(child) => history.open_child(record, child),
+            ChildEvent::ChildEnded(end) => history.children.retain(|open| open.child != end.child),
+            ChildEvent::WaitingForChildren(_) => {
+                history.active.set_state(id, AttemptState::WaitingForChildren);
+            }
+            ChildEvent::ChildrenEnded { .. } | ChildEvent::ChildrenOverdue { .. } => {
+                history.active.set_state(id, AttemptState::Running);
+            }
+            ChildEvent::ChildStopRequested(_) => {}
+        }
+    }
+}
 
 /// The handling of processes that outlast the wait for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,24 +2,18 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
-use super::Event;
+use super::record::Record;
 use crate::{
-    agents::{
-        provider_error::ProviderError,
-        transcript::{Tokens, Usage},
-    },
-    commit_id::CommitId,
-    graph::task::TaskId,
-    verdict::{
-        Autocommit, CheckResult, Commit, DiffStat, Evidence, Merge, Outcome, Report, Verdict,
-    },
+    agents::transcript::Usage,
+    history::{Effect, History},
+    notification_kind::NotificationKind,
+    verdict::{Evidence, Outcome, Verdict},
 };
 
 /// The result of an attempt, with the evidence for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Flat")]
 pub struct AttemptResult {
     /// The number of the attempt.
     pub attempt: u32,
@@ -86,162 +80,6 @@ impl AttemptResult {
     }
 }
 
-/// [`AttemptResult`] in its flat form for reading. Serde reads a flattened part twice, and most of
-/// a long journal consists of these lines.
-#[derive(Deserialize)]
-struct Flat {
-    attempt: u32,
-    verdict: Verdict,
-    why: String,
-    outcome: OutcomeTag,
-    exit_code: Option<i32>,
-    signal: Option<i32>,
-    limit_seconds: Option<u64>,
-    error: Option<String>,
-    executor: Option<String>,
-    lost: Option<String>,
-    duration_seconds: f64,
-    report: Option<Report>,
-    #[serde(default)]
-    commits: Vec<Commit>,
-    earlier: Option<CommitId>,
-    diff: Option<DiffStat>,
-    #[serde(default)]
-    leftovers: Vec<String>,
-    strayed: Option<String>,
-    #[serde(default)]
-    verify: Vec<CheckResult>,
-    question: Option<String>,
-    autocommit: Option<Autocommit>,
-    #[serde(default)]
-    missing: Vec<String>,
-    #[serde(default)]
-    tampered: Vec<String>,
-    #[serde(default)]
-    verify_inputs_changed: Vec<String>,
-    #[serde(default)]
-    metadata_only: bool,
-    done_folder: Option<String>,
-    #[serde(default)]
-    others: Vec<TaskId>,
-    #[serde(default)]
-    added: Vec<TaskId>,
-    #[serde(default)]
-    added_besides: usize,
-    graph_fault: Option<String>,
-    bad_base: Option<String>,
-    setup: Option<CheckResult>,
-    merge: Option<Merge>,
-    obstacle: Option<ProviderError>,
-    agent: Option<String>,
-    cost_usd: Option<f64>,
-    tokens: Option<Tokens>,
-    turns: Option<u64>,
-    model: Option<String>,
-    #[serde(default)]
-    tools: BTreeMap<String, u64>,
-    last_line: Option<String>,
-    #[serde(default)]
-    swept: Vec<String>,
-    #[serde(default)]
-    unlocked: Vec<String>,
-    pinned: Option<String>,
-    #[serde(default)]
-    unpinned: Vec<String>,
-    log: String,
-}
-
-/// The tags of [`Outcome`].
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum OutcomeTag {
-    Exited,
-    Signaled,
-    TimedOut,
-    Idle,
-    Lingered,
-    Cancelled,
-    Interrupted,
-    Lost,
-    Exceeded,
-    NotStarted,
-}
-
-impl TryFrom<Flat> for AttemptResult {
-    type Error = &'static str;
-
-    fn try_from(flat: Flat) -> Result<AttemptResult, &'static str> {
-        let missing = "an outcome lacks its detail";
-        let outcome = match flat.outcome {
-            OutcomeTag::Exited => Outcome::Exited { exit_code: flat.exit_code.ok_or(missing)? },
-            OutcomeTag::Signaled => Outcome::Signaled { signal: flat.signal.ok_or(missing)? },
-            OutcomeTag::TimedOut => {
-                Outcome::TimedOut { limit_seconds: flat.limit_seconds.ok_or(missing)? }
-            }
-            OutcomeTag::Idle => Outcome::Idle { limit_seconds: flat.limit_seconds.ok_or(missing)? },
-            OutcomeTag::Lingered => {
-                Outcome::Lingered { limit_seconds: flat.limit_seconds.ok_or(missing)? }
-            }
-            OutcomeTag::Cancelled => Outcome::Cancelled,
-            OutcomeTag::Interrupted => Outcome::Interrupted,
-            OutcomeTag::Lost => Outcome::Lost {
-                executor: flat.executor.ok_or(missing)?,
-                why: flat.lost.ok_or(missing)?,
-            },
-            OutcomeTag::Exceeded => Outcome::Exceeded {
-                executor: flat.executor.ok_or(missing)?,
-                why: flat.lost.ok_or(missing)?,
-            },
-            OutcomeTag::NotStarted => Outcome::NotStarted { error: flat.error.ok_or(missing)? },
-        };
-        Ok(AttemptResult {
-            attempt: flat.attempt,
-            verdict: flat.verdict,
-            why: flat.why,
-            outcome,
-            duration_seconds: flat.duration_seconds,
-            evidence: Box::new(Evidence {
-                report: flat.report,
-                commits: flat.commits,
-                earlier: flat.earlier,
-                diff: flat.diff,
-                leftovers: flat.leftovers,
-                strayed: flat.strayed,
-                verify: flat.verify,
-                question: flat.question,
-                autocommit: flat.autocommit,
-                missing: flat.missing,
-                tampered: flat.tampered,
-                verify_inputs_changed: flat.verify_inputs_changed,
-                metadata_only: flat.metadata_only,
-                done_folder: flat.done_folder,
-                others: flat.others,
-                added: flat.added,
-                added_besides: flat.added_besides,
-                graph_fault: flat.graph_fault,
-                bad_base: flat.bad_base,
-                setup: flat.setup,
-                merge: flat.merge,
-                obstacle: flat.obstacle,
-            }),
-            agent: flat.agent,
-            usage: Usage {
-                cost_usd: flat.cost_usd,
-                tokens: flat.tokens,
-                turns: flat.turns,
-                model: flat.model,
-            },
-            tools: flat.tools,
-            last_line: flat.last_line,
-            swept: flat.swept,
-            unlocked: flat.unlocked,
-            pinned: flat.pinned,
-            unpinned: flat.unpinned,
-            log: flat.log,
-        })
-    }
-}
-
 impl AttemptResult {
     /// Wall time.
     pub fn duration(&self) -> Duration {
@@ -256,15 +94,24 @@ impl AttemptResult {
     }
 }
 
-impl Event {
-    /// Creates the event for the end of an attempt, according to its verdict.
-    pub fn of_end(ended: AttemptResult) -> Event {
-        match ended.verdict {
-            Verdict::Complete => Event::Completed(ended),
-            Verdict::NeedsInput => Event::NeedsInput(ended),
-            Verdict::RateLimited => Event::RateLimited(ended),
-            Verdict::Denied => Event::Denied(ended),
-            Verdict::Again => Event::Iterated(ended),
+/// The actions of the end of an attempt.
+pub(super) const ACTIONS: [&str; 7] =
+    ["completed", "failed", "interrupted", "needs_input", "rate_limited", "denied", "iterated"];
+
+/// Writes the end of an attempt under the action of its verdict.
+pub(super) fn write<S: Serializer>(ended: &AttemptResult, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map([(ended.action(), ended)])
+}
+
+impl AttemptResult {
+    /// The action of its line.
+    fn action(&self) -> &'static str {
+        match self.verdict {
+            Verdict::Complete => "completed",
+            Verdict::NeedsInput => "needs_input",
+            Verdict::RateLimited => "rate_limited",
+            Verdict::Denied => "denied",
+            Verdict::Again => "iterated",
             Verdict::Incomplete
             | Verdict::Unverified
             | Verdict::VerifyFailed
@@ -277,99 +124,33 @@ impl Event {
             | Verdict::Cancelled
             | Verdict::Interrupted
             | Verdict::BaselineBroken => {
-                if ended.verdict.counts() {
-                    Event::Failed(ended)
+                if self.verdict.counts() {
+                    "failed"
                 } else {
-                    Event::Interrupted(ended)
+                    "interrupted"
                 }
             }
         }
     }
+}
 
-    /// Whether the event ends what the merge queue tries, besides the end of its attempts.
-    pub fn ends_trial(&self) -> bool {
-        matches!(
-            self,
-            Event::Split(_) | Event::MergeHeld(_) | Event::LoopStarted(_) | Event::Finished { .. }
-        )
+impl Effect for AttemptResult {
+    fn apply(&self, record: &Record, history: &mut History) {
+        history.close(record, self);
     }
 
-    /// The result of an attempt, if the event is the end of one.
-    pub fn ended(&self) -> Option<&AttemptResult> {
-        match self {
-            Event::Completed(ended)
-            | Event::Failed(ended)
-            | Event::Interrupted(ended)
-            | Event::NeedsInput(ended)
-            | Event::RateLimited(ended)
-            | Event::Denied(ended)
-            | Event::Iterated(ended) => Some(ended),
-            Event::LoopStarted(_)
-            | Event::GraphLoaded { .. }
-            | Event::GraphRejected { .. }
-            | Event::UncommittedFound { .. }
-            | Event::SettingsLoaded { .. }
-            | Event::SettingsRejected { .. }
-            | Event::SourceRefreshed(_)
-            | Event::SourceUpdated(_)
-            | Event::SourceFailed(_)
-            | Event::RecordDamaged { .. }
-            | Event::GraphGuarded { .. }
-            | Event::Started { .. }
-            | Event::DoneRemoved { .. }
-            | Event::AgentChanged(_)
-            | Event::CheckoutRestored(_)
-            | Event::SlotKept { .. }
-            | Event::WorkRestored { .. }
-            | Event::SettingUp { .. }
-            | Event::AwaitingExecutor { .. }
-            | Event::Withdrawn { .. }
-            | Event::ExecutorUnreachable { .. }
-            | Event::ExecutorReachable { .. }
-            | Event::ContactLost { .. }
-            | Event::ContactRegained { .. }
-            | Event::AgentStarted { .. }
-            | Event::Queued { .. }
-            | Event::Merging(_)
-            | Event::Split(_)
-            | Event::MergeHeld(_)
-            | Event::Reported { .. }
-            | Event::Asked { .. }
-            | Event::Answered(_)
-            | Event::Noted { .. }
-            | Event::Verifying { .. }
-            | Event::Verified(_)
-            | Event::VerifyFailed(_)
-            | Event::VerifyPostponed { .. }
-            | Event::ChildStarted(_)
-            | Event::ChildStopRequested(_)
-            | Event::ChildEnded(_)
-            | Event::WaitingForChildren(_)
-            | Event::ChildrenEnded { .. }
-            | Event::ChildrenOverdue { .. }
-            | Event::Terminating { .. }
-            | Event::Promised { .. }
-            | Event::Parked { .. }
-            | Event::Recovered { .. }
-            | Event::StatusChanged { .. }
-            | Event::TaskEdited { .. }
-            | Event::Drafted(_)
-            | Event::Reset { .. }
-            | Event::Waiting { .. }
-            | Event::Blocked { .. }
-            | Event::PauseRequested { .. }
-            | Event::ResumeRequested { .. }
-            | Event::StopRequested(_)
-            | Event::Suspended { .. }
-            | Event::Continued { .. }
-            | Event::ClockSet { .. }
-            | Event::HookFailed(_)
-            | Event::NotifyFailed(_)
-            | Event::Slept(_)
-            | Event::Woken(_)
-            | Event::WakeSkipped(_)
-            | Event::ScheduleEnded { .. }
-            | Event::Finished { .. } => None,
+    fn notification(&self) -> Option<NotificationKind> {
+        match self.action() {
+            "completed" => Some(NotificationKind::Completed),
+            "failed" => Some(NotificationKind::Failed),
+            "needs_input" => Some(NotificationKind::NeedsInput),
+            "rate_limited" => Some(NotificationKind::Limit),
+            "denied" => Some(NotificationKind::Denied),
+            _ => None,
         }
+    }
+
+    fn is_durable(&self) -> bool {
+        true
     }
 }

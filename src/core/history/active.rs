@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     attempt::AttemptState,
-    event::{Batch, Cause, Event, Held, record::Record},
+    event::{Batch, Held},
     executor::Placement,
     graph::task::TaskId,
 };
@@ -85,109 +85,54 @@ impl ActiveAttempts {
         self.of(id).is_some_and(|active| active.state.is_landing())
     }
 
-    /// Applies an event. `ended` is the number of attempts that had ended before it.
-    pub(super) fn apply(&mut self, record: &Record, ended: u64) {
-        let (event, id) = (&record.event, record.task_id.as_ref());
-        let was_landing = id.is_some_and(|id| self.is_landing(id));
-        for active in self.attempts.iter_mut().filter(|it| Some(&it.task_id) == id) {
-            let awaits =
-                if let Event::AwaitingExecutor { why, .. } = event { Some(why) } else { None };
-            active.awaits = awaits.cloned();
-            if let Event::ContactLost { since, .. } = event {
-                active.no_contact_since = Some(*since);
-            } else if matches!(event, Event::ContactRegained { .. } | Event::Verifying { .. }) {
-                active.no_contact_since = None;
-            }
-        }
-        if let Event::LoopStarted(_) = event {
-            // A new run rebuilds the queue and checks again what blocks the branch.
-            (self.queue, self.held) = (Vec::new(), None);
-        } else if let Event::MergeHeld(held) = event {
-            self.held = Some(held.clone());
-        } else if let (Event::Completed(_), true) = (event, was_landing) {
-            // The target branch has moved. Deferred work still waits for a person.
-            self.held = self.held.take().filter(|held| id.is_some_and(|id| held.outlasts(id)));
-        } else if let (Event::Started { .. }, Some(id)) = (event, id) {
-            self.start(id, record, ended);
-        } else if let Event::Queued { .. } = event {
-            self.queue.extend(id.filter(|id| !self.queue.contains(id)).cloned());
-        } else if let Event::AgentStarted { placement, .. } = event {
-            for active in self.attempts.iter_mut().filter(|it| Some(&it.task_id) == id) {
-                active.has_agent = true;
-                active.placement.clone_from(placement);
-            }
-        } else if let Event::Reported { .. } = event {
-            for active in self.attempts.iter_mut().filter(|it| Some(&it.task_id) == id) {
-                active.reported = true;
-            }
-        } else if let (Event::StatusChanged { cause: Cause::Command, .. }, Some(id)) = (event, id) {
-            for active in &mut self.attempts {
-                active.commanded.insert(id.clone());
-            }
-        }
-        if let Event::Merging(batch) = event {
-            self.end_trial(event);
-            self.advance(event, |active| batch.tasks.contains(&active.task_id));
-            self.trial = Some(batch.clone());
-        } else if event.ends_trial() {
-            self.end_trial(event);
-        } else {
-            self.advance(event, |active| Some(&active.task_id) == id);
+    /// Changes the open attempt at a task, if there is one.
+    pub(crate) fn with(&mut self, id: Option<&TaskId>, change: impl FnOnce(&mut ActiveAttempt)) {
+        if let Some(active) = self.attempts.iter_mut().find(|it| Some(&it.task_id) == id) {
+            change(active);
         }
     }
 
-    fn start(&mut self, id: &TaskId, record: &Record, ended: u64) {
-        let Event::Started { attempt, branch, log, slot, run_on, .. } = &record.event else {
-            return;
-        };
-        self.attempts.retain(|active| active.task_id != *id);
-        self.attempts.push(ActiveAttempt {
-            task_id: id.clone(),
-            attempt: *attempt,
-            since: record.timestamp,
-            state: AttemptState::Preparing,
-            slot: slot.clone(),
-            branch: branch.clone(),
-            log: log.clone(),
-            reported: false,
-            has_agent: false,
-            run_on: run_on.clone(),
-            awaits: None,
-            no_contact_since: None,
-            placement: None,
-            commanded: BTreeSet::new(),
-            began_after: ended,
-        });
+    /// Adds an attempt, in place of an open one at the same task.
+    pub(super) fn start(&mut self, attempt: ActiveAttempt) {
+        self.attempts.retain(|active| active.task_id != attempt.task_id);
+        self.attempts.push(attempt);
     }
 
-    /// Ends the trial and queues its tasks again.
-    fn end_trial(&mut self, event: &Event) {
+    /// Adds a task to the merge queue.
+    pub(crate) fn queue(&mut self, id: Option<&TaskId>) {
+        self.set_state(id, AttemptState::Queued);
+        self.queue.extend(id.filter(|id| !self.queue.contains(id)).cloned());
+    }
+
+    /// Starts a trial, in place of the current one.
+    pub(crate) fn start_trial(&mut self, batch: &Batch) {
+        self.end_trial();
+        for active in self.attempts.iter_mut().filter(|it| batch.tasks.contains(&it.task_id)) {
+            active.state = AttemptState::Landing;
+        }
+        self.trial = Some(batch.clone());
+    }
+
+    /// Ends the trial, if there is one; its tasks are queued again.
+    pub(crate) fn end_trial(&mut self) {
         if self.trial.take().is_some() {
-            let state = |active: &ActiveAttempt| active.state.is_landing();
-            if let Event::Merging(batch) = event {
-                self.advance(&Event::Split(batch.clone()), state);
-            } else {
-                self.advance(event, state);
+            for active in self.attempts.iter_mut().filter(|it| it.state.is_landing()) {
+                active.state = AttemptState::Queued;
             }
         }
     }
 
-    /// Applies an event to the attempts it concerns, and removes those that it ends.
-    fn advance(&mut self, event: &Event, concerns: impl Fn(&ActiveAttempt) -> bool) {
-        let mut ended = Vec::new();
-        self.attempts.retain_mut(|active| {
-            if !concerns(active) {
-                return true;
-            }
-            match active.state.after(event) {
-                Some(state) => active.state = state,
-                None => ended.push(active.task_id.clone()),
-            }
-            !ended.contains(&active.task_id)
-        });
-        self.queue.retain(|queued| !ended.contains(queued));
+    /// Sets the state of the open attempt at a task, if there is one.
+    pub(crate) fn set_state(&mut self, id: Option<&TaskId>, state: AttemptState) {
+        self.with(id, |active| active.state = state);
+    }
+
+    /// Removes the open attempt at a task, which has ended.
+    pub(super) fn end(&mut self, id: &TaskId) {
+        self.attempts.retain(|active| active.task_id != *id);
+        self.queue.retain(|queued| queued != id);
         if let Some(trial) = &mut self.trial {
-            trial.tasks.retain(|tried| !ended.contains(tried));
+            trial.tasks.retain(|tried| tried != id);
         }
         self.trial.take_if(|trial| trial.tasks.is_empty());
     }
@@ -196,6 +141,8 @@ impl ActiveAttempts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{AttemptEvent, CheckEvent, Event, LandingEvent};
+    use crate::history::History;
     use crate::samples::{end, record, started};
     use crate::{
         outcome::Outcome,
@@ -204,7 +151,7 @@ mod tests {
 
     fn isolated(attempt: u32) -> Event {
         let mut event = started(attempt);
-        if let Event::Started { slot, .. } = &mut event {
+        if let Event::Attempt(AttemptEvent::Started { slot, .. }) = &mut event {
             *slot = Some("/slots/1".to_owned());
         }
         event
@@ -212,17 +159,18 @@ mod tests {
 
     fn verifying(baseline: bool) -> Event {
         let (command, log) = ("true".to_owned(), String::new());
-        Event::Verifying { attempt: 1, command, baseline, log }
+        CheckEvent::Verifying { attempt: 1, command, baseline, log }.into()
     }
 
     fn verified() -> Event {
-        Event::Verified(CheckResult {
+        CheckEvent::Verified(CheckResult {
             command: "true".to_owned(),
             outcome: Outcome::Exited { exit_code: 0 },
             duration_seconds: 1.0,
             last_line: None,
             log: String::new(),
         })
+        .into()
     }
 
     fn batch(ids: &[&str]) -> Batch {
@@ -230,35 +178,36 @@ mod tests {
         Batch { branch: "main".to_owned(), onto: "0".into(), tasks }
     }
 
-    /// Applies events. Returns the result, and the states of all attempts after each event.
-    fn states_after(events: Vec<(&str, Event)>) -> (ActiveAttempts, String) {
-        let (mut active, mut lines) = (ActiveAttempts::default(), Vec::new());
+    /// Applies events. Returns the history, and the states of all attempts after each event.
+    fn states_after(events: Vec<(&str, Event)>) -> (History, String) {
+        let (mut history, mut lines) = (History::default(), Vec::new());
         for (at, (id, event)) in (0..).zip(events) {
-            active.apply(&record(id, at, event), 0);
-            let all = active.attempts.iter();
+            history.apply(&record(id, at, event));
+            let all = history.active.attempts.iter();
             let all = all.map(|it| format!("{} {}", it.task_id, it.state.word()));
             lines.push(all.collect::<Vec<_>>().join(", "));
         }
-        (active, lines.join("\n"))
+        (history, lines.join("\n"))
     }
 
     #[test]
     fn an_attempt_passes_through_its_states_until_it_lands() {
-        let setting = Event::SettingUp { attempt: 1, command: String::new(), log: String::new() };
-        let (active, text) = states_after(vec![
+        let setting =
+            CheckEvent::SettingUp { attempt: 1, command: String::new(), log: String::new() };
+        let (history, text) = states_after(vec![
             ("a", isolated(1)),
-            ("a", setting),
+            ("a", setting.into()),
             ("a", verifying(true)),
             ("a", verified()),
-            ("a", Event::AgentStarted { attempt: 1, placement: None }),
+            ("a", AttemptEvent::AgentStarted { attempt: 1, placement: None }.into()),
             ("a", verifying(false)),
             ("b", started(1)),
-            ("b", Event::AgentStarted { attempt: 1, placement: None }),
-            ("a", Event::Queued { attempt: 1, waiting: 1 }),
-            ("a", Event::Merging(batch(&["a"]))),
+            ("b", AttemptEvent::AgentStarted { attempt: 1, placement: None }.into()),
+            ("a", LandingEvent::Queued { attempt: 1, waiting: 1 }.into()),
+            ("a", LandingEvent::Merging(batch(&["a"])).into()),
             ("a", verifying(false)),
             ("a", verified()),
-            ("a", Event::Completed(end(1, Verdict::Complete))),
+            ("a", Event::Ended(end(1, Verdict::Complete))),
         ]);
         insta::assert_snapshot!(text, @r"
         a preparing
@@ -275,12 +224,13 @@ mod tests {
         a landing, b running
         b running
         ");
+        let active = history.active;
         assert_eq!((active.queue, active.trial), (Vec::new(), None));
     }
 
     #[test]
     fn a_failed_trial_returns_its_tasks_to_the_queue() {
-        let queued = |waiting| Event::Queued { attempt: 1, waiting };
+        let queued = |waiting| Event::Landing(LandingEvent::Queued { attempt: 1, waiting });
         let held = Held {
             branch: "main".to_owned(),
             checkout: "/repo".to_owned(),
@@ -292,12 +242,12 @@ mod tests {
         let events = begin.into_iter().chain([
             ("b", queued(1)),
             ("a", queued(2)),
-            ("b", Event::Merging(batch(&["b", "a"]))),
-            ("b", Event::Split(batch(&["b", "a"]))),
-            ("b", Event::Merging(batch(&["b"]))),
-            ("", Event::MergeHeld(held.clone())),
+            ("b", LandingEvent::Merging(batch(&["b", "a"])).into()),
+            ("b", LandingEvent::Split(batch(&["b", "a"])).into()),
+            ("b", LandingEvent::Merging(batch(&["b"])).into()),
+            ("", LandingEvent::MergeHeld(held.clone()).into()),
         ]);
-        let (mut active, text) = states_after(events.collect());
+        let (mut history, text) = states_after(events.collect());
         insta::assert_snapshot!(text, @r"
         a preparing
         a preparing, b preparing
@@ -309,14 +259,14 @@ mod tests {
         a queued, b landing, c preparing
         a queued, b queued, c preparing
         ");
-        let names = |active: &ActiveAttempts| active.queue.iter().map(TaskId::to_string).collect();
-        let waiting: Vec<String> = names(&active);
-        assert_eq!(waiting, ["b", "a"]);
-        assert_eq!(active.held, Some(held));
-        active.apply(&record("b", 20, Event::Merging(batch(&["b", "a"]))), 0);
-        active.apply(&record("b", 21, Event::Completed(end(1, Verdict::Complete))), 0);
-        let waiting: Vec<String> = names(&active);
-        assert_eq!((waiting, active.held.clone()), (vec!["a".to_owned()], None));
-        assert!(active.is_landing(&TaskId::new("a").unwrap()), "it is in the same batch");
+        let names = |history: &History| -> Vec<String> {
+            history.active.queue.iter().map(TaskId::to_string).collect()
+        };
+        assert_eq!(names(&history), ["b", "a"]);
+        assert_eq!(history.active.held, Some(held));
+        history.apply(&record("b", 20, LandingEvent::Merging(batch(&["b", "a"]))));
+        history.apply(&record("b", 21, end(1, Verdict::Complete)));
+        assert_eq!((names(&history), &history.active.held), (vec!["a".to_owned()], &None));
+        assert!(history.active.is_landing(&TaskId::new("a").unwrap()), "it is in the same batch");
     }
 }

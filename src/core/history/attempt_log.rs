@@ -8,7 +8,10 @@ use chrono::{DateTime, Utc};
 use crate::{
     agents::transcript::Format,
     commit_id::CommitId,
-    event::{AttemptResult, DraftCall, Event, record::Record},
+    event::{
+        AttemptEvent, AttemptResult, DraftCall, Event, ExecutorEvent, GraphEvent, RequestEvent,
+        record::Record,
+    },
     executor::Placement,
     graph::task::TaskId,
 };
@@ -60,7 +63,7 @@ pub struct AttemptLog {
 impl AttemptLog {
     /// Applies an event.
     pub(super) fn apply(&mut self, record: &Record) {
-        if let Event::Drafted(call) = &record.event {
+        if let Event::Graph(GraphEvent::Drafted(call)) = &record.event {
             self.drafts.push((record.timestamp, call.clone()));
         }
         let Some(id) = &record.task_id else {
@@ -74,14 +77,17 @@ impl AttemptLog {
                 entry.ended = Some((record.timestamp, ended.clone()));
             }
         }
-        if let Event::Withdrawn { attempt, .. } = &record.event
+        if let Event::Executor(ExecutorEvent::Withdrawn { attempt, .. }) = &record.event
             && let Some(at) = self.open.remove(id)
             && self.entries[at].attempt == *attempt
         {
             self.entries.remove(at);
             self.open.values_mut().filter(|other| **other > at).for_each(|other| *other -= 1);
         }
-        if let Event::Started { attempt, base, log, format, run_on, .. } = &record.event {
+        if let Event::Attempt(AttemptEvent::Started {
+            attempt, base, log, format, run_on, ..
+        }) = &record.event
+        {
             self.open.insert(id.clone(), self.entries.len());
             self.entries.push(AttemptEntry {
                 task_id: id.clone(),
@@ -97,19 +103,22 @@ impl AttemptLog {
                 changes: Vec::new(),
             });
         }
-        if let Event::AgentStarted { placement, .. } = &record.event
+        if let Event::Attempt(AttemptEvent::AgentStarted { placement, .. }) = &record.event
             && let Some(at) = self.open.get(id)
         {
             self.entries[*at].placement.clone_from(placement);
         }
         let is_change = matches!(
             record.event,
-            Event::StatusChanged { .. }
-                | Event::TaskEdited { .. }
-                | Event::GraphGuarded { .. }
-                | Event::Reported { .. }
-                | Event::Asked { .. }
-                | Event::Noted { .. }
+            Event::Graph(
+                GraphEvent::StatusChanged { .. }
+                    | GraphEvent::TaskEdited { .. }
+                    | GraphEvent::GraphGuarded { .. }
+            ) | Event::Request(
+                RequestEvent::Reported { .. }
+                    | RequestEvent::Asked { .. }
+                    | RequestEvent::Noted { .. }
+            )
         );
         if !is_change {
             return;
@@ -158,7 +167,7 @@ mod tests {
     #[test]
     fn every_attempt_is_kept_with_its_end_and_the_changes_during_it() {
         let mut log = AttemptLog::default();
-        let changed = || Event::StatusChanged {
+        let changed = || GraphEvent::StatusChanged {
             old: None,
             new: Some(Status::Pending),
             cause: Cause::EditedDuringAttempt,
@@ -167,7 +176,7 @@ mod tests {
         log.apply(&record("b", 1, changed()));
         log.apply(&record("a", 1, started(1)));
         log.apply(&record("b", 2, changed()));
-        log.apply(&record("a", 3, Event::Failed(end(1, Verdict::Failed))));
+        log.apply(&record("a", 3, Event::Ended(end(1, Verdict::Failed))));
         log.apply(&record("a", 4, started(2)));
         log.apply(&record("a.2", 5, started(1)));
         let names =

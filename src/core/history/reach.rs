@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::History;
 use crate::{
-    event::{Event, record::Record},
+    event::{ExecutorEvent, record::Record},
     graph::task::TaskId,
 };
 
@@ -26,46 +26,51 @@ pub struct UnreachableExecutor {
 
 impl History {
     /// Takes back the start of an attempt.
-    pub(super) fn withdraw(&mut self, record: &Record, attempt: u32) {
+    pub(crate) fn withdraw(&mut self, record: &Record, attempt: u32) {
+        self.end_try(record.task_id.as_ref());
+        if let Some(id) = &record.task_id {
+            self.active.end(id);
+        }
         self.run.withdraw(record.iteration);
         self.with(record.task_id.as_ref(), |past| {
             (past.attempts, past.withdrawn) = (attempt.saturating_sub(1), Some(attempt));
         });
     }
 
-    /// Applies an event to the executors that do not answer.
-    pub(super) fn follow_executors(&mut self, record: &Record) {
-        let (event, id) = (&record.event, record.task_id.as_ref());
-        if let Event::LoopStarted(_) = event {
-            // A new run tries at once.
-            self.unreachable.clear();
-        } else if let Event::ExecutorUnreachable { run_on, why, tries, pause_seconds } = event {
-            let at = record.timestamp;
-            let pause = |seconds: u64| {
-                let pause = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
-                at + pause.unwrap_or_default()
-            };
-            let known = self.unreachable.get(run_on);
-            let executor = UnreachableExecutor {
-                since: known.map_or(at, |known| known.since),
-                why: why.clone(),
-                tries: *tries,
-                next_try: pause_seconds.map(pause),
-                // The task whose attempt goes on waiting, if one does.
-                trying: id.cloned(),
-            };
-            self.unreachable.insert(run_on.clone(), executor);
-        } else if let Event::ExecutorReachable { run_on } = event {
-            self.unreachable.remove(run_on);
-        } else if let Event::Started { run_on: Some(run_on), .. } = event {
-            let executor = self.unreachable.get_mut(run_on);
-            if let Some(executor) = executor.filter(|executor| executor.trying.is_none()) {
-                executor.trying = id.cloned();
-            }
-        } else if event.ended().is_some() || matches!(event, Event::Withdrawn { .. }) {
-            for executor in self.unreachable.values_mut() {
-                executor.trying.take_if(|trying| Some(&*trying) == id);
-            }
+    /// Records that an executor does not answer.
+    pub(crate) fn lose_executor(&mut self, record: &Record, event: &ExecutorEvent) {
+        let ExecutorEvent::ExecutorUnreachable { run_on, why, tries, pause_seconds } = event else {
+            return;
+        };
+        let at = record.timestamp;
+        let pause = |seconds: u64| {
+            let pause = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
+            at + pause.unwrap_or_default()
+        };
+        let known = self.unreachable.get(run_on);
+        let executor = UnreachableExecutor {
+            since: known.map_or(at, |known| known.since),
+            why: why.clone(),
+            tries: *tries,
+            next_try: pause_seconds.map(pause),
+            // The task whose attempt goes on waiting, if one does.
+            trying: record.task_id.clone(),
+        };
+        self.unreachable.insert(run_on.clone(), executor);
+    }
+
+    /// Lets the attempt at a task try an executor that does not answer, unless another one does.
+    pub(super) fn try_executor(&mut self, id: Option<&TaskId>, run_on: Option<&str>) {
+        let executor = run_on.and_then(|run_on| self.unreachable.get_mut(run_on));
+        if let Some(executor) = executor.filter(|executor| executor.trying.is_none()) {
+            executor.trying = id.cloned();
+        }
+    }
+
+    /// Ends the try of the attempt at a task.
+    pub(super) fn end_try(&mut self, id: Option<&TaskId>) {
+        for executor in self.unreachable.values_mut() {
+            executor.trying.take_if(|trying| Some(&*trying) == id);
         }
     }
 }

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{History, LastAttempt, TaskHistory};
 use crate::{
     event::{
-        AgentChange, AttemptResult, Begun, Blocker, Cause, Event, StopReason, StopRequest,
-        record::Record,
+        AgentChange, AttemptResult, Begun, Blocker, Cause, StopReason, StopRequest, record::Record,
     },
     exit::Exit,
     graph::task::{Status, TaskId},
@@ -195,20 +194,15 @@ impl RunHistory {
     }
 
     /// Applies a wait.
-    pub(super) fn wait(&mut self, until: DateTime<Utc>, why: &str) {
+    pub(crate) fn wait(&mut self, until: DateTime<Utc>, why: &str) {
         self.waits += 1;
         self.waiting = Some(Waiting { until, why: why.to_owned() });
     }
 
-    /// Applies the time of an event, and its end if the event is that.
-    pub(super) fn look_at(&mut self, record: &Record) {
+    /// Applies the time of an event.
+    pub(super) fn note_time(&mut self, record: &Record) {
         if record.run_id == self.id && self.finished.is_none() {
             self.last_at = Some(record.timestamp);
-        }
-        if let Event::Finished { why, exit_code, remaining, duration_seconds, .. } = &record.event {
-            self.finished = Some((why.clone(), *exit_code));
-            self.remaining = Some(*remaining);
-            self.duration_seconds = Some(*duration_seconds);
         }
     }
 
@@ -260,6 +254,7 @@ impl RunHistory {
         *self = RunHistory {
             id: record.run_id.clone(),
             started_at: Some(record.timestamp),
+            last_at: Some(record.timestamp),
             begun: begun.clone(),
             iterations: begun.before,
             spend: continued.spend,

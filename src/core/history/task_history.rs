@@ -8,7 +8,7 @@ use crate::{
     agents::transcript::Tokens,
     commit_id::CommitId,
     default_value::is_default,
-    event::{Answer, AttemptResult, Cause, record::read_time},
+    event::{Answer, AttemptResult, Cause},
     graph::task::{Status, TaskId},
     spend::Spend,
     verdict::{Commit, Verdict},
@@ -76,7 +76,6 @@ pub struct TaskHistory {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LastAttempt {
     /// When it ended.
-    #[serde(deserialize_with = "read_time")]
     pub at: DateTime<Utc>,
     /// The verdict.
     pub verdict: Verdict,
@@ -128,12 +127,12 @@ pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
 };
 
 impl TaskHistory {
-    pub(super) fn answered(&mut self, answer: &Answer) {
+    pub(crate) fn answered(&mut self, answer: &Answer) {
         self.answers.push(answer.clone());
         self.asks = false;
     }
 
-    pub(super) fn reset_by_command(&mut self) {
+    pub(crate) fn reset_by_command(&mut self) {
         self.reset();
         // What is in the target branch by then shows nothing about the attempts that follow.
         (self.was_reset, self.asks, self.work) = (true, false, None);

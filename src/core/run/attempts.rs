@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     duration,
-    event::{AttemptResult, ChildrenLeft, Event, Orphans},
+    event::{AttemptEvent, AttemptResult, CheckEvent, ChildEvent, ChildrenLeft, Event, Orphans},
     verdict::{Outcome, Verdict},
 };
 
@@ -112,7 +112,7 @@ impl Attempts {
             return Vec::new();
         };
         let SlotReason { slot, why } = reason;
-        let kept = RunCommand::Emit(None, Box::new(Event::SlotKept { slot, why }));
+        let kept = RunCommand::Emit(None, Box::new(AttemptEvent::SlotKept { slot, why }.into()));
         if sit.is_ending() {
             let end = PendingResult::cut_off(Outcome::Cancelled, Duration::ZERO);
             return [vec![kept], attempt.close(end)].concat();
@@ -186,7 +186,7 @@ impl Attempts {
             let waited = watch.and_then(|watch| watch.children_ended(sit.now));
             let ended = waited.filter(|_| end.outcome.is_some()).map(|waited| {
                 let duration_seconds = duration::seconds(waited);
-                attempt.emit(Event::ChildrenEnded { attempt: id.attempt, duration_seconds })
+                attempt.emit(ChildEvent::ChildrenEnded { attempt: id.attempt, duration_seconds })
             });
             let end = ProcessEnd { outcome: Some(outcome), ..end };
             attempt.phase = AttemptPhase::Collecting(None);
@@ -194,7 +194,7 @@ impl Attempts {
             return ended.into_iter().chain([collect]).collect::<Vec<_>>().into();
         };
         if purpose == CheckPurpose::Verify && outcome == Outcome::Cancelled && sit.is_stopping() {
-            let postponed = attempt.emit(Event::VerifyPostponed { attempt: id.attempt });
+            let postponed = attempt.emit(CheckEvent::VerifyPostponed { attempt: id.attempt });
             // Its record stays, and the next run continues with it.
             self.open.retain(|open| open.id != *id);
             return vec![postponed].into();
@@ -226,7 +226,7 @@ impl Attempts {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
-        let waiting = attempt.emit(Event::WaitingForChildren(left.clone()));
+        let waiting = attempt.emit(ChildEvent::WaitingForChildren(left.clone()));
         let Some(AttemptProcess { purpose, watch: Some(watch), left: members, .. }) =
             attempt.process_mut()
         else {
@@ -272,7 +272,7 @@ impl Attempts {
             return Vec::new();
         };
         let why = format!("idle for {}", duration::short(limit));
-        vec![end, attempt.emit(Event::Terminating { attempt: id.attempt, why })]
+        vec![end, attempt.emit(AttemptEvent::Terminating { attempt: id.attempt, why })]
     }
 
     /// Records whether an agent has given its final result.
@@ -309,15 +309,15 @@ impl Attempts {
                     commands.push(RunCommand::Process(id, ProcessOrder::KillGuardian));
                 }
                 LimitReached::End(signal, why) => {
-                    let event = Event::Terminating { attempt: id.attempt, why };
+                    let event = AttemptEvent::Terminating { attempt: id.attempt, why };
                     commands.extend([signal.command(&id), attempt.emit(event)]);
                 }
                 LimitReached::Children => {
                     let left = attempt.phase.process().and_then(|it| it.left.clone());
                     let on_orphans = sit.graces.on_orphans;
-                    commands.extend(
-                        left.map(|left| attempt.emit(Event::ChildrenOverdue { left, on_orphans })),
-                    );
+                    commands.extend(left.map(|left| {
+                        attempt.emit(ChildEvent::ChildrenOverdue { left, on_orphans })
+                    }));
                     commands.push(match on_orphans {
                         Orphans::Kill => RunCommand::Process(id, ProcessOrder::Kill),
                         Orphans::Leave => RunCommand::Process(id, ProcessOrder::Spare),
@@ -443,7 +443,7 @@ impl Attempts {
         let believed = verdict == Verdict::Complete || end.evidence.report.is_none();
         end.evidence.leftovers.truncate(LEFTOVERS);
         let promised = mem::take(&mut end.promised);
-        commands.push(attempt.emit(Event::of_end(AttemptResult {
+        commands.push(attempt.emit(Event::Ended(AttemptResult {
             attempt: id.attempt,
             verdict,
             why,
@@ -467,10 +467,10 @@ impl Attempts {
                 !own.unwrap_or(sit.view.graph.task(n).status).is_over()
             };
             let kept = sit.trusts_promises || !sit.view.admitted().any(is_open);
-            commands.push(attempt.emit(Event::Promised { attempt: id.attempt, kept }));
+            commands.push(attempt.emit(AttemptEvent::Promised { attempt: id.attempt, kept }));
         }
         if parks {
-            commands.push(attempt.emit(Event::Parked { attempts: spent }));
+            commands.push(attempt.emit(AttemptEvent::Parked { attempts: spent }));
         }
         commands.push(RunCommand::Release { id: id.clone(), believed });
         commands.push(RunCommand::SetHolder(None));

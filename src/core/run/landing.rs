@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     commit_id::CommitId,
-    event::{Batch, Event, Held},
+    event::{Batch, Event, Held, LandingEvent},
     merge_queue::{MergeQueue, QueueStep},
     verdict::{CheckResult, Merge},
 };
@@ -211,10 +211,10 @@ impl LandingQueue {
     }
 
     /// Returns the command that journals an event about the first entry of the queue.
-    fn emit(&self, event: Event) -> RunCommand {
+    fn emit(&self, event: impl Into<Event>) -> RunCommand {
         let first = self.queue.waiting().first();
         let about = first.map(|work| (work.id.task_id.clone(), work.iteration));
-        RunCommand::Emit(about, Box::new(event))
+        RunCommand::Emit(about, Box::new(event.into()))
     }
 
     /// Returns the commands that build a batch of the first `count` entries on the target branch.
@@ -234,7 +234,7 @@ impl LandingQueue {
         };
         let members = waiting[..count].iter().take_while(|work| work.target == branch);
         let members: Vec<AttemptId> = members.map(|work| work.id.clone()).collect();
-        let merging = self.emit(Event::Merging(self.batch(members.len(), &branch, &onto)));
+        let merging = self.emit(LandingEvent::Merging(self.batch(members.len(), &branch, &onto)));
         let (stage, began) = (TrialStage::Building, sit.now);
         self.trial = Some(QueueTrial { branch, onto: onto.clone(), began, stage });
         vec![merging, LandingCommand::Build { onto, members, in_trial: false }.into()]
@@ -344,7 +344,7 @@ impl LandingQueue {
         check.log = check.log.replace("/merge-", "/red-merge-");
         let mut commands = vec![LandingCommand::KeepLog { from, to: check.log.clone() }.into()];
         if count > 1 {
-            commands.push(self.emit(Event::Split(self.batch(count, branch, &onto))));
+            commands.push(self.emit(LandingEvent::Split(self.batch(count, branch, &onto))));
         }
         self.strayed = None;
         self.red = Some((check, onto));
@@ -469,7 +469,7 @@ impl LandingQueue {
         if self.told.replace(held.clone()).as_ref() == Some(&held) {
             return Vec::new();
         }
-        vec![RunCommand::Emit(None, Box::new(Event::MergeHeld(held)))]
+        vec![RunCommand::Emit(None, Box::new(LandingEvent::MergeHeld(held).into()))]
     }
 
     /// Removes the first entry, whose work cannot land.

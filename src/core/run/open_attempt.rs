@@ -15,7 +15,7 @@ use crate::{
     attempt::AttemptState,
     commit_id::CommitId,
     duration,
-    event::{Cause, ChildrenLeft, Event},
+    event::{Cause, CheckEvent, ChildrenLeft, Event, ExecutorEvent},
     graph::task::Status,
     verdict::{CheckResult, Evidence, Merge, Outcome, Rule, Verdict},
 };
@@ -208,9 +208,9 @@ impl From<Vec<RunCommand>> for Next {
 
 impl OpenAttempt {
     /// Returns the command that journals an event about it.
-    pub(super) fn emit(&self, event: Event) -> RunCommand {
+    pub(super) fn emit(&self, event: impl Into<Event>) -> RunCommand {
         let about = (self.id.task_id.clone(), self.iteration);
-        RunCommand::Emit(Some(about), Box::new(event))
+        RunCommand::Emit(Some(about), Box::new(event.into()))
     }
 
     pub(super) fn process_mut(&mut self) -> Option<&mut AttemptProcess> {
@@ -264,7 +264,7 @@ impl OpenAttempt {
         let process = AttemptProcess::new(None, Vec::new());
         self.phase = AttemptPhase::Working(AttemptProcess { recovers: true, ..process });
         let why = "asked for the work of an attempt that was left open".to_owned();
-        let awaiting = Event::AwaitingExecutor { attempt: self.id.attempt, run_on, why };
+        let awaiting = ExecutorEvent::AwaitingExecutor { attempt: self.id.attempt, run_on, why };
         vec![self.emit(awaiting), RunCommand::FetchWork(self.id.clone(), took)]
     }
 
@@ -288,10 +288,10 @@ impl OpenAttempt {
         let command = commands[done.len()].clone();
         let log = format!("{}/{}-{number}.log", self.log, purpose.log_name());
         let event = match purpose {
-            CheckPurpose::Setup => Event::SettingUp { attempt, command: command.clone(), log },
+            CheckPurpose::Setup => CheckEvent::SettingUp { attempt, command: command.clone(), log },
             CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
                 let baseline = purpose == CheckPurpose::Baseline;
-                Event::Verifying { attempt, command: command.clone(), baseline, log }
+                CheckEvent::Verifying { attempt, command: command.clone(), baseline, log }
             }
         };
         let start = RunCommand::StartCheck(self.id.clone(), purpose, number, command);
@@ -344,8 +344,11 @@ impl OpenAttempt {
         let mut commands = match purpose {
             CheckPurpose::Setup => Vec::new(),
             CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
-                let event =
-                    if is_green { Event::Verified(check) } else { Event::VerifyFailed(check) };
+                let event = if is_green {
+                    CheckEvent::Verified(check)
+                } else {
+                    CheckEvent::VerifyFailed(check)
+                };
                 vec![self.emit(event)]
             }
         };

@@ -29,7 +29,10 @@ use super::{
 };
 use crate::{
     commit_id::CommitId,
-    event::{Begun, Cause, ChildrenLeft, Event, Orphans, StopReason, record::Record},
+    event::{
+        AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildrenLeft, Event, ExecutorEvent,
+        GraphEvent, LandingEvent, Orphans, RequestEvent, RunEvent, StopReason, record::Record,
+    },
     executor::{ExecutorFault, Placement},
     graph::{
         TaskGraph,
@@ -37,7 +40,7 @@ use crate::{
     },
     history::History,
     select::{self, Decision, Policy, SelectionKey, View},
-    verdict::{Commit, DiffStat, Evidence, Merge, Outcome, Report, Rule},
+    verdict::{Commit, DiffStat, Evidence, Merge, Outcome, Report, Rule, Verdict},
 };
 
 /// The default number of schedules; `just simulate` runs more.
@@ -371,55 +374,65 @@ impl World {
         Ok(Vec::new())
     }
 
-    fn emit(&mut self, about: Option<(TaskId, u32)>, event: Event) {
-        let (task_id, iteration) = about.unzip();
-        if let (Event::Started { attempt, .. }, Some(id)) = (&event, &task_id) {
-            let id = AttemptId { task_id: id.clone(), attempt: *attempt };
-            *self.started.entry(id).or_default() += 1;
-        }
-        let before = self.history.run.iterations;
-        let withdrawn = if let (Event::Withdrawn { attempt, .. }, Some(id)) = (&event, &task_id) {
-            let id = AttemptId { task_id: id.clone(), attempt: *attempt };
-            assert!(self.started.remove(&id).is_some(), "{id} is withdrawn and did not start");
-            assert!(!self.ended.contains_key(&id), "{id} is withdrawn after its end");
-            Some(id)
-        } else {
-            None
-        };
-        if let Event::ExecutorReachable { .. } = &event {
-            self.trying = None;
-        }
-        if let (Event::Parked { .. }, Some(id)) = (&event, &task_id) {
-            self.parked.insert(id.clone());
-        }
-        if let (Event::Completed(ended), Some(id)) = (&event, &task_id) {
-            let id = AttemptId { task_id: id.clone(), attempt: ended.attempt };
+    fn check_end(&mut self, id: &AttemptId, ended: &AttemptResult) {
+        if ended.verdict == Verdict::Complete {
             let cut_off = matches!(
                 ended.outcome,
                 Outcome::Cancelled | Outcome::Interrupted | Outcome::Lost { .. }
             );
-            assert!(!cut_off || self.found_landed.contains(&id), "{id} was still running");
+            assert!(!cut_off || self.found_landed.contains(id), "{id} was still running");
             if let (Some(Merge::Landed { commit, .. }), false) =
-                (&ended.evidence.merge, self.found_landed.contains(&id))
+                (&ended.evidence.merge, self.found_landed.contains(id))
             {
                 let last = ended.evidence.commits.last().map(|commit| &commit.id);
                 assert_eq!(last, Some(commit), "{id} names a commit that did not land");
             }
         }
-        if let (Some(ended), Some(id)) = (event.ended(), &task_id) {
-            let id = AttemptId { task_id: id.clone(), attempt: ended.attempt };
-            let count = self.ended.entry(id.clone()).or_default();
-            *count += 1;
-            assert_eq!(*count, 1, "{id} ended twice");
-            if let Some(Merge::Red { onto, .. }) = &ended.evidence.merge {
-                self.check_sent_back(&id, onto);
-            }
+        if let Some(Merge::Red { onto, .. }) = &ended.evidence.merge {
+            self.check_sent_back(id, onto);
         }
-        let attempt = if let Event::AgentStarted { attempt, .. }
-        | Event::SettingUp { attempt, .. }
-        | Event::Verifying { attempt, .. }
-        | Event::VerifyPostponed { attempt }
-        | Event::Queued { attempt, .. } = &event
+        let count = self.ended.entry(id.clone()).or_default();
+        *count += 1;
+        assert_eq!(*count, 1, "{id} ended twice");
+    }
+
+    fn emit(&mut self, about: Option<(TaskId, u32)>, event: impl Into<Event>) {
+        let event = event.into();
+        let (task_id, iteration) = about.unzip();
+        if let (Event::Attempt(AttemptEvent::Started { attempt, .. }), Some(id)) =
+            (&event, &task_id)
+        {
+            let id = AttemptId { task_id: id.clone(), attempt: *attempt };
+            *self.started.entry(id).or_default() += 1;
+        }
+        let before = self.history.run.iterations;
+        let withdrawn =
+            if let (Event::Executor(ExecutorEvent::Withdrawn { attempt, .. }), Some(id)) =
+                (&event, &task_id)
+            {
+                let id = AttemptId { task_id: id.clone(), attempt: *attempt };
+                assert!(self.started.remove(&id).is_some(), "{id} is withdrawn and did not start");
+                assert!(!self.ended.contains_key(&id), "{id} is withdrawn after its end");
+                Some(id)
+            } else {
+                None
+            };
+        if let Event::Executor(ExecutorEvent::ExecutorReachable { .. }) = &event {
+            self.trying = None;
+        }
+        if let (Event::Attempt(AttemptEvent::Parked { .. }), Some(id)) = (&event, &task_id) {
+            self.parked.insert(id.clone());
+        }
+        if let (Some(ended), Some(task_id)) = (event.ended(), &task_id) {
+            self.check_end(&AttemptId { task_id: task_id.clone(), attempt: ended.attempt }, ended);
+        }
+        let attempt = if let Event::Attempt(AttemptEvent::AgentStarted { attempt, .. })
+        | Event::Check(
+            CheckEvent::SettingUp { attempt, .. }
+            | CheckEvent::Verifying { attempt, .. }
+            | CheckEvent::VerifyPostponed { attempt },
+        )
+        | Event::Landing(LandingEvent::Queued { attempt, .. }) = &event
         {
             Some(*attempt)
         } else {
@@ -454,7 +467,8 @@ impl World {
                 if let Some(number) = self.graph.number(&id) {
                     let old = Some(self.graph.task(number).status);
                     self.graph.set_status(number, new);
-                    let event = Event::StatusChanged { old, new: Some(new), cause, reason: None };
+                    let event =
+                        GraphEvent::StatusChanged { old, new: Some(new), cause, reason: None };
                     self.emit(Some((id, 0)), event);
                 }
             }
@@ -614,7 +628,7 @@ impl World {
         }
         let (old, new) = (Some(Status::Pending), Some(Status::InProgress));
         self.graph.set_status(key.number, Status::InProgress);
-        let event = Event::StatusChanged { old, new, cause: Cause::Claimed, reason: None };
+        let event = GraphEvent::StatusChanged { old, new, cause: Cause::Claimed, reason: None };
         self.emit(Some((id.task_id, 0)), event);
         Ok(Some(input))
     }
@@ -672,7 +686,7 @@ impl World {
             rule: Rule::Task(CommitRule::Required),
             phase: AttemptPhase::Preparing,
         };
-        let started = Event::Started {
+        let started = AttemptEvent::Started {
             run_on: is_far.then(|| FAR.to_owned()),
             attempt,
             base: Some(base),
@@ -691,7 +705,7 @@ impl World {
             tree_head: None,
         };
         assert!(self.records.insert(id, record).is_none());
-        Input::Recorded(Box::new(open), Box::new(started))
+        Input::Recorded(Box::new(open), Box::new(started.into()))
     }
 
     fn start(&mut self, id: AttemptId, purpose: Option<CheckPurpose>, command: &str) -> Input {
@@ -1056,11 +1070,11 @@ impl World {
             5 => self.in_the_way = !self.in_the_way,
             3 => {
                 let stop = crate::event::StopRequest { signal: None, now: false };
-                self.emit(None, Event::StopRequested(stop));
+                self.emit(None, RequestEvent::StopRequested(stop));
             }
             _ if matches!(status, Status::Blocked | Status::NeedsInput) => {
                 self.set_by_hand(number, Status::Pending);
-                self.emit(Some((id, 0)), Event::Reset {});
+                self.emit(Some((id, 0)), RequestEvent::Reset {});
             }
             _ => {}
         }
@@ -1079,7 +1093,7 @@ impl World {
         let tasks = self.graph.tasks().iter().filter(|task| task.id != id).cloned().collect();
         self.graph = TaskGraph::new(tasks, edges).expect("fewer edges make no circle");
         let (old, cause) = (Some(old), Cause::Edited);
-        self.emit(Some((id, 0)), Event::StatusChanged { old, new: None, cause, reason: None });
+        self.emit(Some((id, 0)), GraphEvent::StatusChanged { old, new: None, cause, reason: None });
     }
 
     fn set_by_hand(&mut self, number: usize, status: Status) {
@@ -1089,7 +1103,7 @@ impl World {
             self.by_hand.insert(id.clone());
         }
         let (old, new, cause) = (Some(old), Some(status), Cause::Command);
-        self.emit(Some((id, 0)), Event::StatusChanged { old, new, cause, reason: None });
+        self.emit(Some((id, 0)), GraphEvent::StatusChanged { old, new, cause, reason: None });
     }
 
     fn signal(&mut self) -> Result<(), End> {
@@ -1136,7 +1150,7 @@ impl World {
                 self.landings += 1;
             }
         }
-        self.emit(None, Event::LoopStarted(Begun::default()));
+        self.emit(None, RunEvent::LoopStarted(Begun::default()));
         match self.run_to_the_end() {
             Ok(reason) => End::Stopped(reason),
             Err(end) => end,
@@ -1261,7 +1275,7 @@ impl World {
         }
         self.emit(
             None,
-            Event::Finished {
+            RunEvent::Finished {
                 why: reason.to_string(),
                 exit_code: reason.exit().code(),
                 iterations: 0,

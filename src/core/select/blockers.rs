@@ -127,3 +127,36 @@ impl View<'_> {
         freed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{graph::TaskGraph, history::History, samples::task, select::Policy};
+
+    #[test]
+    fn the_first_twenty_blockers_are_ranked_by_what_they_free() {
+        let roots = 25;
+        let mut tasks: Vec<_> = (0..roots).map(|root| task(&format!("r{root}"))).collect();
+        for root in &mut tasks {
+            root.status = Status::Blocked;
+        }
+        let mut edges = Vec::new();
+        for root in 0..roots {
+            for dependent in 0..root {
+                edges.push((root, tasks.len()));
+                tasks.push(task(&format!("d{root}-{dependent}")));
+            }
+        }
+        let graph = TaskGraph::new(tasks, edges).unwrap();
+        let (history, policy) = (History::default(), Policy::default());
+        let view =
+            View { graph: &graph, keys: &[], history: &history, policy: &policy, active: &[] };
+        let blockers = view.blockers(DateTime::UNIX_EPOCH);
+        let found: Vec<(&str, usize)> =
+            blockers.iter().map(|it| (it.task_id.as_str(), it.frees)).collect();
+        let names: Vec<String> = (0..roots).map(|root| format!("r{root}")).collect();
+        let ranked = (5..roots).rev().map(|root| (names[root].as_str(), root + 1));
+        let others = (0..5).map(|root| (names[root].as_str(), 1));
+        assert_eq!(found, ranked.chain(others).collect::<Vec<_>>());
+    }
+}

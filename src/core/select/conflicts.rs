@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::{
         agents::provider_error::{ProviderError, ProviderErrorKind},
-        event::{AttemptResult, Begun, Event, StopReason},
+        event::{AttemptResult, Begun, Event, RunEvent, StopReason},
         graph::{TaskGraph, glob::Glob, task::Status},
         history::History,
         select::{
@@ -297,7 +297,7 @@ mod tests {
 
     fn rate_limited(agent: &str, error: ProviderError) -> Event {
         let evidence = Evidence { obstacle: Some(error), ..Evidence::default() };
-        Event::RateLimited(AttemptResult {
+        Event::Ended(AttemptResult {
             agent: Some(agent.to_owned()),
             evidence: Box::new(evidence),
             ..end(1, Verdict::RateLimited)
@@ -351,10 +351,10 @@ mod tests {
         history.apply(&record("t0", 90, rate_limited("p", limit)));
         assert_eq!(until(&history, "t1", 91), at(91 + 120));
         let well = || AttemptResult { agent: Some("p".to_owned()), ..end(2, Verdict::Complete) };
-        history.apply(&record("t1", 92, Event::Completed(well())));
+        history.apply(&record("t1", 92, Event::Ended(well())));
         assert_eq!(history.cooldowns["p"].count, 2);
         history.apply(&record("t1", 300, started(3)));
-        history.apply(&record("t1", 310, Event::Completed(well())));
+        history.apply(&record("t1", 310, Event::Ended(well())));
         assert!(history.cooldowns.is_empty());
     }
 
@@ -568,7 +568,7 @@ mod tests {
             let (status, event) = match open.fate {
                 0 => (
                     Status::Pending,
-                    Event::Failed(AttemptResult { agent, ..end(1, Verdict::Failed) }),
+                    Event::Ended(AttemptResult { agent, ..end(1, Verdict::Failed) }),
                 ),
                 1 => {
                     let earlier = self.history.errors_before(open.agent, &id);
@@ -578,7 +578,7 @@ mod tests {
                 }
                 _ => {
                     let ended = AttemptResult { agent, ..end(1, Verdict::Complete) };
-                    (Status::Complete, Event::Completed(ended))
+                    (Status::Complete, Event::Ended(ended))
                 }
             };
             self.graph.set_status(open.number, status);
@@ -622,7 +622,7 @@ mod tests {
                 ..Policy::default()
             };
             let mut history = History::default();
-            history.apply(&record("t0", 0, Event::LoopStarted(Begun::default())));
+            history.apply(&record("t0", 0, RunEvent::LoopStarted(Begun::default())));
             let graph = TaskGraph::new(tasks, edges).unwrap();
             JobsTrial { graph, policy, files, history, now: 0, open: Vec::new(), begun: Vec::new() }
         })

@@ -103,7 +103,7 @@ mod tests {
         let mut history = History::default();
         let mut next = |id: &str, verdict| {
             history.apply(&record(id, 0, started(1)));
-            history.apply(&record(id, 0, Event::of_end(end(1, verdict))));
+            history.apply(&record(id, 0, Event::Ended(end(1, verdict))));
             let (keys, history) = (&keys, &history);
             let view = View { graph: &graph, keys, history, policy: &policy, active: &[] };
             // Long after the pause of a retry.

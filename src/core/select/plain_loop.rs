@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        event::{Begun, Event, PlainLoop},
+        event::{AttemptEvent, Begun, Event, PlainLoop, RunEvent},
         graph::{
             TaskGraph,
             task::{Status, TaskId},
@@ -89,11 +89,11 @@ mod tests {
         let mut history = History::default();
         let plain_loop = Some(plain.clone());
         let begun = Begun { before, plain: plain_loop, ..Begun::default() };
-        history.apply(&record("", 0, Event::LoopStarted(begun)));
+        history.apply(&record("", 0, RunEvent::LoopStarted(begun)));
         for (attempt, verdict) in (1..).zip(verdicts.iter().skip(before as usize)) {
             history.apply(&record("l", 0, started(attempt)));
             let ended = end(attempt, *verdict);
-            let ended = Event::of_end(ended);
+            let ended = Event::Ended(ended);
             history.apply(&record("l", 0, ended));
         }
         let policy = Policy {

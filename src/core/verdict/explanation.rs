@@ -12,7 +12,8 @@ impl Verdict {
             Verdict::Complete => evidence.proof(),
             Verdict::VerifyFailed => {
                 let report = evidence.report.unwrap_or(Report::Command);
-                let red = evidence.red().map_or_else(String::new, ToString::to_string);
+                let red = evidence.red().map(ToString::to_string);
+                let red = red.unwrap_or_else(|| "a verify command failed".to_owned());
                 let merged = match &evidence.merge {
                     Some(Merge::Red { branch, .. }) => format!("merged with `{branch}`, "),
                     _ => String::new(),

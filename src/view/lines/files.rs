@@ -1,62 +1,116 @@
 //! The lines of the files that people write: the graph, the settings and the sources of tasks.
 
-use super::{Line, counted, first_paths, line, named};
+use super::{EventContext, EventText, Line, MarkKind, counted, first_paths, length, line, named};
 use crate::{
     adapters::terminal::Style,
     core::{
-        event::{Event, Harm, SourceFailed, SourceUpdated},
-        graph::task::TaskId,
+        event::{Cause, DraftCall, GraphEvent, Harm, SourceEvent, SourceFailed, SourceUpdated},
+        graph::task::{Status, TaskId},
+        spend::dollars,
     },
 };
 
-/// Returns the lines of such an event.
-pub(super) fn lines(event: &Event) -> Vec<Line> {
-    let shown = if let Event::GraphLoaded { tasks, complete } = event {
-        line(None, format!("{}, {complete} complete", counted(*tasks, "task")))
-    } else if let Event::GraphRejected { error } = event {
-        line(Style::Bad, format!("no task starts, because the graph file cannot be read: {error}"))
-    } else if let Event::UncommittedFound { paths, more } = event {
-        let files = first_paths(paths, *more);
-        line(Style::Warn, format!("not committed before the run, and open to attempts: {files}"))
-    } else if let Event::GraphGuarded { what, tasks, undone, kept } = event {
-        line(Style::Bad, guarded(*what, tasks, *undone, kept.as_deref()))
-    } else if let Event::SettingsLoaded { changed } = event {
-        line(None, format!("settings changed: {}", changed.join(", ")))
-    } else if let Event::SettingsRejected { error } = event {
-        let text =
-            format!("the changed settings are not used; the previous ones stay in effect: {error}");
-        line(Style::Bad, text)
-    } else if let Event::SourceRefreshed(source) = event {
-        line(None, format!("source `{}`: {}", source.source, source.what))
-    } else if let Event::SourceUpdated(source) = event {
-        line(None, updated(source))
-    } else if let Event::SourceFailed(source) = event {
-        let SourceFailed { source, why } = source;
-        let what = if source.contains("://") {
-            format!("cannot close {source}")
-        } else {
-            format!("cannot mark tasks as done in `{source}`")
+impl EventText for GraphEvent {
+    fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
+        let id = at.id;
+        let shown = match self {
+            GraphEvent::GraphLoaded { tasks, complete } => {
+                line(None, format!("{}, {complete} complete", counted(*tasks, "task")))
+            }
+            GraphEvent::GraphRejected { error } => line(
+                Style::Bad,
+                format!("no task starts, because the graph file cannot be read: {error}"),
+            ),
+            GraphEvent::UncommittedFound { paths, more } => {
+                let files = first_paths(paths, *more);
+                let text = format!("not committed before the run, and open to attempts: {files}");
+                line(Style::Warn, text)
+            }
+            GraphEvent::SettingsLoaded { changed } => {
+                line(None, format!("settings changed: {}", changed.join(", ")))
+            }
+            GraphEvent::SettingsRejected { error } => line(
+                Style::Bad,
+                format!(
+                    "the changed settings are not used; the previous ones stay in effect: {error}"
+                ),
+            ),
+            GraphEvent::GraphGuarded { what, tasks, undone, kept } => {
+                line(Style::Bad, guarded(*what, tasks, *undone, kept.as_deref()))
+            }
+            GraphEvent::StatusChanged { old, new, cause, .. } => {
+                return changed(id, *old, *new, *cause, at.verbose);
+            }
+            GraphEvent::TaskEdited { command, fields, .. } => {
+                line(None, format!("{id}: {} changed by `{command}`", fields.join(", ")))
+            }
+            GraphEvent::Drafted(call) => drafted(call),
         };
-        let text = format!("{what}: {why}; the next run tries again");
-        line(Style::Warn, text)
-    } else {
-        return Vec::new();
-    };
-    vec![shown]
+        vec![shown]
+    }
+
+    fn mark(&self) -> Option<(MarkKind, String)> {
+        match self {
+            GraphEvent::GraphRejected { error } | GraphEvent::SettingsRejected { error } => {
+                Some((MarkKind::Refused, error.clone()))
+            }
+            GraphEvent::GraphLoaded { .. }
+            | GraphEvent::UncommittedFound { .. }
+            | GraphEvent::SettingsLoaded { .. }
+            | GraphEvent::GraphGuarded { .. }
+            | GraphEvent::StatusChanged { .. }
+            | GraphEvent::TaskEdited { .. }
+            | GraphEvent::Drafted(_) => None,
+        }
+    }
 }
 
-fn updated(source: &SourceUpdated) -> String {
-    let tasks = named(&source.tasks.iter().map(TaskId::as_str).collect::<Vec<_>>());
-    let name = &source.source;
-    if source.is_issue() {
-        return format!("closed {name}: {tasks} is complete");
-    }
-    let commit = match (&source.commit, &source.uncommitted) {
-        (Some(commit), _) => format!(" in {}", commit.get(..7).unwrap_or(commit)),
-        (None, Some(why)) => format!(", not committed: {why}"),
-        (None, None) => String::new(),
+fn changed(
+    id: &str,
+    old: Option<Status>,
+    new: Option<Status>,
+    cause: Cause,
+    verbose: bool,
+) -> Vec<Line> {
+    let by = match cause {
+        // The line of the attempt covers this.
+        Cause::Claimed | Cause::Completed | Cause::Released | Cause::Asked if !verbose => {
+            return Vec::new();
+        }
+        Cause::Claimed | Cause::Completed | Cause::Released | Cause::Asked => "by this run",
+        Cause::Command => "by command",
+        Cause::Edited => "by an edit of the graph file",
+        Cause::EditedDuringAttempt => "during an attempt",
+        Cause::Recovered => "by recovery",
+        Cause::PutBack => "(restored)",
+        Cause::History => {
+            "because it is complete in the newest commit; `ralph task-reset` opens it"
+        }
+        Cause::OtherBranch => "on this branch: its work is on another one",
+        Cause::DoneFile => "by the file `DONE`",
     };
-    format!("{tasks}: marked as done in `{name}`{commit}")
+    let change = match (old, new) {
+        (Some(old), Some(new)) => format!("{} -> {}", old.word(), new.word()),
+        (None, _) => "added to the graph".to_owned(),
+        (Some(_), None) => "removed from the graph".to_owned(),
+    };
+    vec![line(Style::Faint, format!("{id}: {change} {by}"))]
+}
+
+/// Returns the line of a call.
+fn drafted(call: &DraftCall) -> Line {
+    let (number, took) = (call.call, length(call.duration_seconds));
+    let cost = call.usage.cost_usd.map_or_else(|| "unknown".to_owned(), dollars);
+    let found = match call.tasks {
+        Some(count) => counted(count, "task"),
+        None => "no valid graph".to_owned(),
+    };
+    let style = if call.tasks.is_some() { Style::Good } else { Style::Warn };
+    let text = format!(
+        "draft, call {number} of `{}`: {found} ({}) after {took}, cost {cost}; output in {}",
+        call.agent, call.outcome, call.log
+    );
+    line(style, text)
 }
 
 fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> String {
@@ -105,4 +159,37 @@ fn guarded(what: Harm, tasks: &[TaskId], undone: bool, kept: Option<&str>) -> St
              left as it is"
         ),
     }
+}
+
+impl EventText for SourceEvent {
+    fn lines(&self, _at: &EventContext<'_>) -> Vec<Line> {
+        vec![match self {
+            SourceEvent::SourceRefreshed(source) => {
+                line(None, format!("source `{}`: {}", source.source, source.what))
+            }
+            SourceEvent::SourceUpdated(source) => line(None, updated(source)),
+            SourceEvent::SourceFailed(SourceFailed { source, why }) => {
+                let what = if source.contains("://") {
+                    format!("cannot close {source}")
+                } else {
+                    format!("cannot mark tasks as done in `{source}`")
+                };
+                line(Style::Warn, format!("{what}: {why}; the next run tries again"))
+            }
+        }]
+    }
+}
+
+fn updated(source: &SourceUpdated) -> String {
+    let tasks = named(&source.tasks.iter().map(TaskId::as_str).collect::<Vec<_>>());
+    let name = &source.source;
+    if source.is_issue() {
+        return format!("closed {name}: {tasks} is complete");
+    }
+    let commit = match (&source.commit, &source.uncommitted) {
+        (Some(commit), _) => format!(" in {}", commit.get(..7).unwrap_or(commit)),
+        (None, Some(why)) => format!(", not committed: {why}"),
+        (None, None) => String::new(),
+    };
+    format!("{tasks}: marked as done in `{name}`{commit}")
 }

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 
 use super::Attempts;
 use crate::{
-    event::{Cause, Event},
+    event::{AttemptEvent, Cause, ExecutorEvent},
     executor::{ExecutorFault, Placement},
     graph::task::Status,
     run::{
@@ -50,7 +50,7 @@ impl Attempts {
         let run_on = placement.as_ref().map(|placement| placement.run_on.as_str());
         let mut commands: Vec<RunCommand> = reached(run_on, sit).into_iter().collect();
         let attempt = self.get_mut(id).filter(|_| is_agent);
-        let started = Event::AgentStarted { attempt: id.attempt, placement };
+        let started = AttemptEvent::AgentStarted { attempt: id.attempt, placement };
         commands.extend(attempt.map(|attempt| attempt.emit(started)));
         commands
     }
@@ -94,7 +94,7 @@ impl Attempts {
             return Vec::new();
         };
         let mut commands: Vec<RunCommand> = reached(Some(&run_on), sit).into_iter().collect();
-        let awaiting = Event::AwaitingExecutor { attempt: id.attempt, run_on, why };
+        let awaiting = ExecutorEvent::AwaitingExecutor { attempt: id.attempt, run_on, why };
         commands.push(attempt.emit(awaiting));
         commands
     }
@@ -110,7 +110,8 @@ impl Attempts {
     ) -> Vec<RunCommand> {
         let is_known = sit.view.history.unreachable.contains_key(&run_on);
         let attempt = self.get_mut(id).filter(|it| it.phase.process().is_some() && !is_known);
-        let event = Event::ExecutorUnreachable { run_on, why, tries: 0, pause_seconds: Some(0) };
+        let event =
+            ExecutorEvent::ExecutorUnreachable { run_on, why, tries: 0, pause_seconds: Some(0) };
         attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(event)])
     }
 
@@ -126,8 +127,8 @@ impl Attempts {
             watch.contact(since.is_some(), now);
         }
         let event = match since {
-            Some(since) => Event::ContactLost { attempt: id.attempt, since },
-            None => Event::ContactRegained { attempt: id.attempt },
+            Some(since) => ExecutorEvent::ContactLost { attempt: id.attempt, since },
+            None => ExecutorEvent::ContactRegained { attempt: id.attempt },
         };
         attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(event)])
     }
@@ -149,15 +150,15 @@ impl Attempts {
         let is_try = known.is_none_or(|known| known.trying.as_ref() == Some(&id.task_id));
         let tries = known.map_or(0, |known| known.tries) + 1;
         let mut commands = without_claim(&attempt, sit);
-        commands.push(attempt.emit(Event::Withdrawn {
+        commands.push(attempt.emit(ExecutorEvent::Withdrawn {
             attempt: id.attempt,
             run_on: run_on.clone(),
             why: why.clone(),
         }));
         if is_try || lasts {
             let pause_seconds = (!lasts).then(|| pause_before_retry(tries).as_secs());
-            let event = Event::ExecutorUnreachable { run_on, why, tries, pause_seconds };
-            commands.push(RunCommand::Emit(None, Box::new(event)));
+            let event = ExecutorEvent::ExecutorUnreachable { run_on, why, tries, pause_seconds };
+            commands.push(RunCommand::Emit(None, Box::new(event.into())));
         }
         commands.push(RunCommand::Withdraw(id.clone()));
         commands.push(RunCommand::SetHolder(None));
@@ -178,5 +179,5 @@ pub(super) fn without_claim(attempt: &OpenAttempt, sit: &Situation<'_>) -> Vec<R
 /// Returns the command that journals that an executor answers again, if it did not.
 fn reached(run_on: Option<&str>, sit: &Situation<'_>) -> Option<RunCommand> {
     let run_on = run_on.filter(|name| sit.view.history.unreachable.contains_key(*name))?.to_owned();
-    Some(RunCommand::Emit(None, Box::new(Event::ExecutorReachable { run_on })))
+    Some(RunCommand::Emit(None, Box::new(ExecutorEvent::ExecutorReachable { run_on }.into())))
 }

@@ -2,7 +2,7 @@
 
 use super::{Attempts, arrival::without_claim};
 use crate::{
-    event::{AttemptResult, Event},
+    event::{AttemptEvent, AttemptResult},
     run::{
         Situation,
         command::{AttemptId, ProcessEnd, RunCommand},
@@ -41,12 +41,14 @@ impl Attempts {
             let believed = *verdict == Verdict::Complete || evidence.report.is_none();
             return vec![RunCommand::Release { id, believed }];
         }
-        let mut commands = vec![attempt.emit(Event::Recovered { attempt: id.attempt, from_run })];
+        let mut commands =
+            vec![attempt.emit(AttemptEvent::Recovered { attempt: id.attempt, from_run })];
         let active = sit.view.history.active.of(&id.task_id);
         if had_agent && active.is_some_and(|active| !active.has_agent) {
             // The run was killed in between.
-            commands
-                .push(attempt.emit(Event::AgentStarted { attempt: id.attempt, placement: None }));
+            commands.push(
+                attempt.emit(AttemptEvent::AgentStarted { attempt: id.attempt, placement: None }),
+            );
         }
         if is_away
             && landed.is_none()

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use super::{Line, counted, line, proof};
+use super::{EventContext, Line, attempt::proof, counted, line};
 use crate::{
     adapters::terminal::Style,
     core::{
         duration,
-        event::{AttemptResult, Cause, Event, PlainLoop, record::Record},
+        event::{
+            AttemptEvent, AttemptResult, Cause, Event, GraphEvent, PlainLoop, RequestEvent,
+            RunEvent, record::Record,
+        },
         loop_paths::LoopPaths,
         select::View,
         verdict::{Merge, Outcome, Verdict},
@@ -20,39 +23,37 @@ pub fn start_of_iteration(record: &Record, of: u32, plain: &PlainLoop) -> String
 }
 
 /// Returns the lines of a record; `None` if they are the same as for any task.
-pub(super) fn lines(
-    record: &Record,
-    plain: &PlainLoop,
-    view: &View<'_>,
-    verbose: bool,
-) -> Option<Vec<Line>> {
-    let name = &plain.name;
+pub(super) fn lines(at: &EventContext<'_>, plain: &PlainLoop) -> Option<Vec<Line>> {
+    let (name, record) = (&plain.name, at.record);
     let iteration = record.iteration.unwrap_or(0);
     let event = &record.event;
     if let Some(ended) = event.ended() {
         // A question has the same lines as for any task.
-        return (!matches!(event, Event::NeedsInput(_)))
-            .then(|| ended_lines(record, ended, plain, view, verbose));
+        return (ended.verdict != Verdict::NeedsInput).then(|| ended_lines(at, ended, plain));
     }
-    let shown = if let Event::GraphLoaded { .. } = event {
+    let shown = if let Event::Graph(GraphEvent::GraphLoaded { .. }) = event {
         // The graph of a plain loop is internal.
         return Some(Vec::new());
-    } else if matches!(event, Event::Waiting { .. }) && view.history.cooldowns.is_empty() {
+    } else if matches!(event, Event::Run(RunEvent::Waiting { .. }))
+        && at.view.history.cooldowns.is_empty()
+    {
         // The previous line says when the next iteration starts.
         return Some(Vec::new());
-    } else if let (true, Event::Started { base, log, .. }) = (verbose, event) {
+    } else if let (true, Event::Attempt(AttemptEvent::Started { base, log, .. })) =
+        (at.verbose, event)
+    {
         let base = base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base));
         line(Style::Faint, format!("from {base}; prompt and output in {log}"))
-    } else if let Event::StatusChanged { cause: Cause::DoneFile, .. } = event {
+    } else if let Event::Graph(GraphEvent::StatusChanged { cause: Cause::DoneFile, .. }) = event {
         let folder = LoopPaths::of_loop(name.clone()).folder(name);
         line(Style::Good, format!("{name}: `{folder}/DONE` exists; remove it to start again"))
-    } else if let Event::PauseRequested {} = event {
+    } else if let Event::Request(RequestEvent::PauseRequested {}) = event {
         let text =
             format!("paused: no new iteration starts; `ralph resume --name {name}` continues");
         line(Style::Warn, text)
-    } else if let Event::Terminating { why, .. } = event {
+    } else if let Event::Attempt(AttemptEvent::Terminating { why, .. }) = event {
         line(Style::Warn, format!("{name}: ending iteration {iteration}: {why}"))
-    } else if let Event::Recovered { from_run, .. } = event {
+    } else if let Event::Attempt(AttemptEvent::Recovered { from_run, .. }) = event {
         let text = format!("{name}: recovered iteration {iteration}, left open by run {from_run}");
         line(Style::Warn, text)
     } else {
@@ -61,14 +62,8 @@ pub(super) fn lines(
     Some(vec![shown])
 }
 
-fn ended_lines(
-    record: &Record,
-    ended: &AttemptResult,
-    plain: &PlainLoop,
-    view: &View<'_>,
-    verbose: bool,
-) -> Vec<Line> {
-    let which = format!("{}: iteration {}", plain.name, record.iteration.unwrap_or(0));
+fn ended_lines(at: &EventContext<'_>, ended: &AttemptResult, plain: &PlainLoop) -> Vec<Line> {
+    let which = format!("{}: iteration {}", plain.name, at.record.iteration.unwrap_or(0));
     let time = duration::short(ended.duration());
     let why = &ended.why;
     let (style, text) = match (ended.verdict, &ended.outcome, ended.evidence.report) {
@@ -93,14 +88,14 @@ fn ended_lines(
         }
         (Verdict::Again, ..) => (None, format!("{which} {why} after {time}")),
         (verdict, ..) if verdict.counts() => {
-            let text = format!("{which} {why} after {time}; {}", failure_streak(plain, view));
+            let text = format!("{which} {why} after {time}; {}", failure_streak(plain, at.view));
             (Some(Style::Bad), text)
         }
         (verdict, ..) => (Some(Style::Warn), format!("{which} {verdict} after {time}: {why}")),
     };
     let mut lines = vec![line(style, text)];
     let mut shown = ended.clone();
-    if !verbose {
+    if !at.verbose {
         // A plain loop normally keeps uncommitted work between iterations.
         shown.evidence.leftovers.clear();
     }
@@ -110,7 +105,7 @@ fn ended_lines(
         lines.push(line(Style::Warn, format!("  not kept: {names}")));
     }
     let is_odd = !matches!(ended.verdict, Verdict::Complete | Verdict::Again);
-    if let Some(last) = ended.last_line.as_ref().filter(|_| is_odd || verbose) {
+    if let Some(last) = ended.last_line.as_ref().filter(|_| is_odd || at.verbose) {
         lines.push(line(None, format!("  its last line: {last}")));
     }
     if is_odd {

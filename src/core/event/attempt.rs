@@ -1,0 +1,234 @@
+//! An attempt: its start, its agent, the files that it starts from, and the commands around it.
+
+use serde::{Deserialize, Serialize};
+
+use super::record::Record;
+use crate::{
+    agents::{provider_error::ProviderError, transcript::Format},
+    attempt::AttemptState,
+    commit_id::CommitId,
+    default_value::is_default,
+    executor::Placement,
+    history::{Effect, History},
+    notification_kind::NotificationKind,
+    verdict::CheckResult,
+};
+
+/// An attempt: its start, its agent, and the files that it starts from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptEvent {
+    /// An attempt started.
+    Started {
+        /// Its number, per task.
+        attempt: u32,
+        /// The commit it started from; none in an unborn repository.
+        base: Option<CommitId>,
+        /// The branch it started on.
+        branch: Option<String>,
+        /// The folder with its prompt and output, relative to the repository.
+        log: String,
+        /// The key by which the task was selected.
+        why: String,
+        /// The format of its output.
+        #[serde(default, skip_serializing_if = "is_text")]
+        format: Format,
+        /// Its own slot, if it is isolated.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        slot: Option<String>,
+        /// Where it is to run, if that is not this machine as it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run_on: Option<String>,
+    },
+    /// A file or empty folder `DONE` was in the folder of the task before an attempt, and was removed:
+    /// only the attempt itself reports with it.
+    DoneRemoved {
+        /// Its path, relative to the repository.
+        path: String,
+    },
+    /// Another agent of the list takes over, or the first one is available again.
+    AgentChanged(AgentChange),
+    /// The work of an earlier attempt was brought into the slot of this one.
+    WorkRestored {
+        /// The attempt.
+        attempt: u32,
+        /// The ref that keeps the work.
+        from: String,
+        /// The files in which it conflicts with the branch; then the attempt starts over.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        conflicts: Vec<String>,
+    },
+    /// The agent of the attempt started.
+    AgentStarted {
+        /// The attempt.
+        attempt: u32,
+        /// Where it runs, if that is not this machine as it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        placement: Option<Placement>,
+    },
+    /// `ralph` asked the process of the attempt to exit.
+    Terminating {
+        /// The attempt.
+        attempt: u32,
+        /// The reason.
+        why: String,
+    },
+    /// The final result of an attempt promised that all work is complete.
+    Promised {
+        /// The attempt.
+        attempt: u32,
+        /// Whether the promise is accepted and ends the run: the graph is complete, or promises are
+        /// trusted.
+        kept: bool,
+    },
+    /// The task is out of attempts and needs a person.
+    Parked {
+        /// The number of attempts since the last reset.
+        attempts: u32,
+    },
+    /// An open attempt of an earlier run was found at the start; a later line closes it.
+    Recovered {
+        /// The attempt.
+        attempt: u32,
+        /// The run that left it.
+        from_run: String,
+    },
+    /// The record of an open attempt could not be read.
+    RecordDamaged {
+        /// The path that it was moved to.
+        kept: String,
+    },
+    /// What an attempt in the checkout did to its branch and to files of others was put back.
+    CheckoutRestored(CheckoutRestored),
+    /// A slot of the pool contains work that is saved nowhere else, so it is left unchanged.
+    SlotKept {
+        /// The slot.
+        slot: String,
+        /// What it contains.
+        why: String,
+    },
+}
+
+impl Effect for AttemptEvent {
+    fn apply(&self, record: &Record, history: &mut History) {
+        match self {
+            AttemptEvent::Started { .. } => history.start(record, self),
+            AttemptEvent::AgentChanged(change) => history.run.agent_change = Some(change.clone()),
+            AttemptEvent::AgentStarted { placement, .. } => {
+                history.active.with(record.task_id.as_ref(), |active| {
+                    active.state = AttemptState::Running;
+                    active.has_agent = true;
+                    active.placement.clone_from(placement);
+                });
+            }
+            AttemptEvent::Promised { kept, .. } => history.run.promised |= kept,
+            AttemptEvent::DoneRemoved { .. }
+            | AttemptEvent::WorkRestored { .. }
+            | AttemptEvent::Terminating { .. }
+            | AttemptEvent::Parked { .. }
+            | AttemptEvent::Recovered { .. }
+            | AttemptEvent::RecordDamaged { .. }
+            | AttemptEvent::CheckoutRestored(_)
+            | AttemptEvent::SlotKept { .. } => {}
+        }
+    }
+
+    fn notification(&self) -> Option<NotificationKind> {
+        if let AttemptEvent::Parked { .. } = self {
+            return Some(NotificationKind::Parked);
+        }
+        matches!(self, AttemptEvent::Recovered { .. }).then_some(NotificationKind::Recovered)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
+fn is_text(format: &Format) -> bool {
+    *format == Format::Text
+}
+
+/// A change from one agent of a list to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentChange {
+    /// The agent of the next attempt.
+    pub agent: String,
+    /// The agent that it replaces.
+    pub from: String,
+    /// The provider error that blocks the replaced agent; none if the next agent is the first of the
+    /// list, which is available again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<ProviderError>,
+}
+
+/// What was put back after an attempt that worked in the checkout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckoutRestored {
+    /// The attempt.
+    pub attempt: u32,
+    /// The branch that HEAD is on; none if HEAD is detached, as it was before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The commit that HEAD was moved to; none if it had stayed on its branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<CommitId>,
+    /// The files whose earlier version is committed on top of the attempt's commits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+}
+
+/// Commands of `setup` and `verify`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckEvent {
+    /// A command of `setup` started, which prepares the slot of an attempt or of the merge
+    /// queue.
+    SettingUp {
+        /// The attempt.
+        attempt: u32,
+        /// The command.
+        command: String,
+        /// The file with its output, relative to the repository.
+        log: String,
+    },
+    /// A verify command started.
+    Verifying {
+        /// The attempt.
+        attempt: u32,
+        /// The command.
+        command: String,
+        /// Whether it runs before the agent starts.
+        #[serde(default, skip_serializing_if = "is_default")]
+        baseline: bool,
+        /// The file with its output, relative to the repository.
+        log: String,
+    },
+    /// A verify command succeeded.
+    Verified(CheckResult),
+    /// A verify command failed.
+    VerifyFailed(CheckResult),
+    /// The run was stopped before all verify commands had ended; the next run continues with them.
+    VerifyPostponed {
+        /// The attempt.
+        attempt: u32,
+    },
+}
+
+impl Effect for CheckEvent {
+    fn apply(&self, record: &Record, history: &mut History) {
+        history.active.with(record.task_id.as_ref(), |active| {
+            let state = match self {
+                CheckEvent::SettingUp { .. } => AttemptState::SettingUp,
+                CheckEvent::Verifying { baseline, .. } => {
+                    active.no_contact_since = None;
+                    if *baseline { AttemptState::Baseline } else { AttemptState::Verifying }
+                }
+                CheckEvent::Verified(_)
+                | CheckEvent::VerifyFailed(_)
+                | CheckEvent::VerifyPostponed { .. } => return,
+            };
+            // The journal records the checks of a trial under the first task of the batch.
+            if !active.state.is_landing() {
+                active.state = state;
+            }
+        });
+    }
+}

@@ -1,0 +1,232 @@
+//! The files that people write: the graph, the settings, and the sources of tasks.
+
+use serde::{Deserialize, Serialize};
+
+use super::record::Record;
+use crate::{
+    agents::transcript::Usage,
+    commit_id::CommitId,
+    graph::task::{Status, TaskId},
+    history::{Effect, History},
+    outcome::Outcome,
+};
+
+/// The graph and the settings: the files that people write.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GraphEvent {
+    /// The graph file was read, at the start or after a change.
+    GraphLoaded {
+        /// The number of tasks.
+        tasks: usize,
+        /// The number of complete tasks.
+        complete: usize,
+    },
+    /// The graph file changed and is invalid; the last valid graph stays in use.
+    GraphRejected {
+        /// The first error, with its location.
+        error: String,
+    },
+    /// A run in the checkout found uncommitted changes, which its attempts see.
+    UncommittedFound {
+        /// The first changed files.
+        paths: Vec<String>,
+        /// The number of others.
+        more: usize,
+    },
+    /// The settings changed between attempts; the new ones apply.
+    SettingsLoaded {
+        /// The settings that changed.
+        changed: Vec<String>,
+    },
+    /// The settings changed and are invalid; the last valid ones stay in use.
+    SettingsRejected {
+        /// The first error, with its location.
+        error: String,
+    },
+    /// An attempt damaged the graph file or changed tasks other than its own.
+    GraphGuarded {
+        /// The kind of damage.
+        what: Harm,
+        /// The affected tasks; empty if the whole file is affected.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tasks: Vec<TaskId>,
+        /// Whether it was undone. If not, a person may have made the change.
+        undone: bool,
+        /// The copy of the file as the attempt left it, relative to the repository.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept: Option<String>,
+    },
+    /// A status changed in the graph file.
+    StatusChanged {
+        /// The status before; none for a new task.
+        old: Option<Status>,
+        /// The status after; none for a removed task.
+        new: Option<Status>,
+        /// The cause of the change.
+        cause: Cause,
+        /// The reason that the person gave, if any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// A command changed a task in the graph file, and not its status.
+    TaskEdited {
+        /// The command, such as `task-edit`.
+        command: String,
+        /// The fields that changed; `place` is its place in the file.
+        fields: Vec<String>,
+        /// The cause of the change.
+        cause: Cause,
+    },
+    /// An agent was called by `ralph draft`, and ended.
+    Drafted(DraftCall),
+}
+
+impl Effect for GraphEvent {
+    fn apply(&self, record: &Record, history: &mut History) {
+        match self {
+            GraphEvent::StatusChanged { new, cause, reason, .. } => {
+                history.set_status(record.task_id.as_ref(), *new, *cause, reason.as_deref());
+            }
+            GraphEvent::Drafted(call) => history.add_cost(record.timestamp, call.usage.cost_usd),
+            GraphEvent::GraphLoaded { .. }
+            | GraphEvent::GraphRejected { .. }
+            | GraphEvent::UncommittedFound { .. }
+            | GraphEvent::SettingsLoaded { .. }
+            | GraphEvent::SettingsRejected { .. }
+            | GraphEvent::GraphGuarded { .. }
+            | GraphEvent::TaskEdited { .. } => {}
+        }
+    }
+}
+
+/// The reason why the status of a task changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// `ralph` is about to start an attempt, or `ralph prompt --accept` did.
+    Claimed,
+    /// The verdict was complete.
+    Completed,
+    /// The attempt ended without completing the task, which is ready for another one.
+    Released,
+    /// The attempt needs input from a person.
+    Asked,
+    /// A person's command, such as `task-add`, `task-reset` or `undo`.
+    Command,
+    /// The file was edited between attempts.
+    Edited,
+    /// The file was edited while an attempt ran: by its agent or by a person.
+    EditedDuringAttempt,
+    /// Recovery after a crash released the claim.
+    Recovered,
+    /// The file `DONE` was found in the folder of a plain loop between two iterations.
+    DoneFile,
+    /// The file said that the task is open, and a commit in the history of HEAD says that it is
+    /// complete.
+    History,
+    /// The work of the task is on another branch than the one that is checked out.
+    OtherBranch,
+    /// `ralph` restored the status after an attempt at another task changed it.
+    PutBack,
+}
+
+/// The damage that an attempt did to the graph file outside of its own task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Harm {
+    /// The file is no longer readable.
+    Damaged,
+    /// The file was deleted.
+    Deleted,
+    /// Other tasks were marked complete, or the agent's commits cancelled them.
+    Finished,
+    /// Other tasks were removed.
+    Dropped,
+    /// The copy of the graph in the slot of the attempt has other changes; only its new tasks
+    /// are adopted.
+    #[serde(rename = "apart")]
+    OwnCopy,
+    /// New tasks would run on another executor than their author, and are not adopted.
+    NewElsewhere,
+    /// New tasks would make the graph invalid, and are not adopted.
+    NewInvalid,
+    /// Fields that define the work of tasks were changed: priority, dependencies, text, acceptance.
+    Changed,
+}
+
+/// A call of an agent by `ralph draft` that has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DraftCall {
+    /// Its number, per draft.
+    pub call: u32,
+    /// The name of the agent.
+    pub agent: String,
+    /// How the process ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Wall time.
+    pub duration_seconds: f64,
+    /// The reported usage.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// The number of tasks in the draft; none if there is no valid one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<usize>,
+    /// The folder with its prompt and output, relative to the repository.
+    pub log: String,
+}
+
+/// The backlogs that tasks were imported from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceEvent {
+    /// Changes of a source were taken over before the run, or the source could not be read.
+    SourceRefreshed(SourceRefreshed),
+    /// A source says now that tasks are done.
+    SourceUpdated(SourceUpdated),
+    /// A source could not be told that tasks are done; the next run tries again.
+    SourceFailed(SourceFailed),
+}
+
+impl Effect for SourceEvent {}
+
+/// A source that was refreshed before a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceRefreshed {
+    /// The file or folder, as in the setting `sources`.
+    pub source: String,
+    /// What was taken over, or why it could not be read.
+    pub what: String,
+}
+
+/// A source to which completed tasks were written back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceUpdated {
+    /// The file, relative to the repository, or the address of an issue.
+    pub source: String,
+    /// The tasks that it has as done now.
+    pub tasks: Vec<TaskId>,
+    /// The commit with the change of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<CommitId>,
+    /// The reason why the change of a file is not committed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncommitted: Option<String>,
+}
+
+/// A source to which completed tasks could not be written back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceFailed {
+    /// The file, relative to the repository, or the address of an issue.
+    pub source: String,
+    /// The reason.
+    pub why: String,
+}
+
+impl SourceUpdated {
+    /// Whether the source is an issue, which was closed.
+    pub fn is_issue(&self) -> bool {
+        self.source.contains("://")
+    }
+}

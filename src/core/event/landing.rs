@@ -1,0 +1,171 @@
+//! The merge queue, and the executors on which attempts run.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::record::Record;
+use crate::{
+    commit_id::CommitId,
+    graph::task::TaskId,
+    history::{Effect, History},
+    notification_kind::NotificationKind,
+};
+
+/// The merge queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LandingEvent {
+    /// The attempt passed in its own slot and is queued to land.
+    Queued {
+        /// The attempt.
+        attempt: u32,
+        /// The number of queued attempts, including this one.
+        waiting: usize,
+    },
+    /// The merge queue combines the work of these tasks on the target branch for a trial.
+    Merging(Batch),
+    /// The batch failed; a smaller one is tried.
+    Split(Batch),
+    /// The target branch cannot be moved; uncommitted changes of a person are the usual reason.
+    MergeHeld(Held),
+}
+
+impl Effect for LandingEvent {
+    fn apply(&self, record: &Record, history: &mut History) {
+        let active = &mut history.active;
+        match self {
+            LandingEvent::Queued { .. } => active.queue(record.task_id.as_ref()),
+            LandingEvent::Merging(batch) => active.start_trial(batch),
+            LandingEvent::Split(_) => active.end_trial(),
+            LandingEvent::MergeHeld(held) => {
+                active.held = Some(held.clone());
+                active.end_trial();
+            }
+        }
+    }
+
+    fn notification(&self) -> Option<NotificationKind> {
+        let is_held = matches!(self, LandingEvent::MergeHeld(_));
+        is_held.then_some(NotificationKind::MergeHeld)
+    }
+}
+
+/// A trial of the merge queue: the tasks it combines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batch {
+    /// The target branch.
+    pub branch: String,
+    /// The commit of the target branch.
+    pub onto: CommitId,
+    /// The tasks whose work is tried on top of it, in this order.
+    pub tasks: Vec<TaskId>,
+}
+
+/// The reason why the target branch cannot move now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The target branch.
+    pub branch: String,
+    /// The checkout that has this branch checked out.
+    pub checkout: String,
+    /// The files with uncommitted changes in that checkout that landing would overwrite; empty if
+    /// git refused for another reason.
+    pub paths: Vec<String>,
+    /// The tasks whose queued work changes these files; all other work goes on landing. Empty if
+    /// nothing can land.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskId>,
+    /// The message of git, if the reason is not files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+impl Held {
+    /// Whether it still holds when the work of this task has landed.
+    pub fn outlasts(&self, landed: &TaskId) -> bool {
+        !self.tasks.is_empty() && !self.tasks.contains(landed)
+    }
+
+    /// A hold for which git gave the reason.
+    pub fn because(branch: String, why: String) -> Held {
+        let (checkout, paths, tasks) = (String::new(), Vec::new(), Vec::new());
+        Held { branch, checkout, paths, tasks, why: Some(why) }
+    }
+}
+
+/// Executors, and the contact with attempts that run there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutorEvent {
+    /// A process of the attempt waits for its executor, in the queue of a cluster.
+    AwaitingExecutor {
+        /// The attempt.
+        attempt: u32,
+        /// The executor.
+        run_on: String,
+        /// What it waits for, as far as that is known.
+        why: String,
+    },
+    /// The attempt was taken back before its agent started, because its executor does not answer: it
+    /// costs neither an iteration nor an attempt, and its number is used again.
+    Withdrawn {
+        /// The attempt.
+        attempt: u32,
+        /// The executor.
+        run_on: String,
+        /// What was tried, and how it failed.
+        why: String,
+    },
+    /// An executor does not answer or cannot be used. One attempt at a time tries it again, unless
+    /// only a person can mend what is wrong.
+    ExecutorUnreachable {
+        /// The executor.
+        run_on: String,
+        /// The reason.
+        why: String,
+        /// The number of tries that have failed since it answered last; 0 if the first one goes on.
+        tries: u32,
+        /// The pause before the next try; none if the run does not try it again.
+        pause_seconds: Option<u64>,
+    },
+    /// An executor that did not answer does so again.
+    ExecutorReachable {
+        /// The executor.
+        run_on: String,
+    },
+    /// The line to the process of the attempt is silent or was cut: whether the process runs is not
+    /// known.
+    ContactLost {
+        /// The attempt.
+        attempt: u32,
+        /// When it was last heard.
+        since: DateTime<Utc>,
+    },
+    /// The process of the attempt is heard again.
+    ContactRegained {
+        /// The attempt.
+        attempt: u32,
+    },
+}
+
+impl Effect for ExecutorEvent {
+    fn apply(&self, record: &Record, history: &mut History) {
+        let id = record.task_id.as_ref();
+        match self {
+            ExecutorEvent::AwaitingExecutor { why, .. } => {
+                history.active.with(id, |active| active.awaits = Some(why.clone()));
+            }
+            ExecutorEvent::Withdrawn { attempt, .. } => history.withdraw(record, *attempt),
+            ExecutorEvent::ExecutorUnreachable { .. } => history.lose_executor(record, self),
+            ExecutorEvent::ExecutorReachable { run_on } => {
+                history.unreachable.remove(run_on);
+            }
+            ExecutorEvent::ContactLost { since, .. } => {
+                history.active.with(id, |active| active.no_contact_since = Some(*since));
+            }
+            ExecutorEvent::ContactRegained { .. } => {
+                history.active.with(id, |active| active.no_contact_since = None);
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What people and agents say with a command.
+
+use serde::{Deserialize, Serialize};
+
+use super::record::Record;
+use crate::{
+    default_value::is_default,
+    history::{Effect, History, TaskHistory},
+};
+
+/// What people and agents say with a command.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestEvent {
+    /// `ralph task-complete` reported the task done during an attempt.
+    Reported {
+        /// The attempt.
+        attempt: u32,
+    },
+    /// An agent asked a person a question, with `ralph ask`.
+    Asked {
+        /// The attempt.
+        attempt: u32,
+        /// The question.
+        question: String,
+    },
+    /// A person answered the question of a task, with `ralph answer`.
+    Answered(Answer),
+    /// An agent left a note for later agents, with `ralph note`.
+    Noted {
+        /// The attempt.
+        attempt: u32,
+        /// The note.
+        note: String,
+        /// Whether it is for every agent, and not only for those of tasks that depend on this one.
+        #[serde(default, skip_serializing_if = "is_default")]
+        for_all: bool,
+        /// The topic.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tag: Option<String>,
+    },
+    /// The attempts of the task were reset.
+    Reset {},
+    /// `ralph pause`: no attempt starts until `ralph resume`.
+    PauseRequested {},
+    /// `ralph resume` ended the pause.
+    ResumeRequested {
+        /// Whether rate-limited providers are retried immediately.
+        #[serde(default, skip_serializing_if = "is_default")]
+        now: bool,
+    },
+    /// A signal or `ralph stop` asked the run to stop.
+    StopRequested(StopRequest),
+}
+
+impl Effect for RequestEvent {
+    fn apply(&self, record: &Record, history: &mut History) {
+        let id = record.task_id.as_ref();
+        match self {
+            RequestEvent::Reported { .. } => {
+                history.active.with(id, |active| active.reported = true);
+            }
+            RequestEvent::Answered(answer) => history.with(id, |past| past.answered(answer)),
+            RequestEvent::Reset {} => history.with(id, TaskHistory::reset_by_command),
+            RequestEvent::PauseRequested {} => history.pause(),
+            RequestEvent::ResumeRequested { now } => history.resume(*now),
+            RequestEvent::StopRequested(stop) => history.stop(stop),
+            RequestEvent::Asked { .. } | RequestEvent::Noted { .. } => {}
+        }
+    }
+
+    fn is_durable(&self) -> bool {
+        matches!(self, RequestEvent::Reported { .. }) || self.is_said_once()
+    }
+
+    fn is_said_once(&self) -> bool {
+        match self {
+            RequestEvent::Answered(_)
+            | RequestEvent::Reset {}
+            | RequestEvent::PauseRequested {}
+            | RequestEvent::ResumeRequested { .. } => true,
+            RequestEvent::Reported { .. }
+            | RequestEvent::Asked { .. }
+            | RequestEvent::Noted { .. }
+            | RequestEvent::StopRequested(_) => false,
+        }
+    }
+}
+
+/// A question and the answer of a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The question; empty if the task needed input without one.
+    pub question: String,
+    /// The answer.
+    pub answer: String,
+}
+
+/// A request to stop.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopRequest {
+    /// The name of the signal; none for `ralph stop`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// Whether the running attempts are ended too.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub now: bool,
+}
