@@ -36,7 +36,7 @@ use crate::{
     project::{config::Config, event_store::EventStore, fatal, workspace::Workspace},
     runner::{HookOutcome, HookRun},
     view::{
-        lines::{self, clock, wake},
+        lines::{self, clock, schedule},
         message,
     },
 };
@@ -301,7 +301,7 @@ impl<'a> ScheduleDaemon<'a> {
             let skipped = SkippedWake { trigger, scheduled_for, why };
             // An active run on this terminal reports it itself.
             if self.running.is_none() {
-                say(&wake::skipped(&skipped, Utc::now()));
+                say(&schedule::skipped(&skipped, Utc::now()));
             }
             self.store.emit(None, None, ScheduleEvent::WakeSkipped(skipped))?;
             return Ok(());
@@ -328,12 +328,12 @@ impl<'a> ScheduleDaemon<'a> {
     /// Records a wake, runs its hooks and starts the run.
     fn woken(&mut self, woken: Woken) -> Result<()> {
         self.shown = None;
-        let text = wake::woken(&woken, |at| self.plan.shown(at));
+        let text = schedule::woken(&woken, |at| self.plan.shown(at));
         say(&text);
         let began = Instant::now();
-        let records = self.store.emit(None, None, ScheduleEvent::Woken(woken))?;
+        let emitted = self.store.emit(None, None, ScheduleEvent::Woken(woken))?;
         let message = || {
-            let facts = records.last().map(message::facts).unwrap_or_default();
+            let facts = message::facts(&emitted.own);
             let hook = Hook::OnScheduledWake.word();
             message::MessageSender::of(&self.workspace).message(hook, facts, &[lines::plain(&text)])
         };
@@ -384,7 +384,7 @@ impl<'a> ScheduleDaemon<'a> {
             Outcome::Exited { exit_code } => Exit::Child(u8::try_from(exit_code).unwrap_or(1)),
             other => unreachable!("a process without guardian only exits or is signalled: {other}"),
         };
-        say(&wake::run_ended(exit.code()));
+        say(&schedule::run_ended(exit.code()));
         self.ended = Some((exit, duration::seconds(running.took())));
         Ok(())
     }
@@ -411,7 +411,7 @@ impl<'a> ScheduleDaemon<'a> {
                 let left = (until - Utc::now()).to_std().unwrap_or_default();
                 format!("next wake {}, in {}", self.plan.shown(until), duration::short(left))
             }
-            None => wake::waits_for_requests().to_owned(),
+            None => schedule::waits_for_requests().to_owned(),
         };
         say(&text);
         self.manager.tell(&format!("STATUS={text}"));

@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        event::{AttemptEvent, Begun, Event, PlainLoop, RunEvent},
+        event::{Begun, Event, PlainLoop, RunEvent},
         graph::{
             TaskGraph,
             task::{Status, TaskId},
