@@ -20,7 +20,7 @@ use crate::{
     },
     core::{
         duration,
-        event::{ChildAgent, ChildEnded, ChildOutcome, ChildEvent},
+        event::{ChildAgent, ChildEnded, ChildEvent, ChildOutcome},
         exit::{Exit, Failure, fail},
         graph::task::TaskId,
         loop_paths::LoopPaths,

@@ -10,7 +10,7 @@ use crate::{
     adapters::{process, terminal},
     cli::ResumeArgs,
     core::{
-        event::{StopRequest, ChildEvent, RequestEvent},
+        event::{ChildEvent, RequestEvent, StopRequest},
         exit::{Exit, fail},
         history::OpenChild,
     },

@@ -140,7 +140,8 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
         return success(&(lines.join("\n") + "\n"));
     };
     let answer = given(text, ANSWER, "an answer")?;
-    let answered = RequestEvent::Answered(Answer { question: question.unwrap_or_default(), answer });
+    let answered =
+        RequestEvent::Answered(Answer { question: question.unwrap_or_default(), answer });
     // Before the status: a run may start the next attempt as soon as the task is pending.
     editor.store.emit(None, Some(&id), answered)?;
     let command = ChangeCommand {

@@ -20,7 +20,10 @@ use crate::{
         process::{self, AgentProcess},
         signal,
     },
-    core::{event::{RunEvent, ScheduleEvent}, run::input::Input},
+    core::{
+        event::{RunEvent, ScheduleEvent},
+        run::input::Input,
+    },
 };
 
 /// The interval between two ticks of the reporters while a command of the run itself runs.
@@ -43,7 +46,9 @@ impl Runner {
         self.handle(Input::StoodStill(stood))?;
         self.processes.order_all(AgentProcess::thaw);
         self.clocks = machine::clocks();
-        self.core.emit(None, RunEvent::Continued { seconds: stood.as_secs(), slept: false }).map(drop)
+        self.core
+            .emit(None, RunEvent::Continued { seconds: stood.as_secs(), slept: false })
+            .map(drop)
     }
 
     /// Detects that the machine slept or that the wall clock was set.
@@ -51,7 +56,9 @@ impl Runner {
         let now = machine::clocks();
         let event = match mem::replace(&mut self.clocks, now).gap(&now) {
             None => return Ok(()),
-            Some(Gap::Slept(length)) => RunEvent::Continued { seconds: length.as_secs(), slept: true },
+            Some(Gap::Slept(length)) => {
+                RunEvent::Continued { seconds: length.as_secs(), slept: true }
+            }
             Some(Gap::Set(seconds)) => RunEvent::ClockSet { seconds },
         };
         self.core.emit(None, event).map(drop)

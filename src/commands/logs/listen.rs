@@ -22,7 +22,7 @@ use crate::{
     },
     core::{
         agents::transcript::{Format, OutputPiece, TranscriptReader},
-        event::{Event, record::Record, AttemptEvent, RunEvent},
+        event::{AttemptEvent, Event, RunEvent, record::Record},
         exit::{Exit, fail},
         graph::task::TaskId,
         history::History,
@@ -212,7 +212,9 @@ impl<'a> Listener<'a> {
                 self.end_attempt()?;
             }
             match record.event {
-                Event::Attempt(AttemptEvent::Started { .. }) if is_wanted && self.shown.is_none() => {
+                Event::Attempt(AttemptEvent::Started { .. })
+                    if is_wanted && self.shown.is_none() =>
+                {
                     self.begin_attempt(&record)?;
                 }
                 Event::Run(RunEvent::LoopStarted(_)) => {

@@ -28,7 +28,9 @@ use crate::{
     cli,
     core::{
         duration,
-        event::{Hindrance, Hook, SkippedWake, Slept, WakeTrigger, Woken, GraphEvent, ScheduleEvent},
+        event::{
+            GraphEvent, Hindrance, Hook, ScheduleEvent, SkippedWake, Slept, WakeTrigger, Woken,
+        },
         exit::{Exit, fail},
         timetable::{Alarm, AlarmState, Due},
         verdict::Outcome,
@@ -170,7 +172,8 @@ impl<'a> ScheduleDaemon<'a> {
         }
         let signal = self.signal.map(|number| signal::name(number).to_owned());
         let exit_code = self.ended.map(|(exit, _)| exit.code());
-        let recorded = self.store.emit(None, None, ScheduleEvent::ScheduleEnded { signal, exit_code });
+        let recorded =
+            self.store.emit(None, None, ScheduleEvent::ScheduleEnded { signal, exit_code });
         let exit = result?;
         recorded?;
         Ok(exit)

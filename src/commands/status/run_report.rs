@@ -8,7 +8,7 @@ use crate::{
     adapters::journal::JournalPosition,
     commands::{Invocation, with_view},
     core::{
-        event::{AttemptResult, Event, record::Record, RequestEvent, RunEvent},
+        event::{AttemptResult, Event, RequestEvent, RunEvent, record::Record},
         exit::{Exit, fail},
         graph::{filter::Filter, task::TaskId},
         history::History,
@@ -155,7 +155,8 @@ fn read_earlier(workspace: &Workspace, number: usize) -> Result<EarlierRun> {
         at += 1;
         begun += usize::from(matches!(record.event, Event::Run(RunEvent::LoopStarted(_))));
         // `ralph stop` ends a paused run.
-        let ends_pause = matches!(record.event, Event::Request(RequestEvent::StopRequested(_))) && is_over;
+        let ends_pause =
+            matches!(record.event, Event::Request(RequestEvent::StopRequested(_))) && is_over;
         if begun <= meant || begun == meant + 1 && (at <= last && !is_over || ends_pause) {
             history.apply(record);
         } else if let (Some(id), Some(ended)) = (&record.task_id, record.event.ended())

@@ -206,8 +206,8 @@ mod tests {
 
     /// A failed attempt with all its evidence.
     fn failed() -> AttemptResult {
-        let read = lines().filter_map(|line| Record::from_line(line.as_bytes()).ok());
-        let ended = read.filter_map(|it| it.event.ended().cloned()).next().unwrap();
+        let mut read = lines().filter_map(|line| Record::from_line(line.as_bytes()).ok());
+        let ended = read.find_map(|it| it.event.ended().cloned()).unwrap();
         AttemptResult { verdict: Verdict::Failed, ..ended }
     }
 
