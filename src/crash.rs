@@ -47,6 +47,7 @@ pub const POINTS: &[&str] = &[
     "verify.ended",
     "left.drafted",
     "left.committed",
+    "home.copied",
     "close.home",
     "merge.queued",
     "merge.told",

@@ -320,7 +320,14 @@ impl CommitMaker<'_> {
     /// # Errors
     /// The error of `git`.
     pub fn signs_commits(&self) -> Result<bool> {
-        let answer = program::answer(&self.root, &["config", "--type=bool", "commit.gpgSign"])?;
+        const NAME: &str = "commit.gpgsign";
+        let list = self.slots().config_list()?;
+        let mut names =
+            list.split(|byte| *byte == 0).filter_map(|it| it.split(|byte| *byte == b'\n').next());
+        if !names.any(|name| name == NAME.as_bytes()) {
+            return Ok(false);
+        }
+        let answer = program::answer(&self.root, &["config", "--type=bool", NAME])?;
         Ok(answer.as_deref() == Some("true"))
     }
 

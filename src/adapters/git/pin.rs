@@ -7,7 +7,7 @@ use std::{collections::HashSet, ffi::OsStr, fs, path::Path};
 
 use anyhow::{Context, Result};
 
-use super::{Codes, Pins, Repo, lossy, program};
+use super::{Codes, Pins, Repo, RepoReader, lossy, program, reader::refs_in};
 use crate::{core::commit_id::CommitId, regular_file};
 
 /// The size in bytes above which a file is named instead of copied.
@@ -283,11 +283,10 @@ impl Pins<'_> {
     /// The newest commits of a slot that its repository does not have: in branches, tags, stashes
     /// and worktrees that the attempt made, and in their reflogs. They go with the slot.
     fn slot_tips(&self, main: &Path) -> Result<Vec<CommitId>> {
-        let mut known = program::run(main, &["for-each-ref", "--format=^%(objectname)"])?;
-        known.extend_from_slice(b"^HEAD\n");
+        let known = format!("{}^HEAD\n", self.exclusions(Some(main))?);
         let list = ["rev-list", "--ignore-missing", "--parents", MOVES, "--all", "--reflog"];
         let list = [&list[..], &["--stdin"]].concat();
-        let text = lossy(&program::run_with_input(&self.root, &list, &[], &known)?);
+        let text = lossy(&program::run_with_input(&self.root, &list, &[], known.as_bytes())?);
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
         let parents: HashSet<&str> = lines.iter().flat_map(|line| &line[1..]).copied().collect();
         let commits = lines.iter().map(|line| line[0]);
@@ -305,6 +304,21 @@ impl Pins<'_> {
             (at >= began).then(|| commit.into())
         });
         moves.collect()
+    }
+}
+
+impl RepoReader {
+    /// Lines that exclude the history of all refs from a walk: those of the repository in `main` from
+    /// which this one borrows its objects, or its own.
+    pub(super) fn exclusions(&self, main: Option<&Path>) -> Result<String> {
+        let refs = match (main, &self.main) {
+            (None, _) => self.refs(&["refs"]),
+            (Some(root), Some(place)) => refs_in(place, root, &["refs"]),
+            (Some(root), None) => RepoReader::of(root, None).refs(&["refs"]),
+        };
+        let refs = lossy(&refs?);
+        let ids = refs.lines().map(|line| line.split(' ').next().unwrap_or_default());
+        Ok(ids.flat_map(|id| ["^", id, "\n"]).collect())
     }
 }
 

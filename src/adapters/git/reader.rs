@@ -1,8 +1,8 @@
 //! The queries that exist twice: once with libgit2, once with the `git` program.
 //!
 //! libgit2 answers in microseconds where a process takes milliseconds, but it cannot open every
-//! repository: SHA-256, reftable, partial clones. [`RepoReader::ask`] is the only place that chooses: it
-//! asks libgit2 first, and `git` where libgit2 fails, so error messages are always those of `git`.
+//! repository: SHA-256, reftable, partial clones. [`ask_in`] is the only place that chooses: it asks
+//! libgit2 first, and `git` where libgit2 fails, so error messages are always those of `git`.
 //! Only reads and updates of objects and refs that run several times per attempt belong here;
 //! everything else runs `git` alone. The tests compare both answers.
 //!
@@ -55,7 +55,7 @@ pub(super) struct Walk<'a> {
 }
 
 /// A repository that libgit2 has opened.
-struct OpenedRepository {
+pub(super) struct OpenedRepository {
     repo: Repository,
     /// When a pack was last added or removed. libgit2 keeps a removed pack open.
     packed_at: Option<SystemTime>,
@@ -69,7 +69,7 @@ pub struct RepoReader {
     /// Its refs and settings; none where libgit2 cannot open it.
     own: RefCell<Option<OpenedRepository>>,
     /// In a slot, the repository whose objects are read.
-    main: Option<RefCell<Option<OpenedRepository>>>,
+    pub(super) main: Option<RefCell<Option<OpenedRepository>>>,
 }
 
 impl OpenedRepository {
@@ -96,6 +96,54 @@ fn opened(place: &RefCell<Option<OpenedRepository>>) -> Option<Ref<'_, Repositor
         *place = Repository::open(old.repo.path()).ok().map(OpenedRepository::of);
     }
     Ref::filter_map(place.borrow(), |it| it.as_ref().map(|it| &it.repo)).ok()
+}
+
+/// Asks libgit2, and `git` in the folder `root` where libgit2 cannot answer.
+fn ask_in<T>(
+    place: &RefCell<Option<OpenedRepository>>,
+    root: &Path,
+    library: impl FnOnce(&Repository) -> Result<T, git2::Error>,
+    program: impl FnOnce(&Path) -> Result<T>,
+) -> Result<T> {
+    let answer = opened(place).and_then(|repo| library(&repo).ok());
+    answer.map_or_else(|| program(root), Ok)
+}
+
+/// The refs in these folders of a repository with its top in `root`.
+pub(super) fn refs_in(
+    place: &RefCell<Option<OpenedRepository>>,
+    root: &Path,
+    folders: &[&str],
+) -> Result<Vec<u8>> {
+    let library = |repo: &Repository| {
+        let odb = repo.odb()?;
+        let mut found = BTreeMap::new();
+        for reference in repo.references()? {
+            let reference = reference?;
+            let name = reference.name_bytes().to_owned();
+            let is_in = |folder: &&str| {
+                let rest = name.strip_prefix(folder.as_bytes());
+                rest.is_some_and(|rest| rest.starts_with(b"/"))
+            };
+            if !folders.iter().any(is_in) {
+                continue;
+            }
+            let id = match reference.target() {
+                Some(id) => Some(id),
+                None => reference.resolve()?.target(),
+            };
+            let id = id.filter(|id| odb.exists(*id));
+            // Git leaves it out, and says so.
+            let id = id.ok_or_else(|| git2::Error::from_str("a ref is broken"))?;
+            found.insert(name, id);
+        }
+        let lines = found.into_iter().flat_map(|(name, id)| {
+            [id.to_string().into_bytes(), b" ".to_vec(), name, b"\n".to_vec()].concat()
+        });
+        Ok(lines.collect())
+    };
+    let list = ["for-each-ref", "--format=%(objectname) %(refname)"];
+    ask_in(place, root, library, |root| program::run(root, &[&list[..], folders].concat()))
 }
 
 impl RepoReader {
@@ -133,8 +181,7 @@ impl RepoReader {
         library: impl FnOnce(&Repository) -> Result<T, git2::Error>,
         program: impl FnOnce(&Path) -> Result<T>,
     ) -> Result<T> {
-        let answer = opened(&self.own).and_then(|repo| library(&repo).ok());
-        answer.map_or_else(|| program(&self.root), Ok)
+        ask_in(&self.own, &self.root, library, program)
     }
 
     /// Asks libgit2 about objects, and `git` where libgit2 cannot answer.
@@ -144,8 +191,7 @@ impl RepoReader {
         program: impl FnOnce(&Path) -> Result<T>,
     ) -> Result<T> {
         let place = self.main.as_ref().unwrap_or(&self.own);
-        let answer = opened(place).and_then(|repo| library(&repo).ok());
-        answer.map_or_else(|| program(&self.root), Ok)
+        ask_in(place, &self.root, library, program)
     }
 
     /// The current position of HEAD. Reads two small files, and neither index nor worktree.
@@ -237,35 +283,7 @@ impl RepoReader {
 
     /// The refs in these folders, sorted by name: a line with the id and the name for each.
     pub(super) fn refs(&self, folders: &[&str]) -> Result<Vec<u8>> {
-        let library = |repo: &Repository| {
-            let odb = repo.odb()?;
-            let mut found = BTreeMap::new();
-            for reference in repo.references()? {
-                let reference = reference?;
-                let name = reference.name_bytes().to_owned();
-                let is_in = |folder: &&str| {
-                    let rest = name.strip_prefix(folder.as_bytes());
-                    rest.is_some_and(|rest| rest.starts_with(b"/"))
-                };
-                if !folders.iter().any(is_in) {
-                    continue;
-                }
-                let id = match reference.target() {
-                    Some(id) => Some(id),
-                    None => reference.resolve()?.target(),
-                };
-                let id = id.filter(|id| odb.exists(*id));
-                // Git leaves it out, and says so.
-                let id = id.ok_or_else(|| git2::Error::from_str("a ref is broken"))?;
-                found.insert(name, id);
-            }
-            let lines = found.into_iter().flat_map(|(name, id)| {
-                [id.to_string().into_bytes(), b" ".to_vec(), name, b"\n".to_vec()].concat()
-            });
-            Ok(lines.collect())
-        };
-        let list = ["for-each-ref", "--format=%(objectname) %(refname)"];
-        self.ask(library, |root| program::run(root, &[&list[..], folders].concat()))
+        refs_in(&self.own, &self.root, folders)
     }
 
     /// The folder of the hooks as it is configured; none where it is not.

@@ -261,6 +261,7 @@ impl Slots<'_> {
             let pack = slot.git_dir.join(PACK);
             self.copy_objects(slot, commit, &pack)?;
             remove_all(&pack)?;
+            crash::point("home.copied");
             self.keep(name, commit)
         };
         let from = slot.root.display();
@@ -274,10 +275,7 @@ impl Slots<'_> {
         const LOOSE: u32 = 1_000;
         // libgit2 panics at a mode that it does not know.
         const STRICT: &str = "--strict=badFilemode=error";
-        let mut revisions = format!("{commit}\n");
-        for line in lossy(&self.refs(&["refs"])?).lines() {
-            revisions.extend(["^", line.split(' ').next().unwrap_or_default(), "\n"]);
-        }
+        let revisions = format!("{commit}\n{}", self.exclusions(None)?);
         remove_all(pack)?;
         let mut file = File::create_new(pack)?;
         let streams = CallStreams { input: &mut revisions.as_bytes(), output: &mut file };

@@ -180,7 +180,7 @@ impl Slots<'_> {
     }
 
     /// What `git config --list` says. Asks again only after one of the files that it read has changed.
-    fn config_list(&self) -> Result<Vec<u8>> {
+    pub(super) fn config_list(&self) -> Result<Vec<u8>> {
         let mut known = self.config_list.borrow_mut();
         let files = self.config_files();
         // Read before git reads them: a later change differs from this.
