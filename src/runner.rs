@@ -42,7 +42,7 @@ use chrono::{DateTime, Local, Utc};
 use crate::{
     adapters::{
         machine,
-        process::{self, AgentProcess, GuardianPool, ProcessNews},
+        process::{self, GuardianCommand, GuardianProgram, ProcessNews},
         tmux,
     },
     core::{
@@ -174,8 +174,8 @@ impl Runner {
         workspace.ignore_outputs()?;
         inbox::bound_git(&workspace, &store);
         let inbox = Inbox::listening()?;
-        let guardians = GuardianPool::new(process::own_program(), lock.folder());
-        let guardians = guardians.context("hold the lock for the agents")?;
+        let guardians =
+            GuardianProgram::new(lock.folder()).context("hold the lock for the agents")?;
         let outbox = inbox.sender();
         Ok(Runner {
             core: RunCore {
@@ -219,7 +219,7 @@ impl Runner {
         let result = match self.begin() {
             // A request to stop ended a git command.
             Err(error) if sources::is_stop(&error) => {
-                self.processes.order_all(AgentProcess::kill);
+                self.processes.order_all(GuardianCommand::Kill);
                 let signal = self.core.cx.policy.stop.or_else(|| self.inbox.stop_signal());
                 Ok(signal.map_or(StopReason::Stopped, |(it, name)| StopReason::Signal(it, name)))
             }
@@ -227,7 +227,7 @@ impl Runner {
         };
         if result.is_err() {
             // No process may outlive the run that supervises it.
-            self.processes.order_all(AgentProcess::kill);
+            self.processes.order_all(GuardianCommand::Kill);
         }
         if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {
             self.core.emit(None, RunEvent::Blocked { holders: holders.clone() })?;

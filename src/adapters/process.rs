@@ -12,22 +12,19 @@
 
 mod agent;
 mod carried;
-mod child;
+mod calls;
 mod connection;
 mod git_channel;
 pub mod guard;
 mod guarded;
-mod guardian_pool;
 mod group;
 mod kept_end;
 mod line;
 mod outputs;
-mod own_call;
 mod program;
 pub mod relay;
 pub mod sandbox;
 mod protocol;
-mod shell;
 pub mod sign_of_life;
 mod stop;
 mod stream;
@@ -40,7 +37,7 @@ use std::{
     env,
     fs::File,
     io::{self, Write},
-    os::{fd::OwnedFd, unix::process::ExitStatusExt},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     time::Duration,
@@ -51,17 +48,14 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::core::event::Identity;
 use crate::core::{executor::ExecutorFault, redact::Redactor, verdict::Outcome};
-pub use agent::AgentProcess;
-pub use child::{Foreground, ForegroundGroup};
+pub use agent::{AgentProcess, GuardianProgram};
+pub use calls::{Foreground, ForegroundGroup, OwnCall, call_own, run_here, shell_fault};
 use group::Process;
 pub use group::check;
 pub use guarded::run_guarded;
-pub use guardian_pool::GuardianPool;
 pub use outputs::OutputReaders;
-pub use own_call::{OwnCall, call_own};
 pub use program::{absolute, resolve};
-pub use protocol::sent_sign;
-pub use shell::shell_fault;
+pub use protocol::{GuardianCommand, GuardianSpec, WorkerFiles, sent_sign};
 pub use sign_of_life::SignsOfLife;
 pub use stop::end_tree;
 use stream::Streams;
@@ -125,17 +119,8 @@ pub struct Carrier {
 /// How the work in a slot gets to a worker and back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkTransfer {
-    /// The name of the repository among those that the worker has.
-    pub repository: String,
-    /// The name of the slot there.
-    pub slot: String,
-    /// The folder for repositories there; by default `.cache/ralph` in the home folder.
-    pub dir: Option<String>,
-    /// What the work of this attempt is recognized by: a worker that comes back with the work of
-    /// another attempt has another one.
-    pub token: String,
-    /// Whether the ids of its commits are those of SHA-256.
-    pub is_sha256: bool,
+    /// The files of the worker.
+    pub files: WorkerFiles,
     /// The command that sends the work in the slot here. Its standard input and output lead to git at
     /// the worker.
     pub send: Vec<String>,
@@ -144,38 +129,11 @@ pub struct WorkTransfer {
     pub fetch: Vec<String>,
 }
 
-/// What the guardian needs in addition to the agent's command.
-#[derive(Debug)]
-pub struct GuardPost {
-    /// Where its guardian comes from.
-    pub guardians: GuardianPool,
-    /// The attempt's record, which stays open in the whole tree to identify its processes.
-    pub record: PathBuf,
-    /// The file for how the agent ended, if that must be known after a crash.
-    pub exit: Option<PathBuf>,
-    /// The time without a sign of life after which the guardian notifies the runner.
-    pub idle: Option<Duration>,
-    /// Whether secrets are removed from the agent's output.
-    pub redact: bool,
-    /// The file with the fingerprint of the screen, if the agent has a terminal of its own. A
-    /// change of the screen is then the only sign of life.
-    pub screen: Option<PathBuf>,
-    /// The way to the agent, if it runs somewhere else.
-    pub carrier: Option<Carrier>,
-}
-
-impl GuardPost {
-    /// The post of a command that is no agent, such as a hook: nothing is kept of it, and it runs
-    /// here. No other process has `record` open.
-    pub fn of_command(guardians: GuardianPool, record: PathBuf, redact: bool) -> GuardPost {
-        GuardPost { guardians, record, exit: None, idle: None, redact, screen: None, carrier: None }
-    }
-}
-
 /// A notice about a running agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ProcessNews {
-    /// The agent shows no sign of life.
+    /// Nothing in the tree has printed or used the processor for the configured time.
     Idle,
     /// The agent ended by itself, and these of its processes have not; sent again when the list
     /// changes. They are waited for until an order says otherwise.
@@ -184,14 +142,14 @@ pub enum ProcessNews {
     Arrived(String),
     /// The agent is gone from where it ran, and its work is being fetched.
     Fetching,
-    /// There has been no contact with the agent for this long; none if it is heard again.
+    /// There has been no contact with the agent for this long; none if there is again.
     Contact(Option<Duration>),
     /// The agent is gone, with everything it started that was not spared. Nothing follows.
     Closed(Closed),
 }
 
 /// How an attempt's processes ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closed {
     /// The outcome of the agent; none if the guardian died before it could report it.
     pub outcome: Option<Outcome>,
@@ -238,16 +196,6 @@ fn send(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     out.write_all(&line)
-}
-
-/// Runs a shell command to its end, with this process's own input and output.
-///
-/// # Errors
-/// When the shell cannot be started.
-pub fn run_here(command: &str, dir: &Path, variable: (&str, &str)) -> io::Result<Outcome> {
-    let (name, value) = variable;
-    let run = duct::cmd!("sh", "-c", command).dir(dir).env(name, value).unchecked().run()?;
-    Ok(group::outcome(run.status.code(), run.status.signal()))
 }
 
 /// Runs a command that is not an agent to its end or to the limit, in a group of its own that is
@@ -382,19 +330,9 @@ mod tests {
                 stderr: dir.join("err"),
             };
             let lock = File::open(dir).unwrap();
-            let (record, exit) = (dir.join("record"), dir.join("exit"));
-            let exit = Some(exit);
-            let (idle, redact, screen) = (None, true, None);
-            let post = GuardPost {
-                guardians: GuardianPool::new(program, &lock).unwrap(),
-                record,
-                exit,
-                idle,
-                redact,
-                screen,
-                carrier: None,
-            };
-            AgentProcess::spawn(&spec, &post, |_| panic!("nothing ran")).unwrap_err()
+            let guardians = GuardianProgram::of(program, &lock).unwrap();
+            let spec = GuardianSpec::new(spec, dir.join("record"), true);
+            AgentProcess::spawn(&guardians, &spec, |_| panic!("nothing ran")).unwrap_err()
         };
         assert_eq!(start("kill -KILL $$"), NotStarted::Unguarded);
         assert_eq!(start("read -r _; kill -KILL $$"), NotStarted::Unguarded);

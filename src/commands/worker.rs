@@ -34,11 +34,6 @@ pub fn run() -> Result<Exit> {
         }
     });
     heard.context("listen for signals")?;
-    if !Worker::is_understood(&begin) {
-        // The guardian says so.
-        worker.finish();
-        return Ok(Exit::Success);
-    }
     let served = match &begin.work {
         None => with_shared_files(&worker),
         Some(files) => with_sent_files(&worker, files, &begin),

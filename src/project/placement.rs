@@ -15,7 +15,7 @@ use crate::{
     adapters::{
         executor::{container, slurm, ssh},
         process::{
-            self, Carrier, ProcessSpec, WorkTransfer,
+            self, Carrier, ProcessSpec, WorkTransfer, WorkerFiles,
             sandbox::{SandboxPaths, SandboxSupport},
         },
     },
@@ -389,11 +389,13 @@ fn transfer(
         vec![program, "__work".to_owned(), step.to_owned(), spec.display().to_string()]
     };
     Ok(WorkTransfer {
-        repository: repository_name(workspace.root()),
-        dir: executor.dir().map(str::to_owned),
-        slot,
-        token: facts.mark.clone(),
-        is_sha256: facts.base.as_ref().is_some_and(|base| base.len() == 64),
+        files: WorkerFiles {
+            repository: repository_name(workspace.root()),
+            dir: executor.dir().map(str::to_owned),
+            slot,
+            token: facts.mark.clone(),
+            is_sha256: facts.base.as_ref().is_some_and(|base| base.len() == 64),
+        },
         send: step("send"),
         fetch: step("fetch"),
     })

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     adapters::{
         machine::{self, Gap},
-        process::{self, AgentProcess},
+        process::{self, AgentProcess, GuardianCommand},
         signal,
     },
     core::{
@@ -39,12 +39,12 @@ impl Runner {
         }
         // Suspends the run and its attempts until this process is continued.
         self.core.emit(None, RunEvent::Suspended {})?;
-        self.processes.order_all(AgentProcess::freeze);
+        self.processes.order_all(GuardianCommand::Freeze);
         let began = Instant::now();
         signal::suspend();
         let stood = began.elapsed();
         self.handle(Input::StoodStill(stood))?;
-        self.processes.order_all(AgentProcess::thaw);
+        self.processes.order_all(GuardianCommand::Thaw);
         self.clocks = machine::clocks();
         self.core
             .emit(None, RunEvent::Continued { seconds: stood.as_secs(), slept: false })
@@ -89,15 +89,15 @@ impl Runner {
         while let Ok(message) = self.inbox.receiver.try_recv() {
             match message {
                 RunnerMessage::Signal(signal::SUSPEND) => {
-                    agent.freeze();
+                    agent.order(GuardianCommand::Freeze);
                     self.signalled(signal::SUSPEND)?;
-                    agent.thaw();
+                    agent.order(GuardianCommand::Thaw);
                 }
                 RunnerMessage::Signal(number) => {
                     may_continue = false;
                     self.signalled(number)?;
                     if self.core.run.signals() > 1 {
-                        agent.kill();
+                        agent.order(GuardianCommand::Kill);
                     }
                 }
                 message => self.inbox.later.push_back(message),
@@ -129,10 +129,11 @@ impl Runner {
                 return Ok(());
             }
             closing.begin();
-            let (spec, post, mut ticked) = (&closing.spec, &closing.post, Instant::now());
-            let outcome = process::run_guarded(spec, post, closing.limits, |agent| {
-                Ok::<_, Error>(self.attend(agent, &mut ticked)? && !self.core.is_ended_now())
-            })?;
+            let (guardians, mut ticked) = (self.core.cx.guardians.clone(), Instant::now());
+            let outcome =
+                process::run_guarded(&guardians, &closing.spec, closing.limits, |agent| {
+                    Ok::<_, Error>(self.attend(agent, &mut ticked)? && !self.core.is_ended_now())
+                })?;
             let mut facts = Facts::default();
             let goes_on = self.sources.closed(&self.core.cx, closing, &outcome, &mut facts);
             self.core.tell(facts)?;

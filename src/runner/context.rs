@@ -1,11 +1,11 @@
 //! What the owners of a run read and do not change: the repository, its settings and the options of
 //! the run; and the facts that they answer with.
 
-use std::{path::PathBuf, sync::mpsc::Sender, time::Duration};
+use std::sync::mpsc::Sender;
 
 use super::RunnerMessage;
 use crate::{
-    adapters::process::{GuardPost, GuardianPool, ProcessNews},
+    adapters::process::{GuardianProgram, GuardianSpec, ProcessNews, ProcessSpec},
     core::{
         agents::agent_command::AgentCommand,
         event::{Event, GraphEvent, Harm, PlainLoop, SourceRefreshed},
@@ -72,7 +72,7 @@ pub(super) struct RunContext {
     pub(super) workspace: Workspace,
     pub(super) options: RunOptions,
     pub(super) policy: Policy,
-    pub(super) guardians: GuardianPool,
+    pub(super) guardians: GuardianProgram,
     /// The branch that all work lands on; none if attempts work in the checkout.
     pub(super) target: Option<String>,
     /// Where threads and callbacks send their messages.
@@ -110,23 +110,17 @@ impl RunContext {
         move |news| drop(outbox.send(RunnerMessage::News(id.clone(), news)))
     }
 
-    /// Returns what the guardian of a process needs to know.
-    pub(super) fn guard_post(
+    /// Returns what the guardian of a process of an attempt is told.
+    pub(super) fn guarded(
         &self,
+        spec: ProcessSpec,
         record: &AttemptRecord,
         is_agent: bool,
-        idle: Option<Duration>,
-        screen: Option<PathBuf>,
-    ) -> GuardPost {
-        GuardPost {
-            guardians: self.guardians.clone(),
-            record: self.workspace.state.attempt(&record.name()),
-            exit: is_agent.then(|| self.workspace.state.exit(&record.name())),
-            idle,
-            redact: self.workspace.redacts(),
-            screen,
-            carrier: None,
-        }
+    ) -> GuardianSpec {
+        let state = &self.workspace.state;
+        let guard =
+            GuardianSpec::new(spec, state.attempt(&record.name()), self.workspace.redacts());
+        GuardianSpec { exit: is_agent.then(|| state.exit(&record.name())), ..guard }
     }
 }
 

@@ -17,7 +17,7 @@ use super::context::RunContext;
 use crate::{
     adapters::{
         agent_output,
-        process::{self, AgentProcess, GuardPost, GuardianPool, ProcessSpec},
+        process::{self, AgentProcess, GuardianProgram, GuardianSpec, ProcessSpec},
     },
     core::{
         duration,
@@ -47,7 +47,7 @@ pub struct HookRun {
     limits: (Duration, Duration),
     redact: bool,
     /// They hold a lock until the last process has ended.
-    guardians: GuardianPool,
+    guardians: GuardianProgram,
 }
 
 /// The result of a hook.
@@ -84,8 +84,7 @@ impl HookRun {
             message: message(),
             limits: (workspace.config.hook_timeout, workspace.config.grace),
             redact: workspace.redacts(),
-            guardians: GuardianPool::new(process::own_program(), lock)
-                .context("hold the lock for a hook")?,
+            guardians: GuardianProgram::new(lock).context("hold the lock for a hook")?,
         }))
     }
 
@@ -114,10 +113,9 @@ impl HookRun {
                 stdout: output.clone(),
                 stderr: output.clone(),
             };
-            let guardians = self.guardians.clone();
-            let post = GuardPost::of_command(guardians, message_file.clone(), self.redact);
+            let spec = GuardianSpec::new(spec, message_file.clone(), self.redact);
             let began = Instant::now();
-            let outcome = process::run_guarded(&spec, &post, self.limits, &mut turn)?;
+            let outcome = process::run_guarded(&self.guardians, &spec, self.limits, &mut turn)?;
             if outcome == Outcome::Cancelled {
                 return Ok(HookOutcome::Cancelled);
             }

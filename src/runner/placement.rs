@@ -8,7 +8,7 @@ use super::{
     processes::{ProcessHandle, ProcessOnItsWay},
 };
 use crate::{
-    adapters::process::{self, AgentProcess, GuardPost, NotStarted, ProcessSpec},
+    adapters::process::{self, AgentProcess, GuardianSpec, NotStarted, ProcessSpec},
     core::{
         agents::{agent_command::AgentCommand, transcript::Format},
         executor::{Executor, ExecutorKind},
@@ -79,18 +79,17 @@ pub(super) fn spawn_at(
     graph: &TaskGraph,
     executor: &Executor,
     record: &AttemptRecord,
-    spec: &ProcessSpec,
-    post: GuardPost,
+    guard: GuardianSpec,
     limits: &ProcessLimits,
 ) -> Result<SpawnedProcess, NotStarted> {
-    let placed = placed(cx, graph, record, executor, spec, limits.limit);
+    let placed = placed(cx, graph, record, executor, &guard.spec, limits.limit);
     let PlacedProcess { spec, carrier, placement } = placed.map_err(|fault| match fault {
         PlacementFault::Executor(fault) => NotStarted::Executor(fault),
         PlacementFault::Refused(why) => NotStarted::Refused(why),
     })?;
     let is_carried = carrier.is_some();
-    let process =
-        AgentProcess::spawn(&spec, &GuardPost { carrier, ..post }, cx.news_of(&record.id()))?;
+    let guard = GuardianSpec { spec, carrier, ..guard };
+    let process = AgentProcess::spawn(&cx.guardians, &guard, cx.news_of(&record.id()))?;
     let limits = limits.clone();
     Ok(if is_carried {
         let meanwhile =
@@ -145,9 +144,9 @@ pub(super) fn spawn_fetch(
     let placed = placed.map_err(|fault| fault.to_string())?;
     let mut carrier = placed.carrier.ok_or("its executor is this machine now")?;
     carrier.recovers = true;
-    let post = cx.guard_post(record, true, None, None);
-    let post = GuardPost { carrier: Some(carrier), ..post };
-    let process = AgentProcess::spawn(&placed.spec, &post, cx.news_of(&record.id()))
+    let guard = cx.guarded(placed.spec, record, true);
+    let guard = GuardianSpec { carrier: Some(carrier), ..guard };
+    let process = AgentProcess::spawn(&cx.guardians, &guard, cx.news_of(&record.id()))
         .map_err(|reason| format!("its work cannot be asked for: {reason:?}"))?;
     record.add_process(&cx.workspace, &process).map_err(|error| format!("{error:#}"))?;
     let seen = (record.base.clone(), record.dirty.clone());

@@ -13,7 +13,7 @@ use crate::{
     adapters::{
         agent_output::Follow,
         git::Repo,
-        process::{self, AgentProcess, Closed, Member},
+        process::{self, AgentProcess, Closed, GuardianCommand, Member},
         state::Stamp,
         terminal,
     },
@@ -265,21 +265,21 @@ impl Processes {
         let ends =
             matches!(order, ProcessOrder::Interrupt | ProcessOrder::Terminate | ProcessOrder::Kill);
         if ends && is_cancelled {
-            process.cancel();
+            process.order(GuardianCommand::Cancel);
         }
-        match order {
-            ProcessOrder::Interrupt => process.interrupt(),
-            ProcessOrder::Terminate => process.terminate(),
-            ProcessOrder::Kill => process.kill(),
-            ProcessOrder::KillGuardian => process.kill_guardian(),
-            ProcessOrder::Spare => process.spare(),
-            ProcessOrder::KeepAwake => process.awake(),
-        }
+        process.order(match order {
+            ProcessOrder::Interrupt => GuardianCommand::Interrupt,
+            ProcessOrder::Terminate => GuardianCommand::Terminate,
+            ProcessOrder::Kill => GuardianCommand::Kill,
+            ProcessOrder::KillGuardian => return process.kill_guardian(),
+            ProcessOrder::Spare => GuardianCommand::Spare,
+            ProcessOrder::KeepAwake => GuardianCommand::Awake,
+        });
     }
 
     /// Gives an order to every guardian.
-    pub(super) fn order_all(&self, order: impl Fn(&AgentProcess)) {
-        self.running.values().for_each(|handle| order(&handle.process));
+    pub(super) fn order_all(&self, order: GuardianCommand) {
+        self.running.values().for_each(|handle| handle.process.order(order));
     }
 
     /// Reads the new output of every process.

@@ -9,7 +9,7 @@ use super::context::{Facts, RunContext};
 use crate::{
     adapters::{
         agent_output, git,
-        process::{GuardPost, ProcessSpec},
+        process::{GuardianSpec, ProcessSpec},
     },
     core::{
         event::{SourceEvent, SourceFailed, SourceUpdated},
@@ -40,8 +40,7 @@ pub(super) struct RunSources {
 pub(super) struct IssueClosing {
     address: String,
     id: TaskId,
-    pub(super) spec: ProcessSpec,
-    pub(super) post: GuardPost,
+    pub(super) spec: GuardianSpec,
     pub(super) limits: (Duration, Duration),
     output: PathBuf,
 }
@@ -176,9 +175,9 @@ fn closing(cx: &RunContext, address: &str, id: &TaskId, argv: Vec<String>) -> Re
         stdout: output.clone(),
         stderr: output.clone(),
     };
-    let post = GuardPost::of_command(cx.guardians.clone(), input, workspace.redacts());
+    let spec = GuardianSpec::new(spec, input, workspace.redacts());
     let limits = (workspace.config.hook_timeout, workspace.config.grace);
-    Ok(IssueClosing { address: address.to_owned(), id: id.clone(), spec, post, limits, output })
+    Ok(IssueClosing { address: address.to_owned(), id: id.clone(), spec, limits, output })
 }
 
 impl IssueClosing {

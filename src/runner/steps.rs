@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     adapters::{
-        process::{Closed, Member, NotStarted},
+        process::{Closed, GuardianSpec, Member, NotStarted},
         tmux,
     },
     core::{
@@ -130,13 +130,16 @@ impl Runner {
         if let ProcessKind::Check(CheckPurpose::Trial, number, _) = kind {
             self.slots.note_trial_setup(&cx.workspace, *number)?;
         }
-        let screen = pane.as_deref().map(tmux::screen);
-        let post = cx.guard_post(&record, is_agent, limits.idle, screen);
         let verifies = record.slot.is_some() && kind.verifies();
         let verifies = verifies.then(|| (spec.dir.clone(), processes::head_of(&spec.dir)));
         let stamp = graph_copy::own_stamp(&cx.workspace, &record);
-        let started =
-            executor.and_then(|to| spawn_at(cx, graph, &to, &record, &spec, post, &limits));
+        let guard = GuardianSpec {
+            idle: limits.idle,
+            screen: pane.as_deref().map(tmux::screen),
+            ..cx.guarded(spec, &record, is_agent)
+        };
+        let stdout = guard.spec.stdout.clone();
+        let started = executor.and_then(|to| spawn_at(cx, graph, &to, &record, guard, &limits));
         let SpawnedProcess { process, start, limits, on_its_way } = match started {
             Ok(started) => started,
             Err(NotStarted::Executor(fault)) if !kind.verifies() => {
@@ -161,7 +164,7 @@ impl Runner {
         crash::point("start.identified");
         let format = if is_agent { call.output } else { Format::Text };
         let seen = (record.base.clone(), record.dirty.clone());
-        let handle = ProcessHandle::new(process, (spec.stdout, format), seen);
+        let handle = ProcessHandle::new(process, (stdout, format), seen);
         let in_pane = record.pane.is_some();
         let handle = ProcessHandle { in_pane, log, verifies, graph: stamp, on_its_way, ..handle };
         self.processes.insert(id.clone(), handle);

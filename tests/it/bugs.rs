@@ -144,6 +144,11 @@ const BUGS: &[KnownBug] = &[
         name: "trust-a-pid",
         caught_by: Unit(PROGRAM, "an_identity_holds_for_one_process_only"),
     },
+    // An attempt ends when its output does, not when its process does.
+    KnownBug {
+        name: "wait-for-the-end-of-output",
+        caught_by: Integration("matrix::every_fault_comes_to_what_is_promised"),
+    },
     // After a conflict, the work before it is verified on the work that conflicts, and lands.
     KnownBug {
         name: "verify-at-the-conflict",

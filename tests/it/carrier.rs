@@ -22,8 +22,8 @@ use std::{
 
 use ralph::{
     adapters::process::{
-        AgentProcess, Carrier, Closed, GuardPost, GuardianPool, NotStarted, ProcessNews,
-        ProcessSpec, StartFault, WorkTransfer, is_alive,
+        AgentProcess, Carrier, Closed, GuardianCommand, GuardianProgram, GuardianSpec, NotStarted,
+        ProcessNews, ProcessSpec, StartFault, WorkTransfer, is_alive,
     },
     core::verdict::Outcome,
 };
@@ -173,16 +173,15 @@ impl CarriedAgent {
             recovers: false,
             signs: None,
         };
-        let post = GuardPost {
-            guardians: GuardianPool::new(RALPH.into(), &lock).unwrap(),
-            record: dir.canonicalize().unwrap().join("record"),
+        let guardians = GuardianProgram::of(RALPH.into(), &lock).unwrap();
+        let record = dir.canonicalize().unwrap().join("record");
+        let spec = GuardianSpec {
             exit: Some(dir.join("exit.json")),
             idle: self.idle,
-            redact: true,
-            screen: None,
             carrier: Some(carrier),
+            ..GuardianSpec::new(self.spec.clone(), record, true)
         };
-        let agent = AgentProcess::spawn(&self.spec, &post, move |told| drop(tell.send(told)))?;
+        let agent = AgentProcess::spawn(&guardians, &spec, move |told| drop(tell.send(told)))?;
         Ok(Underway { agent, news })
     }
 
@@ -446,15 +445,15 @@ fn secrets_of_both_sides_are_removed() {
 fn signals_reach_the_agent() {
     let script = "trap 'echo int; exit 3' INT; trap 'echo term; exit 4' TERM; : > up\n\
                   while :; do sleep 0.05; done\n";
-    for (send, outcome, said) in [
-        (AgentProcess::interrupt as fn(&AgentProcess), Outcome::Exited { exit_code: 3 }, "int\n"),
-        (AgentProcess::terminate, Outcome::Exited { exit_code: 4 }, "term\n"),
-        (AgentProcess::kill, Outcome::Signaled { signal: 9 }, ""),
+    for (order, outcome, said) in [
+        (GuardianCommand::Interrupt, Outcome::Exited { exit_code: 3 }, "int\n"),
+        (GuardianCommand::Terminate, Outcome::Exited { exit_code: 4 }, "term\n"),
+        (GuardianCommand::Kill, Outcome::Signaled { signal: 9 }, ""),
     ] {
         let (agent, _host) = CarriedAgent::new(script).far();
         let running = agent.start().arrived();
         wait_for(&agent.path("up"));
-        send(&running.agent);
+        running.agent.order(order);
         assert_eq!(running.closed().outcome, Some(outcome));
         assert_eq!(agent.read("stdout"), said);
         agent.nothing_is_left();
@@ -482,7 +481,7 @@ fn children_that_are_left_are_told_and_ended_or_spared() {
     left(&running, &agent);
     // Before that, it may still be `setsid`.
     wait_for(&agent.path("up"));
-    running.agent.kill();
+    running.agent.order(GuardianCommand::Kill);
     let closed = running.closed();
     assert_eq!((closed.outcome, closed.swept), (Some(exited(0)), vec!["sh".to_owned()]));
     agent.nothing_is_left();
@@ -490,7 +489,7 @@ fn children_that_are_left_are_told_and_ended_or_spared() {
     let running = agent.start();
     left(&running, &agent);
     wait_for(&agent.path("up"));
-    running.agent.spare();
+    running.agent.order(GuardianCommand::Spare);
     assert_eq!(running.closed(), Closed { outcome: Some(exited(0)), ..Closed::default() });
     assert_eq!(agent.alive().len(), 1);
     drop(OpenOptions::new().write(true).open(agent.path("never")).unwrap());
@@ -511,11 +510,11 @@ fn an_agent_is_frozen_and_thawed_with_all_it_started() {
     let (agent, _host) = family().far();
     let running = agent.start().arrived();
     agent.wait_for_family();
-    running.agent.freeze();
+    running.agent.order(GuardianCommand::Freeze);
     until("all are stopped", || states(&agent.alive()) == ['T', 'T', 'T']);
-    running.agent.thaw();
+    running.agent.order(GuardianCommand::Thaw);
     until("all go on", || states(&agent.alive()) == ['S', 'S', 'S']);
-    running.agent.kill();
+    running.agent.order(GuardianCommand::Kill);
     running.closed();
     agent.nothing_is_left();
 }
@@ -527,7 +526,7 @@ fn an_idle_agent_is_noticed_and_a_busy_one_is_not() {
     agent.idle = Some(Duration::from_millis(400));
     let running = agent.start().arrived();
     assert_eq!(running.next(), ProcessNews::Idle);
-    running.agent.terminate();
+    running.agent.order(GuardianCommand::Terminate);
     assert_eq!(running.closed().outcome, Some(Outcome::Signaled { signal: 15 }));
     let script = "for n in 1 2 3 4 5 6 7 8 9 10; do echo $n; sleep 0.1; done\n";
     let (mut agent, _host) = CarriedAgent::new(script).far();
@@ -604,14 +603,12 @@ fn a_carrier_that_dies_before_the_agent_runs_loses_it() {
 
 #[test]
 fn an_agent_that_does_not_run_yet_is_ended_with_its_carrier() {
-    for (send, signal) in
-        [(AgentProcess::interrupt as fn(&AgentProcess), 2), (AgentProcess::terminate, 15)]
-    {
+    for (order, signal) in [(GuardianCommand::Interrupt, 2), (GuardianCommand::Terminate, 15)] {
         // As in a queue.
         let agent = CarriedAgent::new("").carried_by(": > \"$PWD/up\"; exec sleep 600");
         let running = agent.start();
         wait_for(&agent.path("up"));
-        send(&running.agent);
+        running.agent.order(order);
         assert_eq!(running.closed().outcome, Some(Outcome::Signaled { signal }));
         until("the carrier has ended", || !is_alive(running.agent.identity()));
     }

@@ -10,7 +10,7 @@ use std::{path::Path, time::Instant};
 
 use ralph::{
     adapters::process::{
-        AgentProcess,
+        AgentProcess, GuardianCommand,
         sandbox::{SandboxPaths, support},
     },
     core::executor::{Network, SandboxEngine, SandboxSettings},
@@ -264,7 +264,7 @@ fn an_agent_in_a_sandbox_is_asked_to_end_before_it_is_killed() {
         let up = stage.slot.join("up");
         let ask = |process: &AgentProcess| {
             wait_for(&up);
-            process.terminate();
+            process.order(GuardianCommand::Terminate);
         };
         let ended = stage.run_with(&settings(engine), script, |paths| paths, ask).unwrap();
         assert_eq!((ended.code, ended.stdout.contains("asked")), (Some(3), true), "{engine:?}");

@@ -1,8 +1,10 @@
 //! An agent behind its guardian, as the runner and a worker see it.
 
 use std::{
-    io::{BufRead, BufReader, PipeReader, PipeWriter},
-    mem,
+    fs::File,
+    io::{self, BufRead, BufReader, PipeReader, PipeWriter},
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -14,35 +16,81 @@ use rustix::{
 };
 
 use super::{
-    Closed, GuardPost, Identity, NotStarted, ProcessNews, ProcessSpec, StartFault,
-    guardian_pool::{Guardian, GuardianPool},
-    protocol::{GuardianCommand, GuardianNotice, GuardianSpec, OutputRoute},
+    Closed, Identity, NotStarted, ProcessNews, StartFault, own_program,
+    protocol::{GuardianCommand, GuardianNotice, GuardianSpec},
     send, tree,
 };
 use crate::{core::executor::ExecutorFault, crash};
 
-/// A running agent behind its guardian.
+/// The program of guardians, and the lock that they hold.
+#[derive(Clone, Debug)]
+pub struct GuardianProgram {
+    program: PathBuf,
+    lock: Arc<File>,
+}
+
+impl GuardianProgram {
+    /// This program as a guardian that holds `lock`.
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn new(lock: &File) -> io::Result<GuardianProgram> {
+        GuardianProgram::of(own_program(), lock)
+    }
+
+    /// A program, which must be this one, as a guardian that holds `lock`.
+    ///
+    /// # Errors
+    /// System errors.
+    pub fn of(program: PathBuf, lock: &File) -> io::Result<GuardianProgram> {
+        Ok(GuardianProgram { program, lock: Arc::new(lock.try_clone()?) })
+    }
+
+    /// Starts a guardian, with the line to it in both directions.
+    fn start(&self) -> io::Result<(GuardianProcess, PipeWriter, BufReader<PipeReader>)> {
+        let (order_reader, orders) = io::pipe()?;
+        let (notice_reader, notices) = io::pipe()?;
+        let mut guardians = tree::guardians();
+        let guardian = duct::cmd(&self.program, ["__guard"]).stdin_file(order_reader);
+        let guardian = if crate::core::known_bug::is_on("free-the-lock-too-soon") {
+            guardian.stdout_null()
+        } else {
+            guardian.stdout_file(self.lock.try_clone()?)
+        };
+        let handle = guardian.stderr_file(notices).unchecked().start()?;
+        let pid = *handle.pids().first().expect("a started command has a process");
+        guardians.push(pid);
+        let process = GuardianProcess { identity: tree::identity_of(pid), handle };
+        Ok((process, orders, BufReader::new(notice_reader)))
+    }
+}
+
+/// The process of a guardian, which ends once its line is closed.
+#[derive(Debug)]
+struct GuardianProcess {
+    identity: Identity,
+    handle: duct::Handle,
+}
+
+impl GuardianProcess {
+    /// Waits until it has ended. Returns whether it was killed.
+    fn wait(self) -> bool {
+        let ended = self.handle.wait();
+        tree::guardians().retain(|guardian| *guardian != self.identity.pid);
+        ended.is_ok_and(|output| output.status.signal().is_some())
+    }
+}
+
+/// A running agent behind its guardian. Dropping it ends an agent that still runs.
 #[derive(Debug)]
 pub struct AgentProcess {
     guardian: Identity,
     identity: Identity,
-    line: SharedLine,
-    guardians: GuardianPool,
+    orders: OrderLine,
 }
 
-/// The line to the guardian of an agent, of this process and of the thread that hears it.
-type SharedLine = Arc<Mutex<GuardianLine>>;
-
-/// What can be done with the guardian of an agent.
-#[derive(Debug)]
-enum GuardianLine {
-    /// It takes orders for the agent.
-    Open(PipeWriter),
-    /// The agent is gone, and the guardian can take another one once this one is no longer asked about.
-    Ready(Box<Guardian>),
-    /// The guardian has ended, or does so because its line is closed.
-    Closed,
-}
+/// The line for orders to a guardian, which ends once that is closed; none once its agent is gone.
+type OrderLine = Arc<Mutex<Option<PipeWriter>>>;
 
 impl AgentProcess {
     /// Starts the guardian, which starts the agent, and a thread that calls `tell` for each notice.
@@ -51,100 +99,60 @@ impl AgentProcess {
     /// When the agent or its guardian cannot be started. `tell` is not called then. Nothing runs,
     /// except what a guardian started that was killed before it could report it.
     pub fn spawn(
-        spec: &ProcessSpec,
-        post: &GuardPost,
+        guardians: &GuardianProgram,
+        spec: &GuardianSpec,
         tell: impl Fn(ProcessNews) + Send + 'static,
     ) -> Result<AgentProcess, NotStarted> {
-        let brief = GuardianSpec {
-            spec: spec.clone(),
-            record: post.record.clone(),
-            exit: post.exit.clone(),
-            idle: post.idle,
-            redact: post.redact,
-            screen: post.screen.clone(),
-            carrier: post.carrier.clone(),
-            sign: None,
-            output: OutputRoute::Files,
-        };
-        AgentProcess::under_guard(&brief, &post.guardians, move |notice| {
-            let news = match notice {
-                Some(GuardianNotice::Idle {}) => ProcessNews::Idle,
-                Some(GuardianNotice::Left { members }) => ProcessNews::Left(members),
-                Some(GuardianNotice::Arrived { host }) => ProcessNews::Arrived(host),
-                Some(GuardianNotice::Fetching {}) => ProcessNews::Fetching,
-                Some(GuardianNotice::Contact { silent_ms }) => {
-                    ProcessNews::Contact(silent_ms.map(Duration::from_millis))
-                }
-                Some(GuardianNotice::Closed { outcome, swept, immortal, fault }) => {
-                    let outcome = Some(outcome);
-                    ProcessNews::Closed(Closed { outcome, swept, immortal, fault })
-                }
-                None => ProcessNews::Closed(Closed::default()),
-                Some(
-                    GuardianNotice::Started { .. }
-                    | GuardianNotice::NotStarted { .. }
-                    | GuardianNotice::Output { .. }
-                    | GuardianNotice::Ready {},
-                ) => return,
-            };
-            tell(news);
+        AgentProcess::with_output(guardians, spec, move |notice| match notice {
+            GuardianNotice::News(news) => tell(news),
+            GuardianNotice::Started { .. }
+            | GuardianNotice::NotStarted { .. }
+            | GuardianNotice::Output { .. } => {}
         })
     }
 
-    /// Gives the agent to a guardian, and starts a thread that calls `tell` for each notice after the
-    /// start; the last one is that the agent is gone, or none if the guardian died.
+    /// Like [`AgentProcess::spawn`], with the notices about output. The last notice is that the agent
+    /// is gone.
     ///
     /// # Errors
     /// As for [`AgentProcess::spawn`].
-    pub(super) fn under_guard(
-        brief: &GuardianSpec,
-        guardians: &GuardianPool,
-        tell: impl Fn(Option<GuardianNotice>) + Send + 'static,
+    pub(super) fn with_output(
+        guardians: &GuardianProgram,
+        spec: &GuardianSpec,
+        tell: impl Fn(GuardianNotice) + Send + 'static,
     ) -> Result<AgentProcess, NotStarted> {
-        let Guardian { process, mut orders, mut notices } = guardians.take()?;
+        let (process, mut orders, mut notices) = guardians.start()?;
         let guardian = process.identity.clone();
         crash::point("agent.guarded");
         // A guardian that ends before it has read its orders is handled like one that ends
         // afterwards.
-        let _ = send(&mut orders, brief);
+        let _ = send(&mut orders, spec);
         await_answer(notices.get_ref(), &guardian);
         let notice = loop {
             match next(&mut notices) {
                 // A quick agent prints before its guardian has told the start.
-                output @ Some(GuardianNotice::Output { .. }) => tell(output),
+                Some(output @ GuardianNotice::Output { .. }) => tell(output),
                 notice => break notice,
             }
         };
         let Some(GuardianNotice::Started { identity }) = notice else {
             return Err(not_started(notice, process.wait()));
         };
-        let line: SharedLine = Arc::new(Mutex::new(GuardianLine::Open(orders)));
-        let shared = Arc::clone(&line);
+        let orders: OrderLine = Arc::new(Mutex::new(Some(orders)));
+        let shared = Arc::clone(&orders);
         thread::Builder::new().name("agent".to_owned()).spawn(move || {
-            let last = loop {
+            let closed = loop {
                 match next(&mut notices) {
-                    notice @ (Some(GuardianNotice::Closed { .. }) | None) => break notice,
-                    notice => tell(notice),
+                    Some(GuardianNotice::News(ProcessNews::Closed(closed))) => break closed,
+                    Some(notice) => tell(notice),
+                    None => break Closed::default(),
                 }
             };
-            let is_ready =
-                last.is_some() && matches!(next(&mut notices), Some(GuardianNotice::Ready {}));
-            // From here on, no order for this agent reaches the guardian.
-            let mut line = lock(&shared);
-            match line.close() {
-                GuardianLine::Open(orders) if is_ready => {
-                    let ready = Guardian { process, orders, notices };
-                    *line = GuardianLine::Ready(Box::new(ready));
-                    drop(line);
-                }
-                closed => {
-                    drop((line, closed));
-                    process.wait();
-                }
-            }
-            tell(last);
+            drop(lock(&shared).take());
+            process.wait();
+            tell(GuardianNotice::News(ProcessNews::Closed(closed)));
         })?;
-        Ok(AgentProcess { guardian, identity, line, guardians: guardians.clone() })
+        Ok(AgentProcess { guardian, identity, orders })
     }
 
     /// The agent's process.
@@ -157,94 +165,38 @@ impl AgentProcess {
         &self.guardian
     }
 
-    /// Notes that a person stopped the run, for an exit that only the next run sees.
-    pub fn cancel(&self) {
-        self.order(GuardianCommand::Cancel);
-    }
-
-    /// Sends INT to the agent and its group.
-    pub fn interrupt(&self) {
-        self.order(GuardianCommand::Interrupt);
-    }
-
     /// Continues the guardian if something has stopped it.
     pub fn wake(&self) {
-        if lock(&self.line).is_open() {
+        if lock(&self.orders).is_some() {
             tree::wake(&self.guardian);
         }
     }
 
     /// Kills a guardian that does not answer. What it guarded must be ended by other means.
     pub fn kill_guardian(&self) {
-        if lock(&self.line).is_open() {
+        if lock(&self.orders).is_some() {
             tree::kill(&self.guardian);
         }
     }
 
-    /// Sends TERM to the agent and its group.
-    pub fn terminate(&self) {
-        self.order(GuardianCommand::Terminate);
-    }
-
-    /// Ends the agent and everything it started.
-    pub fn kill(&self) {
-        self.order(GuardianCommand::Kill);
-    }
-
-    /// Stops the agent and everything it started, until [`thaw`](AgentProcess::thaw).
-    pub fn freeze(&self) {
-        self.order(GuardianCommand::Freeze);
-    }
-
-    /// Continues the agent after [`freeze`](AgentProcess::freeze).
-    pub fn thaw(&self) {
-        self.order(GuardianCommand::Thaw);
-    }
-
-    /// Resets the idle timer: files have changed.
-    pub fn awake(&self) {
-        self.order(GuardianCommand::Awake);
-    }
-
-    /// Leaves the remaining processes running, unguarded.
-    pub fn spare(&self) {
-        self.order(GuardianCommand::Spare);
-    }
-
     /// Gives the guardian an order.
-    pub(super) fn order(&self, order: GuardianCommand) {
+    pub fn order(&self, order: GuardianCommand) {
         self.wake();
         // A guardian that is gone has ended everything already.
-        if let GuardianLine::Open(orders) = &mut *lock(&self.line) {
+        if let Some(orders) = &mut *lock(&self.orders) {
             let _ = send(orders, &order);
         }
     }
 }
 
 impl Drop for AgentProcess {
-    /// Frees the guardian for another agent. One whose agent runs ends it, because it is no longer
-    /// wanted.
     fn drop(&mut self) {
-        let line = lock(&self.line).close();
-        if let GuardianLine::Ready(guardian) = line {
-            self.guardians.put(*guardian);
-        }
+        drop(lock(&self.orders).take());
     }
 }
 
-impl GuardianLine {
-    fn is_open(&self) -> bool {
-        matches!(self, GuardianLine::Open(_))
-    }
-
-    /// Closes the line. Returns what it was.
-    fn close(&mut self) -> GuardianLine {
-        mem::replace(self, GuardianLine::Closed)
-    }
-}
-
-fn lock(line: &SharedLine) -> MutexGuard<'_, GuardianLine> {
-    line.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(orders: &OrderLine) -> MutexGuard<'_, Option<PipeWriter>> {
+    orders.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why a guardian that told this first, and that may have been killed, has not started its agent.

@@ -6,33 +6,37 @@
 //! the line ends first, the outcome is [`Outcome::Lost`].
 
 mod ending;
-mod starting;
 
 use std::{
+    fs::File,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
+    thread,
     time::{Duration, Instant},
 };
 
 use super::{
-    Carrier, ProcessSpec, SignsOfLife, StartFault,
+    Carrier, Closed, ProcessNews, SignsOfLife, StartFault,
     connection::{
         Arrivals, CarriedMessage, CarrierNews, Connection, SharedArrivals, connect, lock,
         send_prompt,
     },
+    guard::GuardedEnd,
+    line::LineWriter,
     protocol::{
         ArrivedOutput, FromWorker, GuardianCommand, GuardianNotice, GuardianSpec, PROTOCOL, PULSE,
-        ToWorker, VERSION, WorkerBegin, WorkerFiles, WorkerHello, WorkerTask, listen, sent_sign,
-        tell, tell_not_started,
+        ToWorker, VERSION, WorkerBegin, WorkerHello, listen, sent_sign, tell, tell_news,
+        tell_not_started,
     },
-    secrets,
+    secrets, sign_of_life,
     stream::Streams,
     task_files::TaskFolder,
+    there::TASK_DIR,
     tree,
 };
 use crate::core::{duration, verdict::Outcome};
@@ -44,25 +48,15 @@ const SILENT_PULSES: u32 = 24;
 /// the runner kills a guardian that does not answer.
 const KILL_PATIENCE: Duration = Duration::from_secs(15);
 
-/// How an agent and everything it started ended.
-#[derive(Debug)]
-pub(super) struct GuardedEnd {
-    pub(super) outcome: Outcome,
-    pub(super) swept: Vec<String>,
-    pub(super) immortal: usize,
-    /// What keeps any such agent from starting, if the agent was not started.
-    pub(super) fault: Option<StartFault>,
-    /// Whether the runner died or a person stopped the run before that.
-    pub(super) cut_off: bool,
-}
-
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionPurpose {
     /// The agent runs behind it.
     Run,
-    /// It only fetches the work of a lost one, and the end of its agent.
+    /// It only fetches the work that the one of the agent, which was lost, did not bring back.
     Fetch,
+    /// It only fetches the end and the work of an agent whose guardian was lost.
+    Recover,
 }
 
 /// How far a connection has come.
@@ -122,7 +116,7 @@ pub(super) fn guard(brief: &GuardianSpec, carrier: &Carrier) -> io::Result<Optio
         let _ = outbox.send(message);
     });
     let mut end = guard.watch()?;
-    if guard.may_fetch(&end) && guard.fetch()? && (guard.closed.is_some() || carrier.recovers) {
+    if guard.may_fetch(&end) && guard.fetch()? && (guard.closed.is_some() || guard.recovers()) {
         // All processes had ended there, and their work is here.
         end = CarriedEnd::Done;
     }
@@ -131,7 +125,8 @@ pub(super) fn guard(brief: &GuardianSpec, carrier: &Carrier) -> io::Result<Optio
     let (_, immortal) = tree::sweep(None);
     lock(&guard.arrivals).close();
     guard.streams.drain();
-    Ok(Some(GuardedEnd { immortal: end.immortal + immortal, ..end }))
+    let closed = Closed { immortal: end.closed.immortal + immortal, ..end.closed };
+    Ok(Some(GuardedEnd { closed, ..end }))
 }
 
 /// A guardian behind whose carrier an agent runs.
@@ -158,7 +153,7 @@ struct CarriedGuard<'a> {
     /// When the first worker answered.
     greeted_at: Option<Instant>,
     /// How the agent ended, once the worker has told it.
-    closed: Option<GuardedEnd>,
+    closed: Option<Closed>,
     /// How the carrier exited.
     exited: Option<Outcome>,
     /// Whether the runner knows that there is no contact.
@@ -181,10 +176,10 @@ impl<'a> CarriedGuard<'a> {
         let count: Arc<AtomicU64> = Arc::default();
         let (streams, stdout, stderr) =
             Streams::open(&brief.spec, secrets.as_ref(), &Arc::default())?;
-        let folder = starting::task_folder(&brief.spec);
+        let folder = brief.spec.env.iter().find(|(name, _)| name == TASK_DIR);
         let arrivals = Arc::new(Mutex::new(Arrivals {
             output: Some((stdout, stderr)),
-            folder: folder.map(|dir| TaskFolder::new(&dir)),
+            folder: folder.map(|(_, dir)| TaskFolder::new(Path::new(dir))),
             transfer: carrier.transfer.clone(),
             channel: None,
             arrived: ArrivedOutput::default(),
@@ -207,7 +202,7 @@ impl<'a> CarriedGuard<'a> {
             stage: CarriedStage::Reaching,
             host: String::new(),
             purpose: if carrier.recovers {
-                ConnectionPurpose::Fetch
+                ConnectionPurpose::Recover
             } else {
                 ConnectionPurpose::Run
             },
@@ -270,7 +265,7 @@ impl<'a> CarriedGuard<'a> {
         if self.exited.is_some() && silent > 0 {
             return Some(CarriedEnd::Lost(self.loss(None)));
         }
-        if self.carrier.recovers && self.has_asked_enough() {
+        if self.recovers() && self.has_asked_enough() {
             return Some(CarriedEnd::Lost(self.loss(None)));
         }
         // Before it has answered, it may be in a queue.
@@ -306,12 +301,8 @@ impl<'a> CarriedGuard<'a> {
                 return None;
             }
             // Only what was running until now is ended.
-            ConnectionPurpose::Fetch
-                if order != GuardianCommand::Kill && !self.carrier.recovers =>
-            {
-                return None;
-            }
-            ConnectionPurpose::Run | ConnectionPurpose::Fetch => {}
+            ConnectionPurpose::Fetch if order != GuardianCommand::Kill => return None,
+            ConnectionPurpose::Run | ConnectionPurpose::Fetch | ConnectionPurpose::Recover => {}
         }
         signal.map(|signal| CarriedEnd::Stopped(Outcome::Signaled { signal }))
     }
@@ -354,44 +345,31 @@ impl<'a> CarriedGuard<'a> {
             FromWorker::Ready {} => self.start_agent(),
             FromWorker::Notice(GuardianNotice::Started { .. }) => {
                 self.stage = CarriedStage::Running;
-                tell(&GuardianNotice::Arrived { host: self.host.clone() })?;
-                // The next word is the worker's: see where the agent is sent.
-                self.connection.line.send(&ToWorker::Pulse {});
+                tell_news(ProcessNews::Arrived(self.host.clone()))?;
                 if self.is_frozen {
                     self.connection.line.send(&ToWorker::Order(GuardianCommand::Freeze));
                 }
             }
             FromWorker::Notice(GuardianNotice::NotStarted { error, fault }) => {
-                self.remove_sign();
+                sign_of_life::remove(self.sign.as_deref());
                 return Ok(Some(CarriedEnd::Impossible(error, fault)));
             }
-            FromWorker::Notice(
-                notice @ (GuardianNotice::Idle {} | GuardianNotice::Left { .. }),
-            ) => {
-                // What it left running is judged by its report, which may be its last output.
-                self.streams.settle();
-                tell(&notice)?;
-            }
-            FromWorker::Notice(GuardianNotice::Closed { outcome, swept, immortal, fault }) => {
-                self.close(outcome, swept, immortal, fault)?;
-            }
-            FromWorker::Unguarded { swept, immortal } => {
-                let outcome = self.lost("the guardian there was killed".to_owned());
-                self.close(outcome, swept, immortal, None)?;
-            }
+            FromWorker::Notice(GuardianNotice::News(news)) => match news {
+                ProcessNews::Closed(closed) => self.close(closed)?,
+                ProcessNews::Idle | ProcessNews::Left(_) => {
+                    // What it left running is judged by its report, which may be its last output.
+                    self.streams.settle();
+                    tell_news(news)?;
+                }
+                ProcessNews::Arrived(_) | ProcessNews::Fetching | ProcessNews::Contact(_) => {}
+            },
             FromWorker::Done {} => return Ok(Some(CarriedEnd::Done)),
             FromWorker::Takes {}
             | FromWorker::Offers {}
             | FromWorker::Git(_)
             | FromWorker::GitEnd {}
             | FromWorker::Pulse {}
-            | FromWorker::Notice(
-                GuardianNotice::Arrived { .. }
-                | GuardianNotice::Output { .. }
-                | GuardianNotice::Fetching {}
-                | GuardianNotice::Ready {}
-                | GuardianNotice::Contact { .. },
-            )
+            | FromWorker::Notice(GuardianNotice::Output { .. })
             | FromWorker::File(_) => {}
         }
         Ok(None)
@@ -422,18 +400,56 @@ impl<'a> CarriedGuard<'a> {
     }
 
     /// Notes that all processes there have ended.
-    fn close(
-        &mut self,
-        outcome: Outcome,
-        swept: Vec<String>,
-        immortal: usize,
-        fault: Option<StartFault>,
-    ) -> io::Result<()> {
+    fn close(&mut self, mut closed: Closed) -> io::Result<()> {
         self.stage = CarriedStage::Fetching;
-        if immortal == 0 {
-            self.remove_sign();
+        if closed.immortal == 0 {
+            sign_of_life::remove(self.sign.as_deref());
         }
-        self.closed = Some(GuardedEnd { outcome, swept, immortal, fault, cut_off: false });
-        if self.carrier.transfer.is_some() { tell(&GuardianNotice::Fetching {}) } else { Ok(()) }
+        if closed.outcome.is_none() {
+            closed.outcome = Some(self.lost("the guardian there was killed".to_owned()));
+        }
+        self.closed = Some(closed);
+        if self.carrier.transfer.is_some() { tell_news(ProcessNews::Fetching) } else { Ok(()) }
     }
+
+    /// Tells the worker what it is for.
+    fn begin(&self) {
+        self.connection.line.send(&ToWorker::Begin(WorkerBegin {
+            work: self.carrier.transfer.as_ref().map(|transfer| transfer.files.clone()),
+            fetch: self.purpose != ConnectionPurpose::Run,
+            end: self.brief.exit.is_some(),
+            arrived: lock(&self.arrivals).arrived,
+            sign: self.sign.clone(),
+        }));
+    }
+
+    /// Sends what the agent needs from a thread of its own, while orders are obeyed, and starts it.
+    fn start_agent(&self) {
+        let files = lock(&self.arrivals).folder.as_mut().map(TaskFolder::news);
+        for file in files.unwrap_or_default() {
+            self.connection.line.send(&ToWorker::File(file));
+        }
+        let spec = GuardianSpec { carrier: None, sign: self.sign.clone(), ..self.brief.clone() };
+        let (line, outbox, number) =
+            (self.connection.line.clone(), self.outbox.clone(), self.number);
+        thread::spawn(move || {
+            if let Err(why) = send_agent(&line, spec) {
+                let _ = outbox.send(CarriedMessage::Heard(number, CarrierNews::Sent(Err(why))));
+            }
+        });
+    }
+}
+
+/// Sends the prompt of an agent and the agent, and notes before that it may have been started.
+fn send_agent(line: &LineWriter, spec: GuardianSpec) -> Result<(), String> {
+    send_prompt(line, &spec.spec)?;
+    let noted = |error: io::Error| format!("note the start: {error}");
+    if let Some(exit) = &spec.exit {
+        File::create(sent_sign(exit)).map_err(noted)?;
+    }
+    if let Some(sign) = &spec.sign {
+        sign_of_life::make(sign).map_err(noted)?;
+    }
+    line.send(&ToWorker::Start(Box::new(spec)));
+    Ok(())
 }

@@ -21,12 +21,11 @@ use rustix::process::{getpid, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    PANE, StartFault, carried,
-    carried::GuardedEnd,
+    Closed, PANE, ProcessNews, StartFault, carried,
     group::Process,
     protocol::{
         Encoded, GuardianCommand, GuardianNotice, GuardianSpec, OutputName, OutputRoute, listen,
-        tell, tell_not_started,
+        tell, tell_news, tell_not_started,
     },
     relay, secrets, sign, sign_of_life,
     stream::{ByteSink, KeptOutput, Streams},
@@ -107,8 +106,7 @@ const ENDING: Duration = Duration::from_millis(200);
 /// The interval between two checks of what an agent that is over has left running.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Guards one agent after the other, each from its orders on standard input to its end. Ends with the
-/// line, and after an agent of which something may be left.
+/// Guards one agent, from its orders on standard input to its end.
 ///
 /// # Errors
 /// Invalid orders; I/O errors on writing how an agent ended.
@@ -121,45 +119,37 @@ pub fn run() -> io::Result<()> {
     if io::stdin().lock().read_line(&mut brief)? == 0 {
         return Ok(());
     }
-    let mut brief: GuardianSpec = serde_json::from_str(&brief)?;
-    while let Some(next) = guard(&brief)? {
-        tell(&GuardianNotice::Ready {})?;
-        let Ok(next) = next.recv() else {
-            return Ok(());
-        };
-        brief = next;
+    let brief: GuardianSpec = serde_json::from_str(&brief)?;
+    crash::point("guard.briefed");
+    let end = match &brief.carrier {
+        None => guard_here(&brief)?,
+        Some(carrier) => carried::guard(&brief, carrier)?,
+    };
+    let Some(GuardedEnd { closed, cut_off }) = end else {
+        return Ok(());
+    };
+    if closed.immortal == 0 {
+        sign_of_life::remove(brief.sign.as_deref());
     }
+    if let (Some(path), Some(outcome)) = (&brief.exit, closed.outcome.clone()) {
+        leave(path, &AgentExit { outcome, cut_off })?;
+        crash::point("guard.left");
+    }
+    tell_news(ProcessNews::Closed(closed))?;
+    crash::point("guard.closed");
     Ok(())
 }
 
-/// Guards one agent. Returns what gets the orders for the next one, if nothing can be left of this
-/// one.
-fn guard(brief: &GuardianSpec) -> io::Result<Option<Receiver<GuardianSpec>>> {
-    crash::point("guard.briefed");
-    let (end, next) = match &brief.carrier {
-        None => guard_here(brief)?,
-        Some(carrier) => (carried::guard(brief, carrier)?, None),
-    };
-    let Some(GuardedEnd { outcome, swept, immortal, fault, cut_off }) = end else {
-        return Ok(None);
-    };
-    if immortal == 0 {
-        sign_of_life::remove(brief.sign.as_deref());
-    }
-    if let Some(path) = &brief.exit {
-        leave(path, &AgentExit { outcome: outcome.clone(), cut_off })?;
-        crash::point("guard.left");
-    }
-    tell(&GuardianNotice::Closed { outcome, swept, immortal, fault })?;
-    crash::point("guard.closed");
-    Ok(next.filter(|_| immortal == 0 && !cut_off))
+/// How an agent and everything it started ended.
+#[derive(Debug)]
+pub(super) struct GuardedEnd {
+    pub(super) closed: Closed,
+    /// Whether the runner died or a person stopped the run before that.
+    pub(super) cut_off: bool,
 }
 
-/// Guards an agent on this machine. Returns no end if it was not started, which is told, and what gets
-/// the orders for the next agent, unless threads or processes of this one may be left.
-fn guard_here(
-    brief: &GuardianSpec,
-) -> io::Result<(Option<GuardedEnd>, Option<Receiver<GuardianSpec>>)> {
+/// Guards an agent on this machine. Returns none if it was not started, which is told.
+fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
     let (outbox, inbox) = mpsc::channel();
     let pulse = Pulse::new(brief.screen.clone());
     let started = relay::listen(&brief.spec)
@@ -168,13 +158,13 @@ fn guard_here(
         Ok(started) => started,
         Err(error) => {
             tell_not_started(&error, StartFault::Program)?;
-            return Ok((None, None));
+            return Ok(None);
         }
     };
     crash::point("guard.spawned");
     tell(&GuardianNotice::Started { identity: agent.identity().clone() })?;
     crash::point("guard.told");
-    let next = listen(move |order| {
+    listen(move |order| {
         let message = order.map_or(GuardianMessage::Alone, GuardianMessage::Order);
         let _ = outbox.send(message);
     });
@@ -191,6 +181,11 @@ fn guard_here(
         fate: None,
     };
     let outcome = guard.watch()?;
+    if crate::core::known_bug::is_on("wait-for-the-end-of-output") {
+        while guard.fate < Some(GuardianFate::Condemned) && !streams.ends_within(TICK / 100) {
+            guard.inbox.try_iter().collect::<Vec<_>>().iter().for_each(|it| guard.obey(it));
+        }
+    }
     crash::point("guard.ended");
     // What it has left running is judged by its report, which may be its last output.
     streams.settle();
@@ -207,18 +202,15 @@ fn guard_here(
         tree::sweep(guard.pane.as_deref())
     };
     crash::point("guard.swept");
-    let is_drained = if spared {
+    if spared {
         streams.cut();
-        false
     } else {
-        streams.drain()
-    };
-    // The thread that listens for commands of a sandbox does not end.
-    let is_alone = is_drained && relay.is_none() && guard.pane.is_none();
+        streams.drain();
+    }
     drop(relay);
     let swept = swept.into_iter().map(|member| member.name).collect();
-    let end = GuardedEnd { outcome, swept, immortal, fault: None, cut_off };
-    Ok((Some(end), is_alone.then_some(next)))
+    let closed = Closed { outcome: Some(outcome), swept, immortal, fault: None };
+    Ok(Some(GuardedEnd { closed, cut_off }))
 }
 
 /// What is done with the tree; a later value replaces an earlier one.
@@ -261,7 +253,7 @@ impl Guard {
                 Err(_) => {
                     tree::reap_orphans(self.agent.identity().pid);
                     if !self.frozen && self.idle.is_some_and(|limit| self.pulse.is_gone(limit)) {
-                        tell(&GuardianNotice::Idle {})?;
+                        tell_news(ProcessNews::Idle)?;
                     }
                 }
             }
@@ -291,7 +283,7 @@ impl Guard {
                 left.retain(|member| !tree::has_entry(member.pid, pane));
             }
             if !left.is_empty() && left != told {
-                tell(&GuardianNotice::Left { members: left.clone() })?;
+                tell_news(ProcessNews::Left(left.clone()))?;
                 told = left;
             }
             match self.inbox.recv_timeout(POLL) {

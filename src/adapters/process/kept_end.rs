@@ -12,6 +12,7 @@ use std::{
 };
 
 use super::{
+    Closed, ProcessNews,
     guard::AgentExit,
     line::LineWriter,
     protocol::{ArrivedOutput, CHUNK, Encoded, FromWorker, GuardianNotice, OutputName},
@@ -78,9 +79,8 @@ impl KeptEnd {
         for stream in [OutputName::Stdout, OutputName::Stderr] {
             self.tell_output(line, stream, arrived.of(stream))?;
         }
-        let closed =
-            GuardianNotice::Closed { outcome, swept: Vec::new(), immortal: 0, fault: None };
-        line.send(&FromWorker::Notice(closed));
+        let closed = Closed { outcome: Some(outcome), ..Closed::default() };
+        line.send(&FromWorker::Notice(GuardianNotice::News(ProcessNews::Closed(closed))));
         Ok(())
     }
 
@@ -157,8 +157,8 @@ mod tests {
             if file.name == "DONE" && text.bytes().unwrap() == b"it works\n"));
         assert!(matches!(output, GuardianNotice::Output { stream: OutputName::Stdout, bytes }
             if bytes.bytes().unwrap() == b"two"));
-        assert!(matches!(closed, GuardianNotice::Closed { outcome, .. }
-            if *outcome == Outcome::Exited { exit_code: 0 }));
+        assert!(matches!(closed, GuardianNotice::News(ProcessNews::Closed(closed))
+            if closed.outcome == Some(Outcome::Exited { exit_code: 0 })));
         // The next attempt in the slot.
         KeptEnd::of(folder.path(), "r2.b.1").begin(None).unwrap();
         assert!(told(&kept, 0).is_empty(), "it is another attempt's turn");

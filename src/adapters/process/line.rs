@@ -5,17 +5,13 @@
 
 use std::{
     collections::VecDeque,
-    fs::File,
     io::{self, BufRead, Read, Write},
-    mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
 use serde::Serialize;
-
-use super::protocol::FromWorker;
 
 /// The bytes of bulk that wait to be written.
 const ROOM: usize = 1 << 20;
@@ -36,8 +32,6 @@ struct LineQueue {
 struct LineState {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// What is to be written in one piece with the next message.
-    held: Vec<u8>,
     /// A line that was taken out is being written.
     writes: bool,
     /// Nothing is put in any more, and the line is closed once all is written.
@@ -106,14 +100,6 @@ impl LineWriter {
         }
     }
 
-    /// Ends the line before, which something else may have printed, and holds a message until the next
-    /// one is sent or the line ends.
-    pub(super) fn hold_on_new_line(&self, message: &impl Serialize) {
-        if let Ok(line) = line_of(message) {
-            self.queue.lock().held = [&b"\"\"\n"[..], &line].concat();
-        }
-    }
-
     /// Sends a message once there is room for it.
     ///
     /// # Errors
@@ -133,7 +119,6 @@ impl LineWriter {
 
     fn put(&self, mut state: MutexGuard<'_, LineState>, line: Vec<u8>) {
         if !state.cut && !state.finished {
-            let line = [mem::take(&mut state.held), line].concat();
             state.bytes += line.len();
             state.lines.push_back(line);
             self.queue.changed.notify_all();
@@ -156,13 +141,7 @@ impl LineWriter {
 
     /// Closes the line once everything is written.
     pub(super) fn finish(&self) {
-        let mut state = self.queue.lock();
-        if !state.held.is_empty() {
-            let held = mem::take(&mut state.held);
-            state.bytes += held.len();
-            state.lines.push_back(held);
-        }
-        state.finished = true;
+        self.queue.lock().finished = true;
         self.queue.changed.notify_all();
     }
 
@@ -216,42 +195,6 @@ pub(super) fn read_line(
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     Ok(!line.is_empty())
-}
-
-/// The bytes of a part of a message that is answered: `srun` sends 1,024 at once. A line that carries single
-/// bytes would be flooded with answers.
-const ANSWERED: usize = 512;
-
-/// What a worker reads from its guardian. A part of a message is answered, so that TCP does not hold back the rest.
-pub(super) struct AnsweringReader {
-    input: File,
-    /// None before this worker has said who it is.
-    line: Option<LineWriter>,
-}
-
-impl AnsweringReader {
-    /// A reader that does not answer yet.
-    pub(super) fn new(input: File) -> AnsweringReader {
-        AnsweringReader { input, line: None }
-    }
-
-    /// Answers on this line from now on.
-    pub(super) fn answer_on(&mut self, line: LineWriter) {
-        self.line = Some(line);
-    }
-}
-
-impl Read for AnsweringReader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = self.input.read(buffer)?;
-        if let Some(line) = &self.line
-            && length >= ANSWERED
-            && !buffer[..length].ends_with(b"\n")
-        {
-            line.send_if_idle(&FromWorker::Pulse {});
-        }
-        Ok(length)
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use std::{
     fmt,
     io::{self, BufRead},
     path::{Path, PathBuf},
-    sync::mpsc::{self, Receiver},
     thread,
     time::Duration,
 };
@@ -16,11 +15,10 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
-use super::{Carrier, Identity, Member, ProcessSpec, StartFault, program::NoProgram, send};
-use crate::core::verdict::Outcome;
+use super::{Carrier, Identity, ProcessNews, ProcessSpec, StartFault, program::NoProgram, send};
 
 /// The number of this protocol between a guardian and a worker.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -37,28 +35,46 @@ pub(super) const LONGEST_LINE: usize = 4 << 20;
 /// The interval at which both sides show that they are there.
 pub(super) const PULSE: Duration = Duration::from_secs(5);
 
-/// The orders of the guardian; the first line on its standard input.
-#[derive(Debug, Serialize, Deserialize)]
+/// What a guardian is told first: the agent, and how it is guarded. The first line on its standard
+/// input.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GuardianSpec {
     /// The agent.
     pub spec: ProcessSpec,
-    /// The attempt's record.
+    /// The attempt's record, which stays open in the whole tree to identify its processes.
     pub record: PathBuf,
-    /// The file for how the agent ended.
+    /// The file for how the agent ended, if that must be known after a crash.
     pub exit: Option<PathBuf>,
     /// The time without a sign of life after which the runner is notified.
     pub idle: Option<Duration>,
     /// Whether secrets are removed from the output. Their values are in the agent's environment.
     pub redact: bool,
-    /// The file with the fingerprint of the screen, if the agent has a terminal of its own.
+    /// The file with the fingerprint of the screen, if the agent has a terminal of its own. A
+    /// change of the screen is then the only sign of life.
     pub screen: Option<PathBuf>,
-    /// The way to the agent, if it is somewhere else.
+    /// The way to the agent, if it runs somewhere else.
     pub carrier: Option<Carrier>,
     /// What happens to the output.
     pub output: OutputRoute,
     /// The file to remove once everything has ended.
-    #[serde(default)]
     pub sign: Option<PathBuf>,
+}
+
+impl GuardianSpec {
+    /// A process here of which nothing is kept, such as a hook. No other process has `record` open.
+    pub fn new(spec: ProcessSpec, record: PathBuf, redact: bool) -> GuardianSpec {
+        GuardianSpec {
+            spec,
+            record,
+            exit: None,
+            idle: None,
+            redact,
+            screen: None,
+            carrier: None,
+            output: OutputRoute::Files,
+            sign: None,
+        }
+    }
 }
 
 /// The file that shows that a guardian has sent an agent to its worker, which may have started it: next
@@ -88,17 +104,18 @@ pub enum GuardianCommand {
     Interrupt,
     /// Send TERM to the agent's group.
     Terminate,
-    /// End everything.
+    /// End the agent and everything it started.
     Kill,
-    /// Stop the whole tree.
+    /// Stop the agent and everything it started, until [`GuardianCommand::Thaw`].
     Freeze,
     /// Continue the tree.
     Thaw,
     /// Reset the idle timer: the runner has seen files change.
     Awake,
-    /// Do not end what the agent left behind.
+    /// Leave the remaining processes running, unguarded.
     Spare,
-    /// Note that a person stopped the run. The order to end the agent follows.
+    /// Note that a person stopped the run, for an exit that only the next run sees. The order to end
+    /// the agent follows.
     Cancel,
 }
 
@@ -118,11 +135,6 @@ pub enum GuardianNotice {
         /// What keeps any such agent from starting.
         fault: Option<StartFault>,
     },
-    /// The agent of a guardian that has told the start of a carrier runs now.
-    Arrived {
-        /// The name of the machine.
-        host: String,
-    },
     /// A part of the output.
     Output {
         /// The stream.
@@ -130,35 +142,8 @@ pub enum GuardianNotice {
         /// The bytes.
         bytes: Encoded,
     },
-    /// Nothing in the tree has printed or used the processor for the configured time.
-    Idle {},
-    /// The agent ended by itself, and these of its processes have not; sent again when the list
-    /// changes. They are waited for until an order says otherwise.
-    Left {
-        /// The processes that are left.
-        members: Vec<Member>,
-    },
-    /// All processes somewhere else have ended, and their work is being fetched.
-    Fetching {},
-    /// The worker has been silent for this long, or its line was cut; none once it is heard again.
-    Contact {
-        /// The time since its last byte, in milliseconds.
-        silent_ms: Option<u64>,
-    },
-    /// The agent and everything it started is gone, or was spared; the guardian ends, unless it says
-    /// that it is ready.
-    Closed {
-        /// How the agent ended.
-        outcome: Outcome,
-        /// The processes that were killed after it.
-        swept: Vec<String>,
-        /// The number of those that did not die.
-        immortal: usize,
-        /// What keeps any such agent from starting, if the agent was not started.
-        fault: Option<StartFault>,
-    },
-    /// Nothing is left of the agent, and the guardian takes another one.
-    Ready {},
+    /// A notice about the running agent.
+    News(ProcessNews),
 }
 
 /// The name of an output stream.
@@ -248,10 +233,9 @@ pub(super) enum ToWorker {
     File(TaskFile),
     /// A part of the prompt.
     Prompt(Encoded),
-    /// The process to start.
-    Task(Box<WorkerTask>),
-    /// It may start.
-    Start {},
+    /// The process to start. Its files have the names that they have here, and only tell whether they
+    /// differ; its folder is used if no files are sent; its end is kept if that is kept here.
+    Start(Box<GuardianSpec>),
     /// An order of the runner.
     Order(GuardianCommand),
     /// The work that the worker has offered is here.
@@ -260,63 +244,38 @@ pub(super) enum ToWorker {
     Pulse {},
 }
 
-/// What a worker must know before anything else. Fields of later versions are ignored, so that every
-/// worker can answer.
+/// What a worker must know before anything else.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerBegin {
-    /// The protocol of the guardian.
-    pub protocol: u32,
-    /// The version of the guardian.
-    pub version: String,
     /// What the worker needs to bring its files into the state of those here; none if it has the
     /// same files.
-    #[serde(default)]
     pub work: Option<WorkerFiles>,
     /// Whether only work is fetched that a lost worker did not send.
-    #[serde(default)]
     pub fetch: bool,
     /// Whether the end of the agent is told as well, if that has ended by itself: not when the lost
     /// process is another one of its attempt.
-    #[serde(default)]
     pub end: bool,
     /// What has arrived of the output of that agent.
-    #[serde(default)]
     pub arrived: ArrivedOutput,
+    /// The sign of life of the process, to be removed if it is not started.
+    pub sign: Option<PathBuf>,
 }
 
 /// Which files a worker uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerFiles {
-    /// The name of the repository.
+    /// The name of the repository among those that the worker has.
     pub repository: String,
-    /// The name of the slot.
+    /// The name of the slot there.
     pub slot: String,
-    /// The folder for repositories; a path from the home folder if it is not absolute.
-    #[serde(default)]
+    /// The folder for repositories there: by default `.cache/ralph`; a path from the home folder if
+    /// it is not absolute.
     pub dir: Option<String>,
-    /// What the work is recognized by.
+    /// What the work of this attempt is recognized by: a worker that comes back with the work of
+    /// another attempt has another one.
     pub token: String,
     /// Whether the ids of its commits are those of SHA-256.
-    #[serde(default)]
     pub is_sha256: bool,
-}
-
-/// The process that a worker starts.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct WorkerTask {
-    /// The process. Its files have the names that they have here, and only tell whether they differ;
-    /// its folder is used if no files are sent.
-    pub(super) spec: ProcessSpec,
-    /// The time without a sign of life after which the runner is notified.
-    pub(super) idle: Option<Duration>,
-    /// Whether secrets are removed from the output.
-    pub(super) redact: bool,
-    /// Whether its end is kept, because its guardian may be lost and a later one ask for it.
-    #[serde(default)]
-    pub(super) kept: bool,
-    /// The file to remove once everything has ended, if it is seen there.
-    #[serde(default)]
-    pub(super) sign: Option<PathBuf>,
 }
 
 /// A line from a worker to a guardian.
@@ -345,13 +304,6 @@ pub(super) enum FromWorker {
     Ready {},
     /// What the guardian there tells.
     Notice(GuardianNotice),
-    /// The guardian there was killed. Its agent is ended.
-    Unguarded {
-        /// The processes that were killed.
-        swept: Vec<String>,
-        /// The number of those that did not die.
-        immortal: usize,
-    },
     /// A file in the folder of the task has changed.
     File(TaskFile),
     /// Nothing follows.
@@ -396,31 +348,16 @@ pub(super) enum TaskFileContent {
     Text(Encoded),
 }
 
-/// A line that a guardian with an agent gets.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OrderLine {
-    Order(GuardianCommand),
-    Next(Box<GuardianSpec>),
-}
-
-/// Starts a thread that calls `hear` for each order, and without one when the runner is gone. The
-/// thread ends with the orders for the next agent, which the receiver gets.
-pub(super) fn listen(
-    hear: impl Fn(Option<GuardianCommand>) + Send + 'static,
-) -> Receiver<GuardianSpec> {
-    let (next, briefs) = mpsc::sync_channel(1);
+/// Starts a thread that calls `hear` for each order, and without one when the runner is gone.
+pub(super) fn listen(hear: impl Fn(Option<GuardianCommand>) + Send + 'static) {
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
-            match serde_json::from_str(&line) {
-                Ok(OrderLine::Order(order)) => hear(Some(order)),
-                Ok(OrderLine::Next(brief)) => return drop(next.send(*brief)),
-                Err(_) => {}
+            if let Ok(order) = serde_json::from_str(&line) {
+                hear(Some(order));
             }
         }
         hear(None);
     });
-    briefs
 }
 
 /// Sends a notice; a runner that is gone is no reason to fail.
@@ -432,6 +369,14 @@ pub(super) fn tell(notice: &GuardianNotice) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Sends a notice about the running agent.
+///
+/// # Errors
+/// I/O errors.
+pub(super) fn tell_news(news: ProcessNews) -> io::Result<()> {
+    tell(&GuardianNotice::News(news))
 }
 
 /// Sends the notice that the agent did not start because of `error`. If a program is missing, that is
@@ -460,11 +405,6 @@ mod tests {
 
     #[test]
     fn a_later_version_can_be_told_apart() {
-        let later = r#"{"begin":{"protocol":9,"version":"9.9.9","fetch":false,"news":{"a":1}}}"#;
-        let ToWorker::Begin(begin) = serde_json::from_str(later).unwrap() else {
-            panic!("it is a beginning");
-        };
-        assert_eq!((begin.protocol, begin.version.as_str()), (9, "9.9.9"));
         let later = r#"{"hello":{"protocol":9,"version":"9.9.9","moon":"full"}}"#;
         let FromWorker::Hello(hello) = serde_json::from_str(later).unwrap() else {
             panic!("it is an answer");

@@ -22,7 +22,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{ProcessSpec, own_program};
+use super::{
+    ProcessSpec,
+    calls::{OwnCall, captured},
+    own_program,
+};
 
 /// The variable with the path of the socket.
 pub const VARIABLE: &str = "RALPH_RELAY";
@@ -201,39 +205,28 @@ impl RelayServer {
     fn run(&self, request: &RelayRequest) -> io::Result<RelayAnswer> {
         let words = ["__relayed".to_owned(), "--".to_owned()].into_iter();
         let words: Vec<String> = words.chain(request.arguments.iter().cloned()).collect();
-        let mut command = duct::cmd(own_program(), words)
-            .dir(&self.main)
-            .env("PWD", &self.main)
-            .stdin_bytes(request.input.as_bytes())
-            .stdout_capture()
-            .stderr_capture()
-            .unchecked();
-        for (name, value) in &self.env {
-            command = command.env(name, value);
-        }
+        let command = duct::cmd(own_program(), words).dir(&self.main).env("PWD", &self.main);
+        let command =
+            self.env.iter().fold(command, |command, (name, value)| command.env(name, value));
         let mut own = running();
-        let handle = command.start()?;
-        let pid = handle.pids().first().copied();
-        own.extend(pid);
-        drop(own);
-        let is_late = matches!(handle.wait_timeout(LIMIT), Ok(None));
-        if is_late {
-            let _ = handle.kill();
-        }
-        let ended = handle.wait();
-        running().retain(|running| Some(*running) != pid);
-        let ended = ended?;
-        if is_late {
-            let why = format!("it took longer than {} s, outside of the sandbox", LIMIT.as_secs());
+        let mut number = None;
+        let ended = captured(&command, &request.input, LIMIT, |pid| {
+            number = pid;
+            own.extend(pid);
+            drop(own);
+        });
+        running().retain(|running| Some(*running) != number);
+        let OwnCall { code, mut output, mut errors } = ended?;
+        let Some(code) = code else {
+            let limit = LIMIT.as_secs();
+            let why = format!("it was killed, or took longer than {limit} s, outside the sandbox");
             return Ok(RelayAnswer::refusal(&why));
+        };
+        for text in [&mut output, &mut errors] {
+            let end = (0..=ANSWER.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+            text.truncate(end.unwrap_or(0));
         }
-        let text =
-            |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(ANSWER)]).into_owned();
-        Ok(RelayAnswer {
-            code: ended.status.code().unwrap_or(1),
-            output: text(&ended.stdout),
-            errors: text(&ended.stderr),
-        })
+        Ok(RelayAnswer { code, output, errors })
     }
 }
 

@@ -132,12 +132,16 @@ impl Streams {
         }
     }
 
+    /// Whether a stream has ended after at most this time.
+    pub(super) fn ends_within(&self, limit: Duration) -> bool {
+        self.drained.recv_timeout(limit).is_ok()
+    }
+
     /// Waits until everything is in the files, and closes them. The stream of a writer that cannot
-    /// be ended is cut off; returns whether there was none.
-    pub(super) fn drain(self) -> bool {
-        let late = self.shared.iter().filter(|_| self.drained.recv_timeout(DRAIN).is_err()).count();
+    /// be ended is cut off.
+    pub(super) fn drain(self) {
+        self.shared.iter().for_each(|_| drop(self.drained.recv_timeout(DRAIN)));
         self.cut();
-        late == 0
     }
 
     /// Closes the files. Later output of living writers is dropped.

@@ -8,8 +8,11 @@ use std::{
 
 use super::ProcessSpec;
 
-/// The variables whose value is the folder of the task.
-const TASK_FOLDER: [&str; 2] = ["RALPH_TASK_DIR", "TASK_FOLDER"];
+/// The variable with the folder of the task, in which an agent reports.
+pub(super) const TASK_DIR: &str = "RALPH_TASK_DIR";
+
+/// The variables whose value is that folder.
+const TASK_FOLDER: [&str; 2] = [TASK_DIR, "TASK_FOLDER"];
 
 /// The variables whose value is a file of the repository.
 const FILES: [&str; 2] = ["RALPH_GRAPH", "RALPH_CONFIG"];

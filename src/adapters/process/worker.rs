@@ -22,15 +22,14 @@ use std::{
 };
 
 use super::{
-    AgentProcess, GuardianPool, NotStarted, StartFault, adopt_orphans,
+    AgentProcess, Closed, GuardianProgram, NotStarted, ProcessNews, StartFault, adopt_orphans,
     connection::lock,
     git_channel::GitChannel,
-    line::{self, AnsweringReader, LineWriter},
-    own_file, own_program,
-    protocol::TaskFile,
+    line::{self, LineWriter},
+    own_file,
     protocol::{
         FromWorker, GuardianCommand, GuardianNotice, GuardianSpec, LONGEST_LINE, OutputRoute,
-        PROTOCOL, PULSE, ToWorker, VERSION, WorkerHello, WorkerTask,
+        PROTOCOL, PULSE, TaskFile, ToWorker, VERSION, WorkerHello,
     },
     sign_of_life,
     task_files::TaskFolder,
@@ -69,8 +68,8 @@ enum WorkerMessage {
     Cut,
     /// Git here has ended; with the reason if it failed.
     Served(Result<(), String>),
-    /// The last notice of the guardian here; none if it was killed.
-    Over(Option<GuardianNotice>),
+    /// How the process here ended.
+    Over(Closed),
 }
 
 /// Where a worker starts the process.
@@ -92,6 +91,8 @@ pub struct Worker {
     line: LineWriter,
     inbox: Receiver<WorkerMessage>,
     outbox: SyncSender<WorkerMessage>,
+    /// The sign of life of the process.
+    sign: Option<PathBuf>,
 }
 
 impl Worker {
@@ -103,7 +104,6 @@ impl Worker {
         adopt_orphans();
         let line = LineWriter::start(io::stdout())?;
         let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-        let stdin = AnsweringReader::new(stdin);
         let mut input = BufReader::with_capacity(64 * 1024, stdin);
         let mut first = Vec::new();
         line::read_line(&mut input, LONGEST_LINE, &mut first)?;
@@ -111,7 +111,9 @@ impl Worker {
             let why = "only `ralph` starts this command, at an executor";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         };
-        line.hold_on_new_line(&FromWorker::Hello(WorkerHello {
+        // Ends a line that something else may have printed.
+        line.send(&"");
+        line.send(&FromWorker::Hello(WorkerHello {
             protocol: PROTOCOL,
             version: VERSION.to_owned(),
             host: fs::read_to_string("/proc/sys/kernel/hostname")
@@ -120,12 +122,6 @@ impl Worker {
                 .to_owned(),
             program: own_file().unwrap_or_default().display().to_string(),
         }));
-        if !Worker::is_understood(&begin) {
-            // Such a guardian may end the line at once.
-            line.send(&FromWorker::Pulse {});
-            line.flush(LAST_WORD);
-        }
-        input.get_mut().answer_on(line.clone());
         let (outbox, inbox) = mpsc::sync_channel(WAITING);
         let (listener, cut, pulse) = (outbox.clone(), line.clone(), line.clone());
         thread::Builder::new().name("orders".to_owned()).spawn(move || {
@@ -147,7 +143,7 @@ impl Worker {
                 thread::sleep(PULSE);
             }
         })?;
-        Ok((Worker { line, inbox, outbox }, begin))
+        Ok((Worker { line, inbox, outbox, sign: begin.sign.clone() }, begin))
     }
 
     /// Returns what ends everything that this worker has started, as the end of its line does. A
@@ -160,11 +156,6 @@ impl Worker {
             line.cut();
             let _ = outbox.send(WorkerMessage::Cut);
         }
-    }
-
-    /// Whether the guardian that started the carrier understands this worker.
-    pub fn is_understood(begin: &WorkerBegin) -> bool {
-        (begin.protocol, begin.version.as_str()) == (PROTOCOL, VERSION)
     }
 
     /// Tells why nothing can be done, and whether that is a slot which an agent has broken.
@@ -258,7 +249,10 @@ impl Worker {
     /// I/O errors; the line was cut, and everything that ran has ended.
     pub fn guard(&self, place: &WorkerPlace<'_>) -> io::Result<()> {
         let prompt = place.folder.join("prompt.md");
-        let (task, files) = self.await_task(&prompt, place.slot.is_some())?;
+        let (task, files) = self.await_agent(&prompt).inspect_err(|_| {
+            // It was not started.
+            sign_of_life::remove(self.sign.as_deref());
+        })?;
         let slot = place.slot.unwrap_or(&task.spec.dir);
         let reports = there::task_folder(&task.spec, slot);
         let folder = reports.as_deref().map(TaskFolder::new);
@@ -268,44 +262,40 @@ impl Worker {
         }
         let programs = own_program_in(place.folder)?;
         let record = place.folder.join(RECORD);
-        let end = place.end.filter(|_| task.kept);
+        let end = place.end.filter(|_| task.exit.is_some());
         if let Some(end) = end {
             end.begin(reports.as_deref())?;
         }
-        let brief = GuardianSpec {
+        let spec = GuardianSpec {
             spec: there::process(task.spec, place.slot, prompt.clone(), &programs),
             record: record.clone(),
             exit: end.map(KeptEnd::exit),
-            idle: task.idle,
-            redact: task.redact,
             screen: None,
-            carrier: None,
             output: OutputRoute::Notices { kept: end.map(|end| end.dir().to_owned()) },
-            sign: task.sign.clone(),
+            ..task
         };
         File::create(&record)?;
         let (line, reports, over) = (self.line.clone(), Arc::clone(&folder), self.outbox.clone());
-        let tell = move |notice: Option<GuardianNotice>| match notice {
-            Some(notice @ GuardianNotice::Output { .. }) => {
+        let tell = move |notice| match notice {
+            GuardianNotice::Output { .. } => {
                 // Output that the line takes no more is dropped.
                 let _ = line.send_bulk(&FromWorker::Notice(notice));
             }
-            notice @ (Some(GuardianNotice::Closed { .. }) | None) => {
-                let _ = over.send(WorkerMessage::Over(notice));
+            GuardianNotice::News(ProcessNews::Closed(closed)) => {
+                let _ = over.send(WorkerMessage::Over(closed));
             }
-            Some(notice) => {
+            notice => {
                 // What it left running is judged by its reports.
                 report(&line, &reports);
                 line.send(&FromWorker::Notice(notice));
             }
         };
-        let guardians = GuardianPool::new(own_program(), place.lock)?;
-        let agent = AgentProcess::under_guard(&brief, &guardians, tell);
-        let agent = match agent {
+        let guardians = GuardianProgram::new(place.lock)?;
+        let agent = match AgentProcess::with_output(&guardians, &spec, tell) {
             Ok(agent) => agent,
             Err(reason) => {
                 self.tell_not_started(reason, &record);
-                sign_of_life::remove(task.sign.as_deref());
+                sign_of_life::remove(self.sign.as_deref());
                 return Ok(());
             }
         };
@@ -316,52 +306,36 @@ impl Worker {
             let _ = fs::remove_dir_all(place.folder);
         }
         self.tell(GuardianNotice::Started { identity: agent.identity().clone() });
-        let (notice, is_cut) = self.watch(&agent, &folder)?;
-        let message = notice.map_or_else(|| unguarded(&record), FromWorker::Notice);
-        if let FromWorker::Unguarded { immortal: 0, .. } = &message {
-            sign_of_life::remove(task.sign.as_deref());
+        let (mut closed, is_cut) = self.watch(&agent, &folder)?;
+        if closed.outcome.is_none() {
+            // Ends what a killed guardian could not.
+            let mut killed = tree::kill_marked(None, &record);
+            let (swept, immortal) = tree::sweep(None);
+            killed.extend(swept);
+            closed.swept = killed.into_iter().map(|member| member.name).collect();
+            closed.immortal = immortal;
+            if immortal == 0 {
+                sign_of_life::remove(self.sign.as_deref());
+            }
         }
-        self.tell_end(&message, &record, &folder);
+        // Nothing that is to be ended has it open.
+        let _ = fs::remove_file(record);
+        report(&self.line, &folder);
+        self.tell(GuardianNotice::News(ProcessNews::Closed(closed)));
         if is_cut { Err(cut()) } else { Ok(()) }
     }
 
-    /// Waits for the process to start, and writes its prompt. A guardian that has sent files waits
-    /// with it until it hears that this worker is ready.
-    fn await_task(
-        &self,
-        prompt: &Path,
-        with_files: bool,
-    ) -> io::Result<(WorkerTask, Vec<TaskFile>)> {
-        if with_files {
-            self.line.send(&FromWorker::Ready {});
-        }
+    /// Waits for the process to start, and writes its prompt.
+    fn await_agent(&self, prompt: &Path) -> io::Result<(GuardianSpec, Vec<TaskFile>)> {
+        self.line.send(&FromWorker::Ready {});
         let mut text =
             File::options().write(true).create(true).truncate(true).mode(0o600).open(prompt)?;
-        let (mut files, mut next) = (Vec::new(), None);
+        let mut files = Vec::new();
         loop {
-            let message = match self.next() {
-                Ok(message) => message,
-                Err(error) => {
-                    // It was not started.
-                    let sign = next.as_ref().and_then(|task: &WorkerTask| task.sign.as_deref());
-                    sign_of_life::remove(sign);
-                    return Err(error);
-                }
-            };
-            match message {
+            match self.next()? {
                 ToWorker::File(file) => files.push(file),
                 ToWorker::Prompt(part) => text.write_all(&part.bytes()?)?,
-                ToWorker::Task(task) => {
-                    next = Some(*task);
-                    if !with_files {
-                        self.line.send(&FromWorker::Ready {});
-                    }
-                }
-                ToWorker::Start {} => {
-                    let early =
-                        || io::Error::other("the guardian starts a process before it names it");
-                    return Ok((next.ok_or_else(early)?, files));
-                }
+                ToWorker::Start(spec) => return Ok((*spec, files)),
                 ToWorker::Begin(_)
                 | ToWorker::Git(_)
                 | ToWorker::GitEnd {}
@@ -372,13 +346,12 @@ impl Worker {
         }
     }
 
-    /// Passes orders on until the process is over. Returns the last notice of its guardian, and
-    /// whether the line was cut.
+    /// Passes orders on until the process is over. Returns how it ended, and whether the line was cut.
     fn watch(
         &self,
         agent: &AgentProcess,
         folder: &Mutex<Option<TaskFolder>>,
-    ) -> io::Result<(Option<GuardianNotice>, bool)> {
+    ) -> io::Result<(Closed, bool)> {
         let (mut silent, mut due) = (0, Instant::now() + PULSE);
         let mut cut_at: Option<Instant> = None;
         loop {
@@ -386,7 +359,7 @@ impl Worker {
                 Ok(WorkerMessage::Heard(ToWorker::Order(order))) => agent.order(order),
                 Ok(WorkerMessage::Heard(_)) => silent = 0,
                 Ok(WorkerMessage::Served(_)) => {}
-                Ok(WorkerMessage::Over(notice)) => return Ok((notice, cut_at.is_some())),
+                Ok(WorkerMessage::Over(closed)) => return Ok((closed, cut_at.is_some())),
                 Ok(WorkerMessage::Cut) | Err(RecvTimeoutError::Disconnected) => {
                     cut_at = cut_at.or_else(|| Some(Instant::now()));
                     cut_off(agent);
@@ -429,29 +402,12 @@ impl Worker {
         };
         self.tell(GuardianNotice::NotStarted { error, fault });
     }
-
-    /// Tells how the process ended, after its last reports.
-    fn tell_end(&self, message: &FromWorker, record: &Path, folder: &Mutex<Option<TaskFolder>>) {
-        // Nothing that is to be ended has it open.
-        let _ = fs::remove_file(record);
-        report(&self.line, folder);
-        self.line.send(message);
-    }
 }
 
 /// Ends an agent whose line was cut: it is noted that it did not end by itself.
 fn cut_off(agent: &AgentProcess) {
     agent.order(GuardianCommand::Cancel);
     agent.order(GuardianCommand::Kill);
-}
-
-/// Ends what a killed guardian could not.
-fn unguarded(record: &Path) -> FromWorker {
-    let mut killed = tree::kill_marked(None, record);
-    let (swept, immortal) = tree::sweep(None);
-    killed.extend(swept);
-    let swept = killed.into_iter().map(|member| member.name).collect();
-    FromWorker::Unguarded { swept, immortal }
 }
 
 fn cut() -> io::Error {

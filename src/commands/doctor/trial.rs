@@ -17,7 +17,7 @@ use super::{Finding, parts};
 use crate::{
     adapters::{
         agent_output,
-        process::{self, GuardPost, GuardianPool, ProcessSpec},
+        process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
         state::Lock,
     },
     commands::temporary_slot::{SlotUse, TemporarySlot},
@@ -172,12 +172,12 @@ impl ProbeFolder {
             Err(why) => return Ok(ProbeAnswer::No(why)),
         };
         let lock = File::open(self.folder.path()).context("open a temporary folder")?;
-        let guardians =
-            GuardianPool::new(process::own_program(), &lock).context("duplicate a file")?;
-        let post = GuardPost { carrier, ..GuardPost::of_command(guardians, record, false) };
+        let guardians = GuardianProgram::new(&lock).context("duplicate a file")?;
+        let spec = GuardianSpec { carrier, ..GuardianSpec::new(spec, record, false) };
         // A probe needs no grace period.
         let limits = (limit, Duration::ZERO);
-        let Ok(outcome) = process::run_guarded(&spec, &post, limits, |_| Ok::<_, Infallible>(true));
+        let turn = |_: &_| Ok::<_, Infallible>(true);
+        let Ok(outcome) = process::run_guarded(&guardians, &spec, limits, turn);
         let lines = agent_output::last_lines(&said, LINES).unwrap_or_default();
         Ok(match outcome {
             Outcome::Exited { exit_code: 0 } => ProbeAnswer::Yes(lines),

@@ -14,7 +14,9 @@ use super::{DraftSignals, stopped};
 use crate::{
     adapters::{
         agent_output::{self, Follow},
-        process::{self, AgentProcess, GuardPost, GuardianPool, ProcessSpec},
+        process::{
+            self, AgentProcess, GuardianCommand, GuardianProgram, GuardianSpec, ProcessSpec,
+        },
         state::Lock,
         terminal,
     },
@@ -180,7 +182,7 @@ impl DraftAgent<'_> {
             };
             let outcome = self.run(spec, None, config.setup_timeout, |process| {
                 if signals.count() > 1 {
-                    process.kill();
+                    process.order(GuardianCommand::Kill);
                 }
                 signals.number().is_none()
             })?;
@@ -239,12 +241,12 @@ impl DraftAgent<'_> {
         };
         let placed = placement::placed(workspace, &executor, &facts, spec);
         let placed = placed.map_err(|fault| Failure::new(Exit::Agent, fault.to_string()))?;
-        let guardians = GuardianPool::new(process::own_program(), lock.folder());
-        let guardians = guardians.context("hold the lock for the agent")?;
-        let post = GuardPost::of_command(guardians, record, workspace.redacts());
-        let post = GuardPost { idle, carrier: placed.carrier, ..post };
+        let guardians =
+            GuardianProgram::new(lock.folder()).context("hold the lock for the agent")?;
+        let spec = GuardianSpec::new(placed.spec, record, workspace.redacts());
+        let spec = GuardianSpec { idle, carrier: placed.carrier, ..spec };
         let limits = (limit, workspace.config.grace);
-        let Ok(outcome) = process::run_guarded(&placed.spec, &post, limits, |agent| {
+        let Ok(outcome) = process::run_guarded(&guardians, &spec, limits, |agent| {
             Ok::<_, Infallible>(turn(agent))
         });
         Ok(outcome)
@@ -278,7 +280,7 @@ impl DraftAgent<'_> {
         let idle = Some(config.idle).filter(|idle| !idle.is_zero());
         let outcome = self.run(spec, idle, config.timeout, |agent| {
             if signals.count() > 1 {
-                agent.kill();
+                agent.order(GuardianCommand::Kill);
             }
             let is_over = follow.look().is_some_and(|it| it.is_over && it.background == 0);
             over_since = if is_over { over_since.or(Some(Instant::now())) } else { None };

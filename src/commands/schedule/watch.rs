@@ -19,7 +19,7 @@ use chrono::{DateTime, Utc};
 use super::{SchedulePlan, ScheduledRun, http_trigger};
 use crate::{
     adapters::{
-        process::{self, AgentProcess},
+        process::{self, AgentProcess, GuardianCommand},
         service_manager::{self, Manager},
         signal,
         state::Lock,
@@ -363,12 +363,14 @@ impl<'a> ScheduleDaemon<'a> {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
                 ScheduleMessage::Signal(signal::SUSPEND) => {
-                    hook.freeze();
+                    hook.order(GuardianCommand::Freeze);
                     signal::suspend();
-                    hook.thaw();
+                    hook.order(GuardianCommand::Thaw);
                 }
                 // The first signal asked the daemon to end.
-                ScheduleMessage::Signal(_) if self.signal.is_some() => hook.kill(),
+                ScheduleMessage::Signal(_) if self.signal.is_some() => {
+                    hook.order(GuardianCommand::Kill)
+                }
                 ScheduleMessage::Signal(number) => self.signal = Some(number),
                 ScheduleMessage::Ended(_) | ScheduleMessage::Requested => {}
             }

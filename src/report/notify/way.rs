@@ -12,7 +12,7 @@ use super::ProgramMessage;
 use crate::{
     adapters::{
         agent_output,
-        process::{self, GuardPost, GuardianPool, ProcessSpec},
+        process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
     },
     core::verdict::Outcome,
     project::config::NotifierTarget,
@@ -93,11 +93,11 @@ impl Messenger {
             stdout: output.clone(),
             stderr: output.clone(),
         };
-        let guardians = GuardianPool::new(process::own_program(), &lock);
-        let guardians = guardians.map_err(|error| error.to_string())?;
-        let post = GuardPost::of_command(guardians, input.clone(), true);
+        let guardians = GuardianProgram::new(&lock).map_err(|error| error.to_string())?;
+        let spec = GuardianSpec::new(spec, input.clone(), true);
         let turn = |_: &_| Ok::<_, Infallible>(!is_cut());
-        let Ok(outcome) = process::run_guarded(&spec, &post, (self.timeout, GRACE), turn);
+        let limits = (self.timeout, GRACE);
+        let Ok(outcome) = process::run_guarded(&guardians, &spec, limits, turn);
         let last = agent_output::last_line(&output);
         for path in [input, output] {
             let _ = fs::remove_file(path);

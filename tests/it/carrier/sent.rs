@@ -8,7 +8,7 @@ use std::{
 use ralph::{
     adapters::{
         git::Repo,
-        process::{ProcessSpec, WorkTransfer},
+        process::{GuardianCommand, ProcessSpec, WorkTransfer, WorkerFiles},
     },
     core::verdict::Outcome,
 };
@@ -66,11 +66,13 @@ impl SentProject {
         let step = |step: &str| vec![RALPH.into(), "__work".into(), step.into(), text(&spec)];
         agent.argv = self.host.carrier();
         agent.transfer = Some(WorkTransfer {
-            repository: "top".to_owned(),
-            slot: "1".to_owned(),
-            dir: None,
-            token: token.to_owned(),
-            is_sha256: false,
+            files: WorkerFiles {
+                repository: "top".to_owned(),
+                slot: "1".to_owned(),
+                dir: None,
+                token: token.to_owned(),
+                is_sha256: false,
+            },
             send: step("send"),
             fetch: step("fetch"),
         });
@@ -208,7 +210,7 @@ fn work_that_cannot_be_fetched_is_kept_as_stale_by_a_later_attempt() {
         fs::rename(&calls, top.host.dir.join("later")).unwrap();
         kill_process(pid(running.agent.identity().pid), Signal::KILL).unwrap();
         running.wait_for_fetch();
-        running.agent.kill();
+        running.agent.order(GuardianCommand::Kill);
     });
     assert_eq!(top.subjects(), [""; 0]);
     fs::rename(top.host.dir.join("later"), top.host.dir.join("calls")).unwrap();
@@ -236,7 +238,7 @@ fn work_that_cannot_be_sent_or_fetched_is_told() {
     agent.transfer.as_mut().unwrap().fetch = fails("the disk is full");
     let running = agent.start().arrived();
     running.wait_for_fetch();
-    running.agent.kill();
+    running.agent.order(GuardianCommand::Kill);
     assert!(why(running.closed()).contains("the disk is full"));
     // The work of the agent waits there.
     let next = top.agent("t3", "true\n");
@@ -284,7 +286,7 @@ fn two_attempts_that_want_the_same_slot_get_two() {
     let other = top.agent("t2", "echo \"${RALPH_SLOT##*/}\"\n");
     assert_eq!(other.run().outcome, Some(exited(0)));
     assert_ne!(other.read("stdout"), "1\n");
-    running.agent.kill();
+    running.agent.order(GuardianCommand::Kill);
     assert_eq!(running.closed().outcome, Some(Outcome::Signaled { signal: 9 }));
     assert_eq!(top.subjects(), ["Made"], "what it did before is fetched");
 }

@@ -14,7 +14,8 @@ use ralph::{
     adapters::{
         executor::container,
         process::{
-            AgentProcess, Carrier, Closed, GuardPost, GuardianPool, ProcessNews, ProcessSpec,
+            AgentProcess, Carrier, Closed, GuardianCommand, GuardianProgram, GuardianSpec,
+            ProcessNews, ProcessSpec,
         },
     },
     core::{
@@ -108,13 +109,8 @@ impl Attempt {
             stdout: dir.join("stdout"),
             stderr: dir.join("stderr"),
         };
-        let post = GuardPost {
-            guardians: GuardianPool::new(RALPH.into(), &lock).unwrap(),
-            record: dir.join("record"),
-            exit: None,
-            idle: None,
-            redact: true,
-            screen: None,
+        let guardians = GuardianProgram::of(RALPH.into(), &lock).unwrap();
+        let spec = GuardianSpec {
             carrier: Some(Carrier {
                 executor: "far".to_owned(),
                 image: None,
@@ -124,8 +120,10 @@ impl Attempt {
                 recovers: false,
                 signs: None,
             }),
+            ..GuardianSpec::new(spec, dir.join("record"), true)
         };
-        let agent = AgentProcess::spawn(&spec, &post, move |told| drop(tell.send(told))).unwrap();
+        let tell = move |told| drop(tell.send(told));
+        let agent = AgentProcess::spawn(&guardians, &spec, tell).unwrap();
         (agent, news)
     }
 
@@ -210,7 +208,7 @@ fn nothing_is_left_at_a_host_whatever_ends_an_attempt() {
 
     let killed = attempt();
     let (agent, news) = killed.up();
-    agent.kill();
+    agent.order(GuardianCommand::Kill);
     assert!(matches!(closed(&news).outcome, Some(Outcome::Signaled { .. })));
     killed.nothing_is_left();
 
@@ -276,7 +274,7 @@ fn nothing_is_left_of_a_container_whatever_ends_an_attempt() {
     };
     let killed = attempt("killed");
     let (agent, news) = killed.up();
-    agent.kill();
+    agent.order(GuardianCommand::Kill);
     assert!(matches!(closed(&news).outcome, Some(Outcome::Signaled { .. })));
     is_gone(&killed);
 
@@ -325,7 +323,7 @@ fn nothing_is_left_of_a_job_whatever_ends_an_attempt() {
     let Some(mut cluster) = SlurmCluster::start() else { return };
     let killed = submitted(&cluster, "killed", FAMILY);
     let (agent, news) = killed.up();
-    agent.kill();
+    agent.order(GuardianCommand::Kill);
     assert!(matches!(closed(&news).outcome, Some(Outcome::Signaled { .. })));
     killed.nothing_is_left();
 

@@ -18,7 +18,8 @@ use std::{
 
 use ralph::{
     adapters::process::{
-        AgentProcess, Closed, GuardPost, GuardianPool, ProcessNews, ProcessSpec,
+        AgentProcess, Closed, GuardianCommand, GuardianProgram, GuardianSpec, ProcessNews,
+        ProcessSpec,
         sandbox::{SandboxPaths, confined},
     },
     core::{
@@ -284,22 +285,16 @@ impl Stage {
         meanwhile: impl FnOnce(&AgentProcess),
     ) -> Ended {
         let lock = File::open(folder).unwrap();
-        let post = GuardPost {
-            guardians: GuardianPool::new(self.trial.sign("guardian"), &lock).unwrap(),
-            record: folder.join("record.json"),
-            exit: None,
-            idle: None,
-            redact: false,
-            screen: None,
-            carrier: None,
-        };
+        let guardians = GuardianProgram::of(self.trial.sign("guardian"), &lock).unwrap();
+        let spec = GuardianSpec::new(spec.clone(), folder.join("record.json"), false);
         let (tell, told) = mpsc::channel();
-        let process = AgentProcess::spawn(spec, &post, move |news| drop(tell.send(news))).unwrap();
+        let process =
+            AgentProcess::spawn(&guardians, &spec, move |news| drop(tell.send(news))).unwrap();
         meanwhile(&process);
         let closed: Closed = loop {
             match told.recv_timeout(SOON).expect("the process ends") {
                 ProcessNews::Closed(closed) => break closed,
-                ProcessNews::Left(_) => process.kill(),
+                ProcessNews::Left(_) => process.order(GuardianCommand::Kill),
                 ProcessNews::Idle
                 | ProcessNews::Arrived(_)
                 | ProcessNews::Contact(_)

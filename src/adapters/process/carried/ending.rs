@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    CarriedEnd, CarriedGuard, CarriedMessage, CarriedStage, CarrierNews, ConnectionPurpose,
-    GuardedEnd, GuardianCommand, GuardianNotice, Outcome, StartFault, connect, lock, tell,
+    CarriedEnd, CarriedGuard, CarriedMessage, CarriedStage, CarrierNews, Closed, ConnectionPurpose,
+    GuardedEnd, GuardianCommand, Outcome, ProcessNews, StartFault, connect, lock, tell_news,
 };
 use crate::core::executor::{ContainerFault, slurm_refusal};
 
@@ -86,7 +86,7 @@ impl CarriedGuard<'_> {
             return self.lose_contact();
         }
         if silent == 0 && is_running && mem::take(&mut self.is_silent) {
-            return tell(&GuardianNotice::Contact { silent_ms: None });
+            return tell_news(ProcessNews::Contact(None));
         }
         Ok(())
     }
@@ -96,13 +96,16 @@ impl CarriedGuard<'_> {
             return Ok(());
         }
         let silence = lock(&self.arrivals).heard_at.elapsed();
-        let silent_ms = Some(u64::try_from(silence.as_millis()).unwrap_or(u64::MAX));
-        tell(&GuardianNotice::Contact { silent_ms })
+        tell_news(ProcessNews::Contact(Some(silence)))
+    }
+
+    pub(super) fn recovers(&self) -> bool {
+        self.purpose == ConnectionPurpose::Recover
     }
 
     /// Whether the worker is asked again after this end of a connection.
     pub(super) fn may_fetch(&self, end: &CarriedEnd) -> bool {
-        let recovers = self.carrier.recovers;
+        let recovers = self.recovers();
         let is_fetched = match end {
             CarriedEnd::Lost(_) => recovers || self.stage > CarriedStage::Sending,
             CarriedEnd::Impossible(_, None) => recovers,
@@ -132,7 +135,7 @@ impl CarriedGuard<'_> {
         let is_finished = self.closed.is_some() && !lock(&self.arrivals).is_refused;
         match self.greeted_at {
             _ if is_finished => self.began.elapsed() >= longest,
-            _ if !self.carrier.recovers => self.began.elapsed() >= REACH_AGAIN,
+            _ if !self.recovers() => self.began.elapsed() >= REACH_AGAIN,
             None => self.began.elapsed() >= longest,
             Some(at) => at.elapsed() >= LEAVES_SLOT,
         }
@@ -152,13 +155,13 @@ impl CarriedGuard<'_> {
         self.lose_contact()?;
         loop {
             // Each extends the limits of the attempt.
-            tell(&GuardianNotice::Fetching {})?;
+            tell_news(ProcessNews::Fetching)?;
             self.hang_up();
             let is_over = self.abandoned || self.killed_at.is_some() || self.has_asked_enough();
             if is_over || self.rest(pause) {
                 return Ok(false);
             }
-            let is_soon = self.began.elapsed() < SOON || !self.carrier.recovers;
+            let is_soon = self.began.elapsed() < SOON || !self.recovers();
             pause = (pause * 2).min(if is_soon { LONGEST } else { LATER });
             self.number += 1;
             (self.exited, self.stage) = (None, CarriedStage::Reaching);
@@ -171,7 +174,7 @@ impl CarriedGuard<'_> {
             match self.watch()? {
                 CarriedEnd::Done => return Ok(true),
                 CarriedEnd::Stopped(_) => return Ok(false),
-                CarriedEnd::Impossible(_, Some(_)) if self.carrier.recovers => return Ok(false),
+                CarriedEnd::Impossible(_, Some(_)) if self.recovers() => return Ok(false),
                 // The worker may still be ending what the lost one guarded.
                 CarriedEnd::Impossible(..) | CarriedEnd::Lost(_) => {}
             }
@@ -191,7 +194,7 @@ impl CarriedGuard<'_> {
                 Ok(CarriedMessage::Order(GuardianCommand::Cancel)) => self.cancelled = true,
                 Ok(CarriedMessage::Order(
                     GuardianCommand::Interrupt | GuardianCommand::Terminate,
-                )) if self.carrier.recovers => return true,
+                )) if self.recovers() => return true,
                 Ok(CarriedMessage::Order(_) | CarriedMessage::Heard(..)) => {}
                 Err(RecvTimeoutError::Timeout) => return false,
             }
@@ -203,10 +206,10 @@ impl CarriedGuard<'_> {
         self.hang_up();
         let cut_off = self.cancelled || self.abandoned;
         let (closed, outcome, fault) = match (end, self.closed.take()) {
-            (CarriedEnd::Done, Some(closed)) => return GuardedEnd { cut_off, ..closed },
+            (CarriedEnd::Done, Some(closed)) => return GuardedEnd { closed, cut_off },
             // The worker has answered: the agent had not ended by itself.
-            (CarriedEnd::Done, None) if self.carrier.recovers => (None, Outcome::Interrupted, None),
-            (CarriedEnd::Impossible(why, _), closed) if self.carrier.recovers => {
+            (CarriedEnd::Done, None) if self.recovers() => (None, Outcome::Interrupted, None),
+            (CarriedEnd::Impossible(why, _), closed) if self.recovers() => {
                 (closed, self.lost(why), None)
             }
             (CarriedEnd::Done, None) => {
@@ -226,9 +229,8 @@ impl CarriedGuard<'_> {
                 (closed, Outcome::NotStarted { error }, fault)
             }
         };
-        let (swept, immortal) =
-            closed.map_or((Vec::new(), 0), |closed| (closed.swept, closed.immortal));
-        GuardedEnd { outcome, swept, immortal, fault, cut_off }
+        let closed = Closed { outcome: Some(outcome), fault, ..closed.unwrap_or_default() };
+        GuardedEnd { closed, cut_off }
     }
 
     /// Ends the line, and the carrier if it does not end by itself.
