@@ -26,7 +26,6 @@ use super::{
         Arrivals, CarriedMessage, CarrierNews, Connection, SharedArrivals, connect, lock,
         send_prompt,
     },
-    guard::GuardedEnd,
     line::LineWriter,
     protocol::{
         ArrivedOutput, FromWorker, GuardianCommand, GuardianNotice, GuardianSpec, PROTOCOL, PULSE,
@@ -47,6 +46,14 @@ const SILENT_PULSES: u32 = 24;
 /// The time in which a worker ends everything it was told to kill. Less than the time after which
 /// the runner kills a guardian that does not answer.
 const KILL_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How an agent and everything it started ended.
+#[derive(Debug)]
+pub(super) struct GuardedEnd {
+    pub(super) closed: Closed,
+    /// Whether the runner died or a person stopped the run before that.
+    pub(super) cut_off: bool,
+}
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,8 @@ use rustix::process::{getpid, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Closed, PANE, ProcessNews, StartFault, carried,
+    Closed, PANE, ProcessNews, StartFault,
+    carried::{self, GuardedEnd},
     group::Process,
     protocol::{
         Encoded, GuardianCommand, GuardianNotice, GuardianSpec, OutputName, OutputRoute, listen,
@@ -138,14 +139,6 @@ pub fn run() -> io::Result<()> {
     tell_news(ProcessNews::Closed(closed))?;
     crash::point("guard.closed");
     Ok(())
-}
-
-/// How an agent and everything it started ended.
-#[derive(Debug)]
-pub(super) struct GuardedEnd {
-    pub(super) closed: Closed,
-    /// Whether the runner died or a person stopped the run before that.
-    pub(super) cut_off: bool,
 }
 
 /// Guards an agent on this machine. Returns none if it was not started, which is told.

@@ -244,8 +244,10 @@ pub(super) enum ToWorker {
     Pulse {},
 }
 
-/// What a worker must know before anything else.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// What a worker must know before anything else. Fields of other versions are ignored, so that every
+/// worker can say which version it is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct WorkerBegin {
     /// What the worker needs to bring its files into the state of those here; none if it has the
     /// same files.

@@ -140,7 +140,9 @@ impl Streams {
     /// Waits until everything is in the files, and closes them. The stream of a writer that cannot
     /// be ended is cut off.
     pub(super) fn drain(self) {
-        self.shared.iter().for_each(|_| drop(self.drained.recv_timeout(DRAIN)));
+        for _ in &self.shared {
+            let _ = self.drained.recv_timeout(DRAIN);
+        }
         self.cut();
     }
 

@@ -51,6 +51,12 @@ struct TextSplice {
     with: String,
 }
 
+impl TextSplice {
+    fn insertion(at: usize, with: String) -> TextSplice {
+        TextSplice { at: at..at, with }
+    }
+}
+
 /// The wanted value of one place.
 #[derive(Clone)]
 pub(super) enum Wanted<'t> {
@@ -105,7 +111,7 @@ impl<'t> TextEdit<'t> {
     }
 
     fn splice(&mut self, at: usize, with: String) {
-        self.replace(at..at, with);
+        self.splices.push(TextSplice::insertion(at, with));
     }
 
     fn replace(&mut self, at: Range<usize>, with: String) {
@@ -144,11 +150,6 @@ impl<'t> TextEdit<'t> {
         self.mappings.entry(mapping).or_insert_with(|| entries().collect())
     }
 
-    /// Whether an alias outside of a node needs what it contains.
-    fn is_used_elsewhere(&self, node: NodeId) -> bool {
-        self.tree.is_used_outside(&self.tree.subtree(node))
-    }
-
     /// Checks that no alias outside of these items needs what they contain.
     pub(super) fn check_unused(
         &self,
@@ -156,7 +157,7 @@ impl<'t> TextEdit<'t> {
         numbers: &HashSet<usize>,
     ) -> Result<(), Unsupported> {
         let mut nodes = numbers.iter().filter_map(|number| list.cut.pieces[*number].part.node);
-        if nodes.any(|node| self.is_used_elsewhere(node)) {
+        if nodes.any(|node| self.tree.is_used_elsewhere(node)) {
             return unsupported("the task has a value that is used elsewhere by an alias");
         }
         Ok(())

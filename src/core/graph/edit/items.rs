@@ -1,6 +1,6 @@
 //! Inserts, removes and moves whole items of a list of mappings: tasks and edges.
 
-use std::{collections::VecDeque, ops::Range};
+use std::ops::Range;
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use super::{
 use crate::graph::{
     task::TaskId,
     task_edit::TaskPlace,
-    yaml::{Node, NodeId, NodeKind, column, line_start, next_line},
+    yaml::{NodeId, NodeKind, column, line_start, next_line},
 };
 
 /// The keys of a mapping to insert, with their values.
@@ -384,56 +384,5 @@ impl TextEdit<'_> {
         self.items_mut(list.node)[index] = Wanted::Any;
         let own = list.own(self.text, index);
         self.replace(own, with);
-    }
-
-    /// A list that changes by item, so that the other items stay as they are: its bytes, and its new
-    /// text. None if its layout does not allow that.
-    pub(super) fn with_items(
-        &self,
-        style: ValueStyle,
-        lines: Option<&Range<usize>>,
-        old: Node<'_>,
-        items: &[Value],
-    ) -> Option<(Range<usize>, String)> {
-        let is_flow = old.kind() == NodeKind::Sequence { flow: true };
-        let at = if is_flow { old.range() } else { lines?.clone() };
-        let part = CutPart { node: Some(old.id()), at, pad: 0 };
-        let cut = self.source().cut(&part, ValueShape::Set)?;
-        let (first, last) = (cut.pieces.first()?, cut.pieces.last()?);
-        if items.is_empty() && !is_flow {
-            return None;
-        }
-        let text = |piece: &CutPiece| Some(self.node(piece.part.node?).text()?.into_owned());
-        let mut left: VecDeque<(Option<String>, &CutPiece)> =
-            cut.pieces.iter().map(|piece| (text(piece), piece)).collect();
-        let mut kept = |item: &Value| {
-            let at = left.iter().position(|(text, _)| text.as_deref() == item.as_str())?;
-            left.remove(at).map(|(_, piece)| piece)
-        };
-        let CutStyle::Block(col) = cut.style else {
-            let gap = cut.pieces.get(1).map_or(" ", |second| second.lead.as_str());
-            let item = |(at, item): (usize, &Value)| {
-                let text = match kept(item) {
-                    Some(piece) => self.text[piece.part.at.clone()].to_owned(),
-                    None => style.flow(item),
-                };
-                if at == 0 { text } else { format!(",{gap}{text}") }
-            };
-            let body = items.iter().enumerate().map(item).collect();
-            return Some((first.part.at.start..last.part.at.end, body));
-        };
-        let mut body = String::new();
-        for item in items {
-            if let Some(piece) = kept(item) {
-                body += &piece.lead;
-                body += &self.source().text_of(&piece.part);
-            } else {
-                body += &style.item(col, item);
-            }
-            if !body.ends_with('\n') {
-                body += self.newline;
-            }
-        }
-        Some((first.part.at.start - first.lead.len()..last.part.at.end, body))
     }
 }
