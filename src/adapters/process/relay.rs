@@ -15,7 +15,7 @@ use std::{
         },
     },
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
@@ -26,6 +26,7 @@ use super::{
     ProcessSpec,
     calls::{OwnCall, captured},
     own_program,
+    tree::relayed,
 };
 
 /// The variable with the path of the socket.
@@ -59,12 +60,6 @@ const LIMIT: Duration = Duration::from_secs(150);
 
 /// The longest path of a socket.
 const LONGEST: usize = 107;
-
-/// The commands of agents that run outside at the moment. They are no part of the agent's tree.
-pub(super) fn running() -> MutexGuard<'static, Vec<u32>> {
-    static RUNNING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A command to run outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,14 +203,14 @@ impl RelayServer {
         let command = duct::cmd(own_program(), words).dir(&self.main).env("PWD", &self.main);
         let command =
             self.env.iter().fold(command, |command, (name, value)| command.env(name, value));
-        let mut own = running();
+        let mut own = relayed();
         let mut number = None;
         let ended = captured(&command, &request.input, LIMIT, |pid| {
             number = pid;
             own.extend(pid);
             drop(own);
         });
-        running().retain(|running| Some(*running) != number);
+        relayed().retain(|running| Some(*running) != number);
         let OwnCall { code, mut output, mut errors } = ended?;
         let Some(code) = code else {
             let limit = LIMIT.as_secs();

@@ -18,7 +18,6 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::relay;
 use crate::core::event::Identity;
 
 /// Returns the identity of a process of ours that has not been reaped.
@@ -76,6 +75,12 @@ pub struct Member {
 pub(super) fn guardians() -> MutexGuard<'static, Vec<u32>> {
     static GUARDIANS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     GUARDIANS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The relayed commands of agents that run at the moment. They are no part of the agent's tree.
+pub(super) fn relayed() -> MutexGuard<'static, Vec<u32>> {
+    static RELAYED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+    RELAYED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Every living descendant of a process, by the parents in `/proc`.
@@ -181,7 +186,7 @@ pub(super) fn freeze() {
     loop {
         let before = stopped.len();
         // Commands of the relay hold locks.
-        let relayed = relay::running().clone();
+        let relayed = relayed().clone();
         for Member { pid, .. } in descendants_without(std::process::id(), &relayed) {
             if stopped.insert(pid) {
                 signal_if(pid, Signal::STOP, || is_living(pid));
@@ -270,7 +275,7 @@ pub(super) fn reap_orphans(agent: u32) {
         return;
     }
     let own = std::process::id();
-    let relayed = relay::running();
+    let relayed = relayed();
     for pid in processes().into_iter().filter(|pid| *pid != agent && !relayed.contains(pid)) {
         if Stat::of(pid).is_some_and(|stat| stat.parent == own && !stat.alive()) {
             let _ = waitpid(number(pid), WaitOptions::NOHANG);
