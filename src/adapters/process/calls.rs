@@ -44,7 +44,7 @@ impl Foreground {
         input: Option<File>,
         group: ForegroundGroup,
     ) -> io::Result<Foreground> {
-        let mut command = outside(duct::cmd(program, arguments), dir);
+        let mut command = outside(&duct::cmd(program, arguments), dir);
         if let Some(input) = input {
             command = command.stdin_file(input);
         }
@@ -91,7 +91,7 @@ impl Foreground {
 }
 
 /// A command in `dir` that does not count as a part of an agent.
-fn outside(command: duct::Expression, dir: &Path) -> duct::Expression {
+fn outside(command: &duct::Expression, dir: &Path) -> duct::Expression {
     let command = command.dir(dir).env("PWD", dir);
     let own = NESTED.into_iter().chain([PANE]);
     own.fold(command, |command, name| command.env_remove(name))
@@ -129,7 +129,7 @@ pub fn call_own(
     input: &str,
     limit: Duration,
 ) -> io::Result<OwnCall> {
-    let command = outside(duct::cmd(own_program(), arguments), dir);
+    let command = outside(&duct::cmd(own_program(), arguments), dir);
     captured(&command, input, limit, |_| {})
 }
 

@@ -369,7 +369,7 @@ impl<'a> ScheduleDaemon<'a> {
                 }
                 // The first signal asked the daemon to end.
                 ScheduleMessage::Signal(_) if self.signal.is_some() => {
-                    hook.order(GuardianCommand::Kill)
+                    hook.order(GuardianCommand::Kill);
                 }
                 ScheduleMessage::Signal(number) => self.signal = Some(number),
                 ScheduleMessage::Ended(_) | ScheduleMessage::Requested => {}
