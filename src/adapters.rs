@@ -14,8 +14,6 @@ pub mod journal;
 pub mod git;
 pub mod process;
 pub mod executor;
-#[cfg(feature = "png")]
-pub mod png;
 pub mod tmux;
 #[cfg(feature = "webhook")]
 pub mod webhook;

@@ -62,6 +62,7 @@ use crate::{
         graph_file::GraphFile,
         workspace::{Workspace, view},
     },
+    view::lines::few,
 };
 
 /// Whether a command, or the run that it starts, handles signals itself.
@@ -387,15 +388,6 @@ impl Invocation {
 fn success(text: &str) -> Result<Exit> {
     terminal::print(text)?;
     Ok(Exit::Success)
-}
-
-/// The first `most` names, and the number of the others.
-fn few(names: impl IntoIterator<Item = String>, most: usize) -> String {
-    let mut names: Vec<String> = names.into_iter().collect();
-    let more = names.len().saturating_sub(most);
-    names.truncate(most);
-    names.extend((more > 0).then(|| format!("{more} more")));
-    names.join(", ")
 }
 
 /// Checks that the graph has what a filter names.

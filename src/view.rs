@@ -6,7 +6,6 @@
 
 pub mod attempt;
 pub mod graph;
-pub mod left;
 pub mod lines;
 pub mod log;
 pub mod message;
@@ -20,9 +19,9 @@ pub mod run;
 pub mod run_report;
 pub mod schema;
 pub mod spend;
+pub mod state;
 pub mod task;
 pub mod timeline;
-pub mod task_details;
 mod words;
 pub mod slot;
 

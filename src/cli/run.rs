@@ -230,8 +230,7 @@ pub struct GraphArgs {
     #[arg(long)]
     pub all: bool,
     /// Draw several tasks as one box: `chains` (the default of images), `complete`, `story`,
-    /// `milestone`, several with commas, or `none`. For `svg`, `png` and `json`, which gets a
-    /// layout by it
+    /// `milestone`, several with commas, or `none`. For `svg` and `json`, which gets a layout by it
     #[arg(long, value_name = "WHAT")]
     pub fold: Option<FoldKinds>,
     /// The selection of tasks.
@@ -252,8 +251,6 @@ pub enum PictureFormat {
     Json,
     /// An SVG image, for light and dark pages
     Svg,
-    /// A PNG image, in builds with `--features png`
-    Png,
 }
 
 pub(super) fn money(text: &str) -> Result<f64, String> {

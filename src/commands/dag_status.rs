@@ -6,27 +6,21 @@ use std::{fmt::Write as _, io::ErrorKind, thread, time::Duration};
 use anyhow::Result;
 use chrono::{DateTime, Utc};
 
-use super::{Invocation, check_filter, few, filter, status, success, with_view};
+use super::{Invocation, check_filter, filter, status, success, with_view};
 use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli::{self, DagStatusArgs},
     core::{
-        attempt::AttemptState,
         exit::{Exit, fail},
-        graph::{
-            filter::Filter,
-            task::{Priority, TaskId},
-        },
+        graph::{filter::Filter, task::TaskId},
         select::Policy,
     },
     project::workspace::view,
     view::{
-        attempt::AttemptPosition,
         graph::{GraphFacts, GraphView},
         lines::{clock, counted, moment, short},
         plan::{PaceView, PlanView},
-        reach::until_text,
-        task::{DependencyView, TaskStanding, TaskView},
+        task::TaskView,
     },
 };
 
@@ -128,11 +122,7 @@ impl DagStatusPage {
     }
 
     fn graph(&mut self, graph: &GraphView) {
-        let parts = graph.counts.parts();
-        let parts = parts.iter().map(|(count, word)| format!(", {count} {word}"));
-        let text =
-            format!("{}: {}{}", graph.file, graph.counts.progress(), parts.collect::<String>());
-        self.line(Some(Style::Strong), &text);
+        self.line(Some(Style::Strong), &format!("{}: {}", graph.file, graph.counts.summary()));
         if let Some(waiting) = &graph.waiting {
             self.line(Some(Style::Warn), &format!("waiting {}", visible(&waiting.text(self.now))));
         }
@@ -144,18 +134,8 @@ impl DagStatusPage {
             let cure = held.cure().map_or(String::new(), |cure| format!("; {cure}"));
             self.line(Some(Style::Warn), &format!("{}{cure}", held.text()));
         }
-        for (heading, style, tasks) in [
-            ("In progress", Style::Warn, &graph.in_progress),
-            ("Parked: out of attempts", Style::Bad, &graph.parked),
-            ("Needs input; `ralph answer ID \"…\"`", Style::Warn, &graph.needs_input),
-            ("Blocked by a person", Style::Warn, &graph.held),
-            ("Ready, in the order they will run", Style::Good, &graph.ready),
-            ("Ready, but in conflict with what runs now", Style::Warn, &graph.kept_apart),
-            ("Ready later", Style::Warn, &graph.backing_off),
-            ("Waiting", Style::Faint, &graph.blocked),
-            ("Completed, the newest first", Style::Faint, &graph.complete),
-        ] {
-            self.part(heading, style, tasks);
+        for (kind, tasks) in graph.tasks.iter() {
+            self.part(kind.heading(), kind.style(), tasks);
         }
     }
 
@@ -170,7 +150,7 @@ impl DagStatusPage {
         let ids = shown.iter().map(|task| task.id.as_str().len()).max().unwrap_or(0);
         for task in shown {
             let mut line = format!("  {:<ids$}", task.id);
-            let note = note(task, self.now);
+            let note = task.note(self.now);
             let note = visible(&note);
             let title =
                 if task.title == task.id.as_str() { "".into() } else { visible(&task.title) };
@@ -213,75 +193,6 @@ impl DagStatusPage {
         };
         self.text.push('\n');
     }
-}
-
-/// The note about a task, after its title.
-pub(super) fn note(task: &TaskView, now: DateTime<Utc>) -> String {
-    match &task.standing {
-        TaskStanding::InProgress { .. } => in_progress(task),
-        TaskStanding::Parked { why } => format!("{why}; `ralph task-reset {}`", task.id),
-        TaskStanding::NeedsInput { question } => {
-            let first = question.as_ref().and_then(|text| text.lines().next());
-            first.unwrap_or_default().to_owned()
-        }
-        TaskStanding::Blocked { reason } => {
-            let first = reason.as_ref().and_then(|text| text.lines().next());
-            first.unwrap_or_default().to_owned()
-        }
-        TaskStanding::Complete { at, commits } => {
-            format!("at {}, {}", moment(*at, now), counted(*commits, "commit"))
-        }
-        TaskStanding::MarkedComplete { completed_at } => {
-            completed_at.as_ref().map_or_else(String::new, |at| format!("at {at}"))
-        }
-        TaskStanding::Cancelled {} => String::new(),
-        TaskStanding::Ready {} => Priority(task.priority).to_string(),
-        TaskStanding::KeptApart { why } => why.clone(),
-        TaskStanding::Retrying { until } => format!("retrying at {}", moment(*until, now)),
-        TaskStanding::RateLimited { until } => {
-            format!("rate-limited until {}", moment(*until, now))
-        }
-        TaskStanding::Unreachable { executor, lasts, until } => {
-            until_text(executor, *lasts, *until, now)
-        }
-        TaskStanding::Waiting { waiting_on, .. } => format!("waiting on {}", names(waiting_on)),
-    }
-}
-
-fn in_progress(task: &TaskView) -> String {
-    let TaskStanding::InProgress { live, stale, age_seconds, claimed_by, attempt, .. } =
-        &task.standing
-    else {
-        return String::new();
-    };
-    let mut note = match age_seconds {
-        Some(age) => format!("for {}", short(*age)),
-        None if *stale => "since when is not known".to_owned(),
-        None => "starting or ending right now".to_owned(),
-    };
-    let is_running = attempt.as_ref().is_none_or(|attempt| attempt.state == AttemptState::Running);
-    let is_silent = attempt.as_ref().is_some_and(|attempt| attempt.no_contact_since.is_some());
-    if *live && is_running && !is_silent {
-        note += ", an agent is at work";
-    } else if let Some(by) = claimed_by.as_ref().filter(|_| !live) {
-        let _ = write!(note, ", by {by}");
-    }
-    if !live && attempt.is_some() {
-        note += ", its run has ended (the next one continues it)";
-    }
-    if let Some(text) = attempt.as_ref().and_then(AttemptPosition::text) {
-        let _ = write!(note, ", {text}");
-    }
-    if *stale {
-        let _ = write!(note, ", STALE; `ralph task-reset {}` makes it pending", task.id);
-    }
-    note
-}
-
-/// The dependencies that a task waits on.
-fn names(on: &[DependencyView]) -> String {
-    const NAMED: usize = 4;
-    few(on.iter().map(DependencyView::text), NAMED)
 }
 
 /// How many tasks of the order are shown unless all are asked for.

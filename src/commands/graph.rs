@@ -1,6 +1,6 @@
 //! `ralph graph`: draws the graph.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use chrono::{DateTime, Utc};
 
 use super::{Invocation, check_filter, few, filter, success, with_view};
@@ -13,7 +13,10 @@ use crate::{
         select::Policy,
     },
     project::workspace::Workspace,
-    view::picture::{GraphPicture, PictureNode, StateMark, TreeLine},
+    view::{
+        picture::{GraphPicture, PictureNode, TreeLine},
+        state::StateKind,
+    },
 };
 
 /// The widest column of branches and ids.
@@ -24,7 +27,10 @@ const IDS: usize = 40;
 /// # Errors
 /// No repository; an invalid graph; a filter that matches nothing.
 pub fn run(invocation: &Invocation, options: GraphArgs) -> Result<Exit> {
-    refuse(&options)?;
+    let has_boxes = matches!(options.format, PictureFormat::Json | PictureFormat::Svg);
+    if options.fold.is_some() && !has_boxes {
+        return fail(Exit::Usage, "`--fold` needs `--format svg` or `json`");
+    }
     let workspace = invocation.workspace()?;
     let picture = picture(&workspace, filter(options.which), Utc::now())?;
     let folding = options.fold.clone().unwrap_or_default();
@@ -35,42 +41,7 @@ pub fn run(invocation: &Invocation, options: GraphArgs) -> Result<Exit> {
         PictureFormat::Json if options.fold.is_none() => terminal::json(&picture),
         PictureFormat::Json => terminal::json(&picture.with_layout(&folding)),
         PictureFormat::Svg => picture.svg(&folding),
-        PictureFormat::Png => {
-            terminal::put(&png(&picture.svg(&folding))?).context("write the image")?;
-            return Ok(Exit::Success);
-        }
     })
-}
-
-/// Refuses flags that do not fit together.
-fn refuse(options: &GraphArgs) -> Result<()> {
-    let has_boxes = match options.format {
-        PictureFormat::Json | PictureFormat::Svg | PictureFormat::Png => true,
-        PictureFormat::Text | PictureFormat::Dot | PictureFormat::Mermaid => false,
-    };
-    fail(
-        Exit::Usage,
-        if options.fold.is_some() && !has_boxes {
-            "`--fold` needs `--format svg`, `png` or `json`"
-        } else if options.format == PictureFormat::Png && !cfg!(feature = "png") {
-            "this `ralph` was built without PNG images; use `--format svg`, or build it with `cargo \
-         install --path . --features png`"
-        } else if options.format == PictureFormat::Png && terminal::stdout_is_terminal() {
-            "a PNG image is not text; write it to a file: `ralph graph --format png > graph.png`"
-        } else {
-            return Ok(());
-        },
-    )
-}
-
-#[cfg(feature = "png")]
-fn png(svg: &str) -> Result<Vec<u8>> {
-    crate::adapters::png::draw(svg).or_else(|why| fail(Exit::Error, why))
-}
-
-#[cfg(not(feature = "png"))]
-fn png(_: &str) -> Result<Vec<u8>> {
-    unreachable!("such a build refuses the format")
 }
 
 /// The picture of the tasks that a filter selects.
@@ -105,11 +76,7 @@ pub(super) fn text(picture: &GraphPicture, all: bool) -> String {
         };
         text.push('\n');
     };
-    let parts = picture.counts.parts();
-    let parts = parts.iter().map(|(count, word)| format!(", {count} {word}"));
-    let parts: String = parts.collect();
-    let progress = picture.counts.progress();
-    write(Some(Style::Strong), &format!("{}: {progress}{parts}", picture.file));
+    write(Some(Style::Strong), &format!("{}: {}", picture.file, picture.counts.summary()));
     let (folded, over) = picture.folded();
     let shown = if all { picture } else { &folded };
     if over > 0 && !all {
@@ -117,7 +84,12 @@ pub(super) fn text(picture: &GraphPicture, all: bool) -> String {
     }
     let lines = shown.tree();
     let left = |line: &TreeLine| {
-        format!("{}{} {}", line.branches, line.mark.sign(), shown.nodes[line.node].id)
+        format!(
+            "{}{} {}",
+            line.branches,
+            shown.nodes[line.node].state.mark().look().sign,
+            shown.nodes[line.node].id
+        )
     };
     let widest = lines.iter().map(|line| terminal::columns(&left(line))).max().unwrap_or(0);
     let ids = widest.min(width.map_or(IDS, |width| width / 2).min(IDS));
@@ -140,7 +112,7 @@ pub(super) fn text(picture: &GraphPicture, all: bool) -> String {
                 whole += part;
             }
         }
-        write(style(line.mark), whole.trim_end());
+        write(Some(node.state.style()), whole.trim_end());
     }
     text
 }
@@ -148,22 +120,10 @@ pub(super) fn text(picture: &GraphPicture, all: bool) -> String {
 /// The state, where the shape does not say it, and the other tasks that it waits on.
 fn note(node: &PictureNode, line: &TreeLine) -> String {
     const NAMED: usize = 3;
-    let state = match line.mark {
-        StateMark::Running | StateMark::Stuck => Some(node.state.to_owned()),
-        StateMark::Ready if node.state != "ready" => Some(node.state.to_owned()),
-        StateMark::Ready | StateMark::Waiting | StateMark::Done | StateMark::Cancelled => None,
-    };
+    let is_plain =
+        node.state.is_over() || [StateKind::Ready, StateKind::Waiting].contains(&node.state);
+    let state = (!is_plain).then(|| node.state.word().to_owned());
     let also = || format!("also waits on {}", few(line.also.iter().cloned(), NAMED));
     let also = (!line.also.is_empty()).then(also);
     state.into_iter().chain(also).collect::<Vec<_>>().join(", ")
-}
-
-fn style(mark: StateMark) -> Option<Style> {
-    match mark {
-        StateMark::Done | StateMark::Cancelled => Some(Style::Faint),
-        StateMark::Running => Some(Style::Warn),
-        StateMark::Ready => Some(Style::Good),
-        StateMark::Stuck => Some(Style::Bad),
-        StateMark::Waiting => None,
-    }
 }

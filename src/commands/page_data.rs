@@ -21,10 +21,7 @@ use crate::{
     },
     project::{graph_file::GraphFile, workspace::Workspace},
     report::metrics::{self, MetricsFacts},
-    view::{
-        log::JournalLog, message::facts, picture::FoldKinds, task::TaskCounts,
-        timeline::TimelineFold,
-    },
+    view::{log::JournalLog, picture::FoldKinds, state::TaskCounts, timeline::TimelineFold},
 };
 
 /// The most bytes of a patch.
@@ -259,7 +256,7 @@ impl PageData {
 
 impl JournalRow {
     fn of(record: &Record, log: &mut JournalLog) -> JournalRow {
-        let json = facts(record);
+        let json = record.fields();
         JournalRow {
             seq: record.seq,
             timestamp: record.timestamp,

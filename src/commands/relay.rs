@@ -34,9 +34,9 @@ fn is_relayed(command: &Command) -> bool {
         | Command::Costs(_)
         | Command::TaskShow(_)
         | Command::Plan(_)
+        | Command::Graph(_)
         | Command::Child => true,
         Command::Note(options) => options.0.task.is_none(),
-        Command::Graph(options) => options.0.format != cli::PictureFormat::Png,
         Command::DagStatus(options) => !options.0.watch,
         Command::Logs(options) => !options.0.follow,
         Command::Report(options) => options.0.file.is_none() && !options.0.html,

@@ -13,7 +13,10 @@ use crate::{
     cli::{By, ReportArgs},
     core::exit::{Exit, fail},
     report::page,
-    view::run_report::{Fold, RunReport},
+    view::{
+        run_report::{Fold, RunReport},
+        state::for_scripts,
+    },
 };
 
 /// A format of a report.
@@ -184,6 +187,7 @@ fn answers(data: &PageData, number: usize, now: DateTime<Utc>) -> Result<PageAns
         "root": data.root(),
         "version": env!("CARGO_PKG_VERSION"),
         "made_at": now,
+        "table": for_scripts(),
     });
     answers.add("page", about);
     let report = data.now(number)?;
@@ -194,7 +198,7 @@ fn answers(data: &PageData, number: usize, now: DateTime<Utc>) -> Result<PageAns
         .collect();
     answers.add("now", report);
     answers.add("timeline", timeline);
-    if let Ok(graph) = data.graph(None) {
+    if let Ok(graph) = data.graph(Some("none")) {
         answers.add("graph", graph);
     }
     for (by, name) in
@@ -214,8 +218,6 @@ fn answers(data: &PageData, number: usize, now: DateTime<Utc>) -> Result<PageAns
         }
         answers.offer(format!("attempts/{name}"), attempt);
     }
-    // Without this one, the page draws the graph with a simpler layout of its own.
-    answers.offer("graph?fold=none", data.graph(Some("none")));
     for id in commits {
         answers.offer(format!("commits/{id}"), data.patch(&id).map(|patch| cut(patch, "text")));
     }

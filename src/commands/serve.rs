@@ -25,6 +25,7 @@ use crate::{
     cli::{By, DEFAULT_PORT, ServeArgs},
     core::exit::{Exit, Failure, fail},
     report::{metrics, page},
+    view::state::for_scripts,
 };
 use access::PageAccess;
 use feed::PageFeed;
@@ -170,6 +171,7 @@ fn site(
         let root = PageData::open(&at).map(|data| data.root()).unwrap_or_default();
         let about = json!({
             "acts": may.acts(), "root": root, "version": env!("CARGO_PKG_VERSION"),
+            "table": for_scripts(),
         });
         HttpReply::of(200, "application/json", about.to_string())
     })

@@ -84,12 +84,11 @@ pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
     let id = added.into_inner().context("no task was added")?;
     let task = editor.view_of(&id)?;
     let standing = match &task.standing {
-        TaskStanding::Waiting { on, .. } => {
-            let on: Vec<&str> = on.iter().map(TaskId::as_str).collect();
+        TaskStanding::Waiting { waiting_on } => {
+            let on: Vec<&str> = waiting_on.iter().map(|task| task.id.as_str()).collect();
             format!("waiting on {}", on.join(", "))
         }
-        TaskStanding::Ready {} => "ready".to_owned(),
-        _ => task.status_word().to_owned(),
+        _ => task.kind().word().to_owned(),
     };
     let place = editor.file.line_of(editor.number(&id)?);
     editor.print(&id, options.json, &format!("{id}: added at {name}:{place}, {standing}"))?;

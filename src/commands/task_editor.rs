@@ -14,7 +14,6 @@ use serde_json::Value;
 use super::{
     Invocation,
     attempts::{TextPage, rows},
-    dag_status::note,
     inside::SurroundingAttempt,
     status::open_attempts as attempt_views,
     success, with_view,
@@ -44,8 +43,8 @@ use crate::{
     view::{
         lines::{clock, counted},
         past_attempt::PastAttemptView,
-        task::{DependencyView, TaskView},
-        task_details::{TaskDetails, TaskFacts},
+        state::StateKind,
+        task::{DependencyView, TaskDetails, TaskFacts, TaskView},
     },
 };
 
@@ -302,11 +301,11 @@ fn text(details: &TaskDetails) -> String {
     if task.title != task.id.as_str() {
         page.line("Title", &task.title);
     }
-    let note = note(task, Utc::now());
-    let word = task.status_word();
+    let note = task.note(Utc::now());
+    let (kind, word) = (task.kind(), task.kind().word());
     let state = if note.starts_with(word) {
         note
-    } else if note.is_empty() || word == "ready" {
+    } else if note.is_empty() || kind == StateKind::Ready {
         word.to_owned()
     } else {
         format!("{word}: {note}")
@@ -351,7 +350,7 @@ fn text(details: &TaskDetails) -> String {
 
 /// The tasks next to it, each with its state.
 fn neighbors(tasks: &[DependencyView]) -> Vec<String> {
-    let shown = tasks.iter().take(NAMED).map(|task| format!("{} ({})", task.id, task.state));
+    let shown = tasks.iter().take(NAMED).map(|task| format!("{} ({})", task.id, task.state.word()));
     let more = tasks.len().saturating_sub(NAMED);
     shown.chain((more > 0).then(|| format!("… and {more} more"))).collect()
 }

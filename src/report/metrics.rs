@@ -8,7 +8,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::{core::history::attempt_log::AttemptLog, view::task::TaskCounts};
+use crate::{core::history::attempt_log::AttemptLog, view::state::TaskCounts};
 
 /// The media type of the text.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -48,7 +48,7 @@ impl EncodeLabelSet for OneLabel {
 /// Returns the numbers as text.
 pub fn text(facts: &MetricsFacts<'_>) -> String {
     let mut registry = Registry::with_prefix("ralph");
-    tasks(&mut registry, facts.counts);
+    tasks(&mut registry, facts.counts.as_ref());
     attempts(&mut registry, facts.log);
     let level = |value: f64| {
         let level = Level::default();
@@ -69,14 +69,14 @@ pub fn text(facts: &MetricsFacts<'_>) -> String {
     text
 }
 
-fn tasks(registry: &mut Registry, counts: Option<TaskCounts>) {
+fn tasks(registry: &mut Registry, counts: Option<&TaskCounts>) {
     let Some(counts) = counts else {
         return;
     };
     let states = Family::<OneLabel, Gauge>::default();
-    let all = [("complete", counts.complete), ("cancelled", counts.cancelled)];
-    let parts = counts.parts().into_iter().map(|(count, word)| (word, count));
-    for (state, count) in all.into_iter().chain(parts) {
+    for (kind, count) in counts.states.iter().filter(|(kind, count)| kind.is_over() || **count > 0)
+    {
+        let (state, count) = (kind.word(), *count);
         let level = states.get_or_create(&OneLabel("state", state.to_owned()));
         level.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
@@ -140,11 +140,15 @@ fn attempts(registry: &mut Registry, log: &AttemptLog) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::state::StateKind;
 
     #[test]
     fn an_empty_repository_has_numbers_too() {
         let log = AttemptLog::default();
-        let counts = Some(TaskCounts { total: 3, complete: 1, ready: 2, ..TaskCounts::default() });
+        let mut counts = TaskCounts { total: 3, ..TaskCounts::default() };
+        counts.states[StateKind::Complete] = 1;
+        counts.states[StateKind::Ready] = 2;
+        let counts = Some(counts);
         let facts = MetricsFacts { counts, log: &log, is_live: true, heartbeat_age: Some(1.5) };
         let text = text(&facts);
         for line in [

@@ -31,9 +31,9 @@ use crate::{
     runner::Reporter,
     view::{
         lines::{Line, Verbosity, lines, plain},
-        message::{MessageSender, ProgramMessage, facts},
+        message::{MessageSender, ProgramMessage},
         run_report::RunReport,
-        task::TaskCounts,
+        state::TaskCounts,
     },
 };
 use queue::MessageQueue;
@@ -194,7 +194,7 @@ impl Reporter for NotifyReporter {
         };
         let report = RunReport::at_stop(record, view, |history| self.outputs.read(history));
         let text = notice(record, view, report.as_ref());
-        let mut facts = facts(record);
+        let mut facts = record.fields();
         facts.extend(report.iter().flat_map(RunReport::facts));
         let message = Arc::new(self.sender.message(moment.word(), facts, &text));
         // The end of the run is the most important message.

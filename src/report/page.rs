@@ -11,14 +11,13 @@ pub const HTML: &str = include_str!("page/page.html");
 /// Its style.
 pub const STYLE: &str = include_str!("page/page.css");
 /// Its scripts: the path of each below `/`, and its text. Each imports only from those before it.
-pub const SCRIPTS: [(&str, &str); 13] = [
+pub const SCRIPTS: [(&str, &str); 12] = [
     ("dom.js", include_str!("page/dom.js")),
     ("words.js", include_str!("page/words.js")),
     ("data.js", include_str!("page/data.js")),
     ("actions.js", include_str!("page/actions.js")),
     ("diff.js", include_str!("page/diff.js")),
     ("now.js", include_str!("page/now.js")),
-    ("layers.js", include_str!("page/layers.js")),
     ("graph.js", include_str!("page/graph.js")),
     ("timeline.js", include_str!("page/timeline.js")),
     ("task.js", include_str!("page/task.js")),

@@ -31,7 +31,7 @@ use crate::{
     regular_file,
     view::{
         lines::{self, Line, Verbosity},
-        message::{self, MessageSender, ProgramMessage, facts},
+        message::{self, MessageSender, ProgramMessage},
     },
 };
 
@@ -183,7 +183,7 @@ impl RunHooks {
             _ => String::new(),
         };
         let lines = vec![lines::plain(&lines)];
-        DueHook { hook: Hook::AfterRun, folder, facts: facts(finished), lines, task: None }
+        DueHook { hook: Hook::AfterRun, folder, facts: finished.fields(), lines, task: None }
     }
 
     /// Returns the hook before the next attempt at a task; none if it has run or does not exist. If it
@@ -223,7 +223,7 @@ impl RunHooks {
         let task = ended.task_id.clone().zip(ended.iteration);
         let lines = lines::lines(&ended, view, Verbosity::Normal);
         let folder = ended.event.ended().map(|ended| ended.log.clone()).unwrap_or_default();
-        Some(DueHook { hook: Hook::AfterAttempt, folder, facts: facts(&ended), lines, task })
+        Some(DueHook { hook: Hook::AfterAttempt, folder, facts: ended.fields(), lines, task })
     }
 }
 

@@ -8,7 +8,6 @@ pub mod schedule;
 
 use std::time::Duration;
 
-use chrono::Utc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -22,11 +21,10 @@ use crate::{
         select::View,
         verdict::CheckResult,
     },
-    view::left::TasksLeft,
 };
 
-pub(crate) use super::words::ids;
 pub use super::words::{clock, counted, first_paths, full, moment, short};
+pub(crate) use super::words::{few, ids};
 pub(super) use super::words::{length, named};
 pub use attempt::{how_to_answer, waiting};
 pub(super) use plain_loop::start_of_iteration;
@@ -58,13 +56,6 @@ pub(super) fn line(style: impl Into<Option<Style>>, text: impl AsRef<str>) -> Li
 /// Returns a plain line.
 pub fn plain(text: &str) -> Line {
     line(None, text)
-}
-
-/// Returns the number of remaining tasks, and one text for each of their states; ready tasks are
-/// named.
-pub fn standing(view: &View<'_>) -> (usize, Vec<String>) {
-    let left = TasksLeft::of(view, Utc::now());
-    (left.counts.left(), left.texts())
 }
 
 /// Returns the heading of an iteration, followed by the title of its task; a single line if several

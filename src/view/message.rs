@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::lines::Line;
 use crate::{
     adapters::{process::NESTED, service_manager},
-    core::{event::record::Record, redact::Redactor},
+    core::redact::Redactor,
     project::workspace::Workspace,
 };
 
@@ -128,11 +128,6 @@ impl MessageSender {
             other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => other,
         }
     }
-}
-
-/// The fields of a journal line.
-pub fn facts(record: &Record) -> Map<String, Value> {
-    serde_json::from_str(&record.to_line()).unwrap_or_default()
 }
 
 /// The variables that a notifier does not inherit, from an attempt around this process or from the

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{VERSION, message::facts, spend::TokensView};
+use super::{VERSION, spend::TokensView};
 use crate::core::{
     event::{AttemptResult, record::Record},
     executor::runs_on,
@@ -241,5 +241,5 @@ fn as_end<S: Serializer>(end: &Option<AttemptResult>, to: S) -> Result<S::Ok, S:
 
 /// Lines of the journal as they are.
 fn as_lines<S: Serializer>(records: &[Record], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(records.iter().map(facts))
+    to.collect_seq(records.iter().map(Record::fields))
 }

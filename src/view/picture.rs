@@ -7,18 +7,23 @@ mod svg;
 mod text_width;
 mod tree;
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{VERSION, graph::word, task::TaskCounts};
+use super::{
+    VERSION,
+    state::{StateKind, StateMark, TaskCounts},
+};
 use crate::core::{
     graph::{Ancestors, STEPS, task::TaskId},
-    select::{TaskState, View},
+    select::View,
 };
 
 pub use drawing::{PictureBox, PictureLayout, PictureLine};
-pub use folding::{BoxKind, FoldKind, FoldKinds, FoldedBox, FoldedGraph, MarkCounts};
+pub use folding::{BoxKind, FoldKind, FoldKinds, FoldedBox, FoldedGraph};
 pub use tree::TreeLine;
 
 /// The tasks and dependencies of a graph.
@@ -49,34 +54,14 @@ pub struct PictureNode {
     pub title: String,
     /// Its priority; smaller is more urgent.
     pub priority: i64,
-    /// Its state in words, as in `ralph dag-status`.
-    pub state: &'static str,
-    /// The shape that shows the state.
-    pub mark: StateMark,
+    /// Its state.
+    pub state: StateKind,
     /// The story, if the task names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub story: Option<String>,
     /// The milestone, if the task names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub milestone: Option<String>,
-}
-
-/// The few kinds of states that a picture tells apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum StateMark {
-    /// Complete.
-    Done,
-    /// Cancelled.
-    Cancelled,
-    /// An attempt works on it.
-    Running,
-    /// It can start, now or at a known time.
-    Ready,
-    /// It waits on other tasks.
-    Waiting,
-    /// A person is needed: parked, blocked, or needs input.
-    Stuck,
 }
 
 /// A dependency in a picture.
@@ -122,13 +107,12 @@ impl GraphPicture {
         let ancestors = Ancestors::of(graph);
         let (mut nodes, mut edges, mut steps) = (Vec::new(), Vec::new(), STEPS);
         for number in order {
-            let (task, state) = (graph.task(number), view.state(number, now));
+            let (task, state) = (graph.task(number), StateKind::of(view.state(number, now)));
             nodes.push(PictureNode {
                 id: task.id.clone(),
                 title: task.title_line().to_owned(),
                 priority: task.priority.0,
-                state: word(state),
-                mark: mark(state),
+                state,
                 story: task.story.clone(),
                 milestone: task.milestone.clone(),
             });
@@ -137,7 +121,7 @@ impl GraphPicture {
                 edges.push(PictureEdge {
                     from: graph.task(one).id.clone(),
                     to: task.id.clone(),
-                    state: edge_state(view.state(one, now)),
+                    state: edge_state(StateKind::of(view.state(one, now))),
                     implied: ancestors.implying(one, &before, &mut steps).is_some(),
                 });
             }
@@ -150,10 +134,8 @@ impl GraphPicture {
     /// The picture without tasks that are complete or cancelled, and the number of those.
     #[must_use]
     pub fn folded(&self) -> (GraphPicture, usize) {
-        let is_over =
-            |node: &&PictureNode| matches!(node.mark, StateMark::Done | StateMark::Cancelled);
-        let over: Vec<&TaskId> = self.nodes.iter().filter(is_over).map(|node| &node.id).collect();
-        let over: std::collections::HashSet<&TaskId> = over.into_iter().collect();
+        let over = self.nodes.iter().filter(|node| node.state.is_over()).map(|node| &node.id);
+        let over: HashSet<&TaskId> = over.collect();
         let mut picture = self.clone();
         picture.nodes.retain(|node| !over.contains(&node.id));
         picture.edges.retain(|edge| !over.contains(&edge.from) && !over.contains(&edge.to));
@@ -161,52 +143,8 @@ impl GraphPicture {
     }
 }
 
-impl StateMark {
-    /// It in words.
-    pub fn words(self) -> &'static str {
-        match self {
-            StateMark::Done => "complete",
-            StateMark::Cancelled => "cancelled",
-            StateMark::Running => "in progress",
-            StateMark::Ready => "ready",
-            StateMark::Waiting => "waiting",
-            StateMark::Stuck => "stuck",
-        }
-    }
-
-    /// The character that stands for it in a text.
-    pub fn sign(self) -> char {
-        match self {
-            StateMark::Done => '✓',
-            StateMark::Cancelled => '-',
-            StateMark::Running => '▶',
-            StateMark::Ready => '○',
-            StateMark::Waiting => '·',
-            StateMark::Stuck => '!',
-        }
-    }
-}
-
-fn mark(state: TaskState) -> StateMark {
-    match state {
-        TaskState::Complete => StateMark::Done,
-        TaskState::Cancelled => StateMark::Cancelled,
-        TaskState::Running | TaskState::Claimed => StateMark::Running,
-        TaskState::Ready
-        | TaskState::Denied
-        | TaskState::Conflicting
-        | TaskState::Retrying(_)
-        | TaskState::RateLimited(_)
-        | TaskState::Unreachable(_) => StateMark::Ready,
-        TaskState::Parked(_) | TaskState::Spent | TaskState::NeedsInput | TaskState::Blocked => {
-            StateMark::Stuck
-        }
-        TaskState::Waiting => StateMark::Waiting,
-    }
-}
-
-fn edge_state(from: TaskState) -> EdgeState {
-    match mark(from) {
+fn edge_state(from: StateKind) -> EdgeState {
+    match from.mark() {
         StateMark::Done => EdgeState::Satisfied,
         StateMark::Running | StateMark::Ready | StateMark::Waiting => EdgeState::Pending,
         StateMark::Cancelled | StateMark::Stuck => EdgeState::Dead,

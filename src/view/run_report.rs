@@ -17,7 +17,7 @@ use super::{
     past_attempt::CommitSchema,
     past_run::PastRunView,
     run::{RunView, Standing},
-    task::TaskCounts,
+    state::TaskCounts,
     words::ids,
 };
 use crate::{
@@ -362,6 +362,7 @@ mod tests {
         select::{Policy, keys},
         verdict::{DiffStat, Verdict},
     };
+    use crate::view::state::StateKind;
 
     fn finished(exit_code: u8, completed: u32, remaining: usize) -> Record {
         let event = RunEvent::Finished {
@@ -446,8 +447,8 @@ mod tests {
         assert_eq!(report.next.len(), 1, "{:?}", report.next);
         assert_eq!((report.failed[0].id.as_str(), report.failed[0].attempt), ("parked", 1));
         assert!(report.only_failed().is_empty(), "it is named once");
-        let left = report.left.unwrap();
-        assert_eq!((left.parked, left.held), (1, 1));
+        let left = report.left.unwrap().states;
+        assert_eq!((left[StateKind::Parked], left[StateKind::Blocked]), (1, 1));
         assert_eq!((report.forecast, report.upcoming[0].id.as_str()), (None, "after"));
     }
 

@@ -12,8 +12,7 @@ use super::{
     run_report::RunReport,
     slot::SlotView,
     spend::CostView,
-    task::TaskView,
-    task_details::TaskDetails,
+    task::{TaskDetails, TaskView},
 };
 
 /// What each command prints with `--json`, by command.

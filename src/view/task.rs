@@ -1,16 +1,32 @@
-//! A task, its state, and how many tasks are in each state.
+//! A task: its state, its fields and neighbors, and its attempts.
 
-use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
-use super::attempt::AttemptPosition;
-use crate::core::{
-    graph::task::{Status, Task, TaskId},
-    select::{TaskState, View},
+use super::{
+    VERSION,
+    attempt::{AttemptPosition, AttemptView, seconds_since},
+    past_attempt::PastAttemptView,
+    reach::until_text,
+    state::StateKind,
+    words::{counted, few, moment, short},
 };
+use crate::core::{
+    attempt::AttemptState,
+    graph::{
+        load::fields::in_templates,
+        task::{Priority, Status, Task, TaskId},
+    },
+    select::{NextTry, TaskState, View},
+    verdict::Verdict,
+};
+
+/// How many dependencies are named that a task waits on.
+const NAMED: usize = 4;
 
 /// A task and where it stands.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -64,23 +80,18 @@ pub enum TaskStanding {
     },
     /// It is complete.
     Complete {
-        /// When its attempt ended.
-        #[schemars(with = "String", extend("format" = "date-time"))]
-        at: DateTime<Utc>,
-        /// The number of its commits.
-        commits: usize,
-    },
-    /// It is complete, and not by an attempt on record.
-    MarkedComplete {
-        /// When, by the graph file.
-        completed_at: Option<String>,
+        /// When its attempt ended, or the time in the graph file.
+        #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+        at: Option<DateTime<Utc>>,
+        /// The number of its commits; none if no attempt on record completed it.
+        commits: Option<usize>,
     },
     /// It will not be done.
     Cancelled {},
     /// It can start.
     Ready {},
     /// It can start once what conflicts with it has ended.
-    KeptApart {
+    Conflicting {
         /// The conflict.
         why: String,
     },
@@ -109,9 +120,6 @@ pub enum TaskStanding {
     /// It waits on dependencies.
     Waiting {
         /// The dependencies that are not complete.
-        #[schemars(with = "Vec<String>")]
-        on: Vec<TaskId>,
-        /// The same dependencies, each with its state.
         waiting_on: Vec<DependencyView>,
     },
 }
@@ -123,36 +131,52 @@ pub struct DependencyView {
     #[schemars(with = "String")]
     pub id: TaskId,
     /// Its state.
-    pub state: &'static str,
+    pub state: StateKind,
 }
 
-/// How many tasks are in each state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TaskCounts {
-    /// All tasks in question.
-    pub total: usize,
-    /// Complete.
-    pub complete: usize,
-    /// Cancelled.
-    pub cancelled: usize,
-    /// In progress, those queued to land included.
-    pub in_progress: usize,
-    /// Queued to land or landing.
-    pub queued: usize,
-    /// Out of attempts or of money.
-    pub parked: usize,
-    /// Waiting for a person's answer.
-    pub needs_input: usize,
-    /// Blocked by a person.
-    pub held: usize,
-    /// Can start.
-    pub ready: usize,
-    /// Can start once what conflicts with them has ended.
-    pub kept_apart: usize,
-    /// Can start at a known time.
-    pub backing_off: usize,
-    /// Waiting on other tasks.
-    pub blocked: usize,
+/// A task with everything that is known of it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TaskDetails {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The task.
+    #[serde(flatten)]
+    pub task: TaskView,
+    /// The graph file.
+    pub file: String,
+    /// The line of the file on which the task begins.
+    pub line: usize,
+    /// The other fields that are set, by the file or by its `defaults`.
+    pub fields: Map<String, Value>,
+    /// The commands that must succeed before it is complete, also those of the settings.
+    pub verify: Vec<String>,
+    /// Whether these commands are the task's own.
+    pub own_verify: bool,
+    /// The tasks that it depends on, with their states.
+    pub depends_on: Vec<DependencyView>,
+    /// The tasks that depend on it, with their states.
+    pub dependents: Vec<DependencyView>,
+    /// The number of unfinished tasks that depend on it, directly or through others.
+    pub unfinished_dependents: usize,
+    /// Its attempts, oldest first.
+    pub attempts: Vec<PastAttemptView>,
+}
+
+/// What the disk tells about a task besides graph and journal.
+#[derive(Clone, Debug, Default)]
+pub struct TaskFacts {
+    /// The graph file.
+    pub file: String,
+    /// The line of the file on which the task begins.
+    pub line: usize,
+    /// The commands that must succeed before it is complete.
+    pub verify: Vec<String>,
+    /// Whether a run goes on.
+    pub live: bool,
+    /// The attempts that have not ended.
+    pub open: Vec<AttemptView>,
+    /// All attempts at the task.
+    pub attempts: Vec<PastAttemptView>,
 }
 
 impl TaskView {
@@ -162,181 +186,254 @@ impl TaskView {
         TaskView { id, title, priority: task.priority.0, standing }
     }
 
-    /// The state in one or two words.
-    pub fn status_word(&self) -> &'static str {
+    /// The task of this number; `running` is whether a run goes on, and its attempts.
+    pub fn at(
+        view: &View<'_>,
+        number: usize,
+        running: (bool, &[AttemptView]),
+        now: DateTime<Utc>,
+    ) -> TaskView {
+        TaskView::of(view.graph.task(number), standing(view, number, running, now))
+    }
+
+    /// Its state.
+    pub fn kind(&self) -> StateKind {
         match self.standing {
-            TaskStanding::InProgress { .. } => "in progress",
-            TaskStanding::Parked { .. } => "parked",
-            TaskStanding::NeedsInput { .. } => "needs input",
-            TaskStanding::Blocked { .. } => "blocked",
-            TaskStanding::Complete { .. } | TaskStanding::MarkedComplete { .. } => "complete",
-            TaskStanding::Cancelled {} => "cancelled",
-            TaskStanding::Ready {} => "ready",
-            TaskStanding::KeptApart { .. } => "kept apart",
-            TaskStanding::Retrying { .. } => "retrying",
-            TaskStanding::RateLimited { .. } => "rate-limited",
-            TaskStanding::Unreachable { .. } => "executor unreachable",
-            TaskStanding::Waiting { .. } => "waiting",
+            TaskStanding::InProgress { .. } => StateKind::InProgress,
+            TaskStanding::Parked { .. } => StateKind::Parked,
+            TaskStanding::NeedsInput { .. } => StateKind::NeedsInput,
+            TaskStanding::Blocked { .. } => StateKind::Blocked,
+            TaskStanding::Complete { .. } => StateKind::Complete,
+            TaskStanding::Cancelled {} => StateKind::Cancelled,
+            TaskStanding::Ready {} => StateKind::Ready,
+            TaskStanding::Conflicting { .. } => StateKind::Conflicting,
+            TaskStanding::Retrying { .. } => StateKind::Retrying,
+            TaskStanding::RateLimited { .. } => StateKind::RateLimited,
+            TaskStanding::Unreachable { .. } => StateKind::Unreachable,
+            TaskStanding::Waiting { .. } => StateKind::Waiting,
         }
     }
+
+    /// The note about it, after its title.
+    pub fn note(&self, now: DateTime<Utc>) -> String {
+        let first = |text: &Option<String>| {
+            text.as_ref().and_then(|text| text.lines().next()).unwrap_or_default().to_owned()
+        };
+        match &self.standing {
+            TaskStanding::InProgress { .. } => self.progress(),
+            TaskStanding::Parked { why } => format!("{why}; `ralph task-reset {}`", self.id),
+            TaskStanding::NeedsInput { question } => first(question),
+            TaskStanding::Blocked { reason } => first(reason),
+            TaskStanding::Complete { at, commits } => {
+                let at = at.map(|at| format!("at {}", moment(at, now)));
+                let commits = commits.map(|count| counted(count, "commit"));
+                at.into_iter().chain(commits).collect::<Vec<_>>().join(", ")
+            }
+            TaskStanding::Cancelled {} => String::new(),
+            TaskStanding::Ready {} => Priority(self.priority).to_string(),
+            TaskStanding::Conflicting { why } => why.clone(),
+            TaskStanding::Retrying { until } => format!("retrying at {}", moment(*until, now)),
+            TaskStanding::RateLimited { until } => {
+                format!("rate-limited until {}", moment(*until, now))
+            }
+            TaskStanding::Unreachable { executor, lasts, until } => {
+                until_text(executor, *lasts, *until, now)
+            }
+            TaskStanding::Waiting { waiting_on } => {
+                format!("waiting on {}", few(waiting_on.iter().map(DependencyView::text), NAMED))
+            }
+        }
+    }
+
+    /// The note about a task in progress.
+    fn progress(&self) -> String {
+        let TaskStanding::InProgress { live, stale, age_seconds, claimed_by, attempt, .. } =
+            &self.standing
+        else {
+            return String::new();
+        };
+        let mut note = match age_seconds {
+            Some(age) => format!("for {}", short(*age)),
+            None if *stale => "since when is not known".to_owned(),
+            None => "starting or ending right now".to_owned(),
+        };
+        let is_running = attempt.as_ref().is_none_or(|it| it.state == AttemptState::Running);
+        let is_silent = attempt.as_ref().is_some_and(|it| it.no_contact_since.is_some());
+        if *live && is_running && !is_silent {
+            note += ", an agent is at work";
+        } else if let Some(by) = claimed_by.as_ref().filter(|_| !live) {
+            let _ = write!(note, ", by {by}");
+        }
+        if !live && attempt.is_some() {
+            note += ", its run has ended (the next one continues it)";
+        }
+        if let Some(text) = attempt.as_ref().and_then(AttemptPosition::text) {
+            let _ = write!(note, ", {text}");
+        }
+        if *stale {
+            let _ = write!(note, ", STALE; `ralph task-reset {}` makes it pending", self.id);
+        }
+        note
+    }
+}
+
+impl TaskDetails {
+    /// The task of this number.
+    pub fn of(view: &View<'_>, number: usize, facts: TaskFacts, now: DateTime<Utc>) -> TaskDetails {
+        let task = view.graph.task(number);
+        let mut fields = in_templates(task);
+        fields.retain(|name, value| {
+            let is_empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+            !is_empty && !["id", "title", "priority", "verify"].contains(&name.as_str())
+        });
+        let near = |numbers: &mut dyn Iterator<Item = usize>| -> Vec<DependencyView> {
+            numbers.map(|number| neighbor(view, number, now)).collect()
+        };
+        TaskDetails {
+            schema: VERSION,
+            task: TaskView::at(view, number, (facts.live, &facts.open), now),
+            file: facts.file,
+            line: facts.line,
+            fields,
+            verify: facts.verify,
+            own_verify: task.verify.is_some(),
+            depends_on: near(&mut view.graph.dependencies(number)),
+            dependents: near(&mut view.graph.dependents(number)),
+            unfinished_dependents: waiting_for(view, number),
+            attempts: facts.attempts,
+        }
+    }
+}
+
+/// The number of unfinished tasks behind a task.
+fn waiting_for(view: &View<'_>, number: usize) -> usize {
+    let mut seen = vec![false; view.graph.tasks().len()];
+    let mut open: Vec<usize> = view.graph.dependents(number).collect();
+    let mut count = 0;
+    while let Some(next) = open.pop() {
+        if !std::mem::replace(&mut seen[next], true) {
+            count += usize::from(!view.graph.task(next).status.is_over());
+            open.extend(view.graph.dependents(next));
+        }
+    }
+    count
+}
+
+/// Returns where one task stands; `running` is whether a run goes on, and its attempts.
+pub(super) fn standing(
+    view: &View<'_>,
+    number: usize,
+    running: (bool, &[AttemptView]),
+    now: DateTime<Utc>,
+) -> TaskStanding {
+    let past = view.history.of(&view.graph.task(number).id);
+    match view.state(number, now) {
+        TaskState::Complete => completed(view, number).unwrap_or_else(|| {
+            let at = view.graph.task(number).extra.get("completed_at");
+            let at = at.and_then(serde_json::Value::as_str).and_then(time);
+            TaskStanding::Complete { at, commits: None }
+        }),
+        TaskState::Cancelled => TaskStanding::Cancelled {},
+        TaskState::Running | TaskState::Claimed => in_progress(view, number, running, now),
+        state @ (TaskState::Parked(_) | TaskState::Spent) => {
+            TaskStanding::Parked { why: parked(view, number, state) }
+        }
+        TaskState::NeedsInput => {
+            TaskStanding::NeedsInput { question: past.question().map(str::to_owned) }
+        }
+        TaskState::Blocked => TaskStanding::Blocked { reason: past.reason.clone() },
+        TaskState::Ready | TaskState::Denied => TaskStanding::Ready {},
+        TaskState::Conflicting => {
+            let why = view.conflict(number, now).map(|conflict| view.explain(conflict));
+            TaskStanding::Conflicting { why: why.unwrap_or_default() }
+        }
+        TaskState::Retrying(until) => TaskStanding::Retrying { until },
+        TaskState::RateLimited(until) => TaskStanding::RateLimited { until },
+        TaskState::Unreachable(next) => {
+            let executor = view.executor(number).unwrap_or_default().to_owned();
+            let lasts = next == NextTry::Never;
+            TaskStanding::Unreachable { executor, lasts, until: next.time() }
+        }
+        TaskState::Waiting => waiting(view, number, now),
+    }
+}
+
+fn in_progress(
+    view: &View<'_>,
+    number: usize,
+    (running, attempts): (bool, &[AttemptView]),
+    now: DateTime<Utc>,
+) -> TaskStanding {
+    let task = view.graph.task(number);
+    let attempt = attempts.iter().find(|attempt| attempt.task_id == task.id);
+    let live = running && attempt.is_some();
+    let age = attempt.map(|attempt| attempt.seconds).or_else(|| claimed_for(task, now));
+    let limit = task.stale_after.unwrap_or(view.policy.stale_after).as_secs();
+    let position: Option<AttemptPosition> = attempt.map(|attempt| attempt.position.clone());
+    // An attempt that starts or ends right now may be in only one of the graph and the history.
+    let is_claimed = task.status == Status::InProgress;
+    TaskStanding::InProgress {
+        live,
+        stale: !live && is_claimed && age.is_none_or(|age| age > limit),
+        age_seconds: age,
+        claimed_at: task.claimed_at.clone(),
+        claimed_by: task.claimed_by.clone(),
+        attempt: position,
+    }
+}
+
+/// The end of the attempt that completed a task; none if no attempt did.
+pub(super) fn completed(view: &View<'_>, number: usize) -> Option<TaskStanding> {
+    let past = view.history.of(&view.graph.task(number).id);
+    let last = past.last.as_ref().filter(|last| last.verdict == Verdict::Complete)?;
+    Some(TaskStanding::Complete { at: Some(last.at), commits: Some(past.commits.len()) })
+}
+
+/// How long ago the file says that the task was claimed.
+fn claimed_for(task: &Task, now: DateTime<Utc>) -> Option<u64> {
+    Some(seconds_since(time(task.claimed_at.as_deref()?)?, now))
+}
+
+/// A time of the graph file.
+fn time(text: &str) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_rfc3339(text).ok().map(|at| at.to_utc())
+}
+
+/// Why a task is parked: the money that it used, or the end of its newest attempt.
+fn parked(view: &View<'_>, number: usize, state: TaskState) -> String {
+    let past = view.history.of(&view.graph.task(number).id);
+    if state == TaskState::Spent {
+        return format!("cost limit reached: {} spent", past.spend.cost());
+    }
+    let last = past.last.as_ref();
+    last.map_or_else(String::new, |last| format!("{}: {}", last.ended.verdict, last.ended.why))
+}
+
+fn waiting(view: &View<'_>, number: usize, now: DateTime<Utc>) -> TaskStanding {
+    let on = view.waits_for(number).map(|number| neighbor(view, number, now));
+    TaskStanding::Waiting { waiting_on: on.collect() }
+}
+
+/// Returns a task next to another one, with its state.
+fn neighbor(view: &View<'_>, number: usize, now: DateTime<Utc>) -> DependencyView {
+    let state = StateKind::of(view.state(number, now));
+    DependencyView { id: view.graph.task(number).id.clone(), state }
 }
 
 impl DependencyView {
     /// The id, and the state where it is not simply "not yet".
     pub fn text(&self) -> String {
         match self.state {
-            "ready" | "waiting" | "kept apart" => self.id.to_string(),
-            state => format!("{} ({state})", self.id),
-        }
-    }
-}
-
-impl TaskCounts {
-    /// Counts the tasks in question.
-    pub fn of(view: &View<'_>, now: DateTime<Utc>) -> TaskCounts {
-        TaskCounts::with(view, now, |_, _| {})
-    }
-
-    /// Counts the tasks in question, and calls `see` for each that is neither over nor waiting.
-    pub(super) fn with(
-        view: &View<'_>,
-        now: DateTime<Utc>,
-        mut see: impl FnMut(usize, TaskState),
-    ) -> TaskCounts {
-        let mut counts = TaskCounts::default();
-        let mut add = |counts: &mut TaskCounts, number| {
-            let state = view.state(number, now);
-            counts.add(view, number, state);
-            see(number, state);
-        };
-        let graph = view.graph;
-        if !view.policy.filter.selects_all() {
-            view.admitted().for_each(|number| add(&mut counts, number));
-            return counts;
-        }
-        // An attempt may be open at a task that is over or waits by now.
-        let is_late = |number: &usize| !graph.is_in_frontier(*number);
-        let late: BTreeSet<usize> =
-            view.active.iter().filter_map(|active| active.number).filter(is_late).collect();
-        graph.frontier().chain(late.iter().copied()).for_each(|number| add(&mut counts, number));
-        let others = |status, all: usize| {
-            all - late.iter().filter(|number| graph.task(**number).status == status).count()
-        };
-        let complete = others(Status::Complete, graph.complete_count());
-        let cancelled = others(Status::Cancelled, graph.cancelled_count());
-        counts.blocked += graph.tasks().len() - counts.total - complete - cancelled;
-        counts.complete += complete;
-        counts.cancelled += cancelled;
-        counts.total = graph.tasks().len();
-        counts
-    }
-
-    /// Counts one more task, which is in this state.
-    pub(super) fn add(&mut self, view: &View<'_>, number: usize, state: TaskState) {
-        self.total += 1;
-        let count = match state {
-            TaskState::Complete => &mut self.complete,
-            TaskState::Cancelled => &mut self.cancelled,
-            TaskState::Running | TaskState::Claimed => {
-                let id = &view.graph.task(number).id;
-                self.queued += usize::from(view.history.active.is_queued(id));
-                &mut self.in_progress
-            }
-            TaskState::Parked(_) | TaskState::Spent => &mut self.parked,
-            TaskState::NeedsInput => &mut self.needs_input,
-            TaskState::Blocked => &mut self.held,
-            TaskState::Ready | TaskState::Denied => &mut self.ready,
-            TaskState::Conflicting => &mut self.kept_apart,
-            TaskState::Retrying(_) | TaskState::RateLimited(_) | TaskState::Unreachable(_) => {
-                &mut self.backing_off
-            }
-            TaskState::Waiting => &mut self.blocked,
-        };
-        *count += 1;
-    }
-
-    /// How much is complete: `2 of 10 complete, 1 cancelled`.
-    pub fn progress(&self) -> String {
-        let TaskCounts { total, complete, cancelled, .. } = self;
-        let cancelled = match cancelled {
-            0 => String::new(),
-            count => format!(", {count} cancelled"),
-        };
-        format!("{complete} of {total} complete{cancelled}")
-    }
-
-    /// How many tasks are neither complete nor cancelled.
-    pub fn left(&self) -> usize {
-        self.total - self.complete - self.cancelled
-    }
-
-    /// What is left by state; states without a task are left out.
-    pub fn parts(&self) -> Vec<(usize, &'static str)> {
-        let all = [
-            (self.in_progress - self.queued, "in progress"),
-            (self.queued, "queued to land"),
-            (self.parked, "parked"),
-            (self.needs_input, if self.needs_input == 1 { "needs input" } else { "need input" }),
-            (self.held, "blocked"),
-            (self.ready, "ready"),
-            (self.kept_apart, "kept apart"),
-            (self.backing_off, "retrying later"),
-            (self.blocked, "waiting"),
-        ];
-        all.into_iter().filter(|(count, _)| *count > 0).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::core::samples::graph;
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::core::{
-        graph::filter::Filter,
-        history::History,
-        select::{Active, Policy, keys},
-    };
-
-    const STATUSES: [Status; 6] = [
-        Status::Pending,
-        Status::InProgress,
-        Status::Complete,
-        Status::Blocked,
-        Status::NeedsInput,
-        Status::Cancelled,
-    ];
-
-    proptest! {
-        #[test]
-        fn counts_are_those_of_all_tasks_one_by_one(
-            statuses in proptest::collection::vec(prop::sample::select(&STATUSES[..]), 6),
-            edges in proptest::collection::vec((0usize..6, 0usize..6), 0..8),
-            open in proptest::collection::vec(0usize..7, 0..4),
-            is_filtered: bool,
-        ) {
-            let edges: Vec<(usize, usize)> = edges.into_iter().filter(|(a, b)| a < b).collect();
-            let mut graph = graph(6, &edges);
-            for (number, status) in statuses.into_iter().enumerate() {
-                graph.set_status(number, status);
-            }
-            let active: Vec<Active<'_>> = open
-                .into_iter()
-                .map(|n| Active { number: (n < 6).then_some(n), agent: None, works: true })
-                .collect();
-            let tasks = ["t0", "t1", "t2"].map(|id| TaskId::new(id).unwrap());
-            let tasks = if is_filtered { tasks.to_vec() } else { Vec::new() };
-            let filter = Filter { tasks, ..Filter::default() };
-            let (history, policy) = (History::default(), Policy { filter, ..Policy::default() });
-            let keys = keys(&graph, false);
-            let view = View {
-                graph: &graph, keys: &keys, history: &history, policy: &policy, active: &active,
-            };
-            let mut want = TaskCounts::default();
-            let now = DateTime::UNIX_EPOCH;
-            view.admitted().for_each(|n| want.add(&view, n, view.state(n, now)));
-            prop_assert_eq!(TaskCounts::of(&view, now), want);
+            StateKind::Ready | StateKind::Waiting | StateKind::Conflicting => self.id.to_string(),
+            state @ (StateKind::InProgress
+            | StateKind::Parked
+            | StateKind::NeedsInput
+            | StateKind::Blocked
+            | StateKind::Retrying
+            | StateKind::RateLimited
+            | StateKind::Unreachable
+            | StateKind::Complete
+            | StateKind::Cancelled) => format!("{} ({})", self.id, state.word()),
         }
     }
 }

@@ -55,6 +55,15 @@ pub fn first_paths(paths: &[String], more: usize) -> String {
     format!("{}{more}", named.join(", "))
 }
 
+/// The first names, and the number of the others.
+pub(crate) fn few(names: impl IntoIterator<Item = String>, most: usize) -> String {
+    let mut names: Vec<String> = names.into_iter().collect();
+    let more = names.len().saturating_sub(most);
+    names.truncate(most);
+    names.extend((more > 0).then(|| format!("{more} more")));
+    names.join(", ")
+}
+
 /// The first few names.
 pub(super) fn named<T: AsRef<str>>(names: &[T]) -> String {
     let more = if names.len() > NAMES { ", …" } else { "" };

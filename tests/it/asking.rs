@@ -49,7 +49,7 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     [time]  landed:
     [time]    + other: Work on other; 1 commit, 1 file, +1 -0, [took]
     [time]  left: 2 (1 needs input, 1 waiting)
-    [time]    > after; waiting on ask
+    [time]    > after; waiting on ask (needs input)
     [time]  next: afterwards, `ralph run` continues
     "##);
     assert_eq!(trial.status("ask"), "needs-input");
@@ -60,7 +60,7 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     assert!(change.iter().any(|line| line["new"] == "needs-input" && line["cause"] == "asked"));
 
     let standing = trial.run(["dag-status", "--json"]).json();
-    assert_eq!(standing["needs_input"][0]["question"], "Which colour?\nRed or blue?");
+    assert_eq!(standing["tasks"]["needs_input"][0]["question"], "Which colour?\nRed or blue?");
     trial
         .run(["dag-status"])
         .stdout_has("Needs input; `ralph answer ID \"…\"`\n  ask  Paint it  Which colour?\n");

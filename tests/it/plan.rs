@@ -45,7 +45,7 @@ fn the_plan_lists_tasks_in_order() {
 }
 
 #[test]
-fn what_is_kept_apart_takes_longer() {
+fn conflicting_tasks_take_longer() {
     let graph = "\
 tasks:
   - {id: a, estimate: 1h, touches: src/**}

@@ -183,7 +183,10 @@ fn a_run_that_waits_longer_than_max_wait_says_for_what() {
         let far = &found["unreachable"][0];
         assert_eq!((&far["executor"], &far["next_try"]), (&json!("far"), &Value::Null), "{found}");
     }
-    assert_eq!((&graph["ready"][0]["id"], &graph["counts"]["ready"]), (&json!("a"), &json!(1)));
+    assert_eq!(
+        (&graph["tasks"]["ready"][0]["id"], &graph["counts"]["ready"]),
+        (&json!("a"), &json!(1))
+    );
     assert_eq!(trial.status("a"), "pending");
     assert_eq!(refs(&trial), "");
     assert!(tries(&trial) >= 2);

@@ -102,7 +102,7 @@ fn a_night_is_told_in_one_look() {
     assert_eq!(landed[0]["commits"][0]["subject"], "Work on parser");
     assert_eq!(names(&report["failed"]), ["lexer"]);
     assert_eq!(names(&report["upcoming"]), ["schema", "later"]);
-    assert_eq!(report["upcoming"][0]["why"], "waiting on choice");
+    assert_eq!(report["upcoming"][0]["why"], "waiting on choice (needs input)");
     assert_eq!((&report["forecast"], &report["left"]["total"]), (&Value::Null, &json!(7)));
 
     // The commands work as they are.
@@ -159,8 +159,8 @@ fn the_screen_of_the_morning_fits_the_terminal() {
               + parser: Parse the input; 1 commit, 1 file, +1 -0, [took]
               + readme: Describe it; 1 commit, 1 file, +1 -0, [took]
             left: 5 (1 parked, 1 needs input, 1 blocked, 2 waiting)
-              > schema: Write `it` | for @octocat, see #12 <b>; waiting on choice
-              > later: Use the tokens; waiting on lexer
+              > schema: Write `it` | for @octocat, see #12 <b>; waiting on choice (needs input)
+              > later: Use the tokens; waiting on lexer (parked)
             next: afterwards, `ralph run` continues
             "#);
         } else {
@@ -188,8 +188,8 @@ fn the_screen_of_the_morning_fits_the_terminal() {
               + parser: Parse the input; +1 -0, [took]
               + readme: Describe it; +1 -0, [took]
             left: 5 (1 parked, 1 needs input, 1 blocked, 2 waiting)
-              > schema: Write `it` | for @octocat, s…; waiting on choice
-              > later: Use the tokens; waiting on lexer
+              > schema: Write `it` | f…; waiting on choice (needs input)
+              > later: Use the tokens; waiting on lexer (parked)
             next: afterwards, `ralph run` continues
             "#);
         }

@@ -56,7 +56,10 @@ fn a_title_that_is_a_block_of_text_ends_without_a_line_break() {
     let graph = "tasks:\n  - id: a\n    title: |\n      Parse it\n  - {id: b, depends_on: [a]}\n";
     let trial = TestProject::new().graph(graph);
     trial.run(["dag-status"]).stdout_has("\n  a  Parse it  P2\n");
-    assert_eq!(trial.run(["dag-status", "--json"]).json()["ready"][0]["title"], "Parse it");
+    assert_eq!(
+        trial.run(["dag-status", "--json"]).json()["tasks"]["ready"][0]["title"],
+        "Parse it"
+    );
 }
 
 #[test]
@@ -67,14 +70,18 @@ fn json_says_the_same() {
         status["counts"],
         json!({
             "total": 9, "complete": 1, "cancelled": 1, "in_progress": 1, "queued": 0, "parked": 0,
-            "needs_input": 1, "held": 1, "ready": 2, "kept_apart": 0, "backing_off": 0, "blocked": 2
+            "needs_input": 1, "blocked": 1, "ready": 2, "conflicting": 0, "retrying": 0,
+            "rate_limited": 0, "unreachable": 0, "waiting": 2
         })
     );
     let next = json!({"id": "next", "title": "Can start", "priority": 1, "state": "ready"});
-    assert_eq!(status["ready"][0], next);
-    let theirs = &status["in_progress"][0];
+    let tasks = &status["tasks"];
+    assert_eq!(tasks["ready"][0], next);
+    let theirs = &tasks["in_progress"][0];
     assert_eq!((&theirs["stale"], &theirs["live"]), (&true.into(), &false.into()));
-    assert_eq!(status["blocked"][0]["on"], json!(["next", "theirs"]));
+    let on = json!([{"id": "next", "state": "ready"}, {"id": "theirs", "state": "in_progress"}]);
+    assert_eq!(tasks["waiting"][0]["waiting_on"], on);
+    assert_eq!(tasks["blocked"][0]["id"], "held");
 }
 
 #[test]
@@ -110,7 +117,7 @@ fn a_parked_task_is_shown_with_its_last_failure() {
       bad  Hard  failed: exited with code 7; `ralph task-reset bad`
     ");
     let json = trial.run(["dag-status", "--json"]).json();
-    assert_eq!(json["parked"][0]["why"], "failed: exited with code 7");
+    assert_eq!(json["tasks"]["parked"][0]["why"], "failed: exited with code 7");
 }
 
 #[test]
@@ -169,9 +176,10 @@ tasks:
       c  limit of 1 for `db` reached
     ");
     let json = trial.run(["dag-status", "--json"]).json();
-    assert_eq!(json["counts"]["kept_apart"], 2);
+    assert_eq!(json["counts"]["conflicting"], 2);
     let why = json!("changes the same files as `a`");
-    assert_eq!((&json["kept_apart"][0]["id"], &json["kept_apart"][0]["why"]), (&json!("b"), &why));
+    let first = &json["tasks"]["conflicting"][0];
+    assert_eq!((&first["id"], &first["why"]), (&json!("b"), &why));
     insta::assert_snapshot!(trial.run(["prompt", "--why"]).out(), @r"
     next  d                 P2, longest chain 1h, unblocks 0, place 4  d
     wait  b                 P2, longest chain 1h, unblocks 0, place 2  The second: changes the same files as `a`
@@ -180,7 +188,7 @@ tasks:
     trial.run(["prompt"]).stdout_has("# Task d\n");
     trial.leave("open");
     run.end(&trial);
-    assert_eq!(trial.run(["dag-status", "--json"]).json()["counts"]["kept_apart"], 0);
+    assert_eq!(trial.run(["dag-status", "--json"]).json()["counts"]["conflicting"], 0);
 }
 
 #[test]
@@ -208,7 +216,10 @@ fn a_persons_word_holds() {
     assert!(told.iter().all(|line| line["cause"] == "command"));
     assert_eq!(told[2]["reason"], "no money");
     trial.run(["dag-status"]).stdout_has("Blocked by a person\n  left  The left half  no money\n");
-    assert_eq!(trial.run(["dag-status", "--json"]).json()["held"][0]["reason"], "no money");
+    assert_eq!(
+        trial.run(["dag-status", "--json"]).json()["tasks"]["blocked"][0]["reason"],
+        "no money"
+    );
     assert!(!trial.graph_text().contains("completed_at"), "{}", trial.graph_text());
 }
 

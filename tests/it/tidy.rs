@@ -27,7 +27,6 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("console", &["adapters/terminal"]),
     ("crc32fast", &["adapters/state"]),
     ("croner", &["core/timetable"]),
-    ("dagre", &["core/layout"]),
     ("dialoguer", &["commands/init/wizard"]),
     ("duct", &["adapters/process"]),
     ("flate2", &["report/page"]),
@@ -50,7 +49,6 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("pulldown_cmark", &["core/import/markdown"]),
     ("regex_lite", &["core/agents", "core/import/markdown"]),
     ("schemars", &["project/config", "view"]),
-    ("resvg", &["adapters/png"]),
     (
         "rustix",
         &["adapters/process", "adapters/machine", "crash", "adapters/git/bounded", "regular_file"],

@@ -336,7 +336,7 @@ impl<'a> ScheduleDaemon<'a> {
         let began = Instant::now();
         let emitted = self.store.emit(None, None, ScheduleEvent::Woken(woken))?;
         let message = || {
-            let facts = message::facts(&emitted.own);
+            let facts = emitted.own.fields();
             let hook = Hook::OnScheduledWake.word();
             message::MessageSender::of(&self.workspace).message(hook, facts, &[lines::plain(&text)])
         };

@@ -17,7 +17,6 @@ use crate::{
     commands::Invocation,
     core::event::record::Record,
     project::workspace::Workspace,
-    view::message::facts,
 };
 
 /// The interval for checking the files while a page is open.
@@ -133,7 +132,7 @@ fn since(workspace: &Workspace, position: &mut JournalPosition) -> Vec<ServerEve
 
 /// What an event says: the kind and what it is about. Details are fetched.
 fn data(record: &Record) -> serde_json::Value {
-    json!({ "kind": facts(record).get("action"), "seq": record.seq, "task_id": record.task_id })
+    json!({ "kind": record.fields().get("action"), "seq": record.seq, "task_id": record.task_id })
 }
 
 fn event(name: &'static str, position: &JournalPosition, data: &serde_json::Value) -> ServerEvent {

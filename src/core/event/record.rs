@@ -46,6 +46,11 @@ impl Record {
         format!("{},{}\n", self.envelope(), self.action_and_fields())
     }
 
+    /// Returns the fields of the line.
+    pub fn fields(&self) -> serde_json::Map<String, serde_json::Value> {
+        serde_json::from_str(&self.to_line()).unwrap_or_default()
+    }
+
     /// Returns the beginning of the line, up to the last field that every line has.
     fn envelope(&self) -> String {
         let mut head = json(&Envelope {

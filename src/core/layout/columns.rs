@@ -1,11 +1,7 @@
 //! From columns and heights to corners and routes. A line crosses a column level, at a height that
 //! no box of the column has, and climbs between columns only.
 
-use super::{
-    LayoutPoint, PartLayout, Ranked,
-    parts::Part,
-    spacing::{BETWEEN_BOXES, BETWEEN_LINES, spaced},
-};
+use super::{LayoutPoint, Part, PartLayout, Ranked};
 
 /// The least space between two columns.
 const LEAST_GAP: f64 = 44.0;
@@ -18,23 +14,10 @@ const BETWEEN_ENDS: f64 = 9.0;
 /// The part of a side that lines may use.
 const SIDE: f64 = 0.7;
 
-/// What stands in a column.
-#[derive(Clone, Copy)]
-enum Stander {
-    Box(usize),
-    /// A line, and which of its passes.
-    Pass(usize, usize),
-}
-
 /// The corners of the boxes of a part and the routes of its lines.
-pub(super) fn place(part: &Part, drafted: &Ranked) -> PartLayout {
-    let mut ranked = Ranked {
-        columns: drafted.columns.clone(),
-        middles: drafted.middles.clone(),
-        passes: drafted.passes.clone(),
-    };
+pub(super) fn place(part: &Part, mut ranked: Ranked) -> PartLayout {
     let count = ranked.columns.iter().max().map_or(0, |last| last + 1);
-    separate(part, &mut ranked, count);
+    raise(part, &mut ranked);
     let (starts, ends) = ends(part, &ranked);
     let levels: Vec<Vec<(usize, f64)>> = (0..part.lines.len())
         .map(|at| {
@@ -72,38 +55,12 @@ pub(super) fn place(part: &Part, drafted: &Ranked) -> PartLayout {
     }
 }
 
-/// Moves apart what touches in a column, and all of it to the top.
-fn separate(part: &Part, ranked: &mut Ranked, count: usize) {
-    let mut columns: Vec<Vec<(f64, f64, Stander)>> = vec![Vec::new(); count];
-    for (at, size) in part.sizes.iter().enumerate() {
-        let entry = (ranked.middles[at], size.height, Stander::Box(at));
-        columns[ranked.columns[at]].push(entry);
-    }
-    for (line, passes) in ranked.passes.iter().enumerate() {
-        for (at, (column, height)) in passes.iter().enumerate() {
-            columns[*column].push((*height, 0.0, Stander::Pass(line, at)));
-        }
-    }
-    let mut top = f64::MAX;
-    for column in &mut columns {
-        column.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let is_box = |stander: Stander| matches!(stander, Stander::Box(_));
-        let gap = |pair: &[(f64, f64, Stander)]| {
-            let both = is_box(pair[0].2) && is_box(pair[1].2);
-            let space = if both { BETWEEN_BOXES } else { BETWEEN_LINES };
-            // What is far enough apart already stays where it is.
-            f64::midpoint(pair[0].1, pair[1].1) + space * 0.8
-        };
-        let gaps: Vec<f64> = column.windows(2).map(gap).collect();
-        let wanted: Vec<f64> = column.iter().map(|it| it.0).collect();
-        for (height, (_, size, stander)) in spaced(&wanted, &gaps).into_iter().zip(column) {
-            top = top.min(height - *size / 2.0);
-            match *stander {
-                Stander::Box(at) => ranked.middles[at] = height,
-                Stander::Pass(line, at) => ranked.passes[line][at].1 = height,
-            }
-        }
-    }
+/// Moves everything to the top.
+fn raise(part: &Part, ranked: &mut Ranked) {
+    let boxes = ranked.middles.iter().zip(&part.sizes);
+    let tops = boxes.map(|(middle, size)| middle - size.height / 2.0);
+    let lines = ranked.passes.iter().flatten().map(|(_, height)| *height);
+    let top = tops.chain(lines).fold(f64::MAX, f64::min);
     ranked.middles.iter_mut().for_each(|height| *height -= top);
     ranked.passes.iter_mut().flatten().for_each(|(_, height)| *height -= top);
 }

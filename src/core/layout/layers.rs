@@ -1,11 +1,7 @@
-//! A plain layering for graphs of any size: columns by the longest path, an order in each column by
+//! A layering for graphs of any size: columns by the longest path, an order in each column by
 //! the middle of what a box is connected with, and heights near that.
 
-use super::{
-    Ranked,
-    parts::Part,
-    spacing::{BETWEEN_BOXES, BETWEEN_LINES, spaced},
-};
+use super::{BETWEEN_BOXES, BETWEEN_LINES, Part, Ranked, spaced};
 
 /// The most passes of lines through columns; further lines lead straight to their box.
 const PASSES: usize = 40_000;
@@ -23,12 +19,7 @@ struct Spot {
     after: Vec<usize>,
 }
 
-/// The number of columns that the lines of a part pass through between their ends.
-pub(super) fn passes(part: &Part, levels: &[usize]) -> usize {
-    part.lines.iter().map(|(from, to)| levels[*to] - levels[*from] - 1).sum()
-}
-
-/// Where the plain layering puts the boxes of a part.
+/// The columns and heights of the boxes and lines of a part.
 pub(super) fn ranked(part: &Part) -> Ranked {
     let levels = tightened(part);
     let count = levels.iter().max().map_or(0, |last| last + 1);

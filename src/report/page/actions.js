@@ -106,7 +106,7 @@ function completeButton(id) {
 export function taskTools(task) {
   if (!may.act) return null;
   const id = task.id;
-  const isOver = ["complete", "marked_complete", "cancelled"].includes(task.state);
+  const isOver = ["complete", "cancelled"].includes(task.state);
   const note = (text) => perform({ action: "note", id, text }, "noted for the next attempt");
   const block = (reason) => perform({ action: "block", id, reason });
   return h("div", { class: "tools" },

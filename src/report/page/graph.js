@@ -2,41 +2,28 @@
 
 import { h, s, page } from "./dom.js";
 import { get, report } from "./data.js";
-import { button, counted, empty, markName, number, said, shapes, sign, taskLink } from "./words.js";
-import { layered } from "./layers.js";
+import { button, counted, empty, markName, markOf, number, said, shapes, sign, taskLink } from "./words.js";
 
-// The most boxes that are drawn; with more, groups are folded.
-const MOST = 1500;
 const FOLDS = [["story", "Stories"], ["milestone", "Milestones"], ["complete", "Complete"], ["chains", "Chains"]];
 const SCALES = { least: 0.05, most: 3 };
 
 // How the graph is shown: where it is, what is folded, searched and chosen.
-const shown = { fold: new Set(), query: "", x: 0, y: 0, scale: 1, isPlaced: false, chosen: null, isForced: false };
+const shown = { fold: new Set(), query: "", x: 0, y: 0, scale: 1, isPlaced: false, chosen: null };
 let current = null;
 
 export const graphView = {
   title: () => "Graph",
   isWide: true,
   async load() {
-    const graph = await read();
-    // Too many to draw: what belongs together becomes one box.
-    if ((graph.layout?.boxes.length ?? graph.nodes.length) > MOST && !shown.fold.size && !shown.isForced) {
-      const names = [graph.nodes.some((node) => node.story) && "story", graph.nodes.some((node) => node.milestone) && "milestone", "complete", "chains"];
-      shown.fold = new Set(names.filter(Boolean));
-      shown.isForced = true;
-      return { graph: await read() };
-    }
+    const graph = await get(`graph?fold=${[...shown.fold].join(",") || "none"}`);
     return { graph };
   },
   draw({ graph }) {
-    const layout = graph.layout ?? layered(graph, shown.fold);
-    const boxes = layout.boxes.slice(0, MOST);
-    const drawn = new Set(boxes.map((box) => box.id));
-    const lines = layout.lines.filter((line) => drawn.has(line.from) && drawn.has(line.to));
+    const { layout } = graph;
+    const { boxes, lines } = layout;
     current = { graph, layout, boxes, lines, nodes: new Map(graph.nodes.map((node) => [node.id, node])) };
     return h("div", { class: "graph" },
       h("div", { class: "view-head" }, h("h1", { class: "away" }, "Graph"), tools(graph, layout)),
-      layout.boxes.length > MOST && h("p", { class: "warn-text" }, `${number(layout.boxes.length)} boxes are too many to draw; the first ${number(MOST)} are shown. `, h("a", { href: "#/task" }, "The list of tasks"), " can be filtered."),
       layout.folded && h("p", { class: "faint" }, layout.folded),
       graph.nodes.length ? picture(layout, boxes, lines) : empty("The graph has no task."),
       h("div", { class: "card", key: "card", own: true, "aria-live": "polite" }),
@@ -51,15 +38,10 @@ export const graphView = {
   },
 };
 
-async function read() {
-  return get(`graph?fold=${[...shown.fold].join(",") || "none"}`);
-}
-
 function tools(graph, layout) {
-  const has = { story: graph.nodes.some((node) => node.story), milestone: graph.nodes.some((node) => node.milestone), complete: true, chains: Boolean(graph.layout) };
+  const has = { story: graph.nodes.some((node) => node.story), milestone: graph.nodes.some((node) => node.milestone), complete: true, chains: true };
   const toggle = (name) => () => {
     if (!shown.fold.delete(name)) shown.fold.add(name);
-    shown.isForced = true;
     shown.isPlaced = false;
     page.refresh();
   };
@@ -197,12 +179,12 @@ function card(place, box, found) {
   if (node) {
     const waits = current.graph.edges.filter((edge) => edge.to === node.id && edge.state !== "satisfied");
     const after = current.graph.edges.filter((edge) => edge.from === node.id).length;
-    parts.push(h("p", null, sign(node.mark), " ", taskLink(node.id), " ", h("bdi", { class: "title" }, node.title)),
-      h("p", { class: `state is-${node.mark}` }, said(node.state), after > 0 && h("span", { class: "faint" }, `, ${counted(after, "task")} after it`)),
+    parts.push(h("p", null, sign(markOf(node.state)), " ", taskLink(node.id), " ", h("bdi", { class: "title" }, node.title)),
+      h("p", { class: `state is-${markOf(node.state)}` }, said(node.state), after > 0 && h("span", { class: "faint" }, `, ${counted(after, "task")} after it`)),
       waits.length > 0 && h("p", null, "Waits on ", waits.slice(0, 8).map((edge, at) => [at > 0 && ", ", taskLink(edge.from), " ", h("span", { class: edge.state === "dead" ? "bad-text" : "faint" }, said(current.nodes.get(edge.from)?.state))]), waits.length > 8 && ` and ${waits.length - 8} more`));
   } else if (box) {
     parts.push(h("p", null, sign(box.mark), " ", h("b", null, box.label), ` ${counted(box.tasks.length, "task")}`),
-      h("ul", { class: "inline" }, foundFirst(box.tasks).slice(0, 60).map((id) => h("li", null, sign(current.nodes.get(id)?.mark ?? box.mark), taskLink(id)))), box.tasks.length > 60 && empty(`and ${number(box.tasks.length - 60)} more`));
+      h("ul", { class: "inline" }, foundFirst(box.tasks).slice(0, 60).map((id) => h("li", null, sign(markOf(current.nodes.get(id)?.state)), taskLink(id)))), box.tasks.length > 60 && empty(`and ${number(box.tasks.length - 60)} more`));
   }
   place.replaceChildren();
   for (const part of parts) if (part) place.append(part);

@@ -4,7 +4,7 @@ import { h, s } from "./dom.js";
 import { get, report } from "./data.js";
 import { answerBox, resetButton, runTools } from "./actions.js";
 import {
-  age, capped, command, commitId, counted, disclosure, duration, empty, moment, money, number,
+  age, capped, command, commitId, counted, countsByMark, disclosure, duration, empty, markName, moment, money, number,
   panel, said, short, sign, taskLink, withCode, withCommands,
 } from "./words.js";
 import { diffs } from "./diff.js";
@@ -17,8 +17,6 @@ const KINDS = {
 };
 // How many entries of a list are shown.
 const LIST = 100;
-// How many tasks without a report are looked up.
-const LOOKED_UP = 12;
 // The titles of the tasks that were read.
 const titles = new Map();
 
@@ -64,54 +62,37 @@ function reason(now) {
 export const nowView = {
   title: () => "Now",
   async load(route, now) {
-    // The graph is large: with a report of the run, only its titles are needed.
-    const isKnown = now.attention && now.attempts.every((attempt) => titles.has(attempt.task_id));
+    // The graph is large, and only its titles are needed.
+    const isKnown = now.attempts.every((attempt) => titles.has(attempt.task_id));
     const graph = isKnown ? null : await get("graph").catch(() => null);
     for (const node of graph?.nodes ?? []) titles.set(node.id, node.title);
-    const stuck = graph && !now.attention ? graph.nodes.filter((node) => node.mark === "stuck") : [];
-    const tasks = await Promise.all(stuck.slice(0, LOOKED_UP).map((node) => get(`tasks/${encodeURIComponent(node.id)}`).catch(() => null)));
-    return { now, graph, attention: now.attention ?? tasks.filter(Boolean).map(needOf) };
+    return { now };
   },
-  draw({ now, graph, attention, loadedAt }) {
+  draw({ now, loadedAt }) {
     return h("div", { class: "now" },
       h("section", { class: `hero is-${toneOf(now)}`, key: "hero" },
         h("div", { class: "hero-text" },
           h("h1", null, headline(now)),
           h("p", { class: "why" }, reason(now))),
         runTools(now),
-        // The counts of now are not those of an earlier run.
-        progress(now.left ?? (now.number > 1 ? null : graph?.counts))),
+        progress(now.left)),
       now.unknown?.length > 0 && h("div", { class: now.number > 1 ? "unknown faint" : "unknown banner", key: "unknown" }, now.unknown.map((text) => h("p", { key: text }, h("b", null, "Not known: "), withCommands(text)))),
       h("div", { class: "columns", key: "columns" },
         h("div", { class: "main-column" },
-          needs(attention, now),
+          needs(now.attention, now),
           running(now, loadedAt),
           unreachable(now),
-          failed(now, attention),
+          failed(now, now.attention),
           landed(now),
-          upcoming(now, graph)),
+          upcoming(now)),
         h("aside", { class: "side-column", "aria-label": "Numbers" }, totals(now, loadedAt), steps(now), queue(now), earlier(now))));
   },
 };
 
-// What a task needs, as the report of the run says it.
-function needOf(task) {
-  const kind = task.state === "needs_input" ? "question" : task.state;
-  const lines = kind === "question" ? (task.question ?? "").split("\n") : [];
-  const next = kind === "question" ? `\`ralph answer ${task.id} "…"\`` : `\`ralph task-reset ${task.id}\``;
-  const why = task.why ?? task.reason ?? (kind === "question" ? "the agent asked a question" : said(task.state));
-  return { kind, task_id: task.id, title: task.title, why, detail: lines, frees: task.unfinished_dependents + 1, next };
-}
-
 // How many tasks are in each state, as a bar and in words.
 function progress(counts) {
   if (!counts || !counts.total) return null;
-  const stuck = counts.parked + counts.needs_input + counts.held;
-  const parts = [
-    ["done", counts.complete, "complete"], ["running", counts.in_progress, "in progress"],
-    ["stuck", stuck, "need a person"], ["ready", counts.ready + counts.kept_apart + counts.backing_off, "ready"],
-    ["waiting", counts.blocked, "waiting"], ["cancelled", counts.cancelled, "cancelled"],
-  ].filter(([, count]) => count > 0);
+  const parts = countsByMark(counts).reverse();
   let at = 0;
   const bars = parts.map(([mark, count]) => {
     const width = (count / counts.total) * 100;
@@ -119,13 +100,13 @@ function progress(counts) {
     at += width;
     return bar;
   });
-  const words = parts.map(([mark, count, word]) => h("li", { key: mark, class: `is-${mark}` }, sign(mark), h("b", null, number(count)), ` ${word}`));
+  const words = parts.map(([mark, count]) => h("li", { key: mark, class: `is-${mark}` }, sign(mark), h("b", null, number(count)), ` ${markName(mark)}`));
   return h("div", { class: "progress" },
     h("div", { class: "bar", role: "img", "aria-label": `${counts.complete} of ${counts.total} complete` }, s("svg", { width: "100%", height: 8, "aria-hidden": "true" }, bars)),
     h("ul", { class: "legend" }, words, h("li", { class: "of" }, `of ${number(counts.total)}`)));
 }
 
-function needs(attention, now) {
+function needs(now.attention, now) {
   if (!attention.length) return null;
   return panel("Needs you", { count: attention.length, class: "needs" },
     capped(attention, LIST, (need) => needRow(need, now), "p"));
@@ -174,7 +155,7 @@ function unreachable(now) {
 }
 
 // The failed tasks that do not need a person: those are told above.
-function failed(now, attention) {
+function failed(now, now.attention) {
   const needs = new Set(attention.map((need) => need.task_id));
   const all = now.failed?.filter((task) => !needs.has(task.id)) ?? [];
   if (!all.length) return null;
@@ -210,9 +191,8 @@ function commits(task) {
   return h("div", { class: "inside" }, task.commits.map(row), diffs(task.commits.map((commit) => commit.id)));
 }
 
-function upcoming(now, graph) {
-  const ready = graph?.nodes.filter((node) => node.mark === "ready") ?? [];
-  const all = now.upcoming ?? ready.map((node) => ({ id: node.id, title: node.title, why: node.state === "ready" ? null : node.state }));
+function upcoming(now) {
+  const all = now.upcoming;
   if (!all.length) return null;
   const row = (task) => h("li", { class: "row", key: task.id },
     sign(task.why ? "waiting" : "ready"),

@@ -3,7 +3,7 @@
 import { h, page, render } from "./dom.js";
 import { connection, follow, get, report } from "./data.js";
 import { may, openDialog, toast } from "./actions.js";
-import { button, clock, moment, sign, taskLink, tick } from "./words.js";
+import { button, clock, markOf, moment, setTable, sign, taskLink, tick } from "./words.js";
 import { nowView, toneOf } from "./now.js";
 import { graphView } from "./graph.js";
 import { timelineView } from "./timeline.js";
@@ -205,7 +205,7 @@ async function search() {
   const show = () => {
     const words = input.value.trim().toLowerCase();
     const all = graph.nodes.filter((node) => `${node.id} ${node.title}`.toLowerCase().includes(words));
-    render(found, all.slice(0, 40).map((node) => h("li", { class: "row", key: node.id }, sign(node.mark), h("span", { class: "row-main" }, taskLink(node.id), " ", h("bdi", { class: "title" }, node.title)))), !all.length && h("li", { class: "empty" }, "No task matches."), all.length > 40 && h("li", { class: "more" }, `and ${all.length - 40} more`));
+    render(found, all.slice(0, 40).map((node) => h("li", { class: "row", key: node.id }, sign(markOf(node.state)), h("span", { class: "row-main" }, taskLink(node.id), " ", h("bdi", { class: "title" }, node.title)))), !all.length && h("li", { class: "empty" }, "No task matches."), all.length > 40 && h("li", { class: "more" }, `and ${all.length - 40} more`));
   };
   input.addEventListener("input", show);
   dialog.onkeydown = (event) => {
@@ -260,6 +260,7 @@ async function start() {
     if (!document.hidden && state.isDirty) read();
   });
   state.about = await get("page").catch(() => null);
+  setTable(state.about?.table);
   may.act = Boolean(state.about?.acts) && !report;
   routed();
   head();

@@ -29,10 +29,10 @@ export const tasksView = {
     const all = graph.nodes.filter((node) => (!list.state || node.state === list.state)
       && (!words || `${node.id} ${node.title} ${node.story ?? ""}`.toLowerCase().includes(words)));
     const states = [...new Set(graph.nodes.map((node) => node.state))].sort();
-    const row = (node) => h("li", { class: "row", key: node.id }, sign(node.mark),
+    const row = (node) => h("li", { class: "row", key: node.id }, sign(markOf(node.state)),
       h("span", { class: "row-main" }, taskLink(node.id), " ", h("bdi", { class: "title" }, node.title)),
       h("span", { class: "row-facts" }, node.story && h("bdi", { class: "tag" }, node.story), h("span", { class: "faint" }, `P${node.priority}`),
-        h("span", { class: `state is-${node.mark}` }, said(node.state))));
+        h("span", { class: `state is-${markOf(node.state)}` }, said(node.state))));
     return [h("div", { class: "view-head" }, h("h1", null, "Tasks"),
       h("div", { class: "tools" },
         h("input", { type: "search", id: "task-filter", "aria-label": "Filter by id, title or story", placeholder: "Filter", on: { input() { list.query = this.value; page.redraw(); } } }),
@@ -90,7 +90,7 @@ function standing(task, loadedAt) {
     case "parked": return note("stuck", h("p", null, h("b", null, "Parked. "), withCommands(task.why)), h("p", { class: "need-foot" }, command(`ralph task-reset ${task.id}`)));
     case "blocked": return note("stuck", h("p", null, h("b", null, "Blocked by a person. "), task.reason));
     case "waiting": return note("waiting", h("p", null, "Waits on "), h("ul", { class: "inline" }, capped(task.waiting_on, 20, (it) => h("li", { key: it.id }, taskLink(it.id), " ", h("span", { class: "faint" }, said(it.state))))));
-    case "kept_apart": return note("waiting", h("p", null, task.why));
+    case "conflicting": return note("waiting", h("p", null, task.why));
     case "retrying": return note("waiting", h("p", null, "It failed, and is tried again at ", moment(task.until, true)));
     case "rate_limited": return note("waiting", h("p", null, "Its agent is rate-limited until ", moment(task.until, true)));
     case "unreachable": return note("waiting", h("p", null, "Its executor ", h("bdi", null, task.executor), task.lasts ? " cannot be used, and this run does not try it again" : [" does not answer, and is tried again ", task.until ? ["at ", moment(task.until, true)] : "now"]));

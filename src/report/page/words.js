@@ -2,20 +2,24 @@
 
 import { h, s, copy, page } from "./dom.js";
 
-const MARKS = {
-  complete: "done", marked_complete: "done", "in progress": "running", in_progress: "running",
-  parked: "stuck", "needs input": "stuck", needs_input: "stuck", blocked: "stuck",
-  cancelled: "cancelled", waiting: "waiting",
-};
 const NEUTRAL = ["cancelled", "interrupted", "rate-limited", "again"];
-const NAMES = {
-  done: "complete", running: "in progress", ready: "ready", waiting: "waiting",
-  stuck: "needs a person", cancelled: "cancelled", failed: "failed",
-};
+// The program's table: the word and the mark of each state of a task, and the words of each mark.
+const table = { states: {}, marks: {} };
+
+export function setTable(known) {
+  Object.assign(table, known);
+}
 
 // The few kinds of states that a sign tells apart.
 export function markOf(state) {
-  return MARKS[state] ?? "ready";
+  return table.states[state]?.[1] ?? "ready";
+}
+
+// The marks with the number of tasks, for the counts of the states.
+export function countsByMark(counts) {
+  const sums = Object.fromEntries(Object.keys(table.marks).map((mark) => [mark, 0]));
+  for (const state of Object.keys(table.states)) sums[markOf(state)] += counts[state] ?? 0;
+  return Object.entries(sums).filter(([, count]) => count > 0);
 }
 
 // The sign of a verdict; without one the attempt runs.
@@ -47,7 +51,7 @@ export function sign(mark, label) {
 }
 
 export function markName(mark) {
-  return NAMES[mark] ?? mark;
+  return table.marks[mark] ?? mark;
 }
 
 // A state with its sign.
@@ -57,7 +61,7 @@ export function chip(state, mark = markOf(state)) {
 
 // A word of the data, as `needs_input`, as it is read.
 export function said(word) {
-  return String(word ?? "").replaceAll(/[_-]/g, " ").replace("rate limited", "rate-limited");
+  return table.states[word]?.[0] ?? String(word ?? "").replaceAll(/[_-]/g, " ").replace("rate limited", "rate-limited");
 }
 
 export function counted(count, word) {

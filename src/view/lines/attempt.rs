@@ -3,8 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::{
-    EventContext, EventText, Line, MarkKind, counted, ids, length, line, moment, named, standing,
-    with_output,
+    EventContext, EventText, Line, MarkKind, counted, ids, length, line, moment, named, with_output,
 };
 use crate::{
     adapters::terminal::Style,
@@ -19,6 +18,7 @@ use crate::{
         select::View,
         verdict::{CheckResult, Verdict},
     },
+    view::state::left,
 };
 
 /// The number of commits of one task in the summary.
@@ -165,7 +165,7 @@ fn completed(id: &str, ended: &AttemptResult, view: &View<'_>) -> Vec<Line> {
     let mut lines = vec![line(Style::Good, format!("{id} complete in {time}: {}", ended.why))];
     lines.extend(proof(ended));
     lines.extend(kept(id, ended, "what else it left is kept"));
-    let (left, standing) = standing(view);
+    let (left, standing) = left(view, Utc::now());
     let standing = standing.join("; ");
     let standing = if standing.is_empty() { String::new() } else { format!(" ({standing})") };
     lines.push(line(Style::Faint, format!("  {left} left{standing}")));

@@ -1,13 +1,15 @@
 //! A picture with its layout, as the page and the image of the graph show it.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    BoxKind, EdgeState, FoldKinds, FoldedGraph, GraphPicture, MarkCounts, StateMark,
+    BoxKind, EdgeState, FoldKinds, FoldedGraph, GraphPicture, StateMark,
     text_width::{Font, text_width},
 };
-use crate::core::layout::{BoxSize, GraphLayout, LayoutEngine};
+use crate::core::layout::{BoxSize, GraphLayout};
 
 /// The narrowest box.
 const NARROWEST: f64 = 72.0;
@@ -31,8 +33,6 @@ pub struct PictureLayout {
     pub width: f64,
     /// Its height.
     pub height: f64,
-    /// What placed the boxes: `dagre` or `layers`.
-    pub engine: &'static str,
     /// The number of implied dependencies, which have no line.
     pub implied: usize,
     /// Why more was folded than asked for.
@@ -63,8 +63,8 @@ pub struct PictureBox {
     pub kind: BoxKind,
     /// The state of its task, or the worst of its tasks.
     pub mark: StateMark,
-    /// How many tasks are in each kind of state.
-    pub counts: MarkCounts,
+    /// How many of its tasks have each mark; marks without a task are left out.
+    pub counts: BTreeMap<StateMark, usize>,
     /// Its tasks.
     pub tasks: Vec<String>,
 }
@@ -93,18 +93,18 @@ impl GraphPicture {
     /// The layout with these kinds of folding.
     pub fn drawing(&self, folding: &FoldKinds) -> PictureLayout {
         let folded = FoldedGraph::of(self, folding);
-        let counts: Vec<MarkCounts> = folded
-            .boxes
-            .iter()
-            .map(|it| {
-                let mut counts = MarkCounts::default();
-                it.tasks.iter().for_each(|task| counts.add(self.nodes[*task].mark));
-                counts
-            })
-            .collect();
+        let counted = |tasks: &[usize]| {
+            let mut counts = BTreeMap::new();
+            for task in tasks {
+                *counts.entry(self.nodes[*task].state.mark()).or_default() += 1;
+            }
+            counts
+        };
+        let counts: Vec<BTreeMap<StateMark, usize>> =
+            folded.boxes.iter().map(|it| counted(&it.tasks)).collect();
         let texts = folded.boxes.iter().zip(&counts).map(|(it, counts)| match it.kind {
             BoxKind::Task => self.nodes[it.tasks[0]].texts(),
-            BoxKind::Chain | BoxKind::Group => (it.label.clone(), counts.text()),
+            BoxKind::Chain | BoxKind::Group => (it.label.clone(), counts_text(counts)),
         });
         let texts: Vec<(String, String)> = texts.collect();
         let wide = |(first, second): &(String, String)| {
@@ -129,7 +129,8 @@ impl GraphPicture {
         let boxes = folded.boxes.into_iter().zip(counts).zip(laid.corners).zip(sizes);
         let boxes = boxes.map(|(((it, counts), [x, y]), BoxSize { width, height })| {
             let tasks = it.tasks.iter().map(|task| self.nodes[*task].id.to_string()).collect();
-            let (mark, kind) = (counts.worst(), it.kind);
+            let mark = counts.keys().next().copied().unwrap_or(StateMark::Done);
+            let kind = it.kind;
             PictureBox {
                 id: it.id,
                 x,
@@ -146,14 +147,16 @@ impl GraphPicture {
         PictureLayout {
             width: laid.width,
             height: laid.height,
-            engine: match laid.engine {
-                LayoutEngine::Dagre => "dagre",
-                LayoutEngine::Layers => "layers",
-            },
             implied: folded.implied,
             folded: folded.reason,
             boxes: boxes.collect(),
             lines,
         }
     }
+}
+
+/// The counts in words, the most urgent first: `1 ready, 3 waiting`.
+pub(super) fn counts_text(counts: &BTreeMap<StateMark, usize>) -> String {
+    let words = counts.iter().map(|(mark, count)| format!("{count} {}", mark.look().words));
+    words.collect::<Vec<_>>().join(", ")
 }

@@ -2,8 +2,6 @@
 //!
 //! Each task is in exactly one box. Implied dependencies are left out and counted.
 
-mod bands;
-
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap},
@@ -16,8 +14,12 @@ use serde::Serialize;
 use super::{EdgeState, GraphPicture, StateMark};
 use crate::core::layout;
 
-/// The most boxes of a picture; more are folded, whatever was asked for.
-pub const MOST_BOXES: usize = layout::MOST_BOXES;
+/// The most boxes of a picture that a person can read; more are folded, whatever was asked for.
+const MOST_BOXES: usize = 300;
+/// The most connected parts that are drawn apart when levels are folded.
+const MOST_PARTS: usize = MOST_BOXES / 2;
+/// The most boxes of one part then.
+const MOST_BANDS: usize = 12;
 /// The fewest tasks that are folded as a chain.
 const SHORTEST_CHAIN: usize = 4;
 
@@ -83,23 +85,6 @@ pub enum BoxKind {
     Group,
 }
 
-/// How many tasks of a box are in each kind of state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct MarkCounts {
-    /// Complete.
-    pub done: usize,
-    /// Cancelled.
-    pub cancelled: usize,
-    /// An attempt works on them.
-    pub running: usize,
-    /// They can start, now or at a known time.
-    pub ready: usize,
-    /// They wait on other tasks.
-    pub waiting: usize,
-    /// A person is needed.
-    pub stuck: usize,
-}
-
 /// A picture with its boxes and lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldedGraph {
@@ -127,45 +112,6 @@ pub struct FoldedBox {
     pub tasks: Vec<usize>,
 }
 
-impl MarkCounts {
-    /// Counts one more task.
-    pub fn add(&mut self, mark: StateMark) {
-        *match mark {
-            StateMark::Done => &mut self.done,
-            StateMark::Cancelled => &mut self.cancelled,
-            StateMark::Running => &mut self.running,
-            StateMark::Ready => &mut self.ready,
-            StateMark::Waiting => &mut self.waiting,
-            StateMark::Stuck => &mut self.stuck,
-        } += 1;
-    }
-
-    /// The counts, the worst state first.
-    pub fn by_mark(&self) -> [(StateMark, usize); 6] {
-        [
-            (StateMark::Stuck, self.stuck),
-            (StateMark::Running, self.running),
-            (StateMark::Ready, self.ready),
-            (StateMark::Waiting, self.waiting),
-            (StateMark::Cancelled, self.cancelled),
-            (StateMark::Done, self.done),
-        ]
-    }
-
-    /// The counts in words, the worst state first: `1 ready, 3 waiting`.
-    pub fn text(&self) -> String {
-        let found = self.by_mark().into_iter().filter(|(_, count)| *count > 0);
-        let words = found.map(|(mark, count)| format!("{count} {}", mark.words()));
-        words.collect::<Vec<_>>().join(", ")
-    }
-
-    /// The worst state of a task.
-    pub fn worst(&self) -> StateMark {
-        let worst = self.by_mark().into_iter().find(|(_, count)| *count > 0);
-        worst.map_or(StateMark::Done, |(mark, _)| mark)
-    }
-}
-
 impl FoldedGraph {
     /// The boxes and lines of a picture.
     pub fn of(picture: &GraphPicture, wanted: &FoldKinds) -> FoldedGraph {
@@ -187,18 +133,14 @@ impl FoldedGraph {
                 }
             }
         }
-        let is_banded = boxes.len() > MOST_BOXES;
-        if is_banded {
-            boxes = bands::folded(&source, boxes);
-            more.push("levels and parts, without lines that others imply");
+        if boxes.len() > MOST_BOXES {
+            boxes = source.levels();
+            more.push("levels and parts");
         }
         let reason = (!more.is_empty()).then(|| {
             format!("{first} boxes are more than {MOST_BOXES}: folded by {}", more.join(", "))
         });
-        let (boxes, mut lines) = source.ordered(boxes);
-        if is_banded {
-            lines = bands::without_implied(boxes.len(), &lines);
-        }
+        let (boxes, lines) = source.ordered(boxes);
         FoldedGraph { boxes, lines, implied: source.implied, reason }
     }
 }
@@ -256,7 +198,8 @@ impl FoldSource<'_> {
             let story = node.story.as_ref().filter(|_| kinds.contains(&FoldKind::Story));
             let milestone =
                 node.milestone.as_ref().filter(|_| kinds.contains(&FoldKind::Milestone));
-            let is_complete = node.mark == StateMark::Done && kinds.contains(&FoldKind::Complete);
+            let is_complete =
+                node.state.mark() == StateMark::Done && kinds.contains(&FoldKind::Complete);
             let key = match (story, milestone) {
                 (Some(story), _) => (FoldKind::Story, story.clone()),
                 (None, Some(milestone)) => (FoldKind::Milestone, milestone.clone()),
@@ -320,6 +263,44 @@ impl FoldSource<'_> {
         let rest = boxes.into_iter().zip(is_used).filter(|(_, used)| !used).map(|(it, _)| it);
         folded.extend(rest);
         folded
+    }
+
+    /// The last way to fold: some bands of levels for each connected part, the largest parts first.
+    fn levels(&self) -> Vec<FoldedBox> {
+        // Each node comes after those that it waits on.
+        let mut levels = vec![0_usize; self.roots.len()];
+        for (from, to, _) in &self.lines {
+            levels[*to] = levels[*to].max(levels[*from] + 1);
+        }
+        let mut parts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (node, root) in self.roots.iter().enumerate() {
+            parts.entry(*root).or_default().push(node);
+        }
+        let (alone, mut parts): (Vec<Vec<usize>>, Vec<Vec<usize>>) =
+            parts.into_values().partition(|part| part.len() == 1);
+        parts.sort_by_key(|part| Reverse(part.len()));
+        let small = parts.split_off(parts.len().min(MOST_PARTS));
+        let label = format!("{} smaller parts", small.len());
+        let mut boxes = vec![
+            self.group("alone", "independent", alone.concat()),
+            self.group("parts", &label, small.concat()),
+        ];
+        boxes.retain(|it| !it.tasks.is_empty());
+        let most = (MOST_PARTS / parts.len().max(1)).clamp(1, MOST_BANDS);
+        for part in parts {
+            let count = part.iter().map(|node| levels[*node] + 1).max().unwrap_or(1);
+            let height = count.div_ceil(most);
+            let mut bands: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+            for node in &part {
+                bands.entry(levels[*node] / height).or_default().push(*node);
+            }
+            for (band, nodes) in bands {
+                let (first, last) = (band * height + 1, (band * height + height).min(count));
+                let id = format!("levels:{first}-{last}:{}", self.id(part[0]));
+                boxes.push(self.group(&id, &format!("levels {first}–{last}"), nodes));
+            }
+        }
+        boxes
     }
 
     /// The lines between different boxes.

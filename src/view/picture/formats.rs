@@ -8,17 +8,6 @@ use super::{EdgeState, GraphPicture, PictureEdge, StateMark};
 /// The most characters of a title in a picture.
 const TITLE: usize = 60;
 
-/// The name, the fill color and the text color of each kind of state. The text has at least a
-/// contrast of 4.5 to its fill.
-const LOOKS: [(StateMark, &str, &str); 6] = [
-    (StateMark::Done, "done", "#d3f0d8"),
-    (StateMark::Cancelled, "cancelled", "#e6e6e6"),
-    (StateMark::Running, "running", "#cfe3ff"),
-    (StateMark::Ready, "ready", "#ffffff"),
-    (StateMark::Waiting, "waiting", "#f3f3f3"),
-    (StateMark::Stuck, "stuck", "#ffd9d2"),
-];
-
 impl GraphPicture {
     /// The picture in the language of Graphviz.
     pub fn dot(&self) -> String {
@@ -27,11 +16,11 @@ impl GraphPicture {
              fontname=\"sans-serif\"];\n",
         );
         for node in &self.nodes {
-            let label =
-                format!("{} {}", node.mark.sign(), label(node.id.as_str(), &node.title, "\\n"));
+            let look = node.state.mark().look();
+            let label = format!("{} {}", look.sign, label(node.id.as_str(), &node.title, "\\n"));
             let id = quoted(node.id.as_str());
             let label = quoted(&label).replace("\\\\n", "\\n");
-            let fill = look(node.mark).1;
+            let fill = look.light[0];
             let _ = writeln!(text, "  {id} [label={label}, fillcolor=\"{fill}\"];");
         }
         for edge in self.shown() {
@@ -53,7 +42,8 @@ impl GraphPicture {
             self.nodes.iter().enumerate().map(|(at, node)| (node.id.as_str(), at)).collect();
         for (at, node) in self.nodes.iter().enumerate() {
             let label = label(&escaped(node.id.as_str()), &escaped(&node.title), "<br>");
-            let (sign, class) = (node.mark.sign(), look(node.mark).0);
+            let look = node.state.mark().look();
+            let (sign, class) = (look.sign, look.name);
             let _ = writeln!(text, "  t{at}[\"{sign} {label}\"]:::{class}");
         }
         for edge in self.shown() {
@@ -61,7 +51,8 @@ impl GraphPicture {
             let (from, to) = (numbers[edge.from.as_str()], numbers[edge.to.as_str()]);
             let _ = writeln!(text, "  t{from} {arrow} t{to}");
         }
-        for (_, name, fill) in LOOKS {
+        for look in StateMark::looks() {
+            let (name, [fill, _]) = (look.name, look.light);
             let _ = writeln!(text, "  classDef {name} fill:{fill},color:#1a1a1a,stroke:#707070");
         }
         text
@@ -70,12 +61,6 @@ impl GraphPicture {
     fn shown(&self) -> impl Iterator<Item = &PictureEdge> {
         self.edges.iter().filter(|edge| !edge.implied)
     }
-}
-
-/// The name of a kind of state and its fill.
-pub(super) fn look(mark: StateMark) -> (&'static str, &'static str) {
-    let found = LOOKS.iter().find(|(one, _, _)| *one == mark);
-    found.map_or(("", ""), |(_, name, fill)| (name, fill))
 }
 
 /// The text of a box: the id, and the title if it says more.
@@ -148,12 +133,12 @@ mod tests {
           t2["· c<br>long long long long long long long long long long long long…"]:::waiting
           t0 --> t1
           t1 -.-> t2
-          classDef done fill:#d3f0d8,color:#1a1a1a,stroke:#707070
-          classDef cancelled fill:#e6e6e6,color:#1a1a1a,stroke:#707070
+          classDef stuck fill:#ffd9d2,color:#1a1a1a,stroke:#707070
           classDef running fill:#cfe3ff,color:#1a1a1a,stroke:#707070
           classDef ready fill:#ffffff,color:#1a1a1a,stroke:#707070
           classDef waiting fill:#f3f3f3,color:#1a1a1a,stroke:#707070
-          classDef stuck fill:#ffd9d2,color:#1a1a1a,stroke:#707070
+          classDef cancelled fill:#e6e6e6,color:#1a1a1a,stroke:#707070
+          classDef done fill:#d3f0d8,color:#1a1a1a,stroke:#707070
         "#);
     }
 }

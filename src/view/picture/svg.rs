@@ -7,8 +7,7 @@ use std::{collections::HashMap, fmt::Write as _};
 use super::{
     BoxKind, EdgeState, FoldKinds, GraphPicture, PictureBox, PictureLayout, PictureLine,
     PictureNode, StateMark,
-    drawing::{LEFT, RIGHT},
-    formats::look,
+    drawing::{LEFT, RIGHT, counts_text},
     text_width::{Font, fitted, text_width, xml},
 };
 
@@ -24,27 +23,6 @@ const LEAST_WIDTH: f64 = 320.0;
 const TEXT_WIDTH: f64 = 900.0;
 /// The radius of the corners of lines.
 const RADIUS: f64 = 16.0;
-
-/// The signs, drawn around their middle, and whether they are filled.
-const SIGNS: [(StateMark, &str, bool); 6] = [
-    (StateMark::Done, "M-5,0.5L-1.5,4L5,-4", false),
-    (StateMark::Cancelled, "M-5,0H5", false),
-    (StateMark::Running, "M-4,-5L5,0L-4,5Z", true),
-    (StateMark::Ready, "M5,0A5,5 0 1 1 -5,0A5,5 0 1 1 5,0Z", false),
-    (StateMark::Waiting, "M2,0A2,2 0 1 1 -2,0A2,2 0 1 1 2,0Z", true),
-    (StateMark::Stuck, "M-1.3,-6H1.3V1.5H-1.3ZM-1.3,3.5H1.3V6H-1.3Z", true),
-];
-
-/// The fills of boxes and the colors of their borders and signs, on a light and on a dark page.
-/// Those on a light page have the fill of the other forms of the picture.
-const COLORS: [(StateMark, &str, [&str; 2]); 6] = [
-    (StateMark::Done, "#2e7d4f", ["#16351f", "#5fbf80"]),
-    (StateMark::Cancelled, "#767676", ["#2a2a2a", "#8c8c8c"]),
-    (StateMark::Running, "#1f5fbf", ["#142c4f", "#6ea8ff"]),
-    (StateMark::Ready, "#444444", ["#23272e", "#c8cdd4"]),
-    (StateMark::Waiting, "#8c8c8c", ["#1c1f24", "#7a828b"]),
-    (StateMark::Stuck, "#b3261e", ["#4a1a16", "#ff8a7d"]),
-];
 
 /// The colors of lines, on a light and on a dark page.
 const LINES: [(EdgeState, &str, [&str; 2]); 3] = [
@@ -112,8 +90,7 @@ impl GraphPicture {
     /// The two lines above the picture.
     fn heading(&self, layout: &PictureLayout) -> [String; 2] {
         let first = format!("{}: {}", self.file, self.counts.progress());
-        let parts = self.counts.parts().into_iter().map(|(count, word)| format!("{count} {word}"));
-        let mut notes = vec![parts.collect::<Vec<_>>().join(", ")];
+        let mut notes = vec![self.counts.parts().join(", ")];
         notes.extend((layout.implied > 0).then(|| format!("implied: {} left out", layout.implied)));
         notes.extend(layout.folded.iter().map(|why| format!("folded: {why}")));
         notes.retain(|note| !note.is_empty());
@@ -136,18 +113,18 @@ impl GraphPicture {
     fn legend(&self, y: f64, width: f64) -> String {
         let mut text = String::from("<g class=\"legend\">");
         let mut x = MARGIN;
-        for (mark, ..) in COLORS {
-            let count = self.nodes.iter().filter(|node| node.mark == mark).count();
-            let words = format!("{} ({count})", mark.words());
+        for look in StateMark::looks().iter().rev() {
+            let count = self.nodes.iter().filter(|node| node.state.mark() == look.mark).count();
+            let words = format!("{} ({count})", look.words);
             let needed = text_width(&words, Font::Text) + 30.0;
             if count == 0 || x + needed > width + MARGIN {
                 continue;
             }
-            let class = look(mark).0;
+            let class = look.name;
             let _ = write!(
                 text,
                 "<g class=\"{class}\">{}<text class=\"more\" x=\"{}\" y=\"{}\">{words}</text></g>",
-                sign(mark, x + 7.0, y),
+                sign(look.mark, x + 7.0, y),
                 number(x + 19.0),
                 number(y + 4.0)
             );
@@ -168,18 +145,18 @@ impl PictureNode {
 
 /// A box with its texts.
 fn drawn_box(one: &PictureBox, task: Option<&PictureNode>) -> String {
-    let (class, PictureBox { x, y, width, height, .. }) = (look(one.mark).0, one);
+    let (class, PictureBox { x, y, width, height, .. }) = (one.mark.look().name, one);
     let room = width - LEFT - RIGHT;
     let (first, second, whole) = if let Some(task) = task {
         let (id, title) = task.texts();
         let whole = if title.is_empty() {
-            format!("{id} ({})", task.state)
+            format!("{id} ({})", task.state.word())
         } else {
-            format!("{id}: {} ({})", task.title, task.state)
+            format!("{id}: {} ({})", task.title, task.state.word())
         };
         (id, title, whole)
     } else {
-        let counts = one.counts.text();
+        let counts = counts_text(&one.counts);
         let whole = format!("{}: {counts}\n{}", one.label, named(&one.tasks));
         (one.label.clone(), counts, whole)
     };
@@ -213,9 +190,9 @@ fn bar(one: &PictureBox, room: f64) -> String {
     let mut text = String::from("<g class=\"bar\">");
     let total = one.tasks.len().max(1) as f64;
     let mut x = one.x + LEFT;
-    for (mark, count) in one.counts.by_mark().into_iter().rev().filter(|(_, count)| *count > 0) {
-        let wide = room * count as f64 / total;
-        let (class, y) = (look(mark).0, number(one.y + 43.0));
+    for (mark, count) in one.counts.iter().rev() {
+        let wide = room * *count as f64 / total;
+        let (class, y) = (mark.look().name, number(one.y + 43.0));
         let _ = write!(
             text,
             "<g class=\"{class}\"><rect class=\"full\" x=\"{}\" y=\"{y}\" width=\"{}\" height=\"4\"/></g>",
@@ -243,8 +220,7 @@ fn xml_lines(text: &str) -> String {
 }
 
 fn sign(mark: StateMark, x: f64, y: f64) -> String {
-    let found = SIGNS.iter().find(|(one, ..)| *one == mark);
-    let (path, is_filled) = found.map_or(("", false), |(_, path, filled)| (*path, *filled));
+    let (path, is_filled) = mark.look().path;
     let class = if is_filled { "full" } else { "line" };
     let (x, y) = (number(x), number(y));
     format!("<path class=\"{class}\" transform=\"translate({x},{y})\" d=\"{path}\"/>")
@@ -301,9 +277,9 @@ fn style() -> String {
         let page = [["#ffffff", "#1a1a1a", "#555555"], ["#16181c", "#ececec", "#a9b0b8"]][side];
         let mut text =
             format!(".page{{fill:{}}}text{{fill:{}}}.more{{fill:{}}}", page[0], page[1], page[2]);
-        for (mark, stroke, other) in COLORS {
-            let (class, light) = look(mark);
-            let [fill, stroke] = if dark { other } else { [light, stroke] };
+        for look in StateMark::looks() {
+            let class = look.name;
+            let [fill, stroke] = if dark { look.dark } else { look.light };
             let _ = write!(
                 text,
                 ".{class}>rect{{fill:{fill};stroke:{stroke}}}.{class}>.line{{stroke:{stroke}}}\
@@ -362,7 +338,7 @@ mod tests {
         <g class="box stuck"><title>b: long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp; long &amp;  (blocked)</title><rect x="274" y="0" width="230" height="46" rx="6"/><path class="full" transform="translate(290,15)" d="M-1.3,-6H1.3V1.5H-1.3ZM-1.3,3.5H1.3V6H-1.3Z"/><text class="id" x="304" y="19.5">b</text><text class="more" x="304" y="36">long &amp; long &amp; long &amp; long &amp; lon…</text></g>
         <g class="box waiting"><title>c (waiting)</title><rect x="548" y="8" width="230" height="30" rx="6"/><path class="full" transform="translate(564,23)" d="M2,0A2,2 0 1 1 -2,0A2,2 0 1 1 2,0Z"/><text class="id" x="578" y="27.5">c</text></g>
         </g>
-        <g class="legend"><g class="done"><path class="line" transform="translate(31,162)" d="M-5,0.5L-1.5,4L5,-4"/><text class="more" x="43" y="166">complete (1)</text></g><g class="waiting"><path class="full" transform="translate(141.1,162)" d="M2,0A2,2 0 1 1 -2,0A2,2 0 1 1 2,0Z"/><text class="more" x="153.1" y="166">waiting (1)</text></g><g class="stuck"><path class="full" transform="translate(239,162)" d="M-1.3,-6H1.3V1.5H-1.3ZM-1.3,3.5H1.3V6H-1.3Z"/><text class="more" x="251" y="166">stuck (1)</text></g></g>
+        <g class="legend"><g class="done"><path class="line" transform="translate(31,162)" d="M-5,0.5L-1.5,4L5,-4"/><text class="more" x="43" y="166">complete (1)</text></g><g class="waiting"><path class="full" transform="translate(141.1,162)" d="M2,0A2,2 0 1 1 -2,0A2,2 0 1 1 2,0Z"/><text class="more" x="153.1" y="166">waiting (1)</text></g><g class="stuck"><path class="full" transform="translate(239,162)" d="M-1.3,-6H1.3V1.5H-1.3ZM-1.3,3.5H1.3V6H-1.3Z"/><text class="more" x="251" y="166">needs a person (1)</text></g></g>
         </svg>
         "##);
     }

@@ -3,15 +3,13 @@
 
 use std::collections::HashMap;
 
-use super::{GraphPicture, StateMark};
+use super::GraphPicture;
 
 /// One task of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeLine {
     /// The branches to the left of the task.
     pub branches: String,
-    /// The shape of the task.
-    pub mark: StateMark,
     /// The index of the task among the nodes.
     pub node: usize,
     /// The other tasks that it waits on, which the tree does not show.
@@ -77,8 +75,7 @@ impl GraphPicture {
             let parent = before[next.node].iter().max();
             let others = before[next.node].iter().filter(|one| Some(*one) != parent);
             let also = others.map(|one| self.nodes[*one].id.to_string()).collect();
-            let mark = self.nodes[next.node].mark;
-            lines.push(TreeLine { branches, mark, node: next.node, also });
+            lines.push(TreeLine { branches, node: next.node, also });
             let children = &below[next.node];
             for (at, child) in children.iter().enumerate().rev() {
                 let link = match (children.len(), at + 1 == children.len()) {
@@ -136,7 +133,8 @@ pub(super) mod tests {
             } else {
                 format!(" + {}", line.also.join(", "))
             };
-            format!("{}{} {}{also}", line.branches, line.mark.sign(), picture.nodes[line.node].id)
+            let node = &picture.nodes[line.node];
+            format!("{}{} {}{also}", line.branches, node.state.mark().look().sign, node.id)
         };
         picture.tree().into_iter().map(line).collect::<Vec<_>>().join("\n")
     }

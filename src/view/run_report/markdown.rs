@@ -101,8 +101,7 @@ impl RunReport {
         });
         table(text, "Left", ["Task", "Starts", "Ends", "Waits"], rows);
         if let Some(counts) = &self.left {
-            let parts = counts.parts().into_iter().map(|(count, word)| format!("{count} {word}"));
-            let parts: Vec<String> = parts.collect();
+            let parts = counts.parts();
             if !parts.is_empty() {
                 let _ = writeln!(
                     text,

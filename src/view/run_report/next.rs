@@ -10,13 +10,13 @@ use crate::{
         event::StopReason,
         exit::Exit,
         graph::task::TaskId,
-        select::{Decision, NextTry, TaskState, View},
+        select::{Decision, TaskState, View},
     },
     view::{
         plan::{ForecastView, PaceView},
-        reach::until_text,
         run::{RunView, Standing},
-        words::{ids, moment},
+        state::{StateKind, StateMark},
+        task::TaskView,
     },
 };
 
@@ -114,29 +114,13 @@ pub(super) fn upcoming(
 
 /// Why a task cannot start now.
 fn why(view: &View<'_>, number: usize, now: DateTime<Utc>) -> Option<String> {
-    Some(match view.state(number, now) {
-        TaskState::Waiting => {
-            let on = view.waits_for(number).map(|number| view.graph.task(number).id.clone());
-            format!("waiting on {}", ids(&on.collect::<Vec<_>>()))
-        }
-        TaskState::Retrying(until) => format!("retrying at {}", moment(until, now)),
-        TaskState::RateLimited(until) => format!("rate-limited until {}", moment(until, now)),
-        TaskState::Unreachable(next) => {
-            let executor = view.executor(number).unwrap_or_default();
-            until_text(executor, next == NextTry::Never, next.time(), now)
-        }
-        TaskState::Conflicting => view.explain(view.conflict(number, now)?),
-        TaskState::Denied => "its agent is denied access".to_owned(),
-        TaskState::Complete
-        | TaskState::Cancelled
-        | TaskState::Running
-        | TaskState::Claimed
-        | TaskState::Ready
-        | TaskState::Parked(_)
-        | TaskState::Spent
-        | TaskState::NeedsInput
-        | TaskState::Blocked => return None,
-    })
+    let state = view.state(number, now);
+    if state == TaskState::Denied {
+        return Some("its agent is denied access".to_owned());
+    }
+    let waits = [StateMark::Ready, StateMark::Waiting].contains(&StateKind::of(state).mark());
+    let waits = waits && state != TaskState::Ready;
+    waits.then(|| TaskView::at(view, number, (false, &[]), now).note(now))
 }
 
 /// What a person can do next besides what [`Attention`] says, the most useful first.

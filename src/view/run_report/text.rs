@@ -16,6 +16,7 @@ use crate::{
         lines::{Line, line},
         past_run::PastRunView,
         run::RunView,
+        state::{StateKind, StateMark},
         words::{clock, counted, full, ids, length, moment, short},
     },
 };
@@ -52,7 +53,8 @@ impl RunReport {
     /// Returns this heading with how much is complete, and who is needed.
     pub fn people_lines(&self, heading: &str) -> Vec<Line> {
         let mut page = ReportPage { width: None, lines: Vec::new() };
-        let progress = self.left.map_or(String::new(), |left| format!("; {}", left.progress()));
+        let progress =
+            self.left.as_ref().map_or(String::new(), |left| format!("; {}", left.progress()));
         page.text(Style::Warn, &format!("{heading}{progress}"));
         self.people(&mut page, Fold::LONG);
         page.lines
@@ -205,16 +207,19 @@ impl RunReport {
     }
 
     fn future(&self, page: &mut ReportPage, fold: Fold) {
-        let counts = self.left.filter(|counts| counts.left() > 0 && self.run.plain.is_none());
+        let counts = self.left.as_ref();
+        let counts = counts.filter(|counts| counts.left() > 0 && self.run.plain.is_none());
         let Some(counts) = counts else { return };
-        let parts = counts.parts().into_iter().map(|(count, word)| format!("{count} {word}"));
-        let parts: Vec<String> = parts.collect();
-        page.text(Style::Strong, &format!("left: {} ({})", counts.left(), parts.join(", ")));
+        let left = counts.left();
+        page.text(Style::Strong, &format!("left: {left} ({})", counts.parts().join(", ")));
         let day = self.ended_at.unwrap_or_else(Utc::now);
         for task in self.upcoming.iter().take(fold.upcoming) {
             task.show(page, day);
         }
-        let all = counts.ready + counts.kept_apart + counts.backing_off + counts.blocked;
+        let is_next =
+            |kind: StateKind| [StateMark::Ready, StateMark::Waiting].contains(&kind.mark());
+        let all: usize =
+            counts.states.iter().filter(|(kind, _)| is_next(*kind)).map(|(_, count)| count).sum();
         let shown = self.upcoming.len().min(fold.upcoming);
         page.more(all.saturating_sub(shown), "ralph dag-status");
         if let Some(all) = &self.forecast {

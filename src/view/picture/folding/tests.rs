@@ -104,9 +104,7 @@ fn large_graphs_are_folded_by_themselves() {
     let folded = check(&picture(&graph(3_000, &layered)), &kinds("none"));
     assert_eq!(
         folded.reason.as_deref(),
-        Some(
-            "3000 boxes are more than 300: folded by levels and parts, without lines that others imply"
-        )
+        Some("3000 boxes are more than 300: folded by levels and parts")
     );
     // Nothing depends on anything; many small parts; one task that all others wait on.
     assert_eq!(check(&picture(&graph(500, &[])), &kinds("")).boxes.len(), 1);
