@@ -1,7 +1,8 @@
 //! `ralph doctor`: finds what would stop a run.
 //!
-//! Each check is a function that returns a finding. A fault would end a run, with its exit code; a
-//! warning might not. Trials run in a temporary folder; the repository is not changed.
+//! Each check is a function that returns a finding, whose texts are in `core/finding`. A fault would
+//! end a run, with its exit code; a warning might not. What a trial attempt shows is checked nowhere
+//! else. The repository is not changed.
 
 mod machine;
 mod project;
@@ -20,6 +21,7 @@ use crate::{
         agents::agent_command::AgentCommand,
         executor::LOCAL,
         exit::{self, Exit},
+        finding::{Finding, FindingKind, FindingLevel},
         graph::task::Task,
         select::Policy,
     },
@@ -33,88 +35,6 @@ use trial::{ProbeFolder, TrialPlan};
 /// How many names are in a finding.
 const NAMED: usize = 5;
 
-/// The severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FindingLevel {
-    /// No problem.
-    Ok,
-    /// A run would start and might fail later.
-    Warning,
-    /// A run would end with this exit code.
-    Fault(Exit),
-}
-
-impl FindingLevel {
-    fn word(self) -> &'static str {
-        match self {
-            FindingLevel::Ok => "ok",
-            FindingLevel::Warning => "warning",
-            FindingLevel::Fault(_) => "fault",
-        }
-    }
-
-    fn style(self) -> Style {
-        match self {
-            FindingLevel::Ok => Style::Good,
-            FindingLevel::Warning => Style::Warn,
-            FindingLevel::Fault(_) => Style::Bad,
-        }
-    }
-}
-
-/// The result of a check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Finding {
-    /// The subject of the check.
-    about: &'static str,
-    mark: FindingLevel,
-    /// The observation.
-    found: String,
-    /// The remedy; empty if none is needed.
-    cure: String,
-}
-
-impl Finding {
-    fn ok(about: &'static str, found: impl Into<String>) -> Finding {
-        Finding { about, mark: FindingLevel::Ok, found: found.into(), cure: String::new() }
-    }
-
-    fn warning(about: &'static str, found: impl Into<String>, cure: impl Into<String>) -> Finding {
-        Finding { about, mark: FindingLevel::Warning, found: found.into(), cure: cure.into() }
-    }
-
-    fn fault(
-        about: &'static str,
-        exit: Exit,
-        found: impl Into<String>,
-        cure: impl Into<String>,
-    ) -> Finding {
-        Finding { about, mark: FindingLevel::Fault(exit), found: found.into(), cure: cure.into() }
-    }
-
-    /// A fault for an error that would end a run. The remedy is the text after the first semicolon, or
-    /// `cure`.
-    fn of_error(about: &'static str, error: &anyhow::Error, cure: &str) -> Finding {
-        let summary = fatal::summary(error);
-        let (found, cure) = parts(&summary, cure);
-        Finding::fault(about, exit::of_error(error), found, cure)
-    }
-
-    fn as_value(&self) -> Value {
-        let code = match self.mark {
-            FindingLevel::Fault(exit) => Some(exit.code()),
-            FindingLevel::Ok | FindingLevel::Warning => None,
-        };
-        json!({
-            "about": self.about,
-            "mark": self.mark.word(),
-            "exit_code": code,
-            "found": self.found,
-            "cure": (!self.cure.is_empty()).then_some(&self.cure),
-        })
-    }
-}
-
 /// Runs all checks.
 ///
 /// # Errors
@@ -122,13 +42,9 @@ impl Finding {
 pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
     let given = super::run::given_agent(invocation, options.agent)?;
     let findings = findings(invocation, given, options.run_on.as_deref(), options.quick);
-    let exit = findings.iter().find_map(|finding| match finding.mark {
-        FindingLevel::Fault(exit) => Some(exit),
-        FindingLevel::Ok | FindingLevel::Warning => None,
-    });
-    let exit = exit.unwrap_or(Exit::Success);
+    let exit = findings.iter().find_map(fault).unwrap_or(Exit::Success);
     terminal::print(&if options.json {
-        let list: Vec<Value> = findings.iter().map(Finding::as_value).collect();
+        let list: Vec<Value> = findings.iter().map(as_value).collect();
         terminal::json(&json!({
             "would_start": exit == Exit::Success,
             "exit_code": exit.code(),
@@ -138,6 +54,38 @@ pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
         text(&findings, exit, options.quiet)
     })?;
     Ok(exit)
+}
+
+/// The exit code of a run that a finding would end.
+fn fault(finding: &Finding) -> Option<Exit> {
+    match finding.level {
+        FindingLevel::Fault(exit) => Some(exit),
+        FindingLevel::Ok | FindingLevel::Remark | FindingLevel::Warning => None,
+    }
+}
+
+/// The word and the style of a finding.
+fn mark(finding: &Finding) -> (&'static str, Style) {
+    match finding.level {
+        FindingLevel::Ok => ("ok", Style::Good),
+        FindingLevel::Remark | FindingLevel::Warning => ("warning", Style::Warn),
+        FindingLevel::Fault(_) => ("fault", Style::Bad),
+    }
+}
+
+fn as_value(finding: &Finding) -> Value {
+    json!({
+        "about": finding.subject,
+        "mark": mark(finding).0,
+        "exit_code": fault(finding).map(Exit::code),
+        "found": finding.message,
+        "cure": (!finding.remedy.is_empty()).then_some(&finding.remedy),
+    })
+}
+
+/// The finding for an error.
+fn of_error(kind: FindingKind, error: &anyhow::Error) -> Finding {
+    kind.of_error(&fatal::summary(error), exit::of_error(error))
 }
 
 /// All findings, in the order in which a run would hit them: the first fault sets its exit code.
@@ -150,21 +98,17 @@ fn findings(
     let workspace = match invocation.workspace() {
         Ok(workspace) => workspace,
         Err(error) => {
-            let cure = "no other check can run until this is fixed";
-            let about = match exit::of_error(&error) {
-                Exit::Invalid => "settings",
-                _ => "repository",
+            let kind = match exit::of_error(&error) {
+                Exit::Invalid => FindingKind::Settings,
+                _ => FindingKind::NoRepository,
             };
-            return vec![Finding::of_error(about, &error, cure)];
+            return vec![of_error(kind, &error)];
         }
     };
     let workspace = &workspace;
     let bench = match ProbeFolder::new(&workspace.config) {
         Ok(bench) => bench,
-        Err(error) => {
-            let cure = "free space there, or set `TMPDIR` to another folder";
-            return vec![Finding::of_error("temporary folder", &error, cure)];
-        }
+        Err(error) => return vec![of_error(FindingKind::NoTemporaryFolder, &error)],
     };
     let past = status::look(workspace);
     let graph = attempt::graph(workspace);
@@ -190,19 +134,18 @@ fn findings(
     findings.extend([project::logs(workspace), project::runs(workspace, &past)]);
     if let (Ok(file), Ok((store, _))) = (&graph, &past) {
         findings.push(project::prompts(workspace, file, store.history()));
-        findings.push(project::verify(workspace, file));
+        findings.extend(project::programs(workspace, file));
     }
     findings.extend(project::notifiers(workspace));
     if let Ok((store, _)) = &past {
-        findings.extend(machine::slots(workspace, &bench, store.history()));
+        findings.extend(machine::leftovers(workspace, store.history()));
     }
     findings.extend(tried(workspace, &bench, (&policy, tasks), run_on, is_quick));
     findings.extend([
-        project::committer(workspace),
         project::head(workspace),
         project::work_tree(workspace),
         project::own_files(workspace),
-        machine::earlier(workspace, &bench),
+        machine::earlier(workspace),
         machine::room(workspace),
         machine::locks(workspace),
     ]);
@@ -223,9 +166,7 @@ fn tried(
         let open = runner::open(policy, tasks).into_iter();
         match executors::needed(workspace, open, run_on) {
             Ok(needed) => executors = needed,
-            Err(error) => {
-                findings.push(Finding::of_error("executor", &error, "correct `run_on`"));
-            }
+            Err(error) => findings.push(of_error(FindingKind::UnknownExecutor, &error)),
         }
     }
     let with_agents = executors.into_iter().filter(|it| it.name != LOCAL).map(|executor| {
@@ -239,23 +180,25 @@ fn tried(
 
 fn text(findings: &[Finding], exit: Exit, quiet: bool) -> String {
     let paint = Paint::for_stream(&std::io::stdout());
-    let width = findings.iter().map(|finding| columns(finding.about)).max().unwrap_or(0);
-    let mut text = String::new();
-    for Finding { about, mark, found, cure } in findings {
-        if quiet && *mark == FindingLevel::Ok {
+    let width = findings.iter().map(|finding| columns(finding.subject)).max().unwrap_or(0);
+    let (mut text, mut warnings) = (String::new(), 0);
+    for finding in findings {
+        let Finding { subject, level, message, remedy, .. } = finding;
+        if quiet && *level == FindingLevel::Ok {
             continue;
         }
-        let word = paint.text(mark.style(), format!("{:<7}", mark.word()));
+        warnings += usize::from(*level == FindingLevel::Warning);
+        let (word, style) = mark(finding);
+        let word = paint.text(style, format!("{word:<7}"));
         let indent = width + 11;
         let screen = terminal::stdout_width().unwrap_or(usize::MAX);
         let room = screen.saturating_sub(indent).max(20);
         let broken = |text: &str| wrap(&visible(text), room).join(&format!("\n{:indent$}", ""));
-        let _ = writeln!(text, "{word}  {about:<width$}  {}", broken(found));
-        if !cure.is_empty() {
-            let _ = writeln!(text, "{:indent$}{}", "", broken(&format!("-> {cure}")));
+        let _ = writeln!(text, "{word}  {subject:<width$}  {}", broken(message));
+        if !remedy.is_empty() {
+            let _ = writeln!(text, "{:indent$}{}", "", broken(&format!("-> {remedy}")));
         }
     }
-    let warnings = findings.iter().filter(|finding| finding.mark == FindingLevel::Warning).count();
     let warnings = match warnings {
         0 => String::new(),
         count => format!(", with {}", counted(count, "warning")),
@@ -266,9 +209,4 @@ fn text(findings: &[Finding], exit: Exit, quiet: bool) -> String {
         let _ = writeln!(text, "a run would start{warnings}");
     }
     text
-}
-
-/// The observation and the remedy of an error text; `cure` if it has no remedy.
-fn parts<'a>(text: &'a str, cure: &'a str) -> (&'a str, &'a str) {
-    text.split_once("; ").unwrap_or((text, cure))
 }

@@ -21,6 +21,7 @@ use crate::{
     core::{
         agents::agent_preset,
         exit::{Exit, fail},
+        finding::FindingKind,
         loop_paths::LoopPaths,
         prompt::template::{self, Template},
         setup::{self, Content, FileFate, Found, SetupChoices},
@@ -338,17 +339,14 @@ fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
         lines.push(format!("agent: {} ({}), {login}", agent.name, agent.path));
     }
     if !found.agents.is_empty() {
-        lines.push(
-            "agents run without questions for permission: they can do anything that you can"
-                .to_owned(),
-        );
+        lines.push(FindingKind::Unasked.with(&["the presets ask"]).line());
         lines.extend(found.sandbox.as_ref().map(|sandbox| {
             format!("sandbox: {sandbox} works here; `run_on: sandbox` keeps agents in")
         }));
     }
     if found.agents.is_empty() {
         let names: Vec<&str> = agent_preset::ALL.iter().map(|preset| preset.name).collect();
-        lines.push(format!("agent: none of {} is on PATH", names.join(", ")));
+        lines.push(FindingKind::NoAgent.with(&[&names.join(", ")]).line());
     }
     for check in &found.checks {
         let missing = format!(", but `{}` is not on PATH", check.program);
@@ -356,7 +354,7 @@ fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
         lines.push(format!("tests: `{}`, from {}{missing}", check.command, check.source));
     }
     if place.is_some() && found.checks.is_empty() {
-        lines.push("tests: none found".to_owned());
+        lines.push(FindingKind::NoTests.with(&[]).line());
     }
     for one in &found.backlog {
         lines.push(format!("backlog: {}, {}", one.path, one.advice));

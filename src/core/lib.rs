@@ -4,6 +4,7 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod exit;
+pub mod finding;
 pub mod variants;
 pub mod known_bug;
 pub mod samples;

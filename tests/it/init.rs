@@ -80,7 +80,8 @@ fn untracked(trial: &TestProject) -> Vec<String> {
 fn an_empty_repository_is_set_up_once() {
     let trial = repository(&[]);
     let found = "project: [repo], branch main\nagent: none of claude, codex, gemini, opencode, amp, \
-                 copilot, aider is on PATH\ntests: none found\n";
+                 copilot, aider is on PATH; install one, or set `agent` in .ralph/config.yaml\ntests: none \
+                 found; set `verify` in .ralph/config.yaml\n";
     trial.run(["init"]).stdout(SAID).stderr(found);
     assert!(trial.read(".ralph/config.yaml").lines().any(|line| line == FIRST));
     assert_eq!(untracked(&trial), WRITTEN);
@@ -184,8 +185,9 @@ fn agents_and_plans_are_named_and_no_key_is_looked_at() {
         "project: [repo], branch main\n\
          agent: claude ([trial]/bin/claude), no sign of a login\n\
          agent: codex ([trial]/bin/codex), `CODEX_API_KEY` is set\n\
-         agents run without questions for permission: they can do anything that you can\n\
-         tests: none found\n\
+         permissions: the presets ask for no permission: the agent can do anything that your user \
+         can do\n\
+         tests: none found; set `verify` in .ralph/config.yaml\n\
          backlog: docs/old.task-graph.yaml, a task graph: check it with `ralph --graph \
          docs/old.task-graph.yaml check`\n\
          backlog: PRD.md, `ralph draft PRD.md` has the agent write tasks from it\n\

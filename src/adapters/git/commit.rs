@@ -102,9 +102,9 @@ impl CommitMaker<'_> {
         Ok(ident.split_inclusive('>').next().unwrap_or_default().to_owned())
     }
 
-    /// Prepares an empty commit with these settings, for a trial of hooks and signing.
-    pub fn trial_commit(&self, settings: &[&str]) -> CommitDraft {
-        let mut argv = git(settings);
+    /// Prepares an empty commit, for a trial of hooks and signing.
+    pub fn trial_commit(&self) -> CommitDraft {
+        let mut argv = git(&[]);
         argv.extend(["commit", "--quiet", "--allow-empty", "--message=Trial"].map(str::to_owned));
         let (env, env_remove) = environment();
         CommitDraft { argv, input: Vec::new(), env, env_remove, new: Vec::new() }

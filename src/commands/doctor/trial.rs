@@ -13,7 +13,6 @@ use std::{
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use super::{Finding, parts};
 use crate::{
     adapters::{
         agent_output,
@@ -26,6 +25,7 @@ use crate::{
         duration,
         executor::{Executor, Placement},
         exit::Exit,
+        finding::{Finding, FindingKind},
         graph::task::TaskId,
         verdict::Outcome,
     },
@@ -56,12 +56,6 @@ const FILE: &str = "ralph-probe.txt";
 /// The branch of the slot.
 const BRANCH: &str = "ralph/doctor";
 
-/// The subjects of the findings.
-const SLOT: &str = "slot";
-const SIGNING: &str = "signing";
-const HOOKS: &str = "hooks";
-const EXECUTOR: &str = "executor";
-
 /// A temporary folder for trials.
 pub(super) struct ProbeFolder {
     folder: TempDir,
@@ -81,12 +75,14 @@ pub(super) enum ProbeAnswer {
 }
 
 impl ProbeAnswer {
-    /// Why the program failed, if it did.
-    fn failure(self) -> Option<String> {
+    /// Why the program failed, if it did, as the predicate of a sentence.
+    pub(super) fn failure(self) -> Option<String> {
         match self {
             ProbeAnswer::Yes(_) => None,
-            ProbeAnswer::No(why) => Some(why),
-            ProbeAnswer::Late(limit) => Some(format!("not finished in {}", duration::short(limit))),
+            ProbeAnswer::No(why) => Some(format!("failed: {why}")),
+            ProbeAnswer::Late(limit) => {
+                Some(format!("did not finish within {}", duration::short(limit)))
+            }
         }
     }
 }
@@ -96,7 +92,7 @@ impl ProbeAnswer {
 pub(super) struct Probe {
     /// The command line.
     pub(super) argv: Vec<String>,
-    /// The working directory; by default an empty folder.
+    /// The working directory; by default the temporary folder.
     pub(super) dir: Option<PathBuf>,
     /// Variables to set.
     pub(super) env: Vec<(String, String)>,
@@ -114,16 +110,6 @@ impl ProbeFolder {
         let folder = folder.context("create a temporary folder")?;
         let commit = config.commit_timeout.min(COMMIT);
         Ok(ProbeFolder { folder, commit })
-    }
-
-    /// Creates a folder of this name inside.
-    ///
-    /// # Errors
-    /// Errors of the disk.
-    pub(super) fn folder(&self, name: &str) -> Result<PathBuf> {
-        let path = self.folder.path().join(name);
-        fs::create_dir_all(&path).context("create a temporary folder")?;
-        Ok(path)
     }
 
     /// The record of the processes that are tried.
@@ -150,10 +136,7 @@ impl ProbeFolder {
         limit: Duration,
         place: impl FnOnce(ProcessSpec) -> Result<PlacedProcess, String>,
     ) -> Result<ProbeAnswer> {
-        let dir = match question.dir {
-            Some(dir) => dir,
-            None => self.folder("empty")?,
-        };
+        let dir = question.dir.unwrap_or_else(|| self.folder.path().to_owned());
         let said = self.folder.path().join("said");
         fs::write(&said, "").context("write to a temporary folder")?;
         let record = self.record();
@@ -205,20 +188,17 @@ pub(super) fn findings(
     bench: &ProbeFolder,
     plan: &TrialPlan<'_>,
 ) -> Vec<Finding> {
-    let hooks = workspace.repo.local().commit_hooks();
-    let signs = workspace.repo.commits().signs_commits();
-    let is_needed = plan.runs_commands
-        || !plan.executors.is_empty()
-        || !hooks.is_empty()
-        || matches!(signs, Ok(true));
+    let commits = workspace.repo.commits();
+    let mut kinds = workspace.repo.local().commit_hooks();
+    kinds.extend(commits.signs_commits().unwrap_or(true).then_some("a signature"));
+    let is_needed = plan.runs_commands || !plan.executors.is_empty() || !kinds.is_empty();
     let (slot, lock) = if is_needed { prepare(workspace) } else { (TrialSlot::None(""), None) };
     let branch = workspace.repo.head().ok().and_then(|head| head.branch);
     let at = branch.unwrap_or_else(|| "HEAD".to_owned());
     let trial = Trial { workspace, bench, at, slot };
     let mut findings: Vec<Finding> =
         plan.runs_commands.then(|| trial.commands()).into_iter().collect();
-    findings.push(trial.signing(signs));
-    findings.push(trial.hooks(&hooks));
+    findings.push(trial.commit(&kinds));
     for (executor, agents) in &plan.executors {
         findings.extend(trial.executor(executor, agents));
     }
@@ -268,45 +248,35 @@ impl Trial<'_> {
     /// The finding about a trial in the slot.
     fn in_slot(
         &self,
-        about: &'static str,
+        subject: &'static str,
         trial: impl FnOnce(&TemporarySlot) -> Result<Finding>,
     ) -> Finding {
         let tried = match &self.slot {
             TrialSlot::Ready(slot) => trial(slot),
-            TrialSlot::None(why) => return Finding::ok(about, format!("not tried: {why}")),
+            TrialSlot::None(why) => return Finding::ok(subject, format!("not tried: {why}")),
             TrialSlot::Failed(why) => {
-                let cure = "attempts need a slot; `--in-place` works without one";
-                let (found, cure) = parts(why, cure);
-                return Finding::fault(about, Exit::Error, found, cure);
+                return Finding { subject, ..FindingKind::NoSlot.of_error(why, Exit::Error) };
             }
         };
-        tried.unwrap_or_else(|error| {
-            let text = format!("not tested: {error:#}");
-            let (found, cure) = parts(&text, "");
-            Finding::warning(about, found, cure)
+        tried.unwrap_or_else(|error| Finding {
+            subject,
+            ..FindingKind::NotTried.of_text(&format!("{error:#}"))
         })
     }
 
     /// Runs the setup and the verify commands.
     fn commands(&self) -> Finding {
         let config = &self.workspace.config;
-        let setup = config.setup.0.iter().map(|it| (it, "setup", config.setup_timeout));
-        let verify = config.verify.0.iter().map(|it| (it, "verify", config.verify_timeout));
-        self.in_slot(SLOT, |slot| {
+        let setup = config.setup.0.iter();
+        let setup = setup.map(|it| (it, FindingKind::SetupFails, config.setup_timeout));
+        let verify = config.verify.0.iter();
+        let verify = verify.map(|it| (it, FindingKind::VerifyFails, config.verify_timeout));
+        self.in_slot("slot", |slot| {
             for (command, kind, limit) in setup.chain(verify) {
                 let argv = ["sh", "-c", command].map(str::to_owned).to_vec();
                 let probe = Probe { argv, dir: Some(slot.root.clone()), ..Probe::default() };
                 if let Some(why) = self.bench.ask(probe, limit)?.failure() {
-                    let at = &self.at;
-                    let found = format!("`{command}` ({kind}) fails on {at} in a slot: {why}");
-                    let cure = if kind == "setup" {
-                        "correct `setup` in .ralph/config.yaml, or no attempt can start"
-                    } else {
-                        "if it passes in your checkout, the copy lacks something: list ignored \
-                         files in `.worktreeinclude`, and commands that install what is needed in \
-                         `setup`"
-                    };
-                    return Ok(Finding::warning(SLOT, found, cure));
+                    return Ok(kind.with(&[command, &self.at, &why]));
                 }
             }
             let verify = counted(config.verify.0.len(), "verify command");
@@ -316,55 +286,32 @@ impl Trial<'_> {
                 (_, 0) => "setup passed".to_owned(),
                 _ => format!("setup and {verify} passed"),
             };
-            Ok(Finding::ok(SLOT, format!("{ran} on {} in a slot", self.at)))
+            Ok(Finding::ok("slot", format!("{ran} on {} in a slot", self.at)))
         })
     }
 
-    /// Checks that commits can be signed without a person.
-    fn signing(&self, signs: Result<bool>) -> Finding {
-        let cure = "make the key usable without a person, or run `git config commit.gpgSign false`";
-        match signs {
-            Ok(false) => Finding::ok(SIGNING, "commits are not signed"),
-            Ok(true) => {
-                let settings = ["core.hooksPath=/dev/null", "commit.gpgSign=true"];
-                self.commit(SIGNING, "a signed commit", &settings, cure)
-            }
-            Err(error) => Finding::warning(SIGNING, format!("{error:#}"), cure),
+    /// Checks that git knows who commits, and that these hooks and the signing pass without a person.
+    fn commit(&self, kinds: &[&str]) -> Finding {
+        let commits = self.workspace.repo.commits();
+        let who = match commits.committer() {
+            Ok(who) => who,
+            Err(error) => return FindingKind::Committer.of_text(&error.to_string()),
+        };
+        if kinds.is_empty() {
+            return Finding::ok("commit", format!("as {who}; no hooks, not signed"));
         }
-    }
-
-    /// Checks that the commit hooks pass and exit.
-    fn hooks(&self, names: &[&str]) -> Finding {
-        if names.is_empty() {
-            return Finding::ok(HOOKS, "no commit hooks");
-        }
-        let tried = format!("an empty commit (with {})", names.join(", "));
-        let cure =
-            "make the hooks pass and exit without a terminal; rejected work stays uncommitted";
-        self.commit(HOOKS, &tried, &["commit.gpgSign=false"], cure)
-    }
-
-    fn commit(&self, about: &'static str, tried: &str, settings: &[&str], cure: &str) -> Finding {
-        let repo = &self.workspace.repo;
-        self.in_slot(about, |slot| {
-            repo.commits().committer()?;
-            let commit = repo.commits().trial_commit(settings);
+        let tried = format!("an empty commit with {}", kinds.join(", "));
+        self.in_slot("commit", |slot| {
+            let commit = commits.trial_commit();
             let probe = Probe {
                 argv: commit.argv,
                 dir: Some(slot.root.clone()),
                 env: commit.env,
                 env_remove: commit.env_remove,
             };
-            Ok(match self.bench.ask(probe, self.bench.commit)? {
-                ProbeAnswer::Yes(_) => Finding::ok(about, format!("tested: {tried} in a slot")),
-                ProbeAnswer::No(why) => {
-                    Finding::warning(about, format!("{tried} failed: {why}"), cure)
-                }
-                ProbeAnswer::Late(limit) => {
-                    let limit = duration::short(limit);
-                    let found = format!("{tried} did not finish within {limit}");
-                    Finding::warning(about, found, cure)
-                }
+            Ok(match self.bench.ask(probe, self.bench.commit)?.failure() {
+                None => Finding::ok("commit", format!("as {who}; tested in a slot: {tried}")),
+                Some(why) => FindingKind::CommitFails.with(&[&tried, &why]),
             })
         })
     }
@@ -372,36 +319,30 @@ impl Trial<'_> {
     /// Tries an executor with these agents, and says what it does not hold.
     fn executor(&self, executor: &Executor, agents: &[&AgentCommand]) -> Vec<Finding> {
         let name = &executor.name;
-        let tried = self.in_slot(EXECUTOR, |slot| {
+        let tried = self.in_slot("executor", |slot| {
             let seen = placement::check(self.workspace, executor);
             if let Err(why) = seen.and_then(|()| placement::answers(executor)) {
                 let why = why.strip_prefix(&format!("executor `{name}`: ")).unwrap_or(&why);
-                let (found, cure) = parts(why, "a run that needs it would not start");
-                return Ok(Finding::fault(EXECUTOR, Exit::Agent, format!("{name}: {found}"), cure));
+                return Ok(FindingKind::Executor.of_error(&format!("{name}: {why}"), Exit::Agent));
             }
             Ok(match self.processes(slot, executor, agents)? {
                 Ok(placement) => {
                     let at = placement.map_or_else(|| name.clone(), |it| it.to_string());
                     let what = "a process wrote, committed, found the agent and was killed there";
-                    Finding::ok(EXECUTOR, format!("{at}: {what}"))
+                    Finding::ok("executor", format!("{at}: {what}"))
                 }
-                Err(why) => {
-                    let cure = "tasks there would wait for it; `--on local` runs here";
-                    let (found, cure) = parts(&why, cure);
-                    Finding::fault(EXECUTOR, Exit::Agent, format!("{name}: {found}"), cure)
-                }
+                Err(why) => FindingKind::Executor.of_error(&format!("{name}: {why}"), Exit::Agent),
             })
         });
         let mut findings = vec![tried];
         for agent in agents {
             if let Err(why) = placement::check_agent(executor, agent.preset_name().as_deref()) {
-                let (found, cure) = parts(&why, "");
-                findings.push(Finding::fault(EXECUTOR, Exit::Agent, found, cure));
+                findings.push(FindingKind::Executor.of_error(&why, Exit::Agent));
             }
         }
         let support = placement::sandbox_support(executor);
         for gap in support.iter().flat_map(|support| &support.gaps) {
-            findings.push(Finding::warning(EXECUTOR, format!("{name}: {gap}"), ""));
+            findings.push(FindingKind::SandboxGap.with(&[name, gap]));
         }
         findings
     }

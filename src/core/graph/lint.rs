@@ -1,4 +1,4 @@
-//! Lint: what makes a valid graph waste a night.
+//! Lint: problems in a valid graph that would waste a run.
 //!
 //! Each rule looks at the tasks that are still to be done, and reports where, why it matters and
 //! the fix. A task turns a rule off with `allow`. What a rule must know of the machine is passed in
@@ -12,8 +12,6 @@ use std::{
     ops::Range,
 };
 
-use serde::{Deserialize, Serialize};
-
 use self::words::vague_words;
 use super::{
     Ancestors, STEPS, TaskGraph, load,
@@ -23,45 +21,8 @@ use super::{
 };
 use crate::{
     diagnostic::{Diagnostic, nearest, visible},
-    variants,
+    finding::{Finding, FindingKind},
 };
-
-/// A rule of `ralph check --strict`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LintRule {
-    /// Nothing tells when the task is done.
-    NoCheck,
-    /// A verify command names a program that is not there.
-    MissingProgram,
-    /// A verify command cannot fail.
-    AlwaysPasses,
-    /// A named path does not exist, and no task makes it.
-    MissingPath,
-    /// Two tasks without an order name the same file.
-    SameFile,
-    /// There is next to no text.
-    ShortText,
-    /// The text is too long for one task.
-    LongText,
-    /// The text uses words that each reader takes differently.
-    VagueText,
-    /// A dependency that another one implies.
-    ImpliedDependency,
-    /// Every task waits on the one before.
-    SingleChain,
-    /// An urgent task waits on a less urgent one.
-    PriorityOrder,
-    /// `allow` names a rule that does not exist.
-    UnknownRule,
-}
-
-impl LintRule {
-    /// The name, as `allow` has it.
-    pub fn name(self) -> &'static str {
-        variants::names::<LintRule>()[self as usize]
-    }
-}
 
 /// What the rules know of the repository and its settings.
 pub struct LintFacts<'a> {
@@ -77,21 +38,17 @@ pub struct LintFacts<'a> {
     pub inherits: bool,
 }
 
-/// One finding.
+/// A remark and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LintFinding {
     /// The rule.
-    pub rule: LintRule,
+    pub rule: FindingKind,
+    /// The remark.
+    pub found: Finding,
     /// The number of the task.
     pub task: usize,
     /// The field that it is about; the id where the task lacks it.
     pub field: &'static str,
-    /// What is found: a lower-case fragment with names in backticks.
-    pub message: String,
-    /// Why it matters.
-    pub why: String,
-    /// The fix.
-    pub fix: String,
     /// Another task that has a part in it.
     pub other: Option<(usize, &'static str)>,
 }
@@ -121,7 +78,7 @@ pub fn lint(graph: &TaskGraph, facts: &LintFacts<'_>) -> Vec<LintFinding> {
     found.extend(linter.same_files(&open));
     found.extend(linter.single_chain(&open));
     let is_allowed =
-        |it: &LintFinding| graph.task(it.task).allow.iter().any(|name| name == it.rule.name());
+        |it: &LintFinding| graph.task(it.task).allow.iter().any(|name| name == it.found.subject);
     found.retain(|it| !is_allowed(it));
     found.sort_by_key(|it| (it.task, it.rule));
     found
@@ -140,9 +97,10 @@ pub fn places(document: &Document) -> impl Fn(usize, &str) -> Range<usize> {
 pub fn diagnostics(document: &Document, found: &[LintFinding]) -> Vec<Diagnostic> {
     let place = places(document);
     let diagnostic = |one: &LintFinding| {
-        let message = format!("{} ({})", one.message, one.rule.name());
+        let Finding { subject, message, why, remedy, .. } = &one.found;
+        let message = format!("{message} ({subject})");
         let warning = Diagnostic::warning(message, place(one.task, one.field));
-        let warning = warning.label(one.why.clone()).help(one.fix.clone());
+        let warning = warning.label(why.clone()).help(remedy.clone());
         match one.other {
             Some((other, field)) => warning.related(place(other, field), "the other one"),
             None => warning,
@@ -153,59 +111,9 @@ pub fn diagnostics(document: &Document, found: &[LintFinding]) -> Vec<Diagnostic
     warnings
 }
 
-/// A finding in the words of its rule: the field, why it matters, the fix.
-fn finding(rule: LintRule, task: usize, message: String) -> LintFinding {
-    let (field, why, fix) = match rule {
-        LintRule::NoCheck => (
-            "id",
-            "it has no `verify`, no `output` and no criteria",
-            "add `verify:` with a command that fails until it is done, or say in the description \
-             what must be true then",
-        ),
-        LintRule::MissingProgram => (
-            "verify",
-            "every attempt would fail its verification",
-            "install it, correct the name, or let an earlier task make it",
-        ),
-        LintRule::AlwaysPasses => (
-            "verify",
-            "unfinished work would count as done",
-            "use a command that fails while the work is not done, or drop it",
-        ),
-        LintRule::MissingPath => (
-            "path",
-            "no task before this one makes it",
-            "correct the path, or depend on the task that makes it",
-        ),
-        LintRule::SameFile => {
-            ("id", "if they run at the same time, one conflicts and is done again", "")
-        }
-        LintRule::ShortText => (
-            "description",
-            "the agent has to guess the rest",
-            "add a `description`: what to change, where, and what must be true afterwards",
-        ),
-        LintRule::LongText => (
-            "description",
-            "an agent does a part of it, and reports all of it",
-            "split the task, or move what is only background to a file and name it",
-        ),
-        LintRule::VagueText => (
-            "description",
-            "each reader takes it differently, and nothing checks it",
-            "name the files, the behavior and the numbers, or add `verify`",
-        ),
-        LintRule::ImpliedDependency => ("depends_on", "it hides the order that matters", ""),
-        LintRule::SingleChain => {
-            ("id", "", "remove dependencies that are only an order of writing")
-        }
-        LintRule::PriorityOrder => {
-            ("priority", "less urgent work of others goes before what it waits on", "")
-        }
-        LintRule::UnknownRule => ("allow", "", ""),
-    };
-    let (why, fix) = (why.to_owned(), fix.to_owned());
-    LintFinding { rule, task, field, message, why, fix, other: None }
+/// A finding of a rule with the values of its texts.
+fn finding(rule: FindingKind, task: usize, field: &'static str, values: &[&str]) -> LintFinding {
+    LintFinding { rule, found: rule.with(values), task, field, other: None }
 }
 
 struct Linter<'a> {
@@ -238,16 +146,14 @@ impl Linter<'_> {
         if !self.verify_of(task).is_empty() || has_criteria {
             return None;
         }
-        let message = format!("nothing tells when `{}` is done", task.id);
-        Some(finding(LintRule::NoCheck, number, message))
+        Some(finding(FindingKind::NoCheck, number, "id", &[task.id.as_str()]))
     }
 
     fn verify(&self, number: usize) -> impl Iterator<Item = LintFinding> {
         // Those of the settings are the same for every task, and `doctor` runs them.
         let commands = self.graph.task(number).verify.iter().flatten();
         commands.filter(|command| words::cannot_fail(command)).map(move |command| {
-            let message = format!("`{}` cannot fail", words::shortened(command));
-            finding(LintRule::AlwaysPasses, number, message)
+            finding(FindingKind::AlwaysPasses, number, "verify", &[&words::shortened(command)])
         })
     }
 
@@ -262,11 +168,11 @@ impl Linter<'_> {
             || task.extra.contains_key("notes")
             || task.extra.keys().any(|name| words::is_criteria(name));
         if all < SHORT && !is_elsewhere {
-            let message = format!("`{}` says what to do in {}", task.id, words::counted(all));
-            return Some(finding(LintRule::ShortText, number, message));
+            let values = [task.id.as_str(), &words::counted(all)];
+            return Some(finding(FindingKind::ShortText, number, "description", &values));
         }
-        let message = format!("the description of `{}` has {count} words", task.id);
-        (count > LONG).then(|| finding(LintRule::LongText, number, message))
+        let values = [task.id.as_str(), &count.to_string()];
+        (count > LONG).then(|| finding(FindingKind::LongText, number, "description", &values))
     }
 
     fn vague(&self, number: usize) -> Option<LintFinding> {
@@ -280,9 +186,8 @@ impl Linter<'_> {
         let field = if in_title.is_empty() { "description" } else { "title" };
         let vague: BTreeSet<&str> = in_title.into_iter().chain(vague_words(text)).collect();
         let list: Vec<String> = vague.iter().map(|word| format!("`{word}`")).collect();
-        let message = format!("`{}` is vague: {}", task.id, list.join(", "));
-        let found = LintFinding { field, ..finding(LintRule::VagueText, number, message) };
-        (!list.is_empty()).then_some(found)
+        let values = [task.id.as_str(), &list.join(", ")];
+        (!list.is_empty()).then(|| finding(FindingKind::VagueText, number, field, &values))
     }
 
     fn priority_order(&self, number: usize) -> Option<LintFinding> {
@@ -294,24 +199,23 @@ impl Linter<'_> {
             self.is_open(*before) && self.graph.task(*before).priority > task.priority
         };
         let before = self.graph.dependencies(number).find(is_later)?;
-        let (first, other) = (task.priority, self.graph.task(before).priority);
-        let message = format!("`{}` ({first}) waits on `{}` ({other})", task.id, self.id(before));
-        let fix = format!("make `{}` {first}, or set `select: inherit`", self.id(before));
-        let found = finding(LintRule::PriorityOrder, number, message);
-        Some(LintFinding { fix, other: Some((before, "priority")), ..found })
+        let own = task.priority.to_string();
+        let (id, other) = (self.id(before), self.graph.task(before).priority.to_string());
+        let values = [task.id.as_str(), &own, id, &other, id, &own];
+        let found = finding(FindingKind::PriorityOrder, number, "priority", &values);
+        Some(LintFinding { other: Some((before, "priority")), ..found })
     }
 
     fn unknown_rules(&self, number: usize) -> Vec<LintFinding> {
-        let known = variants::names::<LintRule>();
+        let known = FindingKind::rules();
         let allow = self.graph.task(number).allow.iter();
-        let unknown = allow.filter(|name| !known.contains(&name.as_str()));
+        let unknown = allow.filter(|name| known.clone().all(|rule| rule != name.as_str()));
         let unknown_rule = |name: &String| {
-            let fix = match nearest(name, known.iter().copied()) {
+            let fix = match nearest(name, known.clone()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the rules are {}", known.join(", ")),
+                None => format!("the rules are {}", known.clone().collect::<Vec<_>>().join(", ")),
             };
-            let message = format!("there is no rule `{}`", visible(name));
-            LintFinding { fix, ..finding(LintRule::UnknownRule, number, message) }
+            finding(FindingKind::UnknownRule, number, "allow", &[&visible(name), &fix])
         };
         unknown.map(unknown_rule).collect()
     }
@@ -325,10 +229,8 @@ impl Linter<'_> {
             for one in before.iter().copied() {
                 let Some(via) = self.ancestors.implying(one, &before, &mut steps) else { continue };
                 let (id, one, via) = (self.id(number), self.id(one), self.id(via));
-                let message = format!("`{id}` waits on `{one}` anyway, through `{via}`");
-                let fix = format!("remove `{one}` from the dependencies of `{id}`");
-                let implied = finding(LintRule::ImpliedDependency, number, message);
-                found.push(LintFinding { fix, ..implied });
+                let (rule, values) = (FindingKind::ImpliedDependency, [id, one, via, one, id]);
+                found.push(finding(rule, number, "depends_on", &values));
             }
         }
         found
@@ -363,13 +265,10 @@ impl Linter<'_> {
         let same_file = |((one, other), paths): ((usize, usize), Vec<String>)| {
             let list: Vec<String> = paths.iter().take(3).map(|path| format!("`{path}`")).collect();
             let (first, second) = (self.id(one), self.id(other));
-            let message = format!("`{first}` and `{second}` both name {}", list.join(", "));
-            let fix = format!(
-                "let `{second}` depend on `{first}`, or give both `touches: [{}]`",
-                paths.first().map_or("", String::as_str)
-            );
-            let found = finding(LintRule::SameFile, other, message);
-            LintFinding { fix, other: Some((one, "id")), ..found }
+            let path = paths.first().map_or("", String::as_str);
+            let values = [first, second, &list.join(", "), second, first, path];
+            let found = finding(FindingKind::SameFile, other, "id", &values);
+            LintFinding { other: Some((one, "id")), ..found }
         };
         pairs.into_iter().map(same_file).collect()
     }
@@ -379,9 +278,8 @@ impl Linter<'_> {
         if self.facts.jobs < 2 || open.len() < CHAIN || self.open_chain() < open.len() {
             return None;
         }
-        let message = format!("all {} tasks wait on one another, one after the other", open.len());
-        let why = format!("{} jobs take as long as one", self.facts.jobs);
-        Some(LintFinding { why, ..finding(LintRule::SingleChain, first, message) })
+        let count = open.len().to_string();
+        Some(finding(FindingKind::SingleChain, first, "id", &[&count]))
     }
 
     /// The length of the longest chain of open tasks.

@@ -2,17 +2,20 @@
 
 use std::collections::HashMap;
 
-use super::{LintFinding, LintRule, Linter, finding};
-use crate::graph::{
-    STEPS,
-    task::Task,
-    task_paths::{self, is_path_part},
+use super::{LintFinding, Linter, finding};
+use crate::{
+    finding::FindingKind,
+    graph::{
+        STEPS,
+        task::Task,
+        task_paths::{self, is_path_part},
+    },
 };
 
 /// A program or path that a task needs and that is not there.
 struct AbsentPath {
     task: usize,
-    rule: LintRule,
+    rule: FindingKind,
     path: String,
 }
 
@@ -36,8 +39,8 @@ impl Linter<'_> {
         let mut is_made = |file: &AbsentPath| {
             let makers = makers.of_path(&file.path);
             // A task does not make the path that it starts from.
-            let by_itself =
-                file.rule == LintRule::MissingProgram && makers.binary_search(&file.task).is_ok();
+            let by_itself = file.rule == FindingKind::MissingProgram
+                && makers.binary_search(&file.task).is_ok();
             by_itself || self.ancestors.waits_on_any(file.task, makers, &mut steps)
         };
         files.into_iter().filter(|file| !is_made(file)).map(AbsentPath::finding).collect()
@@ -52,7 +55,7 @@ impl Linter<'_> {
             let paths = paths.into_iter().filter(|path| !(self.facts.has_path)(path));
             found.extend(paths.map(|path| AbsentPath {
                 task: number,
-                rule: LintRule::MissingPath,
+                rule: FindingKind::MissingPath,
                 path,
             }));
             // Those of the settings are the same for every task, and `doctor` runs them.
@@ -61,7 +64,11 @@ impl Linter<'_> {
                 let has_program = || (self.facts.has_program)(program);
                 if !*programs.entry(program).or_insert_with(has_program) {
                     let path = program.to_owned();
-                    found.push(AbsentPath { task: number, rule: LintRule::MissingProgram, path });
+                    found.push(AbsentPath {
+                        task: number,
+                        rule: FindingKind::MissingProgram,
+                        path,
+                    });
                 }
             }
         }
@@ -71,13 +78,8 @@ impl Linter<'_> {
 
 impl AbsentPath {
     fn finding(self) -> LintFinding {
-        let AbsentPath { task, rule, path } = self;
-        let message = if rule == LintRule::MissingProgram {
-            format!("there is no program `{path}`")
-        } else {
-            format!("`{path}` does not exist")
-        };
-        finding(rule, task, message)
+        let field = if self.rule == FindingKind::MissingProgram { "verify" } else { "path" };
+        finding(self.rule, self.task, field, &[&self.path])
     }
 }
 

@@ -1,0 +1,290 @@
+//! Findings: what `ralph check --strict` remarks on tasks, and what `ralph doctor` and `ralph init`
+//! say of a set-up. One table has the texts of them all; a command shows the findings of its own.
+
+use crate::exit::Exit;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingLevel {
+    /// No problem.
+    Ok,
+    /// A valid task that would waste a run: a rule of `ralph check --strict`.
+    Remark,
+    /// A run would start and might fail later.
+    Warning,
+    /// A run would end with this exit code.
+    Fault(Exit),
+}
+
+/// The texts of a kind of finding. A `{}` is a place for a name or a number.
+#[derive(Debug)]
+struct FindingTexts {
+    /// The subject; for a remark the name of the rule.
+    subject: &'static str,
+    level: FindingLevel,
+    message: &'static str,
+    /// Why it matters.
+    why: &'static str,
+    remedy: &'static str,
+}
+
+/// Makes [`FindingKind`] and its table.
+macro_rules! findings {
+    ($($kind:ident $level:expr, $subject:literal: $message:literal $(because $why:literal)?
+        => $remedy:literal;)*) => {
+        /// A kind of finding.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum FindingKind {
+            $(#[doc = $message] $kind,)*
+        }
+
+        impl FindingKind {
+            const ALL: &[FindingKind] = &[$(FindingKind::$kind),*];
+
+            fn texts(self) -> &'static FindingTexts {
+                match self {
+                    $(FindingKind::$kind => &FindingTexts {
+                        subject: $subject,
+                        level: $level,
+                        message: $message,
+                        why: concat!($($why)?),
+                        remedy: $remedy,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+use FindingLevel::{Fault, Ok as Fine, Remark, Warning};
+
+findings! {
+    // Remarks on tasks, in the order in which those on one task are listed.
+    NoCheck Remark, "no-check": "nothing tells when `{}` is done"
+        because "it has no `verify`, no `output` and no criteria"
+        => "add `verify:` with a command that fails until it is done, or say in the description what \
+            must be true then";
+    MissingProgram Remark, "missing-program": "there is no program `{}`"
+        because "every attempt would fail its verification"
+        => "install it, correct the name, or let an earlier task make it";
+    AlwaysPasses Remark, "always-passes": "`{}` cannot fail"
+        because "unfinished work would count as done"
+        => "use a command that fails while the work is not done, or drop it";
+    MissingPath Remark, "missing-path": "`{}` does not exist"
+        because "no task before this one makes it"
+        => "correct the path, or depend on the task that makes it";
+    SameFile Remark, "same-file": "`{}` and `{}` both name {}"
+        because "if they run at the same time, one conflicts and is done again"
+        => "let `{}` depend on `{}`, or give both `touches: [{}]`";
+    ShortText Remark, "short-text": "`{}` says what to do in {}"
+        because "the agent has to guess the rest"
+        => "add a `description`: what to change, where, and what must be true afterwards";
+    LongText Remark, "long-text": "the description of `{}` has {} words"
+        because "an agent does a part of it, and reports all of it"
+        => "split the task, or move what is only background to a file and name it";
+    VagueText Remark, "vague-text": "`{}` is vague: {}"
+        because "each reader takes it differently, and nothing checks it"
+        => "name the files, the behavior and the numbers, or add `verify`";
+    ImpliedDependency Remark, "implied-dependency": "`{}` waits on `{}` anyway, through `{}`"
+        because "it hides the order that matters"
+        => "remove `{}` from the dependencies of `{}`";
+    SingleChain Remark, "single-chain": "all {} tasks wait on one another, one after the other"
+        because "several jobs take as long as one"
+        => "remove dependencies that are only an order of writing";
+    PriorityOrder Remark, "priority-order": "`{}` ({}) waits on `{}` ({})"
+        because "less urgent work of others goes before what it waits on"
+        => "make `{}` {}, or set `select: inherit`";
+    UnknownRule Remark, "unknown-rule": "there is no rule `{}`" => "{}";
+
+    // The set-up, in the order in which a run would meet the problem.
+    Settings Fault(Exit::Invalid), "settings": "{}"
+        => "no other check can run until this is fixed";
+    NoRepository Fault(Exit::Error), "repository": "{}"
+        => "no other check can run until this is fixed";
+    NoTemporaryFolder Fault(Exit::Error), "temporary folder": "{}"
+        => "free space there, or set `TMPDIR` to another folder";
+    NoGraph Fault(Exit::Invalid), "graph": "{}"
+        => "create it, or name another file with `--graph`";
+    BadGraph Fault(Exit::Invalid), "graph": "{}"
+        => "correct it; `ralph check` shows every error with its location";
+    GraphWarnings Warning, "graph": "{}, {}" => "`ralph check` shows them";
+    NothingReady Warning, "graph": "{}, none ready"
+        => "`ralph dag-status` shows what they are waiting on";
+    Jobs Fault(Exit::Usage), "jobs": "{}" => "";
+    Unfinished Warning, "checkout": "{} is in progress; {}"
+        => "finish or abort it, see `git status`";
+    Agent Fault(Exit::Agent), "agent": "{}" => "";
+    NoAgent Warning, "agent": "none of {} is on PATH" => "install one, or set `agent` in .ralph/config.yaml";
+    VersionFails Warning, "version": "`{}` {}" => "run `{}` by hand";
+    NoLogin Warning, "login":
+        "no sign that `{}` is logged in (keychains and helper programs are not checked)" => "{}";
+    Unasked Fine, "permissions":
+        "{} for no permission: the agent can do anything that your user can do" => "";
+    UnknownLimit Warning, "limits": "`{}` is not an agent or a tag" => "{}";
+    BadCommand Fault(Exit::Invalid), "verify": "{}" => "";
+    Logs Fault(Exit::Disk), "logs": "{}" => "";
+    Journal Fault(Exit::Error), "runs": "{}" => "check `logs/ralph.jsonl`";
+    CleaningUp Warning, "runs": "the guardian of a run that died is still cleaning up"
+        => "none needed: a run waits for it";
+    Active Fault(Exit::Running), "runs": "{}{}" => "`ralph stop` stops it";
+    Paused Fault(Exit::Waiting), "runs": "{}" => "`ralph resume` lifts the pause";
+    Crashed Warning, "runs": "the last run crashed; open attempts: {}"
+        => "none needed: `ralph run` recovers them";
+    BadPrompt Fault(Exit::Invalid), "prompts": "{} (for `{}`{})"
+        => "correct the template; `ralph prompt {}` shows the location";
+    NoVerifyProgram Warning, "verify": "{}"
+        => "install it, or correct `verify`; the task cannot complete without it";
+    Notifier Warning, "notify": "{}" => "`ralph notify --test` tests all targets";
+    Leftovers Warning, "leftovers": "{}"
+        => "save what you want from there and remove the folder; until then other slots are used";
+    UnreadableSlots Fault(Exit::Error), "leftovers": "{}" => "see `ralph slots`";
+    NoSlot Fault(Exit::Error), "slot": "{}"
+        => "attempts need a slot; `--in-place` works without one";
+    SetupFails Warning, "slot": "`{}` (setup) fails on {} in a slot: {}"
+        => "correct `setup` in .ralph/config.yaml, or no attempt can start";
+    VerifyFails Warning, "slot": "`{}` (verify) fails on {} in a slot: {}"
+        => "if it passes in your checkout, the copy lacks something: list ignored files in \
+            `.worktreeinclude`, and commands that install what is needed in `setup`";
+    NotTried Warning, "slot": "not tested: {}" => "";
+    Committer Warning, "commit": "{}" => "";
+    CommitFails Warning, "commit": "{} {}"
+        => "make hooks pass, and hooks and keys work without a terminal; rejected work stays \
+            uncommitted";
+    Executor Fault(Exit::Agent), "executor": "{}"
+        => "tasks there would wait for it; `--on local` runs here";
+    UnknownExecutor Fault(Exit::Usage), "executor": "{}" => "correct `run_on`";
+    SandboxGap Warning, "executor": "{}: {}" => "";
+    NoCommit Fault(Exit::Error), "branch":
+        "`{}` has no commit yet, and attempts start from a branch with a commit"
+        => "make the first commit, or use `--in-place`";
+    Detached Fault(Exit::Error), "branch":
+        "HEAD is detached, and attempts start from a branch with a commit"
+        => "switch to a branch with `git switch`, or use `--in-place`";
+    NoCommitInPlace Warning, "branch": "`{}` has no commit yet"
+        => "commit the existing files, to tell them from the work of agents";
+    DetachedInPlace Warning, "branch": "HEAD is detached; commits would be on no branch"
+        => "switch to a branch with `git switch`";
+    Unreadable Fault(Exit::Error), "checkout": "{}" => "see `git status`";
+    Uncommitted Warning, "checkout": "{} not committed: {}"
+        => "commit or stash; work on the same files lands only then";
+    UncommittedInPlace Warning, "checkout": "{} not committed: {}"
+        => "commit or stash; `git add -A` by an agent would include them";
+    OwnFilesCommitted Warning, "own files": "committed: {}"
+        => "run `git rm -r --cached {}` and commit";
+    OwnFilesShown Warning, "own files": "not ignored by git: {}"
+        => "add these lines to `.gitignore`";
+    OtherRalph Warning, "ralph": "`{}` on PATH is another program; this is {}"
+        => "put the folder of this program first on PATH, or remove `{}`";
+    LittleRoom Warning, "disk": "{}" => "free space; a run stops when the disk is full";
+    NoRoom Fault(Exit::Disk), "disk": "{}" => "free space; a run stops when the disk is full";
+    NoLocks Warning, "locks":
+        "file locks do not work on this file system; two runs could work at the same time"
+        => "keep the repository on a local disk";
+    BadLocks Fault(Exit::Error), "locks": "{}" => "keep the repository on a local disk";
+    NoTests Warning, "tests": "none found" => "set `verify` in .ralph/config.yaml";
+}
+
+/// Fills the places of a text with the next values.
+fn fill<'a>(text: &str, values: &mut impl Iterator<Item = &'a str>) -> String {
+    let mut parts = text.split("{}");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + values.next().unwrap_or_default() + part)
+}
+
+impl FindingKind {
+    /// The names of the rules of `ralph check --strict`, which a task turns off with `allow`.
+    pub fn rules() -> impl Iterator<Item = &'static str> + Clone {
+        FindingKind::ALL.iter().filter(|kind| kind.texts().level == Remark).map(|kind| kind.name())
+    }
+
+    /// The subject; for a remark the name of the rule.
+    pub fn name(self) -> &'static str {
+        self.texts().subject
+    }
+
+    /// A finding with these values in the places of its message, and then of its remedy.
+    #[must_use]
+    pub fn with(self, values: &[&str]) -> Finding {
+        let texts = self.texts();
+        let mut values = values.iter().copied();
+        Finding {
+            kind: Some(self),
+            subject: texts.subject,
+            level: texts.level,
+            message: fill(texts.message, &mut values),
+            why: texts.why.to_owned(),
+            remedy: fill(texts.remedy, &mut values),
+        }
+    }
+
+    /// A finding with the text of an error. The remedy is the part after the first semicolon, if there
+    /// is one.
+    #[must_use]
+    pub fn of_text(self, text: &str) -> Finding {
+        match text.split_once("; ") {
+            Some((message, remedy)) => {
+                Finding { remedy: remedy.to_owned(), ..self.with(&[message]) }
+            }
+            None => self.with(&[text]),
+        }
+    }
+
+    /// A fault with the text of an error.
+    #[must_use]
+    pub fn of_error(self, text: &str, exit: Exit) -> Finding {
+        Finding { level: Fault(exit), ..self.of_text(text) }
+    }
+}
+
+/// A finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Its kind; none if all is well.
+    pub kind: Option<FindingKind>,
+    /// What was looked at.
+    pub subject: &'static str,
+    /// How bad it is.
+    pub level: FindingLevel,
+    /// The observation: a lower-case fragment with names in backticks.
+    pub message: String,
+    /// Why it matters.
+    pub why: String,
+    /// The remedy; empty if none is needed.
+    pub remedy: String,
+}
+
+impl Finding {
+    /// No problem.
+    pub fn ok(subject: &'static str, message: impl Into<String>) -> Finding {
+        let (kind, level, message) = (None, Fine, message.into());
+        Finding { kind, subject, level, message, why: String::new(), remedy: String::new() }
+    }
+
+    /// The finding on one line.
+    pub fn line(&self) -> String {
+        let Finding { subject, message, remedy, .. } = self;
+        let gap = if remedy.is_empty() { "" } else { "; " };
+        format!("{subject}: {message}{gap}{remedy}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_fill_the_message_and_then_the_remedy() {
+        let found = FindingKind::PriorityOrder.with(&["b", "P0", "a {}", "P3", "a", "P0"]);
+        assert_eq!(found.message, "`b` (P0) waits on `a {}` (P3)");
+        assert_eq!(found.remedy, "make `a` P0, or set `select: inherit`");
+        let found = FindingKind::Executor.of_error("x: no; go on", Exit::Agent);
+        assert_eq!((found.message.as_str(), found.remedy.as_str()), ("x: no", "go on"));
+    }
+
+    #[test]
+    fn a_rule_has_a_name_of_its_own_and_a_reason() {
+        let rules: Vec<&str> = FindingKind::rules().collect();
+        let unique: std::collections::BTreeSet<&&str> = rules.iter().collect();
+        assert_eq!((rules.len(), unique.len()), (12, 12));
+    }
+}
