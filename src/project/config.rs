@@ -48,263 +48,200 @@ const LEARNINGS: &str = "docs/knowledge/learnings.md";
 /// Settings as they are written, of one layer or of all layers together.
 pub type ConfigLayer = Map<String, Value>;
 
-/// All settings with their values.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[schemars(title = "settings of ralph")]
-#[expect(clippy::struct_excessive_bools, reason = "these are switches")]
-pub struct Config {
+/// Makes [`Config`] and its defaults from one table: the description, the name, the type and the
+/// default of each setting. A `length` is a duration, `commands` are one or several, and words in
+/// brackets are all values of the type after them.
+macro_rules! settings {
+    (@ [$($field:tt)*] [$($default:tt)*]) => {
+        /// All settings with their values.
+        #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        #[schemars(title = "settings of ralph")]
+        #[expect(clippy::struct_excessive_bools, reason = "these are switches")]
+        pub struct Config { $($field)* }
+
+        impl Default for Config {
+            fn default() -> Config {
+                Config { $($default)* }
+            }
+        }
+    };
+    (@ $fields:tt $defaults:tt $(#[$meta:meta])* $name:ident: length = $value:expr; $($rest:tt)*) => {
+        settings!(@ $fields $defaults $(#[$meta])* #[serde(with = "length")]
+            #[schemars(with = "String")] $name: Duration = $value; $($rest)*);
+    };
+    (@ $fields:tt $defaults:tt $(#[$meta:meta])* $name:ident: commands = $value:expr; $($rest:tt)*) => {
+        settings!(@ $fields $defaults $(#[$meta])*
+            #[schemars(with = "Value", extend("type" = ["string", "array"]))]
+            $name: Commands = $value; $($rest)*);
+    };
+    (@ $fields:tt $defaults:tt $(#[$meta:meta])* $name:ident: optional_length = $value:expr;
+        $($rest:tt)*) => {
+        settings!(@ $fields $defaults $(#[$meta])*
+            #[serde(serialize_with = "length::serialize_optional")]
+            #[serde(deserialize_with = "length::deserialize_optional")]
+            #[schemars(with = "Option<String>")] $name: Option<Duration> = $value; $($rest)*);
+    };
+    (@ $fields:tt $defaults:tt $(#[$meta:meta])* $name:ident: words $words:tt $type:ty = $value:expr;
+        $($rest:tt)*) => {
+        settings!(@ $fields $defaults $(#[$meta])*
+            #[schemars(with = "String", extend("enum" = $words))]
+            $name: $type = $value; $($rest)*);
+    };
+    (@ [$($field:tt)*] [$($default:tt)*] $(#[$meta:meta])* $name:ident: $type:ty = $value:expr;
+        $($rest:tt)*) => {
+        settings!(@ [$($field)* $(#[$meta])* pub $name: $type,] [$($default)* $name: $value,]
+            $($rest)*);
+    };
+}
+
+const fn minutes(count: u64) -> Duration {
+    Duration::from_secs(count * 60)
+}
+
+settings! { @ [] []
     /// The agent: a preset (claude, codex, gemini, opencode, amp, copilot, aider), a command as a
     /// list of words, a mapping with `command` or `preset`, or a list of agents, each of which takes
     /// over while those before it are rate-limited.
     #[schemars(with = "Value", extend("type" = ["string", "array", "object"]))]
-    pub agent: Agents,
+    agent: Agents = Agents::new(json!(AGENT), AgentCommand::preset(AGENT).into_iter().collect());
     /// Whether `ralph` commits the uncommitted changes of an attempt that reported completion; new
     /// files that hold secrets by their name, such as `.env`, are left out.
-    pub autocommit: bool,
+    autocommit: bool = true;
     /// How long to wait for processes that an agent left running after its report; `0s` disables
     /// the wait.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub child_wait_timeout: Duration,
+    child_wait_timeout: length = minutes(5);
     /// The time limit for a commit by `ralph`, including hooks and signing.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub commit_timeout: Duration,
+    commit_timeout: length = minutes(1);
     /// A regular expression; a final result that matches it counts as a promise of completion.
     #[schemars(with = "Option<String>")]
-    pub done_pattern: Option<Pattern>,
+    done_pattern: Option<Pattern> = None;
     /// Where else attempts can run: names with `sandbox`, `container`, `slurm`, `ssh` or `command`.
     #[serde(deserialize_with = "agents::read_kinds")]
     #[schemars(with = "BTreeMap<String, Value>")]
-    pub executors: BTreeMap<String, ExecutorKind>,
+    executors: BTreeMap<String, ExecutorKind> = BTreeMap::new();
     /// The time in which an agent must exit after its final result or its report. Its work counts in
     /// any case.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub exit_grace: Duration,
+    exit_grace: length = Duration::from_secs(30);
     /// Whether `ralph` calls fsync, so that its records survive a power failure. A change takes
     /// effect with the next run.
-    pub fsync: bool,
+    fsync: bool = true;
     /// The time limit for each `git` command of `ralph`, including filters such as git-lfs; commits
     /// have `commit_timeout`.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub git_timeout: Duration,
+    git_timeout: length = minutes(10);
     /// The time between the first signal and SIGKILL when `ralph` ends an agent.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub grace: Duration,
+    grace: length = Duration::from_secs(5);
     /// The time limit for each command of `hooks`.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub hook_timeout: Duration,
+    hook_timeout: length = minutes(1);
     /// Commands to run before and after runs and attempts.
-    pub hooks: Hooks,
+    hooks: Hooks = Hooks::default();
     /// End an attempt after this long without output, CPU time or changed files; `0s` disables the
     /// limit.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub idle: Duration,
+    idle: length = minutes(15);
     /// Where attempts work: each in a slot, a copy of the repository of its own (`slot`), or one
     /// after the other in the checkout (`checkout`).
-    #[schemars(with = "String", extend("enum" = ["slot", "checkout"]))]
-    pub isolation: Isolation,
+    isolation: words ["slot", "checkout"] Isolation = Isolation::Slot;
     /// The number of attempts at a time; above 1, each needs a slot.
     #[schemars(range(min = 1))]
-    pub jobs: usize,
+    jobs: usize = 1;
     /// The file in which agents record what they learned.
-    pub learnings: String,
+    learnings: String = LEARNINGS.to_owned();
     /// The number of attempts at a time per agent or tag: a mapping of names to numbers, such as
     /// `{claude: 3, db: 1}`.
     #[schemars(with = "BTreeMap<String, NonZeroU32>")]
-    pub limits: ConcurrencyLimits,
+    limits: ConcurrencyLimits = ConcurrencyLimits::default();
     /// How long to wait for the lock of the journal, the graph file or the notes, which another
     /// process holds.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub lock_timeout: Duration,
+    lock_timeout: length = minutes(2);
     /// The number of attempts per task before it is parked.
     #[schemars(range(min = 1))]
-    pub max_attempts: u32,
+    max_attempts: u32 = select::MAX_ATTEMPTS;
     /// The limit on the cost of a run, in US dollars.
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub max_cost: Option<f64>,
+    max_cost: Option<f64> = None;
     /// The limit on the cost of all runs within 24 hours, in US dollars.
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub max_cost_per_day: Option<f64>,
+    max_cost_per_day: Option<f64> = None;
     /// The time limit for a run; no attempt starts after it.
-    #[serde(
-        serialize_with = "length::serialize_optional",
-        deserialize_with = "length::deserialize_optional"
-    )]
-    #[schemars(with = "Option<String>")]
-    pub max_duration: Option<Duration>,
+    max_duration: optional_length = None;
     /// Stop a run after this many different tasks failed in a row, with none completed between them;
     /// 0 disables the limit. `ralph loop --max-failures` counts iterations instead.
-    pub max_failures: u32,
+    max_failures: u32 = select::MAX_FAILURES;
     /// The number of attempts per run.
     #[schemars(range(min = 1))]
-    pub max_iterations: u32,
+    max_iterations: u32 = select::MAX_ITERATIONS;
     /// The limit on the tokens of a run, not counting cached input.
     #[schemars(range(min = 1))]
-    pub max_tokens: Option<u64>,
+    max_tokens: Option<u64> = None;
     /// The longest wait for a rate-limited or unavailable provider.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub max_wait: Duration,
+    max_wait: length = select::MAX_WAIT;
     /// Notifications: a list of commands, webhooks and desktop entries.
     #[schemars(with = "Vec<notify::WrittenNotifier>")]
-    pub notify: Vec<Notifier>,
+    notify: Vec<Notifier> = Vec::new();
     /// The time limit for each notification.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub notify_timeout: Duration,
+    notify_timeout: length = Duration::from_secs(10);
     /// How long a finished run waits for notifications that are still being sent.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub notify_wait: Duration,
+    notify_wait: length = Duration::from_secs(10);
     /// How work from a slot lands on the target branch: its commits one by one (`rebase`), with
     /// a merge commit (`merge`), or as one commit (`squash`).
-    #[schemars(with = "String", extend("enum" = ["rebase", "merge", "squash"]))]
-    pub merge: IntegrationMethod,
+    merge: words ["rebase", "merge", "squash"] IntegrationMethod = IntegrationMethod::Rebase;
     /// Files for which a merge keeps the lines of both sides, in addition to the learnings.
     /// Patterns as in `.gitattributes`.
-    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
-    pub merge_union: Commands,
+    merge_union: commands = Commands(vec!["CHANGELOG.md".to_owned()]);
     /// What to do with processes of an agent that still run after `child_wait_timeout`.
-    #[schemars(with = "String", extend("enum" = ["kill", "leave"]))]
-    pub on_orphans: Orphans,
+    on_orphans: words ["kill", "leave"] Orphans = Orphans::default();
     /// How to treat an agent's promise that everything is complete: `check` it against the graph,
     /// `trust` it and end the run, or ignore it (`off`).
-    #[schemars(with = "String", extend("enum" = ["check", "trust", "off"]))]
-    pub promise: Worth,
+    promise: words ["check", "trust", "off"] Worth = Worth::default();
     /// The text in a final result that is such a promise; empty for none.
-    pub promise_text: String,
+    promise_text: String = promise::TEXT.to_owned();
     /// Whether to redact secrets in `logs/`.
-    pub redact: bool,
+    redact: bool = true;
     /// When `ralph schedule` starts a run: a cron expression, a list of them, or a mapping with
     /// `cron`, `time_zone`, `run` and `trigger`.
     #[schemars(with = "Option<schedule::WrittenSchedule>")]
-    pub schedule: Option<ScheduleConfig>,
+    schedule: Option<ScheduleConfig> = None;
     /// Whether `ralph run` says how many remarks `ralph check --strict` has about the tasks.
-    pub remarks: bool,
+    remarks: bool = true;
     /// How another attempt at a task starts: with the commits and the uncommitted changes of the
     /// attempt before (`continue`), or without them (`fresh`). For attempts in slots.
-    #[schemars(with = "String", extend("enum" = ["continue", "fresh"]))]
-    pub retry: Retry,
+    retry: words ["continue", "fresh"] Retry = Retry::default();
     /// Where attempts run: `local`, `sandbox` or one of `executors`. A task can set its own.
-    pub run_on: String,
+    run_on: String = executor::LOCAL.to_owned();
     /// Which priority selects the next task: its `own`, or the most urgent of its own and those of
     /// its dependents (`inherit`).
-    #[schemars(with = "String", extend("enum" = ["own", "inherit"]))]
-    pub select: Select,
+    select: words ["own", "inherit"] Select = Select::Own;
     /// A command or a list of commands that prepare a slot before an attempt, such as `npm ci`.
-    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
-    pub setup: Commands,
+    setup: commands = Commands(Vec::new());
     /// The time limit for each command of `setup`.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub setup_timeout: Duration,
+    setup_timeout: length = minutes(15);
     /// The folder of the slots, relative to the repository. The default is a folder next to the
     /// repository.
-    pub slot_dir: Option<String>,
+    slot_dir: Option<String> = None;
     /// Backlogs whose changes are taken over before each run, as by `ralph import --refresh`: a list of
     /// files and folders, relative to the repository.
-    pub sources: Vec<String>,
+    sources: Vec<String> = Vec::new();
     /// The time after which a task that is in progress counts as stale.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub stale_after: Duration,
+    stale_after: length = select::STALE_AFTER;
     /// Stop a run after this many consecutive attempts that fail immediately; 0 disables the limit.
-    pub start_limit: u32,
+    start_limit: u32 = select::START_LIMIT;
     /// How long a running attempt may continue after `ralph` receives SIGTERM.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub term_grace: Duration,
+    term_grace: length = Duration::from_secs(30);
     /// The time limit for an attempt.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub timeout: Duration,
+    timeout: length = minutes(120);
     /// A command or a list of commands that must succeed before a task is complete. A task can set
     /// its own.
-    #[schemars(with = "Value", extend("type" = ["string", "array"]))]
-    pub verify: Commands,
+    verify: commands = Commands(Vec::new());
     /// Whether to run the verify commands before each attempt too.
-    pub verify_baseline: bool,
+    verify_baseline: bool = false;
     /// Where the verify commands run that try work on the target branch before it lands. The default
     /// is where the attempt ran if that is a sandbox or a container, and otherwise `local`.
-    pub verify_on: Option<String>,
+    verify_on: Option<String> = None;
     /// The time limit for each verify command.
-    #[serde(with = "length")]
-    #[schemars(with = "String")]
-    pub verify_timeout: Duration,
+    verify_timeout: length = minutes(15);
     /// Whether a run tells the sources of tasks that these are done, once their work has landed: it
     /// marks them in the files that they were imported from, and closes GitHub issues with `gh`.
-    pub write_back: bool,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        const fn minutes(count: u64) -> Duration {
-            Duration::from_secs(count * 60)
-        }
-        Config {
-            agent: Agents::new(json!(AGENT), AgentCommand::preset(AGENT).into_iter().collect()),
-            autocommit: true,
-            child_wait_timeout: minutes(5),
-            commit_timeout: minutes(1),
-            done_pattern: None,
-            executors: BTreeMap::new(),
-            exit_grace: Duration::from_secs(30),
-            fsync: true,
-            git_timeout: minutes(10),
-            grace: Duration::from_secs(5),
-            hook_timeout: minutes(1),
-            hooks: Hooks::default(),
-            idle: minutes(15),
-            isolation: Isolation::Slot,
-            jobs: 1,
-            learnings: LEARNINGS.to_owned(),
-            limits: ConcurrencyLimits::default(),
-            lock_timeout: minutes(2),
-            max_attempts: select::MAX_ATTEMPTS,
-            max_cost: None,
-            max_cost_per_day: None,
-            max_duration: None,
-            max_failures: select::MAX_FAILURES,
-            max_iterations: select::MAX_ITERATIONS,
-            max_tokens: None,
-            max_wait: select::MAX_WAIT,
-            merge: IntegrationMethod::Rebase,
-            merge_union: Commands(vec!["CHANGELOG.md".to_owned()]),
-            notify: Vec::new(),
-            notify_timeout: Duration::from_secs(10),
-            notify_wait: Duration::from_secs(10),
-            on_orphans: Orphans::default(),
-            promise: Worth::default(),
-            promise_text: promise::TEXT.to_owned(),
-            redact: true,
-            schedule: None,
-            remarks: true,
-            retry: Retry::default(),
-            run_on: executor::LOCAL.to_owned(),
-            select: Select::Own,
-            setup: Commands(Vec::new()),
-            setup_timeout: minutes(15),
-            slot_dir: None,
-            sources: Vec::new(),
-            stale_after: select::STALE_AFTER,
-            start_limit: select::START_LIMIT,
-            term_grace: Duration::from_secs(30),
-            timeout: minutes(120),
-            verify: Commands(Vec::new()),
-            verify_baseline: false,
-            verify_on: None,
-            verify_timeout: minutes(15),
-            write_back: false,
-        }
-    }
+    write_back: bool = false;
 }
 
 impl Config {
