@@ -137,7 +137,7 @@ pub enum Command {
     Doctor(Flags<DoctorArgs>),
     /// Show every setting, its value and its origin
     Config(Flags<ConfigArgs>),
-    /// Start runs at set times, or install a service that does
+    /// Start runs at set times, or print a service that does
     Schedule(Flags<ScheduleArgs>),
     /// Show the configured notifications, or test them
     Notify(Flags<NotifyArgs>),

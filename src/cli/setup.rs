@@ -135,23 +135,21 @@ pub struct ScheduleArgs {
     pub run: Vec<String>,
 }
 
-/// The commands for a service of the system.
-#[derive(Debug, Subcommand)]
+/// The command for a service of the system.
+#[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Units {
-    /// Install a service that runs `ralph schedule` for this repository
+    /// Print a service that runs `ralph schedule` for this repository, and how to install it
     Install(InstallArgs),
-    /// Remove the installed service of this repository
-    Uninstall,
 }
 
 /// The kind of service.
 #[derive(Clone, Copy, Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Keeper {
-    /// Use a systemd service
+    /// Print a systemd unit
     #[arg(long)]
     pub systemd: bool,
-    /// Print a launchd agent or daemon, and how to load it
+    /// Print a launchd agent or daemon
     #[arg(long)]
     pub launchd: bool,
     /// Print a crontab entry that checks the schedule every minute
@@ -160,19 +158,16 @@ pub struct Keeper {
 }
 
 /// `ralph schedule install`.
-#[derive(Debug, Args)]
+#[derive(Clone, Copy, Debug, Args)]
 #[command(override_usage = "ralph schedule install [OPTIONS]\n       \
                             <--systemd|--launchd|--cron>")]
 pub struct InstallArgs {
     /// The kind of service.
     #[command(flatten)]
     pub keeper: Keeper,
-    /// Install for this user only, not for the machine, which needs root
+    /// For this user, not for the machine, which needs root
     #[arg(long)]
     pub user: bool,
-    /// Print the files instead of writing them
-    #[arg(long)]
-    pub print: bool,
 }
 
 /// `ralph serve`, and the page of `ralph run --serve`.

@@ -48,10 +48,8 @@ pub fn run(invocation: &Invocation, options: &cli::ScheduleArgs) -> Result<Exit>
     if options.next.is_none() {
         SurroundingAttempt::refuse_steering(&invocation.workspace()?, "schedule")?;
     }
-    match &options.units {
-        Some(Units::Install(install)) => return install::install(invocation, install),
-        Some(Units::Uninstall) => return install::uninstall(invocation),
-        None => {}
+    if let Some(Units::Install(install)) = options.units {
+        return install::install(invocation, install);
     }
     let workspace = invocation.workspace()?;
     let plan = SchedulePlan::of(options, &workspace.config)?;

@@ -27,7 +27,7 @@ fn help(columns: &str) -> String {
     }
     for (name, _) in ralph::cli::commands() {
         let below: &[&str] = match &*name {
-            "schedule" => &["install", "uninstall"],
+            "schedule" => &["install"],
             "slots" => &["remove"],
             _ => &[],
         };

@@ -1,67 +1,27 @@
-//! `ralph schedule install` and `uninstall`: the service that runs `ralph schedule`, as a systemd unit, a
-//! launchd property list and a crontab line, each with its own quoting.
+//! `ralph schedule install`: prints a service that runs `ralph schedule`, as a systemd unit, a launchd
+//! property list or a crontab line, each with its own quoting, and how to install it.
 //!
 //! Services name only the repository. They run `ralph schedule`, not `ralph run` at times of their own,
 //! so that one place handles time zones, clock changes, sleep and missed times.
 
-use std::{
-    env, fs,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{env, fs, os::unix::fs::MetadataExt, path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 
 use super::check_settings;
 use crate::{
-    adapters::{process, state, terminal},
-    cli::{self, InstallArgs},
+    adapters::{process, terminal},
+    cli::{InstallArgs, Keeper},
     commands::Invocation,
     core::exit::{Exit, Failure, fail},
     project::{config_layers, workspace::Workspace},
-    regular_file,
 };
 
-/// Runs `systemctl` for units of the user or of the machine.
-fn systemctl(user: bool, words: &[&str]) -> Result<(), String> {
-    let scope = user.then_some("--user");
-    let words: Vec<&str> = scope.into_iter().chain(words.iter().copied()).collect();
-    let line = format!("systemctl {}", words.join(" "));
-    let output = Command::new("systemctl").args(&words).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("`{line}` failed: {error}"))?;
-    if output.status.success() {
-        say(&format!("ran {line}"));
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.lines().map(str::trim).find(|line| !line.is_empty());
-    let said = terminal::visible(said.unwrap_or("no error message"));
-    Err(format!("`{line}` failed: {said} ({})", output.status))
-}
-
-/// The path of a unit file of systemd.
-fn unit_file(user: bool, name: &str) -> Result<PathBuf> {
-    let folder = if user {
-        let named = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-        let named = named.filter(|folder| folder.is_absolute());
-        let config = match named {
-            Some(folder) => folder,
-            None => env::home_dir().context("no home folder; set `HOME`")?.join(".config"),
-        };
-        config.join("systemd/user")
-    } else {
-        PathBuf::from("/etc/systemd/system")
-    };
-    Ok(folder.join(format!("{name}.service")))
-}
-
-/// Installs or prints the service of this repository.
+/// Prints the service of this repository.
 ///
 /// # Errors
-/// No schedule in the settings; missing root rights; a missing service manager; errors of the disk.
-pub(super) fn install(invocation: &Invocation, options: &InstallArgs) -> Result<Exit> {
+/// No schedule in the settings; a path that the service cannot name; errors of the disk.
+pub(super) fn install(invocation: &Invocation, options: InstallArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let Some(schedule) = &workspace.config.schedule else {
         return fail(
@@ -73,136 +33,51 @@ pub(super) fn install(invocation: &Invocation, options: &InstallArgs) -> Result<
         );
     };
     check_settings(&schedule.run)?;
-    let cli::Keeper { systemd, launchd, .. } = options.keeper;
-    if systemd {
-        return install_unit(&workspace, options);
-    }
-    if launchd {
-        let start = start(&workspace, false)?;
-        if !options.print {
-            make_log(&start)?;
-        }
-        terminal::print(&start.launchd())?;
-        let (folder, domain) = if options.user {
-            ("~/Library/LaunchAgents", "gui/$(id -u)")
-        } else {
-            ("/Library/LaunchDaemons", "system")
-        };
-        let file = format!("{folder}/{}.plist", start.name());
-        terminal::say(&format!(
-            "save this as {file}, and load it with `launchctl bootstrap {domain} {file}`"
-        ));
-        return Ok(Exit::Success);
-    }
-    if schedule.times.expressions().is_empty() {
+    let InstallArgs { keeper: Keeper { systemd, launchd, .. }, user } = options;
+    if !systemd && !launchd && schedule.times.expressions().is_empty() {
         return fail(
             Exit::Usage,
             "the schedule has no `cron`, and a crontab cannot serve requests",
         );
     }
-    let start = start(&workspace, false)?;
-    let line = start.crontab().map_err(unusable)?;
-    if !options.print {
-        make_log(&start)?;
-    }
-    terminal::print(&line)?;
-    terminal::say("add this to your crontab: `crontab -e` opens it");
-    Ok(Exit::Success)
-}
-
-/// Writes and starts a unit of systemd, or prints it.
-fn install_unit(workspace: &Workspace, options: &InstallArgs) -> Result<Exit> {
-    let user = options.user;
-    let start = start(workspace, !user)?;
-    let text = start.systemd().map_err(unusable)?;
-    let file = unit_file(user, &start.name())?;
-    if options.print {
-        terminal::say(&format!("would write {}", file.display()));
-        terminal::print(&text)?;
-        return Ok(Exit::Success);
-    }
-    if !user && !process::is_root() {
-        return fail(
-            Exit::Usage,
-            "a service for the machine needs root; pass `--user`, or run this with \
-                       `sudo`",
-        );
-    }
-    process::resolve("systemctl", Path::new("/"))
-        .map_err(|why| unusable(format!("{why}; `--print` prints the unit instead")))?;
-    match regular_file::read_to_string(&file) {
-        Ok(before) if !before.contains(MARK) => {
-            return Err(unusable(format!(
-                "`{}` exists and was not written by `ralph`; move it",
-                file.display()
-            )));
-        }
-        Ok(before) if before == text => {
-            say(&format!("{} is already installed and current", file.display()));
-            return Ok(Exit::Success);
-        }
-        _ => {}
-    }
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
-    state::replace(&file, text.as_bytes(), workspace.durable())
-        .with_context(|| format!("write `{}`", file.display()))?;
-    say(&format!("wrote {}", file.display()));
-    let unit = format!("{}.service", start.name());
-    for words in [&["daemon-reload"][..], &["enable", &unit], &["restart", &unit]] {
-        systemctl(user, words).map_err(|why| {
-            unusable(format!(
-                "the unit is written, but {why}; run it where it works, or run `ralph schedule \
-                 uninstall`"
-            ))
-        })?;
-    }
-    if user {
-        say("it runs while you are logged in; `loginctl enable-linger` keeps it running");
-    }
-    Ok(Exit::Success)
-}
-
-/// Removes the units of this repository.
-///
-/// # Errors
-/// Missing root rights; errors of the disk.
-pub(super) fn uninstall(invocation: &Invocation) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
-    let start = start(&workspace, false)?;
+    let start = start(&workspace, systemd && !user)?;
     let name = start.name();
-    let mut found = false;
-    for user in [true, false] {
-        let file = unit_file(user, &name)?;
-        let ours = regular_file::read_to_string(&file).is_ok_and(|text| text.contains(MARK));
-        if !ours {
-            continue;
+    // What prints the service, and how it is installed.
+    let (text, hint) = match (systemd, launchd) {
+        (true, _) => {
+            let (folder, scope) = if user {
+                ("~/.config/systemd/user", " --user")
+            } else {
+                ("/etc/systemd/system", "")
+            };
+            let hint = format!(
+                "save this as {folder}/{name}.service, and start it with `systemctl{scope} \
+                 daemon-reload && systemctl{scope} enable --now {name}`"
+            );
+            (start.systemd(), hint)
         }
-        found = true;
-        if !user && !process::is_root() {
-            let what = file.display();
-            return Err(unusable(format!(
-                "`{what}` is a service of the machine; run this with `sudo`"
-            )));
+        (_, true) => {
+            let (folder, domain) = if user {
+                ("~/Library/LaunchAgents", "gui/$(id -u)")
+            } else {
+                ("/Library/LaunchDaemons", "system")
+            };
+            let file = format!("{folder}/{name}.plist");
+            let hint = format!(
+                "save this as {file}, and load it with `launchctl bootstrap {domain} {file}`"
+            );
+            (Ok(start.launchd()), hint)
         }
-        if let Err(why) = systemctl(user, &["disable", "--now", &format!("{name}.service")]) {
-            say(&format!("warning: {why}"));
-        }
-        // A manager that is not running has left its links too.
-        let folder = file.parent().unwrap_or(Path::new("/"));
-        for target in ["default.target", "multi-user.target"] {
-            let link = folder.join(format!("{target}.wants/{name}.service"));
-            if fs::read_link(&link).is_ok() {
-                fs::remove_file(&link).with_context(|| format!("remove `{}`", link.display()))?;
-            }
-        }
-        fs::remove_file(&file).with_context(|| format!("remove `{}`", file.display()))?;
-        say(&format!("removed {}", file.display()));
-        let _ = systemctl(user, &["daemon-reload"]);
+        _ => (start.crontab(), "add this to your crontab: `crontab -e` opens it".to_owned()),
+    };
+    let text = text.map_err(unusable)?;
+    if !systemd {
+        // launchd and cron have no log of their own.
+        let folder = Path::new(&start.log).parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
     }
-    if !found {
-        say("no service is installed for this repository");
-    }
+    terminal::print(&text)?;
+    terminal::say(&hint);
     Ok(Exit::Success)
 }
 
@@ -236,23 +111,12 @@ fn start(workspace: &Workspace, of_machine: bool) -> Result<Start> {
 /// Time for closing an attempt, in addition to the limits of the settings.
 const SPARE: Duration = Duration::from_secs(60);
 
-/// Creates the folder of the log file.
-fn make_log(start: &Start) -> Result<()> {
-    let folder = Path::new(&start.log).parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))
-}
-
 fn unusable(why: impl Into<String>) -> anyhow::Error {
     Failure::new(Exit::Error, why).into()
 }
 
-fn say(text: &str) {
-    // Requested output, but not data for programs.
-    let _ = terminal::print(&format!("{text}\n"));
-}
-
-/// The marker in every generated definition.
-const MARK: &str = "Written by `ralph schedule install`";
+/// The first line of every service.
+const MARK: &str = "Printed by `ralph schedule install`";
 
 /// The longest crontab line that every cron accepts.
 const LONGEST: usize = 990;
