@@ -78,7 +78,6 @@ use inbox::Inbox;
 use journal::RunJournal;
 pub use journal::{AT_WORK, Reporter, held};
 use landing::RunLanding;
-pub use process_spec::draft_agent;
 use processes::{ClosedProcess, Processes};
 use slots::RunSlots;
 use sources::RunSources;

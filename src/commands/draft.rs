@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicI32, AtomicU32, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -17,17 +17,17 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use self::{
-    agent::{CallFault, DraftAgent, DraftSlot},
+    agent::{DraftSlot, EndedCall},
     prompt::{DraftSpec, LastDraft},
     target::{CheckedDraft, DraftTarget},
 };
 use super::{
-    Invocation, graph, init::Wizard, inside::SurroundingAttempt, run::given_agent,
+    Invocation, end_with_git, graph, init::Wizard, inside::SurroundingAttempt, run::given_agent,
     task_editor::read_text,
 };
 use crate::{
     adapters::{
-        git, signal,
+        signal,
         terminal::{self, Paint},
     },
     cli::DraftArgs,
@@ -35,13 +35,14 @@ use crate::{
         agents::agent_command::AgentCommand,
         duration,
         event::GraphEvent,
-        exit::{Exit, Failure, fail},
+        exit::{self, Exit, Failure, fail},
         graph::drafted::DraftAim,
         spend::{Reached, Spend},
     },
     project::{
         config::ConfigLayer,
         event_store::{EventStore, new_run_id},
+        fatal,
         workspace::{Workspace, shell_word, typed},
     },
     runner,
@@ -69,10 +70,20 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
     let spec = prompt::read(invocation, options.spec.as_deref())?;
     let given = given_agent(invocation, options.agent)?;
     let agents = given.unwrap_or_else(|| workspace.config.agent.calls.clone());
-    let agents = startable(&workspace, agents)?;
+    for agent in &agents {
+        let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";
+        runner::check_agent(agent, &workspace, hint)?;
+    }
     target.try_layout()?;
-    let signals = DraftSignals::listen()?;
-    let made = make(&workspace, &target, &spec, &agents, &signals)?;
+    // The run of a call handles signals itself; before it, there is only a slot to be made.
+    let is_preparing = Arc::new(AtomicBool::new(true));
+    let heard = Arc::clone(&is_preparing);
+    signal::listen(move |number| {
+        if heard.load(Ordering::SeqCst) {
+            end_with_git(number);
+        }
+    })?;
+    let made = make(&workspace, &target, &spec, &agents, &is_preparing)?;
     show(&workspace, &made)?;
     let MadeDraft { draft, path, .. } = made;
     let keep_command = target.keep_command(&workspace, &path);
@@ -88,7 +99,7 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
             // Unwrapped, so that it can be copied.
             terminal::say(&format!("not kept; to keep it:\n  {keep_command}"));
             return Ok(match answer {
-                Some(Err(_)) => Exit::Signal(signals.number().unwrap_or(INTERRUPT)),
+                Some(Err(_)) => Exit::Signal(INTERRUPT),
                 _ => Exit::Waiting,
             });
         }
@@ -98,38 +109,11 @@ pub fn run(invocation: &Invocation, options: DraftArgs) -> Result<Exit> {
     })
 }
 
-/// Returns the agents that can be started.
-///
-/// # Errors
-/// There is none; the error is about the first.
-fn startable(workspace: &Workspace, agents: Vec<AgentCommand>) -> Result<Vec<AgentCommand>> {
-    let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";
-    let mut refused = None;
-    let mut found = Vec::new();
-    for agent in agents {
-        match runner::check_agent(&agent, workspace, hint) {
-            Ok(()) => found.push(agent),
-            Err(error) => refused = refused.or(Some((agent.name, error))),
-        }
-    }
-    match (found.is_empty(), refused) {
-        (true, Some((_, error))) => Err(error),
-        (true, None) => fail(Exit::Agent, "no agent command; set `agent`"),
-        (false, Some((name, error))) => {
-            say(&format!("without `{name}`: {error:#}"));
-            Ok(found)
-        }
-        (false, None) => Ok(found),
-    }
-}
-
 /// A draft that is valid.
 struct MadeDraft {
     draft: CheckedDraft,
     /// Its file, relative to the repository.
     path: PathBuf,
-    /// The name of the agent that wrote it.
-    agent: String,
     spend: Spend,
 }
 
@@ -139,24 +123,21 @@ fn make(
     target: &DraftTarget,
     spec: &DraftSpec,
     agents: &[AgentCommand],
-    signals: &DraftSignals,
+    is_preparing: &AtomicBool,
 ) -> Result<MadeDraft> {
-    let Some(lock) = workspace.state.try_lock_draft().context("lock the drafts")? else {
+    let Some(_lock) = workspace.state.try_lock_draft().context("lock the drafts")? else {
         return fail(Exit::Running, "another `ralph draft` is running in this repository");
     };
     workspace.ignore_own_files()?;
     let store = workspace.event_store()?;
     let log = format!("logs/draft/{}", new_run_id(Utc::now()));
-    let slot = DraftSlot::prepare(workspace).map_err(|error| signals.stop_of(error))?;
-    let (call, others) = agents.split_first().context("no agent command")?;
-    let agent = DraftAgent { workspace, call, slot: &slot, lock: &lock };
-    agent.set_up(&log, signals)?;
-    let (spend, began, calls) = (Spend::default(), Utc::now(), 0);
+    let slot = DraftSlot::prepare(workspace)?;
+    is_preparing.store(false, Ordering::SeqCst);
+    let (spend, began) = (Spend::default(), Utc::now());
     let mut rounds =
-        DraftRounds { agent, others, target, spec, store, signals, log, calls, spend, began };
+        DraftRounds { workspace, slot: &slot, agents, target, spec, store, log, spend, began };
     let (draft, path) = rounds.all()?;
-    let agent = rounds.agent.call.name.clone();
-    Ok(MadeDraft { draft, path, agent, spend: rounds.spend })
+    Ok(MadeDraft { draft, path, spend: rounds.spend })
 }
 
 /// SIGINT, for a terminal that gives no other reason.
@@ -172,49 +153,6 @@ fn flags(options: &DraftArgs) -> ConfigLayer {
         .collect()
 }
 
-/// The signals that this process got.
-struct DraftSignals {
-    number: Arc<AtomicI32>,
-    count: Arc<AtomicU32>,
-}
-
-impl DraftSignals {
-    /// Catches signals from now on. They end the `git` that is waited for.
-    fn listen() -> Result<DraftSignals> {
-        let signals = DraftSignals { number: Arc::default(), count: Arc::default() };
-        let (number, count) = (Arc::clone(&signals.number), Arc::clone(&signals.count));
-        signal::listen(move |signal| {
-            if signal == signal::SUSPEND {
-                return signal::suspend();
-            }
-            number.store(signal, Ordering::SeqCst);
-            count.fetch_add(1, Ordering::SeqCst);
-        })
-        .context("listen for signals")?;
-        let count = Arc::clone(&signals.count);
-        git::ask_while_waiting(move || count.load(Ordering::SeqCst) > 0);
-        Ok(signals)
-    }
-
-    /// The last signal.
-    fn number(&self) -> Option<i32> {
-        Some(self.number.load(Ordering::SeqCst)).filter(|number| *number != 0)
-    }
-
-    fn count(&self) -> u32 {
-        self.count.load(Ordering::SeqCst)
-    }
-
-    /// The error for a signal that ended `git`, or the error itself.
-    fn stop_of(&self, error: anyhow::Error) -> anyhow::Error {
-        let is_stop = error.chain().any(<dyn std::error::Error>::is::<git::CallStopped>);
-        match self.number() {
-            Some(number) if is_stop => stopped(number, None),
-            _ => error,
-        }
-    }
-}
-
 /// The error for a draft that a signal ended.
 fn stopped(number: i32, log: Option<&str>) -> anyhow::Error {
     let log = log.map_or_else(String::new, |log| format!("; what the agent wrote is in {log}"));
@@ -222,22 +160,25 @@ fn stopped(number: i32, log: Option<&str>) -> anyhow::Error {
     Failure::drawn(Exit::Signal(number), message).into()
 }
 
+/// Whether a signal ended a draft.
+fn is_signal(error: &anyhow::Error) -> bool {
+    matches!(exit::of_error(error), Exit::Signal(_))
+}
+
 /// A draft, or what is wrong with it, and its file, relative to the repository.
 type ReceivedDraft = (Result<CheckedDraft, LastDraft>, PathBuf);
 
 /// A draft in the making.
 struct DraftRounds<'a> {
-    agent: DraftAgent<'a>,
-    /// The agents to ask if that one is refused by its provider.
-    others: &'a [AgentCommand],
+    workspace: &'a Workspace,
+    slot: &'a DraftSlot,
+    /// The agents, each of which is called where the provider of those before it refuses.
+    agents: &'a [AgentCommand],
     target: &'a DraftTarget,
     spec: &'a DraftSpec,
     store: EventStore,
-    signals: &'a DraftSignals,
     /// The folder of prompts, outputs and drafts, relative to the repository.
     log: String,
-    /// The number of calls so far.
-    calls: u32,
     spend: Spend,
     began: DateTime<Utc>,
 }
@@ -258,7 +199,7 @@ impl DraftRounds<'_> {
             let (draft, path) = match self.round(number, last.as_ref()) {
                 Ok(found) => found,
                 // A draft that is only to be improved is not lost.
-                Err(error) if good.is_some() && self.signals.number().is_none() => {
+                Err(error) if good.is_some() && !is_signal(&error) => {
                     say(&format!("the draft was not improved: {error:#}"));
                     break;
                 }
@@ -302,50 +243,35 @@ impl DraftRounds<'_> {
         })
     }
 
-    /// Has an agent write a draft and checks it. The next agent is called if one is refused.
+    /// Has an agent write a draft, and checks it.
     fn round(&mut self, number: u32, last: Option<&LastDraft>) -> Result<ReceivedDraft> {
-        loop {
-            let fault = match self.call(number, last)? {
-                Ok(found) => return Ok(found),
-                Err(fault) => fault,
-            };
-            let next = self.others.split_first().filter(|_| fault.is_refusal);
-            let Some((next, others)) = next.filter(|_| self.limit_reached().is_none()) else {
-                return Err(fault.error);
-            };
-            say(&format!("{:#}; calling `{}` instead", fault.error, next.name));
-            (self.agent.call, self.others) = (next, others);
-        }
-    }
-
-    /// Calls the agent once and checks its draft.
-    fn call(
-        &mut self,
-        number: u32,
-        last: Option<&LastDraft>,
-    ) -> Result<Result<ReceivedDraft, CallFault>> {
-        let DraftAgent { workspace, call, slot, .. } = self.agent;
-        self.calls += 1;
-        let log = format!("{}/{}", self.log, self.calls);
+        let (workspace, slot) = (self.workspace, self.slot);
         let prompt = prompt::render(workspace, self.target, self.spec, slot, last)?;
         let whole = self.spec.is_cut().then_some(self.spec.text.as_str());
-        slot.begin(whole, last.map(|last| last.text.as_str()))?;
+        let text = last.map(|last| last.text.as_str());
+        slot.begin(whole, text)?;
         let timeout = duration::short(workspace.config.timeout);
-        say(&format!("call {number} of at most {CALLS}: `{}`, for up to {timeout}", call.name));
-        let mut ended = self.agent.call(self.calls, &log, &prompt, self.signals)?;
-        let answer = self.agent.answer(&ended, last.map(|last| last.text.as_str()));
-        let path = Path::new(&log).join("draft.yaml");
+        say(&format!("call {number} of at most {CALLS}, for up to {timeout}"));
+        let place = (self.spend.attempts, self.log.as_str());
+        let EndedCall { mut records, answer, fault } =
+            slot.call(workspace, self.agents, &prompt, place, text)?;
+        let log = records.last().map_or("", |record| record.log.as_str());
+        let path = Path::new(log).join("draft.yaml");
         if let Some(answer) = &answer {
             crate::regular_file::write(&workspace.root().join(&path), answer.as_bytes())
                 .with_context(|| format!("write `{}`", path.display()))?;
         }
         let checked = answer.as_deref().map(|answer| self.target.check(workspace, answer));
         let checked = checked.transpose()?;
-        ended.record.tasks = checked.as_ref().and_then(|it| Some(it.as_ref().ok()?.ids.len()));
-        self.spend.add_draft(&ended.record);
-        self.store.emit(None, None, GraphEvent::Drafted(ended.record.clone()))?;
-        if let Some(fault) = self.agent.fault(&ended, answer.is_some()) {
-            return Ok(Err(fault));
+        if let Some(record) = records.last_mut() {
+            record.tasks = checked.as_ref().and_then(|it| Some(it.as_ref().ok()?.ids.len()));
+        }
+        for record in records {
+            self.spend.add_draft(&record);
+            self.store.emit(None, None, GraphEvent::Drafted(record))?;
+        }
+        if let Some(fault) = fault {
+            return Err(fault);
         }
         let draft = match checked {
             Some(Ok(draft)) => Ok(draft),
@@ -359,12 +285,12 @@ impl DraftRounds<'_> {
                 Err(LastDraft { text: String::new(), report })
             }
         };
-        Ok(Ok((draft, path)))
+        Ok((draft, path))
     }
 
     /// The limit of the settings that is reached, if one is.
     fn limit_reached(&self) -> Option<Reached> {
-        let budget = self.agent.workspace.policy().budget;
+        let budget = self.workspace.policy().budget;
         let recent = &self.store.history().recent;
         budget.reached(&self.spend, Some(self.began), recent, Utc::now())
     }
@@ -381,7 +307,7 @@ impl DraftRounds<'_> {
 
 /// Prints the tasks as a tree, what they run and read, the remarks that are left, and the cost.
 fn show(workspace: &Workspace, made: &MadeDraft) -> Result<()> {
-    let MadeDraft { draft, agent, spend, .. } = made;
+    let MadeDraft { draft, spend, .. } = made;
     terminal::print(&graph::text(&draft.picture(workspace)?, true))?;
     let remarks = draft.remarks(Paint::for_stream(&std::io::stderr()).is_on());
     if !remarks.is_empty() {
@@ -390,41 +316,21 @@ fn show(workspace: &Workspace, made: &MadeDraft) -> Result<()> {
     draft.effects().iter().for_each(|line| say(line));
     let took = std::time::Duration::try_from_secs_f64(spend.duration_seconds).unwrap_or_default();
     say(&format!(
-        "{}, {}; {} of `{}` in {}, cost {}",
+        "{}, {}; {} in {}, cost {}",
         counted(draft.ids.len(), "task"),
         counted(draft.findings.len(), "remark"),
         counted(spend.attempts as usize, "call"),
-        agent,
         duration::short(took),
         spend.cost(),
     ));
     Ok(())
 }
 
-/// Says why a draft goes back to the agent: the first errors or remarks, with their places.
+/// Says why a draft goes back to the agent. The last report is shown whole.
 fn say_why(call: u32, report: &str) {
-    /// The number of errors that are shown.
-    const SHOWN: usize = 2;
-    // The last report is shown whole.
-    if call == CALLS {
-        return;
+    if call < CALLS {
+        say(&format!("the draft goes back to the agent: {}", fatal::first_line(report)));
     }
-    let mut lines = report.lines().peekable();
-    let mut found: Vec<String> = Vec::new();
-    while let Some(line) = lines.next() {
-        let place = lines.peek().and_then(|next| next.trim_start().strip_prefix("--> "));
-        match place {
-            Some(place) => found.push(format!("{}: {line}", place.trim())),
-            None if found.is_empty() && lines.peek().is_none() => found.push(line.to_owned()),
-            None => {}
-        }
-    }
-    let shown = found[..found.len().min(SHOWN)].join("; ");
-    let more = match found.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        more => format!("; and {more} more"),
-    };
-    say(&format!("the draft goes back to the agent: {shown}{more}"));
 }
 
 /// Prints lines of text to standard error.

@@ -407,7 +407,7 @@ pub fn plain_loop(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exi
 ///
 /// # Errors
 /// The loop is already running, with its own exit code; errors of the disk.
-fn loop_graph(workspace: &Workspace, name: &TaskId) -> Result<GraphFile> {
+pub(super) fn loop_graph(workspace: &Workspace, name: &TaskId) -> Result<GraphFile> {
     // Do not change the graph of a running loop. The run takes the lock again.
     let Some(_lock) = workspace.lock()? else {
         return fail(Exit::Running, runner::held(workspace));

@@ -27,8 +27,11 @@ pub fn unrenderable(fault: &Unrenderable) -> anyhow::Error {
 /// Returns an error as one line without color. A drawn diagnostic is shortened to its first error,
 /// after its location.
 pub fn summary(error: &anyhow::Error) -> String {
-    let words = exit::words(error);
-    let text = terminal::plain(&words);
+    first_line(&terminal::plain(&exit::words(error)))
+}
+
+/// Returns the first error of drawn ones on one line, after its location.
+pub fn first_line(text: &str) -> String {
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first);

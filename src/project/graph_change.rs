@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use chrono::Utc;
 
 use crate::{
+    adapters::state,
     core::{
         event::{Cause, GraphEvent},
         graph::{
@@ -70,18 +71,30 @@ pub fn change_text(
     Ok(before)
 }
 
-/// Keeps the change of a command that creates the graph file. `empty` is the new graph without tasks.
+/// Creates the graph file by a command, and keeps that. `empty` is the new graph without tasks.
 ///
 /// # Errors
-/// Errors of the disk.
-pub fn keep_new_file(
+/// There is a file by now; errors of the disk.
+pub fn create_file(
     workspace: &Workspace,
     command: &ChangeCommand<'_>,
-    empty: &str,
-    after: &str,
+    (empty, text): (&str, &str),
 ) -> Result<()> {
-    let tasks = differences(empty, after, &[]).into_iter().map(|found| found.id).collect();
-    keep_texts(workspace, command, tasks, true, (empty, after))
+    let (path, name) = (workspace.graph_path(), workspace.graph_name());
+    let _turn = workspace.state.lock_graph().context("lock the graph file")?;
+    if path.symlink_metadata().is_ok() {
+        bail!("`{name}` was created meanwhile; nothing was changed, so try again");
+    }
+    let tasks = differences(empty, text, &[]).into_iter().map(|found| found.id).collect();
+    keep_texts(workspace, command, tasks, true, (empty, text))?;
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
+    }
+    state::replace(path, text.as_bytes(), workspace.durable())
+        .with_context(|| format!("write `{name}`"))?;
+    // The graph is there, whatever git says.
+    let _ = workspace.ignore_own_files();
+    Ok(())
 }
 
 /// Removes the graph file, which a command created with this text.

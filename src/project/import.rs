@@ -6,11 +6,11 @@ pub mod write_back;
 
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use serde_json::Value;
 
 use crate::{
-    adapters::{excerpt, state, terminal::Paint},
+    adapters::{excerpt, terminal::Paint},
     core::{
         diagnostic::{Diagnostic, position},
         exit::{Exit, Failure},
@@ -23,7 +23,7 @@ use crate::{
         setup,
     },
     project::{
-        graph_change::{ChangeCommand, change_text, keep_new_file, record},
+        graph_change::{ChangeCommand, change_text, create_file, record},
         graph_file::{GraphFile, read_graph},
         workspace::Workspace,
     },
@@ -164,15 +164,8 @@ fn create(
     top: &[(String, Value)],
     command: &ChangeCommand<'_>,
 ) -> Result<()> {
-    let (path, name) = (workspace.graph_path(), workspace.graph_name());
     let (text, empty) = (new_graph(workspace, tasks, top)?, new_graph(workspace, &[], top)?);
-    let _turn = workspace.state.lock_graph().context("lock the graph file")?;
-    if exists(path) {
-        return Err(anyhow!("there is a `{name}` now; import again"));
-    }
-    keep_new_file(workspace, command, &empty, &text)?;
-    state::replace(path, text.as_bytes(), workspace.durable())
-        .with_context(|| format!("write `{name}`"))
+    create_file(workspace, command, (&empty, &text))
 }
 
 /// Reads the graph; none if there is none yet.

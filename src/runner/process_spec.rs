@@ -57,7 +57,9 @@ pub(super) fn agent(
     if let Some(name) = workspace.place.name() {
         env.push(("RALPH_LOOP".to_owned(), name.to_string()));
     }
-    env.extend(common_env(workspace, call));
+    let config = workspace.layers.named();
+    env.extend(config.map(|path| ("RALPH_CONFIG".to_owned(), path.display().to_string())));
+    env.extend(without_gc().into_iter().chain(call.env.clone()));
     ProcessSpec {
         argv: call.argv.clone(),
         dir: record.slot.as_ref().map_or(root, |slot| &slot.path).to_owned(),
@@ -66,35 +68,6 @@ pub(super) fn agent(
         stdin: record.file(workspace, "prompt.md"),
         stdout: record.file(workspace, "stdout"),
         stderr: record.file(workspace, "stderr"),
-    }
-}
-
-/// The variables of every agent: the settings file, git's settings, and those of its command.
-fn common_env(workspace: &Workspace, call: &AgentCommand) -> Vec<(String, String)> {
-    let config = workspace.layers.named();
-    let config = config.map(|path| ("RALPH_CONFIG".to_owned(), path.display().to_string()));
-    config.into_iter().chain(without_gc()).chain(call.env.clone()).collect()
-}
-
-/// Returns the agent process of a draft in the slot `slot`, with its prompt and its output in
-/// `folder`. A `ralph` that the agent runs uses `graph` as the graph file.
-pub fn draft_agent(
-    workspace: &Workspace,
-    call: &AgentCommand,
-    slot: &Path,
-    folder: &Path,
-    graph: &Path,
-) -> ProcessSpec {
-    let mut env = vec![("RALPH_GRAPH".to_owned(), graph.display().to_string()), ceiling(slot)];
-    env.extend(common_env(workspace, call));
-    ProcessSpec {
-        argv: call.argv.clone(),
-        dir: slot.to_owned(),
-        env,
-        env_remove: removed(),
-        stdin: folder.join("prompt.md"),
-        stdout: folder.join("stdout"),
-        stderr: folder.join("stderr"),
     }
 }
 

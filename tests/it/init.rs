@@ -500,7 +500,7 @@ fn the_wizard_asks_and_enter_takes_the_default() {
         seen.contains("another command") && seen.contains("create   task-graph.yaml"),
         "{seen}"
     );
-    assert!(seen.contains("agents run without questions"), "{seen}");
+    assert!(seen.contains("ask for no permission"), "{seen}");
     let config = trial.read(".ralph/config.yaml");
     assert_eq!(
         said(&config),

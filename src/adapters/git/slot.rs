@@ -304,6 +304,14 @@ impl Repo {
 }
 
 impl Slot<'_> {
+    /// Makes the slot a repository of its own, which still borrows objects.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn detach(&self) -> io::Result<()> {
+        fs::remove_file(self.git_dir.join(MARK))
+    }
+
     /// Whether the files of a slot are those of its index. Reads no commit.
     ///
     /// # Errors

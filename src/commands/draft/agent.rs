@@ -1,63 +1,50 @@
-//! The agent of a draft: its slot, and a call of it behind a guardian.
+//! The agent of a draft: an ordinary run of one attempt, as an isolated loop of a copy of the
+//! repository that is removed afterwards. Of all that happens there, only the draft is used.
 
 use std::{
-    convert::Infallible,
     fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
-use chrono::{Local, Utc};
+use chrono::Local;
+use serde_json::{Value, json};
 
-use super::{DraftSignals, stopped};
+use super::stopped;
 use crate::{
-    adapters::{
-        agent_output::{self, Follow},
-        process::{
-            self, AgentProcess, GuardianCommand, GuardianProgram, GuardianSpec, ProcessSpec,
-        },
-        state::Lock,
-        terminal,
+    adapters::{agent_output, git::Repo, terminal},
+    commands::{
+        run::loop_graph,
+        temporary_slot::{SlotUse, TemporarySlot, remove_folder},
     },
-    commands::temporary_slot::{SlotUse, TemporarySlot, remove_folder},
     core::{
-        agents::{
-            agent_command::AgentCommand,
-            provider_error::{Advice, AttemptOutput, ProviderErrorKind, classify},
-            transcript::{AgentTranscript, Format},
-        },
-        duration,
-        event::DraftCall,
-        exit::{Exit, Failure, fail},
-        failure_line,
-        graph::drafted::fenced_graph,
+        agents::{agent_command::AgentCommand, transcript::Format},
+        event::{AttemptResult, DraftCall, PlainLoop, RequestEvent, StopReason, record::Record},
+        exit::{Exit, Failure},
+        graph::{drafted::fenced_graph, task::TaskId},
+        history::attempt_log::{AttemptEntry, AttemptLog},
         loop_paths::LoopPaths,
         outcome::Outcome,
+        select::View,
     },
     project::{
-        executors,
-        placement::{self, ProcessFacts},
-        slot_pool::SlotPool,
-        workspace::Workspace,
+        config::ConfigLayer, config_layers::Origin, slot_pool::SlotPool, workspace::Workspace,
     },
     regular_file,
-    runner::draft_agent,
-    view::lines::moment,
+    runner::{Reporter, RunOptions, Runner},
 };
 
-/// The folder of the draft in the slot, at its top: agents may write nowhere else, and some only
-/// where git ignores nothing.
-const FOLDER: &str = "ralph-draft";
-/// The branch that is checked out in the slot.
+/// The folder of the draft in the copy: that of the task of its loop.
+const FOLDER: &str = ".ralph/loops/draft";
+/// The branch that is checked out in the copy.
 const BRANCH: &str = "ralph/draft";
-
+/// The name of the loop in the copy.
+const LOOP: &str = "draft";
 /// How much of the output of an agent without a format is searched for a draft, in bytes.
 const SEARCHED: u64 = 4 << 20;
-/// How much of the standard error is searched for the reason of a failure, in bytes.
-const STDERR: u64 = 8 << 10;
 
-/// The slot of a draft: of what happens in it, only the draft is used.
+/// The copy of the repository for a draft.
 pub(super) struct DraftSlot {
     slot: TemporarySlot,
     /// The files of its commit.
@@ -65,7 +52,7 @@ pub(super) struct DraftSlot {
 }
 
 impl DraftSlot {
-    /// Makes the slot. The caller holds the lock of drafts.
+    /// Makes the copy. The caller holds the lock of drafts.
     ///
     /// # Errors
     /// Those of [`TemporarySlot::prepare`].
@@ -77,7 +64,18 @@ impl DraftSlot {
             mark: FOLDER,
         };
         let slot = TemporarySlot::prepare(workspace, wanted)?;
-        Ok(DraftSlot { files: workspace.repo.files_at(&slot.base)?, slot })
+        let files = workspace.repo.files_at(&slot.base)?;
+        let slot = DraftSlot { files, slot };
+        // A killed command left it.
+        slot.remove_slots();
+        fs::create_dir_all(slot.folder()).context("create the folder of the draft")?;
+        Repo::discover(slot.root())?.slot().detach().context("detach the copy")?;
+        Ok(slot)
+    }
+
+    /// Removes the slots of the copy.
+    fn remove_slots(&self) {
+        let _ = remove_folder(&self.root().with_extension("slots"));
     }
 
     /// Its top.
@@ -99,8 +97,8 @@ impl DraftSlot {
         self.folder().join("spec.md")
     }
 
-    /// Prepares the folder for a call: with the whole text, if the prompt has only its beginning, and
-    /// with the last draft, if there is one.
+    /// Prepares the folder for a call, without the reports of an earlier one: with the whole text, if
+    /// the prompt has only its beginning, and with the last draft, if there is one.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -136,304 +134,230 @@ impl DraftSlot {
     }
 }
 
-/// The agent of a draft.
-#[derive(Clone, Copy)]
-pub(super) struct DraftAgent<'a> {
-    pub(super) workspace: &'a Workspace,
-    pub(super) call: &'a AgentCommand,
-    pub(super) slot: &'a DraftSlot,
-    pub(super) lock: &'a Lock,
-}
-
 /// A call that has ended.
 pub(super) struct EndedCall {
-    /// What the journal records of it.
-    pub(super) record: DraftCall,
-    transcript: AgentTranscript,
-    /// The signal that ended it.
-    signal: Option<i32>,
-    folder: PathBuf,
+    /// What the journal records of its attempts: one of each agent that was refused, and the last.
+    pub(super) records: Vec<DraftCall>,
+    /// The draft: the file that the agent wrote, or the YAML in its last message.
+    pub(super) answer: Option<String>,
+    /// Why the draft cannot go on, if it cannot: a signal, a limit, the provider, or an agent that
+    /// failed without a draft.
+    pub(super) fault: Option<anyhow::Error>,
 }
 
-/// Why a draft cannot go on with the agent of a call.
-pub(super) struct CallFault {
-    pub(super) error: anyhow::Error,
-    /// Whether the agent cannot be started or its provider refuses, so that another may do.
-    pub(super) is_refusal: bool,
-}
-
-impl DraftAgent<'_> {
-    /// Runs the setup commands of the settings in the slot. The agent can do without them.
+impl DraftSlot {
+    /// Runs an agent once: the first that its provider does not refuse. `earlier` attempts were made
+    /// before; `log` is the folder for what they write, relative to the repository, and `last` the
+    /// draft that the agent starts from.
     ///
     /// # Errors
-    /// A signal; errors of the disk.
-    pub(super) fn set_up(&self, log: &str, signals: &DraftSignals) -> Result<()> {
-        let (folder, config) = (self.workspace.root().join(log), &self.workspace.config);
-        for (at, command) in config.setup.0.iter().enumerate() {
-            fs::create_dir_all(&folder).with_context(|| format!("create `{log}`"))?;
-            super::say(&format!("setup: `{command}`"));
-            let name = format!("setup-{}.log", at + 1);
-            let spec = ProcessSpec {
-                argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
-                stdin: "/dev/null".into(),
-                stdout: folder.join(&name),
-                stderr: folder.join(&name),
-                ..self.spec(&folder)
-            };
-            let outcome = self.run(spec, None, config.setup_timeout, |process| {
-                if signals.count() > 1 {
-                    process.order(GuardianCommand::Kill);
-                }
-                signals.number().is_none()
-            })?;
-            if let Some(number) = signals.number() {
-                return Err(stopped(number, None));
-            }
-            if outcome != (Outcome::Exited { exit_code: 0 }) {
-                super::say(&format!(
-                    "`{command}` (setup) {outcome}; the agent goes on without it; its output is in \
-                     {log}/{name}"
-                ));
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// The process of the agent, with its files in `folder`.
-    fn spec(&self, folder: &Path) -> ProcessSpec {
-        let DraftAgent { workspace, call, slot, .. } = *self;
-        draft_agent(workspace, call, slot.root(), folder, &slot.answer_file())
-    }
-
-    /// Runs a process to its end, where the settings say. A draft reads and writes files of this
-    /// machine.
-    fn run(
-        &self,
-        spec: ProcessSpec,
-        idle: Option<Duration>,
-        limit: Duration,
-        mut turn: impl FnMut(&AgentProcess) -> bool,
-    ) -> Result<Outcome> {
-        let DraftAgent { workspace, call, slot, lock } = *self;
-        let executor = executors::find(&workspace.config, Some(&workspace.config.run_on))?;
-        if !executor.is_here() {
-            return fail(
-                Exit::Usage,
-                format!(
-                    "a draft is made on this machine, and `run_on` is `{}`; `RALPH_RUN_ON=sandbox ralph \
-                 draft …` makes it in a sandbox, and `local` without one",
-                    executor.name
-                ),
-            );
-        }
-        let record = workspace.state.draft().join("record");
-        fs::write(&record, "").context("write the record of the draft")?;
-        let facts = ProcessFacts {
-            mark: "draft".to_owned(),
-            slot: slot.root().to_owned(),
-            base: None,
-            task_dir: slot.folder(),
-            record: record.clone(),
-            agent: call.preset_name(),
-            limit: None,
-            resources: None,
-        };
-        let placed = placement::placed(workspace, &executor, &facts, spec);
-        let placed = placed.map_err(|fault| Failure::new(Exit::Agent, fault.to_string()))?;
-        let guardians =
-            GuardianProgram::new(lock.folder()).context("hold the lock for the agent")?;
-        let spec = GuardianSpec::new(placed.spec, record, workspace.redacts());
-        let spec = GuardianSpec { idle, carrier: placed.carrier, ..spec };
-        let limits = (limit, workspace.config.grace);
-        let Ok(outcome) = process::run_guarded(&guardians, &spec, limits, |agent| {
-            Ok::<_, Infallible>(turn(agent))
-        });
-        Ok(outcome)
-    }
-
-    /// Calls the agent. Nothing that it started runs on return.
-    ///
-    /// # Errors
-    /// Errors of the disk.
+    /// No attempt was made; errors of the run.
     pub(super) fn call(
         &self,
-        number: u32,
-        log: &str,
+        workspace: &Workspace,
+        agents: &[AgentCommand],
         prompt: &str,
-        signals: &DraftSignals,
+        (earlier, log): (u32, &str),
+        last: Option<&str>,
     ) -> Result<EndedCall> {
-        let DraftAgent { workspace, call, .. } = *self;
-        let (folder, config) = (workspace.root().join(log), &workspace.config);
-        fs::create_dir_all(&folder).with_context(|| format!("create `{log}`"))?;
-        let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(prompt));
-        let clean = clean.as_deref().unwrap_or(prompt);
-        regular_file::write(&folder.join("prompt.md"), clean.as_bytes())
-            .with_context(|| format!("write `{log}/prompt.md`"))?;
-        let spec = self.spec(&folder);
-        let (stdout, began) = (spec.stdout.clone(), Instant::now());
-        let mut follow = Follow::new(stdout.clone(), call.output);
-        let mut activity = ActivityLine { began, shown: None };
-        // Since when its last result is there.
-        let mut over_since: Option<Instant> = None;
-        let mut is_ending = false;
-        let idle = Some(config.idle).filter(|idle| !idle.is_zero());
-        let outcome = self.run(spec, idle, config.timeout, |agent| {
-            if signals.count() > 1 {
-                agent.order(GuardianCommand::Kill);
+        let prompt_file = self.root().join(".git/ralph-draft.md");
+        regular_file::write(&prompt_file, prompt.as_bytes()).context("write the prompt")?;
+        let mut first = 0;
+        let (reason, attempts) = loop {
+            let (reason, attempts) = self.run(workspace, &agents[first..], &prompt_file)?;
+            first += 1;
+            if !is_refusal(&reason) || first == agents.len() {
+                break (reason, attempts);
             }
-            let is_over = follow.look().is_some_and(|it| it.is_over && it.background == 0);
-            over_since = if is_over { over_since.or(Some(Instant::now())) } else { None };
-            if signals.number().is_none() {
-                activity.show(&mut follow);
-            } else if !is_ending {
-                is_ending = true;
-                activity.clear();
-                terminal::say("ending the agent; press Ctrl-C again to kill it at once");
-            }
-            signals.number().is_none()
-                && over_since.is_none_or(|since| since.elapsed() < config.exit_grace)
-        })?;
-        activity.clear();
-        let outcome = match outcome {
-            Outcome::Cancelled if signals.number().is_none() => {
-                Outcome::Lingered { limit_seconds: config.exit_grace.as_secs() }
-            }
-            outcome => outcome,
+            let why = reason.text(&Local);
+            super::say(&format!("{why}; calling `{}` instead", agents[first].name));
         };
-        let transcript = agent_output::transcript(&stdout, call.output);
-        let record = DraftCall {
-            call: number,
-            agent: call.name.clone(),
-            outcome,
-            duration_seconds: duration::seconds(began.elapsed()),
-            usage: transcript.usage.clone(),
-            tasks: None,
-            log: log.to_owned(),
+        let mut records = Vec::new();
+        let new = attempts.of(None).skip(earlier as usize);
+        for (number, entry) in (earlier + 1..).zip(new) {
+            let Some((_, result)) = &entry.ended else { continue };
+            let log = format!("{log}/{number}");
+            copy_files(&self.root().join(&entry.log), &workspace.root().join(&log))
+                .with_context(|| format!("keep the output of the agent in `{log}`"))?;
+            records.push(DraftCall {
+                call: number,
+                agent: result.agent.clone().unwrap_or_default(),
+                outcome: result.outcome.clone(),
+                duration_seconds: result.duration_seconds,
+                usage: result.usage.clone(),
+                tasks: None,
+                log,
+            });
+        }
+        let newest = attempts.of(None).last();
+        let newest = newest.and_then(|entry| Some((entry, &entry.ended.as_ref()?.1)));
+        let (Some((entry, result)), Some(record)) = (newest, records.last()) else {
+            return Err(match reason {
+                StopReason::Signal(number, _) => stopped(number, None),
+                reason => Failure::new(reason.exit(), reason.text(&Local)).into(),
+            });
         };
-        Ok(EndedCall { record, transcript, signal: signals.number(), folder })
+        let answer = self.answer_of(entry, last);
+        let fault = fault(&reason, result, answer.is_some(), &record.log);
+        Ok(EndedCall { records, answer, fault })
     }
 
-    /// The draft: the file that the agent wrote, or the YAML in its last message.
-    pub(super) fn answer(&self, ended: &EndedCall, last: Option<&str>) -> Option<String> {
-        let in_message = || {
-            let end = ended.transcript.end.as_ref().map(|end| end.text.as_str());
-            [end, ended.transcript.message.as_deref()]
-                .into_iter()
-                .flatten()
-                .find_map(fenced_graph)
-                .or_else(|| {
-                    let is_text = matches!(self.call.output, Format::Text | Format::Aider);
-                    let printed = || agent_output::end(&ended.folder.join("stdout"), SEARCHED);
-                    is_text.then(printed).as_deref().and_then(fenced_graph)
-                })
+    /// Runs the loop of the copy for one attempt. Returns why it ended, and all attempts so far.
+    fn run(
+        &self,
+        workspace: &Workspace,
+        agents: &[AgentCommand],
+        prompt_file: &Path,
+    ) -> Result<(StopReason, AttemptLog)> {
+        let name = TaskId::new(LOOP).expect("a valid id");
+        let place = LoopPaths::of_loop(name.clone());
+        let mut copy = Workspace::unset(self.root(), place.clone())?;
+        copy.set_flags(settings(workspace))?;
+        // What became of an earlier attempt says nothing about this one.
+        copy.event_store()?.emit(None, Some(&name), RequestEvent::Reset {})?;
+        let file = loop_graph(&copy, &name)?;
+        let plain = PlainLoop {
+            name,
+            prompt_file: prompt_file.to_owned(),
+            restart_delay_seconds: 0.0,
+            fixed_delay: true,
+            max_restarts: None,
+            max_failures: 0,
         };
-        match self.slot.answer() {
+        let agents = Some(agents.to_vec());
+        let options =
+            RunOptions { agents, once: true, plain: Some(plain), ..RunOptions::default() };
+        let line: Box<dyn Reporter> = Box::new(ActivityLine::default());
+        let reason = Runner::new(copy, file, options, vec![line])?.run()?;
+        let copy = Workspace::unset(self.root(), place)?;
+        Ok((reason, copy.attempt_log()?))
+    }
+
+    /// The draft of an attempt.
+    fn answer_of(&self, entry: &AttemptEntry, last: Option<&str>) -> Option<String> {
+        let stdout = self.root().join(&entry.log).join("stdout");
+        let in_message = || {
+            let transcript = agent_output::transcript(&stdout, entry.format);
+            let end = transcript.end.as_ref().map(|end| end.text.as_str());
+            let said = [end, transcript.message.as_deref()];
+            said.into_iter().flatten().find_map(fenced_graph).or_else(|| {
+                let is_text = matches!(entry.format, Format::Text | Format::Aider);
+                let printed = || agent_output::end(&stdout, SEARCHED);
+                is_text.then(printed).as_deref().and_then(fenced_graph)
+            })
+        };
+        match self.answer() {
             Some(text) if Some(text.as_str()) == last => in_message().or(Some(text)),
             Some(text) => Some(text),
             None => in_message(),
         }
     }
-
-    /// Why the draft cannot go on after this call, if it cannot: a signal, a limit, the provider, or
-    /// an agent that failed without a draft.
-    pub(super) fn fault(&self, ended: &EndedCall, has_answer: bool) -> Option<CallFault> {
-        let EndedCall { record, transcript, folder, .. } = ended;
-        let log = &record.log;
-        if let Some(number) = ended.signal {
-            return Some(CallFault { error: stopped(number, Some(log)), is_refusal: false });
-        }
-        let unchanged = format!("the graph is unchanged; prompt and output are in {log}");
-        let failure = |exit, why: String| Failure::new(exit, format!("{why}; {unchanged}")).into();
-        let fail = |exit, why| Some(CallFault { error: failure(exit, why), is_refusal: false });
-        let refuse = |exit, why| Some(CallFault { error: failure(exit, why), is_refusal: true });
-        let name = &self.call.name;
-        if let Outcome::NotStarted { error } = &record.outcome {
-            return refuse(Exit::Agent, format!("the agent cannot be started: {error}"));
-        }
-        let stderr = agent_output::end(&folder.join("stderr"), STDERR);
-        let output = AttemptOutput {
-            format: self.call.output,
-            streams: self.call.streams(),
-            transcript,
-            outcome: &record.outcome,
-            stderr: &stderr,
-        };
-        let error = classify(&output, &Local::now());
-        let now = Utc::now();
-        match error.map(|error| (error, error.advice(0, now))) {
-            Some((error, Advice::Stop(exit))) => {
-                let remedy = error.remedy(self.call);
-                let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
-                return refuse(exit, format!("`{name}`: {error}{remedy}"));
-            }
-            Some((error, Advice::Wait { until })) if error != ProviderErrorKind::NoAnswer => {
-                let until = moment(until, now);
-                return refuse(
-                    Exit::Limit,
-                    format!("`{name}`: {error}; run it again after {until}"),
-                );
-            }
-            Some((error, _)) if !has_answer && is_own_end(&record.outcome) => {
-                return fail(Exit::Error, format!("`{name}`: {error}"));
-            }
-            _ => {}
-        }
-        match &record.outcome {
-            Outcome::Idle { .. } => {
-                let limit = duration::short(self.workspace.config.idle);
-                fail(
-                    Exit::Limit,
-                    format!("limit reached: `{name}` did nothing for {limit} (`idle`)"),
-                )
-            }
-            Outcome::TimedOut { .. } => {
-                let limit = duration::short(self.workspace.config.timeout);
-                fail(Exit::Limit, format!("limit reached: `{name}` took longer than {limit}"))
-            }
-            Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. } => None,
-            _ if has_answer => None,
-            outcome => {
-                let lines = [agent_output::failure(&folder.join("stdout")), stderr];
-                let line =
-                    lines.iter().rev().find_map(|text| failure_line::of(&terminal::plain(text)));
-                let line = line.map_or_else(String::new, |line| format!(": {line}"));
-                fail(Exit::Error, format!("`{name}` {outcome}{line}"))
-            }
-        }
-    }
 }
 
-/// Whether an agent ended by itself.
-fn is_own_end(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Exited { .. } | Outcome::Signaled { .. })
+/// Whether a provider refused the agent.
+fn is_refusal(reason: &StopReason) -> bool {
+    matches!(reason, StopReason::Denied(..) | StopReason::Provider { .. })
+}
+
+/// Why the draft cannot go on after an attempt, if it cannot.
+fn fault(
+    reason: &StopReason,
+    result: &AttemptResult,
+    has_answer: bool,
+    log: &str,
+) -> Option<anyhow::Error> {
+    if let StopReason::Signal(number, _) = reason {
+        return Some(stopped(*number, Some(log)));
+    }
+    let agent = result.agent.as_deref().unwrap_or_default();
+    let outcome = &result.outcome;
+    let (exit, why) = match outcome {
+        _ if is_refusal(reason) => (reason.exit(), reason.text(&Local)),
+        Outcome::NotStarted { error } => {
+            (Exit::Agent, format!("the agent cannot be started: {error}"))
+        }
+        Outcome::Idle { .. } | Outcome::TimedOut { .. } => {
+            (Exit::Limit, format!("limit reached: `{agent}` {outcome}"))
+        }
+        Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. } => return None,
+        _ if has_answer => return None,
+        _ => {
+            let line = result.last_line.as_ref().map(|line| format!(": {line}"));
+            (Exit::Error, format!("`{agent}` {outcome}{}", line.unwrap_or_default()))
+        }
+    };
+    let kept = "the graph is unchanged; prompt and output are in";
+    Some(Failure::new(exit, format!("{why}; {kept} {log}")).into())
+}
+
+/// The settings of the run in the slot: those of the repository, but for what concerns its branch and
+/// its tasks.
+fn settings(workspace: &Workspace) -> ConfigLayer {
+    const OTHERS: [&str; 8] =
+        ["agent", "done_pattern", "hooks", "max_cost", "notify", "schedule", "slot_dir", "sources"];
+    let all = workspace.layers.all().into_iter();
+    let set = all
+        .filter(|(key, _, origin)| *origin != Origin::Default && !OTHERS.contains(&key.as_str()));
+    let mut settings: ConfigLayer = set.map(|(key, value, _)| (key, value)).collect();
+    let own: [(&str, Value); 9] = [
+        ("isolation", json!("slot")),
+        ("retry", json!("fresh")),
+        ("jobs", json!(1)),
+        ("max_wait", json!("0s")),
+        ("promise", json!("off")),
+        ("verify", json!([])),
+        ("verify_baseline", json!(false)),
+        ("remarks", json!(false)),
+        ("write_back", json!(false)),
+    ];
+    settings.extend(own.map(|(key, value)| (key.to_owned(), value)));
+    settings
+}
+
+/// Copies the files of a folder.
+fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
 }
 
 /// The line of a terminal that says what the agent does.
+#[derive(Default)]
 struct ActivityLine {
-    began: Instant,
     /// When it was written last.
     shown: Option<Instant>,
 }
 
-impl ActivityLine {
-    fn show(&mut self, follow: &mut Follow) {
+impl Reporter for ActivityLine {
+    fn record(&mut self, _record: &Record, _view: &View<'_>) {}
+
+    fn doing(&mut self, _id: &TaskId, doing: &str) {
         const OFTEN: Duration = Duration::from_secs(1);
         if !terminal::stderr_is_live() || self.shown.is_some_and(|at| at.elapsed() < OFTEN) {
             return;
         }
         self.shown = Some(Instant::now());
-        let doing = follow.doing().unwrap_or_default();
-        let text = format!("{}  {}", duration::short(self.began.elapsed()), doing);
-        let text = terminal::visible(&text);
         let width = terminal::stderr_width().unwrap_or(80).saturating_sub(1);
-        let line = format!("\r\u{1b}[2K{}", terminal::fit(&text, width));
+        let line = format!("\r\u{1b}[2K{}", terminal::fit(&terminal::visible(doing), width));
         let _ = terminal::put_error(line.as_bytes());
     }
+}
 
-    fn clear(&self) {
+impl Drop for ActivityLine {
+    fn drop(&mut self) {
         if self.shown.is_some() {
             let _ = terminal::put_error(b"\r\x1b[2K");
         }
+    }
+}
+
+impl Drop for DraftSlot {
+    fn drop(&mut self) {
+        self.remove_slots();
     }
 }

@@ -1,33 +1,33 @@
 //! What a draft is for, the check of a draft against it, and the way into the graph file.
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use chrono::Utc;
 use serde_json::Value;
 
 use super::say;
 use crate::{
-    adapters::{excerpt, state},
+    adapters::excerpt,
     commands::{
         Invocation, check,
         task_editor::{ChangeCommand, TaskEditor, live_attempt, unsupported, usage},
     },
     core::{
-        event::{Cause, GraphEvent},
         exit::{Exit, Failure, fail},
         graph::{
             TaskGraph,
             drafted::{DraftAim, DraftRefusal, drafted},
             filter::Filter,
             lint::{LintFinding, diagnostics},
-            task::{Status, Task, TaskId},
+            task::TaskId,
+            task_edit::differences,
         },
         select::Policy,
         setup,
     },
     project::{
-        graph_change::keep_new_file,
+        graph_change::{create_file, record},
         graph_file::{GraphFile, graph_of},
         workspace::{Workspace, find, view},
     },
@@ -277,30 +277,9 @@ pub(super) fn keep(
 
 /// Writes a new graph file.
 fn create(workspace: &Workspace, target: &DraftTarget, draft: &str) -> Result<Vec<TaskId>> {
-    let (path, name) = (workspace.graph_path(), workspace.graph_name());
     let text = target.put_into(None, draft)?;
-    let graph = graph_of(text.as_bytes()).context("the draft is not a graph")?;
-    let ids: Vec<TaskId> = graph.tasks().iter().map(|task: &Task| task.id.clone()).collect();
-    let turn = workspace.state.lock_graph().context("lock the graph file")?;
-    if path.symlink_metadata().is_ok() {
-        return fail(
-            Exit::Error,
-            format!("`{name}` was created meanwhile; keep the draft with `--extend`"),
-        );
-    }
-    keep_new_file(workspace, &ChangeCommand::of(COMMAND, &ids), NOTHING, &text)?;
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
-    }
-    state::replace(path, text.as_bytes(), workspace.durable())
-        .with_context(|| format!("write `{name}`"))?;
-    drop(turn);
-    let mut store = workspace.event_store()?;
-    for id in &ids {
-        let (old, new, cause) = (None, Some(Status::Pending), Cause::Command);
-        store.emit(None, Some(id), GraphEvent::StatusChanged { old, new, cause, reason: None })?;
-    }
-    // The graph is there, whatever git says.
-    let _ = workspace.ignore_own_files();
-    Ok(ids)
+    create_file(workspace, &ChangeCommand::of(COMMAND, &[]), (NOTHING, &text))?;
+    let found = differences(NOTHING, &text, &[]);
+    record(&mut workspace.event_store()?, COMMAND, &found)?;
+    Ok(found.into_iter().map(|one| one.id).collect())
 }
