@@ -57,7 +57,6 @@ macro_rules! settings {
         #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
         #[schemars(title = "settings of ralph")]
-        #[expect(clippy::struct_excessive_bools, reason = "these are switches")]
         pub struct Config { $($field)* }
 
         impl Default for Config {

@@ -65,7 +65,7 @@ impl DraftSlot {
         };
         let slot = TemporarySlot::prepare(workspace, wanted)?;
         let files = workspace.repo.files_at(&slot.base)?;
-        let slot = DraftSlot { files, slot };
+        let slot = DraftSlot { slot, files };
         // A killed command left it.
         slot.remove_slots();
         fs::create_dir_all(slot.folder()).context("create the folder of the draft")?;
