@@ -3,7 +3,6 @@
 pub mod terminal;
 pub mod agent_output;
 pub mod bounded_log;
-pub mod browser;
 pub mod machine;
 pub mod signal;
 pub mod service_manager;

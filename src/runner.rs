@@ -24,7 +24,6 @@ mod hooks;
 mod inbox;
 mod journal;
 mod landing;
-mod placement;
 mod process_spec;
 mod processes;
 mod slots;

@@ -100,6 +100,8 @@ parts! {
     Integration = integration;
     /// The slots of this repository, which they borrow objects from.
     Slots = slots;
+    /// Work in slots on its way to other machines and back.
+    Transfers = transfers;
     /// This repository as a slot. What moves its HEAD is refused elsewhere.
     Slot = slot;
 }

@@ -16,7 +16,6 @@ mod calls;
 mod connection;
 mod git_channel;
 pub mod guard;
-mod guarded;
 mod group;
 mod kept_end;
 mod line;
@@ -26,7 +25,6 @@ pub mod relay;
 pub mod sandbox;
 mod protocol;
 pub mod sign_of_life;
-mod stop;
 mod stream;
 mod task_files;
 mod there;
@@ -48,19 +46,19 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::core::event::Identity;
 use crate::core::{executor::ExecutorFault, redact::Redactor, verdict::Outcome};
-pub use agent::{AgentProcess, GuardianProgram};
-pub use calls::{Foreground, ForegroundGroup, OwnCall, call_own, run_here, shell_fault};
+pub use agent::{AgentProcess, GuardianProgram, run_guarded};
+pub use calls::{
+    Foreground, ForegroundGroup, OwnCall, call_own, open_in_browser, run_here, shell_fault,
+};
 use group::Process;
 pub use group::check;
-pub use guarded::run_guarded;
 pub use outputs::OutputReaders;
 pub use program::{absolute, resolve};
 pub use protocol::{GuardianCommand, GuardianSpec, WorkerFiles, sent_sign};
 pub use sign_of_life::SignsOfLife;
-pub use stop::end_tree;
 use stream::Streams;
 pub use tree::{
-    Member, is_alive, is_below, is_childless, is_elsewhere, kill_marked, may_live,
+    Member, end_tree, is_alive, is_below, is_childless, is_elsewhere, kill_marked, may_live,
     outlast_children, sweep, wake_guardians, works_in,
 };
 

@@ -22,7 +22,7 @@ use crate::{
         exit::{Exit, fail},
         loop_paths::LoopPaths,
     },
-    project::workspace::{GRAPH, Workspace},
+    project::workspace::{self, GRAPH, Workspace},
     runner::RunOptions,
     view::lines::Verbosity,
 };
@@ -56,7 +56,7 @@ pub fn run(options: &DemoArgs) -> Result<Exit> {
     let file = workspace.graph()?;
     let exit = runner(workspace, file, options, Verbosity::Normal)?.run()?.exit();
     let log = git(&dir, &["log", "--graph", "--format=%h %s"])?;
-    let command = Workspace::shown_command();
+    let command = workspace::shown_command();
     let place = dir.display();
     terminal::print(&format!(
         "\nThe commits:\n\n{log}\nLook around:\n\n  cd {place}\n  {command} dag-status\n  \

@@ -238,7 +238,7 @@ impl Exporter<'_> {
     fn put(&self, path: Option<&Path>, text: &str) -> Result<()> {
         match path {
             None => terminal::put(text.as_bytes()).context("write")?,
-            Some(path) => state::replace(path, text.as_bytes(), self.workspace.durable())
+            Some(path) => state::replace(path, text.as_bytes(), self.workspace.config.fsync)
                 .with_context(|| format!("write `{}`", path.display()))?,
         }
         Ok(())

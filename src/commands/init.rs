@@ -29,7 +29,7 @@ use crate::{
     project::{
         config_layers::{self, ConfigLayers, Origin},
         schema, slot_pool,
-        workspace::{GRAPH, Workspace},
+        workspace::{self, GRAPH, Workspace},
     },
     regular_file, runner,
     view::lines::counted,
@@ -169,7 +169,7 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Se
     if options.merge_driver {
         merge_driver::install(&workspace)?;
     }
-    let command = Workspace::shown_command();
+    let command = workspace::shown_command();
     let plan = setup::draftable(&found.backlog);
     let import = setup::importable(&found.backlog).map_or(String::new(), |path| {
         format!("{command} import {path}\n               put its tasks into the graph\n  ")

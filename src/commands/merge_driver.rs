@@ -132,7 +132,7 @@ pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
     };
     let lines = [
         format!("{} merge={NAME}", pattern(&graph)),
-        format!("{} merge=union", pattern(workspace.learnings())),
+        format!("{} merge=union", pattern(workspace.config.learnings.as_str())),
     ];
     let block = format!("{FIRST}\n{}\n{LAST}\n", lines.join("\n"));
     let program = process::own_file().context("find this program")?;
@@ -153,7 +153,7 @@ pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
     let news = if set || new != old { "git now merges" } else { "git already merges" };
     success(&format!(
         "{news} `{graph}` by task in this clone, and keeps the lines of both sides in `{}`\n",
-        workspace.learnings()
+        workspace.config.learnings.as_str()
     ))
 }
 

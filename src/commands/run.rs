@@ -420,7 +420,7 @@ pub(super) fn loop_graph(workspace: &Workspace, name: &TaskId) -> Result<GraphFi
         "# Written by `ralph loop` whenever it starts.\ntasks:\n  - id: \"{name}\"\n    \
          title: \"Work of the loop {name}\"\n    status: {status}\n    commit: optional\n    verify_baseline: false\n"
     );
-    state::replace(workspace.graph_path(), text.as_bytes(), workspace.durable())
+    state::replace(workspace.graph_path(), text.as_bytes(), workspace.config.fsync)
         .with_context(|| format!("write `{}`", workspace.graph_path().display()))?;
     workspace.graph()
 }

@@ -109,7 +109,7 @@ pub(super) fn start(invocation: &Invocation, options: &ServeArgs) -> Result<Stri
     }
     let site = site(invocation, &access, &feed, link);
     site.serve(listener).context("start the page")?;
-    if options.open && !crate::adapters::browser::open(&first) {
+    if options.open && !crate::adapters::process::open_in_browser(&first) {
         terminal::say("warning: no browser could be started; open the link yourself");
     }
     Ok(first)

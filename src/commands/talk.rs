@@ -29,7 +29,7 @@ use crate::{
         attempt,
         event_store::EventStore,
         graph_file::Write,
-        workspace::{Workspace, find},
+        workspace::{self, Workspace, find},
     },
     regular_file::{self, FileBelow},
     view::lines::how_to_answer,
@@ -192,7 +192,7 @@ pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
         let tag = options.tag.as_deref().unwrap_or(UNTAGGED);
         // The file is committed with the work, in the slot of the attempt.
         let root = editor.inside.tree.as_deref().unwrap_or(main);
-        (root, editor.workspace.learnings().to_owned(), Some(tag))
+        (root, editor.workspace.config.learnings.clone(), Some(tag))
     } else {
         (main, format!("{}/{}", editor.workspace.task_dir(id), loop_paths::NOTES), None)
     };
@@ -215,7 +215,7 @@ pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
 /// Adds a note to a file of the repository. Returns whether the note is new.
 fn add(workspace: &Workspace, root: &Path, name: &str, note: &Note<'_>) -> Result<bool> {
     let path = root.join(name);
-    let _turn = workspace.lock_notes().context("lock the notes")?;
+    let _turn = workspace::lock_notes(workspace).context("lock the notes")?;
     if relay::is_relayed() {
         let file =
             FileBelow::of(root, Path::new(name)).with_context(|| format!("open `{name}`"))?;
@@ -236,7 +236,7 @@ fn add(workspace: &Workspace, root: &Path, name: &str, note: &Note<'_>) -> Resul
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(|| format!("create the folder of `{name}`"))?;
     }
-    state::replace(&path, new.as_bytes(), workspace.durable())
+    state::replace(&path, new.as_bytes(), workspace.config.fsync)
         .with_context(|| format!("write `{name}`"))?;
     Ok(true)
 }

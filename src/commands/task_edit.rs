@@ -250,7 +250,7 @@ impl TaskDraft {
         let folder = editor.workspace.state.dir().join("edit");
         fs::create_dir_all(&folder).context("create the folder of the text to edit")?;
         let path = folder.join(format!("{id}-{}.yaml", process::id()));
-        Ok(TaskDraft { path, durable: editor.workspace.durable() })
+        Ok(TaskDraft { path, durable: editor.workspace.config.fsync })
     }
 
     fn write(&self, text: &str) -> Result<()> {

@@ -47,10 +47,10 @@ pub fn run(step: WorkStep, spec: &Path) -> Result<Exit> {
         .with_context(|| format!("`{}` is not a slot of this repository", spec.slot.display()))?;
     let line = GitLine::of(io::stdin(), io::stdout()).context("open the line")?;
     match step {
-        WorkStep::Send => slot.send_work(&spec.token, &line)?,
+        WorkStep::Send => slot.transfers().send_work(&spec.token, &line)?,
         WorkStep::Fetch => {
             let base = spec.expected_base.as_deref();
-            let fetched = slot.fetch_work(&main, base, &spec.token, &line)?;
+            let fetched = slot.transfers().fetch_work(&main, base, &spec.token, &line)?;
             for path in &fetched.left_out {
                 terminal::say(&format!("not sent: {path}"));
             }

@@ -38,7 +38,7 @@ use crate::{
     project::{
         executors, failure_output, fatal,
         graph_file::{GraphFile, rfc3339},
-        workspace::Workspace,
+        workspace::{self, Workspace},
     },
     regular_file::{self, FileBelow},
 };
@@ -92,7 +92,7 @@ pub fn render(
     let context = context(workspace, graph, history, number, max_attempts, agent, given)?;
     let name = graph.task(number).prompt.clone().unwrap_or_else(|| "task.md".to_owned());
     let root = workspace.root().to_owned();
-    prompt::render(&name, move |name| Workspace::template(&root, name), &context)
+    prompt::render(&name, move |name| workspace::template(&root, name), &context)
         .map_err(|fault| fatal::unrenderable(&fault))
 }
 
@@ -146,17 +146,17 @@ pub fn context(
         verify_output: red.map_or_else(String::new, |red| tail(&root.join(&red.log), VERIFY_TAIL)),
         branch: if isolated { Some(branch_of(id)) } else { workspace.repo.branch_in_use()? },
         commits: workspace.repo.recent(RECENT)?,
-        learnings: tail(&root.join(workspace.learnings()), LEARNINGS_TAIL),
+        learnings: tail(&root.join(workspace.config.learnings.as_str()), LEARNINGS_TAIL),
         notes,
         attempt: history.of(id).attempts + 1,
         max_attempts,
         // A worker has its own program under this name.
-        command: if files.is_some() { "ralph".to_owned() } else { Workspace::own_command() },
+        command: if files.is_some() { "ralph".to_owned() } else { workspace::own_command() },
         done_file: report_path(DONE),
         wait_file: report_path(WAIT),
         edits_only: agent.is_some_and(AgentCommand::edits_only),
         graph_path: workspace.graph_name(),
-        learnings_path: workspace.learnings().to_owned(),
+        learnings_path: workspace.config.learnings.clone(),
         isolated_from: (isolated && !is_sent).then(|| root.display().to_string()),
         errors: last.map_or_else(String::new, |last| {
             failure_output::errors(root, &last.ended, ERRORS_TAIL)
@@ -421,7 +421,7 @@ pub fn ask(workspace: &Workspace, id: &TaskId, text: &str) -> Result<()> {
         return written.with_context(|| format!("write `{file}`"));
     }
     fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
-    state::replace(&path, (whole + "\n").as_bytes(), workspace.durable())
+    state::replace(&path, (whole + "\n").as_bytes(), workspace.config.fsync)
         .with_context(|| format!("write `{}`", path.display()))
 }
 

@@ -163,20 +163,10 @@ impl Workspace {
         &self.standpoint
     }
 
-    /// Whether state must survive a power cut.
-    pub fn durable(&self) -> bool {
-        self.config.fsync
-    }
-
-    /// Whether secrets are removed from everything that is written.
-    pub fn redacts(&self) -> bool {
-        self.config.redact
-    }
-
     /// Finds the secrets in the environment of this process and in the variables that the settings
     /// give to agents. Empty if redaction is off.
     pub fn secrets(&self) -> Option<Redactor> {
-        self.redacts().then(|| self.all_secrets())
+        self.config.redact.then(|| self.all_secrets())
     }
 
     /// Finds the same secrets for data that leaves the machine, even if redaction is off.
@@ -216,7 +206,7 @@ impl Workspace {
 
     /// The journal.
     pub fn journal(&self) -> Journal {
-        Journal::new(self.root().join(self.place.journal()), self.durable())
+        Journal::new(self.root().join(self.place.journal()), self.config.fsync)
     }
 
     /// Reads the history. Events added to it belong to a new run.
@@ -288,24 +278,10 @@ impl Workspace {
         self.place.folder(id)
     }
 
-    /// Waits for the lock of the notes, which all loops share.
-    ///
-    /// # Errors
-    /// Errors of the disk.
-    pub fn lock_notes(&self) -> io::Result<File> {
-        let shared = LoopPaths::default().state(self.repo.common_dir());
-        StateFolder::open(shared, self.durable()).lock_notes()
-    }
-
     /// Whether `ralph` itself writes this file of the repository, for any loop, or the shell writes
     /// its output there.
     pub fn is_own(&self, path: &str) -> bool {
         path == self.graph_name() || loop_paths::is_own(path) || self.outputs.contains(path)
-    }
-
-    /// The learnings file, relative to the repository.
-    pub fn learnings(&self) -> &str {
-        &self.config.learnings
     }
 
     /// Hides the files of `ralph` from `git status`, unless the project already ignores them. The
@@ -363,69 +339,6 @@ impl Workspace {
         Ok(found)
     }
 
-    /// Refuses to write logs outside of the repository: `logs` may be a symbolic link in it.
-    ///
-    /// # Errors
-    /// `logs` as a link that leaves the repository.
-    pub fn check_logs(&self) -> Result<()> {
-        let place = &self.place;
-        let folder = Path::new(place.journal()).parent().into_iter().flat_map(Path::ancestors);
-        let files =
-            [place.journal(), place.heartbeat(), place.run_log(), place.attempts(), place.hooks()]
-                .map(Path::new);
-        for name in folder.filter(|path| !path.as_os_str().is_empty()).chain(files) {
-            let path = self.root().join(name);
-            let Ok(target) = fs::read_link(&path) else {
-                continue;
-            };
-            if path.canonicalize().is_ok_and(|real| real.starts_with(self.root())) {
-                continue;
-            }
-            let message = format!(
-                "`{}` is a link to `{}`, which is not in the repository; remove the link, and \
-                 `ralph` will write a file or folder of its own",
-                name.display(),
-                target.display()
-            );
-            return Err(Failure::new(Exit::Disk, message).into());
-        }
-        Ok(())
-    }
-
-    /// Returns the template `name` of this project, or the built-in one.
-    pub fn template(root: &Path, name: &str) -> Option<String> {
-        let inside = !name.contains("..") && !name.starts_with('/');
-        let own = inside
-            .then(|| regular_file::read_to_string(&root.join("prompts").join(name)).ok())
-            .flatten();
-        let built_in = match name {
-            "task.md" => Some(prompt::DEFAULT_TEMPLATE),
-            "draft.md" => Some(prompt::DRAFT_TEMPLATE),
-            _ => None,
-        };
-        own.or_else(|| built_in.map(str::to_owned))
-    }
-
-    /// Returns the shell command that runs this program.
-    pub fn own_command() -> String {
-        let Ok(exe) = process::own_file() else {
-            return "ralph".to_owned();
-        };
-        shell_word(&exe.display().to_string())
-    }
-
-    /// Returns the shell command that a person types to run this program: `ralph` if the PATH leads to
-    /// it.
-    pub fn shown_command() -> String {
-        let found = env::current_dir().ok().and_then(|dir| process::resolve("ralph", &dir).ok());
-        let is_this = |found: PathBuf| {
-            let same =
-                found.canonicalize().ok()? == process::own_file().ok()?.canonicalize().ok()?;
-            same.then(|| "ralph".to_owned())
-        };
-        found.and_then(is_this).unwrap_or_else(Workspace::own_command)
-    }
-
     /// Returns the command to type for this program, with the graph file if it is not the usual one.
     pub fn typed_command(&self) -> String {
         match self.other_graph() {
@@ -433,6 +346,48 @@ impl Workspace {
             None => "ralph".to_owned(),
         }
     }
+}
+
+/// Waits for the lock of the notes, which all loops share.
+///
+/// # Errors
+/// Errors of the disk.
+pub fn lock_notes(workspace: &Workspace) -> io::Result<File> {
+    let shared = LoopPaths::default().state(workspace.repo.common_dir());
+    StateFolder::open(shared, workspace.config.fsync).lock_notes()
+}
+
+/// Returns the template `name` of this project, or the built-in one.
+pub fn template(root: &Path, name: &str) -> Option<String> {
+    let inside = !name.contains("..") && !name.starts_with('/');
+    let own = inside
+        .then(|| regular_file::read_to_string(&root.join("prompts").join(name)).ok())
+        .flatten();
+    let built_in = match name {
+        "task.md" => Some(prompt::DEFAULT_TEMPLATE),
+        "draft.md" => Some(prompt::DRAFT_TEMPLATE),
+        _ => None,
+    };
+    own.or_else(|| built_in.map(str::to_owned))
+}
+
+/// Returns the shell command that runs this program.
+pub fn own_command() -> String {
+    let Ok(exe) = process::own_file() else {
+        return "ralph".to_owned();
+    };
+    shell_word(&exe.display().to_string())
+}
+
+/// Returns the shell command that a person types to run this program: `ralph` if the PATH leads to
+/// it.
+pub fn shown_command() -> String {
+    let found = env::current_dir().ok().and_then(|dir| process::resolve("ralph", &dir).ok());
+    let is_this = |found: PathBuf| {
+        let same = found.canonicalize().ok()? == process::own_file().ok()?.canonicalize().ok()?;
+        same.then(|| "ralph".to_owned())
+    };
+    found.and_then(is_this).unwrap_or_else(own_command)
 }
 
 /// Returns a path as it can be typed in the working directory.

@@ -85,8 +85,8 @@ impl NotifyReporter {
         let context = NotifierContext {
             state: workspace.state.clone(),
             journal: workspace.root().join(workspace.place.journal()),
-            durable: workspace.durable(),
-            secrets: workspace.redacts().then(|| sender.secrets.clone()),
+            durable: workspace.config.fsync,
+            secrets: workspace.config.redact.then(|| sender.secrets.clone()),
             run_id: Mutex::default(),
             root: workspace.root().to_owned(),
         };

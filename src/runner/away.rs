@@ -17,7 +17,7 @@ use super::{
     attempts::Records,
     context::{Facts, RunContext},
     engine::{EngineQuestion, EngineWord, engine_question},
-    placement::spawn_fetch,
+    process_spec::spawn_fetch,
     processes::{ClosedProcess, ProcessHandle},
 };
 use crate::{

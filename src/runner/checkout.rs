@@ -255,7 +255,7 @@ fn return_head(
         if aside.is_some()
             && regular_file::read_to_string(cx.workspace.graph_path()).ok().as_deref() != Some(text)
         {
-            let (path, durable) = (cx.workspace.graph_path(), cx.workspace.durable());
+            let (path, durable) = (cx.workspace.graph_path(), cx.workspace.config.fsync);
             state::replace(path, text.as_bytes(), durable).context("write the graph file")?;
         }
         commit
@@ -306,7 +306,7 @@ fn restore_file(cx: &RunContext, path: &str, base: &CommitId) -> Result<()> {
         None => cx.workspace.repo.file_at(base, path)?,
     };
     match text {
-        Some(text) => state::replace(&file, &text, cx.workspace.durable()),
+        Some(text) => state::replace(&file, &text, cx.workspace.config.fsync),
         None if file.exists() => fs::remove_file(&file),
         None => Ok(()),
     }

@@ -119,7 +119,7 @@ impl RunContext {
     ) -> GuardianSpec {
         let state = &self.workspace.state;
         let guard =
-            GuardianSpec::new(spec, state.attempt(&record.name()), self.workspace.redacts());
+            GuardianSpec::new(spec, state.attempt(&record.name()), self.workspace.config.redact);
         GuardianSpec { exit: is_agent.then(|| state.exit(&record.name())), ..guard }
     }
 }

@@ -83,7 +83,7 @@ impl HookRun {
             root: workspace.root().to_owned(),
             message: message(),
             limits: (workspace.config.hook_timeout, workspace.config.grace),
-            redact: workspace.redacts(),
+            redact: workspace.config.redact,
             guardians: GuardianProgram::new(lock).context("hold the lock for a hook")?,
         }))
     }

@@ -422,7 +422,7 @@ fn left_work(
 /// Returns the attributes file that makes git merge files that several agents write.
 pub(super) fn attributes(workspace: &Workspace) -> Result<PathBuf> {
     let union = workspace.config.merge_union.0.iter().map(String::as_str);
-    let union = union.chain([workspace.learnings()]);
+    let union = union.chain([workspace.config.learnings.as_str()]);
     let lines: Vec<String> = union.map(|path| format!("{path} merge=union\n")).collect();
     let lines = lines.concat();
     let path = workspace.state.dir().join("attributes");

@@ -175,7 +175,7 @@ fn closing(cx: &RunContext, address: &str, id: &TaskId, argv: Vec<String>) -> Re
         stdout: output.clone(),
         stderr: output.clone(),
     };
-    let spec = GuardianSpec::new(spec, input, workspace.redacts());
+    let spec = GuardianSpec::new(spec, input, workspace.config.redact);
     let limits = (workspace.config.hook_timeout, workspace.config.grace);
     Ok(IssueClosing { address: address.to_owned(), id: id.clone(), spec, limits, output })
 }

@@ -13,8 +13,7 @@ use super::{
     context::Facts,
     graph::{self, Correction, EditTime},
     graph_copy,
-    placement::{SpawnedProcess, executor_for, spawn_at},
-    process_spec::{self, ProcessKind},
+    process_spec::{self, ProcessKind, SpawnedProcess, executor_for, spawn_at},
     processes::{self, ProcessHandle, Progress},
 };
 use crate::{

@@ -492,6 +492,50 @@ fn files_and_functions_are_short() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// The types with more methods than the limit, and how many they may have.
+const LARGE_TYPES: &[(&str, usize)] = &[("View", 49)];
+
+/// The number of methods of each type, in all its `impl` blocks that are not of a trait.
+fn methods() -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for file in files("src").iter().filter(|file| file.is_rust() && !file.is_a_test()) {
+        let tests = file.text.find("\n#[cfg(test)]\nmod tests").unwrap_or(file.text.len());
+        let mut of = None;
+        for line in file.text[..tests].lines() {
+            if let Some(head) = line.strip_prefix("impl") {
+                let head = head.split(" {").next().unwrap_or_default();
+                // After the parameters of the block.
+                let name = if head.starts_with('<') {
+                    head.split_once("> ").map_or("", |it| it.1)
+                } else {
+                    head.trim_start()
+                };
+                let name: String = name.chars().take_while(|c| c.is_alphanumeric()).collect();
+                of = Some(name).filter(|_| !head.contains(" for "));
+            } else if line.starts_with('}') {
+                of = None;
+            }
+            let is_method = line.strip_prefix("    ").is_some_and(|line| {
+                let before = line.split("fn ").next().filter(|before| *before != line);
+                before.is_some_and(|it| it.is_empty() || it.starts_with("pub") || it == "const ")
+            });
+            if let Some(name) = of.as_ref().filter(|_| is_method) {
+                *found.entry(name.clone()).or_insert(0) += 1;
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn no_type_has_many_methods() {
+    let found = methods();
+    assert!(found.len() > 200 && found["Repo"] > 20, "the methods were not found: {found:?}");
+    let limit = |name: &str| LARGE_TYPES.iter().find(|it| it.0 == name).map_or(40, |it| it.1);
+    let large: Vec<_> = found.iter().filter(|(name, count)| **count > limit(name)).collect();
+    assert!(large.is_empty(), "{large:?} have more methods than they may");
+}
+
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
 const LINES: usize = 69_100;
 

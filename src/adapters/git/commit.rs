@@ -7,7 +7,13 @@ use std::{collections::BTreeMap, ffi::OsStr};
 
 use anyhow::{Context, Result, anyhow};
 
-use super::{CommitMaker, lossy, pin::IDENTITY, program, reader::Entries, slot_settings::split_at};
+use super::{
+    CommitMaker, lossy,
+    pin::IDENTITY,
+    program::{self, NewCommit},
+    reader::Entries,
+    slot_settings::split_at,
+};
 use crate::{core::commit_id::CommitId, crash};
 
 /// A prepared commit.
@@ -168,15 +174,9 @@ impl CommitMaker<'_> {
 
     /// Makes a commit of a tree on top of `parent`, signed if the repository signs commits.
     fn commit_tree(&self, parent: &str, tree: &str, message: &str) -> Result<CommitId> {
-        let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree"];
-        if self.signs_commits()? {
-            arguments.push("-S");
-        }
-        arguments.extend(["-p", parent, tree]);
-        let identity = self.identity();
-        let commit =
-            program::run_with_input(&self.root, &arguments, &identity, message.as_bytes())?;
-        Ok(CommitId::from(lossy(&commit).trim()))
+        let (env, is_signed) = (&self.identity()[..], self.signs_commits()?);
+        let new = NewCommit { tree, parents: &[parent], message, env, is_signed };
+        program::commit_tree(&self.root, &new)
     }
 
     /// Commits these files on top of HEAD as they are in the commit `from`, which may not have some
@@ -193,12 +193,12 @@ impl CommitMaker<'_> {
         let commit = self.commit_tree(&head, &tree, message)?;
         self.move_head(&head, &commit, "ralph: restore")?;
         for (path, entry) in paths.iter().zip(&entries) {
-            let info = entry.as_ref().map(|entry| format!("{},{path}", entry.replace(' ', ",")));
-            let update: &[&str] = match &info {
-                Some(info) => &["update-index", "--add", "--cacheinfo", info],
-                None => &["update-index", "--force-remove", "--", path],
-            };
-            program::run(&self.root, update)?;
+            match entry {
+                Some(entry) => self.stage(entry, path)?,
+                None => {
+                    program::run(&self.root, &["update-index", "--force-remove", "--", path])?;
+                }
+            }
         }
         Ok(commit)
     }
@@ -304,15 +304,13 @@ impl CommitMaker<'_> {
 
     /// Writes a text as an object, and returns its id.
     pub(super) fn write_blob(&self, text: &str) -> Result<String> {
-        let blob = ["hash-object", "-w", "--stdin"];
-        let id = program::run_with_input(&self.root, &blob, &[], text.as_bytes())?;
-        Ok(lossy(&id).trim().to_owned())
+        program::made(&self.root, &["hash-object", "-w", "--stdin"], text.as_bytes())
     }
 
     /// Stages an entry, its mode and id, as the version of a file.
     pub(super) fn stage(&self, entry: &str, path: &str) -> Result<()> {
         let info = format!("{},{path}", entry.replace(' ', ","));
-        program::run(&self.root, &["update-index", "--cacheinfo", &info]).map(drop)
+        program::run(&self.root, &["update-index", "--add", "--cacheinfo", &info]).map(drop)
     }
 
     /// Whether commits are signed here.
@@ -385,9 +383,7 @@ impl CommitMaker<'_> {
         let line =
             |(name, entry): (&&[u8], &String)| [entry.as_bytes(), b"\t", name, b"\0"].concat();
         let input: Vec<u8> = list.iter().flat_map(line).collect();
-        let make = ["mktree", "-z", "--missing"];
-        let id = program::run_with_input(&self.root, &make, &[], &input)?;
-        Ok(Some(lossy(&id).trim().to_owned()))
+        program::made(&self.root, &["mktree", "-z", "--missing"], &input).map(Some)
     }
 }
 

@@ -10,7 +10,11 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Integration, PinSource, lossy, pin::IDENTITY, program, settle::QUIET, slot_settings::remove_all,
+    Integration, PinSource, lossy,
+    pin::IDENTITY,
+    program::{self, NewCommit},
+    settle::QUIET,
+    slot_settings::remove_all,
 };
 use crate::core::commit_id::CommitId;
 
@@ -273,14 +277,11 @@ impl Integration<'_> {
         if tree == self.tree_of(&from)? {
             return Ok(Integrated::Nothing);
         }
-        let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree", "-p", &from];
-        if self.commits().signs_commits()? {
-            arguments.push("-S");
-        }
-        arguments.push(&tree);
-        let one =
-            program::run_with_input(&self.root, &arguments, &git.env, piece.message.as_bytes())?;
-        self.replay(git, onto, Some(&from), lossy(&one).trim())
+        let (message, env) = (piece.message, &git.env[..]);
+        let is_signed = self.commits().signs_commits()?;
+        let new = NewCommit { tree: &tree, parents: &[&from], message, env, is_signed };
+        let one = program::commit_tree(&self.root, &new)?;
+        self.replay(git, onto, Some(&from), &one)
     }
 
     /// The newest commits that both contain.
@@ -423,15 +424,16 @@ impl Integration<'_> {
             return Ok(Ok(committed));
         }
         // The pin may have more parents, for commits that HEAD was moved away from.
-        let make = ["commit-tree", "-p", head, "-m", "Uncommitted", &tree];
-        let identity = IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
-        let changes = program::run_with_input(&self.root, &make, &identity, &[])?;
-        if let Err(paths) = replay(&committed, lossy(&changes).trim(), head)? {
+        let (parents, message) = (&[head][..], "Uncommitted\n");
+        let env = &IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
+        let new = NewCommit { tree: &tree, parents, message, env, is_signed: false };
+        let changes = program::commit_tree(&self.root, &new)?;
+        if let Err(paths) = replay(&committed, &changes, head)? {
             return Ok(Err(paths));
         }
         // The files keep the changes, and index and HEAD do not have them.
-        program::run(&self.root, &["update-ref", "--no-deref", "HEAD", &committed])?;
-        self.run_quietly(&["read-tree", "--reset", &committed])?;
+        self.point_head(None, Some(&committed), "ralph: uncommitted work")?;
+        self.reset_index(Some(&committed))?;
         Ok(Ok(committed))
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{
-    Integration, lossy, program,
+    Integration, program,
     reader::{Entries, Walk},
 };
 use crate::core::commit_id::CommitId;
@@ -118,7 +118,7 @@ impl Integration<'_> {
         }
         new.extend_from_slice(&text[end..]);
         let write = ["hash-object", "-t", "commit", "-w", "--stdin"];
-        Ok(lossy(&program::run_with_input(&self.root, &write, &[], &new)?).trim().into())
+        program::made(&self.root, &write, &new).map(CommitId::from)
     }
 }
 

@@ -7,7 +7,11 @@ use std::{collections::HashSet, ffi::OsStr, fs, path::Path};
 
 use anyhow::{Context, Result};
 
-use super::{Codes, Pins, Repo, RepoReader, lossy, program, reader::refs_in};
+use super::{
+    Codes, Pins, Repo, RepoReader, lossy,
+    program::{self, NewCommit},
+    reader::refs_in,
+};
 use crate::{core::commit_id::CommitId, regular_file};
 
 /// The size in bytes above which a file is named instead of copied.
@@ -97,15 +101,12 @@ impl Pins<'_> {
         for what in &left_out {
             message = format!("{message}Ralph-Left-Out: {what}\n");
         }
-        let mut arguments = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree", &*tree];
-        for parent in head.iter().chain(&strays) {
-            arguments.extend(["-p", parent]);
-        }
-        let identity = IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
-        let commit =
-            program::run_with_input(&self.root, &arguments, &identity, message.as_bytes())?;
-        let commit = CommitId::from(lossy(&commit).trim());
-        program::run(&self.root, &["update-ref", "-m", "ralph: kept", name, &commit])?;
+        let parents: Vec<&str> = head.iter().chain(&strays).map(CommitId::as_str).collect();
+        let env = &IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
+        let (tree, message) = (&*tree, &*message);
+        let new = NewCommit { tree, parents: &parents, message, env, is_signed: false };
+        let commit = program::commit_tree(&self.root, &new)?;
+        program::move_ref(&self.root, name, &commit, "ralph: kept")?;
         Ok(Pin { commit: Some(commit), left_out })
     }
 

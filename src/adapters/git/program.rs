@@ -95,8 +95,37 @@ pub(super) fn kind(root: &Path, commit: &str, path: &str) -> Result<Option<Strin
 }
 
 pub(super) fn empty_tree(root: &Path) -> Result<String> {
-    let id = run(root, &["hash-object", "-w", "-t", "tree", "--stdin"])?;
-    Ok(lossy(&id).trim().to_owned())
+    made(root, &["hash-object", "-w", "-t", "tree", "--stdin"], &[])
+}
+
+/// Runs a command that makes an object of its input, and returns the id.
+pub(super) fn made(root: &Path, arguments: &[&str], input: &[u8]) -> Result<String> {
+    Ok(lossy(&run_with_input(root, arguments, &[], input)?).trim().to_owned())
+}
+
+/// A commit to make.
+pub(super) struct NewCommit<'a> {
+    pub(super) tree: &'a str,
+    pub(super) parents: &'a [&'a str],
+    pub(super) message: &'a str,
+    /// More variables, such as those for the identity of the committer.
+    pub(super) env: &'a [(&'a str, &'a OsStr)],
+    pub(super) is_signed: bool,
+}
+
+/// Makes a commit that no ref names.
+pub(super) fn commit_tree(root: &Path, new: &NewCommit<'_>) -> Result<CommitId> {
+    let mut words = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree"];
+    words.extend(new.is_signed.then_some("-S"));
+    words.extend(new.parents.iter().flat_map(|parent| ["-p", *parent]));
+    words.push(new.tree);
+    let id = run_with_input(root, &words, new.env, new.message.as_bytes())?;
+    Ok(CommitId::from(lossy(&id).trim()))
+}
+
+/// Points a ref to a commit, with a line in its reflog.
+pub(super) fn move_ref(root: &Path, name: &str, commit: &str, why: &str) -> Result<()> {
+    run(root, &["update-ref", "-m", why, name, commit]).map(drop)
 }
 
 pub(super) fn status(root: &Path) -> Result<Codes> {

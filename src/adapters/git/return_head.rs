@@ -93,7 +93,7 @@ impl CheckoutHead<'_> {
             && !is_on_it
             && !self.is_at_or_after(place, self.branch(branch)?.as_deref())?
         {
-            program::run(&self.root, &["update-ref", "-m", BACK, &name, commit])?;
+            program::move_ref(&self.root, &name, commit, BACK)?;
         }
         let check_out = ["checkout", "--no-guess", "--no-overwrite-ignore"];
         let arguments = match (place.branch, place.commit) {
@@ -123,7 +123,7 @@ impl CheckoutHead<'_> {
             };
             let Some(target) = target.filter(|_| is_on_top) else { return Err(why) };
             if let Some(name) = place.branch_ref() {
-                program::run(&self.root, &["update-ref", "-m", BACK, &name, &target])?;
+                program::move_ref(&self.root, &name, &target, BACK)?;
             }
             self.move_head_only(place, Some(&target))?;
         }
@@ -138,7 +138,7 @@ impl CheckoutHead<'_> {
     pub fn take_back(&self, place: HeadPlace<'_>) -> Result<()> {
         match (place.branch_ref(), place.commit) {
             (Some(name), Some(commit)) => {
-                program::run(&self.root, &["update-ref", "-m", BACK, &name, commit])?;
+                program::move_ref(&self.root, &name, commit, BACK)?;
             }
             (Some(name), None) => {
                 program::run(&self.root, &["update-ref", "-d", &name])?;
@@ -221,24 +221,8 @@ impl CheckoutHead<'_> {
 
     /// Points HEAD to the place, and makes the index that of the commit.
     fn move_head_only(&self, place: HeadPlace<'_>, commit: Option<&str>) -> Result<()> {
-        match (place.branch_ref(), commit) {
-            (Some(name), _) => {
-                program::run(&self.root, &["symbolic-ref", "-m", BACK, "HEAD", &name])?;
-            }
-            (None, Some(commit)) => {
-                let update = ["update-ref", "--no-deref", "-m", BACK, "HEAD", commit];
-                program::run(&self.root, &update)?;
-            }
-            (None, None) => bail!("HEAD was at no commit"),
-        }
-        let read: &[&str] = match commit {
-            Some(commit) => &["read-tree", "--reset", commit],
-            None => &["read-tree", "--empty"],
-        };
-        program::run(&self.root, read)?;
-        // Exits with 1 where files differ, which is what is expected.
-        let refresh = ["update-index", "-q", "--refresh"];
-        program::run_raw(&self.root, &refresh, &[]).map(drop)
+        self.point_head(place.branch_ref().as_deref(), commit, BACK)?;
+        self.reset_index(commit)
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::{Repo, Slot, lock_files, program};
 
@@ -69,7 +69,7 @@ impl Slot<'_> {
         let was = self.head()?.commit;
         let settle = || -> Result<bool> {
             self.forget_unfinished()?;
-            self.set_head(commit, MOVED)?;
+            self.point_head(None, Some(commit), MOVED)?;
             if was.as_deref() == Some(commit) && self.codes()?.is_empty() {
                 return Ok(true);
             }
@@ -78,12 +78,6 @@ impl Slot<'_> {
             Ok(self.codes()?.is_empty())
         };
         settle().with_context(|| format!("cannot settle the slot `{}`", self.root.display()))
-    }
-
-    /// Points HEAD to a commit, and to no branch.
-    pub(super) fn set_head(&self, commit: &str, why: &str) -> Result<()> {
-        let update = ["update-ref", "--no-deref", "-m", why, "HEAD", commit];
-        program::run(&self.root, &update).map(drop)
     }
 
     /// Makes git forget an operation in progress. Index and files stay.
@@ -147,6 +141,36 @@ impl Repo {
     /// Runs git without touching submodules and without background maintenance.
     pub(super) fn run_quietly(&self, arguments: &[&str]) -> Result<()> {
         program::run(&self.root, &[QUIET, arguments].concat()).map(drop)
+    }
+
+    /// Points HEAD to a ref, or to a commit and to no branch. Index and files stay.
+    pub(super) fn point_head(
+        &self,
+        name: Option<&str>,
+        commit: Option<&str>,
+        why: &str,
+    ) -> Result<()> {
+        match (name, commit) {
+            (Some(name), _) => {
+                program::run(&self.root, &["symbolic-ref", "-m", why, "HEAD", name]).map(drop)
+            }
+            (None, Some(commit)) => {
+                let update = ["update-ref", "--no-deref", "-m", why, "HEAD", commit];
+                program::run(&self.root, &update).map(drop)
+            }
+            (None, None) => bail!("HEAD was at no commit"),
+        }
+    }
+
+    /// Makes the index that of a commit, or an empty one. It notes which files are unchanged.
+    pub(super) fn reset_index(&self, commit: Option<&str>) -> Result<()> {
+        match commit {
+            Some(commit) => self.run_quietly(&["read-tree", "--reset", commit])?,
+            None => self.run_quietly(&["read-tree", "--empty"])?,
+        }
+        // Exits with 1 where files differ, which is what is expected.
+        let refresh = ["update-index", "-q", "--refresh"];
+        program::run_raw(&self.root, &[QUIET, &refresh].concat(), &[]).map(drop)
     }
 }
 

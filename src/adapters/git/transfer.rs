@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use git2::Reference;
 use serde::{Deserialize, Serialize};
 
-use super::{Repo, SlotSettings, bounded, is_commit, lossy, program};
+use super::{Repo, SlotSettings, Transfers, bounded, is_commit, lossy, program};
 use crate::{
     core::{commit_id::CommitId, loop_paths::STALE_WORK},
     crash, regular_file,
@@ -202,7 +202,7 @@ impl WorkNote {
     }
 }
 
-impl Repo {
+impl Transfers<'_> {
     /// Sends the work in this slot to the store at the other end of a line. Work is recognized by its
     /// token.
     ///
@@ -254,7 +254,7 @@ impl Repo {
             self.slot().drop_locks()?;
             let quarantine = Quarantine::begin(self)?;
             quarantine.fetch(token, line)?;
-            let mut all = quarantine.repo.works(FETCHED.0)?;
+            let mut all = quarantine.repo.transfers().works(FETCHED.0)?;
             let wanted = all.remove(FETCHED.1).context("nothing was fetched")?;
             ensure!(wanted.note.token == token, "it is the work of another attempt");
             ensure!(all.len() <= MOST, "there is too much work of earlier attempts");
@@ -262,7 +262,7 @@ impl Repo {
             crash::point("transfer.arrived");
             for TravelingWork { work, note } in all.values() {
                 for commit in work.tips() {
-                    main.keep_stale(self, &note.token, commit)?;
+                    main.transfers().keep_stale(self, &note.token, commit)?;
                 }
             }
             self.take_fetched(main, expected_base, wanted)
@@ -279,9 +279,9 @@ impl Repo {
     ) -> Result<FetchedWork> {
         let TravelingWork { work: mut to, note: WorkNote { token, left_out, .. } } = fetched;
         if expected_base.is_some_and(|base| !self.descends(&to.head, base)) {
-            let strayed = Some(main.keep_stale(self, &token, to.tip())?);
+            let strayed = Some(main.transfers().keep_stale(self, &token, to.tip())?);
             for stray in &to.strays {
-                main.keep_stale(self, &token, stray)?;
+                main.transfers().keep_stale(self, &token, stray)?;
             }
             return Ok(FetchedWork { left_out, strayed });
         }
@@ -293,10 +293,10 @@ impl Repo {
         to.branch = to.branch.take().filter(|branch| self.check_branch(branch, &to.head).is_ok());
         let now = self.work_state()?;
         if now.tip() != to.tip() && self.sent_tip().as_ref() != Some(now.tip()) {
-            main.keep_stale(self, &format!("{token}.here"), now.tip())?;
+            main.transfers().keep_stale(self, &format!("{token}.here"), now.tip())?;
         }
         if let Err(error) = self.take_on(&now, &to) {
-            let kept = main.keep_stale(self, &token, to.tip())?;
+            let kept = main.transfers().keep_stale(self, &token, to.tip())?;
             bail!("{error:#}; it is kept in `{kept}`");
         }
         // Line ends may differ here.
@@ -353,7 +353,7 @@ impl Repo {
         Ok(works)
     }
 
-    /// The work of a [sealed](Repo::sealed) commit.
+    /// The work of a [sealed](Transfers::sealed) commit.
     fn opened(&self, id: &str) -> Result<TravelingWork> {
         let text = lossy(&program::run(&self.root, &["cat-file", "commit", id])?);
         let (header, message) = text.split_once("\n\n").context("it has no note")?;

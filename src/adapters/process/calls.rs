@@ -6,6 +6,7 @@ use std::{
     io,
     os::unix::process::{CommandExt, ExitStatusExt},
     path::Path,
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -152,6 +153,23 @@ pub(super) fn captured(
         code: output.status.code(),
         output: text(&output.stdout),
         errors: text(&output.stderr),
+    })
+}
+
+/// The programs that open an address, in the order in which they are tried.
+const OPENERS: [&str; 3] = ["xdg-open", "open", "wslview"];
+
+/// Opens an address in the browser of the person, which outlives this process. Returns
+/// whether a program was started.
+pub fn open_in_browser(address: &str) -> bool {
+    OPENERS.iter().any(|opener| {
+        Command::new(opener)
+            .arg(address)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .is_ok()
     })
 }
 

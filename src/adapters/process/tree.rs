@@ -354,42 +354,58 @@ fn has_open(pid: u32, file: &Path) -> bool {
 }
 
 /// The processor time of all descendants of a process, in clock ticks.
-///
-/// Reads only these processes: with many attempts on a machine with many processes, reading all of
-/// them for each attempt would take more time than waiting for the agents.
 pub(super) fn ticks_of_tree(ancestor: u32) -> u64 {
-    let Some(mut open) = children(ancestor) else {
-        let ticks = |member: &Member| Stat::of(member.pid).map(|stat| stat.ticks);
-        return descendants(ancestor).iter().filter_map(ticks).sum();
-    };
-    let (mut ticks, mut seen) = (0, HashSet::new());
-    while let Some(pid) = open.pop() {
-        // A number that was reused meanwhile may close a circle.
-        if seen.insert(pid) {
-            ticks += Stat::of(pid).map_or(0, |stat| stat.ticks);
-            open.extend(children(pid).unwrap_or_default());
-        }
-    }
-    ticks
+    let ticks = |member: &Member| Stat::of(member.pid).map(|stat| stat.ticks);
+    descendants(ancestor).iter().filter_map(ticks).sum()
 }
 
-/// The children of a process as the system lists them; none where it does not, or when the process
-/// has ended. The list may lack a child while others end, so it never decides what is killed.
-fn children(pid: u32) -> Option<Vec<u32>> {
-    let mut found = Vec::new();
-    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
-        // The thread may have ended. A system without lists has none of any thread.
-        match read(thread.path().join("children")) {
-            Ok(list) => {
-                let list = String::from_utf8_lossy(&list);
-                found.extend(list.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+/// Ends a process and its descendants: TERM, and KILL for those that still run after `grace`.
+/// Returns whether all of them have ended.
+pub fn end_tree(root: &Identity, grace: Duration) -> bool {
+    /// The time after SIGKILL in which a process dies, unless it is in an uninterruptible wait.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let began = Instant::now();
+    let mut family = vec![root.clone()];
+    let mut told = 0;
+    loop {
+        // Before any signal: the orphans of a dead process have another parent.
+        for pid in family.iter().flat_map(below).collect::<Vec<_>>() {
+            if family.iter().all(|known| known.pid != pid) {
+                family.push(identity_of(pid));
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !thread.path().exists() => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-            Err(_) => {}
         }
+        for member in &family[told..] {
+            tell(member, Signal::TERM);
+        }
+        family.retain(is_alive);
+        told = family.len();
+        if family.is_empty() {
+            return true;
+        }
+        if began.elapsed() >= grace {
+            for member in &family {
+                tell(member, Signal::KILL);
+            }
+        }
+        if began.elapsed() >= grace + PATIENCE {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
     }
-    Some(found)
+}
+
+fn below(known: &Identity) -> Vec<u32> {
+    if !is_alive(known) {
+        return Vec::new();
+    }
+    descendants(known.pid).into_iter().map(|member| member.pid).collect()
+}
+
+/// Sends a signal, and lets a stopped process receive it.
+fn tell(member: &Identity, signal: Signal) {
+    for signal in [signal, Signal::CONT] {
+        signal_if(member.pid, signal, || is_alive(member));
+    }
 }
 
 /// Sends a signal. The descriptor is taken before `ours` is called, so that the signalled process
@@ -595,12 +611,10 @@ mod tests {
         let script = "sh -c 'while :; do :; done' & wait";
         let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
         until("the tree has used time", || ticks_of_tree(child.id()) > 2);
-        assert_eq!(children(child.id()).map(|it| it.len()), Some(1), "the system lists children");
         for member in descendants(child.id()) {
             assert!(signal_if(member.pid, Signal::KILL, || true));
         }
         child.wait().unwrap();
-        assert_eq!(children(child.id()), None);
         assert_eq!(ticks_of_tree(child.id()), 0);
     }
 

@@ -16,7 +16,10 @@ use crate::{
         prompt,
         setup::layout,
     },
-    project::{fatal, workspace::Workspace},
+    project::{
+        fatal,
+        workspace::{self, Workspace},
+    },
 };
 
 /// The longest text, in bytes.
@@ -140,7 +143,7 @@ pub(super) fn render(
         })),
     });
     let root = workspace.root().to_owned();
-    prompt::render("draft.md", move |name| Workspace::template(&root, name), &context)
+    prompt::render("draft.md", move |name| workspace::template(&root, name), &context)
         .map_err(|fault| fatal::unrenderable(&fault))
 }
 

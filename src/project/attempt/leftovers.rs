@@ -231,7 +231,7 @@ fn run(
     };
     // End the processes that a hook left running, also those outside of its process group.
     let end_rest = || drop(record.end_all(workspace));
-    let outcome = process::run(&spec, limit, workspace.redacts(), end_rest);
+    let outcome = process::run(&spec, limit, workspace.config.redact, end_rest);
     let _ = fs::remove_file(&paths);
     record.unlock(tree);
     Ok(match outcome {

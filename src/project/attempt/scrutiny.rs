@@ -159,7 +159,9 @@ pub fn makes_tasks(workspace: &Workspace, task: &Task) -> bool {
 fn is_metadata(workspace: &Workspace, task: &Task, path: &String) -> bool {
     let wanted = task.extra.get("output").map(task_paths::of_output).unwrap_or_default();
     !wanted.contains(path)
-        && (workspace.is_own(path) || path.starts_with(".ralph/") || path == workspace.learnings())
+        && (workspace.is_own(path)
+            || path.starts_with(".ralph/")
+            || path == workspace.config.learnings.as_str())
 }
 
 /// Returns the fault of one output, if any. The commit counts; the disk counts if git cannot track

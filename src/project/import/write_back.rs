@@ -178,7 +178,7 @@ fn put(
     let name = found.source.name.clone();
     for _ in 0..TRIES {
         if state::stamp(path).ok() == found.stamp {
-            return state::replace(path, text.as_bytes(), workspace.durable())
+            return state::replace(path, text.as_bytes(), workspace.config.fsync)
                 .with_context(|| format!("write `{name}`"));
         }
         found = SourceFileText::read(path, &name, wanted.format)?;

@@ -55,10 +55,10 @@ impl Workspace {
     /// The errors in it, as a drawn diagnostic with its exit code.
     pub fn graph(&self) -> Result<GraphFile> {
         let inherit = self.config.select == Select::Inherit;
-        let read = || GraphFile::read(&self.graph, &self.graph_name(), self.durable(), inherit);
+        let read = || GraphFile::read(&self.graph, &self.graph_name(), self.config.fsync, inherit);
         let mut found = read();
         for _ in 0..CHECKOUTS.0 {
-            if found.is_ok() || !self.is_checking_out() {
+            if found.is_ok() || !is_checking_out(self) {
                 break;
             }
             thread::sleep(CHECKOUTS.1);
@@ -86,18 +86,18 @@ impl Workspace {
         Ok(ids.filter(|id| committed.number(id).is_none()).cloned().collect())
     }
 
-    /// Whether git may be writing the graph file of a run whose work lands: it makes the file empty
-    /// first.
-    fn is_checking_out(&self) -> bool {
-        let is_empty = fs::metadata(&self.graph).map_or(true, |found| found.len() == 0);
-        is_empty && self.state.is_locked().unwrap_or(false)
-    }
-
     /// The graph at the start of an attempt, as if the file still had that text. None if there is
     /// no copy of it.
     pub fn kept_graph(&self) -> Option<GraphFile> {
         let inherit = self.config.select == Select::Inherit;
         let text = regular_file::read_to_string(&self.state.graph()).ok()?;
-        GraphFile::assume(&self.graph, &self.graph_name(), self.durable(), inherit, &text).ok()
+        GraphFile::assume(&self.graph, &self.graph_name(), self.config.fsync, inherit, &text).ok()
     }
+}
+
+/// Whether git may be writing the graph file of a run whose work lands: it makes the file empty
+/// first.
+fn is_checking_out(workspace: &Workspace) -> bool {
+    let is_empty = fs::metadata(&workspace.graph).map_or(true, |found| found.len() == 0);
+    is_empty && workspace.state.is_locked().unwrap_or(false)
 }

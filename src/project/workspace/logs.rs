@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use anyhow::Result;
+
 use super::Workspace;
+use crate::core::exit::{Exit, Failure};
 
 /// The folder of the logs. An agent can write there, and into the journal that names its files.
 #[derive(Clone, Debug)]
@@ -29,5 +32,34 @@ impl Workspace {
         let journal = self.root().join(self.place.journal());
         let folder = journal.parent().unwrap_or(Path::new("")).to_owned();
         LogFolder { root: self.root().to_owned(), folder }
+    }
+
+    /// Refuses to write logs outside of the repository: `logs` may be a symbolic link in it.
+    ///
+    /// # Errors
+    /// `logs` as a link that leaves the repository.
+    pub fn check_logs(&self) -> Result<()> {
+        let place = &self.place;
+        let folder = Path::new(place.journal()).parent().into_iter().flat_map(Path::ancestors);
+        let files =
+            [place.journal(), place.heartbeat(), place.run_log(), place.attempts(), place.hooks()]
+                .map(Path::new);
+        for name in folder.filter(|path| !path.as_os_str().is_empty()).chain(files) {
+            let path = self.root().join(name);
+            let Ok(target) = fs::read_link(&path) else {
+                continue;
+            };
+            if path.canonicalize().is_ok_and(|real| real.starts_with(self.root())) {
+                continue;
+            }
+            let message = format!(
+                "`{}` is a link to `{}`, which is not in the repository; remove the link, and \
+                 `ralph` will write a file or folder of its own",
+                name.display(),
+                target.display()
+            );
+            return Err(Failure::new(Exit::Disk, message).into());
+        }
+        Ok(())
     }
 }

@@ -41,7 +41,7 @@ impl<'a> Quarantine<'a> {
             let mut objects = quoted(slot.common_dir.join("objects").as_os_str().as_bytes());
             objects.push(b'\n');
             fs::write(folder.join("objects/info/alternates"), objects)?;
-            if let Some(tip) = slot.sent_tip()
+            if let Some(tip) = slot.transfers().sent_tip()
                 && slot.commit_of(&tip)?.is_some()
             {
                 // No ref names it, and the other side has it.

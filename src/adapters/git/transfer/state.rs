@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     adapters::git::{
-        PinSource, Repo, lossy,
+        PinSource, Transfers,
         pin::{IDENTITY, KeptPaths},
-        program,
+        program::{self, NewCommit},
     },
     core::commit_id::CommitId,
     crash,
@@ -62,7 +62,7 @@ impl WorkState {
     }
 }
 
-impl Repo {
+impl Transfers<'_> {
     /// The state of this slot. Its uncommitted changes become a commit that no ref names.
     pub(super) fn work_state(&self) -> Result<WorkState> {
         let at = self.head()?;
@@ -97,14 +97,12 @@ impl Repo {
         parents: &[&str],
         message: &str,
     ) -> Result<CommitId> {
-        let mut words = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree", tree];
-        words.extend(parents.iter().flat_map(|parent| ["-p", *parent]));
         let dates = ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"].map(|name| (name, DATE));
         let env: BTreeMap<&str, &OsStr> =
             IDENTITY.into_iter().chain(dates).map(|(name, it)| (name, OsStr::new(it))).collect();
         let env: Vec<(&str, &OsStr)> = env.into_iter().collect();
-        let id = program::run_with_input(&self.root, &words, &env, message.as_bytes())?;
-        Ok(CommitId::from(lossy(&id).trim()))
+        let new = NewCommit { tree, parents, message, env: &env, is_signed: false };
+        program::commit_tree(&self.root, &new)
     }
 
     /// The state of this slot, with the commits that an agent made in it and HEAD does not reach.
@@ -138,25 +136,17 @@ impl Repo {
             are_clean && (now.head == to.head || self.slot().detach_at(&to.head).is_ok());
         if !is_there && now.tip() != to.tip() {
             // The index has what the files have, so that git sees what it may replace.
-            self.run_quietly(&["read-tree", "--reset", now.tip()])?;
-            self.refresh_index();
+            self.reset_index(Some(now.tip()))?;
             self.run_quietly(&["read-tree", "-m", "-u", now.tip(), to.tip()])?;
         }
         crash::point("transfer.filled");
-        match &to.branch {
-            Some(branch) => {
-                let name = format!("refs/heads/{branch}");
-                program::run(&self.root, &["update-ref", "-m", MOVED, &name, &to.head])?;
-                program::run(&self.root, &["symbolic-ref", "-m", MOVED, "HEAD", &name])?;
-            }
-            None => self.slot().set_head(&to.head, MOVED)?,
+        let name = to.branch.as_ref().map(|branch| format!("refs/heads/{branch}"));
+        if let Some(name) = &name {
+            program::move_ref(&self.root, name, &to.head, MOVED)?;
         }
-        if !is_there {
-            // The files keep the changes, and the index does not have them.
-            self.run_quietly(&["read-tree", "--reset", &to.head])?;
-            self.refresh_index();
-        }
-        Ok(())
+        self.point_head(name.as_deref(), Some(&to.head), MOVED)?;
+        // The files keep the changes, and the index does not have them.
+        if is_there { Ok(()) } else { self.reset_index(Some(&to.head)) }
     }
 
     /// Fails if a branch cannot be put on a commit: git cannot have both `a` and `a/b`.
@@ -167,10 +157,5 @@ impl Repo {
         let trial = format!("start\nupdate refs/heads/{branch} {commit}\nprepare\nabort\n");
         let update = ["update-ref", "--stdin"];
         program::run_with_input(&self.root, &update, &[], trial.as_bytes()).map(drop)
-    }
-
-    /// Notes in the index which files are unchanged. Git reports the others as an error.
-    fn refresh_index(&self) {
-        let _ = self.run_quietly(&["update-index", "-q", "--refresh"]);
     }
 }

@@ -78,7 +78,7 @@ fn served(store: &WorkerStore, service: GitService, call: impl FnOnce(&GitLine))
 /// Sends the work in a slot to a store.
 fn push(slot: &Repo, store: &WorkerStore, token: &str) -> Result<()> {
     let mut sent = Ok(());
-    served(store, GitService::Receive, |line| sent = slot.send_work(token, line));
+    served(store, GitService::Receive, |line| sent = slot.transfers().send_work(token, line));
     sent
 }
 
@@ -92,7 +92,7 @@ fn pull(
 ) -> Result<FetchedWork> {
     let mut fetched = None;
     served(store, GitService::Upload, |line| {
-        fetched = Some(slot.fetch_work(main, Some(base), token, line));
+        fetched = Some(slot.transfers().fetch_work(main, Some(base), token, line));
     });
     fetched.unwrap()
 }
@@ -163,7 +163,7 @@ impl TransferTest {
             assert_eq!(here, self.git(there.dir(), arguments), "{arguments:?}");
         }
         // Whether changes are staged does not matter.
-        let state = |dir: &Path| Repo::discover(dir).unwrap().work_state().unwrap();
+        let state = |dir: &Path| Repo::discover(dir).unwrap().transfers().work_state().unwrap();
         assert_eq!(state(self.slot.root()), state(there.dir()));
     }
 }
@@ -345,8 +345,8 @@ proptest! {
 fn plant(both: &TransferTest, parents: &[&str], note: &str) {
     let store = both.store.repo().unwrap();
     let tree = format!("{}^{{tree}}", both.trees.first);
-    let id = store.work_commit(&tree, parents, note).unwrap();
-    store.update_refs(&format!("update {OUT}/t1 {id}\n")).unwrap();
+    let id = store.transfers().work_commit(&tree, parents, note).unwrap();
+    store.transfers().update_refs(&format!("update {OUT}/t1 {id}\n")).unwrap();
 }
 
 fn note(head: &str, more: &str) -> String {
@@ -414,14 +414,15 @@ fn work_that_is_not_valid_is_refused() {
         let (stdin, stdout) = (git.stdin.take().unwrap(), head.stdout.take().unwrap());
         let line = GitLine::of(&stdout, &stdin).unwrap();
         drop((stdin, stdout));
-        let fetched = both.slot.fetch_work(&both.trees.main(), Some(&first), "t1", &line);
+        let fetched =
+            both.slot.transfers().fetch_work(&both.trees.main(), Some(&first), "t1", &line);
         drop(line);
         git.wait().unwrap();
         head.wait().unwrap();
         assert_eq!(fetched.is_ok(), end == 2_000, "{end}: {fetched:?}");
     }
-    let kept = both.slot.sent_tip();
-    both.slot.note_sent(&kept.unwrap()).unwrap();
+    let kept = both.slot.transfers().sent_tip();
+    both.slot.transfers().note_sent(&kept.unwrap()).unwrap();
     let after = (files(both.slot.root()), contents(&both.slot));
     assert_eq!(after.0, before.0);
     assert_eq!((&after.1.1, after.1.2), (&before.1.1, false));
@@ -860,7 +861,10 @@ fn line_ends_and_pointers_of_large_files_arrive_as_git_has_them() {
     let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
     assert_eq!([read("lines"), read("new")], ["1\n2\n", "1\n"]);
     assert_eq!([read("x.bin"), read("new.bin")], ["pointer 1\n", "pointer 2\n"]);
-    assert_eq!(Repo::discover(dir).unwrap().work_state().unwrap(), both.slot.work_state().unwrap());
+    assert_eq!(
+        Repo::discover(dir).unwrap().transfers().work_state().unwrap(),
+        both.slot.transfers().work_state().unwrap()
+    );
     fs::write(dir.join("lines"), "1\n2\n3\n").unwrap();
     fs::write(dir.join("mixed"), "1\r\n2\n").unwrap();
     let before = files(here);

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use super::{FILLING, SLOTS, WorkerStore};
 use crate::{
     adapters::git::{
-        Repo, SlotSettings, lossy, program,
+        Repo, SlotSettings, Transfers, lossy, program,
         transfer::{ARRIVED, MOST, OUT, STALE, TravelingWork, WorkNote, state::WorkState},
     },
     crash,
@@ -72,10 +72,10 @@ impl WorkerSlot {
     ) -> Result<WorkerSlot> {
         let mut slot = WorkerSlot::of(store, name, token, lock);
         let (repo, folder) = (store.repo()?, format!("{SLOTS}/{name}"));
-        slot.known = repo.works(&folder)?.remove(token);
+        slot.known = repo.transfers().works(&folder)?.remove(token);
         if slot.known.is_none() {
             // Of a worker that was killed while it prepared the slot.
-            repo.update_refs(&repo.deletions(&folder)?)?;
+            repo.transfers().update_refs(&repo.transfers().deletions(&folder)?)?;
         }
         Ok(slot)
     }
@@ -94,23 +94,23 @@ impl WorkerSlot {
         let new = WorkerSlot::of(store, name, token, lock);
         let repo = store.repo()?;
         repo.slots().remove_incomplete(&new.dir)?;
-        let known = repo.works(&format!("{SLOTS}/{name}"))?.into_values().next();
+        let known = repo.transfers().works(&format!("{SLOTS}/{name}"))?.into_values().next();
         let note = known.as_ref().map(|known| known.note.clone()).unwrap_or_default();
-        let filling = repo.deletions(&format!("{FILLING}/{name}"))?;
-        let changes = repo.deletions(&format!("{SLOTS}/{name}"))? + &filling;
+        let filling = repo.transfers().deletions(&format!("{FILLING}/{name}"))?;
+        let changes = repo.transfers().deletions(&format!("{SLOTS}/{name}"))? + &filling;
         let Some(slot) = new.open_in(&repo, &note.settings(&repo)?)? else {
-            repo.update_refs(&changes)?;
+            repo.transfers().update_refs(&changes)?;
             return Ok(new);
         };
         let token_before = known.as_ref().map_or("", |known| &known.note.token);
-        let work = repo.work_in(&slot, token_before)?;
+        let work = repo.transfers().work_in(&slot, token_before)?;
         if filling.is_empty() && !is_known(known.as_ref(), &work) {
             let token = if known.is_some() { note.token } else { format!("unknown-{name}") };
-            repo.keep_work(&slot, STALE, &token, &work)?;
+            repo.transfers().keep_work(&slot, STALE, &token, &work)?;
         }
         repo.slots().bring_home(&slot, work.tip(), &new.ref_of(FILLING))?;
         // From here on, it is the slot of this token.
-        repo.update_refs(&changes)?;
+        repo.transfers().update_refs(&changes)?;
         crash::point("transfer.cleared");
         ensure!(slot.slot().settle_on(work.tip())?, "not all of its contents can be kept");
         slot.slot().note(work.tip())?;
@@ -146,21 +146,24 @@ impl WorkerSlot {
         let take = || -> Result<TravelingWork> {
             let store = self.store.repo()?;
             self.store.deepen(&store)?;
-            let mut arrived =
-                store.works(ARRIVED)?.remove(&self.token).context("nothing has arrived")?;
+            let mut arrived = store
+                .transfers()
+                .works(ARRIVED)?
+                .remove(&self.token)
+                .context("nothing has arrived")?;
             crash::point("transfer.received");
             if self.known.is_none() {
                 let filling = format!("update {} {}\n", self.ref_of(FILLING), arrived.work.tip());
-                store.update_refs(&filling)?;
+                store.transfers().update_refs(&filling)?;
             }
             self.fill(&store, &arrived)?;
             crash::point("transfer.taken");
             let strays = self.known.iter().flat_map(|known| known.work.strays.clone());
             arrived.work.strays.extend(strays);
-            let mut changes = store.deletions(&self.ref_of(FILLING))?;
-            changes += &store.deletions(&format!("{ARRIVED}/{}", self.token))?;
+            let mut changes = store.transfers().deletions(&self.ref_of(FILLING))?;
+            changes += &store.transfers().deletions(&format!("{ARRIVED}/{}", self.token))?;
             changes += &self.noting(&store, &mut arrived)?;
-            store.update_refs(&changes)?;
+            store.transfers().update_refs(&changes)?;
             Ok(arrived)
         };
         let arrived = take();
@@ -176,7 +179,7 @@ impl WorkerSlot {
         known.work.strays.dedup();
         known.work.strays.truncate(MOST - 1);
         known.note.head = known.work.head.to_string();
-        let id = store.sealed(&known.work, &known.note)?;
+        let id = store.transfers().sealed(&known.work, &known.note)?;
         Ok(format!("update {} {id}\n", self.ref_of(SLOTS)))
     }
 
@@ -191,7 +194,7 @@ impl WorkerSlot {
             }
             Some(slot) if self.known.is_none() => {
                 // It is clean since `clear`, unless a worker was killed here.
-                let left = slot.work_state()?;
+                let left = slot.transfers().work_state()?;
                 if left.changes.is_some() {
                     slot.slot().settle_on(left.tip())?;
                 }
@@ -199,14 +202,14 @@ impl WorkerSlot {
                 (slot, WorkState::clean(&to.head))
             }
             Some(slot) => {
-                let now = store.work_in(&slot, &self.token)?;
+                let now = store.transfers().work_in(&slot, &self.token)?;
                 if !is_known(self.known.as_ref(), &now) && now.tip() != to.tip() {
-                    store.keep_work(&slot, STALE, &self.token, &now)?;
+                    store.transfers().keep_work(&slot, STALE, &self.token, &now)?;
                 }
                 (slot, now)
             }
         };
-        slot.take_on(&now, to)
+        slot.transfers().take_on(&now, to)
     }
 
     /// Names the work in the slot in the store, and all stale work, for the other side to fetch.
@@ -219,10 +222,10 @@ impl WorkerSlot {
             let store = self.store.repo()?;
             let slot = self.open_in(&store, &known.note.settings(&store)?)?;
             let slot = slot.ok_or_else(|| BrokenSlot(self.dir.clone()))?;
-            let mut work = store.work_in(&slot, &self.token)?;
+            let mut work = store.transfers().work_in(&slot, &self.token)?;
             work.strays.retain(|stray| !known.work.strays.contains(stray));
-            store.keep_work(&slot, OUT, &self.token, &work)?;
-            Ok((work, store.works(STALE)?.into_keys().collect()))
+            store.transfers().keep_work(&slot, OUT, &self.token, &work)?;
+            Ok((work, store.transfers().works(STALE)?.into_keys().collect()))
         };
         let offered =
             offer().with_context(|| format!("cannot send the work in `{}`", self.dir.display()))?;
@@ -242,10 +245,14 @@ impl WorkerSlot {
         known.work = WorkState { strays, ..out };
         let store = self.store.repo()?;
         let noting = self.noting(&store, &mut known)?;
-        store.update_refs(&(store.deletions(&format!("{OUT}/{}", self.token))? + &noting))?;
+        store.transfers().update_refs(
+            &(store.transfers().deletions(&format!("{OUT}/{}", self.token))? + &noting),
+        )?;
         for stale in self.stale.drain(..) {
             // Another worker may have sent it at the same time.
-            let _ = store.update_refs(&store.deletions(&format!("{STALE}/{stale}"))?);
+            let _ = store
+                .transfers()
+                .update_refs(&store.transfers().deletions(&format!("{STALE}/{stale}"))?);
         }
         self.known = Some(known);
         Ok(())
@@ -277,24 +284,24 @@ fn is_known(known: Option<&TravelingWork>, work: &WorkState) -> bool {
     })
 }
 
-impl Repo {
+impl Transfers<'_> {
     /// The work in a slot of this store, which had this token. Commits that were offered and not fetched
     /// are a part of it.
     fn work_in(&self, slot: &Repo, token: &str) -> Result<WorkState> {
         if !token.is_empty() {
             self.update_refs(&self.deletions(&format!("{OUT}/{token}"))?)?;
         }
-        slot.work_of_agent()
+        slot.transfers().work_of_agent()
     }
 
     /// Keeps the work in a slot of this store, under a ref in this folder.
     fn keep_work(&self, slot: &Repo, folder: &str, token: &str, work: &WorkState) -> Result<()> {
-        let id = slot.sealed(work, &WorkNote::new(token, work))?;
+        let id = slot.transfers().sealed(work, &WorkNote::new(token, work))?;
         let name = if folder == OUT { token.to_owned() } else { id.to_string() };
         self.slots().bring_home(slot, &id, &format!("{folder}/{name}"))
     }
 
-    /// The deletion of a ref, or of all refs in a folder, for [`Repo::update_refs`].
+    /// The deletion of a ref, or of all refs in a folder, for [`Transfers::update_refs`].
     fn deletions(&self, folder: &str) -> Result<String> {
         let list = ["for-each-ref", "--format=delete %(refname) %(objectname)", folder];
         Ok(lossy(&program::run(&self.root, &list)?))
