@@ -17,8 +17,7 @@ use super::{
     attempts::Records,
     context::{Facts, RunContext},
     engine::{EngineQuestion, EngineWord, engine_question},
-    process_spec::spawn_fetch,
-    processes::{ClosedProcess, ProcessHandle},
+    processes::{ClosedProcess, ProcessHandle, spawn_fetch},
 };
 use crate::{
     adapters::{

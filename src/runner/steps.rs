@@ -13,8 +13,8 @@ use super::{
     context::Facts,
     graph::{self, Correction, EditTime},
     graph_copy,
-    process_spec::{self, ProcessKind, SpawnedProcess, executor_for, spawn_at},
-    processes::{self, ProcessHandle, Progress},
+    process_spec::{self, ProcessKind},
+    processes::{self, ProcessHandle, Progress, SpawnedProcess, executor_for, spawn_at},
 };
 use crate::{
     adapters::{

@@ -369,7 +369,8 @@ pub fn end_tree(root: &Identity, grace: Duration) -> bool {
     let mut told = 0;
     loop {
         // Before any signal: the orphans of a dead process have another parent.
-        for pid in family.iter().flat_map(below).collect::<Vec<_>>() {
+        let alive = family.iter().filter(|known| is_alive(known));
+        for Member { pid, .. } in alive.flat_map(|it| descendants(it.pid)).collect::<Vec<_>>() {
             if family.iter().all(|known| known.pid != pid) {
                 family.push(identity_of(pid));
             }
@@ -392,13 +393,6 @@ pub fn end_tree(root: &Identity, grace: Duration) -> bool {
         }
         thread::sleep(Duration::from_millis(5));
     }
-}
-
-fn below(known: &Identity) -> Vec<u32> {
-    if !is_alive(known) {
-        return Vec::new();
-    }
-    descendants(known.pid).into_iter().map(|member| member.pid).collect()
 }
 
 /// Sends a signal, and lets a stopped process receive it.
