@@ -9,22 +9,69 @@ pub mod graph;
 pub mod lines;
 pub mod log;
 pub mod message;
-pub mod past_attempt;
-pub mod past_run;
 pub mod picture;
 pub mod plan;
-pub mod queue;
-pub mod reach;
 pub mod run;
 pub mod run_report;
-pub mod schema;
 pub mod spend;
 pub mod state;
 pub mod task;
 pub mod timeline;
+pub mod waits;
 mod words;
-pub mod slot;
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde_json::Value;
 
 /// The version of the values, printed as `schema` in each. Fields are added within a version, and
 /// never renamed.
 pub const VERSION: u32 = 1;
+
+/// What each command prints with `--json`, by command.
+#[derive(JsonSchema)]
+#[schemars(title = "what ralph prints with --json, by command")]
+#[serde(rename_all = "kebab-case")]
+pub struct PrintedViews {
+    /// `ralph dag-status`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dag_status: Option<graph::GraphView>,
+    /// `ralph graph --format json`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph: Option<picture::GraphPicture>,
+    /// `ralph status`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<run_report::RunReport>,
+    /// `ralph report`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<run_report::RunReport>,
+    /// `ralph ls`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ls: Option<Vec<run::RunView>>,
+    /// `ralph slots`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<Vec<attempt::SlotView>>,
+    /// `ralph plan`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<plan::PlanView>,
+    /// `ralph attempts`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<Vec<attempt::PastAttemptView>>,
+    /// `ralph show`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub show: Option<attempt::PastAttemptDetails>,
+    /// `ralph task-add`, `task-edit` and `task-move`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_edit: Option<task::TaskView>,
+    /// `ralph task-show`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_show: Option<task::TaskDetails>,
+    /// `ralph costs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub costs: Option<spend::CostView>,
+}
+
+/// Returns the schema of a document with one field for each command.
+pub fn json_schema() -> Value {
+    let settings = SchemaSettings::default().for_serialize();
+    settings.into_generator().into_root_schema_for::<PrintedViews>().to_value()
+}

@@ -22,9 +22,9 @@ use crate::{
     },
     project::{attempt::leftovers::pin_name, failure_output, workspace::Workspace},
     view::{
+        attempt::{PastAttemptDetails, PastAttemptView},
         lines::{counted, full},
         log::JournalLog,
-        past_attempt::{PastAttemptDetails, PastAttemptView},
         spend::{CostSum, CostView, TokensView},
     },
 };
@@ -432,14 +432,14 @@ fn cost_table(costs: &CostView) -> String {
     terminal::table(&rows)
 }
 
-fn cost_row(sum: &CostSum) -> [String; 7] {
+fn cost_row(CostSum { name, spend: sum }: &CostSum) -> [String; 7] {
     let time = Duration::try_from_secs_f64(sum.duration_seconds).unwrap_or_default();
     let tokens = |count: fn(&TokensView) -> u64| {
         let tokens = sum.tokens.as_ref();
         tokens.map_or("unknown".to_owned(), |tokens| count(tokens).to_string())
     };
     [
-        visible(&sum.name).into_owned(),
+        visible(name).into_owned(),
         sum.attempts.to_string(),
         duration::short(time),
         sum.cost.clone(),

@@ -6,9 +6,13 @@ use std::{fmt::Write as _, io::ErrorKind, thread, time::Duration};
 use anyhow::Result;
 use chrono::{DateTime, Utc};
 
-use super::{Invocation, check_filter, filter, status, success, with_view};
+use super::{
+    Invocation, check_filter, filter,
+    status::{self, drawn, row},
+    success, with_view,
+};
 use crate::{
-    adapters::terminal::{self, Paint, Style, visible},
+    adapters::terminal::{self, Style, visible},
     cli::{self, DagStatusArgs},
     core::{
         exit::{Exit, fail},
@@ -18,9 +22,8 @@ use crate::{
     project::workspace::view,
     view::{
         graph::{GraphFacts, GraphView},
-        lines::{clock, counted, moment, short},
+        lines::{Line, clock, counted, moment, plain, short},
         plan::{PaceView, PlanView},
-        task::TaskView,
     },
 };
 
@@ -64,11 +67,40 @@ fn read(invocation: &Invocation, filter: &Filter, now: DateTime<Utc>) -> Result<
     Ok((graph, store.skipped().damaged))
 }
 
+/// The page for people: as wide as the terminal, or as wide as it needs to be.
 fn page(graph: &GraphView, damaged: u64, shown: usize, now: DateTime<Utc>) -> String {
-    let mut page = DagStatusPage::new(shown, now);
-    page.graph(graph);
-    page.damaged(damaged);
-    page.text
+    let width = terminal::stdout_width();
+    let warn = |text: String| {
+        let text = visible(&text).into_owned();
+        Line { style: Some(Style::Warn), text }
+    };
+    let first = format!("{}: {}", graph.file, graph.counts.summary());
+    let mut lines = vec![Line { style: Some(Style::Strong), text: first }];
+    lines.extend(graph.waiting.iter().map(|it| warn(format!("waiting {}", it.text(now)))));
+    let far = graph.unreachable.iter();
+    lines.extend(far.map(|it| warn(format!("executor {}", it.text(graph.live, now)))));
+    lines.extend(graph.merge_held.iter().map(|it| warn(it.advice())));
+    for (kind, tasks) in graph.tasks.iter().filter(|(_, tasks)| !tasks.is_empty()) {
+        lines.push(plain(""));
+        lines.push(Line { style: Some(kind.style()), text: kind.heading().to_owned() });
+        let named = &tasks[..tasks.len().min(shown)];
+        let ids = named.iter().map(|task| task.id.as_str().len()).max().unwrap_or(0);
+        lines.extend(named.iter().map(|task| {
+            let (name, note) = (format!("  {}", task.id), task.note(now));
+            let text = row((&name, ids + 2), (&task.id, &task.title), &visible(&note), width);
+            Line { style: None, text }
+        }));
+        if tasks.len() > named.len() {
+            let text = format!("  … and {} more (--all)", tasks.len() - named.len());
+            lines.push(Line { style: Some(Style::Faint), text });
+        }
+    }
+    if damaged > 0 {
+        let damaged = counted(usize::try_from(damaged).unwrap_or(usize::MAX), "line");
+        lines.push(plain(""));
+        lines.push(plain(&format!("{damaged} of the journal could not be read; skipped")));
+    }
+    drawn(&lines, width)
 }
 
 /// Redraws the page whenever it changes, until Ctrl-C. While the graph cannot be read, the last page
@@ -103,95 +135,6 @@ fn watch(invocation: &Invocation, filter: &Filter, shown: usize) -> Result<Exit>
             let at = clock(read_at);
             format!("as of {at}; the graph cannot be read: `ralph check`\n{good}")
         };
-    }
-}
-
-/// The page for people: as wide as the terminal, or as wide as it needs to be.
-struct DagStatusPage {
-    shown: usize,
-    now: DateTime<Utc>,
-    width: Option<usize>,
-    paint: Paint,
-    text: String,
-}
-
-impl DagStatusPage {
-    fn new(shown: usize, now: DateTime<Utc>) -> DagStatusPage {
-        let paint = Paint::for_stream(&std::io::stdout());
-        DagStatusPage { shown, now, width: terminal::stdout_width(), paint, text: String::new() }
-    }
-
-    fn graph(&mut self, graph: &GraphView) {
-        self.line(Some(Style::Strong), &format!("{}: {}", graph.file, graph.counts.summary()));
-        if let Some(waiting) = &graph.waiting {
-            self.line(Some(Style::Warn), &format!("waiting {}", visible(&waiting.text(self.now))));
-        }
-        for executor in &graph.unreachable {
-            let text = executor.text(graph.live, self.now);
-            self.line(Some(Style::Warn), &format!("executor {}", visible(&text)));
-        }
-        if let Some(held) = &graph.merge_held {
-            let cure = held.cure().map_or(String::new(), |cure| format!("; {cure}"));
-            self.line(Some(Style::Warn), &format!("{}{cure}", held.text()));
-        }
-        for (kind, tasks) in graph.tasks.iter() {
-            self.part(kind.heading(), kind.style(), tasks);
-        }
-    }
-
-    /// A heading and a line for each task: id, title, note.
-    fn part(&mut self, heading: &str, style: Style, tasks: &[TaskView]) {
-        if tasks.is_empty() {
-            return;
-        }
-        self.line(None, "");
-        self.line(Some(style), heading);
-        let shown = &tasks[..tasks.len().min(self.shown)];
-        let ids = shown.iter().map(|task| task.id.as_str().len()).max().unwrap_or(0);
-        for task in shown {
-            let mut line = format!("  {:<ids$}", task.id);
-            let note = task.note(self.now);
-            let note = visible(&note);
-            let title =
-                if task.title == task.id.as_str() { "".into() } else { visible(&task.title) };
-            // The note says what to do, so the title gives way.
-            let room =
-                self.width.map(|width| width.saturating_sub(ids + 6 + terminal::columns(&note)));
-            let title = match room {
-                Some(room) => terminal::fit(&title, room.max(8)).into_owned(),
-                None => title.into_owned(),
-            };
-            for part in [title.as_str(), &note] {
-                if !part.is_empty() {
-                    line += "  ";
-                    line += part;
-                }
-            }
-            self.line(None, &line);
-        }
-        if tasks.len() > shown.len() {
-            let more = tasks.len() - shown.len();
-            self.line(Some(Style::Faint), &format!("  … and {more} more (--all)"));
-        }
-    }
-
-    fn damaged(&mut self, lines: u64) {
-        if lines > 0 {
-            let lines = counted(usize::try_from(lines).unwrap_or(usize::MAX), "line");
-            self.line(None, &format!("\n{lines} of the journal could not be read; skipped"));
-        }
-    }
-
-    fn line(&mut self, style: Option<Style>, text: &str) {
-        let text = match self.width {
-            Some(width) => terminal::fit(text, width),
-            None => text.into(),
-        };
-        self.text += &match style {
-            Some(style) => self.paint.text(style, text),
-            None => text,
-        };
-        self.text.push('\n');
     }
 }
 

@@ -3,9 +3,13 @@
 use anyhow::Result;
 use chrono::{DateTime, Utc};
 
-use super::{Invocation, check_filter, few, filter, success, with_view};
+use super::{
+    Invocation, check_filter, few, filter,
+    status::{drawn, row},
+    success, with_view,
+};
 use crate::{
-    adapters::terminal::{self, Paint, Style, visible},
+    adapters::terminal::{self, Style},
     cli::{GraphArgs, PictureFormat},
     core::{
         exit::{Exit, fail},
@@ -14,6 +18,7 @@ use crate::{
     },
     project::workspace::Workspace,
     view::{
+        lines::Line,
         picture::{GraphPicture, PictureNode, TreeLine},
         state::StateKind,
     },
@@ -66,55 +71,27 @@ pub(super) fn picture(
 pub(super) fn text(picture: &GraphPicture, all: bool) -> String {
     // Piped to a pager, the tree is for people too.
     let width = terminal::stdout_width().or_else(terminal::columns_set);
-    let paint = Paint::for_stream(&std::io::stdout());
-    let mut text = String::new();
-    let mut write = |style: Option<Style>, line: &str| {
-        let line = width.map_or(line.into(), |width| terminal::fit(line, width));
-        text += &match style {
-            Some(style) => paint.text(style, line),
-            None => line,
-        };
-        text.push('\n');
-    };
-    write(Some(Style::Strong), &format!("{}: {}", picture.file, picture.counts.summary()));
+    let line = |style, text| Line { style: Some(style), text };
+    let summary = picture.counts.summary();
+    let mut lines = vec![line(Style::Strong, format!("{}: {summary}", picture.file))];
     let (folded, over) = picture.folded();
     let shown = if all { picture } else { &folded };
     if over > 0 && !all {
-        write(Some(Style::Faint), &format!("✓ {over} done (--all draws them)"));
+        lines.push(line(Style::Faint, format!("✓ {over} done (--all draws them)")));
     }
-    let lines = shown.tree();
-    let left = |line: &TreeLine| {
-        format!(
-            "{}{} {}",
-            line.branches,
-            shown.nodes[line.node].state.mark().look().sign,
-            shown.nodes[line.node].id
-        )
-    };
-    let widest = lines.iter().map(|line| terminal::columns(&left(line))).max().unwrap_or(0);
-    let ids = widest.min(width.map_or(IDS, |width| width / 2).min(IDS));
-    for line in &lines {
+    let tree = shown.tree();
+    let name = |line: &TreeLine| {
         let node = &shown.nodes[line.node];
-        let left = left(line);
-        let pad = " ".repeat(ids.saturating_sub(terminal::columns(&left)));
-        let remark = note(node, line);
-        let room = if remark.is_empty() { 0 } else { terminal::columns(&remark) + 2 };
-        let used = terminal::columns(&left).max(ids) + 2 + room;
-        let title = if node.title == node.id.as_str() { "".into() } else { visible(&node.title) };
-        let title = match width {
-            Some(width) => terminal::fit(&title, width.saturating_sub(used).max(8)).into_owned(),
-            None => title.into_owned(),
-        };
-        let mut whole = format!("{left}{pad}");
-        for part in [&title, &remark] {
-            if !part.is_empty() {
-                whole += "  ";
-                whole += part;
-            }
-        }
-        write(Some(node.state.style()), whole.trim_end());
-    }
-    text
+        format!("{}{} {}", line.branches, node.state.mark().look().sign, node.id)
+    };
+    let widest = tree.iter().map(|line| terminal::columns(&name(line))).max().unwrap_or(0);
+    let ids = widest.min(width.map_or(IDS, |width| width / 2).min(IDS));
+    lines.extend(tree.iter().map(|at| {
+        let node = &shown.nodes[at.node];
+        let text = row((&name(at), ids), (&node.id, &node.title), &note(node, at), width);
+        line(node.state.style(), text)
+    }));
+    drawn(&lines, width)
 }
 
 /// The state, where the shape does not say it, and the other tasks that it waits on.

@@ -4,7 +4,7 @@
 mod listen;
 mod parts;
 
-use std::{collections::VecDeque, io, thread, time::Duration};
+use std::{io, thread, time::Duration};
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, Local, NaiveDate, Utc};
@@ -13,7 +13,7 @@ use super::{Invocation, status::look};
 use crate::{
     adapters::{
         journal::{Journal, JournalPosition},
-        terminal::{self, Paint, Style},
+        terminal::{self, Paint},
         tmux,
     },
     cli::{AttachArgs, LogsArgs},
@@ -30,9 +30,9 @@ use crate::{
     project::{attempt::AttemptRecord, workspace::Workspace},
     view::{lines, log::JournalLog, run::Standing},
 };
-pub(super) use listen::last_lines;
 use listen::{ListenOptions, OutputForm};
-pub(super) use parts::{file_part, transcript};
+use parts::Out;
+pub(super) use parts::{file_part, last_lines, transcript};
 
 /// Shows the journal or an output.
 ///
@@ -90,7 +90,7 @@ fn journal(workspace: &Workspace, options: &LogsArgs, about: &RecordFilter) -> R
         })
     };
     take(&mut page, &mut reading)?;
-    page.go_live()?;
+    page.out.go_live()?;
     if page.damaged > 0 {
         let lines = lines::counted(page.damaged, "line");
         terminal::say(&format!("{lines} of the journal could not be read, and were left out"));
@@ -113,18 +113,13 @@ fn journal(workspace: &Workspace, options: &LogsArgs, about: &RecordFilter) -> R
     }
 }
 
-/// The lines that are shown: held back until it is known which are the last, and then as they come.
+/// The page of the journal.
 struct LogsPage {
     log: JournalLog,
-    paint: Paint,
-    width: Option<usize>,
+    out: Out,
     as_json: bool,
     /// Whether a new run does not push out the one before it.
     whole: bool,
-    /// The lines that are held back, each with its day.
-    held: Option<VecDeque<(Option<NaiveDate>, String)>>,
-    most: usize,
-    day: Option<NaiveDate>,
     is_blank: bool,
     damaged: usize,
 }
@@ -133,13 +128,9 @@ impl LogsPage {
     fn new(as_json: bool, lines: Option<usize>, whole: bool) -> LogsPage {
         LogsPage {
             log: JournalLog::default(),
-            paint: Paint::for_stream(&io::stdout()),
-            width: terminal::stdout_width(),
+            out: Out::new(lines.or((!whole).then_some(usize::MAX))),
             as_json,
             whole,
-            held: (!whole || lines.is_some()).then(VecDeque::new),
-            most: lines.unwrap_or(usize::MAX),
-            day: None,
             is_blank: true,
             damaged: 0,
         }
@@ -147,10 +138,8 @@ impl LogsPage {
 
     fn record(&mut self, line: &[u8], record: &Record, wanted: bool) -> Result<()> {
         let entry = self.log.line(record);
-        if let (Event::Run(RunEvent::LoopStarted(_)), false, Some(held)) =
-            (&record.event, self.whole, &mut self.held)
-        {
-            held.clear();
+        if matches!(record.event, Event::Run(RunEvent::LoopStarted(_))) && !self.whole {
+            self.out.clear();
         }
         if !wanted {
             return Ok(());
@@ -160,7 +149,7 @@ impl LogsPage {
         }
         let day = record.timestamp.with_timezone(&Local).date_naive();
         entry.map_or(Ok(()), |entry| {
-            self.show(Some(day), draw(&entry, record.timestamp, self.paint, self.width))
+            self.show(Some(day), draw(&entry, record.timestamp, self.out.paint, self.out.width))
         })
     }
 
@@ -180,35 +169,7 @@ impl LogsPage {
 
     fn show(&mut self, day: Option<NaiveDate>, text: String) -> Result<()> {
         self.is_blank = false;
-        match &mut self.held {
-            Some(held) => {
-                if held.len() >= self.most {
-                    held.pop_front();
-                }
-                if self.most > 0 {
-                    held.push_back((day, text));
-                }
-                Ok(())
-            }
-            None => self.print(day, &text),
-        }
-    }
-
-    /// Shows what was held back, and from now on every line as it comes.
-    fn go_live(&mut self) -> Result<()> {
-        for (day, text) in self.held.take().unwrap_or_default() {
-            self.print(day, &text)?;
-        }
-        Ok(())
-    }
-
-    fn print(&mut self, day: Option<NaiveDate>, text: &str) -> Result<()> {
-        let mut head = String::new();
-        if let Some(day) = day.filter(|day| self.day != Some(*day)) {
-            self.day = Some(day);
-            head = self.paint.text(Style::Strong, day.to_string()).into_owned() + "\n";
-        }
-        Ok(terminal::put((head + text).as_bytes())?)
+        self.out.put_entry(day, text)
     }
 }
 

@@ -59,7 +59,7 @@ pub fn schema(of: Schemas) -> Result<Exit> {
     success(&match of {
         Schemas::Graph => schema::graph(),
         Schemas::Config => schema::config(),
-        Schemas::Views => terminal::json(&view::schema::views()),
+        Schemas::Views => terminal::json(&view::json_schema()),
     })
 }
 

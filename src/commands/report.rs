@@ -77,7 +77,7 @@ pub fn run(invocation: &Invocation, options: &ReportArgs) -> Result<Exit> {
     let clean = |text: String| workspace.all_secrets().text(&text);
     let text = match format {
         ReportFormat::Text => clean(page(&report()?, options.file.as_deref(), now)),
-        ReportFormat::Markdown => clean(report()?.markdown()),
+        ReportFormat::Markdown => clean(report()?.markdown(now)),
         ReportFormat::Json => clean(terminal::json(&report()?)),
         // The data of the page has none already; its scripts are the same for all.
         ReportFormat::Html => html(invocation, number, now)?,
@@ -99,7 +99,7 @@ fn page(report: &RunReport, file: Option<&Path>, now: chrono::DateTime<Utc>) -> 
         let lines = report.page(None, Fold::ALL, now);
         return lines.into_iter().map(|line| line.text + "\n").collect();
     }
-    status::drawn(&report.page(terminal::stdout_width(), Fold::ALL, now))
+    status::drawn(&report.page(terminal::stdout_width(), Fold::ALL, now), None)
 }
 
 /// The size in bytes that a page should not exceed, so that mail and chats take it; the page about a
@@ -114,51 +114,24 @@ const PART: usize = 8 * 1024;
 /// The number of journal lines.
 const LINES: usize = 400;
 
-/// The answers of the page, the most important first.
-#[derive(Default)]
-struct PageAnswers {
-    answers: Vec<PageAnswer>,
-}
+/// How many of the first answers the page is about nothing without: about the page, the report, the
+/// timeline and the graph.
+const NEEDED: usize = 4;
 
-/// An answer of the page.
-struct PageAnswer {
-    address: String,
-    answer: Value,
-    /// Its bytes.
-    size: usize,
-    /// The page is about nothing without it.
-    is_needed: bool,
-}
+/// The answers of the page with their addresses, the most important first.
+type PageAnswers = Vec<(String, Value)>;
 
-impl PageAnswers {
-    fn add(&mut self, address: &str, answer: Value) {
-        self.push(address.to_owned(), answer, true);
-    }
-
-    /// Adds an answer that may be left out.
-    fn offer(&mut self, address: impl Into<String>, answer: Result<Value>) {
-        // A task that is gone, or a file that was removed, is missing in the report too.
-        if let Ok(answer) = answer {
-            self.push(address.into(), answer, false);
-        }
-    }
-
-    fn push(&mut self, address: String, answer: Value, is_needed: bool) {
-        let size = answer.to_string().len();
-        self.answers.push(PageAnswer { address, answer, size, is_needed });
-    }
-
-    /// The answers by address, as far as there is room.
-    fn within(&self, room: usize) -> Value {
-        let mut size = 0;
-        let fits = |it: &&PageAnswer| {
-            let is_kept = it.is_needed || size + it.size <= room;
-            size += if is_kept { it.size } else { 0 };
-            is_kept
-        };
-        let kept = self.answers.iter().filter(fits);
-        Value::Object(kept.map(|it| (it.address.clone(), it.answer.clone())).collect())
-    }
+/// The answers by address, as far as there is room.
+fn within(answers: &PageAnswers, room: usize) -> Value {
+    let mut size = 0;
+    let fits = |(at, (_, answer)): &(usize, &(String, Value))| {
+        let own = answer.to_string().len();
+        let is_kept = *at < NEEDED || size + own <= room;
+        size += if is_kept { own } else { 0 };
+        is_kept
+    };
+    let kept = answers.iter().enumerate().filter(fits);
+    Value::Object(kept.map(|(_, (address, answer))| (address.clone(), answer.clone())).collect())
 }
 
 /// Returns the page about a run, counted back from the newest, which is 1. The most important part
@@ -171,7 +144,7 @@ pub(super) fn html(invocation: &Invocation, number: usize, now: DateTime<Utc>) -
     let answers = answers(&data, number, now)?;
     let mut room = ROOM;
     loop {
-        let text = page::in_one_file(&data.text_without_secrets(&answers.within(room)))?;
+        let text = page::in_one_file(&data.text_without_secrets(&within(&answers, room)))?;
         if text.len() <= PAGE || room <= LEAST {
             return Ok(text);
         }
@@ -181,7 +154,6 @@ pub(super) fn html(invocation: &Invocation, number: usize, now: DateTime<Utc>) -
 
 /// The answers about a run.
 fn answers(data: &PageData, number: usize, now: DateTime<Utc>) -> Result<PageAnswers> {
-    let mut answers = PageAnswers::default();
     let about = json!({
         "acts": false,
         "root": data.root(),
@@ -189,25 +161,29 @@ fn answers(data: &PageData, number: usize, now: DateTime<Utc>) -> Result<PageAns
         "made_at": now,
         "table": for_scripts(),
     });
-    answers.add("page", about);
     let report = data.now(number)?;
     let timeline = data.timeline(number)?;
     let tasks = tasks_of(&report, &timeline);
     let attempts: Vec<String> = rows(&timeline, "bars")
         .map(|bar| format!("{}.{}", bar["task_id"].as_str().unwrap_or_default(), bar["attempt"]))
         .collect();
-    answers.add("now", report);
-    answers.add("timeline", timeline);
-    if let Ok(graph) = data.graph(Some("none")) {
-        answers.add("graph", graph);
-    }
+    let mut answers: PageAnswers = vec![
+        ("page".to_owned(), about),
+        ("now".to_owned(), report),
+        ("timeline".to_owned(), timeline),
+    ];
+    // A task that is gone, or a file that was removed, is missing in the report too.
+    let mut offer = |address: String, answer: Result<Value>| {
+        answers.extend(answer.ok().map(|answer| (address, answer)));
+    };
+    offer("graph".to_owned(), data.graph(Some("none")));
     for (by, name) in
         [(By::Task, "task"), (By::Day, "day"), (By::Agent, "agent"), (By::Story, "story")]
     {
-        answers.offer(format!("costs?by={name}"), data.costs(by));
+        offer(format!("costs?by={name}"), data.costs(by));
     }
     for id in &tasks {
-        answers.offer(format!("tasks/{id}"), data.task(id));
+        offer(format!("tasks/{id}"), data.task(id));
     }
     let mut commits = Vec::new();
     for name in &attempts {
@@ -216,16 +192,16 @@ fn answers(data: &PageData, number: usize, now: DateTime<Utc>) -> Result<PageAns
             let ids = rows(attempt, "commits").filter_map(|commit| commit["id"].as_str());
             commits.extend(ids.map(str::to_owned));
         }
-        answers.offer(format!("attempts/{name}"), attempt);
+        offer(format!("attempts/{name}"), attempt);
     }
     for id in commits {
-        answers.offer(format!("commits/{id}"), data.patch(&id).map(|patch| cut(patch, "text")));
+        offer(format!("commits/{id}"), data.patch(&id).map(|patch| cut(patch, "text")));
     }
     for name in &attempts {
         let transcript = data.transcript(name, None).map(last_pieces);
-        answers.offer(format!("attempts/{name}/transcript"), transcript);
+        offer(format!("attempts/{name}/transcript"), transcript);
     }
-    answers.offer("journal", data.journal(None, None).map(newest_lines));
+    offer("journal".to_owned(), data.journal(None, None).map(newest_lines));
     Ok(answers)
 }
 

@@ -34,8 +34,8 @@ use crate::{
     },
     runner,
     view::{
+        attempt::SlotView,
         attempt::{AttemptView, typed_path},
-        slot::SlotView,
     },
 };
 

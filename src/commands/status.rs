@@ -57,20 +57,44 @@ pub fn run(invocation: &Invocation, options: &StatusArgs) -> Result<Exit> {
         text_of_loop(&report.run, now)
     } else {
         let rows = terminal::stdout_height().unwrap_or(ROWS);
-        drawn(&report.status(terminal::stdout_width(), rows, now))
+        drawn(&report.status(terminal::stdout_width(), rows, now), None)
     })
 }
 
-/// Lines in the colors of standard output.
-pub(super) fn drawn(lines: &[Line]) -> String {
+/// Lines in the colors of standard output, cut at a width.
+pub(super) fn drawn(lines: &[Line], width: Option<usize>) -> String {
     let paint = Paint::for_stream(&std::io::stdout());
     let mut text = String::new();
-    for line in lines {
-        let shown =
-            line.style.map_or_else(|| line.text.as_str().into(), |s| paint.text(s, &*line.text));
-        let _ = writeln!(text, "{shown}");
+    for Line { style, text: line } in lines {
+        let line = width.map_or(line.as_str().into(), |width| terminal::fit(line, width));
+        let line = style.map_or(line.clone(), |style| paint.text(style, line));
+        let _ = writeln!(text, "{line}");
     }
     text
+}
+
+/// A row of a list: what names a task, padded to `columns`, its title, and a note. The note says what to
+/// do, so the title gives way.
+pub(super) fn row(
+    (name, columns): (&str, usize),
+    (id, title): (&TaskId, &str),
+    note: &str,
+    width: Option<usize>,
+) -> String {
+    let used = terminal::columns(name);
+    let title = if title == id.as_str() { "".into() } else { visible(title) };
+    let room = width.map(|width| {
+        let note = if note.is_empty() { 0 } else { terminal::columns(note) + 2 };
+        width.saturating_sub(used.max(columns) + 2 + note).max(8)
+    });
+    let title = room.map_or_else(|| title.clone(), |room| terminal::fit(&title, room));
+    let mut row = format!("{name}{}", " ".repeat(columns.saturating_sub(used)));
+    for part in [&*title, note].into_iter().filter(|part| !part.is_empty()) {
+        row += "  ";
+        row += part;
+    }
+    row.truncate(row.trim_end().len());
+    row
 }
 
 /// Reads the newest run of the loop that is meant.

@@ -41,8 +41,8 @@ use crate::{
     },
     regular_file,
     view::{
+        attempt::PastAttemptView,
         lines::{clock, counted},
-        past_attempt::PastAttemptView,
         state::StateKind,
         task::{DependencyView, TaskDetails, TaskFacts, TaskView},
     },

@@ -20,7 +20,7 @@ use crate::{
 };
 use crate::{
     runner::AT_WORK,
-    view::{attempt::AttemptView, lines, queue::QueueView, run::RunView},
+    view::{attempt::AttemptView, lines, run::RunView, waits::QueueView},
 };
 
 /// The interval between two frames for a single attempt, and between two states of the spinner. It

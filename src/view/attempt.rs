@@ -1,17 +1,22 @@
-//! The attempts that have not ended.
+//! The attempts: those that have not ended, those of the journal, and the slots that they work in.
 
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 
-use super::words::{clock, short};
+use super::{
+    VERSION,
+    words::{clock, short},
+};
 use crate::core::{
     attempt::AttemptState,
+    event::{AttemptResult, record::Record},
     executor::runs_on,
     graph::task::TaskId,
-    history::{ActiveAttempt, OpenChild},
+    history::{ActiveAttempt, OpenChild, attempt_log::AttemptEntry},
 };
 
 /// An attempt that has not ended.
@@ -202,4 +207,154 @@ impl ChildView {
             seconds: seconds_since(open.since, now),
         }
     }
+}
+
+/// An attempt of the journal, ended or not.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PastAttemptView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The task.
+    #[schemars(with = "String")]
+    pub task_id: TaskId,
+    /// Its number, per task.
+    pub attempt: u32,
+    /// The run that it belongs to.
+    pub run_id: String,
+    /// When it began.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub started_at: DateTime<Utc>,
+    /// The commit that it began with.
+    pub base: Option<String>,
+    /// The folder of its prompt and output, relative to the repository.
+    pub log: String,
+    /// Where it runs, if that is not this machine as it is: as it was asked for, until its agent has
+    /// started.
+    pub runs_on: Option<String>,
+    /// When it ended; none while it runs, or if that was not recorded.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub ended_at: Option<DateTime<Utc>>,
+    /// How it ended.
+    #[serde(flatten, serialize_with = "as_end")]
+    #[schemars(with = "Option<AttemptEndSchema>")]
+    pub end: Option<AttemptResult>,
+}
+
+/// An attempt of the journal with what its folder and the journal tell besides.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PastAttemptDetails {
+    /// The attempt.
+    #[serde(flatten)]
+    pub attempt: PastAttemptView,
+    /// The journal's lines about its task and the graph file while it ran.
+    #[serde(serialize_with = "as_lines")]
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    pub changes: Vec<Record>,
+    /// The files of its folder: name and size in bytes.
+    pub files: Vec<(String, u64)>,
+    /// The last lines of its standard error.
+    pub errors: Vec<String>,
+    /// The last lines of its output, as `ralph logs --output` shows them.
+    pub output: Vec<String>,
+    /// The last lines of the output of the verify command that failed.
+    pub verify_output: Vec<String>,
+}
+
+/// What a line of the journal that ends an attempt says, as JSON; `docs/journal.md` describes its other
+/// fields.
+#[derive(JsonSchema)]
+pub struct AttemptEndSchema {
+    /// The judgement.
+    pub verdict: String,
+    /// The judgement in words.
+    pub why: String,
+    /// How the process ended; `exit_code`, `signal`, `limit_seconds` or `error` has the detail.
+    pub outcome: String,
+    /// Wall time.
+    pub duration_seconds: f64,
+    /// New commits, oldest first.
+    pub commits: Vec<CommitSchema>,
+    /// The other fields.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// A commit, as JSON.
+#[derive(JsonSchema)]
+pub struct CommitSchema {
+    /// The full id.
+    pub id: String,
+    /// The first line of its message.
+    pub subject: String,
+}
+
+impl PastAttemptView {
+    /// An attempt of the log.
+    pub fn of(entry: &AttemptEntry) -> PastAttemptView {
+        PastAttemptView {
+            schema: VERSION,
+            task_id: entry.task_id.clone(),
+            attempt: entry.attempt,
+            run_id: entry.run_id.clone(),
+            started_at: entry.started_at,
+            base: entry.base.clone().map(String::from),
+            log: entry.log.clone(),
+            runs_on: runs_on(entry.run_on.as_deref(), entry.placement.as_ref()),
+            ended_at: entry.ended.as_ref().map(|(at, _)| *at),
+            end: entry.ended.as_ref().map(|(_, ended)| ended.clone()),
+        }
+    }
+
+    /// What a person types for it: `a.2`.
+    pub fn name(&self) -> String {
+        format!("{}.{}", self.task_id, self.attempt)
+    }
+}
+
+/// The fields of the end, without those that the attempt has too.
+#[expect(clippy::ref_option, reason = "serde requires this reference")]
+fn as_end<S: Serializer>(end: &Option<AttemptResult>, to: S) -> Result<S::Ok, S::Error> {
+    let mut fields = match end.as_ref().map(serde_json::to_value) {
+        Some(Ok(Value::Object(fields))) => fields,
+        _ => Map::new(),
+    };
+    fields.remove("attempt");
+    fields.remove("log");
+    fields.serialize(to)
+}
+
+/// Lines of the journal as they are.
+fn as_lines<S: Serializer>(records: &[Record], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(records.iter().map(Record::fields))
+}
+
+/// A slot of the repository.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SlotView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Its folder.
+    pub path: PathBuf,
+    /// The plain loop that it belongs to; none for the run over the graph.
+    #[schemars(with = "Option<String>")]
+    pub name: Option<TaskId>,
+    /// What it is for: `attempt` or `merge_queue`.
+    pub kind: String,
+    /// The task of the attempt in it.
+    pub task_id: Option<String>,
+    /// Whether it can be removed: `free`, or the word for what keeps it: `in_use`, `cut_off`,
+    /// `kept`, `strange`.
+    pub state: String,
+    /// What keeps it, in words.
+    pub why: Option<String>,
+    /// The attempt in it.
+    pub attempt: Option<String>,
+    /// The state of that attempt.
+    pub stage: Option<String>,
+    /// The folder as it is typed at the top of the repository.
+    #[serde(skip)]
+    pub place: String,
+    /// The state in words.
+    #[serde(skip)]
+    pub text: String,
 }

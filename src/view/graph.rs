@@ -9,11 +9,11 @@ use serde::Serialize;
 use super::{
     VERSION,
     attempt::AttemptView,
-    queue::HeldView,
-    reach::UnreachableView,
-    run::WaitingView,
     state::{StateKind, StateTable, TaskCounts},
     task::{TaskStanding, TaskView, completed, standing},
+    waits::HeldView,
+    waits::UnreachableView,
+    waits::WaitingView,
 };
 use crate::core::select::{SelectionKey, View};
 

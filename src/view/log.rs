@@ -1,12 +1,10 @@
 //! The journal read afterwards: every fact in one line, without the graph.
 
-use super::lines::{self, Line, Verbosity, counted, length, line};
+use super::lines::{self, Line, Verbosity, counted, line};
 use crate::{
     adapters::terminal::Style,
     core::{
-        event::{
-            AttemptEvent, Blocker, Cause, CheckEvent, Event, GraphEvent, RunEvent, record::Record,
-        },
+        event::{AttemptEvent, Blocker, Cause, Event, GraphEvent, RunEvent, record::Record},
         graph::{TaskGraph, task::TaskId},
         history::History,
         select::{Policy, View},
@@ -24,7 +22,9 @@ pub struct JournalLog {
 impl Default for JournalLog {
     fn default() -> JournalLog {
         let graph = TaskGraph::new(Vec::new(), Vec::new()).expect("nothing has no cycle");
-        let (history, policy) = (History::default(), Policy::default());
+        // With several jobs, each line names its task.
+        let policy = Policy { jobs: 2, ..Policy::default() };
+        let history = History::default();
         JournalLog { graph, history, policy }
     }
 }
@@ -53,13 +53,6 @@ impl JournalLog {
                 None => started(record, of, id, *attempt),
             };
             Some(line(Style::Strong, text))
-        } else if let Event::Check(CheckEvent::Verified(check)) = event {
-            let took = length(check.duration_seconds);
-            Some(line(Style::Faint, format!("{id}: `{}` succeeded in {took}", check.command)))
-        } else if let Event::Check(CheckEvent::VerifyFailed(check)) = event {
-            let took = length(check.duration_seconds);
-            let text = format!("{id}: `{}` {} after {took}", check.command, check.outcome);
-            Some(line(Style::Warn, text))
         } else if let Event::Attempt(AttemptEvent::Promised { kept: true, .. }) = event {
             Some(line(Style::Good, format!("{id} promised that all is done")))
         } else if let Event::Run(RunEvent::Blocked { holders }) = event {

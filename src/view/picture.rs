@@ -4,8 +4,6 @@ mod drawing;
 mod folding;
 mod formats;
 mod svg;
-mod text_width;
-mod tree;
 
 use std::collections::HashSet;
 
@@ -24,7 +22,7 @@ use crate::core::{
 
 pub use drawing::{PictureBox, PictureLayout, PictureLine};
 pub use folding::{BoxKind, FoldKind, FoldKinds, FoldedBox, FoldedGraph};
-pub use tree::TreeLine;
+pub use formats::TreeLine;
 
 /// The tasks and dependencies of a graph.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -1,4 +1,4 @@
-//! The newest run of the graph or of a plain loop.
+//! The newest run of the graph or of a plain loop, and the runs before it.
 
 use std::{path::Path, time::Duration};
 
@@ -11,16 +11,14 @@ use super::{
     VERSION,
     attempt::{AttemptView, ChildView},
     lines::schedule,
-    past_run::PastRunView,
-    queue::QueueView,
-    reach::UnreachableView,
     spend::SpendView,
-    words::moment,
+    waits::{QueueView, UnreachableView, WaitingView},
+    words::{counted, moment},
 };
 use crate::core::{
     event::PlainLoop,
     graph::task::TaskId,
-    history::{History, ScheduleState, Waiting},
+    history::{History, PastRun, ScheduleState},
     loop_paths::LoopPaths,
     select::View,
 };
@@ -67,9 +65,6 @@ pub struct RunView {
     pub unreachable: Vec<UnreachableView>,
     /// Tasks that it completed.
     pub completed: u32,
-    /// The tasks that it completed, in the order of completion.
-    #[schemars(with = "Vec<String>")]
-    pub completed_tasks: Vec<TaskId>,
     /// What its attempts used.
     pub spend: SpendView,
     /// Its limits.
@@ -100,16 +95,6 @@ pub struct RunView {
 
 /// How late a schedule may be: cron asks every minute.
 const OVERDUE: TimeDelta = TimeDelta::minutes(2);
-
-/// What a run waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct WaitingView {
-    /// When it looks again.
-    #[schemars(with = "String", extend("format" = "date-time"))]
-    pub until: DateTime<Utc>,
-    /// The reason.
-    pub why: String,
-}
 
 /// The limits of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -217,7 +202,6 @@ impl RunView {
         let begun = &run.begun;
         let flag = begun.flags.get("done_pattern").and_then(Value::as_str).map(str::to_owned);
         let schedule = history.schedule.as_ref();
-        let completed = history.completed_in_run();
         RunView {
             schema: VERSION,
             status: facts.standing,
@@ -236,7 +220,6 @@ impl RunView {
             waiting: WaitingView::of(history, now).filter(|_| facts.standing.is_live()),
             unreachable: UnreachableView::all(history, facts.standing.is_live()),
             completed: run.completed,
-            completed_tasks: completed.into_iter().map(|(id, _)| id.clone()).collect(),
             spend: SpendView::of(&run.own_spend()),
             limits: LimitsView {
                 timeout_seconds: begun.timeout_seconds,
@@ -303,19 +286,6 @@ impl RunView {
             | Standing::Stopping
             | Standing::Elsewhere => true,
         }
-    }
-}
-
-impl WaitingView {
-    /// What the newest run waits for at this time, if it is not over.
-    pub fn of(history: &History, now: DateTime<Utc>) -> Option<WaitingView> {
-        let Waiting { until, why } = history.run.waiting.clone()?;
-        (until > now).then_some(WaitingView { until, why })
-    }
-
-    /// The reason and the time, in words.
-    pub fn text(&self, now: DateTime<Utc>) -> String {
-        format!("until {}: {}", moment(self.until, now), self.why)
     }
 }
 
@@ -463,5 +433,49 @@ impl Standing {
             Standing::Crashed => &format!("{crashed}; `ralph run` continues it"),
         };
         format!("{}: {more}", self.word())
+    }
+}
+
+/// A run before the newest one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PastRunView {
+    /// Its number, counted back from the newest run, which is 1.
+    pub number: usize,
+    /// Its id.
+    pub run_id: String,
+    /// When it began.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub started_at: Option<DateTime<Utc>>,
+    /// The number of attempts.
+    pub attempts: u32,
+    /// The number of tasks that it completed.
+    pub completed: u32,
+    /// Why it ended; none if it exited unexpectedly.
+    pub why: Option<String>,
+    /// The exit code that it ended with.
+    pub exit_code: Option<u8>,
+}
+
+impl PastRunView {
+    /// The runs of a history before the newest one, the newest first.
+    pub(super) fn all(history: &History) -> Vec<PastRunView> {
+        let earlier = history.earlier.iter().rev().zip(2..);
+        let view = |(run, number): (&PastRun, usize)| PastRunView {
+            number,
+            run_id: run.id.clone(),
+            started_at: run.started_at,
+            attempts: run.iterations,
+            completed: run.completed,
+            why: run.finished.as_ref().map(|(why, _)| why.clone()),
+            exit_code: run.finished.as_ref().map(|(_, code)| *code),
+        };
+        earlier.map(view).collect()
+    }
+
+    /// What it did and how it ended.
+    pub fn text(&self) -> String {
+        let attempts = counted(self.attempts as usize, "attempt");
+        let why = self.why.as_deref().unwrap_or("exited unexpectedly");
+        format!("{} completed in {attempts}; {why}", self.completed)
     }
 }

@@ -3,7 +3,6 @@
 //! `ralph status`, `ralph report`, the end of `ralph run` and notifications show this one value.
 
 mod attention;
-mod markdown;
 mod next;
 mod page;
 mod text;
@@ -14,8 +13,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    past_attempt::CommitSchema,
-    past_run::PastRunView,
+    attempt::CommitSchema,
+    run::PastRunView,
     run::{RunView, Standing},
     state::TaskCounts,
     words::ids,

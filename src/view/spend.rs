@@ -8,17 +8,17 @@ use serde::Serialize;
 use super::VERSION;
 use crate::core::{agents::transcript::Tokens, spend::Spend};
 
-/// What some attempts used. What an agent does not say is counted as unknown.
+/// What some attempts used. What no attempt told has no sum.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SpendView {
     /// How many attempts.
     pub attempts: u32,
     /// In US dollars, of those that told it.
-    pub cost_usd: f64,
+    pub cost_usd: Option<f64>,
     /// How many did not tell what they cost.
     pub unknown_cost: u32,
     /// The tokens of those that told them.
-    pub tokens: TokensView,
+    pub tokens: Option<TokensView>,
     /// How many did not tell their tokens.
     pub unknown_tokens: u32,
     /// Wall time.
@@ -52,26 +52,14 @@ pub struct CostView {
     pub total: CostSum,
 }
 
-/// What one group of attempts used. What no attempt of it told has no sum.
+/// What one group of attempts used.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CostSum {
     /// The group.
     pub name: String,
-    /// How many attempts.
-    pub attempts: u32,
-    /// In US dollars.
-    pub cost_usd: Option<f64>,
-    /// How many did not tell what they cost.
-    pub unknown_cost: u32,
-    /// The tokens.
-    pub tokens: Option<TokensView>,
-    /// How many did not tell their tokens.
-    pub unknown_tokens: u32,
-    /// Wall time.
-    pub duration_seconds: f64,
-    /// The cost in words.
-    #[serde(skip)]
-    pub cost: String,
+    /// What it used.
+    #[serde(flatten)]
+    pub spend: SpendView,
 }
 
 impl TokensView {
@@ -90,11 +78,12 @@ impl TokensView {
 impl SpendView {
     /// A sum of the history.
     pub fn of(spend: &Spend) -> SpendView {
+        let is_told = |unknown: u32| spend.attempts == 0 || unknown < spend.attempts;
         SpendView {
             attempts: spend.attempts,
-            cost_usd: spend.cost_usd,
+            cost_usd: is_told(spend.unknown_cost).then_some(spend.cost_usd),
             unknown_cost: spend.unknown_cost,
-            tokens: TokensView::of(spend.tokens),
+            tokens: is_told(spend.unknown_tokens).then(|| TokensView::of(spend.tokens)),
             unknown_tokens: spend.unknown_tokens,
             duration_seconds: spend.duration_seconds,
             cost: spend.cost(),
@@ -105,23 +94,9 @@ impl SpendView {
 impl CostView {
     /// The sums of some groups, and of all attempts.
     pub fn of(sums: &BTreeMap<String, Spend>, total: &Spend) -> CostView {
-        let sums = sums.iter().map(|(name, spend)| CostSum::of(name, spend)).collect();
-        CostView { schema: VERSION, sums, total: CostSum::of("total", total) }
-    }
-}
-
-impl CostSum {
-    fn of(name: &str, spend: &Spend) -> CostSum {
-        let tokens = spend.unknown_tokens < spend.attempts;
-        CostSum {
-            name: name.to_owned(),
-            attempts: spend.attempts,
-            cost_usd: (spend.unknown_cost < spend.attempts).then_some(spend.cost_usd),
-            unknown_cost: spend.unknown_cost,
-            tokens: tokens.then(|| TokensView::of(spend.tokens)),
-            unknown_tokens: spend.unknown_tokens,
-            duration_seconds: spend.duration_seconds,
-            cost: spend.cost(),
-        }
+        let sum =
+            |name: &str, spend| CostSum { name: name.to_owned(), spend: SpendView::of(spend) };
+        let sums = sums.iter().map(|(name, spend)| sum(name, spend)).collect();
+        CostView { schema: VERSION, sums, total: sum("total", total) }
     }
 }

@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 use super::{
     VERSION,
+    attempt::PastAttemptView,
     attempt::{AttemptPosition, AttemptView, seconds_since},
-    past_attempt::PastAttemptView,
-    reach::until_text,
     state::StateKind,
+    waits::until_text,
     words::{counted, few, moment, short},
 };
 use crate::core::{

@@ -11,11 +11,9 @@ use super::{
     lines::{MarkKind, mark},
 };
 use crate::core::{
-    event::{
-        AttemptEvent, AttemptResult, CheckEvent, Event, ExecutorEvent, LandingEvent, RunEvent,
-        record::Record,
-    },
+    event::{AttemptEvent, Event, RunEvent, record::Record},
     graph::{TaskGraph, task::TaskId},
+    history::attempt_log::{AttemptEntry, AttemptLog},
 };
 
 /// The attempts, waits and marks of one run.
@@ -121,6 +119,8 @@ pub struct TimelineMark {
 #[derive(Clone, Debug, Default)]
 pub struct TimelineFold {
     runs: Vec<RunLine>,
+    /// The attempts of all runs.
+    log: AttemptLog,
 }
 
 /// One run as far as its records have been seen.
@@ -130,9 +130,6 @@ struct RunLine {
     started_at: Option<DateTime<Utc>>,
     last_at: Option<DateTime<Utc>>,
     finished: Option<(String, u8)>,
-    bars: Vec<TimelineBar>,
-    /// The open bar of each task.
-    open: BTreeMap<TaskId, usize>,
     waits: Vec<TimelineWait>,
     marks: Vec<TimelineMark>,
 }
@@ -145,15 +142,7 @@ impl TimelineFold {
             let started_at = Some(record.timestamp);
             self.runs.push(RunLine { id, started_at, ..RunLine::default() });
         }
-        // The next run ends an attempt that a run left open.
-        if let (Some(id), Some(ended)) = (&record.task_id, record.event.ended())
-            && let Some(at) = self.runs.iter().rposition(|run| run.open.contains_key(id))
-        {
-            let is_newest = at + 1 == self.runs.len();
-            let run = &mut self.runs[at];
-            let ended_at = run.last_at.filter(|_| !is_newest).unwrap_or(record.timestamp);
-            run.end(id, ended_at, ended);
-        }
+        self.log.apply(record);
         // What comes between two runs, as an answer or a missed start, belongs to the earlier one.
         if let Some(run) = self.runs.last_mut() {
             run.apply(record);
@@ -166,10 +155,52 @@ impl TimelineFold {
         let runs = self.runs.len();
         let at = runs.checked_sub(number.max(1));
         let Some(run) = at.map(|at| self.runs.swap_remove(at)) else {
-            return RunLine::default().view(0, runs, graph);
+            return RunLine::default().view(0, runs, Vec::new(), graph);
         };
-        run.view(number.max(1), runs, graph)
+        let entries = self.log.of(None).filter(|entry| entry.run_id == run.id);
+        let mut bars: Vec<TimelineBar> = entries.map(TimelineBar::of).collect();
+        if number > 1 {
+            // The next run ends an attempt that a run left open.
+            for bar in &mut bars {
+                bar.ended_at = bar.ended_at.min(run.last_at.filter(|_| bar.ended_at.is_some()));
+            }
+        }
+        run.view(number.max(1), runs, in_lanes(bars), graph)
     }
+}
+
+impl TimelineBar {
+    fn of(entry: &AttemptEntry) -> TimelineBar {
+        let ended = entry.ended.as_ref();
+        let result = ended.map(|(_, result)| result);
+        TimelineBar {
+            task_id: entry.task_id.clone(),
+            attempt: entry.attempt,
+            lane: 0,
+            slot: entry.slot.clone(),
+            started_at: entry.started_at,
+            verified_from: entry.verified_from,
+            queued_at: entry.queued_at,
+            ended_at: ended.map(|(at, _)| *at),
+            verdict: result.map(|result| result.verdict.to_string()),
+            why: result.map(|result| result.why.clone()),
+            cost_usd: result.and_then(|result| result.usage.cost_usd),
+            commits: result.map_or(0, |result| result.evidence.commits.len()),
+        }
+    }
+}
+
+/// Puts each attempt into the first lane that is free when it starts.
+fn in_lanes(mut bars: Vec<TimelineBar>) -> Vec<TimelineBar> {
+    // When each lane is free again; never while its attempt runs.
+    let mut lanes: Vec<Option<DateTime<Utc>>> = Vec::new();
+    for bar in &mut bars {
+        let is_free = |end: &Option<DateTime<Utc>>| end.is_some_and(|end| end <= bar.started_at);
+        bar.lane = lanes.iter().position(is_free).unwrap_or(lanes.len());
+        lanes.resize(lanes.len().max(bar.lane + 1), None);
+        lanes[bar.lane] = bar.ended_at;
+    }
+    bars
 }
 
 impl RunLine {
@@ -188,66 +219,22 @@ impl RunLine {
         if let Event::Run(RunEvent::Finished { why, exit_code, .. }) = &record.event {
             self.finished = Some((why.clone(), *exit_code));
         }
-        let Some(id) = &record.task_id else {
-            return;
-        };
-        if let Event::Attempt(AttemptEvent::Started { attempt, slot, .. }) = &record.event {
-            self.start(id, *attempt, slot.clone(), now);
-        } else if let Event::Executor(ExecutorEvent::Withdrawn { .. }) = &record.event {
-            self.withdraw(id);
-        } else if let Some(bar) = self.open.get(id).map(|at| &mut self.bars[*at]) {
-            if let Event::Check(CheckEvent::Verifying { baseline: false, .. }) = record.event {
-                bar.verified_from.get_or_insert(now);
-            } else if let Event::Landing(LandingEvent::Queued { .. }) = record.event {
-                bar.queued_at.get_or_insert(now);
-            }
+        if let (Event::Attempt(AttemptEvent::Started { .. }), Some(wait)) =
+            (&record.event, self.waits.last_mut())
+        {
+            // A wait ends early when something can start.
+            wait.until = wait.until.min(now);
         }
     }
 
-    fn start(&mut self, id: &TaskId, attempt: u32, slot: Option<String>, at: DateTime<Utc>) {
-        // A wait ends early when something can start.
-        if let Some(wait) = self.waits.last_mut() {
-            wait.until = wait.until.min(at);
-        }
-        let taken: Vec<usize> = self.open.values().map(|open| self.bars[*open].lane).collect();
-        let lane = (0..=taken.len()).find(|lane| !taken.contains(lane)).unwrap_or_default();
-        self.open.insert(id.clone(), self.bars.len());
-        self.bars.push(TimelineBar {
-            task_id: id.clone(),
-            attempt,
-            lane,
-            slot,
-            started_at: at,
-            verified_from: None,
-            queued_at: None,
-            ended_at: None,
-            verdict: None,
-            why: None,
-            cost_usd: None,
-            commits: 0,
-        });
-    }
-
-    fn withdraw(&mut self, id: &TaskId) {
-        if let Some(at) = self.open.remove(id) {
-            self.bars.remove(at);
-            self.open.values_mut().filter(|open| **open > at).for_each(|open| *open -= 1);
-        }
-    }
-
-    fn end(&mut self, id: &TaskId, at: DateTime<Utc>, ended: &AttemptResult) {
-        let Some(bar) = self.open.remove(id).map(|open| &mut self.bars[open]) else {
-            return;
-        };
-        bar.ended_at = Some(at);
-        bar.verdict = Some(ended.verdict.to_string());
-        bar.why = Some(ended.why.clone());
-        bar.cost_usd = ended.usage.cost_usd;
-        bar.commits = ended.evidence.commits.len();
-    }
-
-    fn view(self, number: usize, runs: usize, graph: Option<&TaskGraph>) -> TimelineView {
-        let critical_path = graph.map_or_else(Vec::new, |graph| critical_path(&self.bars, graph));
+    fn view(
+        self,
+        number: usize,
+        runs: usize,
+        bars: Vec<TimelineBar>,
+        graph: Option<&TaskGraph>,
+    ) -> TimelineView {
+        let critical_path = graph.map_or_else(Vec::new, |graph| critical_path(&bars, graph));
         let (why, exit_code) = self.finished.unzip();
         let length = |bar: &TimelineBar| {
             let end = bar.ended_at.or(self.last_at).unwrap_or(bar.started_at);
@@ -262,9 +249,9 @@ impl RunLine {
             last_at: self.last_at,
             why,
             exit_code,
-            lanes: self.bars.iter().map(|bar| bar.lane + 1).max().unwrap_or(0),
-            agent_seconds: self.bars.iter().map(length).sum(),
-            bars: self.bars,
+            lanes: bars.iter().map(|bar| bar.lane + 1).max().unwrap_or(0),
+            agent_seconds: bars.iter().map(length).sum(),
+            bars,
             waits: self.waits,
             marks: self.marks,
             critical_path,
@@ -316,7 +303,7 @@ mod tests {
     fn attempts_at_once_have_lanes_of_their_own() {
         let graph = TaskGraph::new(vec![task("a"), task("b"), task("c")], vec![(0, 2)]).unwrap();
         let records = [
-            begun("run", 0),
+            begun("r", 0),
             record("a", 1, started(1)),
             record("b", 2, started(1)),
             record("a", 5, Event::Ended(end(1, Verdict::Complete))),
@@ -359,7 +346,7 @@ mod tests {
         let withdrawn =
             ExecutorEvent::Withdrawn { attempt: 1, run_on: "far".to_owned(), why: String::new() };
         let records = [
-            begun("run", 0),
+            begun("r", 0),
             record("a", 1, started(1)),
             record("b", 2, started(1)),
             record("c", 3, started(1)),
@@ -378,7 +365,7 @@ mod tests {
         let until = DateTime::from_timestamp(3600, 0).unwrap();
         let waiting = RunEvent::Waiting { until, why: "rate limit".to_owned() };
         let records = [
-            begun("run", 0),
+            begun("r", 0),
             Record { task_id: None, ..record("x", 1, waiting) },
             record("a", 60, started(1)),
             begun("next", 100),

@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use super::{
     JournalReader, LOOK, RecordFilter, draw,
-    parts::{Out, OutputSide, shown},
+    parts::{Out, OutputSide, PieceReader},
 };
 use crate::{
     adapters::{
@@ -21,13 +21,13 @@ use crate::{
         terminal::{self, Visible},
     },
     core::{
-        agents::transcript::{Format, OutputPiece, TranscriptReader},
+        agents::transcript::Format,
         event::{AttemptEvent, Event, RunEvent, record::Record},
         exit::{Exit, fail},
         graph::task::TaskId,
         history::History,
     },
-    project::{failure_output, workspace::Workspace},
+    project::workspace::Workspace,
     view::log::JournalLog,
 };
 
@@ -331,26 +331,22 @@ struct Shown {
 
 /// The reader of one output stream.
 enum OutputReader {
-    Typed(Box<TranscriptReader>),
-    /// Plain text without colors. Holds back an incomplete line.
-    Words(Vec<u8>),
+    Pieces(PieceReader),
     /// Unchanged bytes, with control sequences escaped on a terminal.
     Raw(OutputSide, Option<Visible>),
 }
 
 impl Shown {
     fn new(started: &Record, folder: &Path, format: Format, form: OutputForm) -> Shown {
-        let words = || OutputReader::Words(Vec::new());
         let shown = |is_terminal: bool| is_terminal.then(Visible::default);
-        let (out, err) = match (form, format) {
-            (OutputForm::Raw, _) => (
+        let (out, err) = match form {
+            OutputForm::Raw => (
                 OutputReader::Raw(OutputSide::Out, shown(terminal::stdout_is_terminal())),
                 OutputReader::Raw(OutputSide::Err, shown(terminal::stderr_is_terminal())),
             ),
-            (OutputForm::Readable, Format::Text | Format::Aider) => (words(), words()),
-            (OutputForm::Readable, format) => (
-                OutputReader::Typed(Box::new(TranscriptReader::new(format).with_pieces())),
-                words(),
+            OutputForm::Readable => (
+                OutputReader::Pieces(PieceReader::new(format)),
+                OutputReader::Pieces(PieceReader::new(Format::Text)),
             ),
         };
         let (stdout, stderr) = (folder.join("stdout"), folder.join("stderr"));
@@ -385,19 +381,8 @@ impl Shown {
 impl OutputReader {
     fn take(&mut self, bytes: &[u8], out: &mut Out) -> Result<()> {
         match self {
-            OutputReader::Typed(transcript) => {
-                transcript.push(bytes);
-                transcript.take_pieces().into_iter().try_for_each(|piece| out.print_piece(&piece))
-            }
-            OutputReader::Words(held) => {
-                held.extend_from_slice(bytes);
-                let Some(end) = held.iter().rposition(|byte| *byte == b'\n') else {
-                    return Ok(());
-                };
-                let rest = held.split_off(end + 1);
-                let text = terminal::printable(held);
-                *held = rest;
-                out.put(OutputSide::Out, text.as_bytes())
+            OutputReader::Pieces(reader) => {
+                reader.push(bytes).iter().try_for_each(|piece| out.print_piece(piece))
             }
             OutputReader::Raw(stream, None) => out.put(*stream, bytes),
             OutputReader::Raw(stream, Some(visible)) => {
@@ -409,12 +394,9 @@ impl OutputReader {
     /// Prints the held back text.
     fn finish(&mut self, out: &mut Out) -> Result<()> {
         match self {
-            OutputReader::Typed(_) => out.begin_line(),
-            OutputReader::Words(held) if held.is_empty() => Ok(()),
-            OutputReader::Words(held) => {
-                let text = terminal::printable(held) + "\n";
-                held.clear();
-                out.put(OutputSide::Out, text.as_bytes())
+            OutputReader::Pieces(reader) => {
+                reader.finish().iter().try_for_each(|piece| out.print_piece(piece))?;
+                out.begin_line()
             }
             OutputReader::Raw(stream, Some(visible)) => {
                 out.put(*stream, visible.finish().as_bytes())
@@ -422,35 +404,4 @@ impl OutputReader {
             OutputReader::Raw(_, None) => Ok(()),
         }
     }
-}
-
-/// The last lines of the output of an attempt, in the form that [`OutputForm::Readable`] shows.
-pub(in crate::commands) fn last_lines(path: &Path, format: Format, count: usize) -> Vec<String> {
-    /// The text that is kept while the file is read.
-    const KEPT: usize = 64 << 10;
-    match format {
-        Format::Text | Format::Aider => {
-            return failure_output::last_words(path, count);
-        }
-        _ => {}
-    }
-    let mut transcript = TranscriptReader::new(format).with_pieces();
-    let mut text = String::new();
-    OutputTail::new(path.to_owned()).read(|bytes| {
-        transcript.push(bytes);
-        for piece in transcript.take_pieces() {
-            if !matches!(piece, OutputPiece::Continuation(_))
-                && !text.is_empty()
-                && !text.ends_with('\n')
-            {
-                text.push('\n');
-            }
-            text += &shown(&piece).1;
-        }
-        if text.len() > 2 * KEPT {
-            let mut from = (text.len() - KEPT)..text.len();
-            text.drain(..from.find(|at| text.is_char_boundary(*at)).unwrap_or(0));
-        }
-    });
-    failure_output::last_of(&text, count)
 }

@@ -1,16 +1,24 @@
 //! The output of agents as text: on the terminal, where it is held back until the last lines are known;
 //! and parts of files that grow.
 
-use std::{collections::VecDeque, io, os::unix::fs::FileExt, path::Path};
+use std::{collections::VecDeque, io, mem, os::unix::fs::FileExt, path::Path};
 
 use anyhow::Result;
+use chrono::NaiveDate;
 use serde::Serialize;
 
 use crate::{
-    adapters::terminal::{self, Paint, Style, plain, printable, visible, visible_lines},
+    adapters::{
+        agent_output,
+        terminal::{self, Paint, Style, plain, printable, visible, visible_lines},
+    },
     core::agents::transcript::{Format, OutputPiece, TranscriptReader},
+    project::failure_output,
     regular_file,
 };
+
+/// The most bytes of a part of an output.
+const PART: u64 = 128 << 10;
 
 /// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +27,23 @@ pub(super) enum OutputSide {
     Err,
 }
 
-/// The output: buffered until the last lines are known, then live.
+/// The output: held back until it is known which lines are the last, and then as it comes.
 pub(super) struct Out {
     pub(super) paint: Paint,
     pub(super) width: Option<usize>,
-    held: Option<VecDeque<(OutputSide, Vec<u8>)>>,
+    held: Option<VecDeque<HeldLine>>,
     most: usize,
     /// Whether the last line is incomplete.
     is_open: bool,
+    /// The day whose heading was printed last.
+    day: Option<NaiveDate>,
+}
+
+/// A line of the output, or an entry of the journal with its day.
+struct HeldLine {
+    side: OutputSide,
+    bytes: Vec<u8>,
+    day: Option<NaiveDate>,
 }
 
 impl Out {
@@ -37,29 +54,62 @@ impl Out {
             held: lines.map(|_| VecDeque::new()),
             most: lines.unwrap_or(usize::MAX),
             is_open: false,
+            day: None,
         }
     }
 
-    pub(super) fn put(&mut self, stream: OutputSide, bytes: &[u8]) -> Result<()> {
+    pub(super) fn put(&mut self, side: OutputSide, bytes: &[u8]) -> Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
         self.is_open = bytes.last() != Some(&b'\n');
-        let Some(held) = &mut self.held else {
-            return Ok(stream.put(bytes)?);
-        };
+        if self.held.is_none() {
+            return Ok(side.put(bytes)?);
+        }
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            match held.back_mut() {
-                Some((before, begun)) if *before == stream && begun.last() != Some(&b'\n') => {
-                    begun.extend_from_slice(line);
+            match self.held.as_mut().and_then(VecDeque::back_mut) {
+                Some(before) if before.side == side && before.bytes.last() != Some(&b'\n') => {
+                    before.bytes.extend_from_slice(line);
                 }
-                _ => held.push_back((stream, line.to_vec())),
-            }
-            if held.len() > self.most {
-                held.pop_front();
+                _ => self.entry(HeldLine { side, bytes: line.to_vec(), day: None })?,
             }
         }
         Ok(())
+    }
+
+    /// An entry of the journal, below the heading of its day.
+    pub(super) fn put_entry(&mut self, day: Option<NaiveDate>, text: String) -> Result<()> {
+        self.entry(HeldLine { side: OutputSide::Out, bytes: text.into_bytes(), day })
+    }
+
+    fn entry(&mut self, line: HeldLine) -> Result<()> {
+        let Some(held) = &mut self.held else {
+            return self.print(&line);
+        };
+        held.push_back(line);
+        if held.len() > self.most {
+            held.pop_front();
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, HeldLine { side, bytes, day }: &HeldLine) -> Result<()> {
+        let day = day.filter(|day| self.day != Some(*day));
+        if let Some(day) = day {
+            self.day = Some(day);
+            let heading = self.paint.text(Style::Strong, day.to_string()).into_owned();
+            side.put(&[heading.as_bytes(), b"\n", bytes].concat())?;
+        } else {
+            side.put(bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Drops what is held back.
+    pub(super) fn clear(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.clear();
+        }
     }
 
     /// Completes the last line.
@@ -68,10 +118,8 @@ impl Out {
     }
 
     pub(super) fn go_live(&mut self) -> Result<()> {
-        for (stream, line) in self.held.take().unwrap_or_default() {
-            stream.put(&line)?;
-        }
-        Ok(())
+        let held = self.held.take().unwrap_or_default();
+        held.iter().try_for_each(|line| self.print(line))
     }
 
     /// Prints one item of an agent's transcript.
@@ -79,7 +127,10 @@ impl Out {
         if !matches!(piece, OutputPiece::Continuation(_)) {
             self.begin_line()?;
         }
-        let (style, text) = shown(piece);
+        let (style, mut text) = shown(piece);
+        if matches!(piece, OutputPiece::Line(_)) {
+            text.push('\n');
+        }
         let text = match style {
             Some(style) => self.paint.text(style, text).into_owned(),
             None => text,
@@ -88,8 +139,65 @@ impl Out {
     }
 }
 
+/// The items of an agent's output, made from its bytes: those of a transcript, or the lines of plain
+/// text.
+pub(super) enum PieceReader {
+    Typed(Box<TranscriptReader>),
+    /// Plain text without colors. Holds back an incomplete line.
+    Plain(Vec<u8>),
+}
+
+impl PieceReader {
+    pub(super) fn new(format: Format) -> PieceReader {
+        match format {
+            Format::Text | Format::Aider => PieceReader::Plain(Vec::new()),
+            _ => PieceReader::Typed(Box::new(TranscriptReader::new(format).with_pieces())),
+        }
+    }
+
+    /// Returns the items that the next bytes complete.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<OutputPiece> {
+        match self {
+            PieceReader::Typed(transcript) => {
+                transcript.push(bytes);
+                transcript.take_pieces()
+            }
+            PieceReader::Plain(held) => {
+                held.extend_from_slice(bytes);
+                let end = held.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                let rest = held.split_off(end);
+                let lines = printable(&mem::replace(held, rest));
+                lines.lines().map(|line| OutputPiece::Line(line.to_owned())).collect()
+            }
+        }
+    }
+
+    /// Returns what was held back.
+    pub(super) fn finish(&mut self) -> Vec<OutputPiece> {
+        let is_open = matches!(self, PieceReader::Plain(held) if !held.is_empty());
+        if is_open { self.push(b"\n") } else { Vec::new() }
+    }
+}
+
+/// The last lines of the output of an attempt, as `ralph logs --output` shows them.
+pub(in crate::commands) fn last_lines(path: &Path, format: Format, count: usize) -> Vec<String> {
+    let end = agent_output::end(path, PART);
+    // The end of a long output begins in the middle of a line.
+    let is_cut = end.len() as u64 >= PART;
+    let from = end.find('\n').filter(|_| is_cut).map_or(0, |at| at + 1);
+    let mut reader = PieceReader::new(format);
+    let mut text = String::new();
+    for piece in reader.push(format!("{}\n", &end[from..]).as_bytes()) {
+        if !matches!(piece, OutputPiece::Continuation(_)) {
+            text.push('\n');
+        }
+        text += &shown(&piece).1;
+    }
+    failure_output::last_of(&text, count)
+}
+
 /// One item of an agent's transcript as text that is safe to print, with its style.
-pub(super) fn shown(piece: &OutputPiece) -> (Option<Style>, String) {
+fn shown(piece: &OutputPiece) -> (Option<Style>, String) {
     match piece {
         OutputPiece::Message(text) => (None, visible_lines(text.trim_start())),
         OutputPiece::Continuation(text) => (None, visible_lines(text)),
@@ -154,8 +262,6 @@ enum PieceKind {
 
 /// The whole lines of a file from an offset on, or its last ones.
 fn lines_from(path: &Path, from: Option<u64>) -> io::Result<(u64, Vec<u8>, u64)> {
-    /// The most bytes of a part.
-    const PART: u64 = 128 << 10;
     let file = regular_file::open(path)?;
     let size = file.metadata()?.len();
     let mut start = from.unwrap_or_else(|| size.saturating_sub(PART)).min(size);
@@ -195,16 +301,8 @@ pub(in crate::commands) fn transcript(
 ) -> TranscriptPart {
     let (from, block, size) = lines_from(path, from).unwrap_or_default();
     let next = from + block.len() as u64;
-    let pieces = if matches!(format, Format::Text | Format::Aider) {
-        printable(&block)
-            .lines()
-            .map(|line| TranscriptPiece { kind: PieceKind::Says, text: line.to_owned() })
-            .collect()
-    } else {
-        let mut transcript = TranscriptReader::new(format).with_pieces();
-        transcript.push(&block);
-        transcript.take_pieces().iter().map(TranscriptPiece::of).collect()
-    };
+    let pieces = PieceReader::new(format).push(&block);
+    let pieces = pieces.iter().map(TranscriptPiece::of).collect();
     TranscriptPart { from, next, size, pieces }
 }
 

@@ -22,10 +22,10 @@ use crate::{
     },
     view::{
         lines::counted,
-        past_run::PastRunView,
-        queue::QueueView,
+        run::PastRunView,
         run::{RunFacts, RunView, Standing},
         run_report::{ReportSource, RunReport},
+        waits::QueueView,
     },
 };
 

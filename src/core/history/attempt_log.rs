@@ -9,8 +9,8 @@ use crate::{
     agents::transcript::Format,
     commit_id::CommitId,
     event::{
-        AttemptEvent, AttemptResult, DraftCall, Event, ExecutorEvent, GraphEvent, RequestEvent,
-        record::Record,
+        AttemptEvent, AttemptResult, CheckEvent, DraftCall, Event, ExecutorEvent, GraphEvent,
+        LandingEvent, RequestEvent, record::Record,
     },
     executor::Placement,
     graph::task::TaskId,
@@ -37,6 +37,12 @@ pub struct AttemptEntry {
     pub run_on: Option<String>,
     /// Where its agent really ran.
     pub placement: Option<Placement>,
+    /// The slot that it worked in; none in the checkout itself.
+    pub slot: Option<String>,
+    /// When its verify commands began.
+    pub verified_from: Option<DateTime<Utc>>,
+    /// When its work was queued to land.
+    pub queued_at: Option<DateTime<Utc>>,
     /// When and how it ended; none while it runs, or if no end was recorded.
     pub ended: Option<(DateTime<Utc>, AttemptResult)>,
     /// The events about its task and the graph file while it ran.
@@ -44,6 +50,17 @@ pub struct AttemptEntry {
 }
 
 impl AttemptEntry {
+    /// Notes a step of the attempt while it is open.
+    fn step(&mut self, record: &Record) {
+        if let Event::Attempt(AttemptEvent::AgentStarted { placement, .. }) = &record.event {
+            self.placement.clone_from(placement);
+        } else if let Event::Check(CheckEvent::Verifying { baseline: false, .. }) = record.event {
+            self.verified_from.get_or_insert(record.timestamp);
+        } else if let Event::Landing(LandingEvent::Queued { .. }) = record.event {
+            self.queued_at.get_or_insert(record.timestamp);
+        }
+    }
+
     /// The name that people use for it: `a.2`.
     pub fn name(&self) -> String {
         format!("{}.{}", self.task_id, self.attempt)
@@ -62,7 +79,7 @@ pub struct AttemptLog {
 
 impl AttemptLog {
     /// Applies an event.
-    pub(super) fn apply(&mut self, record: &Record) {
+    pub fn apply(&mut self, record: &Record) {
         if let Event::Graph(GraphEvent::Drafted(call)) = &record.event {
             self.drafts.push((record.timestamp, call.clone()));
         }
@@ -85,7 +102,13 @@ impl AttemptLog {
             self.open.values_mut().filter(|other| **other > at).for_each(|other| *other -= 1);
         }
         if let Event::Attempt(AttemptEvent::Started {
-            attempt, base, log, format, run_on, ..
+            attempt,
+            base,
+            log,
+            format,
+            run_on,
+            slot,
+            ..
         }) = &record.event
         {
             self.open.insert(id.clone(), self.entries.len());
@@ -99,14 +122,15 @@ impl AttemptLog {
                 format: *format,
                 run_on: run_on.clone(),
                 placement: None,
+                slot: slot.clone(),
+                verified_from: None,
+                queued_at: None,
                 ended: None,
                 changes: Vec::new(),
             });
         }
-        if let Event::Attempt(AttemptEvent::AgentStarted { placement, .. }) = &record.event
-            && let Some(at) = self.open.get(id)
-        {
-            self.entries[*at].placement.clone_from(placement);
+        if let Some(entry) = self.open.get(id).map(|at| &mut self.entries[*at]) {
+            entry.step(record);
         }
         let is_change = matches!(
             record.event,

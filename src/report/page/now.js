@@ -167,7 +167,7 @@ function failed(now, now.attention) {
 }
 
 function landed(now) {
-  const all = now.landed ?? now.completed_tasks.map((id) => ({ id, title: titles.get(id) }));
+  const all = now.landed;
   if (!all.length) return now.run_id && !GOES_ON.includes(now.status) ? panel("Landed", { count: 0 }, empty("This run completed no task.")) : null;
   const newest = [...all].reverse();
   return panel("Landed", { count: all.length }, h("ul", { class: "rows" }, capped(newest, LIST, landedRow)));
@@ -204,7 +204,7 @@ function upcoming(now) {
 
 function totals(now, loadedAt) {
   const { spend } = now;
-  const tokens = spend.tokens.input + spend.tokens.output + spend.tokens.cache_read + spend.tokens.cache_write;
+  const tokens = spend.tokens ? Object.values(spend.tokens).reduce((sum, count) => sum + count, 0) : 0;
   const goesOn = GOES_ON.includes(now.status);
   const past = now.started_at ? (Date.now() - Date.parse(now.started_at)) / 1000 : null;
   const whole = now.duration_seconds ?? (now.ended_at && (Date.parse(now.ended_at) - Date.parse(now.started_at)) / 1000);

@@ -7,9 +7,9 @@ use std::{collections::HashMap, fmt::Write as _};
 use super::{
     BoxKind, EdgeState, FoldKinds, GraphPicture, PictureBox, PictureLayout, PictureLine,
     PictureNode, StateMark,
-    drawing::{LEFT, RIGHT, counts_text},
-    text_width::{Font, fitted, text_width, xml},
+    drawing::{Font, LEFT, RIGHT, counts_text, fitted, text_width},
 };
+use crate::adapters::terminal::visible;
 
 /// The space around the picture.
 const MARGIN: f64 = 24.0;
@@ -139,7 +139,7 @@ impl PictureNode {
     pub(super) fn texts(&self) -> (String, String) {
         let title = if self.title == self.id.as_str() { "" } else { self.title.trim() };
         let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
-        (self.id.to_string(), crate::adapters::terminal::visible(&title).into_owned())
+        (self.id.to_string(), visible(&title).into_owned())
     }
 }
 
@@ -300,9 +300,27 @@ fn number(length: f64) -> f64 {
     (length * 10.0).round() / 10.0
 }
 
+/// A text in an XML document: markup is escaped, and what XML cannot contain or what changes the
+/// order of text is shown and has no effect.
+pub(super) fn xml(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in visible(text).chars() {
+        match c {
+            '&' => shown.push_str("&amp;"),
+            '<' => shown.push_str("&lt;"),
+            '>' => shown.push_str("&gt;"),
+            '"' => shown.push_str("&quot;"),
+            '\'' => shown.push_str("&#39;"),
+            '\u{fffe}' | '\u{ffff}' => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::tree::tests::picture;
+    use super::super::formats::tests::picture;
     use super::*;
     use crate::core::graph::{
         TaskGraph,
@@ -357,5 +375,14 @@ mod tests {
         let bent = path(&[[0.0, 0.0], [40.0, 0.0], [40.0, 8.0]]);
         assert_eq!(bent, "M0,0L24,0Q40,0 40,4L40,8");
         assert_eq!(path(&[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]), "M1,1L1,1Q1,1 1,1L1,1");
+    }
+
+    #[test]
+    fn a_document_has_no_markup_of_a_title() {
+        assert_eq!(xml("<a b='c'>&\"\u{1b}[31m"), "&lt;a b=&#39;c&#39;&gt;&amp;&quot;\\u{1b}[31m");
+        assert_eq!(
+            xml("\u{202e}abc\u{2066}\u{61c}\u{ffff}\0"),
+            "\\u{202e}abc\\u{2066}\\u{61c}\\u{ffff}\\u{0}"
+        );
     }
 }

@@ -9,12 +9,16 @@ use crate::{
     core::{
         agents::{agent_command::AgentCommand, provider_error::Advice},
         event::{Blocker, StopReason},
-        graph::task::{Status, TaskId},
+        graph::task::TaskId,
         history::TaskHistory,
         select::{Decision, TaskState, View},
         verdict::Verdict,
     },
-    view::{queue::HeldView, words::counted},
+    view::{
+        task::{TaskStanding, standing},
+        waits::HeldView,
+        words::counted,
+    },
 };
 
 /// How many lines of a question are kept.
@@ -149,6 +153,10 @@ fn of_blocker(
         return (state == TaskState::NeedsInput)
             .then_some(Attention { remedy: Some(answer), ..asked });
     }
+    let is_stale = || {
+        let standing = standing(view, number, (false, &[]), source.now);
+        matches!(standing, TaskStanding::InProgress { stale: true, .. })
+    };
     let (kind, remedy) = match state {
         TaskState::NeedsInput => (AttentionKind::Question, format!("`ralph answer {id} \"…\"`")),
         TaskState::Parked(_) => (AttentionKind::Parked, format!("`ralph task-reset {id}`")),
@@ -160,7 +168,7 @@ fn of_blocker(
         TaskState::Blocked => (AttentionKind::Blocked, format!("`ralph task-reset {id}`")),
         // The next run continues an attempt that was cut off.
         TaskState::Claimed if view.history.active.of(&id).is_some() => return None,
-        TaskState::Claimed if is_stuck || is_stale(view, number, source) => {
+        TaskState::Claimed if is_stuck || is_stale() => {
             let remedy = format!("if nothing works on it, `ralph task-reset {id}`");
             (AttentionKind::Claimed, remedy)
         }
@@ -321,14 +329,4 @@ fn baseline(source: &ReportSource<'_>, is_now: bool) -> Option<Attention> {
         remedy: is_now.then(|| "fix it and commit, then `ralph run`".to_owned()),
         task_id: id,
     })
-}
-
-/// Whether the file has said for too long that a task is in progress.
-fn is_stale(view: &View<'_>, number: usize, source: &ReportSource<'_>) -> bool {
-    let task = view.graph.task(number);
-    let claimed = task.claimed_at.as_deref();
-    let claimed = claimed.and_then(|at| chrono::DateTime::parse_from_rfc3339(at).ok());
-    let limit = task.stale_after.unwrap_or(view.policy.stale_after);
-    let age = claimed.and_then(|at| (source.now - at.to_utc()).to_std().ok());
-    task.status == Status::InProgress && age.is_none_or(|age| age > limit)
 }

@@ -1,7 +1,10 @@
-//! The page of a report: how much of each part is shown, and lines that fit the screen.
+//! The page of a report: how much of each part is shown, and its lines for a terminal or as Markdown.
+
+use std::fmt::Write as _;
 
 use crate::{
     adapters::terminal::{self, Style, visible},
+    core::verdict::Commit,
     view::lines::{Line, line},
 };
 
@@ -88,27 +91,62 @@ impl Fold {
     ];
 }
 
-/// Lines of a report, at most as wide as the screen.
+/// What a report is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Markup {
+    /// A terminal of so many columns, or lines of any width.
+    Terminal(Option<usize>),
+    /// Markdown. Texts of others stay what they are: they neither mention people, link issues nor
+    /// change the layout.
+    Markdown,
+}
+
+/// The lines of a report.
 pub(super) struct ReportPage {
-    pub(super) width: Option<usize>,
+    pub(super) markup: Markup,
     pub(super) lines: Vec<Line>,
 }
 
 impl ReportPage {
+    pub(super) fn new(markup: Markup) -> ReportPage {
+        ReportPage { markup, lines: Vec::new() }
+    }
+
+    /// A line of Markdown.
+    fn mark(&mut self, text: String) {
+        self.lines.push(Line { style: None, text });
+    }
+
+    /// A heading of a part.
+    pub(super) fn heading(&mut self, text: &str) {
+        if self.markup == Markup::Markdown {
+            let text = escaped(text.trim_end_matches(':'));
+            let (first, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));
+            self.mark(format!("\n### {}{rest}\n", first.to_uppercase()));
+        } else {
+            self.text(Style::Strong, text);
+        }
+    }
+
     /// A line that is wrapped.
     pub(super) fn text(&mut self, style: impl Into<Option<Style>>, text: &str) {
         let Line { style, text } = line(style, text);
-        let texts = match self.width {
-            Some(width) => terminal::wrap(&text, width),
-            None => vec![text],
+        let texts = match self.markup {
+            Markup::Markdown => return self.mark(format!("\n{}", escaped(&text))),
+            Markup::Terminal(Some(width)) => terminal::wrap(&text, width),
+            Markup::Terminal(None) => vec![text],
         };
         self.lines.extend(texts.into_iter().map(|text| Line { style, text }));
     }
 
     /// A line that is cut, but for its end.
-    pub(super) fn item(&mut self, style: impl Into<Option<Style>>, text: &str, end: &str) {
+    pub(super) fn row(&mut self, style: impl Into<Option<Style>>, text: &str, end: &str) {
         let (text, end) = (visible(text), visible(end));
-        let room = self.width.map(|width| width.saturating_sub(terminal::columns(&end)));
+        let width = match self.markup {
+            Markup::Markdown => return self.text(None, &format!("{text}{end}")),
+            Markup::Terminal(width) => width,
+        };
+        let room = width.map(|width| width.saturating_sub(terminal::columns(&end)));
         let text = match room {
             Some(room) if room < 20 => return self.text(style, &format!("{text}{end}")),
             Some(room) => terminal::fit(&text, room),
@@ -117,9 +155,67 @@ impl ReportPage {
         self.lines.push(Line { style: style.into(), text: format!("{text}{end}") });
     }
 
+    /// An entry of a list in one line: its sign, its task, and what is said of that.
+    pub(super) fn entry(
+        &mut self,
+        style: Option<Style>,
+        sign: char,
+        (id, text): (&str, &str),
+        end: &str,
+    ) {
+        match self.markup {
+            Markup::Markdown => {
+                let id = if id.is_empty() { String::new() } else { code(id) };
+                self.mark(format!("- {id}{}", escaped(&format!("{text}{end}"))));
+            }
+            Markup::Terminal(_) => self.row(style, &format!("  {sign} {id}{text}"), end),
+        }
+    }
+
+    /// Lines of an output or a question below an entry.
+    pub(super) fn quote(&mut self, lines: &[String]) {
+        let is_markdown = self.markup == Markup::Markdown;
+        for (at, text) in lines.iter().enumerate() {
+            let before = if is_markdown && at == 0 { "\n" } else { "" };
+            if is_markdown {
+                self.mark(format!("{before}      {}", visible(text)));
+            } else {
+                self.row(None, &format!("      {text}"), "");
+            }
+        }
+        if is_markdown && !lines.is_empty() {
+            self.mark(String::new());
+        }
+    }
+
+    /// A commit below an entry.
+    pub(super) fn commit(&mut self, commit: &Commit) {
+        let text = format!("{} {}", commit.short(), commit.subject);
+        match self.markup {
+            Markup::Markdown => self.note(Style::Faint, &text),
+            Markup::Terminal(_) => self.row(None, &format!("      {text}"), ""),
+        }
+    }
+
+    /// A wrapped line below an entry.
+    pub(super) fn note(&mut self, style: Style, text: &str) {
+        match self.markup {
+            Markup::Markdown => self.mark(format!("  - {}", escaped(text))),
+            Markup::Terminal(_) => self.text(style, &format!("      {text}")),
+        }
+    }
+
+    /// A line after the entries of a list.
+    pub(super) fn aside(&mut self, style: Style, text: &str) {
+        match self.markup {
+            Markup::Markdown => self.mark(format!("- {}", escaped(text))),
+            Markup::Terminal(_) => self.text(style, &format!("  {text}")),
+        }
+    }
+
     pub(super) fn more(&mut self, count: usize, command: &str) {
         if count > 0 {
-            self.text(Style::Faint, &format!("  … and {count} more; `{command}` shows all"));
+            self.aside(Style::Faint, &format!("… and {count} more; `{command}` shows all"));
         }
     }
 
@@ -134,10 +230,12 @@ impl ReportPage {
         let (text, end) = (visible(text), visible(end));
         // A wrapped line is not always full.
         let slack = rows.saturating_sub(1).saturating_mul(12);
-        let room = self
-            .width
-            .filter(|_| rows < usize::MAX)
-            .map(|width| (rows * width).saturating_sub(terminal::columns(&end) + slack));
+        let room = match self.markup {
+            Markup::Terminal(Some(width)) if rows < usize::MAX => {
+                Some((rows * width).saturating_sub(terminal::columns(&end) + slack))
+            }
+            Markup::Terminal(_) | Markup::Markdown => None,
+        };
         let text = match room {
             Some(room) => terminal::fit(&text, room.max(30)),
             None => text,
@@ -145,8 +243,23 @@ impl ReportPage {
         self.text(style, &format!("{text}{end}"));
     }
 
+    /// An entry of at most so many lines.
+    pub(super) fn tall(
+        &mut self,
+        style: Style,
+        sign: char,
+        (id, text): (&str, &str),
+        end: &str,
+        rows: usize,
+    ) {
+        match self.markup {
+            Markup::Markdown => self.entry(None, sign, (id, text), end),
+            Markup::Terminal(_) => self.short(style, &format!("  {sign} {id}{text}"), end, rows),
+        }
+    }
+
     pub(super) fn is_narrow(&self) -> bool {
-        self.width.is_some_and(|width| width < NARROW)
+        matches!(self.markup, Markup::Terminal(Some(width)) if width < NARROW)
     }
 }
 
@@ -161,6 +274,73 @@ pub(super) fn fitting(rows: usize, lines: impl Fn(Fold) -> Vec<Line>) -> Vec<Lin
         }
     }
     best
+}
+
+/// Code in one line; escaped text where that cannot be code.
+fn code(text: &str) -> String {
+    if text.contains(['`', '\n']) { plain(text, None) } else { format!("`{}`", visible(text)) }
+}
+
+/// A text in which only code in single backticks is markup, as in our own messages.
+fn escaped(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    let is_code = |part: &&str| !part.trim().is_empty() && !part.contains('\n');
+    if parts.len().is_multiple_of(2) || !parts.iter().skip(1).step_by(2).all(is_code) {
+        return plain(text, None);
+    }
+    let part = |(at, part): (usize, &&str)| match at % 2 {
+        1 => code(part),
+        _ => plain(part, (at > 0).then_some('`')),
+    };
+    parts.iter().enumerate().map(part).collect()
+}
+
+/// A text without markup: what Markdown, HTML or GitHub would act on is escaped, and a mention or the
+/// number of an issue is broken by an entity. `before` is the character in front.
+fn plain(text: &str, before: Option<char>) -> String {
+    let text = visible(text);
+    let mut shown = String::with_capacity(text.len());
+    let mut last = before;
+    for (at, c) in text.char_indices() {
+        let rest = &text[at + c.len_utf8()..];
+        let next = rest.chars().next();
+        let is_next = |test: fn(char) -> bool| next.is_some_and(test);
+        let is_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        let is_blank = |c: Option<char>| c.is_none_or(char::is_whitespace);
+        let is_active = match c {
+            '|' | '`' | '[' | '~' => true,
+            '*' => !(is_blank(last) && is_blank(next)),
+            '_' => !(is_word(last) && is_word(next)),
+            '\\' => next.is_none_or(|next| next.is_ascii_punctuation()),
+            '<' => is_next(|next| next.is_ascii_alphabetic() || "/!?".contains(next)),
+            '&' => is_next(|next| next == '#' || next.is_ascii_alphanumeric()),
+            '@' => is_next(|next| next.is_ascii_alphanumeric()),
+            '#' => last.is_none() || is_next(|next| next.is_ascii_digit()),
+            '>' => last.is_none(),
+            // Only a sign after a character ends a formula.
+            '$' => !is_blank(last),
+            ':' => rest.starts_with("//") || is_emoji(rest),
+            '.' => shown.to_ascii_lowercase().ends_with("www"),
+            _ => false,
+        };
+        match c {
+            '*' | '_' | '[' | '~' | '\\' if is_active => shown.extend(['\\', c]),
+            // A mention and a mail address are found in what entities stand for.
+            '@' if is_active => shown.push_str("@&#8203;"),
+            _ if is_active => {
+                let _ = write!(shown, "&#{};", u32::from(c));
+            }
+            _ => shown.push(c),
+        }
+        last = Some(c);
+    }
+    shown
+}
+
+/// Whether the text after a colon is the name of an emoji, up to the next colon.
+fn is_emoji(rest: &str) -> bool {
+    let in_name = |c: char| c.is_ascii_alphanumeric() || "_+-".contains(c);
+    rest.split_once(':').is_some_and(|(name, _)| !name.is_empty() && name.chars().all(in_name))
 }
 
 #[cfg(test)]
@@ -183,14 +363,36 @@ mod tests {
 
     #[test]
     fn the_end_of_an_item_is_never_cut() {
-        let mut page = ReportPage { width: Some(40), lines: Vec::new() };
-        page.item(None, "  + a: A title that is longer than the screen is", "; 1 file, +1 -0");
+        let mut page = ReportPage::new(Markup::Terminal(Some(40)));
+        page.row(None, "  + a: A title that is longer than the screen is", "; 1 file, +1 -0");
         page.short(Style::Warn, "  - a: a reason that is longer than the screen is", "; end", 1);
-        page.item(None, "  ! x: why", "; `ralph show a-very-long-name-of-a-task.1`");
+        page.row(None, "  ! x: why", "; `ralph show a-very-long-name-of-a-task.1`");
         let texts: Vec<&str> = page.lines.iter().map(|line| line.text.as_str()).collect();
         assert_eq!(texts[0], "  + a: A title that is l…; 1 file, +1 -0");
         assert_eq!(texts[1], "  - a: a reason that is longer tha…; end");
         assert!(texts[2..].concat().contains("a-very-long-name-of-a-task.1`"), "{texts:?}");
         assert!(texts.iter().all(|text| terminal::columns(text) <= 40), "{texts:?}");
+    }
+
+    #[test]
+    fn texts_of_others_are_escaped_and_commands_stay_code() {
+        for (text, want) in [
+            ("a|b", "a&#124;b"),
+            ("@me #12 <b> `x`", "@&#8203;me &#35;12 &#60;b> `x`"),
+            ("https://x.y :tada:", "https&#58;//x.y &#58;tada:"),
+            ("run `ralph run`, then *wait*", "run `ralph run`, then \\*wait\\*"),
+            ("a `b|c` d", "a `b|c` d"),
+            ("one ` only @me", "one &#96; only @&#8203;me"),
+            ("``@me`` `", "&#96;&#96;@&#8203;me&#96;&#96; &#96;"),
+            ("[x](y) ![x] ~~no~~", "\\[x](y) !\\[x] \\~\\~no\\~\\~"),
+            ("__x__ &lt; $a$", "\\_\\_x\\_\\_ &#38;lt; $a&#36;"),
+            ("\\[x] a\\|b", "\\\\\\[x] a\\\\&#124;b"),
+            ("# no head", "&#35; no head"),
+            // These mean nothing.
+            ("a: b_c 2 * 3 < 4, $1.50 & c > d", "a: b_c 2 * 3 < 4, $1.50 & c > d"),
+        ] {
+            assert_eq!(escaped(text), want, "{text}");
+        }
+        assert!(!escaped("two\nlines").contains('\n'));
     }
 }

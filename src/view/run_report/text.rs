@@ -1,4 +1,4 @@
-//! The report as text for a terminal.
+//! The walk over a report, which is the same for a terminal and for Markdown.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     Attention, AttentionKind, FailedTask, LandedTask, RunReport, UpcomingTask,
-    page::{Fold, ReportPage, fitting},
+    page::{Fold, Markup, ReportPage, fitting},
 };
 use crate::{
     adapters::terminal::Style,
@@ -14,7 +14,7 @@ use crate::{
     view::{
         attempt::AttemptView,
         lines::{Line, line},
-        past_run::PastRunView,
+        run::PastRunView,
         run::RunView,
         state::{StateKind, StateMark},
         words::{clock, counted, full, ids, length, moment, short},
@@ -35,7 +35,7 @@ impl RunReport {
 
     /// Returns the rest of the report of a run that ended, at most as wide as this.
     pub fn body(&self, width: Option<usize>, fold: Fold) -> Vec<Line> {
-        let mut page = ReportPage { width, lines: Vec::new() };
+        let mut page = ReportPage::new(Markup::Terminal(width));
         self.parts(&mut page, fold);
         page.lines
     }
@@ -52,7 +52,7 @@ impl RunReport {
 
     /// Returns this heading with how much is complete, and who is needed.
     pub fn people_lines(&self, heading: &str) -> Vec<Line> {
-        let mut page = ReportPage { width: None, lines: Vec::new() };
+        let mut page = ReportPage::new(Markup::Terminal(None));
         let progress =
             self.left.as_ref().map_or(String::new(), |left| format!("; {}", left.progress()));
         page.text(Style::Warn, &format!("{heading}{progress}"));
@@ -67,7 +67,18 @@ impl RunReport {
 
     /// Returns the page with all that is known.
     pub fn page(&self, width: Option<usize>, fold: Fold, now: DateTime<Utc>) -> Vec<Line> {
-        let mut page = ReportPage { width, lines: Vec::new() };
+        self.written(Markup::Terminal(width), fold, now)
+    }
+
+    /// Returns the report as Markdown, for a pull request or a chat.
+    pub fn markdown(&self, now: DateTime<Utc>) -> String {
+        let id = self.run.run_id.as_deref().unwrap_or("none");
+        let lines = self.written(Markup::Markdown, Fold::ALL, now).into_iter();
+        format!("## Run {id}\n") + &lines.map(|line| line.text + "\n").collect::<String>()
+    }
+
+    fn written(&self, markup: Markup, fold: Fold, now: DateTime<Utc>) -> Vec<Line> {
+        let mut page = ReportPage::new(markup);
         let exit = self.run.exit_code.filter(|_| self.run.why.is_some());
         let exit = exit.map_or(String::new(), |code| format!(" (exit code {code})"));
         let rows = fold.rows.max(2);
@@ -163,21 +174,21 @@ impl RunReport {
         if let Some((plain, kept)) = plain.and_then(|it| Some((it, it.not_landed.as_ref()?))) {
             let (name, attempt) = (&plain.name, kept.rsplit('/').next().unwrap_or(kept));
             let text = format!(
-                "  its work has not landed: start it again to continue; `ralph restore --name \
-                 {name} {attempt}` makes a branch of it"
+                "its work has not landed: start it again to continue; `ralph restore --name {name} \
+                 {attempt}` makes a branch of it"
             );
-            page.text(Style::Warn, &text);
+            page.aside(Style::Warn, &text);
         }
         self.people(page, fold);
         if !self.landed.is_empty() {
-            page.text(Style::Strong, "landed:");
+            page.heading("landed:");
             let hidden = self.landed.len().saturating_sub(fold.landed);
             self.landed.iter().take(fold.landed).for_each(|task| task.show(page, fold));
             page.more(hidden, &self.command());
         }
         let failed = self.only_failed();
         if !failed.is_empty() {
-            page.text(Style::Strong, "failed:");
+            page.heading("failed:");
             failed.iter().take(fold.failed).for_each(|task| task.show(page, fold.rows));
             page.more(failed.len().saturating_sub(fold.failed), &self.command());
         }
@@ -201,7 +212,7 @@ impl RunReport {
         if self.attention.is_empty() {
             return;
         }
-        page.text(Style::Strong, "needs you:");
+        page.heading("needs you:");
         self.attention.iter().take(fold.attention).for_each(|it| it.show(page, fold));
         page.more(self.attention.len().saturating_sub(fold.attention), &self.command());
     }
@@ -211,7 +222,7 @@ impl RunReport {
         let counts = counts.filter(|counts| counts.left() > 0 && self.run.plain.is_none());
         let Some(counts) = counts else { return };
         let left = counts.left();
-        page.text(Style::Strong, &format!("left: {left} ({})", counts.parts().join(", ")));
+        page.heading(&format!("left: {left} ({})", counts.parts().join(", ")));
         let day = self.ended_at.unwrap_or_else(Utc::now);
         for task in self.upcoming.iter().take(fold.upcoming) {
             task.show(page, day);
@@ -230,8 +241,8 @@ impl RunReport {
             let at_once =
                 if all.jobs == 1 { String::new() } else { format!(" with {} jobs", all.jobs) };
             let (took, done) = (short(all.seconds), moment(all.done_at, all.from));
-            let text = format!("  if all goes well, {what} {took}{at_once}: until {done}");
-            page.text(Style::Faint, &text);
+            let text = format!("if all goes well, {what} {took}{at_once}: until {done}");
+            page.aside(Style::Faint, &text);
         }
     }
 
@@ -260,12 +271,12 @@ impl RunReport {
         let started = run.started_at.map_or(String::new(), |at| format!(", started {}", full(at)));
         let beat = run.last_beat_seconds;
         let beat = beat.map_or(String::new(), |beat| format!(", last beat {} ago", short(beat)));
-        page.item(
+        page.row(
             Style::Faint,
             &format!("Run: {run_id}{started}, process {}{beat}", run.pid.unwrap_or_default()),
             "",
         );
-        page.item(Style::Faint, &limits(run), "");
+        page.row(Style::Faint, &limits(run), "");
         for earlier in run.earlier_runs.iter().take(fold.earlier) {
             past_run(page, earlier);
         }
@@ -276,7 +287,7 @@ impl RunReport {
 fn past_run(page: &mut ReportPage, run: &PastRunView) {
     let (began, number) = (run.started_at.map_or(String::new(), full), run.number);
     let text = format!("Run {number}: {began}, {}", run.text());
-    page.item(Style::Faint, &text, &format!("; `ralph status --run {number}`"));
+    page.row(Style::Faint, &text, &format!("; `ralph status --run {number}`"));
 }
 
 fn plain_loops(loops: &[TaskId]) -> String {
@@ -315,17 +326,15 @@ impl Attention {
             count => format!("; {} others wait on it", count - 1),
         };
         let frees = if self.task_id.is_some() { frees } else { String::new() };
-        let head = format!("  - {}{}", self.subject(page.is_narrow()), self.why);
-        page.short(Style::Warn, &head, &frees, rows);
-        for text in self.shown(detail) {
-            page.item(None, &format!("      {text}"), "");
-        }
+        let (id, title) = self.subject(page.is_narrow());
+        page.tall(Style::Warn, '-', (id, &format!("{title}{}", self.why)), &frees, rows);
+        page.quote(&self.shown(detail));
         if let Some(remedy) = &self.remedy {
             let look =
                 self.look.as_ref().map_or(String::new(), |look| format!("{look} shows it; "));
-            page.text(Style::Strong, &format!("      {look}{remedy}"));
+            page.note(Style::Strong, &format!("{look}{remedy}"));
         } else if let Some(look) = &self.look {
-            page.text(Style::Faint, &format!("      {look} shows it"));
+            page.note(Style::Faint, &format!("{look} shows it"));
         }
     }
 
@@ -356,14 +365,14 @@ impl Attention {
         }
     }
 
-    /// The task, with its title if there is room, and a colon.
-    fn subject(&self, is_narrow: bool) -> String {
+    /// The task, and its title if there is room, with a colon.
+    fn subject(&self, is_narrow: bool) -> (&str, String) {
         match (&self.task_id, &self.title) {
             (Some(id), Some(title)) if title != id.as_str() && !is_narrow => {
-                format!("{id} ({title}): ")
+                (id.as_str(), format!(" ({title}): "))
             }
-            (Some(id), _) => format!("{id}: "),
-            (None, _) => String::new(),
+            (Some(id), _) => (id.as_str(), ": ".to_owned()),
+            (None, _) => ("", String::new()),
         }
     }
 }
@@ -374,15 +383,15 @@ impl LandedTask {
         let title = self.title.as_deref().filter(|title| *title != self.id.as_str());
         let title = title.or(first).unwrap_or("no commit");
         let end = self.facts(page.is_narrow());
-        page.item(Style::Good, &format!("  + {}: {title}", self.id), &end);
+        page.entry(Some(Style::Good), '+', (self.id.as_str(), &format!(": {title}")), &end);
         for commit in
             self.commits.iter().take(fold.commits.saturating_add(1)).filter(|_| fold.commits > 0)
         {
-            page.item(None, &format!("      {} {}", commit.short(), commit.subject), "");
+            page.commit(commit);
         }
         let hidden = self.commits.len().saturating_sub(fold.commits.saturating_add(1));
         if fold.commits > 0 && hidden > 0 {
-            page.text(Style::Faint, &format!("      and {}", counted(hidden, "more commit")));
+            page.note(Style::Faint, &format!("and {}", counted(hidden, "more commit")));
         }
     }
 
@@ -409,7 +418,7 @@ impl FailedTask {
     fn show(&self, page: &mut ReportPage, rows: usize) {
         let FailedTask { id, attempt, why, .. } = self;
         let end = format!("; `ralph show {id}.{attempt}`");
-        page.short(Style::Bad, &format!("  ! {id}: {why}"), &end, rows);
+        page.tall(Style::Bad, '!', (id.as_str(), &format!(": {why}")), &end, rows);
     }
 }
 
@@ -425,7 +434,7 @@ impl UpcomingTask {
             _ => String::new(),
         };
         let why = self.why.as_ref().map_or(String::new(), |why| format!("; {why}"));
-        page.item(None, &format!("  > {}{title}", self.id), &format!("{times}{why}"));
+        page.entry(None, '>', (self.id.as_str(), &title), &format!("{times}{why}"));
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::core::samples::{graph, task};
 use proptest::prelude::*;
 
-use super::{super::tree::tests::picture, *};
+use super::{super::formats::tests::picture, *};
 use crate::core::graph::{
     TaskGraph,
     task::{Status, Task},

@@ -1,0 +1,225 @@
+//! What a run waits for: a time, the merge queue, and executors that do not answer.
+
+use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::words::{counted, ids, moment, named};
+use crate::{
+    adapters::terminal::visible,
+    core::{
+        event::{Batch, Held},
+        graph::task::TaskId,
+        history::{ActiveAttempts, History, UnreachableExecutor, Waiting},
+        select::fault_words,
+    },
+};
+
+/// What a run waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct WaitingView {
+    /// When it looks again.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub until: DateTime<Utc>,
+    /// The reason.
+    pub why: String,
+}
+
+impl WaitingView {
+    /// What the newest run waits for at this time, if it is not over.
+    pub fn of(history: &History, now: DateTime<Utc>) -> Option<WaitingView> {
+        let Waiting { until, why } = history.run.waiting.clone()?;
+        (until > now).then_some(WaitingView { until, why })
+    }
+
+    /// The reason and the time, in words.
+    pub fn text(&self, now: DateTime<Utc>) -> String {
+        format!("until {}: {}", moment(self.until, now), self.why)
+    }
+}
+
+/// The merge queue: what is queued to land, and what happens to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct QueueView {
+    /// The tasks queued to land, in order; those that are landing included.
+    #[schemars(with = "Vec<String>")]
+    pub waiting: Vec<TaskId>,
+    /// The batch that is landing.
+    pub trying: Option<BatchView>,
+    /// What keeps the target branch from moving.
+    pub held: Option<HeldView>,
+}
+
+/// Tasks that land together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BatchView {
+    /// The target branch.
+    pub branch: String,
+    /// The commit that it is at.
+    pub onto: String,
+    /// The tasks, in order.
+    #[schemars(with = "Vec<String>")]
+    pub tasks: Vec<TaskId>,
+}
+
+/// What keeps the target branch from moving.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct HeldView {
+    /// The target branch.
+    pub branch: String,
+    /// The checkout that has it.
+    pub checkout: String,
+    /// The files with uncommitted changes that block it.
+    pub paths: Vec<String>,
+    /// The tasks whose work it holds, if other work goes on landing.
+    #[schemars(with = "Vec<String>")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskId>,
+    /// The reason in git's words, where it is not files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+impl QueueView {
+    /// The merge queue of the history.
+    pub fn of(active: &ActiveAttempts) -> QueueView {
+        QueueView {
+            waiting: active.queue.clone(),
+            trying: active.trial.as_ref().map(BatchView::of),
+            held: active.held.as_ref().map(HeldView::of),
+        }
+    }
+
+    /// What is queued and what happens to it, in words; none where nothing is queued.
+    pub fn text(&self) -> Option<String> {
+        let names =
+            |tasks: &[TaskId]| tasks.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ");
+        let waiting = (!self.waiting.is_empty()).then(|| names(&self.waiting))?;
+        let more = match (&self.trying, &self.held) {
+            (Some(batch), _) => format!("; landing {} on {}", names(&batch.tasks), batch.branch),
+            (None, Some(held)) => format!("; {}", held.advice()),
+            (None, None) => String::new(),
+        };
+        Some(format!("{waiting}{more}"))
+    }
+}
+
+impl BatchView {
+    /// A batch of the history.
+    pub fn of(batch: &Batch) -> BatchView {
+        let Batch { branch, onto, tasks } = batch.clone();
+        BatchView { branch, onto: onto.into(), tasks }
+    }
+
+    /// The first few tasks.
+    pub fn names(&self) -> String {
+        ids(&self.tasks)
+    }
+}
+
+impl HeldView {
+    /// The hindrance of an event.
+    pub fn of(held: &Held) -> HeldView {
+        let Held { branch, checkout, paths, tasks, why } = held.clone();
+        HeldView { branch, checkout, paths, tasks, why }
+    }
+
+    /// Why the branch does not move, safe to print.
+    pub fn reason(&self) -> String {
+        let what = match &self.why {
+            Some(why) => why.clone(),
+            None => format!("your uncommitted changes block it: {}", named(&self.paths)),
+        };
+        visible(&what).into_owned()
+    }
+
+    /// What does not move, and why.
+    pub fn text(&self) -> String {
+        match &*self.tasks {
+            [] => format!("`{}` cannot move: {}", self.branch, self.reason()),
+            tasks => format!("{} cannot land on `{}`: {}", ids(tasks), self.branch, self.reason()),
+        }
+    }
+
+    /// What does not move and why, and what lets it.
+    pub fn advice(&self) -> String {
+        [self.text()].into_iter().chain(self.cure()).collect::<Vec<_>>().join("; ")
+    }
+
+    /// What lets it move, where a person can do something about it.
+    pub fn cure(&self) -> Option<String> {
+        self.why.is_none().then(|| format!("commit or stash them in {}", self.checkout))
+    }
+}
+
+/// An executor that does not answer or cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UnreachableView {
+    /// Its name.
+    pub executor: String,
+    /// When it did not answer for the first time.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub since: DateTime<Utc>,
+    /// The newest reason.
+    pub why: String,
+    /// The number of tries since it answered last.
+    pub tries: u32,
+    /// Whether only a person can mend it, and the run does not try it again.
+    pub lasts: bool,
+    /// When it is tried again; none while it is tried, if it is not, and where no run goes on.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub next_try: Option<DateTime<Utc>>,
+}
+
+impl UnreachableView {
+    /// The executors that the newest run cannot have, by name. Only a run that goes on tries them
+    /// again.
+    pub(super) fn all(history: &History, goes_on: bool) -> Vec<UnreachableView> {
+        let known = history.unreachable.iter();
+        let view = |(name, known): (&String, &UnreachableExecutor)| {
+            let next_try = known.next_try.filter(|_| known.trying.is_none() && goes_on);
+            UnreachableView {
+                executor: name.clone(),
+                since: known.since,
+                why: known.why.clone(),
+                tries: known.tries,
+                lasts: known.next_try.is_none(),
+                next_try,
+            }
+        };
+        known.map(view).collect()
+    }
+
+    /// Which executor a run cannot have, since when and why; where a run goes on, also the next try.
+    pub fn text(&self, goes_on: bool, now: DateTime<Utc>) -> String {
+        if self.lasts {
+            return format!("{} {}: {}", self.executor, fault_words(true), self.why);
+        }
+        let tries = match self.tries {
+            0 => String::new(),
+            tries => format!(" ({})", counted(tries as usize, "failed start")),
+        };
+        let next = match self.next_try {
+            _ if !goes_on || self.tries == 0 => String::new(),
+            Some(at) => format!("; next try at {}", moment(at, now)),
+            None => "; tried again now".to_owned(),
+        };
+        let Self { executor, since, why, .. } = self;
+        format!("{executor} has not answered since {}{tries}: {why}{next}", moment(*since, now))
+    }
+}
+
+/// Says what is wrong with this executor, and when it is tried again.
+pub fn until_text(
+    executor: &str,
+    lasts: bool,
+    until: Option<DateTime<Utc>>,
+    now: DateTime<Utc>,
+) -> String {
+    let next = match until {
+        _ if lasts => String::new(),
+        Some(until) => format!(", next try at {}", moment(until, now)),
+        None => ", tried again now".to_owned(),
+    };
+    format!("{executor} {}{next}", fault_words(lasts))
+}
