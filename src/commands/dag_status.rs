@@ -79,7 +79,7 @@ fn page(graph: &GraphView, damaged: u64, shown: usize, now: DateTime<Utc>) -> St
     lines.extend(graph.waiting.iter().map(|it| warn(format!("waiting {}", it.text(now)))));
     let far = graph.unreachable.iter();
     lines.extend(far.map(|it| warn(format!("executor {}", it.text(graph.live, now)))));
-    lines.extend(graph.merge_held.iter().map(|it| warn(it.advice())));
+    lines.extend(graph.landing_blocked.iter().map(|it| warn(it.advice())));
     for (kind, tasks) in graph.tasks.iter().filter(|(_, tasks)| !tasks.is_empty()) {
         lines.push(plain(""));
         lines.push(Line { style: Some(kind.style()), text: kind.heading().to_owned() });

@@ -27,6 +27,7 @@ use crate::{
         graph_file::{GraphFile, Write, rfc3339},
         workspace::{Workspace, find, view},
     },
+    view::{state::StateMark, task::TaskView},
 };
 
 /// The number of following tasks that `--why` shows.
@@ -125,33 +126,19 @@ fn why(view: &View<'_>) -> Result<Exit> {
 }
 
 fn acceptable(view: &View<'_>, number: usize) -> Result<()> {
-    let task = view.graph.task(number);
-    let why = match view.state(number, Utc::now()) {
-        TaskState::Ready
-        | TaskState::Conflicting
-        | TaskState::Retrying(_)
-        | TaskState::RateLimited(_)
-        | TaskState::Unreachable(_)
-        | TaskState::Denied => {
-            return Ok(());
-        }
-        TaskState::Complete => "is complete".to_owned(),
-        TaskState::Cancelled => "is cancelled".to_owned(),
-        TaskState::Running | TaskState::Claimed => {
-            let by = task.claimed_by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
-            format!("is in progress{by}")
-        }
-        TaskState::Parked(_) => format!("is parked; `ralph task-reset {}` resets it", task.id),
-        TaskState::Spent => "has used its `max_cost`".to_owned(),
-        TaskState::NeedsInput => "needs input".to_owned(),
-        TaskState::Blocked => "is blocked".to_owned(),
-        TaskState::Waiting => {
-            let on: Vec<&str> =
-                view.waits_for(number).map(|d| view.graph.task(d).id.as_str()).collect();
-            format!("is waiting on {}", on.join(", "))
-        }
-    };
-    fail(Exit::Error, format!("`{}` cannot be claimed: it {why}", task.id))
+    let now = Utc::now();
+    let task = TaskView::at(view, number, (false, &[]), now);
+    match task.kind().mark() {
+        StateMark::Ready => Ok(()),
+        StateMark::Stuck
+        | StateMark::Running
+        | StateMark::Waiting
+        | StateMark::Cancelled
+        | StateMark::Done => fail(
+            Exit::Error,
+            format!("`{}` cannot be claimed: it is {}", task.id, task.state_text(now)),
+        ),
+    }
 }
 
 fn claim(workspace: &Workspace, file: &mut GraphFile, id: &TaskId) -> Result<()> {

@@ -29,7 +29,7 @@ use crate::{
     report::heartbeat,
     view::{
         attempt::{AttemptView, ChildView},
-        lines::{Line, full, short},
+        lines::{Line, full, limit, short},
         run::{LoopView, RunFacts, RunView, Standing},
     },
 };
@@ -271,12 +271,6 @@ fn max_attempts(history: &History, workspace: &Workspace) -> u32 {
         0 => workspace.policy().max_attempts,
         max => max,
     }
-}
-
-/// A limit in seconds, for people.
-fn limit(seconds: Option<f64>) -> String {
-    let length = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    length.filter(|length| !length.is_zero()).map_or("none".to_owned(), duration::short)
 }
 
 /// The heads of the columns.

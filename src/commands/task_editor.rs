@@ -43,7 +43,6 @@ use crate::{
     view::{
         attempt::PastAttemptView,
         lines::{clock, counted},
-        state::StateKind,
         task::{DependencyView, TaskDetails, TaskFacts, TaskView},
     },
 };
@@ -301,16 +300,7 @@ fn text(details: &TaskDetails) -> String {
     if task.title != task.id.as_str() {
         page.line("Title", &task.title);
     }
-    let note = task.note(Utc::now());
-    let (kind, word) = (task.kind(), task.kind().word());
-    let state = if note.starts_with(word) {
-        note
-    } else if note.is_empty() || kind == StateKind::Ready {
-        word.to_owned()
-    } else {
-        format!("{word}: {note}")
-    };
-    page.line("State", &state);
+    page.line("State", &task.state_text(Utc::now()));
     page.line("Priority", &Priority(task.priority).to_string());
     page.line("Defined in", &format!("{file}:{line}"));
     for (name, value) in fields {

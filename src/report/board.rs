@@ -91,7 +91,7 @@ impl Board {
         } else if !self.news.is_empty() {
             self.wait = None;
         }
-        match &run.merge_queue.trying {
+        match &run.merge_queue.landing {
             Some(batch) if batch.tasks.first() == record.task_id.as_ref() => {
                 if let Event::Check(CheckEvent::Verifying { command, .. }) = &record.event {
                     self.landing = visible(command).into_owned();
@@ -145,13 +145,13 @@ impl Board {
 
     fn queue_line(&self, queue: &QueueView) -> String {
         let waiting = format!("merge queue: {} queued", queue.waiting.len());
-        match (&queue.trying, &queue.held) {
+        match (&queue.landing, &queue.blocked) {
             (Some(batch), _) => {
                 let branch = visible(&batch.branch);
                 let text = format!("{waiting}; landing {} on {branch}", batch.names());
                 if self.landing.is_empty() { text } else { format!("{text}: {}", self.landing) }
             }
-            (None, Some(held)) => format!("{waiting}; {}", visible(&held.text())),
+            (None, Some(blocked)) => format!("{waiting}; {}", visible(&blocked.text())),
             (None, None) => waiting,
         }
     }
@@ -202,9 +202,9 @@ impl Board {
             lines.push((Some(Style::Faint), format!("  and {} more", rows - shown)));
         }
         lines.extend(queue.map(|queue| {
-            let mark = if queue.trying.is_some() { frame } else { STILL };
-            let is_held = queue.trying.is_none() && queue.held.is_some();
-            let style = if is_held { Style::Warn } else { Style::Faint };
+            let mark = if queue.landing.is_some() { frame } else { STILL };
+            let is_blocked = queue.landing.is_none() && queue.blocked.is_some();
+            let style = if is_blocked { Style::Warn } else { Style::Faint };
             (Some(style), format!("{mark} {}", self.queue_line(queue)))
         }));
         let drawn = |(style, line): (Option<Style>, String)| {

@@ -54,7 +54,7 @@ pub struct AttemptPosition {
     /// started.
     pub runs_on: Option<String>,
     /// What it waits for there, such as a place in the queue of a cluster.
-    pub awaits: Option<String>,
+    pub waiting_for: Option<String>,
     /// When its process was last heard, if there is no contact with it; whether it runs is not known
     /// then.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
@@ -142,7 +142,7 @@ impl AttemptView {
                 place: slot.as_deref().map(|folder| typed_path(root, folder)),
                 slot,
                 branch: recorded.1.or_else(|| active.branch.clone()),
-                awaits: active.awaits.clone(),
+                waiting_for: active.awaits.clone(),
                 no_contact_since: active.no_contact_since,
                 runs_on: runs_on(active.run_on.as_deref(), active.placement.as_ref()),
             },
@@ -182,8 +182,10 @@ impl AttemptPosition {
         });
         let runs_on = self.runs_on.as_ref().map(|name| format!("on {name}"));
         let stage = Some(stage.to_owned()).filter(|stage| !stage.is_empty());
-        let parts: Vec<String> =
-            [silent, stage, slot, runs_on, self.awaits.clone()].into_iter().flatten().collect();
+        let parts: Vec<String> = [silent, stage, slot, runs_on, self.waiting_for.clone()]
+            .into_iter()
+            .flatten()
+            .collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 }

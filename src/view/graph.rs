@@ -11,7 +11,7 @@ use super::{
     attempt::AttemptView,
     state::{StateKind, StateTable, TaskCounts},
     task::{TaskStanding, TaskView, completed, standing},
-    waits::HeldView,
+    waits::BlockedLanding,
     waits::UnreachableView,
     waits::WaitingView,
 };
@@ -34,7 +34,7 @@ pub struct GraphView {
     /// The executors that do not answer.
     pub unreachable: Vec<UnreachableView>,
     /// What keeps the target branch from moving.
-    pub merge_held: Option<HeldView>,
+    pub landing_blocked: Option<BlockedLanding>,
     /// Whether a run goes on.
     #[serde(skip)]
     pub live: bool,
@@ -90,7 +90,7 @@ impl GraphView {
         graph.waiting = WaitingView::of(view.history, now).filter(|_| facts.live);
         graph.unreachable = UnreachableView::all(view.history, facts.live);
         graph.live = facts.live;
-        graph.merge_held = view.history.active.held.as_ref().map(HeldView::of);
+        graph.landing_blocked = view.history.active.held.as_ref().map(BlockedLanding::of);
         graph
     }
 }

@@ -22,10 +22,10 @@ use crate::{
         select::{View, fault_words},
         verdict::CheckResult,
     },
-    view::waits::HeldView,
+    view::waits::BlockedLanding,
 };
 
-pub use super::words::{clock, counted, first_paths, full, moment, short};
+pub use super::words::{clock, counted, first_paths, full, limit, moment, short};
 pub(crate) use super::words::{few, ids};
 pub(super) use super::words::{length, named};
 pub(super) use attempt::start_of_iteration;
@@ -118,7 +118,7 @@ pub enum MarkKind {
     /// A task ran out of attempts.
     Parked,
     /// Work cannot reach the target branch.
-    Held,
+    Blocked,
     /// A provider refuses for a time.
     Limited,
     /// A person paused, resumed or stopped the run.
@@ -318,7 +318,7 @@ impl EventText for LandingEvent {
                 );
                 vec![line(Style::Warn, text)]
             }
-            LandingEvent::MergeHeld(held) => held_lines(&HeldView::of(held)),
+            LandingEvent::MergeHeld(held) => blocked_lines(&BlockedLanding::of(held)),
         }
     }
 
@@ -326,13 +326,13 @@ impl EventText for LandingEvent {
         let LandingEvent::MergeHeld(held) = self else {
             return None;
         };
-        Some((MarkKind::Held, format!("`{}` is held up", held.branch)))
+        Some((MarkKind::Blocked, format!("landing on `{}` is blocked", held.branch)))
     }
 }
 
-fn held_lines(held: &HeldView) -> Vec<Line> {
-    let first = line(Style::Warn, held.text());
-    let cure = held.cure().map(|cure| format!("  {cure}, and the queued work lands"));
+fn blocked_lines(blocked: &BlockedLanding) -> Vec<Line> {
+    let first = line(Style::Warn, blocked.text());
+    let cure = blocked.cure().map(|cure| format!("  {cure}, and the queued work lands"));
     [Some(first), cure.map(|cure| line(Style::Faint, cure))].into_iter().flatten().collect()
 }
 

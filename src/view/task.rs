@@ -112,7 +112,7 @@ pub enum TaskStanding {
         /// The executor.
         executor: String,
         /// Whether only a person can mend it, and the run does not try it again.
-        lasts: bool,
+        permanent: bool,
         /// When it is tried again; none while it is tried, or if it is not.
         #[schemars(with = "Option<String>", extend("format" = "date-time"))]
         until: Option<DateTime<Utc>>,
@@ -236,12 +236,24 @@ impl TaskView {
             TaskStanding::RateLimited { until } => {
                 format!("rate-limited until {}", moment(*until, now))
             }
-            TaskStanding::Unreachable { executor, lasts, until } => {
-                until_text(executor, *lasts, *until, now)
+            TaskStanding::Unreachable { executor, permanent, until } => {
+                until_text(executor, *permanent, *until, now)
             }
             TaskStanding::Waiting { waiting_on } => {
                 format!("waiting on {}", few(waiting_on.iter().map(DependencyView::text), NAMED))
             }
+        }
+    }
+
+    /// Its state, with the note.
+    pub fn state_text(&self, now: DateTime<Utc>) -> String {
+        let (word, note) = (self.kind().word(), self.note(now));
+        if note.starts_with(word) {
+            note
+        } else if note.is_empty() || self.kind() == StateKind::Ready {
+            word.to_owned()
+        } else {
+            format!("{word}: {note}")
         }
     }
 
@@ -351,8 +363,8 @@ pub(super) fn standing(
         TaskState::RateLimited(until) => TaskStanding::RateLimited { until },
         TaskState::Unreachable(next) => {
             let executor = view.executor(number).unwrap_or_default().to_owned();
-            let lasts = next == NextTry::Never;
-            TaskStanding::Unreachable { executor, lasts, until: next.time() }
+            let permanent = next == NextTry::Never;
+            TaskStanding::Unreachable { executor, permanent, until: next.time() }
         }
         TaskState::Waiting => waiting(view, number, now),
     }

@@ -45,9 +45,9 @@ pub struct QueueView {
     #[schemars(with = "Vec<String>")]
     pub waiting: Vec<TaskId>,
     /// The batch that is landing.
-    pub trying: Option<BatchView>,
+    pub landing: Option<BatchView>,
     /// What keeps the target branch from moving.
-    pub held: Option<HeldView>,
+    pub blocked: Option<BlockedLanding>,
 }
 
 /// Tasks that land together.
@@ -64,14 +64,14 @@ pub struct BatchView {
 
 /// What keeps the target branch from moving.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct HeldView {
+pub struct BlockedLanding {
     /// The target branch.
     pub branch: String,
     /// The checkout that has it.
     pub checkout: String,
     /// The files with uncommitted changes that block it.
     pub paths: Vec<String>,
-    /// The tasks whose work it holds, if other work goes on landing.
+    /// The tasks whose work is blocked, if other work lands.
     #[schemars(with = "Vec<String>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskId>,
@@ -85,8 +85,8 @@ impl QueueView {
     pub fn of(active: &ActiveAttempts) -> QueueView {
         QueueView {
             waiting: active.queue.clone(),
-            trying: active.trial.as_ref().map(BatchView::of),
-            held: active.held.as_ref().map(HeldView::of),
+            landing: active.trial.as_ref().map(BatchView::of),
+            blocked: active.held.as_ref().map(BlockedLanding::of),
         }
     }
 
@@ -95,9 +95,9 @@ impl QueueView {
         let names =
             |tasks: &[TaskId]| tasks.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ");
         let waiting = (!self.waiting.is_empty()).then(|| names(&self.waiting))?;
-        let more = match (&self.trying, &self.held) {
+        let more = match (&self.landing, &self.blocked) {
             (Some(batch), _) => format!("; landing {} on {}", names(&batch.tasks), batch.branch),
-            (None, Some(held)) => format!("; {}", held.advice()),
+            (None, Some(blocked)) => format!("; {}", blocked.advice()),
             (None, None) => String::new(),
         };
         Some(format!("{waiting}{more}"))
@@ -117,11 +117,11 @@ impl BatchView {
     }
 }
 
-impl HeldView {
-    /// The hindrance of an event.
-    pub fn of(held: &Held) -> HeldView {
+impl BlockedLanding {
+    /// The blocked landing of an event.
+    pub fn of(held: &Held) -> BlockedLanding {
         let Held { branch, checkout, paths, tasks, why } = held.clone();
-        HeldView { branch, checkout, paths, tasks, why }
+        BlockedLanding { branch, checkout, paths, tasks, why }
     }
 
     /// Why the branch does not move, safe to print.
@@ -165,7 +165,7 @@ pub struct UnreachableView {
     /// The number of tries since it answered last.
     pub tries: u32,
     /// Whether only a person can mend it, and the run does not try it again.
-    pub lasts: bool,
+    pub permanent: bool,
     /// When it is tried again; none while it is tried, if it is not, and where no run goes on.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub next_try: Option<DateTime<Utc>>,
@@ -183,7 +183,7 @@ impl UnreachableView {
                 since: known.since,
                 why: known.why.clone(),
                 tries: known.tries,
-                lasts: known.next_try.is_none(),
+                permanent: known.next_try.is_none(),
                 next_try,
             }
         };
@@ -192,7 +192,7 @@ impl UnreachableView {
 
     /// Which executor a run cannot have, since when and why; where a run goes on, also the next try.
     pub fn text(&self, goes_on: bool, now: DateTime<Utc>) -> String {
-        if self.lasts {
+        if self.permanent {
             return format!("{} {}: {}", self.executor, fault_words(true), self.why);
         }
         let tries = match self.tries {
@@ -212,14 +212,14 @@ impl UnreachableView {
 /// Says what is wrong with this executor, and when it is tried again.
 pub fn until_text(
     executor: &str,
-    lasts: bool,
+    permanent: bool,
     until: Option<DateTime<Utc>>,
     now: DateTime<Utc>,
 ) -> String {
     let next = match until {
-        _ if lasts => String::new(),
+        _ if permanent => String::new(),
         Some(until) => format!(", next try at {}", moment(until, now)),
         None => ", tried again now".to_owned(),
     };
-    format!("{executor} {}{next}", fault_words(lasts))
+    format!("{executor} {}{next}", fault_words(permanent))
 }

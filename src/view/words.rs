@@ -38,6 +38,11 @@ pub fn short(seconds: u64) -> String {
     duration::short(Duration::from_secs(seconds))
 }
 
+/// A limit in seconds, for people.
+pub fn limit(seconds: Option<f64>) -> String {
+    seconds.filter(|seconds| *seconds > 0.0).map_or("none".to_owned(), length)
+}
+
 /// Seconds of the journal, for people.
 pub(super) fn length(seconds: f64) -> String {
     duration::short(Duration::try_from_secs_f64(seconds).unwrap_or_default())

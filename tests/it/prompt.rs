@@ -101,7 +101,7 @@ fn accepting_claims_the_task() {
     trial
         .run(["prompt", "start", "--accept"])
         .code(1)
-        .stderr("ralph: error: `start` cannot be claimed: it is in progress by tess\n");
+        .stderr("ralph: error: `start` cannot be claimed: it is in progress: for [took], by tess\n");
     trial
         .run(["prompt", "end", "--accept"])
         .code(1)

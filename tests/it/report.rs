@@ -78,7 +78,7 @@ fn a_night_is_told_in_one_look() {
     // How long the queued attempt waits grows.
     status["attempts"].clone_from(&report["attempts"]);
     assert_eq!(report, status);
-    let kinds = ["merge_held readme", "parked lexer", "question choice", "blocked deploy"];
+    let kinds = ["landing_blocked readme", "parked lexer", "question choice", "blocked deploy"];
     let found = needs(&report).into_iter().map(|(kind, id)| format!("{kind} {id}"));
     assert_eq!(found.collect::<Vec<_>>(), kinds);
     let all = &report["attention"];
@@ -93,7 +93,7 @@ fn a_night_is_told_in_one_look() {
     assert_eq!(all[1]["detail"], output);
     assert_eq!(all[2]["detail"], json!(["Postgres or SQLite?", "Both can carry the load."]));
     assert_eq!(all[2]["next"], "`ralph answer choice \"…\"`");
-    assert_eq!((&all[1]["frees"], &all[2]["frees"]), (&json!(2), &json!(2)));
+    assert_eq!((&all[1]["unblocks"], &all[2]["unblocks"]), (&json!(2), &json!(2)));
     let landed = &report["landed"];
     assert_eq!(names(landed), ["parser"]);
     let fields = ["title", "files", "insertions", "deletions", "attempts", "cost_usd"];
@@ -114,7 +114,7 @@ fn a_night_is_told_in_one_look() {
     assert!(trial.process("sh").args(["-c", &command]).status().unwrap().success());
     trial.write("check.sh", "true\n");
     let after = trial.run(["report", "--json"]).json();
-    assert!(needs(&after).iter().all(|(kind, _)| kind == "merge_held"), "{after:#}");
+    assert!(needs(&after).iter().all(|(kind, _)| kind == "landing_blocked"), "{after:#}");
     assert_eq!(after["forecast"]["tasks"], 5);
     assert_eq!(after["upcoming"][0]["why"], Value::Null);
 }

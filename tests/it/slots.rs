@@ -91,7 +91,7 @@ fn every_view_shows_the_slots_of_attempts() {
     until("both are verified", || stages().0 == "verifying verifying");
     let (_, status) = stages();
     assert_eq!(status["attempts"][0]["slot"], "[repo].slots/1");
-    assert_eq!(status["merge_queue"], json!({"waiting": [], "trying": null, "held": null}));
+    assert_eq!(status["merge_queue"], json!({"waiting": [], "landing": null, "blocked": null}));
     trial.leave("green");
     run.end(&trial).code(0);
     live.kill();
@@ -124,7 +124,7 @@ fn what_waits_to_be_merged_is_shown_with_what_is_in_its_way() {
     ");
     let queue = trial.run(["status", "--json"]).json()["merge_queue"].clone();
     assert_eq!(queue["waiting"], json!(["a"]));
-    assert_eq!(queue["held"]["paths"], json!(["work/a.txt"]));
+    assert_eq!(queue["blocked"]["paths"], json!(["work/a.txt"]));
     stays(&trial, "1", "attempt a.1 is queued to land in the next run: `ralph run`");
     fs::remove_file(trial.root().join("work/a.txt")).unwrap();
     trial.run(["run", "-q", "--task", "a"]);

@@ -11,7 +11,7 @@ import { diffs } from "./diff.js";
 
 const GOES_ON = ["running", "suspended", "pausing", "stopping"];
 const KINDS = {
-  login: "authentication", merge_held: "landing is blocked", baseline: "already broken",
+  login: "authentication", landing_blocked: "landing is blocked", baseline: "already broken",
   question: "question", parked: "parked", spent: "cost limit", blocked: "blocked",
   claimed: "in progress elsewhere", cancelled: "cancelled dependency", excluded: "not selected",
 };
@@ -106,7 +106,7 @@ function progress(counts) {
     h("ul", { class: "legend" }, words, h("li", { class: "of" }, `of ${number(counts.total)}`)));
 }
 
-function needs(now.attention, now) {
+function needs(attention, now) {
   if (!attention.length) return null;
   return panel("Needs you", { count: attention.length, class: "needs" },
     capped(attention, LIST, (need) => needRow(need, now), "p"));
@@ -119,14 +119,14 @@ function needRow(need, now) {
     h("div", { class: "need-head" },
       sign("stuck"), h("span", { class: "kind" }, KINDS[need.kind] ?? said(need.kind)),
       id && taskLink(id), need.title && h("bdi", { class: "title" }, need.title),
-      need.frees > 1 && h("span", { class: "faint" }, `frees ${counted(need.frees, "task")}`)),
+      need.unblocks > 1 && h("span", { class: "faint" }, `unblocks ${counted(need.unblocks, "task")}`)),
     need.kind !== "question" && h("p", { class: "why" }, withCommands(need.why)),
     need.detail?.length > 0 && h("pre", { class: need.kind === "question" ? "question" : "excerpt", tabindex: 0 }, need.detail.join("\n")),
     need.kind === "question" && id && !now.loop && answerBox(id),
     h("div", { class: "need-foot" },
       canReset && id && resetButton(id, need.kind === "blocked" ? "Unblock" : "Try again"),
       need.next && h("span", { class: "remedy" }, withCommands(need.next)),
-      need.look && h("span", { class: "remedy" }, withCommands(need.look))));
+      need.show && h("span", { class: "remedy" }, withCommands(need.show))));
 }
 
 function running(now, loadedAt) {
@@ -151,11 +151,11 @@ function unreachable(now) {
     h("ul", { class: "rows" }, capped(now.unreachable, LIST, (it) => h("li", { class: "row is-tall", key: it.executor },
       sign("waiting"), h("span", { class: "row-main" }, h("bdi", null, it.executor), h("span", { class: "line" }, it.why)),
       h("span", { class: "row-facts" }, h("span", { class: "faint" }, "since ", moment(it.since)),
-        it.lasts ? h("span", { class: "faint" }, "not tried again in this run") : it.next_try ? h("span", { class: "faint" }, "next try ", moment(it.next_try)) : it.tries > 0 && h("span", { class: "faint" }, "tried again now"))))));
+        it.permanent ? h("span", { class: "faint" }, "not tried again in this run") : it.next_try ? h("span", { class: "faint" }, "next try ", moment(it.next_try)) : it.tries > 0 && h("span", { class: "faint" }, "tried again now"))))));
 }
 
 // The failed tasks that do not need a person: those are told above.
-function failed(now, now.attention) {
+function failed(now, attention) {
   const needs = new Set(attention.map((need) => need.task_id));
   const all = now.failed?.filter((task) => !needs.has(task.id)) ?? [];
   if (!all.length) return null;
@@ -236,11 +236,11 @@ function steps(now) {
 }
 
 function queue(now) {
-  const { waiting, trying, held } = now.merge_queue;
-  if (!waiting.length && !held) return null;
+  const { waiting, landing, blocked } = now.merge_queue;
+  if (!waiting.length && !blocked) return null;
   return panel("Merge queue", { count: waiting.length },
-    held && h("p", { class: "warn-text" }, `Landing on ${held.branch} is blocked: `, held.why ?? `uncommitted changes in ${held.paths.slice(0, 5).join(", ")}`),
-    trying && h("p", { class: "faint" }, `Landing ${trying.tasks.join(", ")} on ${trying.branch}`),
+    blocked && h("p", { class: "warn-text" }, `Landing on ${blocked.branch} is blocked: `, blocked.why ?? `uncommitted changes in ${blocked.paths.slice(0, 5).join(", ")}`),
+    landing && h("p", { class: "faint" }, `Landing ${landing.tasks.join(", ")} on ${landing.branch}`),
     h("ul", { class: "rows" }, capped(waiting, 20, (id) => h("li", { class: "row", key: id }, sign("waiting"), taskLink(id)))));
 }
 

@@ -14,7 +14,7 @@ const LEFT = 30;
 const BARS = 3000;
 const ROWS = 150;
 const GLYPHS = {
-  landed: "✓", asked: "?", answered: "↩", parked: "!", held: "‖", limited: "~", requested: "■",
+  landed: "✓", asked: "?", answered: "↩", parked: "!", blocked: "‖", limited: "~", requested: "■",
   clock: "↻", refused: "×", missed: "…",
 };
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
@@ -160,7 +160,7 @@ function drawMarks(all, x, times) {
     if (last && at - last.at < 15) last.marks.push(mark);
     else groups.push({ at, marks: [mark] });
   }
-  const rank = ["landed", "answered", "requested", "missed", "clock", "limited", "held", "refused", "parked", "asked"];
+  const rank = ["landed", "answered", "requested", "missed", "clock", "limited", "blocked", "refused", "parked", "asked"];
   return s("g", { class: "marks", "aria-hidden": "true" }, groups.map(({ at, marks }) => {
     const first = marks.reduce((one, other) => (rank.indexOf(other.kind) > rank.indexOf(one.kind) ? other : one));
     return s("g", { class: `mark is-${first.kind}`, transform: `translate(${at} 29)` },

@@ -11,6 +11,7 @@ use crate::{
     adapters::terminal::Style,
     core::{
         agents::provider_error::ProviderError,
+        commit_id::CommitId,
         duration,
         event::{
             AgentChange, AttemptEvent, AttemptResult, Cause, CheckEvent, CheckoutRestored,
@@ -44,7 +45,7 @@ impl EventText for AttemptEvent {
         let warn = |text: String| vec![line(Style::Warn, text)];
         match self {
             AttemptEvent::Started { base, branch, log, why, .. } if at.verbose => {
-                let base = base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base));
+                let base = base.as_ref().map_or("nothing", CommitId::short);
                 let branch = branch.as_deref().unwrap_or("a detached HEAD");
                 let from = format!("from {base} on {branch}; prompt and output in {log}");
                 vec![faint(format!("chosen by: {why}")), faint(from)]
@@ -405,7 +406,7 @@ pub(super) fn lines_of_loop(at: &EventContext<'_>, plain: &PlainLoop) -> Option<
     } else if let (true, Event::Attempt(AttemptEvent::Started { base, log, .. })) =
         (at.verbose, event)
     {
-        let base = base.as_deref().map_or("nothing", |base| base.get(..7).unwrap_or(base));
+        let base = base.as_ref().map_or("nothing", CommitId::short);
         line(Style::Faint, format!("from {base}; prompt and output in {log}"))
     } else if let Event::Graph(GraphEvent::StatusChanged { cause: Cause::DoneFile, .. }) = event {
         let folder = LoopPaths::of_loop(name.clone()).folder(name);
@@ -414,8 +415,6 @@ pub(super) fn lines_of_loop(at: &EventContext<'_>, plain: &PlainLoop) -> Option<
         let text =
             format!("paused: no new iteration starts; `ralph resume --name {name}` continues");
         line(Style::Warn, text)
-    } else if let Event::Attempt(AttemptEvent::Terminating { why, .. }) = event {
-        line(Style::Warn, format!("{name}: ending iteration {iteration}: {why}"))
     } else if let Event::Attempt(AttemptEvent::Recovered { from_run, .. }) = event {
         let text = format!("{name}: recovered iteration {iteration}, left open by run {from_run}");
         line(Style::Warn, text)

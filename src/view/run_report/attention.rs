@@ -16,7 +16,7 @@ use crate::{
     },
     view::{
         task::{TaskStanding, standing},
-        waits::HeldView,
+        waits::BlockedLanding,
         words::counted,
     },
 };
@@ -43,9 +43,9 @@ pub struct Attention {
     pub detail: Vec<String>,
     /// The number of unfinished tasks that can go on once this and everything before it in the list
     /// are resolved, including the task itself.
-    pub frees: usize,
+    pub unblocks: usize,
     /// The command that shows more.
-    pub look: Option<String>,
+    pub show: Option<String>,
     /// The command that resolves it, or what to do if that is not a command; none for an earlier
     /// run.
     #[serde(rename = "next")]
@@ -59,7 +59,7 @@ pub enum AttentionKind {
     /// An agent is denied access to its provider.
     Login,
     /// The target branch cannot move.
-    MergeHeld,
+    LandingBlocked,
     /// A verify command failed before an attempt.
     Baseline,
     /// An agent asked a question.
@@ -89,7 +89,7 @@ pub(super) fn now(
     let blockers = view.blockers(source.now).into_iter();
     let of_tasks = blockers.filter_map(|blocker| of_blocker(blocker, view, source, is_stuck));
     let mut all = denied(view);
-    all.extend(held(source, true));
+    all.extend(blocked_landing(source, true));
     all.extend(baseline(source, true));
     all.extend(of_tasks);
     all
@@ -100,7 +100,7 @@ pub(super) fn now(
 pub(super) fn then(source: &ReportSource<'_>) -> Vec<Attention> {
     let run = &source.history.run;
     let plain = run.begun.plain.as_ref();
-    let mut all: Vec<Attention> = held(source, false).into_iter().collect();
+    let mut all: Vec<Attention> = blocked_landing(source, false).into_iter().collect();
     all.extend(baseline(source, false));
     let known = run.blockers.iter().map(|blocker| blocker.task_id.clone());
     let known: Vec<TaskId> = known.collect();
@@ -202,7 +202,7 @@ fn of_task(kind: AttentionKind, blocker: Blocker, source: &ReportSource<'_>) -> 
     let Blocker { task_id: id, why, frees } = blocker;
     let past = source.history.of(&id);
     let last = past.last.as_deref();
-    let (mut why, mut detail, mut look) = (why, Vec::new(), None);
+    let (mut why, mut detail, mut show) = (why, Vec::new(), None);
     match kind {
         AttentionKind::Question => {
             let question = past.question().unwrap_or_default();
@@ -214,7 +214,7 @@ fn of_task(kind: AttentionKind, blocker: Blocker, source: &ReportSource<'_>) -> 
         AttentionKind::Parked | AttentionKind::Spent => {
             if let Some(last) = last {
                 why = format!("{why}: {}: {}", last.ended.verdict, last.ended.why);
-                look = Some(format!("`ralph show {id}.{}`", last.ended.attempt));
+                show = Some(format!("`ralph show {id}.{}`", last.ended.attempt));
             }
             let said = last.and_then(|last| last.ended.last_line.as_deref());
             let said = said.map(|text| visible(text).into_owned());
@@ -222,7 +222,7 @@ fn of_task(kind: AttentionKind, blocker: Blocker, source: &ReportSource<'_>) -> 
             detail = output.cloned().unwrap_or_else(|| said.into_iter().collect());
         }
         AttentionKind::Login
-        | AttentionKind::MergeHeld
+        | AttentionKind::LandingBlocked
         | AttentionKind::Baseline
         | AttentionKind::Blocked
         | AttentionKind::Claimed
@@ -230,7 +230,7 @@ fn of_task(kind: AttentionKind, blocker: Blocker, source: &ReportSource<'_>) -> 
         | AttentionKind::Excluded => {}
     }
     let title = source.title(&id);
-    Attention { kind, task_id: Some(id), title, why, detail, frees, look, remedy: None }
+    Attention { kind, task_id: Some(id), title, why, detail, unblocks: frees, show, remedy: None }
 }
 
 /// The agents that are denied access.
@@ -261,16 +261,16 @@ fn refusal(call: &AgentCommand, view: &View<'_>) -> Option<Attention> {
         title: None,
         why: format!("`{}`: {}", call.name, error.obstacle),
         detail: Vec::new(),
-        frees: 0,
-        look: Some("`ralph doctor`".to_owned()),
+        unblocks: 0,
+        show: Some("`ralph doctor`".to_owned()),
         remedy: error.obstacle.remedy(call),
     })
 }
 
 /// What keeps the target branch from moving.
-fn held(source: &ReportSource<'_>, is_now: bool) -> Option<Attention> {
+fn blocked_landing(source: &ReportSource<'_>, is_now: bool) -> Option<Attention> {
     let active = &source.history.active;
-    let held = HeldView::of(active.held.as_ref()?);
+    let held = BlockedLanding::of(active.held.as_ref()?);
     let why = match (&held.why, &*held.tasks) {
         (Some(_), _) => held.text(),
         (None, []) => format!("your uncommitted changes keep `{}` from moving", held.branch),
@@ -278,19 +278,19 @@ fn held(source: &ReportSource<'_>, is_now: bool) -> Option<Attention> {
     };
     let remedy = is_now.then(|| clearing(&held)).flatten();
     Some(Attention {
-        kind: AttentionKind::MergeHeld,
+        kind: AttentionKind::LandingBlocked,
         task_id: held.tasks.first().cloned(),
         title: held.tasks.first().and_then(|id| source.title(id)),
         why: visible(&why).into_owned(),
         detail: held.paths.iter().map(|path| visible(path).into_owned()).collect(),
-        frees: held.tasks.len().max(active.queue.len()),
-        look: None,
+        unblocks: held.tasks.len().max(active.queue.len()),
+        show: None,
         remedy,
     })
 }
 
 /// The command that clears the way for a landing.
-fn clearing(held: &HeldView) -> Option<String> {
+fn clearing(held: &BlockedLanding) -> Option<String> {
     let cure = held.cure()?;
     let words = held.paths.iter().map(String::as_str);
     let is_plain = |word: &str| {
@@ -324,8 +324,8 @@ fn baseline(source: &ReportSource<'_>, is_now: bool) -> Option<Attention> {
         title: id.as_ref().and_then(|id| source.title(id)),
         why,
         detail: output.cloned().unwrap_or_default(),
-        frees: 0,
-        look: newest.map(|(id, last)| format!("`ralph show {id}.{}`", last.ended.attempt)),
+        unblocks: 0,
+        show: newest.map(|(id, last)| format!("`ralph show {id}.{}`", last.ended.attempt)),
         remedy: is_now.then(|| "fix it and commit, then `ralph run`".to_owned()),
         task_id: id,
     })

@@ -17,7 +17,7 @@ use crate::{
         run::PastRunView,
         run::RunView,
         state::{StateKind, StateMark},
-        words::{clock, counted, full, ids, length, moment, short},
+        words::{clock, counted, full, ids, length, limit, moment, short},
     },
 };
 
@@ -296,9 +296,6 @@ fn plain_loops(loops: &[TaskId]) -> String {
 }
 
 fn limits(run: &RunView) -> String {
-    let limit = |seconds: Option<f64>| {
-        seconds.filter(|seconds| *seconds > 0.0).map_or("none".to_owned(), length)
-    };
     let per_task = run.limits.max_attempts.map(|max| format!(", {max} per task"));
     format!(
         "Limits: {} of {} attempts used{}; timeout {}, idle limit {}; agent: {}",
@@ -320,7 +317,7 @@ fn current(run: &RunView, attempt: &AttemptView) -> String {
 
 impl Attention {
     fn show(&self, page: &mut ReportPage, Fold { detail, rows, .. }: Fold) {
-        let frees = match self.frees {
+        let frees = match self.unblocks {
             0 | 1 => String::new(),
             2 => "; 1 other waits on it".to_owned(),
             count => format!("; {} others wait on it", count - 1),
@@ -330,11 +327,11 @@ impl Attention {
         page.tall(Style::Warn, '-', (id, &format!("{title}{}", self.why)), &frees, rows);
         page.quote(&self.shown(detail));
         if let Some(remedy) = &self.remedy {
-            let look =
-                self.look.as_ref().map_or(String::new(), |look| format!("{look} shows it; "));
-            page.note(Style::Strong, &format!("{look}{remedy}"));
-        } else if let Some(look) = &self.look {
-            page.note(Style::Faint, &format!("{look} shows it"));
+            let show =
+                self.show.as_ref().map_or(String::new(), |show| format!("{show} shows it; "));
+            page.note(Style::Strong, &format!("{show}{remedy}"));
+        } else if let Some(show) = &self.show {
+            page.note(Style::Faint, &format!("{show} shows it"));
         }
     }
 
@@ -356,7 +353,7 @@ impl Attention {
         match self.kind {
             AttentionKind::Parked | AttentionKind::Spent | AttentionKind::Baseline => true,
             AttentionKind::Login
-            | AttentionKind::MergeHeld
+            | AttentionKind::LandingBlocked
             | AttentionKind::Question
             | AttentionKind::Blocked
             | AttentionKind::Claimed
