@@ -148,14 +148,6 @@ fn last_bytes(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     Ok(tail)
 }
 
-/// The last line of a text that is not blank, cut to 500 characters.
-fn last_of(text: &str) -> Option<String> {
-    text.split(['\n', '\r'])
-        .map(str::trim)
-        .rfind(|line| !line.is_empty())
-        .map(|line| line.chars().take(500).collect())
-}
-
 /// The end of a file, long enough for the reason of a failure.
 pub fn failure(path: &Path) -> String {
     end(path, 64 * 1024)
@@ -163,7 +155,7 @@ pub fn failure(path: &Path) -> String {
 
 /// The last line of a file that is not blank, cut to 500 characters.
 pub fn last_line(path: &Path) -> Option<String> {
-    last_of(&end(path, 8 * 1024))
+    last_lines(path, 1).ok()?.pop().map(|line| line.trim_start().to_owned())
 }
 
 #[cfg(test)]

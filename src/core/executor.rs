@@ -5,7 +5,6 @@
 
 mod carrier_command;
 mod container_fault;
-mod sent_program;
 mod slurm_job;
 
 use std::{collections::BTreeMap, fmt};
@@ -15,11 +14,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{diagnostic::nearest, graph::task::TaskId};
 pub use carrier_command::{
-    CarrierFacts, ContainerEngine, ContainerUser, SharedPath, carrier_command, container_name,
-    job_name, ssh_command, ssh_trial,
+    CarrierFacts, ContainerEngine, ContainerUser, HostAnswer, ProgramBuild, SharedPath,
+    carrier_command, container_name, job_name, ssh_command, ssh_trial,
 };
 pub use container_fault::ContainerFault;
-pub use sent_program::{HostAnswer, ProgramBuild};
 pub use slurm_job::{JobEnd, JobState, JobTracking, slurm_refusal};
 
 /// The name of the executor that starts processes as they are.

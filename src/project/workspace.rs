@@ -290,13 +290,13 @@ impl Workspace {
     /// # Errors
     /// Errors of git or of the disk.
     pub fn ignore_own_files(&self) -> Result<()> {
-        let lines: Vec<String> =
+        let mut lines: Vec<String> =
             self.unignored()?.into_iter().map(|path| format!("/{path}")).collect();
-        let mut lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         // The graph file is written as a whole: for a moment its next version is in the same folder.
         if !self.repo.local().is_ignored(".ralph-x.tmp")? {
-            lines.push(state::DRAFTS);
+            lines.push(state::DRAFTS.to_owned());
         }
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         if lines.is_empty() { Ok(()) } else { self.repo.local().exclude(&lines) }
     }
 
@@ -329,14 +329,11 @@ impl Workspace {
     /// # Errors
     /// Errors of git.
     pub fn unignored(&self) -> Result<Vec<&'static str>> {
-        let mut found = Vec::new();
-        for path in loop_paths::OWN {
-            let file = if path.ends_with('/') { format!("{path}x") } else { path.to_owned() };
-            if !self.repo.local().is_ignored(&file)? {
-                found.push(path);
-            }
-        }
-        Ok(found)
+        let inside = |path: &&str| format!("{path}{}", if path.ends_with('/') { "x" } else { "" });
+        let files = loop_paths::OWN.each_ref().map(inside);
+        let free = self.repo.local().unignored(&files.each_ref().map(String::as_str))?;
+        let own = loop_paths::OWN.into_iter().zip(&files);
+        Ok(own.filter(|(_, file)| free.contains(&file.as_str())).map(|(path, _)| path).collect())
     }
 
     /// Returns the command to type for this program, with the graph file if it is not the usual one.

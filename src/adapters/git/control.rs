@@ -77,8 +77,26 @@ impl LocalRules<'_> {
     /// Whether the ignore rules match `path`, relative to the root; a directory that does not exist
     /// yet ends in a slash. Tracked paths are not treated differently.
     pub fn is_ignored(&self, path: &str) -> Result<bool> {
-        program::test(&self.root, &["check-ignore", "--no-index", "-q", "--", path])
-            .with_context(|| format!("cannot check whether `{path}` is ignored"))
+        Ok(self.unignored(&[path])?.is_empty())
+    }
+
+    /// Returns those of the paths that no ignore rule matches, as [`LocalRules::is_ignored`] says.
+    pub fn unignored<'p>(&self, paths: &[&'p str]) -> Result<Vec<&'p str>> {
+        let check = ["check-ignore", "--no-index", "--verbose", "--non-matching", "-z", "--stdin"];
+        let output = program::run_raw_with_input(&self.root, &check, paths.join("\0").as_bytes())?;
+        // Exits with 1 where no path matches.
+        if !matches!(output.status.code(), Some(0 | 1)) {
+            return Err(program::failed(&check, &output)).with_context(|| {
+                format!("cannot check whether `{}` is ignored", paths.join("`, `"))
+            });
+        }
+        // Four fields for each path: the file with the rule, the line, the rule, the path.
+        let text = lossy(&output.stdout);
+        let fields: Vec<&str> = text.split('\0').collect();
+        let rules = fields.chunks_exact(4).map(|found| found[2]);
+        let is_free = |rule: &str| rule.is_empty() || rule.starts_with('!');
+        let free = rules.zip(paths).filter(|(rule, _)| is_free(rule));
+        Ok(free.map(|(_, path)| *path).collect())
     }
 
     /// Adds this path, relative to the root, to the repository's exclude file.

@@ -10,10 +10,11 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Integration, PinSource, lossy,
+    Integration, PinSource,
+    head::QUIET,
+    lossy,
     pin::IDENTITY,
     program::{self, NewCommit},
-    settle::QUIET,
     slot_settings::remove_all,
 };
 use crate::core::commit_id::CommitId;

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{BranchLandings, Repo, Worktree, lossy, pin::KeptPaths, program, settle::QUIET};
+use super::{BranchLandings, Repo, Worktree, head::QUIET, lossy, pin::KeptPaths, program};
 use crate::regular_file;
 
 /// The reflog message.

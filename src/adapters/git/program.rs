@@ -232,6 +232,11 @@ pub(super) fn run_raw(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)]) ->
     start(dir, arguments, env, &[])
 }
 
+/// Runs `git` with an input; the caller checks the exit status.
+pub(super) fn run_raw_with_input(dir: &Path, arguments: &[&str], input: &[u8]) -> Result<Output> {
+    start(dir, arguments, &[], input)
+}
+
 fn start(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)], input: &[u8]) -> Result<Output> {
     let mut command = command(dir, arguments);
     command.envs(env.iter().copied());

@@ -19,8 +19,8 @@ use anyhow::{Context, Result, ensure};
 use super::{
     Repo, Slot, Slots,
     bounded::CallStreams,
+    head::QUIET,
     lossy, program,
-    settle::QUIET,
     slot_settings::{SlotSettings, remove_all, replace, split_at},
 };
 use crate::{core::commit_id::CommitId, crash, regular_file};

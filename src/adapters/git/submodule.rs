@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 
 use anyhow::{Context, Result};
 
-use super::{Repo, Slot, Slots, program, settle::QUIET};
+use super::{Repo, Slot, Slots, head::QUIET, program};
 
 /// Allows clones from the local disk, which are safe here; git refuses them for submodules by
 /// default, because the path could come from a stranger.

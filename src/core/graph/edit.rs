@@ -25,6 +25,7 @@ use self::cut::{CutSource, ValueShape};
 pub use self::entries::EntryPlace;
 pub(super) use self::entries::rank;
 pub(super) use self::items::{CutList, Entries};
+pub use self::write::flow;
 
 /// The error for an edit that was refused; the text is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]

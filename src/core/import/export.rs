@@ -6,14 +6,13 @@ use std::{collections::BTreeMap, fmt::Write as _, ops::Range};
 use serde_json::{Value, json};
 
 use super::{
-    BacklogFormat, SourceTask, StatusMark, fields, markdown::words, read, render::flow, table,
-    yaml_backlog,
+    BacklogFormat, SourceTask, StatusMark, fields, markdown::words, read, table, yaml_backlog,
 };
 use crate::{
     diagnostic::Diagnostic,
     graph::{
         TaskGraph,
-        edit::{EntryPlace, TextEdit},
+        edit::{EntryPlace, TextEdit, flow},
         load,
         task::{Priority, Spelling, Status},
         yaml::{Document, Node, NodeId},

@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::{plan::ImportedTask, refresh::RefreshedField};
 use crate::graph::{
+    edit::flow,
     task::{Spelling, Status, TaskId},
     task_edit::{FieldChanges, NewTask, TaskPlace, insert_as_given, set_fields_of},
-    yaml::{MAX_BYTES, NodeKind, double, like},
+    yaml::{MAX_BYTES, NodeKind, like},
 };
 
 /// The text of a new graph with these tasks.
@@ -21,7 +22,7 @@ pub fn graph(tasks: &[&ImportedTask], top: &[(String, Value)]) -> Result<String,
         text += "version: 1\n";
     }
     for (name, value) in top {
-        let _ = writeln!(text, "{}: {}", scalar(name), flow(value));
+        let _ = writeln!(text, "{}: {}", like(NodeKind::Plain, name), flow(value));
     }
     text += "tasks: []\n";
     added(&text, &Spelling::default(), tasks)
@@ -82,41 +83,6 @@ pub fn with_fields(
         }
     }
     set_fields_of(text, &by_task).map_err(|why| why.reason)
-}
-
-/// A value with all texts in quotes.
-fn quoted(value: &Value) -> String {
-    match value {
-        Value::String(text) => double(text),
-        Value::Array(items) => {
-            format!("[{}]", items.iter().map(quoted).collect::<Vec<_>>().join(", "))
-        }
-        Value::Object(entries) => {
-            let entry =
-                |(name, value): (&String, &Value)| format!("{}: {}", double(name), quoted(value));
-            format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
-    }
-}
-
-/// A value on one line.
-pub(super) fn flow(value: &Value) -> String {
-    match value {
-        Value::String(text) => scalar(text),
-        Value::Array(items) if items.iter().all(Value::is_string) => {
-            let items: Vec<String> = items.iter().filter_map(Value::as_str).map(scalar).collect();
-            format!("[{}]", items.join(", "))
-        }
-        Value::Array(_) | Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {
-            quoted(value)
-        }
-    }
-}
-
-/// A text on one line, with quotes if it needs them.
-fn scalar(text: &str) -> String {
-    like(NodeKind::Plain, text)
 }
 
 #[cfg(test)]

@@ -20,6 +20,11 @@ pub(super) struct ValueStyle {
     pub(super) offset: usize,
 }
 
+/// Writes a value as YAML on one line.
+pub fn flow(value: &Value) -> String {
+    ValueStyle { newline: "\n", is_json: false, offset: 2 }.flow(value)
+}
+
 impl ValueStyle {
     fn scalar(self, text: &str) -> String {
         like(if self.is_json { NodeKind::DoubleQuoted } else { NodeKind::Plain }, text)

@@ -305,7 +305,7 @@ pub(crate) fn like(kind: NodeKind, value: &str) -> String {
 }
 
 /// Writes `value` in double quotes. The result is also JSON, except for rare invisible characters.
-pub(crate) fn double(value: &str) -> String {
+fn double(value: &str) -> String {
     let mut out = String::with_capacity(value.len() + 2);
     out.push('"');
     for c in value.chars() {
