@@ -98,10 +98,9 @@ fn accepting_claims_the_task() {
     assert_eq!((&changed["task_id"], &changed["cause"]), (&"start".into(), &"claimed".into()));
 
     trial.run(["prompt"]).code(1).stderr("all tasks blocked or in progress\n");
-    trial
-        .run(["prompt", "start", "--accept"])
-        .code(1)
-        .stderr("ralph: error: `start` cannot be claimed: it is in progress: for [took], by tess\n");
+    trial.run(["prompt", "start", "--accept"]).code(1).stderr(
+        "ralph: error: `start` cannot be claimed: it is in progress: for [took], by tess\n",
+    );
     trial
         .run(["prompt", "end", "--accept"])
         .code(1)
