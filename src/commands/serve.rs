@@ -302,11 +302,14 @@ struct WatchedFiles {
     is_live: bool,
 }
 
+/// The journal's end and the files when a page opens: what changes from then on is sent.
+type PageStart = (JournalPosition, WatchedFiles);
+
 /// The events for open pages. Nothing is read while none is open.
 struct PageFeed {
     feed: EventFeed,
-    /// Where each page that opens begins.
-    opened: Sender<JournalPosition>,
+    /// Where each page that opens begins, and the files as it found them.
+    opened: Sender<PageStart>,
 }
 
 impl PageFeed {
@@ -324,7 +327,7 @@ impl PageFeed {
                 // The repository may be unreadable for a time.
                 while to.subscribers() > 0 {
                     match invocation.workspace() {
-                        Ok(workspace) => follow(&workspace, &to, &starts, start),
+                        Ok(workspace) => follow(&workspace, &to, &starts, start.clone()),
                         Err(_) => thread::sleep(UNREADABLE),
                     }
                 }
@@ -338,11 +341,10 @@ impl PageFeed {
 fn follow(
     workspace: &Workspace,
     feed: &EventFeed,
-    starts: &Receiver<JournalPosition>,
-    mut position: JournalPosition,
+    starts: &Receiver<PageStart>,
+    (mut position, mut files): PageStart,
 ) {
     let journal = workspace.journal();
-    let mut files = WatchedFiles::of(workspace);
     while feed.subscribers() > 0 {
         // A page that opens now gets what is sent from here on.
         while starts.try_recv().is_ok() {}
@@ -366,12 +368,12 @@ fn subscribe(invocation: &Invocation, page: &PageFeed, request: &HttpRequest) ->
     let last: Option<JournalPosition> = last.and_then(|last| serde_json::from_str(last).ok());
     page.feed.subscribe(|| {
         let Ok(workspace) = invocation.workspace() else {
-            let _ = page.opened.send(JournalPosition::default());
+            let _ = page.opened.send(PageStart::default());
             return vec![event("snapshot", &JournalPosition::default(), &json!({}))];
         };
         let end = workspace.journal().end();
         // The thread ends with the process.
-        let _ = page.opened.send(end);
+        let _ = page.opened.send((end, WatchedFiles::of(&workspace)));
         let missed = last.map(|mut position| since(&workspace, &mut position));
         let few = missed.filter(|missed| missed.len() <= MISSED);
         few.unwrap_or_else(|| vec![event("snapshot", &end, &json!({}))])
