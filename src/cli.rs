@@ -169,9 +169,6 @@ pub enum Command {
         /// A command, or `agents` for the commands that agents and scripts call
         topic: Vec<String>,
     },
-    /// The agent of `ralph demo`
-    #[command(name = "__demo-agent", hide = true)]
-    DemoAgent,
     /// Starts an agent in a terminal of its own and waits for it
     #[command(name = "__pane", hide = true)]
     Pane(Flags<PaneArgs>),

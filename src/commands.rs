@@ -32,9 +32,7 @@ mod task;
 mod task_add;
 mod task_edit;
 mod task_editor;
-mod temporary_slot;
 mod undo;
-mod work;
 mod worker;
 
 use std::{
@@ -80,7 +78,6 @@ fn handles_signals(command: &Command) -> bool {
             | Command::Spawn(_)
             | Command::Relayed { .. }
             | Command::Demo(_)
-            | Command::DemoAgent
             | Command::Pane(_)
             | Command::InPane { .. }
             | Command::Guard
@@ -195,11 +192,10 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Completions(Flags(options)) => printed::completions(&options.shell),
         Command::Man(Flags(options)) => printed::man(options.to.as_deref()),
         Command::Help { .. } => Ok(Exit::Success),
-        Command::DemoAgent => demo::agent(),
         Command::Pane(Flags(options)) => pane::run(&options),
         Command::InPane { folder } => pane::inside(&folder),
         Command::Guard => guard(),
-        Command::Work { step, spec } => work::run(step, &spec),
+        Command::Work { step, spec } => worker::work(step, &spec),
         Command::Confine { orders, argv } => confine(&orders, &argv),
         Command::Relayed { words } => relay::relayed(&words),
         Command::Child => inside::record_child(),

@@ -305,8 +305,9 @@ pub struct DraftArgs {
     pub agent: AgentArgs,
 }
 
-fn formats() -> impl TypedValueParser<Value = BacklogFormat> {
-    PossibleValuesParser::new(BacklogFormat::ALL.map(BacklogFormat::name)).map(|name| {
+fn formats(is_one: fn(&BacklogFormat) -> bool) -> impl TypedValueParser<Value = BacklogFormat> {
+    let names = BacklogFormat::ALL.into_iter().filter(is_one).map(BacklogFormat::name);
+    PossibleValuesParser::new(names).map(|name| {
         let found = BacklogFormat::ALL.into_iter().find(|format| format.name() == name);
         found.expect("each name is that of a format")
     })
@@ -320,7 +321,7 @@ pub struct ImportArgs {
     #[arg(value_name = "FILE|FOLDER|-", required_unless_present = "refresh")]
     pub sources: Vec<PathBuf>,
     /// The format [default: known by the content]
-    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    #[arg(long, value_name = "FORMAT", value_parser = formats(|_| true))]
     pub format: Option<BacklogFormat>,
     /// Show the tasks, their dependencies, and what is lost and why; change nothing
     #[arg(long)]
@@ -350,7 +351,7 @@ pub struct ImportArgs {
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     /// The format
-    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    #[arg(long, value_name = "FORMAT", value_parser = formats(|format| *format != BacklogFormat::Github))]
     pub to: BacklogFormat,
     /// The file to write, or a folder of tickets; statuses are updated in existing files [default:
     /// standard output]

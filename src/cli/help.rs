@@ -175,10 +175,9 @@ fn list(command: &Command, is_main: bool) -> String {
 const SYNONYMS: &[(&[&str], &[&str])] = &[
     (&["begin", "exec", "execute", "go", "launch", "start", "work"], &["run"]),
     (&["once"], &["run --once"]),
-    (&["dry-run"], &["run --dry-run"]),
     (&["next"], &["prompt", "plan"]),
     (&["claim", "peek", "preview"], &["prompt"]),
-    (&["eta", "forecast", "order"], &["plan"]),
+    (&["dry-run", "eta", "forecast", "order"], &["plan"]),
     (&["wait"], &["pause"]),
     (&["continue", "unpause"], &["resume"]),
     (&["abort", "cancel", "end", "halt", "kill", "quit"], &["stop"]),

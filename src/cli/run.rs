@@ -108,9 +108,6 @@ pub struct RunArgs {
     /// Wait instead of stopping when all remaining tasks are claimed elsewhere or need input
     #[arg(long)]
     pub wait: bool,
-    /// Show the order of tasks and the reason for it; change nothing
-    #[arg(long)]
-    pub dry_run: bool,
     /// Also show the run in the browser, as `ralph serve` does; on a terminal, the page stays when
     /// the run has ended, until Ctrl-C
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
@@ -152,7 +149,6 @@ pub struct PaneArgs {
 
 /// `ralph prompt`.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct PromptArgs {
     /// The task [default: the next one]
     #[arg(add = ArgValueCandidates::new(complete::ids))]
@@ -166,23 +162,6 @@ pub struct PromptArgs {
     /// Print all template variables as JSON
     #[arg(long, conflicts_with = "why")]
     pub json: bool,
-    /// Write the built-in template to `prompts/task.md` for editing; `--write-template=draft` writes
-    /// that of `ralph draft`
-    #[arg(long, value_enum, value_name = "NAME", num_args = 0..=1, require_equals = true,
-        default_missing_value = "task", hide_possible_values = true, conflicts_with_all = ["accept", "why", "json", "id"])]
-    pub write_template: Option<PromptTemplate>,
-    /// Overwrite an existing template
-    #[arg(long, requires = "write_template")]
-    pub force: bool,
-}
-
-/// A template of prompts that can be edited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum PromptTemplate {
-    /// `prompts/task.md`, the prompt for a task
-    Task,
-    /// `prompts/draft.md`, the prompt of `ralph draft`
-    Draft,
 }
 
 /// `ralph plan`.

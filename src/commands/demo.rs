@@ -1,16 +1,12 @@
-//! `ralph demo`: runs the real loop in a temporary repository with a small built-in agent. The agent fails
-//! once, to show a retry.
+//! `ralph demo`: runs the real loop in a temporary repository with a small agent, a shell script.
 
 use std::{
     env, fs,
-    io::Read,
     path::{Path, PathBuf},
     process::Command,
-    thread,
-    time::Duration,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use super::run::runner;
@@ -46,7 +42,10 @@ pub fn run(options: &DemoArgs) -> Result<Exit> {
         dir.display()
     ));
     let own = env::current_exe().context("find this program")?;
-    let agent = AgentCommand::command(vec![own.display().to_string(), "__demo-agent".to_owned()]);
+    let script = dir.join(".git/demo-agent.sh");
+    fs::write(&script, include_str!("demo-agent.sh")).context("write the agent")?;
+    let argv = [Path::new("sh"), &script, &own].map(|word| word.display().to_string());
+    let agent = AgentCommand { name: "demo".to_owned(), ..AgentCommand::command(argv.to_vec()) };
     let mut workspace = Workspace::unset(&dir, LoopPaths::default())?;
     let short = json!({"timeout": "1m", "idle": "0s", "child_wait_timeout": "0s", "grace": "2s"});
     let mut flags = short.as_object().cloned().unwrap_or_default();
@@ -94,96 +93,4 @@ fn git(dir: &Path, words: &[&str]) -> Result<String> {
         bail!("`git {}`: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// The time for each step, long enough to follow on a terminal.
-const WORK: Duration = Duration::from_millis(400);
-
-/// Works on the task of the prompt.
-///
-/// # Errors
-/// A prompt that is not from the demo; errors of the disk and of git.
-pub fn agent() -> Result<Exit> {
-    let mut prompt = String::new();
-    std::io::stdin().read_to_string(&mut prompt).context("read the prompt")?;
-    let task = env::var("RALPH_TASK_ID").context("this command is the agent of `ralph demo`")?;
-    ensure!(prompt.starts_with(&format!("# Task {task}\n")), "the prompt is for another task");
-    println!("reading the prompt ({} lines)", prompt.lines().count());
-    thread::sleep(WORK);
-    let first_time = !prompt.contains("### The attempt before this one");
-    let (path, text, message) = page(&task)?;
-    println!("writing {path}");
-    let dir = env::current_dir()?;
-    if let Some(folder) = Path::new(path).parent() {
-        fs::create_dir_all(dir.join(folder))?;
-    }
-    fs::write(dir.join(path), text)?;
-    thread::sleep(WORK);
-    if task == "proofread" && first_time {
-        println!("a link to birds/stork.md leads nowhere, giving up");
-        return Ok(Exit::Error);
-    }
-    git(&dir, &["add", "--", path])?;
-    git(&dir, &["commit", "--quiet", "-m", message])?;
-    println!("committed: {message}");
-    report(&task)?;
-    Ok(Exit::Success)
-}
-
-/// Reports completion: half of the tasks with a `DONE` file, half with `ralph task-complete`.
-fn report(task: &str) -> Result<()> {
-    if task.len().is_multiple_of(2) {
-        let done = Path::new(&env::var("RALPH_TASK_DIR")?).join("DONE");
-        return fs::write(&done, "done\n").with_context(|| format!("write `{}`", done.display()));
-    }
-    let status = Command::new(env::current_exe()?).args(["task-complete", task]).status()?;
-    ensure!(status.success(), "`ralph task-complete {task}` failed");
-    Ok(())
-}
-
-/// The result of a task: a path, its text, and the commit message.
-fn page(task: &str) -> Result<(&'static str, &'static str, &'static str)> {
-    Ok(match task {
-        "outline" => (
-            "README.md",
-            "# A field guide to three birds\n\nSee [the index](INDEX.md).\n",
-            "Write the outline",
-        ),
-        "robin" => (
-            "birds/robin.md",
-            "# Robin\n\nRed breast, round body, sings all winter.\n",
-            "Describe the robin",
-        ),
-        "heron" => (
-            "birds/heron.md",
-            "# Heron\n\nGrey, tall, stands in the water and waits.\n",
-            "Describe the heron",
-        ),
-        "swift" => (
-            "birds/swift.md",
-            "# Swift\n\nEats, drinks and sleeps on the wing.\n",
-            "Describe the swift",
-        ),
-        "index" => (
-            "INDEX.md",
-            "# Index\n\n- [Heron](birds/heron.md)\n- [Robin](birds/robin.md)\n- [Swift](birds/swift.md)\n",
-            "Make an index of the birds",
-        ),
-        "style" => (
-            "STYLE.md",
-            "# House style\n\nOne line a bird, no exclamation marks.\n",
-            "Write down the house style",
-        ),
-        "proofread" => (
-            "PROOF.md",
-            "# Proof\n\nEvery link of the index leads somewhere.\n",
-            "Check every link of the index",
-        ),
-        "release" => (
-            "RELEASE.md",
-            "# First edition\n\nThree birds, proofread.\n",
-            "Write the release notes",
-        ),
-        other => bail!("`{other}` is not a task of the demo"),
-    })
 }

@@ -39,9 +39,7 @@ pub(super) use wizard::Wizard;
 pub(super) use wizard::found;
 
 /// The template of a task's prompt, relative to the repository.
-pub const TASK: &str = "prompts/task.md";
-/// The template of the prompt of `ralph draft`, relative to the repository.
-pub const DRAFT: &str = "prompts/draft.md";
+const TASK: &str = "prompts/task.md";
 /// The prompt of a loop, relative to the working directory.
 const PROMPT: &str = "PROMPT.md";
 
@@ -84,7 +82,7 @@ pub fn run(invocation: &Invocation, options: &InitArgs) -> Result<SetupEnd> {
 ///
 /// # Errors
 /// The file exists; a conflicting folder or link.
-pub fn one(root: &Path, name: &str, template: Template, force: bool) -> Result<Exit> {
+fn one(root: &Path, name: &str, template: Template, force: bool) -> Result<Exit> {
     let step = FileStep::plan(root, name, &Content::Whole(template.text()), true)?;
     let is_there = !matches!(step.fate, FileFate::Create(_));
     if is_there && !force {

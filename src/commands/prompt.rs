@@ -5,21 +5,15 @@ use std::{env, fmt::Write as _};
 use anyhow::Result;
 use chrono::Utc;
 
-use super::{
-    Invocation, active,
-    init::{self, DRAFT, TASK},
-    inside::SurroundingAttempt,
-    open_attempts, success,
-};
+use super::{Invocation, active, inside::SurroundingAttempt, open_attempts, success};
 use crate::{
     adapters::terminal,
-    cli::{PromptArgs, PromptTemplate},
+    cli::PromptArgs,
     core::{
         event::{Cause, GraphEvent},
         exit::{Exit, Failure, fail},
         graph::task::{Status, TaskId},
         isolation::Isolation,
-        prompt::template::Template,
         select::{SelectionKey, TaskState, View},
     },
     project::{
@@ -45,13 +39,6 @@ pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
         }
         // The claimed task is then done in the checkout.
         workspace.config.isolation = Isolation::Checkout;
-    }
-    if let Some(which) = options.write_template {
-        let (name, template) = match which {
-            PromptTemplate::Task => (TASK, Template::Task),
-            PromptTemplate::Draft => (DRAFT, Template::Draft),
-        };
-        return init::one(workspace.root(), name, template, options.force);
     }
     let mut file = workspace.graph()?;
     let mut store = workspace.event_store()?;

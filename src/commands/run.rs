@@ -1,13 +1,12 @@
 //! `ralph run` and `ralph loop`: configure and start a run, or repeat an agent on a prompt file, which is a
 //! run over a graph of one task.
 
-use std::{fmt::Write as _, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
-use chrono::Utc;
 use serde_json::json;
 
-use super::{Invocation, check, check_filter, filter, serve, success};
+use super::{Invocation, check, check_filter, filter, serve};
 use crate::{
     adapters::{bounded_log::BoundedLog, state, terminal},
     cli::{self, AgentArgs, LimitArgs, RunArgs, ServeArgs},
@@ -23,7 +22,7 @@ use crate::{
         isolation::Isolation,
         loop_paths::LoopPaths,
         redact::MARK,
-        select::{MAX_ITERATIONS, Policy, SelectionKey},
+        select::MAX_ITERATIONS,
     },
     project::{
         attempt::{self, prompt_file},
@@ -32,7 +31,7 @@ use crate::{
         failure_output::FailureOutputReader,
         graph_file::GraphFile,
         import, placement,
-        workspace::{Workspace, view},
+        workspace::Workspace,
     },
     report::{
         fancy::FancyReporter,
@@ -77,9 +76,6 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
         refreshed: Vec::new(),
         plain: None,
     };
-    if options.dry_run {
-        return dry_run(&workspace, &run.policy(&workspace));
-    }
     let refreshed = import::refresh_all(&workspace);
     let runner = prepared(workspace, RunOptions { refreshed: refreshed.clone(), ..run }, verbosity)
         .inspect_err(|_| say_refreshed(&refreshed))?;
@@ -329,41 +325,6 @@ fn warn_of_many(max_iterations: u32) {
              significant resources"
         ));
     }
-}
-
-/// Prints the order of tasks if every attempt succeeds, and the unreachable tasks.
-fn dry_run(workspace: &Workspace, policy: &Policy) -> Result<Exit> {
-    let file = workspace.graph()?;
-    check_filter(&file, &policy.filter)?;
-    let store = workspace.event_store()?;
-    let view = view(&file, store.history(), policy);
-    let now = Utc::now();
-    let length = |number: usize| u64::from(view.graph.task(number).minutes);
-    let slots = view.forecast(policy.jobs, &length, now).slots;
-    let order: Vec<SelectionKey> = slots.into_iter().map(|slot| slot.key).collect();
-    let mut text = String::new();
-    let width = order.iter().map(|key| view.graph.task(key.number).id.as_str().len()).max();
-    for (at, key) in order.iter().enumerate() {
-        let task = view.graph.task(key.number);
-        let title = terminal::visible(task.title_line());
-        let (at, width) = (at + 1, width.unwrap_or(0));
-        let _ = writeln!(text, "{at:>4}  {:<width$}  {title}  ({key})", task.id);
-    }
-    let limit = policy.max_iterations as usize;
-    if order.len() > limit {
-        let _ = writeln!(text, "stops after {limit} of these, at the iteration limit");
-    }
-    for holder in view.blockers(now) {
-        let _ = writeln!(
-            text,
-            "not reached: {} and tasks waiting on it ({})",
-            holder.task_id, holder.why
-        );
-    }
-    if text.is_empty() {
-        "nothing left to do\n".clone_into(&mut text);
-    }
-    success(&text)
 }
 
 /// The pause between two iterations, unless one is given.

@@ -5,7 +5,6 @@
 //! capitals after `RALPH_`, the variable. `config_layers` finds the values.
 
 mod agents;
-mod length;
 mod notify;
 mod schedule;
 
@@ -27,7 +26,7 @@ use crate::{
             agent_command::AgentCommand,
             promise::{self, Pattern, Promise, Worth},
         },
-        duration,
+        duration::{self, written as length},
         event::Orphans,
         executor::{self, ExecutorKind},
         isolation::{Isolation, Retry},

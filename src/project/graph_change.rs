@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use chrono::Utc;
 
 use crate::{
@@ -11,12 +11,12 @@ use crate::{
         event::{Cause, GraphEvent},
         graph::{
             task::TaskId,
-            task_edit::{TaskDifference, differences},
+            task_edit::{TaskDifference, differences, remove},
         },
     },
     project::{
         event_store::EventStore,
-        graph_file::{GraphFile, Rejected},
+        graph_file::{GraphFile, Rejected, graph_of},
         kept_change::{KeptChange, KeptChanges},
         workspace::{self, Workspace},
     },
@@ -71,22 +71,25 @@ pub fn change_text(
     Ok(before)
 }
 
-/// Creates the graph file by a command, and keeps that. `empty` is the new graph without tasks.
+/// Creates the graph file by a command, and keeps that. Returns what is new in it.
 ///
 /// # Errors
 /// There is a file by now; errors of the disk.
 pub fn create_file(
     workspace: &Workspace,
     command: &ChangeCommand<'_>,
-    (empty, text): (&str, &str),
-) -> Result<()> {
+    text: &str,
+) -> Result<Vec<TaskDifference>> {
     let (path, name) = (workspace.graph_path(), workspace.graph_name());
     let _turn = workspace.state.lock_graph().context("lock the graph file")?;
     if path.symlink_metadata().is_ok() {
         bail!("`{name}` was created meanwhile; nothing was changed, so try again");
     }
-    let tasks = differences(empty, text, &[]).into_iter().map(|found| found.id).collect();
-    keep_texts(workspace, command, tasks, true, (empty, text))?;
+    let graph = graph_of(text.as_bytes()).context("read the new graph")?;
+    let tasks: Vec<TaskId> = graph.tasks().iter().map(|task| task.id.clone()).collect();
+    let empty = remove(text, &tasks).map_err(|why| anyhow!("{}", why.reason))?;
+    let found = differences(&empty, text, &[]);
+    keep_texts(workspace, command, tasks, true, (&empty, text))?;
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
     }
@@ -94,7 +97,7 @@ pub fn create_file(
         .with_context(|| format!("write `{name}`"))?;
     // The graph is there, whatever git says.
     let _ = workspace.ignore_own_files();
-    Ok(())
+    Ok(found)
 }
 
 /// Removes the graph file, which a command created with this text.

@@ -164,8 +164,7 @@ fn create(
     top: &[(String, Value)],
     command: &ChangeCommand<'_>,
 ) -> Result<()> {
-    let (text, empty) = (new_graph(workspace, tasks, top)?, new_graph(workspace, &[], top)?);
-    create_file(workspace, command, (&empty, &text))
+    create_file(workspace, command, &new_graph(workspace, tasks, top)?).map(drop)
 }
 
 /// Reads the graph; none if there is none yet.

@@ -331,13 +331,11 @@ fn real_backlogs_become_graphs() {
 }
 
 /// The files that a backlog is read from, with the format to export.
-const ROUND_TRIPS: [(&str, &str); 11] = [
+const ROUND_TRIPS: [(&str, &str); 9] = [
     ("stories.json", "prd"),
     ("features.json", "prd"),
     ("issues.jsonl", "beads"),
     ("tasks.json", "task-master"),
-    ("github.json", "github"),
-    ("github-api.json", "github"),
     ("plan.md", "markdown"),
     ("sections.md", "markdown"),
     ("table.csv", "csv"),
@@ -350,11 +348,8 @@ const ROUND_TRIPS: [(&str, &str); 11] = [
 fn round_trip(trial: &TestProject, name: &str, format: &str) {
     trial.run(["import", name]);
     let original = trial.read(name);
-    // The source of an issue is its address, which names no file.
-    if format != "github" {
-        let shown = trial.run(["export", "--to", format]).out();
-        assert_eq!(shown.lines().count(), original.lines().count(), "{name}");
-    }
+    let shown = trial.run(["export", "--to", format]).out();
+    assert_eq!(shown.lines().count(), original.lines().count(), "{name}");
     trial.run(["export", "--to", format, name]);
     assert_eq!(trial.read(name), original, "{name}");
     let open = tasks(trial).into_iter().find(|line| line.contains(" pending"));
@@ -415,7 +410,6 @@ fn a_graph_becomes_a_backlog_of_any_format_and_comes_back() {
         ("prd", "new.json", ["a", "b"]),
         ("beads", "new.jsonl", ["a", "b"]),
         ("task-master", "new.json", ["1", "2"]),
-        ("github", "new.json", ["1", "2"]),
         ("markdown", "new.md", ["a", "b"]),
         ("tickets", "new.md", ["a", "b"]),
         ("csv", "new.csv", ["a", "b"]),
@@ -879,21 +873,6 @@ fn a_folder_of_tickets_has_a_file_for_each_task() {
     trial.run(["export", "--to", "tickets", "odd"]).code(64).stderr_has("`odd/mine.md` exists");
     assert!(!trial.root().join("odd/T-1.md").exists());
     trial.run(["export", "--to", "csv", "odd"]).code(64).stderr_has("is a folder");
-}
-
-#[test]
-fn issues_without_a_state_have_no_place_for_a_status() {
-    let trial = TestProject::new();
-    let issues = "[{\"number\": 1, \"title\": \"A\"}, {\"number\": 2, \"title\": \"B\", \"state\": \"OPEN\"}]\n";
-    trial.write("issues.json", issues);
-    trial.run(["import", "issues.json"]);
-    trial.run(["task-complete", "1"]);
-    trial.run(["task-complete", "2"]);
-    let ran = trial.run(["export", "--to", "github", "issues.json"]);
-    ran.stderr_has("1 task in `issues.json` has no place for a status: 1");
-    assert_eq!(trial.read("issues.json"), issues.replace("OPEN", "CLOSED"));
-    let report = trial.run(["export", "--to", "github", "issues.json", "--json"]).json();
-    assert_eq!(report["unwritten"], serde_json::json!(["1"]));
 }
 
 #[test]

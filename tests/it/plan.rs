@@ -68,8 +68,9 @@ tasks:
     assert_eq!(limited("{claude: 1}"), (5, 5, 1));
     let order = limited("{db: 1}");
     assert_eq!(order.2, 3);
-    let out = trial.run(["run", "--dry-run"]).out();
-    let ids: Vec<&str> = out.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
+    let plan = trial.run(["plan", "--json", "--jobs", "3"]).json();
+    let tasks = plan["forecasts"][0]["tasks"].as_array().unwrap();
+    let ids: Vec<&str> = tasks.iter().map(|task| task["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["a", "c", "e", "b", "d"]);
 }
 

@@ -149,19 +149,10 @@ fn an_unknown_task_is_an_error_with_a_suggestion() {
 }
 
 #[test]
-fn the_template_is_written_once() {
+fn the_printed_template_is_the_one_that_is_used() {
     let trial = TestProject::new().graph(DIAMOND);
     let before = trial.run(["prompt"]).out();
-    trial.run(["prompt", "--write-template"]).stdout("created prompts/task.md\n");
-    assert_eq!(trial.run(["prompt"]).out(), before, "it is the one that was used");
-    trial.write("prompts/task.md", "mine");
-    trial
-        .run(["prompt", "--write-template"])
-        .code(1)
-        .stderr("ralph: error: prompts/task.md already exists (use --force to overwrite)\n");
-    assert_eq!(trial.read("prompts/task.md"), "mine");
-    trial
-        .run(["prompt", "--write-template", "--force"])
-        .stdout("created prompts/task.md (overwritten)\n");
+    trial.write("prompts/task.md", &trial.run(["template"]).out());
     assert_eq!(trial.read("prompts/task.md"), ralph::core::prompt::DEFAULT_TEMPLATE);
+    assert_eq!(trial.run(["prompt"]).out(), before);
 }

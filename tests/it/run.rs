@@ -258,15 +258,11 @@ tasks:
 #[test]
 fn filters_narrow_a_run() {
     let trial = TestProject::new().graph(SORTED).agent("commit");
-    let dry = |words: [&str; 4]| {
-        let out = trial.run(words).out();
-        let ids = out.lines().filter_map(|line| line.split_whitespace().nth(1));
-        ids.collect::<Vec<_>>().join(" ")
-    };
-    assert_eq!(dry(["run", "--dry-run", "--story", "S1"]), "a b");
-    assert_eq!(dry(["run", "--dry-run", "--milestone", "M1"]), "a c");
-    assert_eq!(dry(["run", "--dry-run", "--tag", "x"]), "a b");
-    assert_eq!(dry(["run", "--dry-run", "--task", "c"]), "c");
+    let planned = |flag: &str, name: &str| trial.planned(&[flag, name]).join(" ");
+    assert_eq!(planned("--story", "S1"), "a b");
+    assert_eq!(planned("--milestone", "M1"), "a c");
+    assert_eq!(planned("--tag", "x"), "a b");
+    assert_eq!(planned("--task", "c"), "c");
     trial.run(["run", "--story", "S1", "--milestone", "M2"]).graph_complete();
     trial.run(["run", "--task", "d", "--task", "c"]).graph_complete();
     trial.run(["run", "--tag", "x"]).graph_complete().stderr_has("selected tasks complete (exit");
@@ -303,26 +299,18 @@ fn what_waits_outside_the_filter_is_named() {
 }
 
 #[test]
-fn a_dry_run_shows_the_order_and_touches_nothing() {
+fn a_plan_needs_no_agent_and_touches_nothing() {
     let text = format!(
         "{DIAMOND}  - {{id: held, status: blocked}}\n  - {{id: after, depends_on: [held]}}\n"
     );
     let trial = TestProject::new().graph(&text).command(["no-such-agent"]);
     let before = trial.everything();
-    insta::assert_snapshot!(trial.run(["run", "--dry-run", "--max-iterations", "3"]).whole(), @r"
-    exit code 0
-    --- stdout ---
-       1  start  Begin  (P2, longest chain 3h, unblocks 2, place 4)
-       2  right  The right half  (P1, longest chain 2h, unblocks 1, place 3)
-       3  left   The left half  (P3, longest chain 2h, unblocks 1, place 2)
-       4  end    Put it together  (P0, longest chain 1h, unblocks 0, place 1)
-    stops after 3 of these, at the iteration limit
-    not reached: held and tasks waiting on it (blocked by a person)
-    ");
+    assert_eq!(trial.planned(&[]), ["start", "right", "left", "end"]);
+    trial.run(["plan"]);
     let after = trial.everything();
     let new: Vec<_> = after.keys().filter(|path| !before.contains_key(*path)).collect();
-    assert!(new.is_empty(), "a dry run made {new:?}");
-    assert!(before == after, "a dry run changed something");
+    assert!(new.is_empty(), "a plan made {new:?}");
+    assert!(before == after, "a plan changed something");
 }
 
 #[test]
@@ -347,7 +335,7 @@ fn a_filter_that_matches_nothing_is_a_usage_error_with_a_suggestion() {
         ("--milestone", "v2", "v1"),
         ("--task", "aa", "a"),
     ] {
-        for words in [&["run"][..], &["run", "--dry-run"], &["plan"], &["dag-status"]] {
+        for words in [&["run"][..], &["plan"], &["dag-status"]] {
             let words: Vec<&str> = words.iter().copied().chain([flag, name]).collect();
             trial.run(words).code(64).stderr_has(&format!("did you mean `{near}`?"));
         }

@@ -31,10 +31,7 @@ fn attempts_and_iterations_may_be_settings() {
 fn a_task_inherits_urgency_where_the_project_wants_it() {
     let graph = "tasks:\n  - {id: a}\n  - {id: b, priority: low}\n  - {id: c, priority: critical, \
                  depends_on: [b]}\n";
-    let order = |trial: &TestProject| -> Vec<String> {
-        let out = trial.run(["run", "--dry-run"]).out();
-        out.lines().map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
-    };
+    let order = |trial: &TestProject| trial.planned(&[]);
     let trial = TestProject::new().graph(graph);
     assert_eq!(order(&trial), ["a", "b", "c"]);
     let trial = trial.file(".ralph/config.yaml", "select: inherit\n");

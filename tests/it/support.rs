@@ -85,6 +85,15 @@ impl TestProject {
         TestProject::bare_in(&std::env::temp_dir())
     }
 
+    /// The tasks in the order of a run with one job, as `ralph plan` predicts it.
+    #[track_caller]
+    pub fn planned(&self, flags: &[&str]) -> Vec<String> {
+        let words = ["plan", "--json", "--jobs", "1"].iter().chain(flags).copied();
+        let plan = self.run(words.collect::<Vec<_>>()).json();
+        let tasks = plan["forecasts"][0]["tasks"].as_array().unwrap().iter();
+        tasks.map(|task| task["id"].as_str().unwrap().to_owned()).collect()
+    }
+
     /// The same in another folder than that of temporary files.
     pub fn bare_in(folder: &Path) -> TestProject {
         static NEXT: AtomicU32 = AtomicU32::new(0);

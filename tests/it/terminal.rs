@@ -162,7 +162,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     let tasks: String =
         (0..4000).map(|n| format!("  - {{id: t{n}, title: The task with number {n}}}\n")).collect();
     let trial = TestProject::new().graph(&format!("tasks:\n{tasks}"));
-    for words in ["dag-status --all", "dag-status --json", "run --dry-run"] {
+    for words in ["dag-status --all", "dag-status --json", "plan --all"] {
         let script = format!("{{ \"$RALPH\" {words}; echo $? > ../code; }} | head -n 1");
         let output = trial.process("sh").args(["-c", &script]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{words}");

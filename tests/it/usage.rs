@@ -14,7 +14,7 @@ fn help_lists_the_commands_in_groups() {
             assert!(line.starts_with(&format!("  {name} ")) && line.ends_with(&about), "{line}");
         }
     }
-    assert!(help.contains("Exit codes: 0 complete") && !help.contains("__demo-agent"), "{help}");
+    assert!(help.contains("Exit codes: 0 complete") && !help.contains("__guard"), "{help}");
     assert!(!help.contains("\n  spawn") && agents.contains("\n  spawn"), "{help}{agents}");
     assert!(!help.contains('\u{1b}'), "no colour in a pipe: {help:?}");
 }

@@ -19,7 +19,7 @@ use crate::{
         process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
         state::Lock,
     },
-    commands::temporary_slot::{SlotUse, TemporarySlot},
+    commands::slots::{SlotUse, TemporarySlot},
     core::{
         agents::agent_command::AgentCommand,
         duration,

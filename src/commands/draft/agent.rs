@@ -16,7 +16,7 @@ use crate::{
     adapters::{agent_output, git::Repo, terminal},
     commands::{
         run::loop_graph,
-        temporary_slot::{SlotUse, TemporarySlot, remove_folder},
+        slots::{SlotUse, TemporarySlot, remove_folder},
     },
     core::{
         agents::{agent_command::AgentCommand, transcript::Format},

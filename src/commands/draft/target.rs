@@ -21,7 +21,6 @@ use crate::{
             filter::Filter,
             lint::{LintFinding, diagnostics},
             task::TaskId,
-            task_edit::differences,
         },
         select::Policy,
         setup,
@@ -244,8 +243,6 @@ impl CheckedDraft {
 
 /// The command in the journal and in `ralph undo`.
 const COMMAND: &str = "draft";
-/// The graph before a new one, for `ralph undo`: a file without tasks is no graph.
-const NOTHING: &str = "tasks: []\n";
 
 /// Puts the draft into the graph.
 ///
@@ -278,8 +275,7 @@ pub(super) fn keep(
 /// Writes a new graph file.
 fn create(workspace: &Workspace, target: &DraftTarget, draft: &str) -> Result<Vec<TaskId>> {
     let text = target.put_into(None, draft)?;
-    create_file(workspace, &ChangeCommand::of(COMMAND, &[]), (NOTHING, &text))?;
-    let found = differences(NOTHING, &text, &[]);
+    let found = create_file(workspace, &ChangeCommand::of(COMMAND, &[]), &text)?;
     record(&mut workspace.event_store()?, COMMAND, &found)?;
     Ok(found.into_iter().map(|one| one.id).collect())
 }

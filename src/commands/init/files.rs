@@ -1,4 +1,4 @@
-//! Writes a set of files: all of them, or none.
+//! Plans and writes a set of files.
 
 use std::{
     fs,
@@ -127,65 +127,25 @@ fn in_the_way(name: &str, what: &str) -> anyhow::Error {
     Failure::new(Exit::Error, message).into()
 }
 
-/// Writes all files. After an error, restores the previous state.
+/// Writes the files one after the other, each as a whole: a set-up that an error ends goes on where it
+/// is started again.
 ///
 /// # Errors
 /// Errors of the disk.
 pub(super) fn write(steps: &[FileStep]) -> Result<()> {
-    let mut undo = Undo::default();
-    let written = steps.iter().try_for_each(|step| undo.write(step));
-    if written.is_err() {
-        undo.run();
-    }
-    written
-}
-
-/// The changes so far, for undoing them.
-#[derive(Default)]
-struct Undo {
-    /// The written files with their previous content.
-    files: Vec<(PathBuf, Option<Vec<u8>>)>,
-    /// The created folders.
-    folders: Vec<PathBuf>,
-}
-
-impl Undo {
-    fn write(&mut self, step: &FileStep) -> Result<()> {
-        let Some(text) = step.fate.text() else {
-            return Ok(());
-        };
+    let put = |path: &Path, bytes: &[u8]| {
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+        state::replace(path, bytes, true)
+    };
+    for step in steps {
+        let Some(text) = step.fate.text() else { continue };
         if let (Some(ending), Some(bytes)) = (&step.backup, &step.there) {
-            self.put(&step.with_suffix(ending), bytes, None)
+            put(&step.with_suffix(ending), bytes)
                 .with_context(|| format!("write `{}{ending}`", step.name))?;
         }
-        self.put(&step.path, text.as_bytes(), step.there.clone())
-            .with_context(|| format!("write `{}`", step.name))
+        put(&step.path, text.as_bytes()).with_context(|| format!("write `{}`", step.name))?;
     }
-
-    fn put(&mut self, path: &Path, bytes: &[u8], before: Option<Vec<u8>>) -> Result<()> {
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        let missing: Vec<_> = folder.ancestors().take_while(|path| !path.exists()).collect();
-        for folder in missing.into_iter().rev() {
-            fs::create_dir(folder)?;
-            self.folders.push(folder.to_owned());
-        }
-        state::replace(path, bytes, true)?;
-        self.files.push((path.to_owned(), before));
-        Ok(())
-    }
-
-    /// Undoes the changes. Ignores further errors: the first one is reported.
-    fn run(self) {
-        for (path, before) in self.files.into_iter().rev() {
-            let _ = match before {
-                Some(bytes) => state::replace(&path, &bytes, true),
-                None => fs::remove_file(path),
-            };
-        }
-        for folder in self.folders.into_iter().rev() {
-            let _ = fs::remove_dir(folder);
-        }
-    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -193,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_restores_the_previous_state() {
+    fn a_setup_goes_on_after_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let plan = |name: &str, replace| {
             let content = Content::Whole("new".to_owned());
@@ -204,15 +164,13 @@ mod tests {
         // Another process creates a conflicting file.
         fs::write(dir.path().join("late"), "in the way").unwrap();
         assert!(write(&steps).is_err());
-        let mut left: Vec<_> =
-            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        left.sort_unstable();
-        assert_eq!(left, ["late", "old"]);
-        assert_eq!(fs::read_to_string(dir.path().join("old")).unwrap(), "old");
         fs::remove_file(dir.path().join("late")).unwrap();
-        write(&steps).unwrap();
+        write(&[plan("a/b/c", false), plan("old", true).keeping(), plan("late/file", false)])
+            .unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("old.bak")).unwrap(), "old");
-        assert_eq!(fs::read_to_string(dir.path().join("a/b/c")).unwrap(), "new");
+        for name in ["a/b/c", "old", "late/file"] {
+            assert_eq!(fs::read_to_string(dir.path().join(name)).unwrap(), "new");
+        }
     }
 
     #[test]

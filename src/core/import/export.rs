@@ -83,22 +83,18 @@ pub fn with_statuses(
 /// Whether the source can say no more than it says.
 fn same(format: BacklogFormat, task: &SourceTask, is: Status, wanted: Status) -> bool {
     let only_done = match format {
-        BacklogFormat::Github => true,
         BacklogFormat::Prd | BacklogFormat::Csv => {
             (format == BacklogFormat::Prd || !task.status_at.is_empty())
                 && task.status_at.iter().all(|(mark, _)| *mark == StatusMark::Flag)
         }
         BacklogFormat::Beads
         | BacklogFormat::TaskMaster
+        | BacklogFormat::Github
         | BacklogFormat::Markdown
         | BacklogFormat::Tickets
         | BacklogFormat::Graph => false,
     };
-    // An issue that will not be done is closed too.
-    let is_over = |status: Status| {
-        status == Status::Complete || format == BacklogFormat::Github && status.is_over()
-    };
-    is == wanted || only_done && is_over(is) == is_over(wanted)
+    is == wanted || only_done && (is == Status::Complete) == (wanted == Status::Complete)
 }
 
 /// The most frequent words of the source.
@@ -122,6 +118,10 @@ fn splices_of(
     wanted: Status,
     spelling: &Spelling,
 ) -> Vec<(Range<usize>, String)> {
+    // An issue is closed on GitHub, and not in a copy of it.
+    if format == BacklogFormat::Github {
+        return Vec::new();
+    }
     let own_word = || word(format, wanted).map_or_else(|| spelling.write(wanted), str::to_owned);
     if task.status_at.is_empty() {
         let field = match format {
@@ -129,7 +129,6 @@ fn splices_of(
             BacklogFormat::Beads | BacklogFormat::TaskMaster => {
                 format!("\"status\": \"{}\"", own_word())
             }
-            // An issue without its state came from a query that left it out.
             BacklogFormat::Github
             | BacklogFormat::Markdown
             | BacklogFormat::Tickets
@@ -142,10 +141,6 @@ fn splices_of(
         let old = &text[at.clone()];
         let bare = old.trim_matches(['"', '\'', ' ']);
         let new = match mark {
-            StatusMark::Word if format == BacklogFormat::Github => {
-                let is_upper = !bare.is_empty() && bare.chars().all(|c| c.is_ascii_uppercase());
-                if is_upper { own_word().to_ascii_uppercase() } else { own_word() }
-            }
             StatusMark::Word => own_word(),
             StatusMark::Flag => flag(bare, wanted == Status::Complete),
             StatusMark::Box => box_mark(bare, old, wanted)?,
@@ -161,8 +156,8 @@ fn word(format: BacklogFormat, status: Status) -> Option<&'static str> {
     let words = match format {
         BacklogFormat::Beads => ["open", "in_progress", "closed", "closed", "blocked"],
         BacklogFormat::TaskMaster => ["pending", "in-progress", "done", "cancelled", "blocked"],
-        BacklogFormat::Github => ["open", "open", "closed", "closed", "open"],
         BacklogFormat::Prd
+        | BacklogFormat::Github
         | BacklogFormat::Markdown
         | BacklogFormat::Tickets
         | BacklogFormat::Csv
@@ -278,7 +273,6 @@ pub fn fresh(format: BacklogFormat, graph: &TaskGraph, text: &str) -> String {
             let tasks = list("      ");
             format!("{{\n  \"master\": {{\n    \"tasks\": [\n{tasks}\n    ]\n  }}\n}}\n")
         }
-        BacklogFormat::Github => format!("[\n{}\n]\n", list("  ")),
         BacklogFormat::Markdown => tasks.fold("# Tasks\n\n".to_owned(), |text, number| {
             let task = graph.task(number);
             let mark = match task.status {
@@ -305,7 +299,7 @@ pub fn fresh(format: BacklogFormat, graph: &TaskGraph, text: &str) -> String {
             let header = TABLE.map(str::to_owned).to_vec();
             table::written(&std::iter::once(header).chain(tasks.map(row)).collect::<Vec<_>>())
         }
-        BacklogFormat::Graph => text.to_owned(),
+        BacklogFormat::Graph | BacklogFormat::Github => text.to_owned(),
     }
 }
 
@@ -419,8 +413,8 @@ impl BacklogWriter<'_> {
                 ("priority", "priority", json!(level(task.priority))),
                 ("depends_on", "dependencies", waits.collect()),
             ],
-            BacklogFormat::Github => self.issue(number),
             BacklogFormat::Markdown
+            | BacklogFormat::Github
             | BacklogFormat::Tickets
             | BacklogFormat::Csv
             | BacklogFormat::Graph => {
@@ -437,35 +431,6 @@ impl BacklogWriter<'_> {
                 all.filter(|(name, _, _)| is_in(name)).collect()
             }
         }
-    }
-
-    /// The fields of a GitHub issue. Its body names what it waits for, and a label its priority.
-    fn issue(&self, number: usize) -> Vec<WrittenField> {
-        let task = self.graph.task(number);
-        let mut body = task.description.clone().unwrap_or_default();
-        let waits = self.graph.dependencies(number);
-        let waits: Vec<String> = waits.map(|other| format!("#{}", self.numbers[other])).collect();
-        if !waits.is_empty() {
-            let gap = if body.is_empty() { "" } else { "\n\n" };
-            let _ = write!(body, "{gap}Blocked by {}", waits.join(", "));
-        }
-        let own = format!("priority: {}", level(task.priority));
-        let labels = task.tags.iter().chain([&own]);
-        let labels: Value = labels.map(|label| json!({"name": label})).collect();
-        let is_cancelled = task.status == Status::Cancelled;
-        let milestone = task.milestone.as_ref().map(|title| json!({"title": title}));
-        let state = if task.status.is_over() { "CLOSED" } else { "OPEN" };
-        vec![
-            ("", "number", json!(self.numbers[number])),
-            ("title", "title", json!(task.title)),
-            ("description", "body", json!(body)),
-            ("depends_on", "", Value::Null),
-            ("status", "state", json!(state)),
-            ("", "stateReason", json!(is_cancelled.then_some("NOT_PLANNED"))),
-            ("tags", "labels", labels),
-            ("priority", "", Value::Null),
-            ("milestone", "milestone", json!(milestone)),
-        ]
     }
 
     /// The fields of a task that have a value, as entries of a JSON object.
@@ -534,11 +499,5 @@ mod tests {
             assert_eq!(updated(format, text, &done), want);
             assert_eq!(updated(format, want, &done), want);
         }
-        let issue = "[{\"number\":1,\"title\":\"t\",\"state\":\"OPEN\",\"closed\":false}]";
-        assert_eq!(
-            updated(BacklogFormat::Github, issue, &[("1", Status::Complete)]),
-            issue.replace("OPEN", "CLOSED")
-        );
-        assert_eq!(updated(BacklogFormat::Github, issue, &[("1", Status::InProgress)]), issue);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::additions;
+use super::{is_justfile, taken};
 
 /// A command that tests the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +54,9 @@ pub fn checks(
         found.push(FoundCheck { command, program, source, is_entry, is_ready });
     };
     let text = |name: &str| texts.get(name).map(String::as_str);
-    let justfile = texts.iter().find(|(name, _)| additions::is_justfile(name));
+    let justfile = texts.iter().find(|(name, _)| is_justfile(name));
     if let Some((name, text)) = justfile
-        && additions::taken(text).contains("test")
+        && taken(text).contains("test")
     {
         add("just test", name, true);
     }
