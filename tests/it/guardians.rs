@@ -1,4 +1,4 @@
-//! A guardian takes one agent after the other, but only if nothing can be left of the one before.
+//! Each agent and each verify command has a guardian of its own, which ends with it.
 
 use std::collections::BTreeSet;
 
@@ -31,32 +31,17 @@ fn guardians(trial: &TestProject) -> usize {
 }
 
 #[test]
-fn a_guardian_takes_agents_and_verify_commands_one_after_the_other() {
+fn each_agent_and_each_verify_command_has_a_guardian_that_outlives_it_by_nothing() {
     for place in ["slot", "checkout"] {
         let trial = noted(":", "").env("RALPH_ISOLATION", place);
-        assert_eq!(guardians(&trial), 1, "{place}");
+        assert_eq!(guardians(&trial), 4, "{place}");
     }
-    // What the agent left is ended, and then nothing is.
-    assert_eq!(guardians(&noted("(setsid sleep 600 &) ; sleep 600 &", "")), 1);
+    assert_eq!(guardians(&noted("(setsid sleep 600 &) ; sleep 600 &", "")), 4);
 }
 
 #[test]
-fn a_guardian_whose_processes_were_spared_takes_no_other_agent() {
+fn what_is_spared_does_not_delay_the_next_agent() {
     let settings = "on_orphans: leave\n";
     let trial = noted("(setsid sh -c 'exec > /dev/null 2>&1; sleep 2' &)", settings);
-    assert_eq!(guardians(&trial), 2);
-}
-
-#[test]
-fn a_guardian_that_is_stopped_while_it_waits_does_not_delay_the_run() {
-    let stop = "hooks: {after_attempt: 'kill -STOP $(tail -n 1 \"$TRIAL_DIR/guardians\")'}\n";
-    assert_eq!(guardians(&noted(":", stop)), 1);
-}
-
-#[test]
-fn a_guardian_that_is_killed_while_it_waits_is_replaced() {
-    let hook = "hooks: {after_attempt: 'kill -KILL $(tail -n 1 \"$TRIAL_DIR/guardians\")'}\n";
-    let trial = noted(":", hook);
-    assert_eq!(guardians(&trial), 2);
-    assert_eq!(trial.lines("hook_failed"), Vec::<serde_json::Value>::new());
+    assert_eq!(guardians(&trial), 4);
 }
