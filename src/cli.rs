@@ -77,6 +77,8 @@ pub enum Command {
     Resume(Flags<ResumeArgs>),
     /// Stop the run after its attempt, or immediately with `--now`
     Stop(Flags<StopArgs>),
+    /// Bring what landed to your checkout
+    Land(Flags<LandArgs>),
     /// Show how the run stands, who is needed, and what is next
     Status(Flags<StatusArgs>),
     /// Print the full report of a run, also as Markdown

@@ -12,6 +12,7 @@ mod graph;
 mod import;
 mod init;
 mod inside;
+mod land;
 mod logs;
 mod merge_driver;
 mod notify;
@@ -45,7 +46,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     adapters::{git, process, signal, terminal},
-    cli::{Cli, Command, DraftArgs, Flags, InitArgs, Named, Which},
+    cli::{Cli, Command, DraftArgs, Flags, InitArgs, LandArgs, Named, Which},
     core::{
         diagnostic::nearest,
         event::Begun,
@@ -177,6 +178,7 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
             Some(child) => requests::stop_child(&at.named(&options.named), child),
             None => requests::stop(&at.named(&options.named), options.now),
         },
+        Command::Land(Flags(LandArgs {})) => land::run(at),
         Command::Serve(Flags(options)) => serve::run(at, &options),
         Command::Schedule(Flags(options)) => schedule::run(at, &options),
         Command::Heartbeat(Flags(options)) => {

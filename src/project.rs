@@ -15,7 +15,7 @@ pub mod shell_faults;
 pub mod placement;
 pub mod import;
 pub mod attempt;
-pub mod landing_graph;
+pub mod follower;
 pub mod slot_pool;
 pub mod suspect_slots;
 pub mod task_commits;

@@ -11,6 +11,7 @@ mod attempts;
 mod attend;
 mod away;
 mod checkout;
+mod checkout_graph;
 mod close;
 mod context;
 mod core;
@@ -58,8 +59,8 @@ use crate::{
     },
     crash,
     project::{
-        attempt, fatal, graph_file::GraphFile, slot_pool::PreparedSlot, suspect_slots::SuspectSlot,
-        workspace::Workspace,
+        attempt, fatal, follower::Followed, graph_file::GraphFile, slot_pool::PreparedSlot,
+        suspect_slots::SuspectSlot, workspace::Workspace,
     },
 };
 
@@ -108,8 +109,10 @@ enum RunnerMessage {
     Suspicion(SuspectSlot, Option<String>),
     /// The merge queue built a batch, or failed to.
     Built(Result<BuiltBatch>),
-    /// The target branch was moved, or moving it failed.
-    Landed(Result<LandOutcome>),
+    /// The tip was moved, or moving it failed; and what became of the branch then.
+    Landed(Result<LandOutcome>, Option<Result<Followed>>),
+    /// The branch was to follow its tip.
+    Followed(Result<Followed>),
     /// A signal arrived.
     Signal(i32),
 }
@@ -157,11 +160,13 @@ impl Runner {
         };
         crash::point("run.locked");
         let (slots, target) = RunSlots::of(&workspace, &policy)?;
+        let graph = RunGraph::new(&workspace, file, target.as_deref())?;
         let store = workspace.event_store()?;
         if store.history().paused {
             let message = inbox::paused(&workspace, &store.history().run);
             return Err(Failure::new(Exit::Waiting, message).into());
         }
+        let landing = RunLanding::of(store.history());
         process::adopt_orphans();
         workspace
             .state
@@ -180,12 +185,12 @@ impl Runner {
                 cx: RunContext { workspace, options, policy, guardians, target, outbox },
                 run: Run::default(),
                 journal: RunJournal::new(store, reporters, lock),
-                graph: RunGraph::new(file),
+                graph,
             },
             attempts: RunAttempts::default(),
             processes: Processes::default(),
             slots,
-            landing: RunLanding::default(),
+            landing,
             away: RunAway::default(),
             hooks: RunHooks::default(),
             sources: RunSources::default(),
@@ -231,7 +236,12 @@ impl Runner {
             self.core.emit(None, RunEvent::Blocked { holders: holders.clone() })?;
         }
         // The run has an end in the journal, too, if a source cannot be told.
-        let result = result.and_then(|reason| self.write_back().map(|()| reason));
+        let result = result.and_then(|reason| {
+            self.landing.mark_standing(&mut self.core)?;
+            self.landing.follow(&mut self.core)?;
+            self.write_back()?;
+            Ok(reason)
+        });
         let (why, exit) = match &result {
             Ok(reason) => (reason.text(&Local), reason.exit()),
             Err(error) => (fatal::summary(error), crate::core::exit::of_error(error)),
@@ -254,8 +264,7 @@ impl Runner {
             self.hook(RunHooks::after_run(&self.core.cx, &finished))?;
             // Unsent notifications are waited for, up to a limit or until a signal.
             while self.core.journal.is_any_reporter_busy() && !self.inbox.is_signalled() {}
-            self.core.catch_up()?;
-            self.correct(self.core.of_other_branches()?)
+            self.core.catch_up()
         });
         self.core.journal.save();
         let reason = result?;
@@ -269,13 +278,14 @@ impl Runner {
         if let Some(reason) = hooks::stop_of(ran) {
             return Ok(reason);
         }
-        self.write_back()?;
         agents::check_executors(&self.core.cx, self.core.graph.file.graph())?;
         let mut facts = Facts::default();
         away::watch_suspects(&self.core.cx, &mut facts);
         self.core.tell(facts)?;
         self.recover()?;
-        self.correct(self.core.of_other_branches()?)?;
+        self.landing.follow(&mut self.core)?;
+        self.write_back()?;
+        self.refresh()?;
         self.follow_history()?;
         if !self.core.cx.is_isolated() && self.core.cx.plain().is_none() {
             let (paths, more) = attempt::first_changed(&self.core.cx.workspace)?;
@@ -301,17 +311,8 @@ impl Runner {
         match self.core.with_run(decide) {
             RunDecision::Act(commands) => self.carry_out(commands)?,
             RunDecision::Land(branch) => {
-                let repo = &self.core.cx.workspace.repo;
-                let tip = repo.branch(&branch)?;
-                // The files that a person still has changed and that queued work changes, too.
-                let paths = self.core.run.landing().deferred_paths();
-                let in_the_way = if paths.is_empty() {
-                    paths
-                } else {
-                    repo.landings().in_the_way(&branch, paths)?
-                };
-                let commands =
-                    self.core.with_run(|run, sit| run.land(tip.as_ref(), &in_the_way, sit));
+                let tip = self.landing.base_of_trial(&self.core.cx.workspace, &branch)?;
+                let commands = self.core.with_run(|run, sit| run.land(tip.as_ref(), sit));
                 self.carry_out(commands)?;
             }
             // Nothing could be claimed. Without an open attempt, the file is waited for instead.
@@ -356,7 +357,8 @@ impl Runner {
         let beat = self.core.journal.interval();
         let limit = self.core.run.patience(Instant::now(), self.core.may_land());
         let reread = self.core.graph.unreadable.map(|_| REREAD);
-        let pause = [beat, limit, reread].into_iter().flatten().fold(pause, Duration::min);
+        let look = self.landing.patience(Instant::now());
+        let pause = [beat, limit, reread, look].into_iter().flatten().fold(pause, Duration::min);
         let (journal, processes, graph) =
             (&self.core.journal, &self.processes, &self.core.graph.file);
         let message = self.inbox.listen(pause, || {
@@ -365,6 +367,7 @@ impl Runner {
         });
         let is_quiet = message.is_none();
         self.receive(message)?;
+        self.landing.look(&self.core.cx);
         self.check_clocks()?;
         self.core.catch_up()?;
         self.refresh()?;

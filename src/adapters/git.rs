@@ -35,6 +35,7 @@ mod reader;
 mod slot;
 mod slot_settings;
 mod submodule;
+mod tip;
 mod transfer;
 mod worktree;
 
@@ -45,13 +46,14 @@ pub use head::HeadPlace;
 pub use history::{Head, LISTED, Patch, Since};
 pub use integrate::{BranchWork, Integrated, IntegrationMethod};
 pub use integrate::{NOT_WORK, RestoredWork};
-pub use land::Landing;
+pub use land::Following;
 pub use pin::{Pin, PinSource};
 pub use program::leave_repository;
 pub use reader::RepoReader;
 pub use slot::remove_special_files;
 use slot_settings::ConfigList;
 pub use slot_settings::SlotSettings;
+pub use tip::{BranchTip, TipStanding};
 pub use transfer::{
     BrokenSlot, FetchedWork, GitLine, GitService, SlotInUse, WorkerSlot, WorkerStore,
 };

@@ -345,35 +345,6 @@ impl StateFolder {
         self.durable
     }
 
-    /// Keeps what the graph file contains while work lands and the file is put back for git.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn keep_aside(&self, kept: &impl Serialize) -> io::Result<()> {
-        self.make()?;
-        replace(&self.aside(), &json(kept), self.durable)
-    }
-
-    /// What was kept aside and not put back yet.
-    pub fn kept_aside<T: DeserializeOwned>(&self) -> Option<T> {
-        read(&self.aside())
-    }
-
-    /// Removes what was kept aside.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn drop_aside(&self) -> io::Result<()> {
-        match fs::remove_file(self.aside()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    fn aside(&self) -> PathBuf {
-        self.dir.join("landing.json")
-    }
-
     /// Keeps a value in a file of this name.
     ///
     /// # Errors

@@ -371,6 +371,10 @@ pub struct ResumeArgs {
     pub named: Named,
 }
 
+/// `ralph land`.
+#[derive(Debug, Args)]
+pub struct LandArgs {}
+
 /// `ralph stop`.
 #[derive(Debug, Args)]
 pub struct StopArgs {

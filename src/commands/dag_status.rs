@@ -53,7 +53,8 @@ pub fn run(invocation: &Invocation, options: DagStatusArgs) -> Result<Exit> {
 fn read(invocation: &Invocation, filter: &Filter, now: DateTime<Utc>) -> Result<(GraphView, u64)> {
     let workspace = invocation.workspace()?;
     let file = workspace.graph()?;
-    let store = workspace.event_store()?;
+    let mut store = workspace.event_store()?;
+    status::look_at_checkout(&workspace, &mut store)?;
     let history = store.history();
     let policy = Policy { filter: filter.clone(), ..workspace.policy() };
     check_filter(&file, &policy.filter)?;
@@ -79,7 +80,9 @@ fn page(graph: &GraphView, damaged: u64, shown: usize, now: DateTime<Utc>) -> St
     lines.extend(graph.waiting.iter().map(|it| warn(format!("waiting {}", it.text(now)))));
     let far = graph.unreachable.iter();
     lines.extend(far.map(|it| warn(format!("executor {}", it.text(graph.live, now)))));
-    lines.extend(graph.landing_blocked.iter().map(|it| warn(it.advice())));
+    lines.extend(graph.landing_blocked.iter().map(|it| warn(it.text())));
+    let landed = graph.landed.iter();
+    lines.extend(landed.map(|it| warn(format!("{}; {}", it.text(), it.cure()))));
     for (kind, tasks) in graph.tasks.iter().filter(|(_, tasks)| !tasks.is_empty()) {
         lines.push(plain(""));
         lines.push(Line { style: Some(kind.style()), text: kind.heading().to_owned() });

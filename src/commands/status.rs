@@ -24,6 +24,7 @@ use crate::{
     project::{
         attempt::AttemptRecord,
         event_store::EventStore,
+        follower::Follower,
         workspace::{LockHolder, Workspace},
     },
     report::heartbeat,
@@ -245,9 +246,22 @@ pub(super) fn look(workspace: &Workspace) -> Result<(EventStore, bool)> {
         let live = workspace.is_live(store.history())?;
         store.catch_up()?;
         if store.history().run.id == run_id {
+            look_at_checkout(workspace, &mut store)?;
             return Ok((store, live));
         }
     }
+}
+
+/// Looks again at what the history says to wait for a checkout.
+///
+/// # Errors
+/// Errors of git.
+pub(super) fn look_at_checkout(workspace: &Workspace, store: &mut EventStore) -> Result<()> {
+    let known = store.history().active.waiting.as_ref().map(|known| known.branch.clone());
+    if let Some(branch) = known {
+        store.note_waiting(Follower::of(workspace, &branch).waiting()?);
+    }
+    Ok(())
 }
 
 /// Whether a run that this slot has no journal of holds the lock, which all slots share.

@@ -118,9 +118,7 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
         );
     }
     let status = editor.status(number);
-    // The graph file may have been restored.
-    let asks = status == Status::Pending && editor.store.history().of(&id).asks;
-    if status != Status::NeedsInput && !asks {
+    if status != Status::NeedsInput {
         let other =
             editor.workspace.place.name().is_none() && editor.workspace.loops()?.contains(&id);
         let hint = if other {

@@ -37,7 +37,7 @@ use crate::{
         event_store::EventStore,
         graph_change::{change_text, record},
         graph_file::{GraphFile, Write, with_status},
-        workspace::{Workspace, find},
+        workspace::{Workspace, checkout_graph, find},
     },
     regular_file,
     view::{
@@ -57,13 +57,18 @@ pub(super) struct TaskEditor {
 impl TaskEditor {
     pub(super) fn open(invocation: &Invocation) -> Result<TaskEditor> {
         let workspace = invocation.workspace()?;
-        let file = workspace.graph()?;
+        let file = checkout_graph(&workspace)?;
         let store = workspace.event_store()?;
         Ok(TaskEditor { workspace, file, store })
     }
 
+    /// The status of a task. A run does not write into the file that a task needs input.
     pub(super) fn status(&self, number: usize) -> Status {
-        self.file.graph().task(number).status
+        let task = self.file.graph().task(number);
+        match task.status {
+            Status::Pending if self.store.history().of(&task.id).asks => Status::NeedsInput,
+            status => status,
+        }
     }
 
     /// Refuses a command for people in an attempt.
@@ -73,6 +78,14 @@ impl TaskEditor {
 
     /// Refuses to change a task while an attempt is running.
     pub(super) fn refuse_if_live(&self, id: &TaskId) -> Result<()> {
+        let is_done = |file: &GraphFile| file.graph().status_of(id) == Some(Status::Complete);
+        if !is_done(&self.file) && self.workspace.graph().is_ok_and(|landed| is_done(&landed)) {
+            let why = format!(
+                "`{id}` is complete: its work has landed and waits for your checkout; bring it with \
+                 `ralph land` first"
+            );
+            return fail(Exit::Error, why);
+        }
         let Some(attempt) = live_attempt(&self.workspace, &self.store, id)? else {
             return Ok(());
         };

@@ -315,9 +315,14 @@ impl History {
         let complete = ended.verdict == Verdict::Complete;
         let at = self.ended;
         self.succeeded_at = if complete { at } else { self.succeeded_at };
-        if let Some(id) = id.filter(|id| complete && self.active.is_landing(id)) {
-            // The target branch has moved. Deferred work still waits for a person.
-            self.active.held.take_if(|held| !held.outlasts(id));
+        if id.is_some_and(|id| complete && self.active.is_landing(id)) {
+            self.active.held = None;
+        }
+        if let (Some(id), Some(Merge::Landed { .. }), Some(waiting)) =
+            (id, &ended.evidence.merge, &mut self.active.waiting)
+            && !waiting.tasks.contains(id)
+        {
+            waiting.tasks.push(id.clone());
         }
         self.unproven = !complete && (self.unproven || !ended.evidence.commits.is_empty());
         self.with(id, |past| {

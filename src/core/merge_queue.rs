@@ -5,8 +5,6 @@
 //! is bisected to find the failing entry. This module does no I/O; the runner builds and verifies
 //! the batches.
 
-use std::mem;
-
 /// The largest batch.
 const BATCH: usize = 16;
 
@@ -73,22 +71,6 @@ impl<T> MergeQueue<T> {
         // It is unknown whether the other entries fail without it.
         self.suspects = 0;
         (!self.waiting.is_empty()).then(|| self.waiting.remove(0))
-    }
-
-    /// Removes and returns the entries at these places, which cannot land for now.
-    pub fn defer(&mut self, places: &[usize]) -> Vec<T> {
-        self.suspects = 0;
-        let all = mem::take(&mut self.waiting).into_iter().enumerate();
-        let (deferred, waiting): (Vec<_>, Vec<_>) = all.partition(|(at, _)| places.contains(at));
-        self.waiting = waiting.into_iter().map(|(_, one)| one).collect();
-        deferred.into_iter().map(|(_, one)| one).collect()
-    }
-
-    /// Adds deferred entries again, at the front.
-    pub fn resume(&mut self, mut deferred: Vec<T>) {
-        self.suspects = 0;
-        deferred.append(&mut self.waiting);
-        self.waiting = deferred;
     }
 
     /// Records that another process moved the target branch: entries that failed may pass now.

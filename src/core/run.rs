@@ -160,15 +160,12 @@ impl Run {
         let at_work = self.attempts.open().iter().filter(|open| !is_queued(open));
         // Queued attempts that do not land any more are left to the next run.
         let waits = lands || self.landing.is_trying();
-        let deferred: Vec<&AttemptId> = self.landing.deferred().collect();
         let waiting = queued.iter().filter(|_| waits).filter_map(|id| self.attempts.get(id));
         // The last of `jobs` queued attempts counts as working, so that attempts do not run far
         // ahead of the queue; with one job, each starts from the work of the one before.
         let is_held = self.landing.held().is_some();
-        let waiting = waiting.enumerate().map(|(at, open)| {
-            let is_behind = at + usize::from(!is_held) >= jobs;
-            (open, is_behind && !deferred.contains(&&open.id))
-        });
+        let waiting =
+            waiting.enumerate().map(|(at, open)| (open, at + usize::from(!is_held) >= jobs));
         at_work
             .map(|open| (open, true))
             .chain(waiting)
@@ -236,16 +233,10 @@ impl Run {
         self.attempts.open().iter().all(|open| queued.contains(&&open.id))
     }
 
-    /// Takes a step of the merge queue, whose target branch is at `tip`. `in_the_way` are the
-    /// [`deferred_paths`](LandingQueue::deferred_paths) that a person still has changed.
-    pub fn land(
-        &mut self,
-        tip: Option<&CommitId>,
-        in_the_way: &[String],
-        sit: &Situation<'_>,
-    ) -> Vec<RunCommand> {
+    /// Takes a step of the merge queue, whose work goes on top of `tip`.
+    pub fn land(&mut self, tip: Option<&CommitId>, sit: &Situation<'_>) -> Vec<RunCommand> {
         let is_alone = self.has_only_queued();
-        let next = self.landing.step(tip, in_the_way, is_alone, sit);
+        let next = self.landing.step(tip, is_alone, sit);
         self.go_on_landing(next)
     }
 

@@ -240,6 +240,10 @@ impl View<'_> {
             Status::Pending if self.graph.is_waiting(number) => TaskState::Waiting,
             Status::Pending => {
                 let past = past();
+                // The file may not have it, or have been restored.
+                if past.asks {
+                    return TaskState::NeedsInput;
+                }
                 if self.is_out_of_attempts(number, past) {
                     return TaskState::Parked(past.counted);
                 }

@@ -38,7 +38,7 @@ use crate::{
     project::{
         executors, failure_output, fatal,
         graph_file::{GraphFile, rfc3339},
-        workspace::{self, Workspace},
+        workspace::{self, Workspace, checkout_graph},
     },
     regular_file::{self, FileBelow},
 };
@@ -279,7 +279,7 @@ pub fn in_checkout(workspace: &Workspace, record: AttemptRecord) -> Result<Attem
 /// # Errors
 /// The file is invalid; the error shows where and has its own exit code.
 pub fn graph(workspace: &Workspace) -> Result<GraphFile> {
-    let error = match workspace.graph() {
+    let error = match checkout_graph(workspace) {
         Ok(file) => return Ok(file),
         Err(error) => error,
     };

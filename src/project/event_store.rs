@@ -21,7 +21,7 @@ use crate::{
         state::StateFolder,
     },
     core::{
-        event::{Event, RequestEvent, RunEvent, record::Record},
+        event::{Event, RequestEvent, RunEvent, WaitingWork, record::Record},
         exit::{Exit, Failure},
         graph::task::TaskId,
         history::History,
@@ -134,6 +134,11 @@ impl EventStore {
         // A cold start reads everything, and returns none of it.
         store.take_in(None)?;
         Ok(store)
+    }
+
+    /// Notes what waits for the checkout now: a person may have made room since that was journalled.
+    pub fn note_waiting(&mut self, waiting: Option<WaitingWork>) {
+        self.past.history.active.waiting = waiting;
     }
 
     /// The history.

@@ -189,6 +189,19 @@ impl GraphFile {
         })
     }
 
+    /// Returns the same file as if it had this text.
+    ///
+    /// # Errors
+    /// The errors in the text.
+    pub fn with_text(&self, text: &str) -> Result<GraphFile, Box<Rejected>> {
+        GraphFile::assume(&self.path, &self.name, self.durable, self.inherit, text)
+    }
+
+    /// Returns the statuses that differ from those of another version.
+    pub fn changes_since(&self, before: &GraphFile) -> Vec<Foreign> {
+        differences(&before.graph, &self.graph)
+    }
+
     /// The graph.
     pub fn graph(&self) -> &TaskGraph {
         &self.graph
@@ -239,7 +252,6 @@ impl GraphFile {
         if !self.has_changed() {
             return Ok(None);
         }
-        // While work lands, the file has the committed text for a moment.
         let _turn = state.lock_graph();
         self.reread()
     }
@@ -379,7 +391,7 @@ impl GraphFile {
     }
 
     /// Whether a task is neither at work, nor over, nor waiting on another.
-    fn may_start(&self, number: usize) -> bool {
+    pub fn may_start(&self, number: usize) -> bool {
         self.graph.task(number).status == Status::Pending && !self.graph.is_waiting(number)
     }
 
@@ -392,7 +404,8 @@ impl GraphFile {
             && self.stamp.is_some()
     }
 
-    fn follow(&mut self, number: usize, write: Write<'_>) {
+    /// Takes a status over into the graph, and not into the text.
+    pub fn follow(&mut self, number: usize, write: Write<'_>) {
         self.graph.set_status(number, write.status());
         match write {
             Write::Claim { at, by } => {

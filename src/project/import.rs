@@ -25,7 +25,7 @@ use crate::{
     project::{
         graph_change::{ChangeCommand, change_text, create_file, record},
         graph_file::{GraphFile, read_graph},
-        workspace::Workspace,
+        workspace::{Workspace, checkout_graph},
     },
 };
 
@@ -172,7 +172,7 @@ fn create(
 /// # Errors
 /// An invalid graph; errors of the disk.
 pub fn graph(workspace: &Workspace) -> Result<Option<GraphFile>> {
-    exists(workspace.graph_path()).then(|| workspace.graph()).transpose()
+    exists(workspace.graph_path()).then(|| checkout_graph(workspace)).transpose()
 }
 
 /// Whether there is anything at this path, also a broken link.

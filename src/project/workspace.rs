@@ -45,6 +45,7 @@ use crate::{
 };
 
 pub use crate::core::loop_paths::GRAPH;
+pub use graph::{GraphCommits, checkout_graph};
 pub use lock::LockHolder;
 pub use logs::LogFolder;
 

@@ -368,13 +368,7 @@ mod tests {
 
     #[test]
     fn finished_attempts_are_gone_and_a_held_queue_is_shown() {
-        let held = Held {
-            branch: "main".to_owned(),
-            checkout: "/repo".to_owned(),
-            paths: vec!["x".to_owned()],
-            tasks: Vec::new(),
-            why: None,
-        };
+        let held = Held { branch: "main".to_owned(), why: "x".to_owned() };
         let events = [
             ("a", isolated()),
             ("b", isolated()),
@@ -385,7 +379,7 @@ mod tests {
         ];
         insta::assert_snapshot!(lines(2, 60, 20, &events), @r"
         ·     59s  b  queued to land
-        · merge queue: 1 queued; `main` cannot move: your uncommitt…
+        · merge queue: 1 queued; nothing can land on `main`: x
         ");
         assert_eq!(
             lines(2, 60, 20, &[("a", isolated()), ("a", Event::Ended(end(1, Verdict::Failed)))]),

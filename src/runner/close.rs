@@ -283,10 +283,11 @@ pub(super) fn keep_work(
         // A verify command has made a commit.
         repo.slots().bring_home(&tree, &head, &name)?;
     }
-    let (Some(head), Some(tip)) = (repo.commit_of(&name)?, workspace.repo.branch(branch)?) else {
+    let (Some(head), Some(tip)) = (repo.commit_of(&name)?, workspace.repo.landings().tip(branch)?)
+    else {
         return Ok(nothing);
     };
-    if repo.is_ancestor(&head, &tip)? {
+    if repo.is_ancestor(&head, &tip.commit)? {
         repo.drop_ref(&name)?;
         return Ok(nothing);
     }

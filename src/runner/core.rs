@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::{
     context::{Fact, Facts, RunContext},
-    graph::{Correction, RunGraph},
+    graph::RunGraph,
     journal::RunJournal,
 };
 use crate::core::{
@@ -127,11 +127,5 @@ impl RunCore {
             }
         });
         self.journal.reporters = reporters;
-    }
-
-    /// Returns how to open the tasks again whose work landed on another branch than the one that is
-    /// checked out.
-    pub(super) fn of_other_branches(&self) -> Result<Vec<Correction>> {
-        self.graph.of_other_branches(&self.cx.workspace, self.journal.history())
     }
 }

@@ -20,7 +20,7 @@ use crate::{
         verdict::Outcome,
     },
     crash,
-    project::slot_pool::PreparedSlot,
+    project::{follower::Followed, slot_pool::PreparedSlot},
 };
 
 impl Runner {
@@ -64,9 +64,13 @@ impl Runner {
                 crash::point("merge.built");
                 Some(Input::Built(built.map_err(|error| format!("{error:#}"))))
             }
-            Some(RunnerMessage::Landed(landed)) => {
+            Some(RunnerMessage::Landed(landed, followed)) => {
                 crash::point("merge.landed");
+                self.landing.followed(&mut self.core, followed.unwrap_or(Ok(Followed::Level)))?;
                 Some(Input::Landed(landed.map_err(|error| format!("{error:#}"))))
+            }
+            Some(RunnerMessage::Followed(followed)) => {
+                return self.landing.followed(&mut self.core, followed);
             }
             Some(RunnerMessage::Suspicion(slot, why)) => {
                 return self.slots.suspicion(&self.core.cx, slot, why);
@@ -201,8 +205,9 @@ impl Runner {
             }
             RunCommand::Landing(command) => {
                 let (run, records) = (&self.core.run, self.attempts.records());
-                let (graph, slots) = (self.core.graph.file.graph(), &self.slots);
-                let view = LandingView { run, records, graph, slots };
+                let (file, slots) = (&self.core.graph.file, &self.slots);
+                let edited = self.core.graph.is_edited().then(|| file.text());
+                let view = LandingView { run, records, graph: file.graph(), edited, slots };
                 return self.landing.carry_out(&self.core.cx, command, view);
             }
             RunCommand::Abandon(number) => {

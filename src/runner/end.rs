@@ -25,7 +25,6 @@ use crate::{
     project::{
         attempt::{self, AttemptRecord, leftovers, scrutiny},
         graph_file::Write,
-        landing_graph,
     },
 };
 
@@ -279,11 +278,6 @@ impl Runner {
         for (record, _) in &ended {
             close::wait_for_git(&self.core.cx.workspace, record);
         }
-        let (state, repo) = (&self.core.cx.workspace.state, &self.core.cx.workspace.repo);
-        landing_graph::recover(state, repo, |commit| {
-            let head = repo.head()?.commit;
-            head.map_or(Ok(false), |head| repo.is_ancestor(commit, &head))
-        })?;
         for (record, swept) in ended {
             let (cx, workspace) = (&self.core.cx, &self.core.cx.workspace);
             let took = record.last_sign(workspace) - record.started_at;

@@ -1,4 +1,8 @@
-//! The graph file of a run: what the run writes into it, and what others have changed in it.
+//! The graph of a run: what the run writes into its file, and what others have changed in it.
+//!
+//! Where git tracks the file and attempts are isolated, the run only reads it: completions are in
+//! the commits that land, and the journal has who works on what. The graph is then what has landed,
+//! with what a person has changed in the checkout.
 
 use std::{
     fs,
@@ -10,7 +14,9 @@ use chrono::Utc;
 
 use super::{
     attempts::Records,
+    checkout_graph::CheckoutGraph,
     context::{Facts, RunContext},
+    graph_copy::GraphChange,
     graph_guard::GraphBefore,
 };
 use crate::{
@@ -19,13 +25,11 @@ use crate::{
         graph::task::{Status, Task, TaskId},
         history::History,
         run::Run,
-        verdict::Merge,
     },
     crash,
     project::{
         attempt::{AttemptRecord, leftovers},
         graph_file::{Foreign, GraphFile, Rejected, Write, Written, rfc3339, with_status},
-        landing_graph::GraphChange,
         workspace::{self, Workspace},
     },
 };
@@ -36,9 +40,12 @@ pub(super) const HALF_SAVED: Duration = Duration::from_secs(3);
 /// The name under which a replaced graph file is kept in the attempt's folder.
 const KEPT: &str = "graph.damaged.yaml";
 
-/// The graph file of a run, and what is known about it.
+/// The graph of a run, and what is known about its file.
 pub(super) struct RunGraph {
+    /// The graph: the file itself if the run writes it.
     pub(super) file: GraphFile,
+    /// The file in the checkout, if the run only reads it.
+    checkout: Option<CheckoutGraph>,
     /// The graph before the running attempt in the checkout.
     pub(super) before: Option<GraphBefore>,
     /// Since when the file cannot be read, which the journal has then. The last valid graph is used, and
@@ -81,8 +88,53 @@ pub(super) struct EditTime {
 }
 
 impl RunGraph {
-    pub(super) fn new(file: GraphFile) -> RunGraph {
-        RunGraph { file, before: None, unreadable: None }
+    /// The graph of a run whose work lands on a branch, unless attempts work in the checkout.
+    pub(super) fn new(
+        workspace: &Workspace,
+        mut file: GraphFile,
+        target: Option<&str>,
+    ) -> Result<RunGraph> {
+        let checkout = match target {
+            Some(branch) => CheckoutGraph::of(workspace, branch, &mut file)?,
+            None => None,
+        };
+        Ok(RunGraph { file, checkout, before: None, unreadable: None })
+    }
+
+    /// Reads the graph again if its file, the tip of the branch or HEAD has changed. Returns the
+    /// changed statuses; none if nothing has changed.
+    ///
+    /// # Errors
+    /// Errors of git.
+    pub(super) fn refresh(
+        &mut self,
+        workspace: &Workspace,
+    ) -> Result<Result<Option<Vec<Foreign>>, Box<Rejected>>> {
+        match &mut self.checkout {
+            Some(checkout) => checkout.refresh(workspace, &mut self.file),
+            None => Ok(self.file.refresh(&workspace.state)),
+        }
+    }
+
+    /// Whether the graph is not only what has landed.
+    pub(super) fn is_edited(&self) -> bool {
+        self.checkout.as_ref().is_none_or(|checkout| checkout.is_edited)
+    }
+
+    /// Whether the run only reads the file in the checkout.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.checkout.is_some()
+    }
+
+    /// The file in the checkout.
+    fn in_checkout(&mut self) -> &mut GraphFile {
+        self.checkout.as_mut().map_or(&mut self.file, |checkout| &mut checkout.file)
+    }
+
+    /// Changes how keys are made from now on.
+    pub(super) fn inherit(&mut self, inherit: bool) {
+        self.file.inherit(inherit);
+        self.in_checkout().inherit(inherit);
     }
 
     /// Whether the graph file may be in the middle of being saved.
@@ -111,7 +163,7 @@ impl RunGraph {
         workspace: &Workspace,
         facts: &mut Facts,
     ) -> Result<()> {
-        let Some(aside) = self.file.restore_special(&workspace.state)? else {
+        let Some(aside) = self.in_checkout().restore_special(&workspace.state)? else {
             return Ok(());
         };
         let kept = aside.strip_prefix(workspace.root()).unwrap_or(&aside);
@@ -134,7 +186,7 @@ impl RunGraph {
         self.restore_special(workspace, facts)?;
         let began = Instant::now();
         let fault = loop {
-            match self.file.refresh(&workspace.state) {
+            match self.refresh(workspace)? {
                 Ok(None) => return Ok(None),
                 Ok(Some(foreign)) => {
                     let mut foreign = without_landings(records, foreign);
@@ -173,12 +225,12 @@ impl RunGraph {
         if let Some(folder) = aside.parent() {
             fs::create_dir_all(folder).context("create the attempt's folder")?;
         }
-        let kept = self.file.put_back(&workspace.state, text, &aside).map_err(|error| {
-            match error.downcast::<Rejected>() {
+        let kept = self.in_checkout().put_back(&workspace.state, text, &aside).map_err(
+            |error| match error.downcast::<Rejected>() {
                 Ok(rejected) => workspace::refused(&rejected),
                 Err(error) => error,
-            }
-        })?;
+            },
+        )?;
         Ok(kept.then(|| format!("{}/{KEPT}", record.log)))
     }
 
@@ -206,8 +258,13 @@ impl RunGraph {
         (write, cause, time): (Write<'_>, Cause, EditTime),
         facts: &mut Facts,
     ) -> Result<bool> {
+        let is_claimed = records.values().any(|record| record.task_id == *id);
+        let is_in_place = records.values().any(|it| it.task_id == *id && it.slot.is_none());
+        if self.is_read_only() && !is_in_place {
+            return Ok(self.note_status((id, iteration), (write, cause), is_claimed, facts));
+        }
         let Written { foreign, old, is_written } =
-            match self.file.write(&cx.workspace.state, id, write) {
+            match self.in_checkout().write(&cx.workspace.state, id, write) {
                 Ok(written) => written,
                 Err(error) => {
                     let rejected = error.downcast::<Rejected>()?;
@@ -227,7 +284,6 @@ impl RunGraph {
                 }
             };
         note(without_landings(records, foreign), time.edited, facts);
-        let is_claimed = records.values().any(|record| record.task_id == *id);
         let old = match (write, old) {
             // The landing has written it.
             (Write::Complete { .. }, Some(Status::Complete)) if is_claimed => {
@@ -243,8 +299,45 @@ impl RunGraph {
         Ok(is_written)
     }
 
-    /// Adds the new tasks of a completed attempt to the graph file, if landing has not: git may not
-    /// track the file, and a person may be on another branch.
+    /// Reports a status that the file of the checkout does not get from the run. Returns whether it
+    /// is that of the task now.
+    fn note_status(
+        &mut self,
+        (id, iteration): (&TaskId, u32),
+        (write, cause): (Write<'_>, Cause),
+        is_claimed: bool,
+        facts: &mut Facts,
+    ) -> bool {
+        let Some(number) = self.file.graph().number(id) else { return false };
+        let is_claim = matches!(write, Write::Claim { .. });
+        if is_claim && !self.file.may_start(number) {
+            return false;
+        }
+        let status = self.file.graph().task(number).status;
+        let old = match status {
+            Status::Pending if is_claimed && !is_claim => Status::InProgress,
+            Status::Complete if is_claimed && write.status() == Status::Complete => {
+                Status::InProgress
+            }
+            status => status,
+        };
+        // The history has the claims and the questions. A person may have completed the task.
+        let is_complete = matches!(write, Write::Complete { .. });
+        if status == Status::Complete && !is_complete {
+            return true;
+        }
+        if is_complete || !is_claimed {
+            self.file.follow(number, write);
+        }
+        let (old, new) = (Some(old), Some(write.status()));
+        if old != new {
+            let event = GraphEvent::StatusChanged { old, new, cause, reason: None };
+            facts.of_task(id, Some(iteration), event);
+        }
+        true
+    }
+
+    /// Adds the new tasks of a completed attempt to the graph file if git does not track it.
     pub(super) fn adopt(
         &mut self,
         workspace: &Workspace,
@@ -252,7 +345,7 @@ impl RunGraph {
         change: &GraphChange,
         facts: &mut Facts,
     ) {
-        if change.adopted.is_none() {
+        if change.adopted.is_none() || self.is_read_only() {
             return;
         }
         let edit = |file: &GraphFile| change.applied(file.text());
@@ -279,11 +372,10 @@ impl RunGraph {
         cx: &RunContext,
         history: &History,
         records: &Records,
-        any_process: bool,
     ) -> Result<Vec<Correction>> {
         // A person may look at another branch than the one that work lands on.
         let tip = match &cx.target {
-            Some(target) => cx.workspace.repo.branch(target)?,
+            Some(target) => cx.workspace.repo.landings().tip(target)?.map(|tip| tip.commit),
             None => cx.workspace.repo.head()?.commit,
         };
         let Some(tip) = tip.filter(|_| cx.plain().is_none()) else { return Ok(Vec::new()) };
@@ -303,9 +395,6 @@ impl RunGraph {
                 let at = there.and_then(|task| task.extra.get("completed_at")?.as_str());
                 let at = at.map_or_else(|| rfc3339(Utc::now()), str::to_owned);
                 (CorrectStatus::Complete { at }, Cause::History)
-            } else if past.asks && task.status == Status::Pending && !any_process {
-                // The file was restored, and the question with the status was lost.
-                (CorrectStatus::Plain(Status::NeedsInput), Cause::History)
             } else if is_void_claim(task) {
                 let number = number.filter(|_| !there.is_some_and(is_void_claim));
                 let status = match number {
@@ -319,45 +408,6 @@ impl RunGraph {
             Some(Correction { task_id: task.id.clone(), status, cause })
         };
         Ok(self.file.graph().tasks().iter().filter(is_open).filter_map(correct).collect())
-    }
-
-    /// Returns how to open the tasks again whose work landed on another branch than the one that is
-    /// checked out: this branch does not have the work, and a changed graph file would keep git from
-    /// switching branches.
-    pub(super) fn of_other_branches(
-        &self,
-        workspace: &Workspace,
-        history: &History,
-    ) -> Result<Vec<Correction>> {
-        let head = workspace.repo.head()?;
-        let (Some(branch), Some(tip)) = (head.branch, head.commit) else { return Ok(Vec::new()) };
-        let is_elsewhere = |task: &&Task| {
-            let last = history.of(&task.id).last.as_ref();
-            let merge = last.and_then(|last| last.ended.evidence.merge.as_ref());
-            let Some(Merge::Landed { branch: other, commit }) = merge else { return false };
-            let is_ancestor = |commit| workspace.repo.is_ancestor(commit, &tip);
-            task.status == Status::Complete
-                && *other != branch
-                && !is_ancestor(commit).unwrap_or(true)
-        };
-        let tasks = self.file.graph().tasks().iter();
-        let elsewhere: Vec<&TaskId> = tasks.filter(is_elsewhere).map(|task| &task.id).collect();
-        if elsewhere.is_empty() {
-            return Ok(Vec::new());
-        }
-        let Some(committed) = workspace.committed_graph(&tip)? else { return Ok(Vec::new()) };
-        let correct = |id: &TaskId| {
-            let number = committed.graph().number(id)?;
-            let there = committed.graph().task(number);
-            let status = match there.status {
-                Status::Pending => CorrectStatus::Restored(committed.status_word(number)),
-                // A person has committed the claim.
-                Status::InProgress if is_void_claim(there) => CorrectStatus::Plain(Status::Pending),
-                _ => return None,
-            };
-            Some(Correction { task_id: id.clone(), status, cause: Cause::OtherBranch })
-        };
-        Ok(elsewhere.into_iter().filter_map(correct).collect())
     }
 }
 

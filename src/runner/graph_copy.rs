@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use chrono::Utc;
 
 use super::{context::Facts, graph_guard::GraphChanges};
@@ -16,6 +16,7 @@ use crate::{
         event::Harm,
         graph::{
             TaskGraph,
+            merge::{self, Texts},
             task::{Status, TaskId},
             task_edit::{TaskDifference, differences},
         },
@@ -24,12 +25,46 @@ use crate::{
     project::{
         attempt::AttemptRecord,
         executors,
-        graph_file::{GraphFile, graph_of, read_graph, rfc3339},
-        landing_graph::GraphChange,
+        graph_file::{GraphFile, Write, graph_of, read_graph, rfc3339, with_status},
         workspace::Workspace,
     },
     regular_file,
 };
+
+/// What a landing changes in the graph: its task is complete, and new tasks are adopted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GraphChange {
+    /// The task.
+    pub(super) task_id: TaskId,
+    /// When it was complete (RFC 3339).
+    pub(super) at: String,
+    /// The graph at the base of the attempt, and the graph that the attempt left, if it has new
+    /// tasks.
+    pub(super) adopted: Option<(String, String)>,
+    /// The new tasks that the attempt marked complete, which no attempt has worked on.
+    pub(super) reopened: Vec<TaskId>,
+}
+
+impl GraphChange {
+    /// Returns the text with this change; none if the task is not in it.
+    pub(super) fn applied(&self, text: &str) -> Result<Option<String>> {
+        let Some(done) = with_status(text, &self.task_id, Write::Complete { at: &self.at })? else {
+            return Ok(None);
+        };
+        let Some((base, theirs)) = &self.adopted else {
+            return Ok(Some(done));
+        };
+        let texts = Texts { base, ours: &done, theirs };
+        let adopted = merge::adopt(texts).map_err(|why| anyhow!("{}", why.reason))?;
+        let mut text = adopted.unwrap_or(done);
+        for id in &self.reopened {
+            if let Some(open) = with_status(&text, id, Write::Plain(Status::Pending))? {
+                text = open;
+            }
+        }
+        Ok(Some(text))
+    }
+}
 
 /// A copy that an attempt left.
 enum LeftCopy {
@@ -257,4 +292,41 @@ pub(super) fn write(workspace: &Workspace, tree: &Repo, base: &str, text: &str) 
         fs::create_dir_all(folder).with_context(|| format!("create `{}`", folder.display()))?;
     }
     fs::write(&copy, text).with_context(|| format!("write `{}`", copy.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: &str = "2026-01-02T03:04:05Z";
+
+    #[test]
+    fn a_claimed_task_and_a_free_one_end_as_the_same_text() {
+        let id = TaskId::new("a").unwrap();
+        for graph in [
+            "tasks:\n  - id: a\n    title: A\n  - id: b\n",
+            "tasks:\n  - {id: a, title: A}\n  - {id: b}\n",
+            "tasks:\n- id: a\n  status: todo # later\n  depends_on: [b]\n- id: b\n",
+            "nodes:\r\n  - id: b\r\n  - id: a\r\n    status: pending\r\n    title: A\r\n",
+            "tasks: [{id: a}, {id: b}]",
+            "tasks:\n  - id: b\n  - id: a\n    description: |\n      Text.\n\n      More.\n",
+            "{\"tasks\": [{\"id\": \"a\", \"status\": \"pending\"}, {\"id\": \"b\"}]}\n",
+        ] {
+            let claim = Write::Claim { at: AT, by: "ralph run" };
+            let claimed = with_status(graph, &id, claim).unwrap().unwrap();
+            let change = GraphChange {
+                task_id: id.clone(),
+                at: AT.to_owned(),
+                adopted: None,
+                reopened: Vec::new(),
+            };
+            assert_ne!(claimed, graph);
+            let file = |text| GraphFile::assume(Path::new(""), "", false, false, text).unwrap();
+            let file = file(graph);
+            let word = file.status_word(file.graph().number(&id).unwrap());
+            let restored = with_status(&claimed, &id, Write::Restored(word.as_deref()));
+            assert_eq!(restored.unwrap().as_deref(), Some(graph));
+            assert_eq!(change.applied(&claimed).unwrap(), change.applied(graph).unwrap());
+        }
+    }
 }

@@ -1,22 +1,37 @@
-//! The git operations of the merge queue: combining work on top of the target branch, and moving
-//! the branch.
+//! The git operations of the merge queue: combining work on top of the tip of the target branch,
+//! and moving the tip. The branch and its checkout follow.
 
-use std::{collections::BTreeMap, fs, iter, path::PathBuf, thread};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
+use chrono::Utc;
 
 use super::{
     RunnerMessage,
     attempts::Records,
+    checkout_graph,
     context::{RunContext, task_of},
+    core::RunCore,
+    graph_copy::GraphChange,
     slots::{RunSlots, attributes},
 };
 use crate::{
-    adapters::git::{self, BranchWork, Integrated, IntegrationMethod, Repo, SlotSettings},
-    adapters::state::StateFolder,
+    adapters::git::{BranchWork, Integrated, IntegrationMethod, Repo, SlotSettings, TipStanding},
     core::{
         commit_id::CommitId,
-        graph::{TaskGraph, task::TaskId},
+        event::{LandingEvent, WaitingWork},
+        graph::{
+            TaskGraph,
+            merge::{self, Texts},
+            task::{Status, TaskId},
+        },
+        history::History,
         loop_paths,
         run::{
             Run,
@@ -24,16 +39,20 @@ use crate::{
             input::{BuiltBatch, Input, LandOutcome},
             verified_batch::{BuiltCommit, VerifiedBatch},
         },
+        select::TaskState,
     },
     crash,
     project::{
         attempt::{AttemptRecord, CONFLICT, leftovers},
-        landing_graph::{GraphChange, LandingGraph},
+        follower::{Followed, Follower},
         slot_pool::{self, SlotPool},
         workspace::Workspace,
     },
     regular_file,
 };
+
+/// The pause between two looks whether a branch that waits can follow.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The file that declares submodules.
 const MODULES: &str = ".gitmodules";
@@ -71,6 +90,8 @@ struct Completion {
     path: String,
     change: GraphChange,
     message: String,
+    /// The graph of the run, if it is not only what has landed.
+    edited: Option<String>,
 }
 
 impl Completion {
@@ -81,7 +102,16 @@ impl Completion {
             return Ok(parent.clone());
         };
         let text = String::from_utf8_lossy(&text);
-        match self.change.applied(&text)? {
+        let changed = match (self.change.applied(&text)?, &self.edited) {
+            (None, Some(edited)) => {
+                // A person has added the task, and not committed it.
+                let texts = Texts { base: &text, ours: &text, theirs: edited };
+                let adopted = merge::adopt(texts).ok().flatten();
+                adopted.map_or(Ok(None), |text| self.change.applied(&text))?
+            }
+            (changed, _) => changed,
+        };
+        match changed {
             Some(changed) if changed != text => {
                 repo.commits().commit_file(parent, &self.path, &changed, &self.message)
             }
@@ -95,100 +125,27 @@ fn completed(repo: &Repo, parent: &CommitId, completion: Option<&Completion>) ->
     completion.map_or_else(|| Ok(parent.clone()), |it| it.commit(repo, parent))
 }
 
-/// A branch to move.
+/// A tip to move, and the branch that follows.
 struct LandOrder {
+    follower: Follower,
     root: PathBuf,
-    state: StateFolder,
     trial_ref: String,
-    /// The graph file, relative to the repository, if it is in it.
-    path: Option<String>,
-    changes: Vec<GraphChange>,
     branch: String,
     onto: CommitId,
-    /// The last commit of each member of the batch.
-    commits: Vec<CommitId>,
     commit: CommitId,
 }
 
 impl LandOrder {
-    /// Returns the places of the members that change one of these paths.
-    fn members_that_change(&self, paths: &[String]) -> Result<Vec<usize>> {
+    /// Moves the tip.
+    fn land(&self) -> Result<LandOutcome> {
         let repo = Repo::discover(&self.root)?;
-        let before = iter::once(&self.onto).chain(&self.commits);
-        let mut members = Vec::new();
-        for (at, (before, commit)) in before.zip(&self.commits).enumerate() {
-            let changed = repo.differing(Some(before), commit)?;
-            if changed.iter().any(|one| paths.iter().any(|other| are_in_one_place(one, other))) {
-                members.push(at);
-            }
+        if !repo.landings().land(&self.branch, &self.onto, &self.commit)? {
+            return Ok(LandOutcome::Moved);
         }
-        Ok(members)
-    }
-
-    /// Moves the branch, and finds out which work cannot land because of a person's files.
-    fn outcome(&self) -> Result<LandOutcome> {
-        Ok(match self.land()? {
-            git::Landing::Landed => LandOutcome::Landed,
-            git::Landing::Moved => LandOutcome::Moved,
-            git::Landing::Busy { why } => LandOutcome::Busy { why },
-            git::Landing::InTheWay { checkout, paths, why } => {
-                let members = self.members_that_change(&paths)?;
-                let checkout = checkout.display().to_string();
-                LandOutcome::Blocked { checkout, paths, members, why }
-            }
-        })
-    }
-
-    /// Moves the branch, and the checkout that has it.
-    fn land(&self) -> Result<git::Landing> {
-        let repo = Repo::discover(&self.root)?;
-        let text = |commit: &CommitId| -> Result<Option<String>> {
-            let text = self.path.as_ref().map(|path| repo.file_at(commit, path)).transpose()?;
-            Ok(text.flatten().map(|text| String::from_utf8_lossy(&text).into_owned()))
-        };
-        let is_here = repo.head()?.branch.as_ref() == Some(&self.branch);
-        let mut graph = match (&self.path, text(&self.onto)?, text(&self.commit)?) {
-            (Some(name), Some(old), Some(new)) if is_here => {
-                let commits = (&self.onto, &self.commit);
-                let texts = (old, new);
-                Some(LandingGraph::begin(&self.state, &repo, name, commits, texts, &self.changes)?)
-            }
-            _ => None,
-        };
-        let mut landed = repo.landings().land(&self.branch, &self.onto, &self.commit);
-        let is_in_the_way = |landed: &Result<git::Landing>| match landed {
-            Ok(git::Landing::InTheWay { paths, .. }) => {
-                self.path.iter().all(|it| paths.contains(it))
-            }
-            _ => false,
-        };
-        if let Some(graph) = &mut graph
-            && is_in_the_way(&landed)
-        {
-            landed = match graph.reset(&self.onto) {
-                Ok(true) => repo.landings().land(&self.branch, &self.onto, &self.commit),
-                Ok(false) => landed,
-                Err(error) => Err(error),
-            };
-        }
-        let has_landed = matches!(&landed, Ok(git::Landing::Landed));
         crash::point("land.moved");
-        if let Some(graph) = graph {
-            graph.finish(has_landed)?;
-        }
-        if has_landed {
-            repo.drop_ref(&self.trial_ref)?;
-        }
-        landed
+        repo.drop_ref(&self.trial_ref)?;
+        Ok(LandOutcome::Landed)
     }
-}
-
-/// Whether two paths are the same, or one is a folder of the other.
-fn are_in_one_place(one: &str, other: &str) -> bool {
-    let is_in = |path: &str, folder: &str| {
-        path.strip_prefix(folder.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
-    };
-    one == other || is_in(one, other) || is_in(other, one)
 }
 
 fn build(order: &TrialOrder) -> Result<BuiltBatch> {
@@ -242,11 +199,20 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
     Ok(built)
 }
 
-/// What the landings of a run need to know of its attempts.
+/// The landings of a run.
 #[derive(Default)]
 pub(super) struct RunLanding {
     /// What the landing of each attempt changes in the graph.
     pub(super) changes: BTreeMap<AttemptId, GraphChange>,
+    /// The tip and the branch that a person has committed on besides, with the commit of both; none
+    /// if they conflict.
+    joined: Option<([CommitId; 2], Option<CommitId>)>,
+    /// What waits for the checkout, as the journal has it.
+    waiting: Option<WaitingWork>,
+    /// When it is due to look whether the branch can follow; none while it has all that landed.
+    look: Option<Instant>,
+    /// Whether another thread moves the branch.
+    is_following: bool,
 }
 
 /// What a step of the merge queue reads: the attempts, their graph, and the slots.
@@ -255,14 +221,21 @@ pub(super) struct LandingView<'a> {
     pub(super) run: &'a Run,
     pub(super) records: &'a Records,
     pub(super) graph: &'a TaskGraph,
+    /// The text of the graph, if it is not only what has landed.
+    pub(super) edited: Option<&'a str>,
     pub(super) slots: &'a RunSlots,
 }
 
 impl RunLanding {
+    /// The landings of a run after what its journal has.
+    pub(super) fn of(history: &History) -> RunLanding {
+        RunLanding { waiting: history.active.waiting.clone(), ..RunLanding::default() }
+    }
+
     /// Carries out a step of the merge queue. The commit that is about to land is in the record
     /// `own` before it lands.
     pub(super) fn carry_out(
-        &self,
+        &mut self,
         cx: &RunContext,
         command: LandingCommand,
         view: LandingView<'_>,
@@ -271,7 +244,7 @@ impl RunLanding {
             LandingCommand::Build { onto, members, in_trial } => {
                 return self.build(cx, onto, &members, in_trial, view);
             }
-            LandingCommand::Land(batch) => self.land(cx, &batch, view),
+            LandingCommand::Land(batch) => self.land(cx, &batch),
             LandingCommand::KeepLog { from, to } => {
                 let root = cx.workspace.root();
                 // A missing file needs no action.
@@ -317,7 +290,7 @@ impl RunLanding {
                 !record.has_own_ignored && evidence.tampered.is_empty() && !has_new_modules;
             let title = task_of(view.graph, record).map(|task| task.title);
             let title = title.unwrap_or_else(|| record.task_id.to_string());
-            let completion = self.completion(workspace, id, record, &title)?;
+            let completion = self.completion(workspace, id, record, &title, view.edited)?;
             if members.len() == 1 && base == onto && !in_trial && is_proven {
                 let own: Vec<&str> = own.iter().map(String::as_str).collect();
                 let piece = BranchWork { head: &head, base: &base, message: "" };
@@ -362,34 +335,144 @@ impl RunLanding {
         id: &AttemptId,
         record: &AttemptRecord,
         title: &str,
+        edited: Option<&str>,
     ) -> Result<Option<Completion>> {
         let Some(path) = workspace.graph_in_git() else { return Ok(None) };
         let change = self.changes.get(id).context("queued work without a change")?.clone();
         let message = leftovers::completion_message(record, title);
-        Ok(Some(Completion { path, change, message }))
+        Ok(Some(Completion { path, change, message, edited: edited.map(str::to_owned) }))
     }
 
-    /// Moves a branch to the last commit of a batch, in another thread.
-    fn land(&self, cx: &RunContext, batch: &VerifiedBatch, view: LandingView<'_>) {
-        let repo = &cx.workspace.repo;
-        let lands = |id: &&AttemptId| {
-            let landing = view.records.get(id).and_then(AttemptRecord::landing);
-            landing.is_some_and(|its| repo.is_ancestor(its, batch.tip()).unwrap_or(false))
-        };
-        let queued = view.run.landing().queued().filter(lands);
+    /// Moves the tip to the last commit of a batch, and the branch, in another thread.
+    fn land(&mut self, cx: &RunContext, batch: &VerifiedBatch) {
         let order = LandOrder {
+            follower: Follower::of(&cx.workspace, batch.branch()),
             root: cx.workspace.root().to_owned(),
-            state: cx.workspace.state.clone(),
             trial_ref: cx.workspace.place.trial_ref(),
-            path: cx.workspace.graph_in_git(),
-            changes: queued.filter_map(|id| self.changes.get(id).cloned()).collect(),
             branch: batch.branch().to_owned(),
             onto: batch.onto().clone(),
-            commits: batch.commits().iter().map(|built| built.commit.clone()).collect(),
             commit: batch.tip().clone(),
         };
         let outbox = cx.outbox.clone();
-        thread::spawn(move || drop(outbox.send(RunnerMessage::Landed(order.outcome()))));
+        self.is_following = true;
+        thread::spawn(move || {
+            let landed = order.land();
+            let followed = matches!(landed, Ok(LandOutcome::Landed));
+            let followed = followed.then(|| order.follower.follow());
+            drop(outbox.send(RunnerMessage::Landed(landed, followed)));
+        });
+    }
+
+    /// Returns the commit on top of which work is tried: the tip of a branch, with what a person has
+    /// committed on the branch besides; none if there is no such branch.
+    pub(super) fn base_of_trial(
+        &mut self,
+        workspace: &Workspace,
+        branch: &str,
+    ) -> Result<Option<CommitId>> {
+        let Some(tip) = workspace.repo.landings().tip(branch)? else { return Ok(None) };
+        if tip.standing != TipStanding::Diverged {
+            return Ok(Some(tip.commit));
+        }
+        let both = [tip.commit.clone(), tip.branch.clone()];
+        let known = self.joined.as_ref().filter(|(known, _)| *known == both);
+        let joined = match known {
+            Some((_, joined)) => joined.clone(),
+            None => workspace.repo.landings().joined(branch, &tip)?,
+        };
+        self.joined = Some((both, joined.clone()));
+        Ok(Some(joined.unwrap_or(tip.commit)))
+    }
+
+    /// The time until it is due to look whether the branch can follow.
+    pub(super) fn patience(&self, now: Instant) -> Option<Duration> {
+        let look = self.look.filter(|_| !self.is_following);
+        look.map(|at| at.saturating_duration_since(now))
+    }
+
+    /// Has the branch follow in another thread, if that is due.
+    pub(super) fn look(&mut self, cx: &RunContext) {
+        let Some(branch) = &cx.target else { return };
+        if self.patience(Instant::now()) != Some(Duration::ZERO) {
+            return;
+        }
+        let (follower, outbox) = (Follower::of(&cx.workspace, branch), cx.outbox.clone());
+        self.is_following = true;
+        thread::spawn(move || drop(outbox.send(RunnerMessage::Followed(follower.follow()))));
+    }
+
+    /// Has the branch follow, at the start and at the end of a run.
+    pub(super) fn follow(&mut self, core: &mut RunCore) -> Result<()> {
+        let Some(branch) = &core.cx.target else { return Ok(()) };
+        let follower = Follower::of(&core.cx.workspace, branch);
+        if let Some(carried) = follower.carry_over(&core.cx.workspace.repo)? {
+            let (branch, kept) = (branch.clone(), carried.kept);
+            let is_there = carried.is_there;
+            core.emit(None, LandingEvent::TipCarried { branch, kept, is_there })?;
+        }
+        self.followed(core, follower.follow())
+    }
+
+    /// Commits the statuses of the tasks that wait for a person, which only the journal has so far.
+    pub(super) fn mark_standing(&mut self, core: &mut RunCore) -> Result<()> {
+        let Some(branch) = core.cx.target.clone().filter(|_| core.graph.is_read_only()) else {
+            return Ok(());
+        };
+        // A mark that the checkout does not have would hide what a person does about it there.
+        self.follow(core)?;
+        if self.waiting.is_some() {
+            return Ok(());
+        }
+        let now = Utc::now();
+        let standing = core.with_view(|view| {
+            let status = |number: usize| {
+                let state = view.state(number, now);
+                let is_parked = matches!(state, TaskState::Parked(_));
+                let status = if is_parked { Status::InProgress } else { Status::NeedsInput };
+                if !is_parked && state != TaskState::NeedsInput {
+                    return None;
+                }
+                let task = view.graph.task(number);
+                (task.status != status).then(|| (task.id.clone(), status))
+            };
+            view.frontier().filter_map(status).collect::<Vec<_>>()
+        });
+        if !standing.is_empty() {
+            checkout_graph::commit_standing(&core.cx.workspace, &branch, &standing)?;
+        }
+        Ok(())
+    }
+
+    /// Records where the branch is after it was to follow.
+    pub(super) fn followed(
+        &mut self,
+        core: &mut RunCore,
+        followed: Result<Followed>,
+    ) -> Result<()> {
+        self.is_following = false;
+        match followed {
+            Ok(Followed::Level) => {
+                self.look = None;
+                let branch = core.cx.target.as_ref().filter(|_| self.waiting.take().is_some());
+                if let Some(branch) = branch
+                    && let Some(commit) = core.cx.workspace.repo.branch(branch)?
+                {
+                    let branch = branch.clone();
+                    core.emit(None, LandingEvent::CheckoutFollowed { branch, commit })?;
+                }
+            }
+            Ok(Followed::Waits(waiting)) => {
+                self.look = Some(Instant::now() + LOOK);
+                let is_new = self.waiting.as_ref().is_none_or(|known| !known.is_for(&waiting));
+                self.waiting = Some(waiting.clone());
+                if is_new {
+                    core.emit(None, LandingEvent::CheckoutWaits(waiting))?;
+                }
+            }
+            // The work has landed; the branch is tried again.
+            Err(_) => self.look = Some(Instant::now() + LOOK),
+        }
+        Ok(())
     }
 
     /// Returns when a task was complete according to the commit that landed with its work.

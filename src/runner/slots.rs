@@ -183,11 +183,11 @@ impl RunSlots {
         let Some(target) = cx.target.clone() else {
             return Ok(None);
         };
-        let base = cx.workspace.repo.branch(&target)?;
-        let base =
-            base.with_context(|| format!("branch `{target}` no longer exists; create it again"))?;
+        let tip = cx.workspace.repo.landings().tip(&target)?;
+        let tip =
+            tip.with_context(|| format!("branch `{target}` no longer exists; create it again"))?;
         let path = self.free_slot(records);
-        Ok(Some((SlotAssignment { path, target, landing: None }, base)))
+        Ok(Some((SlotAssignment { path, target, landing: None }, tip.commit)))
     }
 
     /// Returns a slot that no open attempt works in.

@@ -366,9 +366,8 @@ impl Runner {
 
     /// Corrects statuses in the graph file that git or the lock of this run contradict.
     pub(super) fn follow_history(&mut self) -> Result<()> {
-        let any_process = self.core.run.attempts().any_process();
         let (history, records) = (self.core.journal.history(), self.attempts.records());
-        self.correct(self.core.graph.corrections(&self.core.cx, history, records, any_process)?)
+        self.correct(self.core.graph.corrections(&self.core.cx, history, records)?)
     }
 
     /// Corrects statuses in the graph file.
@@ -386,7 +385,7 @@ impl Runner {
         self.core.tell(facts)?;
         loop {
             let mut facts = Facts::default();
-            let rejected = match self.core.graph.file.refresh(&self.core.cx.workspace.state) {
+            let rejected = match self.core.graph.refresh(&self.core.cx.workspace)? {
                 Ok(found) => {
                     // What landed meanwhile is not in the file.
                     let is_back = self.core.graph.unreadable.take().is_some();
@@ -394,7 +393,8 @@ impl Runner {
                     let lands = records.values().any(|record| record.landing().is_some());
                     let foreign = graph::without_landings(records, found.unwrap_or_default());
                     if !is_back && (!is_changed || (foreign.is_empty() && lands)) {
-                        return Ok(());
+                        let is_edited = is_changed && self.core.graph.is_edited();
+                        return if is_edited { self.follow_history() } else { Ok(()) };
                     }
                     facts.of_run(self.core.graph.loaded());
                     graph::note(foreign, graph::cause_of_edits(&self.core.run), &mut facts);
@@ -442,7 +442,7 @@ impl Runner {
         let stop = self.core.cx.policy.stop;
         self.core.cx.policy =
             Policy { stop, ..self.core.cx.options.policy(&self.core.cx.workspace) };
-        self.core.graph.file.inherit(self.core.cx.policy.inherit);
+        self.core.graph.inherit(self.core.cx.policy.inherit);
         if changed.is_empty() {
             return Ok(());
         }

@@ -11,9 +11,7 @@ use super::{
     attempt::AttemptView,
     state::{StateKind, StateTable, TaskCounts},
     task::{TaskStanding, TaskView, completed, standing},
-    waits::BlockedLanding,
-    waits::UnreachableView,
-    waits::WaitingView,
+    waits::{BlockedLanding, UnreachableView, WaitingView, WaitingWorkView},
 };
 use crate::core::select::{SelectionKey, View};
 
@@ -33,8 +31,10 @@ pub struct GraphView {
     pub waiting: Option<WaitingView>,
     /// The executors that do not answer.
     pub unreachable: Vec<UnreachableView>,
-    /// What keeps the target branch from moving.
+    /// Why nothing can land.
     pub landing_blocked: Option<BlockedLanding>,
+    /// What landed and waits for the checkout.
+    pub landed: Option<WaitingWorkView>,
     /// Whether a run goes on.
     #[serde(skip)]
     pub live: bool,
@@ -91,6 +91,7 @@ impl GraphView {
         graph.unreachable = UnreachableView::all(view.history, facts.live);
         graph.live = facts.live;
         graph.landing_blocked = view.history.active.held.as_ref().map(BlockedLanding::of);
+        graph.landed = view.history.active.waiting.as_ref().map(WaitingWorkView::of);
         graph
     }
 }

@@ -22,7 +22,7 @@ use crate::{
         select::{View, fault_words},
         verdict::CheckResult,
     },
-    view::waits::BlockedLanding,
+    view::waits::{BlockedLanding, WaitingWorkView},
 };
 
 pub use super::words::{clock, counted, first_paths, full, limit, moment, short};
@@ -318,22 +318,49 @@ impl EventText for LandingEvent {
                 );
                 vec![line(Style::Warn, text)]
             }
-            LandingEvent::MergeHeld(held) => blocked_lines(&BlockedLanding::of(held)),
+            LandingEvent::MergeHeld(held) => {
+                vec![line(Style::Warn, BlockedLanding::of(held).text())]
+            }
+            LandingEvent::CheckoutWaits(waiting) => {
+                let waiting = WaitingWorkView::of(waiting);
+                let cure = format!("  {}", waiting.cure());
+                vec![line(Style::Warn, waiting.text()), line(Style::Faint, cure)]
+            }
+            LandingEvent::CheckoutFollowed { branch, .. } => {
+                vec![line(Style::Good, format!("`{branch}` has all that landed"))]
+            }
+            LandingEvent::TipCarried { branch, kept, is_there } => {
+                let text = if *is_there {
+                    format!(
+                        "`{branch}` was moved back or rewritten: what landed before is on top of \
+                         it now, and as it was under {kept}"
+                    )
+                } else {
+                    format!(
+                        "`{branch}` was moved back or rewritten, and conflicts with what landed \
+                         before, which is kept as {kept}; `git merge {kept}` brings it"
+                    )
+                };
+                vec![line(Style::Warn, text)]
+            }
         }
     }
 
     fn mark(&self) -> Option<(MarkKind, String)> {
-        let LandingEvent::MergeHeld(held) = self else {
-            return None;
-        };
-        Some((MarkKind::Blocked, format!("landing on `{}` is blocked", held.branch)))
+        match self {
+            LandingEvent::MergeHeld(held) => {
+                Some((MarkKind::Blocked, format!("landing on `{}` is blocked", held.branch)))
+            }
+            LandingEvent::CheckoutWaits(waiting) => {
+                Some((MarkKind::Blocked, format!("`{}` waits for a person", waiting.branch)))
+            }
+            LandingEvent::Queued { .. }
+            | LandingEvent::Merging(_)
+            | LandingEvent::Split(_)
+            | LandingEvent::CheckoutFollowed { .. }
+            | LandingEvent::TipCarried { .. } => None,
+        }
     }
-}
-
-fn blocked_lines(blocked: &BlockedLanding) -> Vec<Line> {
-    let first = line(Style::Warn, blocked.text());
-    let cure = blocked.cure().map(|cure| format!("  {cure}, and the queued work lands"));
-    [Some(first), cure.map(|cure| line(Style::Faint, cure))].into_iter().flatten().collect()
 }
 
 impl EventText for ExecutorEvent {

@@ -8,7 +8,7 @@ use super::words::{counted, ids, moment, named};
 use crate::{
     adapters::terminal::visible,
     core::{
-        event::{Batch, Held},
+        event::{Batch, Held, WaitingWork},
         graph::task::TaskId,
         history::{ActiveAttempts, History, UnreachableExecutor, Waiting},
         select::fault_words,
@@ -46,8 +46,10 @@ pub struct QueueView {
     pub waiting: Vec<TaskId>,
     /// The batch that is landing.
     pub landing: Option<BatchView>,
-    /// What keeps the target branch from moving.
+    /// Why nothing can land.
     pub blocked: Option<BlockedLanding>,
+    /// What landed and waits for the checkout.
+    pub landed: Option<WaitingWorkView>,
 }
 
 /// Tasks that land together.
@@ -62,20 +64,28 @@ pub struct BatchView {
     pub tasks: Vec<TaskId>,
 }
 
-/// What keeps the target branch from moving.
+/// Why nothing can land.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BlockedLanding {
     /// The target branch.
     pub branch: String,
-    /// The checkout that has it.
+    /// The reason.
+    pub why: String,
+}
+
+/// Work that landed and waits for the checkout of a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct WaitingWorkView {
+    /// The branch that does not have it yet.
+    pub branch: String,
+    /// The checkout that has the branch.
     pub checkout: String,
-    /// The files with uncommitted changes that block it.
-    pub paths: Vec<String>,
-    /// The tasks whose work is blocked, if other work lands.
+    /// The tasks.
     #[schemars(with = "Vec<String>")]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskId>,
-    /// The reason in git's words, where it is not files.
+    /// The files there that would be overwritten.
+    pub paths: Vec<String>,
+    /// The reason, where it is not files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -87,6 +97,7 @@ impl QueueView {
             waiting: active.queue.clone(),
             landing: active.trial.as_ref().map(BatchView::of),
             blocked: active.held.as_ref().map(BlockedLanding::of),
+            landed: active.waiting.as_ref().map(WaitingWorkView::of),
         }
     }
 
@@ -97,7 +108,7 @@ impl QueueView {
         let waiting = (!self.waiting.is_empty()).then(|| names(&self.waiting))?;
         let more = match (&self.landing, &self.blocked) {
             (Some(batch), _) => format!("; landing {} on {}", names(&batch.tasks), batch.branch),
-            (None, Some(blocked)) => format!("; {}", blocked.advice()),
+            (None, Some(blocked)) => format!("; {}", blocked.text()),
             (None, None) => String::new(),
         };
         Some(format!("{waiting}{more}"))
@@ -120,35 +131,47 @@ impl BatchView {
 impl BlockedLanding {
     /// The blocked landing of an event.
     pub fn of(held: &Held) -> BlockedLanding {
-        let Held { branch, checkout, paths, tasks, why } = held.clone();
-        BlockedLanding { branch, checkout, paths, tasks, why }
-    }
-
-    /// Why the branch does not move, safe to print.
-    pub fn reason(&self) -> String {
-        let what = match &self.why {
-            Some(why) => why.clone(),
-            None => format!("your uncommitted changes block it: {}", named(&self.paths)),
-        };
-        visible(&what).into_owned()
+        let Held { branch, why } = held.clone();
+        BlockedLanding { branch, why }
     }
 
     /// What does not move, and why.
     pub fn text(&self) -> String {
-        match &*self.tasks {
-            [] => format!("`{}` cannot move: {}", self.branch, self.reason()),
-            tasks => format!("{} cannot land on `{}`: {}", ids(tasks), self.branch, self.reason()),
+        format!("nothing can land on `{}`: {}", self.branch, visible(&self.why))
+    }
+}
+
+impl WaitingWorkView {
+    /// The work of an event.
+    pub fn of(waiting: &WaitingWork) -> WaitingWorkView {
+        let WaitingWork { branch, checkout, tasks, paths, why } = waiting.clone();
+        WaitingWorkView { branch, checkout, tasks, paths, why }
+    }
+
+    /// How much waits, and why.
+    pub fn text(&self) -> String {
+        let what = match self.tasks.len() {
+            0 => "what landed waits".to_owned(),
+            1 => "1 landed task waits".to_owned(),
+            count => format!("{count} landed tasks wait"),
+        };
+        let why = match (&self.why, &*self.paths) {
+            (Some(why), _) => why.clone(),
+            (None, []) => "nothing is in the way any more".to_owned(),
+            (None, [path]) => format!("{path} has uncommitted changes"),
+            (None, paths) => format!("{} have uncommitted changes", named(paths)),
+        };
+        format!("{what} for your checkout: {}", visible(&why))
+    }
+
+    /// What a person can do.
+    pub fn cure(&self) -> &'static str {
+        match (&self.why, &*self.paths) {
+            (None, [_, ..]) => {
+                "commit or stash them, and it follows; `ralph land` tries it at once"
+            }
+            (Some(_), _) | (None, []) => "`ralph land` tries it at once",
         }
-    }
-
-    /// What does not move and why, and what lets it.
-    pub fn advice(&self) -> String {
-        [self.text()].into_iter().chain(self.cure()).collect::<Vec<_>>().join("; ")
-    }
-
-    /// What lets it move, where a person can do something about it.
-    pub fn cure(&self) -> Option<String> {
-        self.why.is_none().then(|| format!("commit or stash them in {}", self.checkout))
     }
 }
 

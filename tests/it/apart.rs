@@ -56,10 +56,10 @@ pub fn sound(trial: &TestProject) {
     sound_but(trial, &[]);
 }
 
-/// The same when a task is parked, which the graph in the checkout shows.
+/// The same when a task is parked, which the committed graph shows.
 #[track_caller]
 pub fn sound_but_parked(trial: &TestProject) {
-    sound_but(trial, &[" M task-graph.yaml"]);
+    sound(trial);
     assert!(trial.graph_text().contains("in-progress"));
 }
 
@@ -241,13 +241,14 @@ fn what_a_person_has_in_the_checkout_is_never_touched() {
         trial.write("notes.txt", "mine too\n");
         trial.write("check.sh", &format!("{CHECK}# mine\n"));
         let base = trial.git(&["rev-parse", "main"]);
-        trial.run(["run"]).code(4);
+        trial.run(["run"]).graph_complete();
         assert_eq!(trial.git(&["rev-parse", "main"]), base);
         assert_eq!(trial.read(path), "mine\n");
-        let held: Vec<_> =
-            trial.lines("merge_held").iter().map(|line| line["paths"].clone()).collect();
-        assert_eq!(held, [json!([path])]);
+        let waits: Vec<_> =
+            trial.lines("checkout_waits").iter().map(|line| line["paths"].clone()).collect();
+        assert_eq!(waits, [json!([path])]);
         trial.no_process_is_left();
+        trial.run(["land"]).code(4).stderr_has(&format!("{path} has uncommitted changes"));
         trial.git(&["stash", "push", "--quiet", "--include-untracked", "--", path]);
         let trial = trial.agent("fail");
         trial.run(["run"]).graph_complete();
@@ -911,21 +912,21 @@ fn each_of_two_has_a_terminal_of_its_own() {
     sound(&trial);
 }
 
-/// A landing held by a person's file is retried by the same run once the file is gone.
+/// A checkout that waits for a person's file follows in the same run once the file is gone.
 #[test]
 #[ignore = "slow"]
-fn a_held_landing_is_retried_by_the_same_run() {
+fn a_checkout_that_waits_follows_in_the_same_run() {
     let trial = stage(PAIR, "notify: [{run: 'cat >> \"$TRIAL_DIR/told\"'}]\n");
     tell(&trial, "a", "put line agent; work");
     tell(&trial, "b", "await open; work");
     trial.write("line", "mine\n");
     let run = trial.start_until(["run", "--wait"], "waiting-b");
-    trial.wait_for_records(1, "merge_held");
+    trial.wait_for_records(1, "checkout_waits");
     let told = || std::fs::read_to_string(trial.sign("told")).unwrap_or_default();
     until("a person is notified", || told().contains("\"event\":\"merge-held\""));
     assert_eq!(trial.read("line"), "mine\n");
     trial.git(&["stash", "--quiet", "--", "line"]);
-    until("it has landed", || landed(&trial, "line") == "agent\n");
+    until("it has followed", || landed(&trial, "line") == "agent\n");
     trial.leave("open");
     run.end(&trial).graph_complete();
     sound(&trial);

@@ -15,7 +15,6 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
     let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("sleepy");
     let first = trial.start_until(["run"], "asleep");
     first.kill();
-    assert_eq!(trial.status("a"), "in-progress", "a killed run does not reset it");
     assert!(trial.state().join("attempts/a.1.json").exists(), "the attempt is on record");
 
     let trial = trial.agent("commit");

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use crate::{
-    apart::{HOLD, landed, slots, sound, sound_but_parked, stage, tell},
+    apart::{HOLD, landed, slots, sound, stage, tell},
     support::{TestProject, each, wait_for},
 };
 
@@ -176,42 +176,150 @@ fn work_that_ralph_commits_is_verified_as_committed() {
     assert_eq!(trial.tasks("completed"), ["a"]);
 }
 
-/// The last attempt ends right after a person has made room: the queued work lands before the run
-/// decides that it has to stop.
+/// A person's unsaved line holds nothing up: the run goes on, and the checkout follows once there is
+/// room, here at the start of the next run.
 #[test]
-fn landing_is_tried_again_before_a_run_stops_for_it() {
-    let trial = stage("tasks: [{id: a}, {id: b, max_attempts: 1}]\n", "");
+fn a_run_goes_on_while_its_checkout_waits() {
+    let trial = stage("tasks: [{id: a}, {id: b, depends_on: [a]}, {id: c, depends_on: [b]}]\n", "");
     tell(&trial, "a", "put line agent; work");
-    tell(&trial, "b", "await open; exit 1");
+    tell(&trial, "", "[ \"$(cat line)\" = agent ]; work");
+    trial.write("line", "mine\n");
+    let base = trial.git(&["rev-parse", "main"]);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("completed"), ["a", "b", "c"]);
+    assert_eq!(trial.lines("checkout_waits").len(), 1, "each reason is recorded once");
+    assert_eq!((trial.read("line").as_str(), trial.git(&["rev-parse", "main"])), ("mine\n", base));
+    let said = "3 landed tasks wait for your checkout: line has uncommitted changes";
+    trial.run(["status"]).stdout_has(said);
+    trial.run(["dag-status"]).stdout_has(said).stdout_has("3 of 3 complete");
+    trial.git(&["checkout", "--quiet", "--", "line"]);
+    trial.run(["run"]).graph_complete();
+    sound(&trial);
+    assert_eq!((trial.read("line").as_str(), trial.tasks("started").len()), ("agent\n", 3));
+    assert_eq!(trial.lines("checkout_followed").len(), 1);
+    assert_eq!(trial.git(&["for-each-ref", "refs/ralph/tip", "refs/ralph/origin"]), "");
+}
+
+/// What is in the way of the checkout, and what makes room.
+#[test]
+fn a_checkout_follows_once_what_is_in_its_way_is_gone() {
+    let scenes = [
+        ("echo mine > new", "rm new"),
+        ("echo new >> .git/info/exclude; echo mine > new", "rm new"),
+        (": > .git/index.lock", "rm .git/index.lock"),
+        (
+            "git update-index --skip-worktree line; echo mine > line",
+            "git update-index --no-skip-worktree line; git checkout -q line",
+        ),
+        (
+            "git checkout -q -b side; git checkout -q main; git bisect start -q main main~1 || :; git checkout -q side",
+            "git bisect reset -q side; git checkout -q main",
+        ),
+        ("git checkout -q --detach", "git checkout -q main"),
+    ];
+    let work = |(hinder, clear): &(&str, &str)| {
+        let trial = stage("tasks: [{id: a}, {id: b}]\n", "");
+        trial.git(&["commit", "--quiet", "--allow-empty", "-m", "Set the stage"]);
+        tell(&trial, "a", "await open; put line agent; put new agent; work");
+        let run = trial.start_until(["run"], "waiting-a");
+        let shell = |script: &str| {
+            let mut shell = trial.process("sh");
+            assert!(shell.args(["-c", script]).status().unwrap().success(), "{script}");
+        };
+        shell(hinder);
+        trial.leave("open");
+        run.end(&trial).graph_complete();
+        assert_eq!(trial.tasks("completed").len(), 2, "{hinder}");
+        shell(clear);
+        trial.run(["land"]).code(0);
+        sound(&trial);
+        assert_eq!(landed(&trial, "new"), "agent\n", "{hinder}");
+        assert_eq!((trial.status("a"), trial.status("b")), ("complete".into(), "complete".into()));
+    };
+    each(3, &scenes, work);
+}
+
+/// A person commits on the branch while work waits for it: the next landing takes that in, verified
+/// with the work.
+#[test]
+fn what_a_person_commits_while_work_waits_lands_with_the_next() {
+    let trial = stage("tasks: [{id: a}, {id: b, depends_on: [a]}]\n", "");
+    tell(&trial, "a", "put line agent; work");
+    tell(&trial, "b", "await open; work");
     trial.write("line", "mine\n");
     let run = trial.start_until(["run"], "waiting-b");
-    trial.wait_for_records(1, "merge_held");
-    trial.git(&["stash", "--quiet", "--", "line"]);
+    trial.wait_for_records(1, "checkout_waits");
+    trial.write("own.txt", "mine\n");
+    trial.git(&["add", "own.txt"]);
+    trial.git(&["commit", "--quiet", "-m", "Mine", "own.txt"]);
     trial.leave("open");
-    run.end(&trial).code(3);
-    sound_but_parked(&trial);
-    assert_eq!(trial.tasks("completed"), ["a"]);
+    run.end(&trial).graph_complete();
+    trial.git(&["checkout", "--quiet", "--", "line"]);
+    trial.run(["land"]).code(0);
+    assert_eq!(
+        (landed(&trial, "own.txt"), landed(&trial, "line")),
+        ("mine\n".into(), "agent\n".into())
+    );
+    assert_eq!(trial.git(&["status", "--porcelain"]), "");
+    assert_eq!((trial.status("a"), trial.status("b")), ("complete".into(), "complete".into()));
 
-    // With one job, other tasks go on meanwhile.
-    let trial = stage("tasks: [{id: a}, {id: b}]\n", "").env("RALPH_JOBS", "1");
+    // Without another landing, `ralph land` puts both together.
+    let trial = stage("tasks: [{id: a}]\n", "");
     tell(&trial, "a", "put line agent; work");
-    tell(&trial, "b", "work");
     trial.write("line", "mine\n");
-    trial.run(["run"]).code(4);
-    assert_eq!(trial.tasks("started"), ["a", "b"]);
+    trial.run(["run"]).graph_complete();
+    trial.write("own.txt", "mine\n");
+    trial.git(&["add", "own.txt"]);
+    trial.git(&["commit", "--quiet", "-m", "Mine", "own.txt"]);
+    trial.git(&["checkout", "--quiet", "--", "line"]);
+    trial.run(["status"]).stdout_has("has commits of yours");
+    trial.run(["land"]).code(0).stderr_has("not verified together");
+    assert_eq!(
+        (landed(&trial, "own.txt"), landed(&trial, "line")),
+        ("mine\n".into(), "agent\n".into())
+    );
+}
 
-    // It is still in the way: the run stops for it.
-    let trial = stage("tasks: [{id: a}, {id: b, max_attempts: 1}]\n", "");
-    tell(&trial, "a", "put line agent; work");
-    tell(&trial, "b", "await open; exit 1");
-    trial.write("line", "mine\n");
-    let run = trial.start_until(["run"], "waiting-b");
-    trial.wait_for_records(1, "merge_held");
-    trial.leave("open");
-    run.end(&trial).code(4);
-    trial.no_process_is_left();
-    assert_eq!(trial.lines("merge_held").len(), 1, "each reason is recorded once");
-    assert_eq!(trial.read("line"), "mine\n");
+/// A person rewrites or drops the commit from which the branch was to follow: nothing is lost, and
+/// nothing of theirs is undone.
+#[test]
+fn work_that_waits_is_carried_over_to_a_branch_that_was_rewritten() {
+    for rewrite in ["git commit -q --amend -m Again", "git reset -q --soft HEAD~1"] {
+        let trial = stage("tasks: [{id: a}]\n", "").file("own.txt", "mine\n");
+        tell(&trial, "a", "put line agent; work");
+        trial.write("line", "mine\n");
+        trial.run(["run"]).graph_complete();
+        let mut shell = trial.process("sh");
+        assert!(shell.args(["-c", rewrite]).status().unwrap().success());
+        let base = trial.git(&["rev-parse", "main"]);
+        trial.git(&["checkout", "--quiet", "--", "line"]);
+        trial.run(["run"]).graph_complete();
+        assert_eq!(trial.tasks("started"), ["a"], "{rewrite}: it is not done again");
+        trial.assert_record("tip_carried", &json!({"branch": "main", "is_there": true}));
+        assert_eq!(landed(&trial, "line"), "agent\n", "{rewrite}");
+        assert_eq!(trial.git(&["merge-base", "main", base.trim()]), base, "{rewrite}");
+        assert_eq!(trial.read("own.txt"), "mine\n", "{rewrite}");
+    }
+}
+
+/// A kill between the moves of the tip and of the branch: the next run follows, and does nothing
+/// twice.
+#[test]
+fn a_kill_between_landing_and_following_costs_nothing() {
+    let points = ["land.moved:1", "follow.written:1", "follow.staged:1", "follow.moved:1"];
+    let work = |point: &&str| {
+        let trial = stage("tasks: [{id: a}, {id: b}]\n", "");
+        let record = trial.sign("points").display().to_string();
+        let trial = trial.env("RALPH_CRASH_RECORD", &record).env("RALPH_CRASH_POINT", point);
+        trial.run(["run"]).code(-1);
+        let trial = trial.env("RALPH_CRASH_POINT", "");
+        trial.run(["run"]).graph_complete();
+        sound(&trial);
+        for action in ["started", "completed"] {
+            assert_eq!(trial.tasks(action).len(), 2, "{point}: {action}");
+        }
+    };
+    each(3, &points, work);
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn new_tasks_that_landed_survive_a_kill() {
     let record = trial.sign("points").display().to_string();
     let trial = trial.env("RALPH_CRASH_RECORD", &record).env("RALPH_CRASH_POINT", "land.moved:1");
     trial.run(["run"]).code(-1);
-    let committed = trial.git(&["show", "HEAD:task-graph.yaml"]);
+    let committed = trial.git(&["show", "refs/ralph/tip/main:task-graph.yaml"]);
     assert!(committed.contains("parse"), "{committed}");
     let edited = trial.graph_text().replace("priority: high", "priority: high # mine");
     fs::write(trial.root().join("task-graph.yaml"), edited).unwrap();

@@ -55,7 +55,7 @@ fn project(settings: &str) -> TestProject {
 /// The project after that night.
 fn night() -> TestProject {
     let trial = project("");
-    trial.run(["run", "-q"]).code(4);
+    trial.run(["run", "-q"]).code(3);
     trial
 }
 
@@ -78,7 +78,7 @@ fn a_night_is_told_in_one_look() {
     // How long the queued attempt waits grows.
     status["attempts"].clone_from(&report["attempts"]);
     assert_eq!(report, status);
-    let kinds = ["landing_blocked readme", "parked lexer", "question choice", "blocked deploy"];
+    let kinds = ["checkout_waits ", "parked lexer", "question choice", "blocked deploy"];
     let found = needs(&report).into_iter().map(|(kind, id)| format!("{kind} {id}"));
     assert_eq!(found.collect::<Vec<_>>(), kinds);
     let all = &report["attention"];
@@ -95,7 +95,7 @@ fn a_night_is_told_in_one_look() {
     assert_eq!(all[2]["next"], "`ralph answer choice \"…\"`");
     assert_eq!((&all[1]["unblocks"], &all[2]["unblocks"]), (&json!(2), &json!(2)));
     let landed = &report["landed"];
-    assert_eq!(names(landed), ["parser"]);
+    assert_eq!(names(landed), ["parser", "readme"]);
     let fields = ["title", "files", "insertions", "deletions", "attempts", "cost_usd"];
     let of = fields.map(|field| landed[0][field].clone());
     assert_eq!(json!(of), json!(["Parse the input", 1, 1, 0, 1, null]));
@@ -114,7 +114,7 @@ fn a_night_is_told_in_one_look() {
     assert!(trial.process("sh").args(["-c", &command]).status().unwrap().success());
     trial.write("check.sh", "true\n");
     let after = trial.run(["report", "--json"]).json();
-    assert!(needs(&after).iter().all(|(kind, _)| kind == "landing_blocked"), "{after:#}");
+    assert!(needs(&after).iter().all(|(kind, _)| kind == "checkout_waits"), "{after:#}");
     assert_eq!(after["forecast"]["tasks"], 5);
     assert_eq!(after["upcoming"][0]["why"], Value::Null);
 }
@@ -233,7 +233,7 @@ fn as_markdown_the_words_of_others_stay_what_they_are() {
     assert!(trial.read("night.md").contains(title));
     trial.run(["report", "night.json"]);
     let value: Value = serde_json::from_str(&trial.read("night.json")).unwrap();
-    assert_eq!(names(&value["landed"]), ["parser"]);
+    assert_eq!(names(&value["landed"]), ["parser", "readme"]);
     trial.run(["report", "night.pdf"]).code(64).stderr_has("no report has the format `pdf`");
     assert!(!trial.root().join("night.pdf").exists());
 }
@@ -242,14 +242,14 @@ fn as_markdown_the_words_of_others_stay_what_they_are() {
 fn the_end_of_a_run_and_its_notification_say_the_same() {
     let note = "notify: [{on: [finished], run: 'cat >> \"$TRIAL_DIR/told\"'}]\n";
     let trial = project(note);
-    let said = trial.run(["run", "-q"]).code(4).err();
+    let said = trial.run(["run", "-q"]).code(3).err();
     let told = fs::read_to_string(trial.sign("told")).unwrap();
     let told: Value = serde_json::from_str(told.trim()).unwrap();
     let text = trial.redact(told["text"].as_str().unwrap());
     let lines = said.lines().filter_map(|line| line.strip_prefix("[time]  "));
     assert_eq!(lines.collect::<Vec<_>>(), text.lines().collect::<Vec<_>>());
     for part in
-        ["1 completed in 4 attempts", "`ralph answer choice \"…\"`", "`ralph task-reset lexer`"]
+        ["2 completed in 4 attempts", "`ralph answer choice \"…\"`", "`ralph task-reset lexer`"]
     {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
@@ -266,7 +266,7 @@ fn an_earlier_night_stays_as_it_was() {
     trial.run(["run", "-q"]).code(3);
     let report = trial.run(["report", "--run", "2", "--json"]).json();
     assert_eq!((&then["number"], &report["number"]), (&json!(1), &json!(2)));
-    assert_eq!(names(&report["landed"]), ["parser"]);
+    assert_eq!(names(&report["landed"]), ["parser", "readme"]);
     for field in ["run_id", "why", "exit_code", "spend", "landed", "failed", "duration_seconds"] {
         assert_eq!(report[field], then[field], "{field}");
     }
@@ -397,7 +397,7 @@ fn a_graph_that_cannot_be_read_does_not_hide_the_night() {
     let trial = night();
     trial.save("task-graph.yaml", "tasks: [");
     let report = trial.run(["status", "--json"]).json();
-    assert_eq!(names(&report["landed"]), ["parser"]);
+    assert_eq!(names(&report["landed"]), ["parser", "readme"]);
     assert!(report["unknown"][0].as_str().unwrap().contains("`task-graph.yaml`"), "{report}");
     let kinds: Vec<String> = needs(&report).into_iter().map(|(kind, _)| kind).collect();
     assert!(kinds.contains(&"question".to_owned()), "{kinds:?}");

@@ -91,7 +91,10 @@ fn every_view_shows_the_slots_of_attempts() {
     until("both are verified", || stages().0 == "verifying verifying");
     let (_, status) = stages();
     assert_eq!(status["attempts"][0]["slot"], "[repo].slots/1");
-    assert_eq!(status["merge_queue"], json!({"waiting": [], "landing": null, "blocked": null}));
+    assert_eq!(
+        status["merge_queue"],
+        json!({"waiting": [], "landing": null, "blocked": null, "landed": null})
+    );
     trial.leave("green");
     run.end(&trial).code(0);
     live.kill();
@@ -108,27 +111,24 @@ fn every_view_shows_the_slots_of_attempts() {
 }
 
 #[test]
-fn what_waits_to_be_merged_is_shown_with_what_is_in_its_way() {
+fn what_waits_for_the_checkout_is_shown_with_what_is_in_its_way() {
     let trial = stage("").agent("commit");
     trial.write("work/a.txt", "mine\n");
-    trial.run(["run", "-q", "--task", "a"]).code(4);
+    trial.run(["run", "-q", "--task", "a"]).code(0);
     let status = trial.run(["status"]).out();
-    let (_, shown) = status.split_once("Merge queue: ").unwrap();
-    let (shown, _) = shown.split_once("left: ").unwrap();
-    insta::assert_snapshot!(shown, @r"
-    a
-    needs you:
-      - a (The first): your uncommitted changes block landing on `main`
-          work/a.txt
-          commit them, or `git -C [repo] stash push --include-untracked -- work/a.txt`
-    ");
+    let (_, shown) = status.split_once("needs you:").unwrap();
+    let (shown, _) = shown.split_once("left: ").unwrap_or((shown, ""));
+    let said = "1 landed task waits for your checkout: work/a.txt has uncommitted changes";
+    assert!(shown.contains(said) && shown.contains("stash push --include-untracked"), "{shown}");
     let queue = trial.run(["status", "--json"]).json()["merge_queue"].clone();
-    assert_eq!(queue["waiting"], json!(["a"]));
-    assert_eq!(queue["blocked"]["paths"], json!(["work/a.txt"]));
-    stays(&trial, "1", "attempt a.1 is queued to land in the next run: `ralph run`");
+    assert_eq!((&queue["waiting"], &queue["landed"]["tasks"]), (&json!([]), &json!(["a"])));
+    assert_eq!(queue["landed"]["paths"], json!(["work/a.txt"]));
+    assert_eq!(trial.status("a"), "pending", "the checkout is the person's");
     fs::remove_file(trial.root().join("work/a.txt")).unwrap();
-    trial.run(["run", "-q", "--task", "a"]);
+    trial.run(["status"]).stdout_has("nothing is in the way any more");
+    trial.run(["land"]).code(0);
     assert_eq!(trial.status("a"), "complete");
+    assert!(!trial.run(["status"]).out().contains("for your checkout"));
 }
 
 #[test]

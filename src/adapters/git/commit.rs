@@ -172,10 +172,19 @@ impl CommitMaker<'_> {
         Ok(Some(commit))
     }
 
-    /// Makes a commit of a tree on top of `parent`, signed if the repository signs commits.
     fn commit_tree(&self, parent: &str, tree: &str, message: &str) -> Result<CommitId> {
+        self.commit_merge(&[parent], tree, message)
+    }
+
+    /// Makes a commit of a tree on top of these parents, signed if the repository signs commits.
+    pub(super) fn commit_merge(
+        &self,
+        parents: &[&str],
+        tree: &str,
+        message: &str,
+    ) -> Result<CommitId> {
         let (env, is_signed) = (&self.identity()[..], self.signs_commits()?);
-        let new = NewCommit { tree, parents: &[parent], message, env, is_signed };
+        let new = NewCommit { tree, parents, message, env, is_signed };
         program::commit_tree(&self.root, &new)
     }
 

@@ -1,4 +1,4 @@
-//! Landing: moves a branch forward to integrated work, with the files of the checkout that has it.
+//! Following: moves a branch forward to work that landed, with the files of the checkout that has it.
 
 use std::{
     collections::HashSet,
@@ -22,11 +22,11 @@ const ALONE: Duration = Duration::from_secs(3);
 /// The time between two looks whether it has.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The result of landing.
+/// The result of moving a branch forward.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Landing {
+pub enum Following {
     /// The branch contains the commit, now or before.
-    Landed,
+    Done,
     /// The branch has moved and does not contain the commit.
     Moved,
     /// The branch has not moved, because of a person's work in a checkout.
@@ -38,7 +38,7 @@ pub enum Landing {
         /// The reason in one line.
         why: String,
     },
-    /// Another git process holds a lock: landing can be retried at once.
+    /// Another git process holds a lock: it can be retried at once.
     Busy {
         /// The message of git.
         why: String,
@@ -52,7 +52,7 @@ impl BranchLandings<'_> {
     ///
     /// # Errors
     /// The error of `git`; when `new` does not descend from `old`.
-    pub fn land(&self, branch: &str, old: &str, new: &str) -> Result<Landing> {
+    pub fn follow(&self, branch: &str, old: &str, new: &str) -> Result<Following> {
         ensure!(self.is_ancestor(old, new)?, "{new} does not descend from {old}");
         let _alone = self.alone();
         if let Some(landing) = self.landing_state(branch, old, new)? {
@@ -63,17 +63,17 @@ impl BranchLandings<'_> {
             let update = ["update-ref", "-m", LANDED, &name, new, old];
             let output = program::run_raw(&self.root, &update, &[])?;
             if output.status.success() {
-                return Ok(Landing::Landed);
+                return Ok(Following::Done);
             }
             let failed = program::failed(&update, &output);
             return match (self.landing_state(branch, old, new)?, lock_error(&lossy(&output.stderr)))
             {
                 (Some(landing), _) => Ok(landing),
-                (None, Some(why)) => Ok(Landing::Busy { why }),
+                (None, Some(why)) => Ok(Following::Busy { why }),
                 (None, None) => Err(failed),
             };
         };
-        let in_the_way = |why: &str| Landing::InTheWay {
+        let in_the_way = |why: &str| Following::InTheWay {
             checkout: tree.path.clone(),
             paths: Vec::new(),
             why: why.to_owned(),
@@ -127,13 +127,13 @@ impl BranchLandings<'_> {
     }
 
     /// The result if there is nothing to move; none if the branch is at `old`.
-    fn landing_state(&self, branch: &str, old: &str, new: &str) -> Result<Option<Landing>> {
+    fn landing_state(&self, branch: &str, old: &str, new: &str) -> Result<Option<Following>> {
         let tip = self.branch(branch)?;
-        let Some(tip) = tip else { return Ok(Some(Landing::Moved)) };
+        let Some(tip) = tip else { return Ok(Some(Following::Moved)) };
         if self.is_ancestor(new, &tip)? {
-            return Ok(Some(Landing::Landed));
+            return Ok(Some(Following::Done));
         }
-        Ok((tip != *old).then_some(Landing::Moved))
+        Ok((tip != *old).then_some(Following::Moved))
     }
 
     /// Moves the branch in the checkout that has it.
@@ -143,17 +143,17 @@ impl BranchLandings<'_> {
         branch: &str,
         old: &str,
         new: &str,
-    ) -> Result<Landing> {
+    ) -> Result<Following> {
         let forwarded = fast_forward(&tree.path, new)?;
         if let Some(landing) = self.landing_state(branch, old, new)? {
             return Ok(landing);
         }
         let Err((refused, failed)) = forwarded else {
             // The checkout was switched to another branch at that moment.
-            return Ok(Landing::Moved);
+            return Ok(Following::Moved);
         };
         if let Some(why) = lock_error(&refused) {
-            return Ok(Landing::Busy { why });
+            return Ok(Following::Busy { why });
         }
         let checkout = tree.path.clone();
         let paths = paths_in(&refused);
@@ -161,21 +161,21 @@ impl BranchLandings<'_> {
         if !paths.is_empty() {
             if opened.landings().has_already(new, &paths)? && fast_forward(&checkout, new)?.is_ok()
             {
-                return Ok(self.landing_state(branch, old, new)?.unwrap_or(Landing::Moved));
+                return Ok(self.landing_state(branch, old, new)?.unwrap_or(Following::Moved));
             }
             let why = "changed or untracked files there would be overwritten".to_owned();
-            return Ok(Landing::InTheWay { checkout, paths, why });
+            return Ok(Following::InTheWay { checkout, paths, why });
         }
         let is_conflicted = |(path, code): (&Vec<u8>, &String)| (code == "UU").then(|| lossy(path));
         let paths: Vec<String> = opened.codes()?.iter().filter_map(is_conflicted).collect();
         match opened.unfinished() {
             Some(what) => {
                 let why = format!("{what} is not finished");
-                Ok(Landing::InTheWay { checkout, paths, why })
+                Ok(Following::InTheWay { checkout, paths, why })
             }
             None if !paths.is_empty() => {
                 let why = "conflicts are not resolved".to_owned();
-                Ok(Landing::InTheWay { checkout, paths, why })
+                Ok(Following::InTheWay { checkout, paths, why })
             }
             None => Err(failed),
         }
@@ -283,14 +283,14 @@ mod tests {
             self.git(&["rev-parse", "main"]).into()
         }
 
-        fn land(&self) -> Landing {
-            self.main.landings().land("main", &self.old, &self.new).unwrap()
+        fn land(&self) -> Following {
+            self.main.landings().follow("main", &self.old, &self.new).unwrap()
         }
 
         /// Checks that nothing was moved; returns the files and the reason.
         fn in_the_way(&self) -> (Vec<String>, String) {
             let status = self.git(&["status", "--porcelain=v2"]);
-            let Landing::InTheWay { checkout, paths, why } = self.land() else {
+            let Following::InTheWay { checkout, paths, why } = self.land() else {
                 panic!("it landed");
             };
             assert_eq!(checkout, self.main.root());
@@ -307,13 +307,13 @@ mod tests {
             let place = LandPlace::of(trees);
             place.trees.place.write("same", "mine\n");
             place.trees.place.write("new", "mine\n");
-            assert_eq!(place.land(), Landing::Landed);
+            assert_eq!(place.land(), Following::Done);
             assert_eq!((place.tip(), place.read("b")), (place.new.clone(), "new\n".to_owned()));
             assert_eq!(place.git(&["status", "--porcelain"]), "M same\n?? new");
-            assert_eq!(place.land(), Landing::Landed, "again");
+            assert_eq!(place.land(), Following::Done, "again");
             place.trees.place.write("new", "mine\n");
             let later = place.trees.place.commit("more", "1\n", "A person's, on top");
-            assert_eq!(place.land(), Landing::Landed);
+            assert_eq!(place.land(), Following::Done);
             assert_eq!(place.tip(), later);
         }
     }
@@ -351,23 +351,23 @@ mod tests {
     fn a_branch_without_a_checkout_is_moved() {
         let place = LandPlace::new();
         place.git(&["checkout", "-q", "-b", "person"]);
-        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!(place.land(), Following::Done);
         assert_eq!((place.tip(), place.read("a")), (place.new.clone(), "1\n".to_owned()));
         assert_eq!(place.git(&["status", "--porcelain"]), "");
         let other = place.trees.place.commit("other", "1\n", "Other");
         place.git(&["branch", "-f", "main", &other]);
-        assert_eq!(place.land(), Landing::Moved);
-        let refused = said(place.main.landings().land("main", &other, &place.new));
+        assert_eq!(place.land(), Following::Moved);
+        let refused = said(place.main.landings().follow("main", &other, &place.new));
         assert!(refused.contains("does not descend"), "{refused}");
         place.git(&["branch", "-q", "-D", "main"]);
-        assert_eq!(place.land(), Landing::Moved);
+        assert_eq!(place.land(), Following::Moved);
     }
 
     #[test]
     fn a_commit_made_meanwhile_is_detected() {
         let place = LandPlace::new();
         let own = place.trees.place.commit("own", "1\n", "A person's");
-        assert_eq!(place.land(), Landing::Moved);
+        assert_eq!(place.land(), Following::Moved);
         assert_eq!(place.tip(), own);
     }
 
@@ -379,12 +379,12 @@ mod tests {
         let (root, old, new) = (place.main.root().to_owned(), place.old.clone(), place.new.clone());
         let landing = thread::spawn(move || {
             let main = Repo::discover(&root).unwrap();
-            main.landings().land("main", &old, &new).unwrap()
+            main.landings().follow("main", &old, &new).unwrap()
         });
         thread::sleep(Duration::from_millis(300));
         let tip = trees.place.commit("own", "1\n", "Of the other run");
         drop(alone);
-        assert_eq!(landing.join().unwrap(), Landing::Moved, "it waited");
+        assert_eq!(landing.join().unwrap(), Following::Moved, "it waited");
         assert_eq!((place.tip(), place.git(&["status", "--porcelain"])), (tip, String::new()));
         let held = File::open(&other.common_dir).unwrap();
         held.lock().unwrap();
@@ -418,10 +418,10 @@ mod tests {
         let secret = place.trees.commit(&place.slot, "c", "1\n");
         place.trees.bring(&place.slot, &secret);
         place.trees.place.write("x.env", "mine\n");
-        let landing = place.main.landings().land("main", &place.old, &secret).unwrap();
-        assert!(matches!(&landing, Landing::InTheWay { paths, .. } if paths == &["x.env"]));
+        let landing = place.main.landings().follow("main", &place.old, &secret).unwrap();
+        assert!(matches!(&landing, Following::InTheWay { paths, .. } if paths == &["x.env"]));
         assert_eq!(place.read("x.env"), "mine\n");
-        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!(place.land(), Following::Done);
     }
 
     #[test]
@@ -448,7 +448,7 @@ mod tests {
         let (_, why) = place.in_the_way();
         assert!(why.contains("a rebase or a bisection"), "{why}");
         place.git(&["bisect", "reset"]);
-        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!(place.land(), Following::Done);
     }
 
     #[test]
@@ -458,18 +458,20 @@ mod tests {
             let lock = place.main.root().join(".git").join(lock);
             fs::write(&lock, "").unwrap();
             let landing = place.land();
-            let Landing::Busy { why } = landing else { panic!("{}: {landing:?}", lock.display()) };
+            let Following::Busy { why } = landing else {
+                panic!("{}: {landing:?}", lock.display())
+            };
             assert!(why.contains(&*lock.to_string_lossy()), "{why}");
             assert_eq!(place.tip(), place.old);
             fs::remove_file(&lock).unwrap();
         }
-        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!(place.land(), Following::Done);
         assert_eq!(place.git(&["status", "--porcelain"]), "");
         place.git(&["checkout", "-q", "-b", "person", &place.old]);
         place.git(&["branch", "-f", "main", &place.old]);
         let lock = place.main.root().join(".git/refs/heads/main.lock");
         fs::write(&lock, "").unwrap();
-        assert!(matches!(place.land(), Landing::Busy { .. }));
+        assert!(matches!(place.land(), Following::Busy { .. }));
     }
 
     #[test]
@@ -477,18 +479,18 @@ mod tests {
         let place = LandPlace::new();
         place.trees.place.write("a", "new\n");
         place.trees.place.write("b", "new\n");
-        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!(place.land(), Following::Done);
         assert_eq!(place.git(&["status", "--porcelain"]), "");
         place.git(&["reset", "-q", "--hard", &place.old]);
         // All files were written, but the branch was not moved.
         place.git(&["read-tree", "-u", "-m", &place.new]);
-        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!(place.land(), Following::Done);
         assert_eq!(place.git(&["status", "--porcelain"]), "");
         // In the middle of a file.
         place.git(&["reset", "-q", "--hard", &place.old]);
         place.trees.place.write("a", "new\n");
         place.trees.place.write("b", "ne");
-        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!(place.land(), Following::Done);
         assert_eq!(
             (place.read("b"), place.git(&["status", "--porcelain"])),
             ("new\n".to_owned(), String::new())
@@ -511,8 +513,8 @@ mod tests {
         place.git(&["worktree", "lock", "--reason", "on a stick", path]);
         fs::remove_dir_all(second.root()).unwrap();
         let landing = place.land();
-        assert!(matches!(&landing, Landing::InTheWay { why, .. } if why.contains("locked")));
+        assert!(matches!(&landing, Following::InTheWay { why, .. } if why.contains("locked")));
         place.git(&["worktree", "unlock", path]);
-        assert_eq!(place.land(), Landing::Landed);
+        assert_eq!(place.land(), Following::Done);
     }
 }

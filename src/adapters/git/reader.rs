@@ -484,12 +484,12 @@ fn remove_empty_folders(common_dir: &Path, name: &str) {
     }
 }
 
-fn commit_id(id: Oid) -> CommitId {
+pub(super) fn commit_id(id: Oid) -> CommitId {
     id.to_string().into()
 }
 
 /// None for what libgit2 does not find.
-fn existing<T>(found: Result<T, git2::Error>) -> Result<Option<T>, git2::Error> {
+pub(super) fn existing<T>(found: Result<T, git2::Error>) -> Result<Option<T>, git2::Error> {
     match found {
         Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
         other => other.map(Some),

@@ -28,7 +28,7 @@ use crate::{
     project::{
         graph_change::{create_file, record},
         graph_file::{GraphFile, graph_of},
-        workspace::{Workspace, find, view},
+        workspace::{Workspace, checkout_graph, find, view},
     },
     view::{lines::counted, picture::GraphPicture},
 };
@@ -81,7 +81,7 @@ impl DraftTarget {
         if split.is_none() && workspace.graph_path().symlink_metadata().is_err() {
             return Ok(target(DraftAim::New, None, false));
         }
-        let file = workspace.graph()?;
+        let file = checkout_graph(workspace)?;
         let text = Some(file.text().to_owned());
         if let Some(typed) = split {
             let (id, number) = find(&file, typed)?;

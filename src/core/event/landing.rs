@@ -26,8 +26,28 @@ pub enum LandingEvent {
     Merging(Batch),
     /// The batch failed; a smaller one is tried.
     Split(Batch),
-    /// The target branch cannot be moved; uncommitted changes of a person are the usual reason.
+    /// Nothing can land, for this reason.
     MergeHeld(Held),
+    /// Work has landed, and the branch and its checkout do not have it yet: something of a person's
+    /// is in the way.
+    CheckoutWaits(WaitingWork),
+    /// The branch and its checkout have what had to wait.
+    CheckoutFollowed {
+        /// The branch.
+        branch: String,
+        /// Its commit.
+        commit: CommitId,
+    },
+    /// A person had moved the branch back, or rewritten it, while landed work waited for it: the work
+    /// was put on top of it.
+    TipCarried {
+        /// The branch.
+        branch: String,
+        /// The ref under which the work is as it landed.
+        kept: String,
+        /// Whether the work is on top of the branch; if not, it conflicts with it.
+        is_there: bool,
+    },
 }
 
 impl Effect for LandingEvent {
@@ -41,11 +61,14 @@ impl Effect for LandingEvent {
                 active.held = Some(held.clone());
                 active.end_trial();
             }
+            LandingEvent::CheckoutWaits(waiting) => active.waiting = Some(waiting.clone()),
+            LandingEvent::CheckoutFollowed { .. } => active.waiting = None,
+            LandingEvent::TipCarried { .. } => {}
         }
     }
 
     fn notification(&self) -> Option<NotificationKind> {
-        let is_held = matches!(self, LandingEvent::MergeHeld(_));
+        let is_held = matches!(self, LandingEvent::MergeHeld(_) | LandingEvent::CheckoutWaits(_));
         is_held.then_some(NotificationKind::MergeHeld)
     }
 }
@@ -61,35 +84,36 @@ pub struct Batch {
     pub tasks: Vec<TaskId>,
 }
 
-/// The reason why the target branch cannot move now.
+/// The reason why no work can land now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// The target branch.
     pub branch: String,
-    /// The checkout that has this branch checked out.
+    /// The reason.
+    pub why: String,
+}
+
+/// Work that landed, and that the branch of a person does not have yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingWork {
+    /// The branch.
+    pub branch: String,
+    /// The checkout that has it; empty if none has.
     pub checkout: String,
-    /// The files with uncommitted changes in that checkout that landing would overwrite; empty if
-    /// git refused for another reason.
-    pub paths: Vec<String>,
-    /// The tasks whose queued work changes these files; all other work goes on landing. Empty if
-    /// nothing can land.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// The tasks, in the order in which they landed.
     pub tasks: Vec<TaskId>,
-    /// The message of git, if the reason is not files.
+    /// The files in the checkout that would be overwritten.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// The reason, if it is not files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-impl Held {
-    /// Whether it still holds when the work of this task has landed.
-    pub fn outlasts(&self, landed: &TaskId) -> bool {
-        !self.tasks.is_empty() && !self.tasks.contains(landed)
-    }
-
-    /// A hold for which git gave the reason.
-    pub fn because(branch: String, why: String) -> Held {
-        let (checkout, paths, tasks) = (String::new(), Vec::new(), Vec::new());
-        Held { branch, checkout, paths, tasks, why: Some(why) }
+impl WaitingWork {
+    /// Whether other work waits for the same reason.
+    pub fn is_for(&self, other: &WaitingWork) -> bool {
+        (&self.branch, &self.paths, &self.why) == (&other.branch, &other.paths, &other.why)
     }
 }
 

@@ -174,7 +174,9 @@ impl fmt::Display for StopReason {
                 [one] => write!(f, "waiting for a person: `{}` {}", one.task_id, one.why),
                 many => write!(f, "waiting for a person: {} tasks need input", many.len()),
             },
-            StopReason::MergeHeld(held) => write_held(f, held),
+            StopReason::MergeHeld(Held { branch, why }) => {
+                write!(f, "waiting for a person: cannot land on `{branch}`: {why}")
+            }
             StopReason::Failures(1) => f.write_str("stopped after 1 failure"),
             StopReason::Failures(count) => write!(f, "{count} failures in a row"),
             StopReason::FailedTasks(ids) => {
@@ -212,25 +214,4 @@ impl fmt::Display for StopReason {
             StopReason::Signal(_, name) => write!(f, "stopped by {name}"),
         }
     }
-}
-
-fn write_held(f: &mut fmt::Formatter<'_>, held: &Held) -> fmt::Result {
-    f.write_str("waiting for a person: ")?;
-    if let Some(why) = &held.why {
-        return write!(f, "cannot land on `{}`: {why}", held.branch);
-    }
-    let names: Vec<&str> = held.tasks.iter().map(TaskId::as_str).collect();
-    let of = if names.is_empty() {
-        String::new()
-    } else {
-        format!("the landing of {}", names.join(", "))
-    };
-    let what = if of.is_empty() { "landing" } else { &of };
-    write!(
-        f,
-        "uncommitted changes in the checkout block {what} on `{}`: {}; commit or stash them, then \
-         run again",
-        held.branch,
-        held.paths.join(", ")
-    )
 }

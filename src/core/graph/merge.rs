@@ -15,6 +15,8 @@ mod rules;
 use self::rules::{Side, Three, Want, plainly};
 use super::{
     edit::cut::{CutSource, ValueShape},
+    task::TaskId,
+    task_edit::{differences, remove},
     yaml::Document,
 };
 
@@ -137,6 +139,30 @@ pub fn merge(texts: Texts<'_>) -> Result<Merged, Unmergeable> {
         return unmergeable("the merged text would have a different meaning");
     }
     Ok(Merged { text, conflicts })
+}
+
+/// Merges a text of the graph file with what landed, by task; none where they conflict.
+pub fn with_landed(base: &str, ours: &str, landed: &str) -> Option<String> {
+    if ours == base || ours == landed {
+        return Some(landed.to_owned());
+    }
+    if base == landed {
+        return Some(ours.to_owned());
+    }
+    clean(Texts { base, ours, theirs: landed }).or_else(|| {
+        // What a person has removed stays removed, although it has landed.
+        let removed = differences(base, ours, &[]).into_iter().filter(|it| it.new.is_none());
+        let removed: Vec<TaskId> = removed.map(|it| it.id).collect();
+        let without = |text: &str| remove(text, &removed).ok();
+        let (base, theirs) = (without(base)?, without(landed)?);
+        clean(Texts { base: &base, ours, theirs: &theirs })
+    })
+}
+
+/// The text of a merge without a conflict.
+fn clean(texts: Texts<'_>) -> Option<String> {
+    let merged = merge(texts).ok()?;
+    merged.conflicts.is_empty().then_some(merged.text)
 }
 
 /// Adopts new tasks: returns our text with the tasks that only theirs has and the edges to them.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     attempt::AttemptState,
-    event::{Batch, Held},
+    event::{Batch, Held, WaitingWork},
     executor::Placement,
     graph::task::TaskId,
 };
@@ -65,8 +65,10 @@ pub struct ActiveAttempts {
     pub queue: Vec<TaskId>,
     /// The batch that the merge queue is trying.
     pub trial: Option<Batch>,
-    /// What blocks landing on the target branch.
+    /// Why nothing can land.
     pub held: Option<Held>,
+    /// What landed and waits for the branch of a person.
+    pub waiting: Option<WaitingWork>,
 }
 
 impl ActiveAttempts {
@@ -231,13 +233,7 @@ mod tests {
     #[test]
     fn a_failed_trial_returns_its_tasks_to_the_queue() {
         let queued = |waiting| Event::Landing(LandingEvent::Queued { attempt: 1, waiting });
-        let held = Held {
-            branch: "main".to_owned(),
-            checkout: "/repo".to_owned(),
-            paths: vec!["x".to_owned()],
-            tasks: Vec::new(),
-            why: None,
-        };
+        let held = Held { branch: "main".to_owned(), why: "x".to_owned() };
         let begin = [("a", isolated(1)), ("b", isolated(1)), ("c", isolated(1))];
         let events = begin.into_iter().chain([
             ("b", queued(1)),

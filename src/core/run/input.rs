@@ -115,7 +115,7 @@ pub enum Input {
     },
     /// The merge queue has built a batch, or an error occurred.
     Built(Result<BuiltBatch, String>),
-    /// The result of moving the target branch.
+    /// The result of moving the tip.
     Landed(Result<LandOutcome, String>),
     /// A signal that asks the run to stop: its number and its name.
     Signal(i32, &'static str),
@@ -174,27 +174,11 @@ pub struct BuiltBatch {
     pub is_set_up: bool,
 }
 
-/// The outcome of moving the target branch.
+/// The outcome of moving the tip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LandOutcome {
-    /// The branch is at the commit.
+    /// The tip is at the commit.
     Landed,
-    /// Another process moved the branch, and it does not contain the commit.
+    /// Others moved the tip or the branch, and the commit does not have what they added.
     Moved,
-    /// Uncommitted changes in a checkout block landing.
-    Blocked {
-        /// The checkout.
-        checkout: String,
-        /// The files that would be overwritten; none if there is another reason.
-        paths: Vec<String>,
-        /// The places in the batch of the work that changes these files; empty if it is unknown.
-        members: Vec<usize>,
-        /// The reason in one line.
-        why: String,
-    },
-    /// Another git process holds a lock.
-    Busy {
-        /// The message of git.
-        why: String,
-    },
 }

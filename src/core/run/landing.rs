@@ -1,9 +1,6 @@
 //! Landing: the trials of the merge queue of a run, and their results.
 
-use std::{
-    mem,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use super::{
     Situation,
@@ -18,12 +15,8 @@ use crate::{
     verdict::{CheckResult, Merge},
 };
 
-/// The pause before another attempt to move the branch.
+/// The pause before another step after one that failed.
 const RETRY: Duration = Duration::from_secs(10);
-/// The same pause while another git process holds a lock.
-const BUSY: Duration = Duration::from_millis(300);
-/// The time after which the lock of another git process counts as stale.
-const BLOCKED: Duration = Duration::from_secs(10);
 
 /// Work that passed and is queued to land.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,27 +53,15 @@ enum TrialStage {
         /// The commands that must pass.
         required: Vec<String>,
     },
-    /// The branch is being moved.
+    /// The tip is being moved.
     Landing(VerifiedBatch),
-}
-
-/// Work of a batch that cannot land because it changes files that a person has changed, too.
-#[derive(Clone, Debug, PartialEq)]
-struct DeferredWork {
-    work: Vec<QueuedWork>,
-    held: Held,
-    /// The batch that passed, if it has no other members.
-    green: Option<VerifiedBatch>,
 }
 
 /// The merge queue of a run.
 #[derive(Clone, Debug, Default)]
 pub struct LandingQueue {
     queue: MergeQueue<QueuedWork>,
-    deferred: Vec<DeferredWork>,
     trial: Option<QueueTrial>,
-    /// A batch that passed and could not land yet.
-    green: Option<VerifiedBatch>,
     /// The command that failed with the suspects, and the tip of that trial.
     red: Option<(CheckResult, CommitId)>,
     /// The tip of the last trial, if its commands did not run on the batch.
@@ -93,10 +74,6 @@ pub struct LandingQueue {
     is_last_step: bool,
     /// When the next step is due.
     again: Option<Instant>,
-    /// When it is due to look whether deferred work can land.
-    look_again: Option<Instant>,
-    /// Since when another git process holds a lock.
-    busy: Option<Instant>,
 }
 
 /// The result of a step of the merge queue.
@@ -112,19 +89,9 @@ pub(super) enum LandingNext {
 }
 
 impl LandingQueue {
-    /// The attempts that are queued, in order; those that are deferred come last.
+    /// The attempts that are queued, in order.
     pub fn queued(&self) -> impl Iterator<Item = &AttemptId> {
-        self.queue.waiting().iter().map(|work| &work.id).chain(self.deferred())
-    }
-
-    /// The attempts whose work cannot land because of a person's files, while other work lands.
-    pub fn deferred(&self) -> impl Iterator<Item = &AttemptId> {
-        self.deferred.iter().flat_map(|deferred| deferred.work.iter().map(|work| &work.id))
-    }
-
-    /// The files because of which work is deferred.
-    pub fn deferred_paths(&self) -> Vec<String> {
-        self.deferred.iter().flat_map(|deferred| deferred.held.paths.clone()).collect()
+        self.queue.waiting().iter().map(|work| &work.id)
     }
 
     /// Whether a batch is being tried.
@@ -143,25 +110,17 @@ impl LandingQueue {
             return None;
         }
         let waiting = self.queue.waiting().first().filter(|_| is_due(self.again));
-        let deferred = self.deferred.first().filter(|_| is_due(self.look_again));
-        let target = deferred.map(|deferred| deferred.held.branch.as_str());
-        waiting.map(|work| work.target.as_str()).or(target)
+        waiting.map(|work| work.target.as_str())
     }
 
     /// The time until the next step is due.
     pub fn patience(&self, now: Instant) -> Option<Duration> {
-        let look_again = self.look_again.filter(|_| !self.deferred.is_empty() && !self.is_trying());
-        let next = self.again.into_iter().chain(look_again).min();
-        next.map(|at| at.saturating_duration_since(now))
+        self.again.map(|at| at.saturating_duration_since(now))
     }
 
     /// What blocks all landing, while work is queued and no trial runs.
     pub fn held(&self) -> Option<&Held> {
-        if self.is_trying() {
-            return None;
-        }
-        let deferred = self.deferred.first().map(|deferred| &deferred.held);
-        if self.queue.waiting().is_empty() { deferred } else { self.held.as_ref() }
+        self.held.as_ref().filter(|_| !self.is_trying() && !self.queue.waiting().is_empty())
     }
 
     /// Queues work at the end; returns how many are queued.
@@ -170,22 +129,15 @@ impl LandingQueue {
         self.queue.waiting().len()
     }
 
-    /// Takes the next step, with the target branch at `tip`. `in_the_way` are the
-    /// [`deferred_paths`](LandingQueue::deferred_paths) that a person still has changed;
-    /// `is_alone` as in [`due`](LandingQueue::due).
+    /// Takes the next step, with the work on top of `tip`; `is_alone` as in
+    /// [`due`](LandingQueue::due).
     pub(super) fn step(
         &mut self,
         tip: Option<&CommitId>,
-        in_the_way: &[String],
         is_alone: bool,
         sit: &Situation<'_>,
     ) -> LandingNext {
         (self.again, self.held, self.is_last_step) = (None, None, is_alone);
-        self.resume(in_the_way, sit);
-        // A batch that passed is not tried again if the branch has not moved.
-        if let Some(batch) = self.green.take().filter(|batch| Some(batch.onto()) == tip) {
-            return LandingNext::Commands(self.land(batch, sit));
-        }
         if self.red.as_ref().is_some_and(|(_, onto)| Some(onto) != tip) {
             self.red = None;
             self.queue.moved();
@@ -230,7 +182,7 @@ impl LandingQueue {
         };
         let Some(onto) = tip.cloned() else {
             let why = format!("branch `{branch}` is gone");
-            return self.hold(Held::because(branch, why), sit);
+            return self.hold(Held { branch, why }, sit);
         };
         let members = waiting[..count].iter().take_while(|work| work.target == branch);
         let members: Vec<AttemptId> = members.map(|work| work.id.clone()).collect();
@@ -254,7 +206,7 @@ impl LandingQueue {
         let QueueTrial { branch, onto, .. } = trial.clone();
         let BuiltBatch { commits, conflict, refused, changed, as_is, is_set_up: _ } = match built {
             Ok(built) => built,
-            Err(why) => return LandingNext::Commands(self.hold(Held::because(branch, why), sit)),
+            Err(why) => return LandingNext::Commands(self.hold(Held { branch, why }, sit)),
         };
         if commits.is_empty() {
             let paths = conflict.unwrap_or_default();
@@ -323,7 +275,7 @@ impl LandingQueue {
                 if self.strayed.replace(onto.clone()) != Some(onto) {
                     return Vec::new();
                 }
-                let commands = self.hold(Held::because(branch, why), sit);
+                let commands = self.hold(Held { branch, why }, sit);
                 // Verify commands can take long.
                 self.again = self.again.max(Some(sit.now + (sit.now - began)));
                 commands
@@ -352,7 +304,7 @@ impl LandingQueue {
         commands
     }
 
-    /// Moves the target branch, after the records contain the commits that are about to land.
+    /// Moves the tip, after the records contain the commits that are about to land.
     fn land(&mut self, batch: VerifiedBatch, sit: &Situation<'_>) -> Vec<RunCommand> {
         self.strayed = None;
         let members = self.queue.waiting().iter().zip(batch.commits());
@@ -366,7 +318,7 @@ impl LandingQueue {
         commands
     }
 
-    /// Handles the result of moving the target branch.
+    /// Handles the result of moving the tip.
     pub(super) fn landed(
         &mut self,
         landed: Result<LandOutcome, String>,
@@ -376,32 +328,13 @@ impl LandingQueue {
         else {
             return LandingNext::Commands(Vec::new());
         };
-        let busy = self.busy.take();
         let commands = match landed {
             Ok(LandOutcome::Landed) => return self.has_landed(&batch),
             Ok(LandOutcome::Moved) => {
                 self.queue.moved();
                 Vec::new()
             }
-            Ok(LandOutcome::Busy { why }) => {
-                self.green = Some(batch);
-                let since = *self.busy.insert(busy.unwrap_or(sit.now));
-                if sit.now.saturating_duration_since(since) > BLOCKED {
-                    self.hold(Held::because(branch, why), sit)
-                } else {
-                    self.again = Some(sit.now + BUSY);
-                    Vec::new()
-                }
-            }
-            Ok(LandOutcome::Blocked { checkout, paths, members, .. }) if !members.is_empty() => {
-                self.defer(&members, checkout, paths, batch, sit)
-            }
-            Ok(LandOutcome::Blocked { checkout, paths, why, members: _ }) => {
-                self.green = Some(batch);
-                let why = paths.is_empty().then_some(why);
-                self.hold(Held { branch, checkout, paths, tasks: Vec::new(), why }, sit)
-            }
-            Err(why) => self.hold(Held::because(branch, why), sit),
+            Err(why) => self.hold(Held { branch, why }, sit),
         };
         LandingNext::Commands(commands)
     }
@@ -420,52 +353,10 @@ impl LandingQueue {
         LandingNext::Ended(Vec::new(), ended.collect())
     }
 
-    /// Sets the members of a batch aside that change files which a person has changed, so that the
-    /// work behind them can land.
-    fn defer(
-        &mut self,
-        members: &[usize],
-        checkout: String,
-        paths: Vec<String>,
-        batch: VerifiedBatch,
-        sit: &Situation<'_>,
-    ) -> Vec<RunCommand> {
-        let branch = batch.branch().to_owned();
-        let green = (members.len() == batch.commits().len()).then_some(batch);
-        let work = self.queue.defer(members);
-        let tasks = work.iter().map(|work| work.id.task_id.clone()).collect();
-        let held = Held { branch, checkout, paths, tasks, why: None };
-        self.deferred.push(DeferredWork { work, held: held.clone(), green });
-        self.look_again = Some(sit.now + RETRY);
-        self.tell(held)
-    }
-
-    /// Queues the deferred work again that no file is in the way of.
-    fn resume(&mut self, in_the_way: &[String], sit: &Situation<'_>) {
-        if self.deferred.is_empty() {
-            return;
-        }
-        self.look_again = Some(sit.now + RETRY);
-        let is_blocked = |deferred: &DeferredWork| {
-            deferred.held.paths.iter().any(|path| in_the_way.contains(path))
-        };
-        let (blocked, free): (Vec<_>, Vec<_>) =
-            mem::take(&mut self.deferred).into_iter().partition(is_blocked);
-        self.deferred = blocked;
-        for DeferredWork { work, green, .. } in free.into_iter().rev() {
-            (self.green, self.red) = (green, None);
-            self.queue.resume(work);
-        }
-    }
-
     /// Pauses landing, and journals each new reason once.
     fn hold(&mut self, held: Held, sit: &Situation<'_>) -> Vec<RunCommand> {
         self.again = Some(sit.now + RETRY);
         self.held = Some(held.clone());
-        self.tell(held)
-    }
-
-    fn tell(&mut self, held: Held) -> Vec<RunCommand> {
         if self.told.replace(held.clone()).as_ref() == Some(&held) {
             return Vec::new();
         }

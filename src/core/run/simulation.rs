@@ -10,7 +10,7 @@
 use crate::samples::task;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    env, iter,
+    env,
     time::{Duration, Instant},
 };
 
@@ -30,8 +30,9 @@ use super::{
 use crate::{
     commit_id::CommitId,
     event::{
-        AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildrenLeft, Event, ExecutorEvent,
-        GraphEvent, LandingEvent, Orphans, RequestEvent, RunEvent, StopReason, record::Record,
+        Answer, AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildrenLeft, Event,
+        ExecutorEvent, GraphEvent, LandingEvent, Orphans, RequestEvent, RunEvent, StopReason,
+        record::Record,
     },
     executor::{ExecutorFault, Placement},
     graph::{
@@ -45,8 +46,6 @@ use crate::{
 
 /// The default number of schedules; `just simulate` runs more.
 const SCHEDULES: u64 = 2_000;
-/// The file that a person and every other task change.
-const FILE: &str = "file";
 /// The executor of some tasks.
 const FAR: &str = "far";
 /// A schedule with more steps than this counts as endless.
@@ -142,13 +141,9 @@ struct World {
     trial_tip: Option<CommitId>,
     trial_changed: bool,
     landing: Option<VerifiedBatch>,
-    /// Whether a person's changes block landing.
-    in_the_way: bool,
     /// The attempts that had started at the last step of the merge queue, if it was taken when only
     /// queued work was left.
     last_step: Option<usize>,
-    /// What has just blocked landing.
-    hindrance: Option<LandOutcome>,
     /// Every commit by its id; `positions` has the commits of the branch over time.
     commits: BTreeMap<CommitId, Works>,
     positions: Vec<CommitId>,
@@ -239,9 +234,7 @@ impl World {
             trial_tip: None,
             trial_changed: false,
             landing: None,
-            in_the_way: false,
             last_step: None,
-            hindrance: None,
             commits: BTreeMap::from([(tip.clone(), Works::new())]),
             verified: BTreeSet::from([tip.clone()]),
             positions: vec![tip],
@@ -466,7 +459,10 @@ impl World {
                 let new = write.status();
                 if let Some(number) = self.graph.number(&id) {
                     let old = Some(self.graph.task(number).status);
-                    self.graph.set_status(number, new);
+                    // Only the journal has the other statuses of isolated attempts.
+                    if !self.isolated || new == Status::Complete {
+                        self.graph.set_status(number, new);
+                    }
                     let event =
                         GraphEvent::StatusChanged { old, new: Some(new), cause, reason: None };
                     self.emit(Some((id, 0)), event);
@@ -627,7 +623,9 @@ impl World {
             return Ok(None);
         }
         let (old, new) = (Some(Status::Pending), Some(Status::InProgress));
-        self.graph.set_status(key.number, Status::InProgress);
+        if !self.isolated {
+            self.graph.set_status(key.number, Status::InProgress);
+        }
         let event = GraphEvent::StatusChanged { old, new, cause: Cause::Claimed, reason: None };
         self.emit(Some((id.task_id, 0)), event);
         Ok(Some(input))
@@ -651,8 +649,7 @@ impl World {
         }
         let counted = self.history.of(&task.id).counted;
         assert!(counted < self.policy.max_attempts, "{id} is one attempt too many");
-        let deferred = self.run.landing().deferred().count();
-        let open = self.run.attempts().open().len() - deferred;
+        let open = self.run.attempts().open().len();
         assert!(open < 2 * self.policy.jobs, "{open} attempts are open");
         let used: BTreeSet<usize> = {
             let open = self.run.attempts().open().iter();
@@ -1018,29 +1015,10 @@ impl World {
         self.handle(Input::Built(Ok(batch)))
     }
 
-    /// The places of the members of a batch that change the file of a person.
-    fn that_change_the_file(&self, batch: &VerifiedBatch) -> Vec<usize> {
-        let before = iter::once(batch.onto()).chain(batch.commits().iter().map(|it| &it.commit));
-        let pairs = before.zip(batch.commits()).enumerate();
-        let changes =
-            |id: &AttemptId| id.task_id.as_str().bytes().last().is_some_and(|n| n % 2 == 0);
-        pairs
-            .filter(|(_, (before, it))| self.new_works(before, &it.commit).iter().any(changes))
-            .map(|(at, _)| at)
-            .collect()
-    }
-
     fn end_landing(&mut self) -> Result<(), End> {
         let batch = self.landing.take().expect("it was chosen");
         let landed = match self.dice.below(if self.rough { 20 } else { 1 }) {
-            1 => Ok(LandOutcome::Busy { why: "index.lock".to_owned() }),
-            2 => Err("git failed".to_owned()),
-            _ if self.in_the_way && !self.that_change_the_file(&batch).is_empty() => {
-                let (checkout, paths) = ("/repo".to_owned(), vec![FILE.to_owned()]);
-                let known = !self.rough || self.dice.chance(80);
-                let members = if known { self.that_change_the_file(&batch) } else { Vec::new() };
-                Ok(LandOutcome::Blocked { checkout, paths, members, why: String::new() })
-            }
+            1 => Err("git failed".to_owned()),
             _ if self.tip() != *batch.onto() => Ok(LandOutcome::Moved),
             _ => {
                 self.positions.push(batch.tip().clone());
@@ -1048,7 +1026,6 @@ impl World {
                 Ok(LandOutcome::Landed)
             }
         };
-        self.hindrance = self.hindrance.take().or(landed.as_ref().ok().cloned());
         self.handle(Input::Landed(landed))
     }
 
@@ -1067,10 +1044,13 @@ impl World {
                 self.verified.insert(commit.clone());
                 self.positions.push(commit);
             }
-            5 => self.in_the_way = !self.in_the_way,
             3 => {
                 let stop = crate::event::StopRequest { signal: None, now: false };
                 self.emit(None, RequestEvent::StopRequested(stop));
+            }
+            _ if status == Status::Pending && self.history.of(&id).asks => {
+                let (question, answer) = ("which?".to_owned(), "this".to_owned());
+                self.emit(Some((id, 0)), RequestEvent::Answered(Answer { question, answer }));
             }
             _ if matches!(status, Status::Blocked | Status::NeedsInput) => {
                 self.set_by_hand(number, Status::Pending);
@@ -1174,15 +1154,7 @@ impl World {
                     let mut open = self.run.attempts().open().iter();
                     let is_last = open.all(|open| queued.contains(&&open.id));
                     self.last_step = is_last.then_some(self.started.len());
-                    self.hindrance = None;
-                    let (checkout, paths) = ("/repo".to_owned(), vec![FILE.to_owned()]);
-                    let in_the_way = if self.in_the_way { &paths[..] } else { &[] };
-                    let commands = self.with(|run, sit| run.land(Some(&tip), in_the_way, sit));
-                    if self.in_the_way && self.run.landing().deferred().next().is_some() {
-                        let (members, why) = (vec![0], String::new());
-                        let blocked = LandOutcome::Blocked { checkout, paths, members, why };
-                        self.hindrance = Some(blocked);
-                    }
+                    let commands = self.with(|run, sit| run.land(Some(&tip), sit));
                     self.carry_out(commands)?;
                 }
                 RunDecision::Select(Decision::Start(key)) => {
@@ -1263,11 +1235,9 @@ impl World {
             let told = self.crashes > 0 || self.parked.contains(&task.id);
             assert!(!spent || told, "{} is not parked", task.id);
         }
-        if let StopReason::MergeHeld(held) = reason {
+        if let StopReason::MergeHeld(_) = reason {
             let last = Some(self.started.len());
             assert_eq!(self.last_step, last, "landing was not tried after everything else ended");
-            let is_blocked = matches!(self.hindrance, Some(LandOutcome::Blocked { .. }));
-            assert!(held.paths.is_empty() || is_blocked, "{held:?} blocks landing no more");
         }
         let all = self.graph.tasks().iter().all(|task| task.status.is_over());
         if !matches!(reason, StopReason::Signal(..) | StopReason::MergeHeld(_)) {
@@ -1297,7 +1267,7 @@ fn schedule(seed: u64) -> (u64, u64) {
             End::Stopped(_) => {}
         }
     }
-    (world.rough, world.in_the_way, world.is_away) = (false, false, false);
+    (world.rough, world.is_away) = (false, false);
     for _ in 0..2 {
         if let End::Crashed = world.run_once() {
             panic!("a run without failures crashed");

@@ -2,11 +2,8 @@
 
 use chrono::{DateTime, Utc};
 
-use super::View;
-use crate::{
-    event::{Blocker, StopReason},
-    graph::task::Status,
-};
+use super::{TaskState, View};
+use crate::event::{Blocker, StopReason};
 
 impl View<'_> {
     /// The reason to stop when no task can start: questions only, or other reasons too.
@@ -14,7 +11,7 @@ impl View<'_> {
         let blockers = self.blockers(now);
         let asks = |blocker: &Blocker| {
             let number = self.graph.number(&blocker.task_id);
-            number.is_some_and(|number| self.graph.task(number).status == Status::NeedsInput)
+            number.is_some_and(|number| self.state(number, now) == TaskState::NeedsInput)
         };
         let only_asks = blockers.iter().all(asks);
         if only_asks { StopReason::NeedsInput(blockers) } else { StopReason::Blocked(blockers) }

@@ -146,8 +146,8 @@ impl AttemptRecord {
         let Some(SlotAssignment { target, landing: Some(commit), .. }) = self.slot.clone() else {
             return Ok(None);
         };
-        let Some(tip) = workspace.repo.branch(&target)? else { return Ok(None) };
-        let is_in = workspace.repo.is_ancestor(&commit, &tip)?;
+        let Some(tip) = workspace.repo.landings().tip(&target)? else { return Ok(None) };
+        let is_in = workspace.repo.is_ancestor(&commit, &tip.commit)?;
         Ok(is_in.then_some(Merge::Landed { branch: target, commit }))
     }
 

@@ -6,7 +6,10 @@ use anyhow::Result;
 
 use super::{Workspace, refused};
 use crate::{
-    core::graph::{TaskGraph, task::TaskId},
+    core::{
+        commit_id::CommitId,
+        graph::{TaskGraph, merge, task::TaskId},
+    },
     project::{
         config::Select,
         graph_file::{GraphFile, read_graph},
@@ -16,6 +19,59 @@ use crate::{
 
 /// How often, and how long after the last time, the graph file is read again while git writes it.
 const CHECKOUTS: (u32, Duration) = (10, Duration::from_millis(20));
+
+/// The commits from which the graph of a branch is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphCommits {
+    /// The tip of the branch, which has all that landed.
+    pub tip: CommitId,
+    /// The commit of which the file in the checkout is an edited version.
+    base: Option<CommitId>,
+}
+
+impl GraphCommits {
+    /// Returns the commits from which the graph of a branch is read; none if there is no such branch.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn of(workspace: &Workspace, branch: &str) -> Result<Option<GraphCommits>> {
+        let Some(tip) = workspace.repo.landings().tip(branch)? else { return Ok(None) };
+        let head = workspace.repo.head()?;
+        let base = match head.commit {
+            // What a person committed on the branch and what landed is read together, too.
+            Some(commit) if head.branch.as_deref() == Some(branch) => {
+                workspace.repo.landings().merge_base(&commit, &tip.commit)?
+            }
+            commit => commit,
+        };
+        Ok(Some(GraphCommits { tip: tip.commit, base }))
+    }
+
+    /// Returns what has landed in the graph, and the same with what a person has changed in `file`,
+    /// the text in the checkout; none if git does not track the graph.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn texts(
+        &self,
+        workspace: &Workspace,
+        file: Option<&str>,
+    ) -> Result<Option<(String, String)>> {
+        let Some(landed) = workspace.committed_text(&self.tip)? else { return Ok(None) };
+        let base = match &self.base {
+            Some(base) if *base == self.tip => Some(landed.clone()),
+            Some(base) => workspace.committed_text(base)?,
+            None => None,
+        };
+        let merged = match (&base, file) {
+            (Some(base), Some(file)) => merge::with_landed(base, file, &landed),
+            // A branch without the graph is checked out.
+            (None, _) | (_, None) => None,
+        };
+        let merged = merged.unwrap_or_else(|| landed.clone());
+        Ok(Some((landed, merged)))
+    }
+}
 
 impl Workspace {
     /// Returns the text of the graph file at a commit; none if git does not track it.
@@ -49,22 +105,21 @@ impl Workspace {
         Ok(head.map(|head| self.committed_graph(&head)).transpose()?.flatten())
     }
 
-    /// Reads the graph.
+    /// Reads the graph, with what has landed for the branch and waits for the checkout.
     ///
     /// # Errors
     /// The errors in it, as a drawn diagnostic with its exit code.
     pub fn graph(&self) -> Result<GraphFile> {
-        let inherit = self.config.select == Select::Inherit;
-        let read = || GraphFile::read(&self.graph, &self.graph_name(), self.config.fsync, inherit);
-        let mut found = read();
-        for _ in 0..CHECKOUTS.0 {
-            if found.is_ok() || !is_checking_out(self) {
-                break;
-            }
-            thread::sleep(CHECKOUTS.1);
-            found = read();
-        }
-        found.map_err(|rejected| refused(&rejected))
+        // The commits first: the file gets what lands before HEAD moves.
+        let branch = self.repo.head()?.branch;
+        let commits = branch.map(|branch| GraphCommits::of(self, &branch)).transpose()?.flatten();
+        let file = checkout_graph(self)?;
+        let Some(commits) = commits.filter(|it| it.base.as_ref() != Some(&it.tip)) else {
+            return Ok(file);
+        };
+        let texts = commits.texts(self, Some(file.text()))?;
+        // What does not fit together is said by the run.
+        Ok(texts.and_then(|(_, text)| file.with_text(&text).ok()).unwrap_or(file))
     }
 
     /// The tasks of the graph that the last commit does not have: when they are complete, only the
@@ -100,4 +155,24 @@ impl Workspace {
 fn is_checking_out(workspace: &Workspace) -> bool {
     let is_empty = fs::metadata(&workspace.graph).map_or(true, |found| found.len() == 0);
     is_empty && workspace.state.is_locked().unwrap_or(false)
+}
+
+/// Reads the graph file of the checkout, which commands of a person edit.
+///
+/// # Errors
+/// The errors in it, as a drawn diagnostic with its exit code.
+pub fn checkout_graph(workspace: &Workspace) -> Result<GraphFile> {
+    let inherit = workspace.config.select == Select::Inherit;
+    let read = || {
+        GraphFile::read(&workspace.graph, &workspace.graph_name(), workspace.config.fsync, inherit)
+    };
+    let mut found = read();
+    for _ in 0..CHECKOUTS.0 {
+        if found.is_ok() || !is_checking_out(workspace) {
+            break;
+        }
+        thread::sleep(CHECKOUTS.1);
+        found = read();
+    }
+    found.map_err(|rejected| refused(&rejected))
 }

@@ -11,7 +11,7 @@ import { diffs } from "./diff.js";
 
 const GOES_ON = ["running", "suspended", "pausing", "stopping"];
 const KINDS = {
-  login: "authentication", landing_blocked: "landing is blocked", baseline: "already broken",
+  login: "authentication", landing_blocked: "landing is blocked", checkout_waits: "your checkout", baseline: "already broken",
   question: "question", parked: "parked", spent: "cost limit", blocked: "blocked",
   claimed: "in progress elsewhere", cancelled: "cancelled dependency", excluded: "not selected",
 };

@@ -16,7 +16,7 @@ use crate::{
     },
     view::{
         task::{TaskStanding, standing},
-        waits::BlockedLanding,
+        waits::{BlockedLanding, WaitingWorkView},
         words::counted,
     },
 };
@@ -58,8 +58,10 @@ pub struct Attention {
 pub enum AttentionKind {
     /// An agent is denied access to its provider.
     Login,
-    /// The target branch cannot move.
+    /// Nothing can land.
     LandingBlocked,
+    /// What landed waits for the checkout of a person.
+    CheckoutWaits,
     /// A verify command failed before an attempt.
     Baseline,
     /// An agent asked a question.
@@ -89,7 +91,7 @@ pub(super) fn now(
     let blockers = view.blockers(source.now).into_iter();
     let of_tasks = blockers.filter_map(|blocker| of_blocker(blocker, view, source, is_stuck));
     let mut all = denied(view);
-    all.extend(blocked_landing(source, true));
+    all.extend(landing(source, true));
     all.extend(baseline(source, true));
     all.extend(of_tasks);
     all
@@ -100,7 +102,7 @@ pub(super) fn now(
 pub(super) fn then(source: &ReportSource<'_>) -> Vec<Attention> {
     let run = &source.history.run;
     let plain = run.begun.plain.as_ref();
-    let mut all: Vec<Attention> = blocked_landing(source, false).into_iter().collect();
+    let mut all = landing(source, false);
     all.extend(baseline(source, false));
     let known = run.blockers.iter().map(|blocker| blocker.task_id.clone());
     let known: Vec<TaskId> = known.collect();
@@ -223,6 +225,7 @@ fn of_task(kind: AttentionKind, blocker: Blocker, source: &ReportSource<'_>) -> 
         }
         AttentionKind::Login
         | AttentionKind::LandingBlocked
+        | AttentionKind::CheckoutWaits
         | AttentionKind::Baseline
         | AttentionKind::Blocked
         | AttentionKind::Claimed
@@ -267,43 +270,49 @@ fn refusal(call: &AgentCommand, view: &View<'_>) -> Option<Attention> {
     })
 }
 
-/// What keeps the target branch from moving.
-fn blocked_landing(source: &ReportSource<'_>, is_now: bool) -> Option<Attention> {
+/// Why nothing can land, and what landed and waits for the checkout.
+fn landing(source: &ReportSource<'_>, is_now: bool) -> Vec<Attention> {
     let active = &source.history.active;
-    let held = BlockedLanding::of(active.held.as_ref()?);
-    let why = match (&held.why, &*held.tasks) {
-        (Some(_), _) => held.text(),
-        (None, []) => format!("your uncommitted changes keep `{}` from moving", held.branch),
-        (None, _) => format!("your uncommitted changes block landing on `{}`", held.branch),
-    };
-    let remedy = is_now.then(|| clearing(&held)).flatten();
-    Some(Attention {
+    let held = active.held.as_ref().map(|held| Attention {
         kind: AttentionKind::LandingBlocked,
-        task_id: held.tasks.first().cloned(),
-        title: held.tasks.first().and_then(|id| source.title(id)),
-        why: visible(&why).into_owned(),
-        detail: held.paths.iter().map(|path| visible(path).into_owned()).collect(),
-        unblocks: held.tasks.len().max(active.queue.len()),
+        task_id: None,
+        title: None,
+        why: BlockedLanding::of(held).text(),
+        detail: Vec::new(),
+        unblocks: active.queue.len(),
         show: None,
-        remedy,
-    })
+        remedy: None,
+    });
+    let waiting = active.waiting.as_ref().map(|waiting| {
+        let waiting = WaitingWorkView::of(waiting);
+        Attention {
+            kind: AttentionKind::CheckoutWaits,
+            task_id: None,
+            title: None,
+            why: waiting.text(),
+            detail: waiting.paths.iter().map(|path| visible(path).into_owned()).collect(),
+            unblocks: 0,
+            show: None,
+            remedy: is_now.then(|| clearing(&waiting)),
+        }
+    });
+    held.into_iter().chain(waiting).collect()
 }
 
-/// The command that clears the way for a landing.
-fn clearing(held: &BlockedLanding) -> Option<String> {
-    let cure = held.cure()?;
-    let words = held.paths.iter().map(String::as_str);
+/// The command that makes room for what landed.
+fn clearing(waiting: &WaitingWorkView) -> String {
+    let words = waiting.paths.iter().map(String::as_str);
     let is_plain = |word: &str| {
         word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+@%".contains(c))
             && !word.starts_with('-')
     };
-    let mut all = words.clone().chain([held.checkout.as_str()]);
-    if held.paths.len() > FILES || !all.all(is_plain) {
-        return Some(cure);
+    let mut all = words.clone().chain([waiting.checkout.as_str()]);
+    if waiting.paths.is_empty() || waiting.paths.len() > FILES || !all.all(is_plain) {
+        return waiting.cure().to_owned();
     }
     let files: Vec<&str> = words.collect();
-    let (checkout, files) = (&held.checkout, files.join(" "));
-    Some(format!("commit them, or `git -C {checkout} stash push --include-untracked -- {files}`"))
+    let (checkout, files) = (&waiting.checkout, files.join(" "));
+    format!("commit them, or `git -C {checkout} stash push --include-untracked -- {files}`")
 }
 
 /// The verify command that failed before an attempt, or the base from which none can start.

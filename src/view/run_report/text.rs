@@ -354,6 +354,7 @@ impl Attention {
             AttentionKind::Parked | AttentionKind::Spent | AttentionKind::Baseline => true,
             AttentionKind::Login
             | AttentionKind::LandingBlocked
+            | AttentionKind::CheckoutWaits
             | AttentionKind::Question
             | AttentionKind::Blocked
             | AttentionKind::Claimed

@@ -1,0 +1,94 @@
+//! `ralph land`: brings what landed to the branch and the checkout that wait for it.
+
+use anyhow::Result;
+
+use super::{Invocation, success};
+use crate::{
+    adapters::{
+        git::TipStanding,
+        terminal::{self, visible},
+    },
+    core::{event::LandingEvent, exit::Exit},
+    project::{
+        follower::{Followed, Follower},
+        workspace::Workspace,
+    },
+    view::waits::WaitingWorkView,
+};
+
+/// Moves every branch that waits to what landed for it.
+///
+/// # Errors
+/// There is no repository; errors of git and of the disk.
+pub fn run(invocation: &Invocation) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
+    let branches = workspace.repo.landings().waiting_branches()?;
+    if branches.is_empty() {
+        note_followed(&workspace, None)?;
+        return success("nothing waits: the checkout has all that landed\n");
+    }
+    let mut exit = Exit::Success;
+    for branch in &branches {
+        if !land(&workspace, branch)? {
+            exit = Exit::Waiting;
+        }
+    }
+    Ok(exit)
+}
+
+/// Moves one branch. Returns whether it has all that landed.
+fn land(workspace: &Workspace, branch: &str) -> Result<bool> {
+    let (repo, follower) = (&workspace.repo, Follower::of(workspace, branch));
+    // A run that goes on does the rest: it verifies what it puts together.
+    if !workspace.state.is_locked()? {
+        if let Some(carried) = follower.carry_over(repo)? {
+            let how = if carried.is_there { "is on top of it now" } else { "conflicts with it" };
+            let kept = carried.kept;
+            terminal::say(&format!(
+                "`{branch}` was moved back or rewritten: what landed before {how}, and is kept as \
+                 {kept}"
+            ));
+        }
+        let tip = repo.landings().tip(branch)?;
+        if let Some(tip) = tip.filter(|tip| tip.standing == TipStanding::Diverged) {
+            match repo.landings().joined(branch, &tip)? {
+                Some(joined) if repo.landings().land(branch, &joined, &joined)? => {
+                    terminal::say(&format!(
+                        "your commits on `{branch}` and what landed are merged, and not verified \
+                         together yet"
+                    ));
+                }
+                Some(_) => {}
+                None => terminal::say(&format!(
+                    "your commits on `{branch}` conflict with what landed; `git merge \
+                     refs/ralph/tip/{branch}` merges them by hand"
+                )),
+            }
+        }
+    }
+    match follower.follow()? {
+        Followed::Level => {
+            note_followed(workspace, Some(branch))?;
+            terminal::print(&format!("`{branch}` has all that landed\n"))?;
+            Ok(true)
+        }
+        Followed::Waits(waiting) => {
+            let waiting = WaitingWorkView::of(&waiting);
+            terminal::say(&waiting.text());
+            for path in &waiting.paths {
+                terminal::say(&format!("  {}", visible(path)));
+            }
+            Ok(false)
+        }
+    }
+}
+
+/// Records that a branch has what had to wait for it.
+fn note_followed(workspace: &Workspace, branch: Option<&str>) -> Result<()> {
+    let mut store = workspace.event_store()?;
+    let Some(waiting) = store.history().active.waiting.clone() else { return Ok(()) };
+    let branch = branch.map_or(waiting.branch, str::to_owned);
+    let Some(commit) = workspace.repo.branch(&branch)? else { return Ok(()) };
+    store.emit(None, None, LandingEvent::CheckoutFollowed { branch, commit })?;
+    Ok(())
+}

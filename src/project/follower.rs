@@ -1,0 +1,248 @@
+//! A branch and its checkout follow what landed, whenever nothing of a person's is in the way.
+//!
+//! The graph file is the one file that a person edits while tasks are completed in it. Where both
+//! have changed it, it is merged by task: the file gets the merged text at once, and git is told
+//! that its own version is the one that landed, so that it leaves the file alone. A kill in between
+//! leaves a file that reads the same with the old commit and with the new one.
+
+use std::{
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+
+use crate::{
+    adapters::{
+        git::{BranchTip, Following, Repo, TipStanding},
+        state::{self, StateFolder},
+    },
+    core::{
+        event::WaitingWork,
+        graph::{merge, task::TaskId},
+    },
+    crash,
+    project::workspace::Workspace,
+    regular_file,
+};
+
+/// How long the lock of another git process is waited for.
+const BUSY: Duration = Duration::from_secs(2);
+
+/// A branch that follows what landed for it.
+#[derive(Clone, Debug)]
+pub struct Follower {
+    root: PathBuf,
+    state: StateFolder,
+    /// The graph file, relative to the repository, if git can track it.
+    graph: Option<String>,
+    branch: String,
+}
+
+/// Where a branch is after it was to follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// It has all that landed.
+    Level,
+    /// Something of a person's is in the way.
+    Waits(WaitingWork),
+}
+
+/// What was done about a branch that a person had moved back or rewritten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarriedWork {
+    /// The ref under which the work is as it landed before.
+    pub kept: String,
+    /// Whether the work is on top of the branch now; if not, it conflicts with it.
+    pub is_there: bool,
+}
+
+/// Why a branch does not follow.
+struct Obstacle {
+    checkout: String,
+    paths: Vec<String>,
+    why: Option<String>,
+}
+
+impl Follower {
+    /// A branch of this repository.
+    pub fn of(workspace: &Workspace, branch: &str) -> Follower {
+        Follower {
+            root: workspace.root().to_owned(),
+            state: workspace.state.clone(),
+            graph: workspace.graph_in_git(),
+            branch: branch.to_owned(),
+        }
+    }
+
+    /// Moves the branch and its checkout to what landed, if nothing is in the way.
+    ///
+    /// # Errors
+    /// Errors of git and of the disk.
+    pub fn follow(&self) -> Result<Followed> {
+        let repo = Repo::discover(&self.root)?;
+        let began = Instant::now();
+        loop {
+            let Some(tip) = repo.landings().tip(&self.branch)? else { return Ok(Followed::Level) };
+            let obstacle = match tip.standing {
+                TipStanding::Level => {
+                    repo.landings().forget_tip(&self.branch, &tip)?;
+                    return Ok(Followed::Level);
+                }
+                TipStanding::Behind => match self.forward(&repo, &tip)? {
+                    Following::Done | Following::Moved => {
+                        crash::point("follow.moved");
+                        continue;
+                    }
+                    Following::Busy { .. } if began.elapsed() < BUSY => {
+                        thread::sleep(Duration::from_millis(50));
+                        continue;
+                    }
+                    Following::Busy { why } => self.obstacle(why),
+                    Following::InTheWay { checkout, paths, why } => {
+                        let why = paths.is_empty().then_some(why);
+                        Obstacle { checkout: checkout.display().to_string(), paths, why }
+                    }
+                },
+                TipStanding::Diverged | TipStanding::Rewritten => self.diverged(tip.standing),
+            };
+            return Ok(Followed::Waits(self.waiting_work(&repo, &tip, obstacle)?));
+        }
+    }
+
+    /// Returns what waits for the branch, without a change; none if it has all that landed.
+    ///
+    /// # Errors
+    /// Errors of git.
+    pub fn waiting(&self) -> Result<Option<WaitingWork>> {
+        let repo = Repo::discover(&self.root)?;
+        let Some(tip) = repo.landings().tip(&self.branch)? else { return Ok(None) };
+        let obstacle = match tip.standing {
+            TipStanding::Level => return Ok(None),
+            TipStanding::Behind => {
+                let mut paths = repo.differing(Some(&tip.branch), &tip.commit)?;
+                paths.retain(|path| self.graph.as_ref() != Some(path));
+                let paths = repo.landings().in_the_way(&self.branch, paths)?;
+                Obstacle { paths, why: None, ..self.obstacle(String::new()) }
+            }
+            TipStanding::Diverged | TipStanding::Rewritten => self.diverged(tip.standing),
+        };
+        self.waiting_work(&repo, &tip, obstacle).map(Some)
+    }
+
+    /// Puts the work that landed on top of a branch that a person has moved back or rewritten.
+    ///
+    /// # Errors
+    /// Errors of git.
+    pub fn carry_over(&self, repo: &Repo) -> Result<Option<CarriedWork>> {
+        let tip = repo.landings().tip(&self.branch)?;
+        let Some(tip) = tip.filter(|tip| tip.standing == TipStanding::Rewritten) else {
+            return Ok(None);
+        };
+        let (kept, is_there) = repo.landings().carry_over(&self.branch, &tip)?;
+        Ok(Some(CarriedWork { kept, is_there }))
+    }
+
+    fn obstacle(&self, why: String) -> Obstacle {
+        let checkout = self.root.display().to_string();
+        Obstacle { checkout, paths: Vec::new(), why: Some(why) }
+    }
+
+    fn diverged(&self, standing: TipStanding) -> Obstacle {
+        let branch = &self.branch;
+        self.obstacle(match standing {
+            TipStanding::Rewritten => format!("`{branch}` was moved back or rewritten"),
+            TipStanding::Level | TipStanding::Behind | TipStanding::Diverged => format!(
+                "`{branch}` has commits of yours that are not verified with it; the next landing \
+                 takes them in"
+            ),
+        })
+    }
+
+    fn waiting_work(
+        &self,
+        repo: &Repo,
+        tip: &BranchTip,
+        obstacle: Obstacle,
+    ) -> Result<WaitingWork> {
+        const TASK: &str = "Ralph-Task: ";
+        let found = repo.messages_with(&tip.commit, Some(&tip.branch), TASK)?;
+        let mut tasks: Vec<TaskId> = Vec::new();
+        let named = found.iter().rev().flat_map(|(_, message)| message.lines());
+        for id in named.filter_map(|line| TaskId::new(line.strip_prefix(TASK)?.trim()).ok()) {
+            if !tasks.contains(&id) {
+                tasks.push(id);
+            }
+        }
+        let Obstacle { checkout, paths, why } = obstacle;
+        Ok(WaitingWork { branch: self.branch.clone(), checkout, tasks, paths, why })
+    }
+
+    /// Moves the branch to its tip, with the graph file of the checkout.
+    fn forward(&self, repo: &Repo, tip: &BranchTip) -> Result<Following> {
+        let (old, new) = (&tip.branch, &tip.commit);
+        let follow = || repo.landings().follow(&self.branch, old, new);
+        let Some(name) = &self.graph else { return follow() };
+        let is_here = repo.head()?.branch.as_ref() == Some(&self.branch);
+        if !is_here || repo.has_same_file(old, new, name)? {
+            return follow();
+        }
+        let text = |commit: &str| -> Result<Option<String>> {
+            Ok(repo.file_at(commit, name)?.and_then(|text| String::from_utf8(text).ok()))
+        };
+        let (Some(was), Some(landed)) = (text(old)?, text(new)?) else { return follow() };
+        let path = repo.root().join(name);
+        let _turn = self.state.lock_graph().context("lock the graph file")?;
+        let Ok(mine) = regular_file::read_to_string(&path) else { return follow() };
+        let staged = repo.commits().staged_text(old, name)?;
+        if mine != was && staged.is_none() && repo.commits().is_as_staged(name)? {
+            // Git converts the line ends.
+            return follow();
+        }
+        let merged = |ours: &str| merge::with_landed(&was, ours, &landed);
+        let (Some(text), Some(index)) = (merged(&mine), merged(staged.as_ref().unwrap_or(&was)))
+        else {
+            let why = format!("your changes of `{name}` do not fit with what landed");
+            let checkout = repo.root().to_owned();
+            return Ok(Following::InTheWay { checkout, paths: Vec::new(), why });
+        };
+        if !self.replace(&path, &mine, &text)? {
+            // A person has saved the file at this moment.
+            return Ok(Following::Busy { why: format!("`{name}` changed at this moment") });
+        }
+        crash::point("follow.written");
+        let stage = |text: &str| repo.commits().stage_text(name, text);
+        let following = match stage(&landed) {
+            Ok(()) => {
+                crash::point("follow.staged");
+                follow()
+            }
+            // Another git process holds the index.
+            Err(error) => Ok(Following::Busy { why: format!("{error:#}") }),
+        };
+        let is_done = matches!(following, Ok(Following::Done));
+        if !is_done {
+            // The file keeps its statuses only together with the work.
+            self.replace(&path, &text, &mine)?;
+        }
+        let left = if is_done { index } else { staged.unwrap_or_else(|| was.clone()) };
+        if !is_done || left != landed {
+            // Where another git process holds the index, the edit is still in the file.
+            let _ = stage(&left);
+        }
+        following
+    }
+
+    /// Replaces a text of the graph file, unless a person has saved another one.
+    fn replace(&self, path: &Path, old: &str, new: &str) -> Result<bool> {
+        if regular_file::read_to_string(path).ok().as_deref() != Some(old) {
+            return Ok(false);
+        }
+        if old != new {
+            state::replace(path, new.as_bytes(), self.state.is_durable())
+                .with_context(|| format!("write `{}`", path.display()))?;
+        }
+        Ok(true)
+    }
+}
