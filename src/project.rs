@@ -16,6 +16,7 @@ pub mod placement;
 pub mod import;
 pub mod attempt;
 pub mod follower;
+pub mod slot_environment;
 pub mod slot_pool;
 pub mod suspect_slots;
 pub mod task_commits;

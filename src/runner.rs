@@ -59,8 +59,13 @@ use crate::{
     },
     crash,
     project::{
-        attempt, fatal, follower::Followed, graph_file::GraphFile, slot_pool::PreparedSlot,
-        suspect_slots::SuspectSlot, workspace::Workspace,
+        attempt, fatal,
+        follower::Followed,
+        graph_file::GraphFile,
+        slot_environment,
+        slot_pool::{PreparedSlot, SlotPool},
+        suspect_slots::SuspectSlot,
+        workspace::Workspace,
     },
 };
 
@@ -287,7 +292,15 @@ impl Runner {
         self.write_back()?;
         self.refresh()?;
         self.follow_history()?;
-        if !self.core.cx.is_isolated() && self.core.cx.plain().is_none() {
+        if self.core.cx.is_isolated() {
+            let workspace = &self.core.cx.workspace;
+            let first = SlotPool::of(workspace).next(&[]);
+            let moved = slot_environment::led_back(workspace, &first).into_iter();
+            let variables: Vec<String> = moved.map(|moved| moved.name).collect();
+            if !variables.is_empty() {
+                self.core.emit(None, RunEvent::EnvironmentMoved { variables })?;
+            }
+        } else if self.core.cx.plain().is_none() {
             let (paths, more) = attempt::first_changed(&self.core.cx.workspace)?;
             if !paths.is_empty() {
                 self.core.emit(None, GraphEvent::UncommittedFound { paths, more })?;

@@ -70,6 +70,9 @@ findings! {
     AlwaysPasses Remark, "always-passes": "`{}` cannot fail"
         because "unfinished work would count as done"
         => "use a command that fails while the work is not done, or drop it";
+    ReplacedChecks Remark, "replaced-checks": "`{}` does not run `{}`"
+        because "work that breaks the rest would count as done"
+        => "use `verify`, which adds to the checks of the project";
     MissingPath Remark, "missing-path": "`{}` does not exist"
         because "no task before this one makes it"
         => "correct the path, or depend on the task that makes it";

@@ -21,6 +21,7 @@ pub mod redact;
 pub mod loop_paths;
 pub mod commit_id;
 pub mod verdict;
+pub mod environment;
 pub mod event;
 pub mod attempt;
 pub mod spend;

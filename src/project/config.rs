@@ -114,6 +114,9 @@ settings! { @ [] []
     /// A regular expression; a final result that matches it counts as a promise of completion.
     #[schemars(with = "Option<String>")]
     done_pattern: Option<Pattern> = None;
+    /// The variables that processes in a slot get as they are although they lead to the checkout. In
+    /// all others the path of the checkout becomes that of the slot.
+    env_keep: Vec<String> = Vec::new();
     /// Where else attempts can run: names with `sandbox`, `container`, `slurm`, `ssh` or `command`.
     #[serde(deserialize_with = "agents::read_kinds")]
     #[schemars(with = "BTreeMap<String, Value>")]

@@ -27,7 +27,7 @@ use crate::{
             SshSettings, carrier_command,
         },
     },
-    project::{slot_pool::SlotPool, suspect_slots, workspace::Workspace},
+    project::{slot_environment, slot_pool::SlotPool, suspect_slots, workspace::Workspace},
     regular_file,
 };
 
@@ -127,8 +127,15 @@ pub fn placed(
     workspace: &Workspace,
     executor: &Executor,
     facts: &ProcessFacts,
-    spec: ProcessSpec,
+    mut spec: ProcessSpec,
 ) -> Result<PlacedProcess, PlacementFault> {
+    // Elsewhere, and in a container, a process does not get the variables of this one.
+    match &executor.kind {
+        ExecutorKind::Local | ExecutorKind::Sandbox(_) | ExecutorKind::Slurm(_) => {
+            slot_environment::lead_to_slot(workspace, &mut spec);
+        }
+        ExecutorKind::Container(_) | ExecutorKind::Ssh(_) | ExecutorKind::Command(_) => {}
+    }
     match &executor.kind {
         ExecutorKind::Local => Ok(PlacedProcess::here(spec)),
         ExecutorKind::Sandbox(settings) => {

@@ -41,7 +41,8 @@ pub fn of_tasks(graph: &TaskGraph, workspace: Option<&Workspace>) -> BTreeMap<us
     };
     let open = graph.tasks().iter().enumerate().filter(|(_, task)| !task.status.is_over());
     let faults = open.filter_map(|(number, task)| {
-        let fault = ShellFault::first(task.verify.as_deref()?)?;
+        let only = task.verify_only.as_deref().and_then(ShellFault::first);
+        let fault = ShellFault::first(&task.verify).or(only)?;
         is_here(task).then_some((number, fault))
     });
     faults.collect()

@@ -250,7 +250,7 @@ impl Workspace {
 
     /// The commands that must succeed before a task is complete.
     pub fn verify_of(&self, task: &Task) -> Vec<String> {
-        task.verify.clone().unwrap_or_else(|| self.config.verify.0.clone())
+        task.checks(&self.config.verify.0)
     }
 
     /// Whether these commands also run before an attempt at the task.

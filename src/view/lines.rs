@@ -167,6 +167,13 @@ impl EventText for RunEvent {
         let warn = |text: String| vec![line(Style::Warn, text)];
         match self {
             RunEvent::LoopStarted(begun) => run_started(at, begun),
+            RunEvent::EnvironmentMoved { variables } => vec![line(
+                Style::Faint,
+                format!(
+                    "in a slot these lead to it, not to the checkout: {}",
+                    variables.join(", ")
+                ),
+            )],
             RunEvent::Waiting { until, why } => {
                 let until = moment(*until, at.record.timestamp);
                 vec![line(Style::Faint, format!("waiting until {until}: {why}"))]
@@ -202,6 +209,7 @@ impl EventText for RunEvent {
                 Some((MarkKind::Clock, format!("the clock was set by {seconds} s")))
             }
             RunEvent::LoopStarted(_)
+            | RunEvent::EnvironmentMoved { .. }
             | RunEvent::Waiting { .. }
             | RunEvent::Blocked { .. }
             | RunEvent::Finished { .. } => None,

@@ -150,7 +150,7 @@ pub struct TaskDetails {
     pub fields: Map<String, Value>,
     /// The commands that must succeed before it is complete, also those of the settings.
     pub verify: Vec<String>,
-    /// Whether these commands are the task's own.
+    /// Whether some of these commands are the task's own.
     pub own_verify: bool,
     /// The tasks that it depends on, with their states.
     pub depends_on: Vec<DependencyView>,
@@ -308,7 +308,7 @@ impl TaskDetails {
             line: facts.line,
             fields,
             verify: facts.verify,
-            own_verify: task.verify.is_some(),
+            own_verify: !task.verify.is_empty() || task.verify_only.is_some(),
             depends_on: near(&mut view.graph.dependencies(number)),
             dependents: near(&mut view.graph.dependents(number)),
             unfinished_dependents: waiting_for(view, number),

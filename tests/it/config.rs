@@ -19,6 +19,7 @@ fn every_setting_is_shown_with_its_origin() {
     child_wait_timeout  [took]                                  .ralph/config.yaml:6
     commit_timeout      1m                                  default
     done_pattern        none                                default
+    env_keep            []                                  default
     executors           {}                                  default
     exit_grace          [took]                                 default
     fsync               false                               .ralph/config.yaml:1

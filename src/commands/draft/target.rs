@@ -208,7 +208,7 @@ impl CheckedDraft {
         let graph = self.file.graph();
         let tasks = || self.ids.iter().filter_map(|id| Some(graph.task(graph.number(id)?)));
         let runs = tasks().flat_map(|task| {
-            let commands = task.verify.iter().flatten();
+            let commands = task.verify.iter();
             let indented = |command: &String| command.trim_end().replace('\n', "\n      ");
             commands.map(move |command| format!("  {}: {}", task.id, indented(command)))
         });

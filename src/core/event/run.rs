@@ -23,6 +23,11 @@ use crate::{
 pub enum RunEvent {
     /// `ralph run` started.
     LoopStarted(Begun),
+    /// Variables of the runner lead to the checkout; in a slot they lead to the slot.
+    EnvironmentMoved {
+        /// Their names.
+        variables: Vec<String>,
+    },
     /// No attempt can start before `until`.
     Waiting {
         /// The time.
@@ -75,7 +80,7 @@ impl Effect for RunEvent {
             RunEvent::Blocked { holders } => run.blockers.clone_from(holders),
             RunEvent::Suspended {} => run.suspended = true,
             RunEvent::Continued { .. } => run.suspended = false,
-            RunEvent::ClockSet { .. } => {}
+            RunEvent::EnvironmentMoved { .. } | RunEvent::ClockSet { .. } => {}
             RunEvent::Finished { why, exit_code, remaining, duration_seconds, .. } => {
                 run.finished = Some((why.clone(), *exit_code));
                 run.remaining = Some(*remaining);
@@ -90,7 +95,8 @@ impl Effect for RunEvent {
             RunEvent::LoopStarted(_) => Some(NotificationKind::Started),
             RunEvent::Blocked { .. } => Some(NotificationKind::Blocked),
             RunEvent::Finished { .. } => Some(NotificationKind::Finished),
-            RunEvent::Waiting { .. }
+            RunEvent::EnvironmentMoved { .. }
+            | RunEvent::Waiting { .. }
             | RunEvent::Suspended {}
             | RunEvent::Continued { .. }
             | RunEvent::ClockSet { .. } => None,

@@ -66,6 +66,7 @@ const BARRED: &[(&str, &str)] = &[
     ("allow", "a person decides which remarks do not apply"),
     ("commit", "a person decides which tasks need none"),
     ("verify_baseline", "a person decides what runs before an attempt"),
+    ("verify_only", "a person decides which checks of the project do not run"),
     ("max_attempts", LIMIT),
     ("max_cost", LIMIT),
     ("timeout", LIMIT),
@@ -184,15 +185,6 @@ fn barred_in_task(task: Node<'_>) -> Vec<Diagnostic> {
             let fault = Diagnostic::error(message, key.range());
             faults.push(fault.label(*why).help("remove it"));
         }
-    }
-    if let Some((key, value)) = task.entry("verify")
-        && value.items().next().is_none()
-        && value.text().is_none_or(|command| command.trim().is_empty())
-    {
-        let message = "a draft cannot switch off the checks of a task";
-        let fault = Diagnostic::error(message, key.range());
-        let why = "without `verify`, the commands of the settings run";
-        faults.push(fault.label(why).help("name a command, or remove it"));
     }
     faults
 }
@@ -433,11 +425,9 @@ tasks:
         );
         let limits = "tasks: [{id: a, timeout: 9h, max_attempts: 99, allow: no-check}]\n";
         assert_eq!(refused(limits, None, &DraftAim::New).len(), 3);
-        for none in ["[]", "''"] {
-            let draft = format!("tasks:\n- id: a\n  verify: {none}\n");
-            let fault = "verify: a draft cannot switch off the checks of a task";
-            assert_eq!(refused(&draft, None, &DraftAim::New), [fault], "{none}");
-        }
+        let fault = "verify_only: a draft cannot set `verify_only` of a task";
+        let replaced = "tasks: [{id: a, verify_only: make}]\n";
+        assert_eq!(refused(replaced, None, &DraftAim::New), [fault]);
         let gone = "tasks: [{id: tried}]\n";
         assert!(refused(gone, None, &DraftAim::New)[0].starts_with("tried: a removed task"));
         assert!(refused(gone, Some(BASE), &DraftAim::Extend)[0].starts_with("tried: a removed"));

@@ -15,7 +15,6 @@ use std::{
 use self::words::vague_words;
 use super::{
     Ancestors, STEPS, TaskGraph, load,
-    task::Task,
     task_paths::named_paths,
     yaml::{Document, Node},
 };
@@ -26,7 +25,7 @@ use crate::{
 
 /// What the rules know of the repository and its settings.
 pub struct LintFacts<'a> {
-    /// The verify commands of the settings, for tasks without their own.
+    /// The verify commands of the settings.
     pub verify: &'a [String],
     /// Whether a program can be started.
     pub has_program: &'a dyn Fn(&str) -> bool,
@@ -68,6 +67,7 @@ pub fn lint(graph: &TaskGraph, facts: &LintFacts<'_>) -> Vec<LintFinding> {
     for number in open.iter().copied() {
         found.extend(linter.no_check(number));
         found.extend(linter.verify(number));
+        found.extend(linter.replaced_checks(number));
         found.extend(linter.length(number));
         found.extend(linter.vague(number));
         found.extend(linter.priority_order(number));
@@ -131,10 +131,6 @@ impl Linter<'_> {
         self.graph.task(number).id.as_str()
     }
 
-    fn verify_of<'a>(&'a self, task: &'a Task) -> &'a [String] {
-        task.verify.as_deref().unwrap_or(self.facts.verify)
-    }
-
     fn no_check(&self, number: usize) -> Option<LintFinding> {
         let task = self.graph.task(number);
         let is_named = |name: &str| task.extra.contains_key(name);
@@ -143,7 +139,7 @@ impl Linter<'_> {
             || task.extra.keys().any(|name| words::is_criteria(name))
             || words::has_criteria(&task.title)
             || words::has_criteria(task.description.as_deref().unwrap_or_default());
-        if !self.verify_of(task).is_empty() || has_criteria {
+        if !task.checks(self.facts.verify).is_empty() || has_criteria {
             return None;
         }
         Some(finding(FindingKind::NoCheck, number, "id", &[task.id.as_str()]))
@@ -151,10 +147,22 @@ impl Linter<'_> {
 
     fn verify(&self, number: usize) -> impl Iterator<Item = LintFinding> {
         // Those of the settings are the same for every task, and `doctor` runs them.
-        let commands = self.graph.task(number).verify.iter().flatten();
+        let task = self.graph.task(number);
+        let commands = task.verify.iter().chain(task.verify_only.iter().flatten());
         commands.filter(|command| words::cannot_fail(command)).map(move |command| {
             finding(FindingKind::AlwaysPasses, number, "verify", &[&words::shortened(command)])
         })
+    }
+
+    fn replaced_checks(&self, number: usize) -> Option<LintFinding> {
+        let task = self.graph.task(number);
+        let only = task.verify_only.as_ref()?;
+        let runs = |command: &&String| !only.contains(command) && !task.verify.contains(command);
+        let left = self.facts.verify.iter().filter(runs);
+        let named: Vec<String> = left.map(|command| words::shortened(command)).collect();
+        let values = [task.id.as_str(), &named.join("`, `")];
+        let found = || finding(FindingKind::ReplacedChecks, number, "verify_only", &values);
+        (!named.is_empty()).then(found)
     }
 
     fn length(&self, number: usize) -> Option<LintFinding> {
@@ -178,7 +186,7 @@ impl Linter<'_> {
     fn vague(&self, number: usize) -> Option<LintFinding> {
         let task = self.graph.task(number);
         // A command decides what the words mean.
-        if task.verify.as_ref().is_some_and(|commands| !commands.is_empty()) {
+        if !task.verify.is_empty() {
             return None;
         }
         let text = task.description.as_deref().unwrap_or_default();

@@ -38,7 +38,8 @@ impl AcceptanceCriteria {
     /// Returns the task with these criteria.
     pub fn applied(&self, task: &Task) -> Task {
         let mut task = task.clone();
-        (task.verify, task.commit) = (Some(self.verify.clone()), self.commit);
+        (task.verify, task.verify_only) = (Vec::new(), Some(self.verify.clone()));
+        task.commit = self.commit;
         match self.output.clone() {
             Some(output) => task.extra.insert("output".to_owned(), output),
             None => task.extra.remove("output"),

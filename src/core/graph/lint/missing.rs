@@ -59,7 +59,7 @@ impl Linter<'_> {
                 path,
             }));
             // Those of the settings are the same for every task, and `doctor` runs them.
-            for command in task.verify.iter().flatten() {
+            for command in task.verify.iter().chain(task.verify_only.iter().flatten()) {
                 let Some(program) = task_paths::program_of(command) else { continue };
                 let has_program = || (self.facts.has_program)(program);
                 if !*programs.entry(program).or_insert_with(has_program) {

@@ -110,12 +110,13 @@ impl TaskReader {
                 continue;
             };
             let field = &FIELDS[position];
-            if seen[position] || is_default && !field.has_default {
+            let is_taken = seen[position] && !(is_default && field.adds_to_default);
+            if is_taken || is_default && !field.has_default {
                 continue;
             }
             let is_null = value.is_null();
             let is_written = field.in_templates.is_written();
-            if is_written {
+            if is_written && !seen[position] {
                 task.extra.insert(field.name.to_owned(), value.json());
             }
             seen[position] = is_written || !is_null;
