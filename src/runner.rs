@@ -293,13 +293,7 @@ impl Runner {
         self.refresh()?;
         self.follow_history()?;
         if self.core.cx.is_isolated() {
-            let workspace = &self.core.cx.workspace;
-            let first = SlotPool::of(workspace).next(&[]);
-            let moved = slot_environment::led_back(workspace, &first).into_iter();
-            let variables: Vec<String> = moved.map(|moved| moved.name).collect();
-            if !variables.is_empty() {
-                self.core.emit(None, RunEvent::EnvironmentMoved { variables })?;
-            }
+            self.tell_environment()?;
         } else if self.core.cx.plain().is_none() {
             let (paths, more) = attempt::first_changed(&self.core.cx.workspace)?;
             if !paths.is_empty() {
@@ -311,6 +305,18 @@ impl Runner {
                 return Ok(reason);
             }
         }
+    }
+
+    /// Says which variables lead to the checkout, and in a slot to the slot.
+    fn tell_environment(&mut self) -> Result<()> {
+        let workspace = &self.core.cx.workspace;
+        let first = SlotPool::of(workspace).next(&[]);
+        let moved = slot_environment::led_back(workspace, &first).into_iter();
+        let variables: Vec<String> = moved.map(|moved| moved.name).collect();
+        if variables.is_empty() {
+            return Ok(());
+        }
+        self.core.emit(None, RunEvent::EnvironmentMoved { variables }).map(drop)
     }
 
     /// Takes one turn. Returns why the run ends, if it does.

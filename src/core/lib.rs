@@ -11,6 +11,7 @@ pub mod samples;
 pub mod default_value;
 pub mod duration;
 pub mod diagnostic;
+pub mod test_output;
 pub mod time_zone;
 pub mod timetable;
 pub mod executor;

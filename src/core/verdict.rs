@@ -93,6 +93,9 @@ pub struct CheckResult {
     pub last_line: Option<String>,
     /// The log of its output, relative to the repository.
     pub log: String,
+    /// Whether a test runner in it said that it ran no test.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub no_test: bool,
 }
 
 impl CheckResult {
@@ -195,6 +198,9 @@ pub struct Evidence {
     /// Changed paths that existed before and that the task's `verify` commands name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify_inputs_changed: Vec<String>,
+    /// New files that are large or binary, each with its size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bulk: Vec<String>,
     /// Whether its commits change only files that manage the tasks: the graph, notes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub metadata_only: bool,
@@ -487,6 +493,7 @@ mod tests {
             outcome: bad.clone(),
             duration_seconds: 1.0,
             last_line: None,
+            no_test: false,
             log: String::new(),
         };
         for (outcome, evidence, want) in [
@@ -569,6 +576,7 @@ mod tests {
                 outcome: outcome.clone(),
                 duration_seconds: 1.0,
                 last_line: None,
+                no_test: false,
                 log: String::new(),
             };
             Evidence { verify: outcomes.iter().map(check).collect(), ..proof(report, 1, 0, false) }

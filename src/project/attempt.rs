@@ -9,6 +9,7 @@ pub mod leftovers;
 mod open;
 pub mod prompt_file;
 pub mod scrutiny;
+mod work_files;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -29,6 +29,7 @@ use crate::{
         duration::{self, written as length},
         event::Orphans,
         executor::{self, ExecutorKind},
+        graph::glob::Glob,
         isolation::{Isolation, Retry},
         select::{self, Policy},
         spend::Budget,
@@ -103,6 +104,10 @@ settings! { @ [] []
     /// over while those before it are rate-limited.
     #[schemars(with = "Value", extend("type" = ["string", "array", "object"]))]
     agent: Agents = Agents::new(json!(AGENT), AgentCommand::preset(AGENT).into_iter().collect());
+    /// Files that may land although git ignores them, or that hold secrets by their name or content:
+    /// patterns as in `touches`.
+    #[schemars(with = "Vec<String>")]
+    allow_files: Vec<Glob> = Vec::new();
     /// Whether `ralph` commits the uncommitted changes of an attempt that reported completion; new
     /// files that hold secrets by their name, such as `.env`, are left out.
     autocommit: bool = true;
@@ -196,6 +201,9 @@ settings! { @ [] []
     promise: words ["check", "trust", "off"] Worth = Worth::default();
     /// The text in a final result that is such a promise; empty for none.
     promise_text: String = promise::TEXT.to_owned();
+    /// Files that no attempt may change: patterns as in `touches`.
+    #[schemars(with = "Vec<String>")]
+    protect: Vec<Glob> = Vec::new();
     /// Whether to redact secrets in `logs/`.
     redact: bool = true;
     /// When `ralph schedule` starts a run: a cron expression, a list of them, or a mapping with
@@ -230,7 +238,7 @@ settings! { @ [] []
     term_grace: length = Duration::from_secs(30);
     /// The time limit for an attempt.
     timeout: length = minutes(120);
-    /// A command or a list of commands that must succeed before a task is complete. A task can set
+    /// A command or a list of commands that must succeed before a task is complete. A task can add
     /// its own.
     verify: commands = Commands(Vec::new());
     /// Whether to run the verify commands before each attempt too.
@@ -417,6 +425,11 @@ impl From<OneOrManyCommands> for Commands {
             OneOrManyCommands::Many(commands) => commands,
         })
     }
+}
+
+/// Whether one of the patterns names this path.
+pub fn is_named(patterns: &[Glob], path: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(path))
 }
 
 /// How the next task is chosen.

@@ -39,6 +39,7 @@ use crate::{
             process_watch::{ProcessLimits, ProcessWatch},
         },
         select::pause_before_retry,
+        test_output,
         verdict::Outcome,
     },
     project::{
@@ -234,6 +235,9 @@ pub(super) fn end_elsewhere(cx: &RunContext, record: &AttemptRecord) -> Option<S
     engine_question(cx, record, lost?)?.ask().suspect
 }
 
+/// How many bytes at the end of an output are searched for the summaries of test runners.
+const TEST_OUTPUT: u64 = 1 << 20;
+
 impl ClosedProcess {
     /// Returns the input that follows, once the engine of the executor has told what it knows.
     pub(super) fn settled(
@@ -250,8 +254,11 @@ impl ClosedProcess {
         let is_agent = log.is_none();
         let log = log.unwrap_or_default();
         let is_green = closed.outcome == Some(Outcome::Exited { exit_code: 0 });
-        let last_line = (!log.is_empty()).then(|| cx.workspace.root().join(&log));
-        let last_line = last_line.and_then(|log| {
+        let output = (!log.is_empty()).then(|| cx.workspace.root().join(&log));
+        let no_test = output.as_deref().is_some_and(|output| {
+            is_green && test_output::ran_none(&agent_output::end(output, TEST_OUTPUT))
+        });
+        let last_line = output.and_then(|log| {
             if is_green {
                 agent_output::last_line(&log)
             } else {
@@ -265,6 +272,7 @@ impl ClosedProcess {
             swept: closed.swept,
             log,
             last_line,
+            no_test,
             head,
             no_program: is_agent && is_missing,
         };

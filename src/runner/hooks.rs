@@ -124,6 +124,7 @@ impl HookRun {
                 outcome,
                 duration_seconds: duration::seconds(began.elapsed()),
                 last_line: agent_output::last_line(&output),
+                no_test: false,
                 log,
             };
             if !check.is_green() {

@@ -15,6 +15,7 @@ fn every_setting_is_shown_with_its_origin() {
     trial.write("../.ralph/config.yaml", "# for all projects\nmax_cost: 20\ntimeout: 1h\n");
     insta::assert_snapshot!(trial.run(["config"]).out(), @r#"
     agent               claude                              default
+    allow_files         []                                  default
     autocommit          true                                default
     child_wait_timeout  [took]                                  .ralph/config.yaml:6
     commit_timeout      1m                                  default
@@ -49,6 +50,7 @@ fn every_setting_is_shown_with_its_origin() {
     on_orphans          kill                                default
     promise             check                               default
     promise_text        <promise>COMPLETE</promise>         default
+    protect             []                                  default
     redact              true                                default
     remarks             false                               .ralph/config.yaml:2
     retry               continue                            default

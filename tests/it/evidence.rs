@@ -498,3 +498,45 @@ fn work_of_a_killed_run_is_kept_by_the_next() {
     assert!(trial.lines("completed")[0].get("pinned").is_none());
     trial.run(["restore", "a.2"]).code(1);
 }
+
+#[test]
+fn secrets_and_ignored_files_do_not_land() {
+    let stage = |settings: &str, work: &str| {
+        let trial = TestProject::new()
+            .file(".gitignore", "*.db\n.env\n")
+            .file("value", "1\n")
+            .file(".ralph/config.yaml", &format!("fsync: false\nmax_attempts: 1\n{settings}"))
+            .graph("tasks: [{id: a}]\n");
+        let script =
+            format!("cat > /dev/null; {work}; git commit -qm Work; \"$RALPH\" task-complete a");
+        let trial = trial.command(["sh", "-c", &script]);
+        let ran = trial.run(["run"]);
+        let said = ran.whole();
+        (trial, said)
+    };
+    let key = format!("ghp_{}", "Zx9Kq3Lm7Tp2Vb8Nc4Rd6Wf1Hs5Jy0Ga3Ue7");
+    let writes_key = format!("echo 'token = \"{key}\"' > settings.py; git add settings.py");
+    for (work, what) in [
+        ("echo K=1 > .env; git add -f .env", "adds a file that holds secrets by its name: `.env`"),
+        (
+            "echo K=1 > .env; git add -f .env; git commit -qm A; git rm -q .env; echo 2 > value; git add value",
+            "adds a file that holds secrets by its name: `.env`",
+        ),
+        ("echo 1 > my.db; git add -f my.db", "adds a file that git ignores: `my.db`"),
+        (&writes_key, "writes what looks like a key or a password: `settings.py`"),
+        ("echo 2 > value; git add value", "changes what `protect` keeps as it is: `value`"),
+    ] {
+        let (trial, said) = stage("protect: [value]\n", work);
+        let why = trial.lines("failed")[0]["why"].as_str().unwrap().to_owned();
+        assert!(why.contains(what), "{work}: {why}\n{said}");
+        assert!(!said.contains(&key), "the key is not shown");
+        assert_eq!(trial.subjects(), Vec::<String>::new(), "{work}");
+    }
+    let all = format!("{writes_key}; echo 1 > my.db; echo K=1 > .env; git add -f my.db .env");
+    let (trial, said) = stage("allow_files: ['*.db', .env, settings.py]\n", &all);
+    assert_eq!(trial.subjects(), ["Work"], "{said}");
+    let large = "head -c 11000000 /dev/zero > model.bin; git add model.bin";
+    let (trial, said) = stage("", large);
+    assert_eq!(trial.subjects(), ["Work"]);
+    assert!(said.contains("new large or binary files: model.bin (10 MB)"), "{said}");
+}

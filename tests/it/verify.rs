@@ -89,15 +89,74 @@ fn what_was_not_reported_is_not_verified() {
 }
 
 #[test]
-fn the_project_says_it_for_tasks_that_do_not() {
+fn a_task_adds_to_the_checks_of_the_project() {
+    let says = |word: &str| format!("echo {word} >> \"$TRIAL_DIR/ran\"");
+    let stage = |fields: &str| {
+        let settings = json!({"fsync": false, "verify": [says("all")]});
+        let trial = TestProject::new()
+            .file(".ralph/config.yaml", &settings.to_string())
+            .graph(&format!(
+                "defaults: {{verify: '{}'}}\ntasks:\n- {{id: a{fields}}}\n",
+                says("default")
+            ))
+            .agent("commit");
+        trial.run(["run", "-q"]).code(0);
+        fs::read_to_string(trial.sign("ran")).unwrap_or_default()
+    };
+    let own = format!(", verify: '{}'", says("own"));
+    let only = format!(", verify_only: '{}'", says("only"));
+    assert_eq!(stage(""), "all\ndefault\n");
+    assert_eq!(stage(&own), "all\ndefault\nown\n");
+    assert_eq!(stage(", verify: []"), "all\ndefault\n");
+    assert_eq!(stage(&only), "only\ndefault\n");
+    assert_eq!(stage(&(only + &own)), "only\ndefault\nown\n");
     let trial = TestProject::new()
-        .file(".ralph/config.yaml", "fsync: false\nverify: [echo all >> $TRIAL_DIR/ran]\n")
+        .file(".ralph/config.yaml", "verify: [make]\n")
+        .graph("tasks: [{id: a, description: What to do now in one line., verify_only: 'true && make b'}]\n");
+    let said = trial.run(["check", "--strict"]).code(1).whole();
+    assert!(said.contains("`a` does not run `make` (replaced-checks)"), "{said}");
+}
+
+#[test]
+fn a_check_that_runs_no_test_is_named() {
+    let tests = "printf 'test result: ok. %s passed; 0 failed; 0 ignored\\n'";
+    let graph = format!("tasks:\n- {{id: a, verify: [\"{tests} 3\", \"{tests} 0\"]}}\n");
+    let trial = TestProject::new().graph(&graph.replace("\\n'", "\\\\n'")).agent("commit");
+    trial
+        .run(["run"])
+        .graph_complete()
+        .stderr_has("2 verify commands succeeded, but no test ran in");
+    let proof = &trial.lines("completed")[0]["verify"];
+    assert_eq!((&proof[0]["no_test"], &proof[1]["no_test"]), (&json!(null), &json!(true)));
+    assert!(trial.run(["show", "a"]).out().contains("no test ran in"));
+}
+
+#[test]
+fn what_leads_to_the_checkout_leads_to_the_slot() {
+    let trial = TestProject::new()
+        .file("bin/check", "#!/bin/sh\n! grep -q broken value\n")
+        .file("value", "fine\n")
         .graph(
-            "tasks:\n  - id: a\n  - {id: b, verify: echo own >> $TRIAL_DIR/ran}\n  - {id: c, verify: []}\n",
-        )
-        .agent("commit");
-    trial.run(["run", "-q"]);
-    assert_eq!(fs::read_to_string(trial.sign("ran")).unwrap(), "all\nown\n");
+            "tasks: [{id: a, max_attempts: 1, verify: 'check && test ! -d \"$VIRTUAL_ENV\"'}]\n",
+        );
+    let path = trial.root().join("bin/check");
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    trial.git(&["commit", "-qam", "Make it executable"]);
+    // It changes the check in its slot, which its own verification must then use.
+    let script = "cat > /dev/null; echo exit 7 >> bin/check; test \"$BASE\" = \"$PWD\" && \
+                  git commit -qam Work && \"$RALPH\" task-complete a";
+    let root = trial.root().display().to_string();
+    let trial = trial
+        .env("PATH", &format!("{root}/bin:{}", std::env::var("PATH").unwrap()))
+        .env("BASE", &root)
+        .env("VIRTUAL_ENV", &format!("{root}/.venv"))
+        .command(["sh", "-c", script]);
+    let said = trial.run(["run"]).code(3).whole();
+    assert!(said.contains("lead to it, not to the checkout: BASE, PATH, VIRTUAL_ENV"), "{said}");
+    assert_eq!(trial.lines("verify_failed")[0]["exit_code"], 7);
+    let kept = trial.env("RALPH_ENV_KEEP", "[PATH]");
+    kept.run(["task-reset", "a"]);
+    kept.run(["run"]).graph_complete();
 }
 
 #[test]

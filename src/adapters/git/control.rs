@@ -99,6 +99,16 @@ impl LocalRules<'_> {
         Ok(free.map(|(_, path)| *path).collect())
     }
 
+    /// The files of the index that the rules of git ignore.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn ignored_in_index(&self) -> Result<Vec<String>> {
+        let list = ["ls-files", "-z", "--cached", "--ignored", "--exclude-standard"];
+        let list = lossy(&program::run(&self.root, &list)?);
+        Ok(list.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
+    }
+
     /// Adds this path, relative to the root, to the repository's exclude file.
     pub fn exclude_path(&self, path: &str) -> Result<()> {
         let mut pattern = String::from("/");

@@ -170,6 +170,7 @@ mod tests {
             outcome: Outcome::Exited { exit_code: 0 },
             duration_seconds: 1.0,
             last_line: None,
+            no_test: false,
             log: String::new(),
         })
         .into()

@@ -104,6 +104,8 @@ pub struct ProcessEnd {
     pub log: String,
     /// The last line of that output.
     pub last_line: Option<String>,
+    /// Whether a test runner says in that output that it ran no test.
+    pub no_test: bool,
     /// HEAD of the tree in which a command that verifies isolated work ran.
     pub head: HeadSpan,
     /// Whether it did not start because its program is missing or cannot be executed.

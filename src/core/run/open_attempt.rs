@@ -335,6 +335,7 @@ impl OpenAttempt {
             outcome,
             duration_seconds: duration::seconds(took),
             last_line: end.last_line,
+            no_test: end.no_test,
             log: end.log,
         };
         let is_green = check.is_green();

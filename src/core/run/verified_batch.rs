@@ -164,6 +164,7 @@ mod tests {
             outcome: Outcome::Exited { exit_code },
             duration_seconds: 1.0,
             last_line: None,
+            no_test: false,
             log: String::new(),
         };
         CheckedCommand { result, head }

@@ -1,6 +1,6 @@
 //! Verdicts in words, for people and for the next prompt.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use super::{Autocommit, Evidence, Merge, Outcome, Report, Verdict};
 
@@ -107,9 +107,18 @@ impl Evidence {
         if let count @ 1.. = self.verify.len() {
             let plural = if count == 1 { "" } else { "s" };
             let _ = write!(why, "; {count} verify command{plural} succeeded");
+            let idle: BTreeSet<&str> = { self.verify.iter().filter(|check| check.no_test) }
+                .map(|check| check.command.as_str())
+                .collect();
+            for command in idle {
+                let _ = write!(why, ", but no test ran in `{command}`");
+            }
         }
         if let Some(Merge::Landed { branch, .. }) = &self.merge {
             let _ = write!(why, "; landed on `{branch}`");
+        }
+        if !self.bulk.is_empty() {
+            let _ = write!(why, "; new large or binary files: {}", self.bulk.join(", "));
         }
         why
     }

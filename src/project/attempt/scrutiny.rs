@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::AttemptRecord;
+use super::{AttemptRecord, work_files::WorkFiles};
 use crate::{
     adapters::git::Repo,
     core::{
@@ -95,24 +95,16 @@ pub fn check_evidence(
     // The iterations of a plain loop may do in the checkout what they like.
     let is_free = workspace.place.name().is_some() && record.slot.is_none();
     if evidence.report.is_some() && !is_free {
-        let mut changed = match &head {
-            Some(head) if evidence.strayed.is_none() => {
-                changed_settings(workspace, tree, record, head)?
-            }
-            _ => Vec::new(),
-        };
-        let left = guarded(workspace, record).into_iter();
-        changed.extend(left.filter(|path| evidence.leftovers.contains(path)));
-        changed.sort();
-        changed.dedup();
-        let base = record.base.as_ref().map_or("HEAD", CommitId::short);
-        evidence.missing.extend(changed.into_iter().map(|path| {
-            let cure = match record.slot {
-                Some(_) => format!("`git checkout {base} -- {path}` takes that back"),
-                None => "its earlier version is restored".to_owned(),
-            };
-            format!("it changed `{path}`, which only a person may change; {cure}")
-        }));
+        settings_kept(workspace, tree, record, head.as_ref(), evidence)?;
+    }
+    if let (Some(base), Some(head)) = (&record.base, &head)
+        && evidence.report.is_some()
+        && !is_free
+        && !evidence.commits.is_empty()
+    {
+        let WorkFiles { faults, bulk } = WorkFiles::of(workspace, tree, base, head)?;
+        evidence.missing.extend(faults);
+        evidence.bulk = bulk;
     }
     if !verify.is_empty() {
         let mut changed = evidence.leftovers.clone();
@@ -146,6 +138,35 @@ pub fn check_evidence(
             evidence.missing.extend(fault);
         }
     }
+    Ok(())
+}
+
+/// Adds to the evidence the changed files that only a person may change.
+fn settings_kept(
+    workspace: &Workspace,
+    tree: &Repo,
+    record: &AttemptRecord,
+    head: Option<&CommitId>,
+    evidence: &mut Evidence,
+) -> Result<()> {
+    let mut changed = match head {
+        Some(head) if evidence.strayed.is_none() => {
+            changed_settings(workspace, tree, record, head)?
+        }
+        _ => Vec::new(),
+    };
+    let left = guarded(workspace, record).into_iter();
+    changed.extend(left.filter(|path| evidence.leftovers.contains(path)));
+    changed.sort();
+    changed.dedup();
+    let base = record.base.as_ref().map_or("HEAD", CommitId::short);
+    evidence.missing.extend(changed.into_iter().map(|path| {
+        let cure = match record.slot {
+            Some(_) => format!("`git checkout {base} -- {path}` takes that back"),
+            None => "its earlier version is restored".to_owned(),
+        };
+        format!("it changed `{path}`, which only a person may change; {cure}")
+    }));
     Ok(())
 }
 

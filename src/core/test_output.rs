@@ -1,0 +1,194 @@
+//! What the output of a test runner says of the number of tests that ran.
+//!
+//! A command such as `cargo test mul` succeeds when no test has that name. The known runners say so in
+//! their last lines.
+
+use std::borrow::Cow;
+
+/// Whether a test runner says in this output that it ran no test, and no runner says that it ran one.
+pub fn ran_none(output: &str) -> bool {
+    let mut ran_none = false;
+    for line in output.lines() {
+        match ran_any(plain(line).trim()) {
+            Some(true) => return false,
+            Some(false) => ran_none = true,
+            None => {}
+        }
+    }
+    ran_none
+}
+
+/// A line without the sequences that colour it.
+fn plain(line: &str) -> Cow<'_, str> {
+    if !line.contains('\x1b') {
+        return line.into();
+    }
+    let mut pieces = line.split("\x1b[");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces
+        .fold(first, |text, piece| {
+            text + piece.trim_start_matches(|c| c != 'm').trim_start_matches('m')
+        })
+        .into()
+}
+
+/// Whether a test ran, by the summary of a known runner; none for any other line.
+fn ran_any(line: &str) -> Option<bool> {
+    /// Lines that say it in words.
+    const NONE: &[&str] = &[
+        "no tests ran",                      // pytest, dart
+        "NO TESTS RAN",                      // unittest of Python 3.12
+        "No tests found",                    // jest, vitest, PHPUnit
+        "No test files found",               // vitest
+        "No tests executed!",                // PHPUnit
+        "No tests were found!!!",            // ctest
+        "No test is available",              // dotnet
+        "No test matches",                   // dotnet
+        "There are no tests to run",         // mix
+        "No tests to run",                   // surefire
+        "testing: warning: no tests to run", // go
+        "1..0",                              // TAP
+    ];
+    if NONE.iter().any(|words| line.trim_start_matches(['=', ' ']).starts_with(words)) {
+        return Some(false);
+    }
+    // go test: one line a package.
+    if let Some(package) = line.strip_prefix("ok  \t").or_else(|| line.strip_prefix("ok \t")) {
+        return Some(!package.contains("[no tests to run]"));
+    }
+    if line.starts_with("?   \t") && line.ends_with("[no test files]") {
+        return Some(false);
+    }
+    let counts = counts(line);
+    let of = |words: &[&str]| {
+        let named = counts.iter().filter(|(_, word)| words.contains(&word.as_str()));
+        named.map(|(count, _)| *count).reduce(u64::saturating_add).map(|count| count > 0)
+    };
+    let starts = |prefix: &str| line.strip_prefix(prefix);
+    // cargo test; deno
+    if starts("test result: ").is_some() || starts("ok | ").is_some() {
+        return of(&["passed", "failed"]);
+    }
+    // jest, vitest
+    if starts("Tests:").or_else(|| starts("Tests  ")).is_some() {
+        return of(&["passed", "failed"]).or((!counts.is_empty()).then_some(false));
+    }
+    // node --test
+    if let Some(rest) = starts("# ").or_else(|| starts("ℹ ")) {
+        let count = rest.strip_prefix("pass ").or_else(|| rest.strip_prefix("fail "))?;
+        return count.parse::<u64>().ok().map(|count| count > 0);
+    }
+    // pytest
+    if line.trim_matches(['=', ' ']).rsplit_once(" in ").is_some_and(|(_, took)| is_time(took)) {
+        let ran = ["passed", "failed", "error", "errors", "xfailed", "xpassed"];
+        let others = ["skipped", "deselected"];
+        let found = of(&ran).or_else(|| of(&others).map(|_| false));
+        if found.is_some() {
+            return found;
+        }
+    }
+    let first = counts.first().map(|(count, word)| (*count > 0, word.as_str()));
+    match first {
+        // mocha; bun
+        Some((ran, "passing" | "failing" | "pass" | "fail")) if starts_with_digit(line) => {
+            Some(ran)
+        }
+        // minitest; RSpec; mix
+        Some((ran, "runs" | "examples" | "example" | "tests" | "test"))
+            if starts_with_digit(line) && line.contains(" failure") =>
+        {
+            Some(ran)
+        }
+        // unittest; XCTest; PHPUnit; nextest
+        Some((ran, "tests" | "test"))
+            if ["Ran ", "Executed ", "OK (", "Summary ["].iter().any(|it| line.starts_with(it)) =>
+        {
+            Some(ran)
+        }
+        // JUnit by surefire
+        _ => {
+            let count = starts("Tests run: ").or_else(|| starts("[INFO] Tests run: "))?;
+            let count = count.split(',').next()?;
+            count.parse::<u64>().ok().map(|count| count > 0)
+        }
+    }
+}
+
+fn starts_with_digit(line: &str) -> bool {
+    line.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Whether a text is a time such as `0.01s` or `75.31s (0:01:15)`.
+fn is_time(text: &str) -> bool {
+    let seconds = text.split(' ').next().and_then(|word| word.strip_suffix('s'));
+    seconds.is_some_and(|seconds| seconds.parse::<f64>().is_ok())
+}
+
+/// The whole numbers of a line, each with the word after it.
+fn counts(line: &str) -> Vec<(u64, String)> {
+    let words: Vec<&str> = line.split([' ', '\t']).filter(|word| !word.is_empty()).collect();
+    let pairs = words.windows(2).filter_map(|pair| {
+        let count = pair[0].trim_start_matches(['(', '[']).parse().ok()?;
+        let word = pair[1].trim_matches(|c: char| !c.is_alphanumeric());
+        Some((count, word.to_owned()))
+    });
+    pairs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runner_that_ran_no_test_is_seen() {
+        for output in [
+            "running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out; finished in 0.00s\n",
+            "============ no tests ran in 0.01s ============\n",
+            "collected 3 items / 3 deselected / 0 selected\n\n===== 3 deselected in 0.01s =====\n",
+            "2 skipped in 0.02s\n",
+            "Ran 0 tests in 0.000s\n\nOK\n",
+            "1..2\n# tests 2\n# suites 0\n# pass 0\n# fail 0\n# cancelled 0\n# skipped 2\n",
+            "ℹ tests 0\nℹ pass 0\nℹ fail 0\n",
+            "No tests found, exiting with code 0\n",
+            "Test Suites: 1 skipped, 0 of 1 total\nTests:       2 skipped, 2 total\n",
+            " \x1b[2m     Tests \x1b[22m \x1b[33m2 skipped\x1b[39m\x1b[90m (2)\x1b[39m\n",
+            "No test files found, exiting with code 0\n",
+            "\n  0 passing (1ms)\n",
+            "?   \tx/y\t[no test files]\nok  \tx\t0.002s [no tests to run]\n",
+            "0 examples, 0 failures\n",
+            "0 runs, 0 assertions, 0 failures, 0 errors, 0 skips\n",
+            "No tests executed!\n",
+            "[INFO] Tests run: 0, Failures: 0, Errors: 0, Skipped: 0\n",
+            "1..0\n",
+            "ok | 0 passed | 0 failed (2ms)\n",
+        ] {
+            assert!(ran_none(output), "{output}");
+        }
+    }
+
+    #[test]
+    fn one_test_of_any_runner_is_enough() {
+        for output in [
+            "",
+            "all good\n",
+            "test result: ok. 1 passed; 0 failed; 0 ignored\n\ntest result: ok. 0 passed; 0 failed; 0 ignored\n",
+            "test result: FAILED. 0 passed; 1 failed; 0 ignored\n",
+            "=== 2 passed, 1 skipped in 75.31s (0:01:15) ===\n",
+            "1 failed in 0.02s\n",
+            "Ran 3 tests in 0.000s\n",
+            "# tests 2\n# pass 2\n# fail 0\n",
+            "Tests:       1 skipped, 1 passed, 2 total\n",
+            "      Tests  3 passed (3)\n",
+            "  3 passing (2ms)\n  1 pending\n",
+            "?   \tx/y\t[no test files]\nok  \tx\t0.002s\n",
+            "3 examples, 0 failures\n0 runs, 0 assertions, 0 failures\n",
+            "OK (3 tests, 5 assertions)\n",
+            "Tests run: 4, Failures: 0, Errors: 0\n",
+            "Summary [   0.012s] 5 tests run: 5 passed, 0 skipped\n",
+            " 3 pass\n 0 fail\n",
+            "finished in 3.1s\n0 problems\n",
+        ] {
+            assert!(!ran_none(output), "{output}");
+        }
+    }
+}
