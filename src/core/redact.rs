@@ -33,12 +33,31 @@ pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let name = name.strip_suffix('S').unwrap_or(&name);
     let is_word = |rest: &str| rest.is_empty() || rest.ends_with(['_', '-']);
-    let words = ["KEY", "TOKEN", "SECRET", "PASSWD", "PASSPHRASE", "CREDENTIAL", "PAT"];
+    // `PASS` has lost its last letter.
+    let words = [
+        "KEY",
+        "TOKEN",
+        "SECRET",
+        "PASSWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "PAT",
+        "PAS",
+        "APIKEY",
+        "DSN",
+        "WEBHOOK",
+        "WEBHOOK_URL",
+    ];
     words.iter().any(|end| name.strip_suffix(end).is_some_and(is_word))
         // As in `PGPASSWORD`.
         || name.ends_with("PASSWORD")
         // `PWD` itself is the working directory.
         || ["_PWD", "-PWD"].iter().any(|end| name.ends_with(end))
+}
+
+/// Whether a variable holds a secret by its name, or a password in the URL that is its value.
+pub fn is_secret_variable(name: &str, value: &[u8]) -> bool {
+    is_secret_name(name) || url_password(value).is_some_and(|password| !password.is_empty())
 }
 
 /// The names of files that hold secrets. Only names that mean nothing else: a file that is left out
@@ -549,6 +568,21 @@ mod tests {
     fn secret_names_are_recognized() {
         for name in ["ANTHROPIC_API_KEY", "GH_TOKEN", "token", "Db_Password", "X-SECRET", "KEY"] {
             assert!(is_secret_name(name), "{name}");
+        }
+        for name in ["DB_PASS", "SENTRY_DSN", "SLACK_WEBHOOK_URL", "STRIPE_KEY", "GPG_PASSPHRASE"] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in ["COMPASS", "PASSAGE", "BYPASS", "WEBHOOK_PORT"] {
+            assert!(!is_secret_name(name), "{name}");
+        }
+        for (value, is_one) in [
+            ("redis://:pw@host", true),
+            ("postgres://me:pw@host/x", true),
+            ("redis://host", false),
+            ("https://me@host", false),
+            ("", false),
+        ] {
+            assert_eq!(is_secret_variable("REDIS_URL", value.as_bytes()), is_one, "{value}");
         }
         for name in ["PGPASSWORD", "GITHUB_PAT", "MYSQL_PWD", "API_KEYS", "AWS_CREDENTIALS"] {
             assert!(is_secret_name(name), "{name}");

@@ -2,6 +2,8 @@
 //!
 //! Only names and patterns; the adapter looks for the files.
 
+use crate::redact;
+
 /// Files and folders with credentials, sockets of other programs, or what people typed. `~` is the
 /// home folder. What is not there is not hidden.
 pub const HIDDEN: &[&str] = &[
@@ -152,7 +154,8 @@ pub const CACHES: &[(&str, &str, &str)] = &[
     ("GOCACHE", "go-build", "~/.cache/go-build"),
 ];
 
-/// Variables that carry credentials or lead to a socket. `*` is any text.
+/// Variables that lead to credentials or to a socket, beside those that hold a secret by their name or
+/// value. `*` is any text.
 pub const SECRET_VARIABLES: &[&str] = &[
     "SSH_AUTH_SOCK",
     "SSH_AGENT_PID",
@@ -178,31 +181,12 @@ pub const SECRET_VARIABLES: &[&str] = &[
     "GCP_*",
     "GOOGLE_*",
     "CLOUDSDK_*",
-    "GITHUB_TOKEN",
-    "GH_TOKEN",
-    "GITLAB_TOKEN",
-    "CI_JOB_TOKEN",
     "ACTIONS_*",
-    "NPM_TOKEN",
-    "NODE_AUTH_TOKEN",
-    "CARGO_REGISTRY_TOKEN",
     "CARGO_REGISTRIES_*",
     "PYPI_*",
     "TWINE_*",
     "VAULT_*",
     "DATABASE_URL",
-    "PGPASSWORD",
-    "MYSQL_PWD",
-    "*_TOKEN",
-    "*_SECRET",
-    "*_SECRET_KEY",
-    "*_PASSWORD",
-    "*_PASSWD",
-    "*_API_KEY",
-    "*_APIKEY",
-    "*_ACCESS_KEY",
-    "*_PRIVATE_KEY",
-    "*_CREDENTIALS",
 ];
 
 /// Variables that every process keeps, also with a list of those it gets.
@@ -406,7 +390,11 @@ pub fn folders_of(agent: &str) -> Option<&'static AgentFolders> {
 ///
 /// `allowed` is the list of the settings, if there is one. The credentials of the agent stay; those
 /// of every known agent stay for an agent that is not known.
-pub fn keeps_variable(name: &str, allowed: Option<&[String]>, agent: Option<&str>) -> bool {
+pub fn keeps_variable(
+    (name, value): (&str, &str),
+    allowed: Option<&[String]>,
+    agent: Option<&str>,
+) -> bool {
     let is_in = |patterns: &[&str]| patterns.iter().any(|pattern| is_match(pattern, name));
     let own = agent.and_then(folders_of);
     let is_own = match own {
@@ -416,7 +404,7 @@ pub fn keeps_variable(name: &str, allowed: Option<&[String]>, agent: Option<&str
             is_in(folders.variables) && !["GITHUB_TOKEN", "GH_TOKEN"].contains(&name)
         }),
     };
-    let is_secret = is_in(SECRET_VARIABLES);
+    let is_secret = is_in(SECRET_VARIABLES) || redact::is_secret_variable(name, value.as_bytes());
     if is_own || is_in(NEEDED_VARIABLES) && !is_secret {
         return true;
     }
@@ -449,24 +437,25 @@ mod tests {
         for folders in AGENT_FOLDERS {
             let preset = agent_preset::find(folders.agent).unwrap();
             for name in preset.login.iter().flat_map(|login| login.variables) {
-                assert!(keeps_variable(name, None, Some(folders.agent)), "{name}");
-                assert!(keeps_variable(name, Some(&[]), Some(folders.agent)), "{name}");
+                assert!(keeps_variable((name, ""), None, Some(folders.agent)), "{name}");
+                assert!(keeps_variable((name, ""), Some(&[]), Some(folders.agent)), "{name}");
             }
         }
     }
 
     #[test]
     fn credentials_are_removed_and_the_own_key_stays() {
-        let kept = |name: &str, agent: &str| keeps_variable(name, None, Some(agent));
-        for name in ["SSH_AUTH_SOCK", "AWS_PROFILE", "GITHUB_TOKEN", "STRIPE_API_KEY"] {
+        let kept = |name: &str, agent: &str| keeps_variable((name, ""), None, Some(agent));
+        let names = ["SSH_AUTH_SOCK", "AWS_PROFILE", "GITHUB_TOKEN", "STRIPE_API_KEY", "DB_PASS"];
+        for name in names {
             assert!(!kept(name, "claude"), "{name}");
-            assert!(!keeps_variable(name, None, None), "{name}");
+            assert!(!keeps_variable((name, ""), None, None), "{name}");
         }
         assert!(kept("ANTHROPIC_API_KEY", "claude") && !kept("OPENAI_API_KEY", "claude"));
-        assert!(keeps_variable("OPENAI_API_KEY", None, Some("my-agent")));
+        assert!(keeps_variable(("OPENAI_API_KEY", ""), None, Some("my-agent")));
         assert!(kept("EDITOR", "claude") && kept("RALPH_TASK_ID", "claude"));
         let allowed = ["GITHUB_TOKEN".to_owned(), "CARGO_*".to_owned()];
-        let kept = |name: &str| keeps_variable(name, Some(&allowed), Some("claude"));
+        let kept = |name: &str| keeps_variable((name, ""), Some(&allowed), Some("claude"));
         for name in ["GITHUB_TOKEN", "CARGO_HOME", "PATH", "RALPH_RELAY", "ANTHROPIC_API_KEY"] {
             assert!(kept(name), "{name}");
         }

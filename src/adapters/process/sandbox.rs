@@ -291,8 +291,9 @@ fn removed_variables(
     paths: &SandboxPaths,
 ) -> Vec<String> {
     let allowed = settings.env.as_deref();
-    let keeps = |name: &str| keeps_variable(name, allowed, paths.agent.as_deref());
-    let other = paths.environment.keys().filter(|name| !keeps(name));
+    let agent = paths.agent.as_deref();
+    let keeps = |(name, value): &(&String, &String)| keeps_variable((name, value), allowed, agent);
+    let other = paths.environment.iter().filter(|variable| !keeps(variable)).map(|(name, _)| name);
     spec.env_remove.iter().chain(other).cloned().collect()
 }
 

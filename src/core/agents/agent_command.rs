@@ -13,7 +13,7 @@ use crate::{
         transcript::Format,
     },
     diagnostic::nearest,
-    redact::{Redactor, is_secret_name},
+    redact::{Redactor, is_secret_variable},
 };
 
 /// The command of one agent.
@@ -127,7 +127,10 @@ impl AgentCommand {
     #[must_use]
     pub fn redacted(self, secrets: &Redactor) -> AgentCommand {
         let clean = |text: String| secrets.clone().text(&text);
-        let env = self.env.into_iter().filter(|(name, _)| !is_secret_name(name));
+        let env = self
+            .env
+            .into_iter()
+            .filter(|(name, value)| !is_secret_variable(name, value.as_bytes()));
         AgentCommand {
             argv: self.argv.into_iter().map(clean).collect(),
             env: env.map(|(name, value)| (name, clean(value))).collect(),
