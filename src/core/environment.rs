@@ -46,7 +46,7 @@ pub fn in_slot(
 }
 
 /// A text in which every path at or below `root` is the same one below `slot`.
-fn moved(text: &str, root: &str, slot: &str) -> String {
+pub fn moved(text: &str, root: &str, slot: &str) -> String {
     let mut result = String::new();
     let mut rest = text;
     while let Some(at) = rest.find(root).filter(|_| root.len() > 1) {

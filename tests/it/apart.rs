@@ -539,6 +539,27 @@ fn ignored_files_that_are_needed_are_there() {
 }
 
 #[test]
+fn a_virtualenv_of_the_checkout_is_one_of_the_slot() {
+    let trial =
+        stage("tasks: [{id: a, max_attempts: 1}]\n", "jobs: 1\nverify: [.venv/bin/check]\n")
+            .file(".gitignore", ".venv/\n")
+            .file(".worktreeinclude", ".venv/\n")
+            .file("check.sh", "exit 0\n");
+    trial.write(".venv/pyvenv.cfg", "home = /usr/bin\n");
+    let script = trial.root().join(".venv/bin/check");
+    trial.script(&script, &format!("exec sh '{}/check.sh'", trial.root().display()));
+    std::os::unix::fs::symlink(trial.root().join("check.sh"), trial.root().join(".venv/bin/link"))
+        .unwrap();
+    tell(
+        &trial,
+        "a",
+        "[ \"$(readlink .venv/bin/link)\" = \"$PWD/check.sh\" ] && echo exit 9 > check.sh && work",
+    );
+    trial.run(["run"]).code(3);
+    assert_eq!(trial.lines("verify_failed")[0]["exit_code"], 9, "the check of the slot ran");
+}
+
+#[test]
 fn every_form_of_merge_brings_the_same_work() {
     let work = |how: &&str| {
         let trial = stage(PAIR, &format!("merge: {how}\n"));
