@@ -17,6 +17,7 @@ pub mod import;
 pub mod attempt;
 pub mod follower;
 pub mod slot_environment;
+pub mod slot_files;
 pub mod slot_pool;
 pub mod suspect_slots;
 pub mod task_commits;
