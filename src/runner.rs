@@ -59,13 +59,8 @@ use crate::{
     },
     crash,
     project::{
-        attempt, fatal,
-        follower::Followed,
-        graph_file::GraphFile,
-        slot_environment,
-        slot_pool::{PreparedSlot, SlotPool},
-        suspect_slots::SuspectSlot,
-        workspace::Workspace,
+        attempt, fatal, follower::Followed, graph_file::GraphFile, slot_environment,
+        slot_pool::PreparedSlot, suspect_slots::SuspectSlot, workspace::Workspace,
     },
 };
 
@@ -293,7 +288,9 @@ impl Runner {
         self.refresh()?;
         self.follow_history()?;
         if self.core.cx.is_isolated() {
-            self.tell_environment()?;
+            if let Some(event) = slot_environment::moved(&self.core.cx.workspace) {
+                self.core.emit(None, event)?;
+            }
         } else if self.core.cx.plain().is_none() {
             let (paths, more) = attempt::first_changed(&self.core.cx.workspace)?;
             if !paths.is_empty() {
@@ -305,18 +302,6 @@ impl Runner {
                 return Ok(reason);
             }
         }
-    }
-
-    /// Says which variables lead to the checkout, and in a slot to the slot.
-    fn tell_environment(&mut self) -> Result<()> {
-        let workspace = &self.core.cx.workspace;
-        let first = SlotPool::of(workspace).next(&[]);
-        let moved = slot_environment::led_back(workspace, &first).into_iter();
-        let variables: Vec<String> = moved.map(|moved| moved.name).collect();
-        if variables.is_empty() {
-            return Ok(());
-        }
-        self.core.emit(None, RunEvent::EnvironmentMoved { variables }).map(drop)
     }
 
     /// Takes one turn. Returns why the run ends, if it does.

@@ -28,7 +28,7 @@ use crate::{
     },
     project::{
         config_layers::{self, ConfigLayers, Origin},
-        schema, slot_pool,
+        schema, slot_files,
         workspace::{self, GRAPH, Workspace},
     },
     regular_file, runner,
@@ -292,7 +292,7 @@ fn steps(
         whole(TASK, Template::Task.text(), force)?.keeping().made(),
     ];
     if let Some(files) = setup::includes(found) {
-        steps.push(whole(slot_pool::INCLUDE, files, force)?.keeping());
+        steps.push(whole(slot_files::INCLUDE, files, force)?.keeping());
     }
     if wanted.recipes {
         steps.push(FileStep::plan(root, found.justfile(), &Content::Recipes, force)?);

@@ -4,7 +4,10 @@ use std::{ffi::OsStr, fs, io, path::Path};
 
 use anyhow::{Context, Result};
 
-use crate::{adapters::git::Repo, core::environment, project::slot_pool::INCLUDE, regular_file};
+use crate::{adapters::git::Repo, core::environment, regular_file};
+
+/// The list of ignored files that every slot needs: patterns as in `.gitignore`.
+pub const INCLUDE: &str = ".worktreeinclude";
 
 /// Copies the ignored files that every slot needs.
 ///

@@ -25,9 +25,6 @@ use crate::{
     project::{graph_file::read_graph, slot_files, workspace::Workspace},
 };
 
-/// The list of ignored files that every slot needs: patterns as in `.gitignore`.
-pub const INCLUDE: &str = ".worktreeinclude";
-
 /// The slots of one loop in a repository.
 #[derive(Clone, Debug)]
 pub struct SlotPool {
@@ -160,7 +157,7 @@ const SETUP_INPUTS: &[&str] = &[
     "setup.py",
     "uv.lock",
     "yarn.lock",
-    INCLUDE,
+    slot_files::INCLUDE,
 ];
 
 /// Returns what the setup of a slot depends on: the commands and the files that they read.

@@ -530,7 +530,7 @@ fn secrets_and_ignored_files_do_not_land() {
         let why = trial.lines("failed")[0]["why"].as_str().unwrap().to_owned();
         assert!(why.contains(what), "{work}: {why}\n{said}");
         assert!(!said.contains(&key), "the key is not shown");
-        assert_eq!(trial.subjects(), Vec::<String>::new(), "{work}");
+        assert!(!trial.subjects().contains(&"Work".to_owned()), "{work}");
     }
     let all = format!("{writes_key}; echo 1 > my.db; echo K=1 > .env; git add -f my.db .env");
     let (trial, said) = stage("allow_files: ['*.db', .env, settings.py]\n", &all);

@@ -255,6 +255,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("continued", "", r#""seconds":60,"slept":false"#),
     ("continued", "", r#""seconds":60,"slept":true"#),
     ("clock_set", "", r#""seconds":-60"#),
+    ("environment_moved", "", r#""variables":["PATH","VIRTUAL_ENV"]"#),
     (
         "hook_failed",
         "",

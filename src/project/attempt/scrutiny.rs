@@ -16,7 +16,7 @@ use crate::{
         },
         verdict::Evidence,
     },
-    project::{config_layers, slot_pool, workspace::Workspace},
+    project::{config_layers, slot_files, workspace::Workspace},
     regular_file,
 };
 
@@ -28,7 +28,7 @@ const FEW: usize = 5;
 /// a repository for one that is kept in somewhere, because that would let the next one out.
 fn guarded(workspace: &Workspace, record: &AttemptRecord) -> Vec<String> {
     let own = workspace.layers.own_text().map(|(path, _)| path);
-    let fences = [config_layers::PATH, slot_pool::INCLUDE].map(str::to_owned);
+    let fences = [config_layers::PATH, slot_files::INCLUDE].map(str::to_owned);
     let more =
         fences.into_iter().filter(|path| record.run_on.is_some() && own.as_ref() != Some(path));
     own.iter().cloned().chain(more).collect()

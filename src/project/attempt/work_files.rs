@@ -41,10 +41,12 @@ impl WorkFiles {
         head: &CommitId,
     ) -> Result<WorkFiles> {
         let config = &workspace.config;
-        let is_allowed = |path: &String| is_named(&config.allow_files, path);
+        // Files of `ralph` itself do not land.
+        let is_allowed =
+            |path: &String| is_named(&config.allow_files, path) || workspace.is_own(path);
         let added: BTreeSet<String> = tree.added_after(base, head)?.into_iter().collect();
         let added = || added.iter().filter(|path| !is_allowed(path));
-        let changed: BTreeSet<String> = tree.differing(Some(base), head)?.into_iter().collect();
+        let changed: BTreeSet<String> = tree.changed_files(base, head)?.into_iter().collect();
         let mut found = WorkFiles::default();
         let again = format!(
             "take it out of the commits, such as with `git reset --soft {}` and a new commit, or let \
@@ -62,7 +64,8 @@ impl WorkFiles {
         let mut keys = Vec::new();
         for path in changed.iter().filter(|path| !is_allowed(path)) {
             let Some(now) = tree.file_at(head, path)? else { continue };
-            let before = tree.file_at(base, path)?;
+            // It may have been a submodule.
+            let before = tree.file_at(base, path).unwrap_or_default();
             if before.is_none() && (now.len() >= LARGE || is_binary(&now)) {
                 found.bulk.push(format!("{path} ({})", size(now.len())));
             }
@@ -71,7 +74,8 @@ impl WorkFiles {
             }
         }
         found.fault("writes what looks like a key or a password", keys.into_iter(), &again);
-        let guarded = changed.iter().filter(|path| is_named(&config.protect, path));
+        let all: BTreeSet<String> = tree.differing(Some(base), head)?.into_iter().collect();
+        let guarded = all.iter().filter(|path| is_named(&config.protect, path));
         let cure = format!("`git checkout {} -- PATH` takes that back", base.short());
         found.fault("changes what `protect` keeps as it is", guarded, &cure);
         let more = found.bulk.len().saturating_sub(NAMED);
