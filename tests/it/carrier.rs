@@ -8,7 +8,7 @@ mod sent;
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -342,9 +342,17 @@ fn a_worker_answers_other_versions_and_refuses_other_input() {
         let mut worker = Command::new(RALPH);
         let pipes = worker.arg("__worker").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut worker = pipes.stderr(Stdio::null()).spawn().unwrap();
-        worker.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        let output = worker.wait_with_output().unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+        let mut input = worker.stdin.take().unwrap();
+        input.write_all(text.as_bytes()).unwrap();
+        let mut said = String::new();
+        let mut output = BufReader::new(worker.stdout.take().unwrap());
+        // The other side goes once it knows the version.
+        while text.contains("begin") && !said.contains("hello") {
+            assert!(output.read_line(&mut said).unwrap() > 0, "{said}");
+        }
+        drop(input);
+        output.read_to_string(&mut said).unwrap();
+        (worker.wait().unwrap().code(), said)
     };
     let (code, said) = answer("{\"begin\":{\"protocol\":9,\"version\":\"9.9.9\",\"new\":1}}\n");
     assert_eq!(code, Some(0));

@@ -120,7 +120,7 @@ fn a_report_in_the_moment_of_a_crash_is_judged_and_completes_nothing_by_itself()
     process.args(["task-complete", "a"]).env("RALPH_RUN_ID", "r").env("RALPH_TASK_ID", "a");
     process.env("RALPH_ATTEMPT", "1").env("RALPH_TASK_DIR", trial.root());
     assert!(process.status().unwrap().success());
-    assert_eq!(trial.status("a"), "in-progress");
+    assert_eq!(trial.status("a"), "pending");
     assert_eq!(trial.tasks("reported"), ["a"]);
 }
 

@@ -452,6 +452,7 @@ fn a_status_is_taken_back_where_that_makes_sense() {
     trial.git(&["commit", "-qam", "Done"]);
     trial.run(["undo"]).stdout("took back `task-complete lexer`\n  lexer: complete -> pending\n");
     assert_eq!(trial.graph_text(), GRAPH);
+    trial.git(&["commit", "-qam", "Not done"]);
     trial.run(["run", "--once"]);
     assert_eq!(trial.tasks("completed"), ["lexer"]);
     trial.run(["task-reset", "lexer"]);

@@ -99,6 +99,23 @@ impl LocalRules<'_> {
         Ok(free.map(|(_, path)| *path).collect())
     }
 
+    /// The paths that the commits after `base` add, also those that a later one of them removes.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn added_after(&self, base: &str, head: &str) -> Result<Vec<String>> {
+        let log =
+            ["log", "--format=", "--name-only", "-z", "--no-renames", "--diff-filter=A", "-m"];
+        let span = format!("{base}..{head}");
+        let list = program::run(&self.root, &[&log[..], &[&span, "--"]].concat());
+        let list = lossy(&list.with_context(|| format!("cannot list what {head} adds"))?);
+        let mut paths: Vec<String> =
+            list.split(['\0', '\n']).filter(|path| !path.is_empty()).map(str::to_owned).collect();
+        paths.sort();
+        paths.dedup();
+        Ok(paths)
+    }
+
     /// The files of the index that the rules of git ignore.
     ///
     /// # Errors

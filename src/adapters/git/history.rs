@@ -279,23 +279,6 @@ impl RepoReader {
         Ok(files.map(|(path, _)| path).collect())
     }
 
-    /// The paths that the commits after `base` add, also those that a later one of them removes.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn added_after(&self, base: &str, head: &str) -> Result<Vec<String>> {
-        let log =
-            ["log", "--format=", "--name-only", "-z", "--no-renames", "--diff-filter=A", "-m"];
-        let span = format!("{base}..{head}");
-        let list = program::run(&self.root, &[&log[..], &[&span, "--"]].concat());
-        let list = lossy(&list.with_context(|| format!("cannot list what {head} adds"))?);
-        let mut paths: Vec<String> =
-            list.split(['\0', '\n']).filter(|path| !path.is_empty()).map(str::to_owned).collect();
-        paths.sort();
-        paths.dedup();
-        Ok(paths)
-    }
-
     /// Returns a repository inside this one that the commits after `base` record as a link, and that
     /// is not a submodule: no one else has its commits.
     ///

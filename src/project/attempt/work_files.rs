@@ -44,7 +44,7 @@ impl WorkFiles {
         // Files of `ralph` itself do not land.
         let is_allowed =
             |path: &String| is_named(&config.allow_files, path) || workspace.is_own(path);
-        let added: BTreeSet<String> = tree.added_after(base, head)?.into_iter().collect();
+        let added: BTreeSet<String> = tree.local().added_after(base, head)?.into_iter().collect();
         let added = || added.iter().filter(|path| !is_allowed(path));
         let changed: BTreeSet<String> = tree.changed_files(base, head)?.into_iter().collect();
         let mut found = WorkFiles::default();
