@@ -218,9 +218,18 @@ fn node_install(has: impl Fn(&str) -> bool, package: &str) -> Option<&'static st
         .then_some("npm install --no-package-lock")
 }
 
+/// The usual names of a virtualenv of Python, and the lock files from which a command of `setup` makes
+/// one in each slot.
+const VENVS: &[&str] = &[".venv", "venv"];
+const VENV_LOCKS: &[&str] = &["uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"];
+
 /// Returns the names at the top of the project that a copy needs and that git usually ignores.
 pub fn wanted_files(names: &[String]) -> Vec<String> {
-    names.iter().filter(|name| WANTED.contains(&name.as_str())).cloned().collect()
+    let is_made = names.iter().any(|name| VENV_LOCKS.contains(&name.as_str()));
+    let is_wanted = |name: &&String| {
+        WANTED.contains(&name.as_str()) || !is_made && VENVS.contains(&name.as_str())
+    };
+    names.iter().filter(is_wanted).cloned().collect()
 }
 
 #[cfg(test)]
@@ -239,6 +248,15 @@ mod tests {
             .unwrap_or_default();
         let found = checks(&names, &texts.collect(), &in_tests, |_| true);
         found.into_iter().map(|check| check.command).collect()
+    }
+
+    #[test]
+    fn a_virtualenv_that_no_lock_file_makes_is_wanted() {
+        let wanted = |names: &[&str]| {
+            wanted_files(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(wanted(&[".env", ".venv", "src"]), [".env", ".venv"]);
+        assert_eq!(wanted(&[".venv", "uv.lock"]), [""; 0]);
     }
 
     #[test]
