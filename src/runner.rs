@@ -59,8 +59,13 @@ use crate::{
     },
     crash,
     project::{
-        attempt, fatal, follower::Followed, graph_file::GraphFile, slot_environment,
-        slot_pool::PreparedSlot, suspect_slots::SuspectSlot, workspace::Workspace,
+        attempt, fatal,
+        follower::{BUSY, Followed, LAST_BUSY},
+        graph_file::GraphFile,
+        slot_environment,
+        slot_pool::PreparedSlot,
+        suspect_slots::SuspectSlot,
+        workspace::Workspace,
     },
 };
 
@@ -238,7 +243,9 @@ impl Runner {
         // The run has an end in the journal, too, if a source cannot be told.
         let result = result.and_then(|reason| {
             self.landing.mark_standing(&mut self.core)?;
-            self.landing.follow(&mut self.core)?;
+            let is_stopped = matches!(reason, StopReason::Signal(..));
+            let busy = if is_stopped { BUSY } else { LAST_BUSY };
+            self.landing.follow(&mut self.core, busy)?;
             self.write_back()?;
             Ok(reason)
         });
@@ -283,7 +290,7 @@ impl Runner {
         away::watch_suspects(&self.core.cx, &mut facts);
         self.core.tell(facts)?;
         self.recover()?;
-        self.landing.follow(&mut self.core)?;
+        self.landing.follow(&mut self.core, BUSY)?;
         self.write_back()?;
         self.refresh()?;
         self.follow_history()?;

@@ -10,7 +10,7 @@ use crate::{
     },
     core::{event::LandingEvent, exit::Exit},
     project::{
-        follower::{Followed, Follower},
+        follower::{BUSY, Followed, Follower},
         workspace::Workspace,
     },
     view::waits::WaitingWorkView,
@@ -66,7 +66,7 @@ fn land(workspace: &Workspace, branch: &str) -> Result<bool> {
             }
         }
     }
-    match follower.follow()? {
+    match follower.follow(BUSY)? {
         Followed::Level => {
             note_followed(workspace, Some(branch))?;
             terminal::print(&format!("`{branch}` has all that landed\n"))?;

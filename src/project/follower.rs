@@ -27,8 +27,10 @@ use crate::{
     regular_file,
 };
 
-/// How long the lock of another git process is waited for.
-const BUSY: Duration = Duration::from_secs(2);
+/// How long the lock of another git process is waited for while a run goes on.
+pub const BUSY: Duration = Duration::from_secs(2);
+/// The same at the end of a run, after which nothing tries again.
+pub const LAST_BUSY: Duration = Duration::from_secs(30);
 
 /// A branch that follows what landed for it.
 #[derive(Clone, Debug)]
@@ -76,11 +78,12 @@ impl Follower {
         }
     }
 
-    /// Moves the branch and its checkout to what landed, if nothing is in the way.
+    /// Moves the branch and its checkout to what landed, if nothing is in the way. Waits at most this
+    /// long for the lock of another git process.
     ///
     /// # Errors
     /// Errors of git and of the disk.
-    pub fn follow(&self) -> Result<Followed> {
+    pub fn follow(&self, busy: Duration) -> Result<Followed> {
         let repo = Repo::discover(&self.root)?;
         let began = Instant::now();
         loop {
@@ -95,7 +98,7 @@ impl Follower {
                         crash::point("follow.moved");
                         continue;
                     }
-                    Following::Busy { .. } if began.elapsed() < BUSY => {
+                    Following::Busy { .. } if began.elapsed() < busy => {
                         thread::sleep(Duration::from_millis(50));
                         continue;
                     }

@@ -44,7 +44,7 @@ use crate::{
     crash,
     project::{
         attempt::{AttemptRecord, CONFLICT, leftovers},
-        follower::{Followed, Follower},
+        follower::{BUSY, Followed, Follower},
         slot_pool::{self, SlotPool},
         workspace::Workspace,
     },
@@ -358,7 +358,7 @@ impl RunLanding {
         thread::spawn(move || {
             let landed = order.land();
             let followed = matches!(landed, Ok(LandOutcome::Landed));
-            let followed = followed.then(|| order.follower.follow());
+            let followed = followed.then(|| order.follower.follow(BUSY));
             drop(outbox.send(RunnerMessage::Landed(landed, followed)));
         });
     }
@@ -398,11 +398,12 @@ impl RunLanding {
         }
         let (follower, outbox) = (Follower::of(&cx.workspace, branch), cx.outbox.clone());
         self.is_following = true;
-        thread::spawn(move || drop(outbox.send(RunnerMessage::Followed(follower.follow()))));
+        thread::spawn(move || drop(outbox.send(RunnerMessage::Followed(follower.follow(BUSY)))));
     }
 
-    /// Has the branch follow, at the start and at the end of a run.
-    pub(super) fn follow(&mut self, core: &mut RunCore) -> Result<()> {
+    /// Has the branch follow, at the start and at the end of a run. Waits at most this long for the
+    /// lock of another git process.
+    pub(super) fn follow(&mut self, core: &mut RunCore, busy: Duration) -> Result<()> {
         let Some(branch) = &core.cx.target else { return Ok(()) };
         let follower = Follower::of(&core.cx.workspace, branch);
         if let Some(carried) = follower.carry_over(&core.cx.workspace.repo)? {
@@ -410,7 +411,7 @@ impl RunLanding {
             let is_there = carried.is_there;
             core.emit(None, LandingEvent::TipCarried { branch, kept, is_there })?;
         }
-        self.followed(core, follower.follow())
+        self.followed(core, follower.follow(busy))
     }
 
     /// Commits the statuses of the tasks that wait for a person, which only the journal has so far.
@@ -419,7 +420,7 @@ impl RunLanding {
             return Ok(());
         };
         // A mark that the checkout does not have would hide what a person does about it there.
-        self.follow(core)?;
+        self.follow(core, BUSY)?;
         if self.waiting.is_some() {
             return Ok(());
         }

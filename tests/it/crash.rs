@@ -16,6 +16,8 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
     let first = trial.start_until(["run"], "asleep");
     first.kill();
     assert!(trial.state().join("attempts/a.1.json").exists(), "the attempt is on record");
+    let claim = json!({"task_id": "a", "new": "in-progress", "cause": "claimed"});
+    trial.assert_record("status_changed", &claim);
 
     let trial = trial.agent("commit");
     trial.run(["run"]).graph_complete().stderr_has("0 of 1 attempts used; output in");

@@ -1,7 +1,7 @@
 //! Faults around an attempt: stale locks, a damaged graph, failing logs and disks.
 
 use std::{
-    fs,
+    fs::{self, File},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
@@ -29,6 +29,9 @@ fn locks_of_a_killed_git_are_removed() {
 fn a_lock_that_was_there_before_is_not_touched() {
     let trial = TestProject::new().in_place().graph("tasks: [{id: a}]\n").agent("commit");
     trial.write(".git/index.lock", "");
+    // It looks as new as one of the attempt, however long that takes to start.
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(600);
+    File::open(trial.root().join(".git/index.lock")).unwrap().set_modified(later).unwrap();
     trial.run(["run", "--once", "-q"]).code(1);
     assert!(trial.root().join(".git/index.lock").exists());
     assert!(trial.lines("failed")[0].get("unlocked").is_none());
