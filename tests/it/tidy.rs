@@ -537,10 +537,10 @@ fn no_type_has_many_methods() {
 }
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
-const LINES: usize = 69_100;
+const LINES: usize = 68_100;
 
 /// The number of files in `src` that the budget allows.
-const FILES: usize = 404;
+const FILES: usize = 369;
 
 #[test]
 fn the_whole_stays_small() {
