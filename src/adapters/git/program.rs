@@ -260,6 +260,9 @@ fn command(dir: &Path, arguments: &[&str]) -> Command {
         .envs([("GIT_EDITOR", "true"), ("GIT_SEQUENCE_EDITOR", "true")])
         .env("LC_ALL", "C")
         .process_group(0);
+    // Unit tests pass whatever the settings of the machine and of its user are.
+    #[cfg(test)]
+    command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
     command
 }
 
