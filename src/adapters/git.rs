@@ -392,6 +392,24 @@ fn branch_name(reference: &str) -> String {
     reference.strip_prefix("refs/heads/").unwrap_or(reference).to_owned()
 }
 
+/// The program in a folder, with an identity and without the settings of this machine.
+#[cfg(test)]
+pub fn git_in(dir: &Path) -> std::process::Command {
+    let mut command = std::process::Command::new("git");
+    for name in program::FOREIGN {
+        command.env_remove(name);
+    }
+    command
+        .current_dir(dir)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_AUTHOR_NAME", "A")
+        .env("GIT_AUTHOR_EMAIL", "a@b.c")
+        .env("GIT_COMMITTER_NAME", "A")
+        .env("GIT_COMMITTER_EMAIL", "a@b.c");
+    command
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -403,7 +421,7 @@ mod tests {
 
     use tempfile::TempDir;
 
-    use super::{program::FOREIGN, *};
+    use super::*;
     use crate::core::{
         commit_id::CommitId,
         verdict::{Commit, DiffStat},
@@ -435,23 +453,9 @@ mod tests {
         }
 
         pub(super) fn try_git(&self, dir: &Path, arguments: &[&str]) -> Output {
-            let mut command = Command::new("git");
-            for name in FOREIGN {
-                command.env_remove(name);
-            }
-            command
-                .current_dir(dir)
-                .args(["-c", "protocol.file.allow=always"])
-                .args(arguments)
-                .env("HOME", self.folder.path())
-                .env("GIT_CONFIG_GLOBAL", "/dev/null")
-                .env("GIT_CONFIG_NOSYSTEM", "1")
-                .env("GIT_AUTHOR_NAME", "A")
-                .env("GIT_AUTHOR_EMAIL", "a@b.c")
-                .env("GIT_COMMITTER_NAME", "A")
-                .env("GIT_COMMITTER_EMAIL", "a@b.c")
-                .output()
-                .unwrap()
+            let mut command = git_in(dir);
+            let command = command.args(["-c", "protocol.file.allow=always"]).args(arguments);
+            command.env("HOME", self.folder.path()).output().unwrap()
         }
 
         pub(super) fn git_in(&self, dir: &Path, arguments: &[&str]) -> String {

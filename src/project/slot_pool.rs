@@ -402,9 +402,8 @@ pub fn release(
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
+    use crate::adapters::git::git_in;
 
     #[test]
     fn a_slot_is_released_when_all_of_it_is_kept() {
@@ -412,12 +411,7 @@ mod tests {
         let main = folder.path().canonicalize().unwrap().join("main");
         Repo::init(&main).unwrap();
         let git = |arguments: &[&str]| {
-            let identity = ["-c", "user.name=A", "-c", "user.email=a@b.c"];
-            let status = Command::new("git")
-                .current_dir(&main)
-                .args([&identity[..], arguments].concat())
-                .status();
-            assert!(status.unwrap().success(), "{arguments:?}");
+            assert!(git_in(&main).args(arguments).status().unwrap().success(), "{arguments:?}");
         };
         git(&["commit", "-q", "--allow-empty", "-m", "First"]);
         let repo = Repo::discover(&main).unwrap();
@@ -437,10 +431,8 @@ mod tests {
         // A commit that could not be brought home.
         fs::write(slot.root().join("new"), "").unwrap();
         let git = |arguments: &[&str]| {
-            let identity = ["-c", "user.name=A", "-c", "user.email=a@b.c"];
-            let mut git = Command::new("git");
-            git.current_dir(slot.root()).args([&identity[..], arguments].concat());
-            assert!(git.status().unwrap().success(), "{arguments:?}");
+            let ran = git_in(slot.root()).args(arguments).status();
+            assert!(ran.unwrap().success(), "{arguments:?}");
         };
         git(&["add", "new"]);
         git(&["commit", "-q", "-m", "New"]);

@@ -72,18 +72,14 @@ impl TaskCommits {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
+    use crate::adapters::git::git_in;
 
     #[test]
     fn commits_of_attempts_are_found_in_the_history_of_any_commit() {
         let folder = tempfile::tempdir().unwrap();
         let git = |arguments: &[&str]| {
-            let identity = ["-c", "user.name=A", "-c", "user.email=a@b.c"];
-            let mut git = Command::new("git");
-            let git = git.current_dir(&folder).args(identity).args(arguments);
-            let output = git.output().unwrap();
+            let output = git_in(folder.path()).args(arguments).output().unwrap();
             assert!(output.status.success(), "{output:?}");
             CommitId::from(String::from_utf8(output.stdout).unwrap().trim())
         };

@@ -169,7 +169,8 @@ fn a_stop_that_is_killed_before_its_end_is_remembered() {
 #[test]
 fn an_attempt_whose_processes_had_all_ended_is_judged_after_a_kill() {
     let settings = SETTINGS.replace("child_wait_timeout: 0s", "child_wait_timeout: 10m")
-        + "verify: touch $TRIAL_DIR/verifying; until [ -e $TRIAL_DIR/verified ]; do sleep 0.05; done\n";
+        + "verify: touch \"$TRIAL_DIR/verifying\"; until [ -e \"$TRIAL_DIR/verified\" ]; \
+           do sleep 0.05; done\n";
     let trial = TestProject::new()
         .file(".ralph/config.yaml", &settings)
         .graph("tasks: [{id: a}]\n")

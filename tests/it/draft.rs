@@ -364,7 +364,7 @@ fn a_graph_that_changed_meanwhile_is_not_overwritten() {
     let other = format!("{GRAPH}  - id: types\n");
     fs::write(trial.sign("other.yaml"), &other).unwrap();
     let script = format!(
-        "cp \"$TRIAL_DIR/other.yaml\" {}/task-graph.yaml\n{}",
+        "cp \"$TRIAL_DIR/other.yaml\" '{}/task-graph.yaml'\n{}",
         trial.root().display(),
         writes(GOOD)
     );
@@ -544,7 +544,7 @@ fn the_slot_of_a_draft_is_set_up() {
 #[test]
 fn a_signal_ends_the_setup_of_a_draft() {
     let settings = format!(
-        "fsync: false\ngrace: 200ms\nagent: [\"{}\"]\nsetup: [\"trap '' INT TERM; touch $TRIAL_DIR/setup; \
+        "fsync: false\ngrace: 200ms\nagent: [\"{}\"]\nsetup: [\"trap '' INT TERM; touch \\\"$TRIAL_DIR/setup\\\"; \
          setsid sleep 1000 & while :; do sleep 1; done\"]\n",
         agent("draft")
     );

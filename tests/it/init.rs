@@ -399,7 +399,8 @@ fn what_was_set_up_is_worked_off_to_the_end() {
     trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
     trial.git(&["config", "user.name", "Tess"]);
     trial.git(&["config", "user.email", "tess@example.invalid"]);
-    trial.write("Makefile", "test:\n\ttest -d work\n\techo verified >> $(TRIAL_DIR)/verified\n");
+    trial
+        .write("Makefile", "test:\n\ttest -d work\n\techo verified >> \"$(TRIAL_DIR)/verified\"\n");
     let trial = trial.env("RALPH_FSYNC", "false").agent("commit");
     trial.run(["init", "--yes"]).stdout_has("run --once").stderr_has("`make test`");
     trial.git(&["add", "--all"]);
@@ -574,7 +575,7 @@ fn the_wizard_has_a_plan_drafted() {
         // The last agent of the list is any command.
         let answers = [
             ("Which agent?", "\u{1b}[A\r".to_owned()),
-            ("Command that reads", format!("{}\r", drafts.display())),
+            ("Command that reads", format!("'{}'\r", drafts.display())),
             ("number of attempts", "\r".to_owned()),
             ("Maximum cost", "\r".to_owned()),
             ("Command that tests", "\r".to_owned()),

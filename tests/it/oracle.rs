@@ -263,7 +263,8 @@ pub fn positions(trial: &TestProject) -> Vec<String> {
 pub fn red_positions(trial: &TestProject, verify: &str) -> Vec<String> {
     let check = |commit: &String| {
         let script = format!(
-            "fresh=$(mktemp -d -p '{}') && git archive {commit} | tar -x -C $fresh && cd $fresh && \
+            "fresh=$(mktemp -d -p '{}') && git archive {commit} | tar -x -C \"$fresh\" && \
+             cd \"$fresh\" && \
              {{ {verify}; }}",
             trial.dir().display()
         );

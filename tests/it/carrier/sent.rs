@@ -28,6 +28,8 @@ struct SentProject {
 impl SentProject {
     fn new() -> SentProject {
         let project = TestProject::new().file("given", "given\n").file(".gitignore", "cache\n");
+        // Git also runs in this process, with the settings of the user.
+        project.git(&["config", "core.autocrlf", "false"]);
         let main = Repo::discover(project.root()).unwrap();
         let settings = main.slots().settings().unwrap();
         let base = main.head().unwrap().commit.unwrap();
