@@ -256,7 +256,8 @@ impl ClosedProcess {
         let is_green = closed.outcome == Some(Outcome::Exited { exit_code: 0 });
         let output = (!log.is_empty()).then(|| cx.workspace.root().join(&log));
         let no_test = output.as_deref().is_some_and(|output| {
-            is_green && test_output::ran_none(&agent_output::end(output, TEST_OUTPUT))
+            is_green
+                && test_output::ran_none(&terminal::plain(&agent_output::end(output, TEST_OUTPUT)))
         });
         let last_line = output.and_then(|log| {
             if is_green {

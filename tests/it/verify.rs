@@ -129,6 +129,13 @@ fn a_check_that_runs_no_test_is_named() {
     let proof = &trial.lines("completed")[0]["verify"];
     assert_eq!((&proof[0]["no_test"], &proof[1]["no_test"]), (&json!(null), &json!(true)));
     assert!(trial.run(["show", "a"]).out().contains("no test ran in"));
+    // In the colors of a terminal.
+    let skipped =
+        r"printf '\033[2m     Tests \033[22m \033[33m2 skipped\033[39m\033[90m (2)\033[39m\n'";
+    let graph = json!({"tasks": [{"id": "a", "verify": skipped}]}).to_string();
+    let trial = TestProject::new().graph(&graph).agent("commit");
+    trial.run(["run", "-q"]).code(0);
+    assert_eq!(trial.lines("completed")[0]["verify"][0]["no_test"], true);
 }
 
 #[test]

@@ -263,22 +263,6 @@ impl RepoReader {
         Ok(entries.into_iter().map(|(path, _)| path).collect())
     }
 
-    /// The files that differ between two commits and that the later one has: no links and no
-    /// submodules.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn changed_files(&self, base: &str, head: &str) -> Result<Vec<String>> {
-        /// The part of a mode with the type, and that of a file (gitformat-index(5)).
-        const TYPE: u32 = 0o170_000;
-        const FILE: u32 = 0o100_000;
-        let entries = self.changed_entries(Some(base), head);
-        let entries =
-            entries.with_context(|| format!("cannot list the changes of commit {head}"))?;
-        let files = entries.into_iter().filter(|(_, mode)| mode & TYPE == FILE);
-        Ok(files.map(|(path, _)| path).collect())
-    }
-
     /// Returns a repository inside this one that the commits after `base` record as a link, and that
     /// is not a submodule: no one else has its commits.
     ///

@@ -19,7 +19,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use git2::{Delta, DiffOptions, ErrorCode, Oid, Repository, RepositoryOpenFlags, Sort};
+use git2::{Delta, DiffOptions, ErrorCode, ObjectType, Oid, Repository, RepositoryOpenFlags, Sort};
 
 use super::{Head, branch_name, is_commit, lossy, program, program::HOOKS};
 use crate::core::commit_id::CommitId;
@@ -364,7 +364,8 @@ impl RepoReader {
         self.ask_objects(library, program)
     }
 
-    /// A file of a commit, by its path relative to the root; none if the commit does not contain it.
+    /// A file of a commit, by its path relative to the root; none if the commit does not contain it, or
+    /// has a submodule there.
     ///
     /// # Errors
     /// The error of `git`.
@@ -373,18 +374,18 @@ impl RepoReader {
         let Some(commit) = id.as_deref() else { return Ok(None) };
         let library = |repo: &Repository| {
             let tree = repo.find_commit(Oid::from_str(commit)?)?.tree()?;
-            let Some(found) = existing(tree.get_path(Path::new(path)))? else { return Ok(None) };
-            Ok(Some(repo.find_blob(found.id())?.content().to_vec()))
+            let found = existing(tree.get_path(Path::new(path)))?;
+            let file = found.filter(|found| found.kind() != Some(ObjectType::Commit));
+            let Some(file) = file else { return Ok(None) };
+            Ok(Some(repo.find_blob(file.id())?.content().to_vec()))
         };
         // One process if the commit has it.
         let program = |root: &Path| {
-            let name = format!("{commit}:{path}");
-            let failed = match program::run(root, &["cat-file", "blob", &name]) {
-                Ok(text) => return Ok(Some(text)),
-                Err(error) => error,
-            };
-            let is_there = program::answer(root, &["rev-parse", "-q", "--verify", &name])?;
-            if is_there.is_some() { Err(failed) } else { Ok(None) }
+            let text = program::run(root, &["cat-file", "blob", &format!("{commit}:{path}")]);
+            text.map(Some).or_else(|failed| match program::kind(root, commit, path)?.as_deref() {
+                None | Some("commit") => Ok(None),
+                Some(_) => Err(failed),
+            })
         };
         self.ask_objects(library, program)
             .with_context(|| format!("cannot read `{path}` of commit {commit}"))

@@ -84,7 +84,10 @@ pub fn check_evidence(
     let may_be_metadata = evidence.report.is_some()
         && evidence.diff.is_some_and(|diff| (1..=FEW).contains(&diff.files));
     let committed = match &head {
-        Some(head) if !evidence.commits.is_empty() && (may_be_metadata || !verify.is_empty()) => {
+        Some(head)
+            if !evidence.commits.is_empty()
+                && (evidence.report.is_some() || !verify.is_empty()) =>
+        {
             tree.differing(record.base.as_deref(), head)?
         }
         _ => Vec::new(),
@@ -96,15 +99,14 @@ pub fn check_evidence(
     let is_free = workspace.place.name().is_some() && record.slot.is_none();
     if evidence.report.is_some() && !is_free {
         settings_kept(workspace, tree, record, head.as_ref(), evidence)?;
-    }
-    if let (Some(base), Some(head)) = (&record.base, &head)
-        && evidence.report.is_some()
-        && !is_free
-        && !evidence.commits.is_empty()
-    {
-        let WorkFiles { faults, bulk } = WorkFiles::of(workspace, tree, base, head)?;
-        evidence.missing.extend(faults);
-        evidence.bulk = bulk;
+        if let (Some(base), Some(head)) = (&record.base, &head)
+            && !evidence.commits.is_empty()
+        {
+            let WorkFiles { faults, bulk } =
+                WorkFiles::of(workspace, tree, base, head, &committed)?;
+            evidence.missing.extend(faults);
+            evidence.bulk = bulk;
+        }
     }
     if !verify.is_empty() {
         let mut changed = evidence.leftovers.clone();

@@ -30,7 +30,7 @@ pub(super) struct WorkFiles {
 }
 
 impl WorkFiles {
-    /// Looks at what the commits from `base` to `head` add and change.
+    /// Looks at what the commits from `base` to `head` add, and at the paths that they `changed`.
     ///
     /// # Errors
     /// Errors of git.
@@ -39,6 +39,7 @@ impl WorkFiles {
         tree: &Repo,
         base: &CommitId,
         head: &CommitId,
+        changed: &[String],
     ) -> Result<WorkFiles> {
         let config = &workspace.config;
         // Files of `ralph` itself do not land.
@@ -46,7 +47,7 @@ impl WorkFiles {
             |path: &String| is_named(&config.allow_files, path) || workspace.is_own(path);
         let added: BTreeSet<String> = tree.local().added_after(base, head)?.into_iter().collect();
         let added = || added.iter().filter(|path| !is_allowed(path));
-        let changed: BTreeSet<String> = tree.changed_files(base, head)?.into_iter().collect();
+        let changed: BTreeSet<&String> = changed.iter().collect();
         let mut found = WorkFiles::default();
         let again = format!(
             "take it out of the commits, such as with `git reset --soft {}` and a new commit, or let \
@@ -62,10 +63,9 @@ impl WorkFiles {
             found.fault("adds a file that git ignores", ignored, &again);
         }
         let mut keys = Vec::new();
-        for path in changed.iter().filter(|path| !is_allowed(path)) {
+        for path in changed.iter().copied().filter(|path| !is_allowed(path)) {
             let Some(now) = tree.file_at(head, path)? else { continue };
-            // It may have been a submodule.
-            let before = tree.file_at(base, path).unwrap_or_default();
+            let before = tree.file_at(base, path)?;
             if before.is_none() && (now.len() >= LARGE || is_binary(&now)) {
                 found.bulk.push(format!("{path} ({})", size(now.len())));
             }
@@ -74,8 +74,7 @@ impl WorkFiles {
             }
         }
         found.fault("writes what looks like a key or a password", keys.into_iter(), &again);
-        let all: BTreeSet<String> = tree.differing(Some(base), head)?.into_iter().collect();
-        let guarded = all.iter().filter(|path| is_named(&config.protect, path));
+        let guarded = changed.into_iter().filter(|path| is_named(&config.protect, path));
         let cure = format!("`git checkout {} -- PATH` takes that back", base.short());
         found.fault("changes what `protect` keeps as it is", guarded, &cure);
         let more = found.bulk.len().saturating_sub(NAMED);

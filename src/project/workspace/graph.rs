@@ -128,13 +128,9 @@ impl Workspace {
     /// # Errors
     /// Errors of git.
     pub fn uncommitted_tasks(&self, graph: &TaskGraph) -> Result<Vec<TaskId>> {
-        let (Some(path), Some(head)) = (self.graph_in_git(), self.repo.head()?.commit) else {
-            return Ok(Vec::new());
-        };
-        let Some(text) = self.repo.file_at(&head, &path)? else {
-            return Ok(Vec::new());
-        };
-        let Ok(committed) = read_graph(&path, &String::from_utf8_lossy(&text)) else {
+        let head = self.repo.head()?.commit;
+        let text = head.map(|head| self.committed_text(&head)).transpose()?.flatten();
+        let Some(Ok(committed)) = text.map(|text| read_graph(&self.graph_name(), &text)) else {
             return Ok(Vec::new());
         };
         let ids = graph.tasks().iter().map(|task| &task.id);
