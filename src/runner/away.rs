@@ -80,13 +80,7 @@ impl RunAway {
         record: &AttemptRecord,
         ended: ClosedProcess,
     ) -> Option<ClosedProcess> {
-        let lost = match &ended.closed.outcome {
-            Some(Outcome::Lost { executor, why }) => Some((executor.as_str(), why.as_str())),
-            Some(_) => None,
-            // Its guardian was killed.
-            None => record.run_on.as_deref().map(|name| (name, "")),
-        };
-        let Some(question) = lost.and_then(|lost| engine_question(cx, record, lost)) else {
+        let Some(question) = engine_question(cx, record, ended.closed.outcome.as_ref()) else {
             return Some(ended);
         };
         let (outbox, name) = (cx.outbox.clone(), id.clone());
@@ -191,7 +185,7 @@ pub(super) fn watch_suspect(cx: &RunContext, slot: SuspectSlot, pause: Duration)
     let Ok(executor) = executor else { return };
     let (mark, why) = (slot.mark.clone(), String::new());
     let signs = suspect_slots::signs(&cx.workspace.state, &mark);
-    let question = EngineQuestion { executor, mark, why, signs, is_late: true };
+    let question = EngineQuestion { executor, mark, why, ended: None, signs, is_late: true };
     let outbox = cx.outbox.clone();
     thread::spawn(move || {
         thread::sleep(pause);
@@ -231,8 +225,7 @@ pub(super) fn ask_clusters(cx: &RunContext, waiting: Vec<AttemptId>, records: &R
 /// Ends what an attempt of an earlier run left at its executor, as far as the engine there can.
 /// Returns why a process of the attempt may still work in its slot.
 pub(super) fn end_elsewhere(cx: &RunContext, record: &AttemptRecord) -> Option<String> {
-    let lost = record.run_on.as_deref().map(|name| (name, ""));
-    engine_question(cx, record, lost?)?.ask().suspect
+    engine_question(cx, record, None)?.ask().suspect
 }
 
 /// How many bytes at the end of an output are searched for the summaries of test runners.

@@ -20,6 +20,8 @@ pub(super) struct EngineQuestion {
     pub(super) mark: String,
     /// Why the process was lost.
     pub(super) why: String,
+    /// How it ended, if it was not lost: its engine may have ended it.
+    pub(super) ended: Option<Outcome>,
     /// Where its files are the very files that are here, whether it may run.
     pub(super) signs: SignsOfLife,
     /// Whether the process was lost some time ago: the engine may have forgotten it.
@@ -52,6 +54,9 @@ impl EngineQuestion {
             ExecutorKind::Slurm(settings) => {
                 let (state, is_certain) = slurm::end(settings, &self.mark);
                 let is_certain = is_certain && !(self.is_late && matches!(state, JobState::Absent));
+                if let Some(outcome) = self.ended.clone().filter(|_| !state.was_ended()) {
+                    return EngineWord { outcome, suspect: None, is_missed: false };
+                }
                 let is_missed = matches!(state, JobState::Unknown(_) | JobState::Absent);
                 let suspect = (!is_certain).then(|| match state {
                     JobState::Ended(
@@ -114,25 +119,36 @@ impl EngineQuestion {
     }
 
     fn lost(&self, more: Option<&str>) -> Outcome {
-        let why = more.map_or_else(|| self.why.clone(), |more| format!("{}; {more}", self.why));
+        let words = [Some(self.why.as_str()).filter(|why| !why.is_empty()), more];
+        let why = words.into_iter().flatten().collect::<Vec<_>>().join("; ");
         Outcome::Lost { executor: self.executor.name.clone(), why }
     }
 }
 
-/// Returns the question to the engine of an executor whose process was lost; none if there is no
-/// engine to ask.
+/// Returns the question to the engine of an executor about a process that was lost, or that failed
+/// and may have been ended by its engine; none if there is nothing to ask, or no engine.
 pub(super) fn engine_question(
     cx: &RunContext,
     record: &AttemptRecord,
-    (name, why): (&str, &str),
+    outcome: Option<&Outcome>,
 ) -> Option<EngineQuestion> {
+    let run_on = record.run_on.as_deref();
+    let (name, why, ended) = match outcome {
+        Some(Outcome::Lost { executor, why }) => (executor.as_str(), why.as_str(), None),
+        Some(outcome) if outcome.is_own_failure() => (run_on?, "", Some(outcome.clone())),
+        Some(_) => return None,
+        // Its guardian was killed.
+        None => (run_on?, "", None),
+    };
     let executor = executors::find(&cx.workspace.config, Some(name)).ok()?;
     let is_asked = match executor.kind {
-        ExecutorKind::Slurm(_) | ExecutorKind::Container(_) => true,
-        ExecutorKind::Command(_) => executor.files() == Some(FileTravel::Shared),
+        // A job's processes get its signal one by one, so an agent may end before its worker does.
+        ExecutorKind::Slurm(_) => true,
+        ExecutorKind::Container(_) => ended.is_none(),
+        ExecutorKind::Command(_) => ended.is_none() && executor.files() == Some(FileTravel::Shared),
         ExecutorKind::Local | ExecutorKind::Sandbox(_) | ExecutorKind::Ssh(_) => false,
     };
     let (mark, why) = (record.mark(), why.to_owned());
     let signs = suspect_slots::signs(&cx.workspace.state, &mark);
-    is_asked.then_some(EngineQuestion { executor, mark, why, signs, is_late: false })
+    is_asked.then_some(EngineQuestion { executor, mark, why, ended, signs, is_late: false })
 }

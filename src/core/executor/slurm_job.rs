@@ -102,6 +102,24 @@ impl JobState {
         })
     }
 
+    /// Whether the cluster has ended it, or lost it.
+    pub fn was_ended(&self) -> bool {
+        match self {
+            JobState::Ended(end) => match end {
+                JobEnd::Exited | JobEnd::Other(_) => false,
+                JobEnd::Preempted
+                | JobEnd::Timeout
+                | JobEnd::Cancelled
+                | JobEnd::OutOfMemory
+                | JobEnd::NodeFail => true,
+            },
+            JobState::Pending { .. }
+            | JobState::Running { .. }
+            | JobState::Absent
+            | JobState::Unknown(_) => false,
+        }
+    }
+
     /// Whether it is certain that none of the job's processes runs any more.
     pub fn is_proof_of_end(&self, tracking: JobTracking) -> bool {
         match self {

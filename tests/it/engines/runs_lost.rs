@@ -279,6 +279,19 @@ fn a_canceled_job_interrupts_its_attempt() {
 
 #[test]
 #[ignore = "slow"]
+fn an_agent_that_ends_before_its_canceled_job_is_interrupted() {
+    let Some(station) = Station::start(Kind::Slurm, ONCE, "") else { return };
+    station.told("do-a-1", "scancel \"$SLURM_JOB_ID\"; exit 143\n");
+    station.told("do-a", "work\n");
+    let ran = station.trial.run(["run"]);
+    ran.graph_complete();
+    let why = station.is_interrupted_once();
+    assert!(why.contains("canceled"), "{why}");
+    station.nothing_is_left();
+}
+
+#[test]
+#[ignore = "slow"]
 fn a_preempted_job_interrupts_its_attempt() {
     let Some(mut station) = station(Kind::Slurm, ONCE) else { return };
     let run = station.trial.start(["run"]);
