@@ -19,6 +19,7 @@ mod notify;
 mod page_data;
 mod pane;
 mod printed;
+mod probe;
 mod prompt;
 mod relay;
 mod report;

@@ -13,13 +13,13 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{Invocation, few, status};
+use super::{Invocation, few, probe::ProbeFolder, status};
 use crate::{
     adapters::terminal::{self, Paint, Style, columns, visible, wrap},
     cli::DoctorArgs,
     core::{
         agents::agent_command::AgentCommand,
-        executor::LOCAL,
+        executor::{Executor, LOCAL},
         exit::{self, Exit},
         finding::{Finding, FindingKind, FindingLevel},
         graph::task::Task,
@@ -30,7 +30,7 @@ use crate::{
     view::lines::counted,
 };
 pub(super) use machine::login_sign;
-use trial::{ProbeFolder, TrialPlan};
+use trial::TrialPlan;
 
 /// How many names are in a finding.
 const NAMED: usize = 5;
@@ -160,20 +160,32 @@ fn tried(
     run_on: Option<&str>,
     is_quick: bool,
 ) -> Vec<Finding> {
-    let (mut findings, mut executors) = (Vec::new(), Vec::new());
-    let runs_commands = workspace.config.is_isolated() && !is_quick;
-    if runs_commands {
+    let mut findings = Vec::new();
+    let (mut executors, mut verifiers): (Vec<Executor>, Vec<Executor>) = (Vec::new(), Vec::new());
+    if workspace.config.is_isolated() && !is_quick {
         let open = runner::open(policy, tasks).into_iter();
-        match executors::needed(workspace, open, run_on) {
-            Ok(needed) => executors = needed,
-            Err(error) => findings.push(of_error(FindingKind::UnknownExecutor, &error)),
+        let found = executors::needed(workspace, open, run_on).and_then(|needed| {
+            executors = needed;
+            let usual = run_on.unwrap_or(&workspace.config.run_on);
+            let usual =
+                executors.is_empty().then(|| executors::find(&workspace.config, Some(usual)));
+            for executor in executors.iter().cloned().map(Ok).chain(usual) {
+                let verifier = executors::verifier(&workspace.config, executor?)?;
+                if !verifiers.iter().any(|known| known.name == verifier.name) {
+                    verifiers.push(verifier);
+                }
+            }
+            Ok(())
+        });
+        if let Err(error) = found {
+            findings.push(of_error(FindingKind::UnknownExecutor, &error));
         }
     }
     let with_agents = executors.into_iter().filter(|it| it.name != LOCAL).map(|executor| {
         let agents = runner::agents_at(policy, tasks, workspace, run_on, &executor);
         (executor, agents)
     });
-    let plan = TrialPlan { runs_commands, executors: with_agents.collect() };
+    let plan = TrialPlan { verifiers, executors: with_agents.collect() };
     findings.extend(trial::findings(workspace, bench, &plan));
     findings
 }

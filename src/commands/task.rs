@@ -1,7 +1,7 @@
 //! `ralph task-reset`, `task-complete` and `task-block` change the status of a task, `task-move` and
 //! `task-remove` its place in the graph file; `ralph verify` runs its checks.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, env};
 
 use anyhow::{Context, Result};
 use chrono::Utc;
@@ -9,17 +9,19 @@ use chrono::Utc;
 use super::{
     Invocation, few,
     inside::SurroundingAttempt,
+    probe::{Probe, ProbeFolder, ProbePlace},
     success,
     task_editor::{ChangeCommand, TaskEditor, live_attempt, unsupported},
 };
 use crate::{
     adapters::{
-        process,
+        process::{self, relay},
         terminal::{self, visible},
     },
     cli::{PlaceArgs, TaskMoveArgs, TaskRemoveArgs},
     core::{
         event::RequestEvent,
+        executor::{Executor, ExecutorKind, LOCAL},
         exit::{Exit, Failure, fail},
         graph::{
             TaskGraph,
@@ -30,7 +32,9 @@ use crate::{
     },
     project::{
         attempt::AttemptRecord,
+        executors,
         graph_file::{GraphFile, Write, rfc3339},
+        placement::AWAY,
         workspace::find,
     },
 };
@@ -288,11 +292,44 @@ pub fn verify(invocation: &Invocation, id: &str) -> Result<Exit> {
         ));
         return Ok(Exit::Success);
     }
+    let config = &workspace.config;
+    let is_inside = [relay::VARIABLE, AWAY].iter().any(|name| env::var_os(name).is_some())
+        || SurroundingAttempt::of(&workspace).is_some();
+    let wanted = executors::name_of(config, file.graph().task(number), None);
+    let verifier = if is_inside {
+        Executor::local()
+    } else {
+        executors::verifier(config, executors::find(config, Some(wanted))?)?
+    };
+    // A sandbox or a container works on this checkout; another machine would need a copy.
+    let is_here = !matches!(verifier.kind, ExecutorKind::Sandbox(_) | ExecutorKind::Container(_));
+    let at = match (is_here, is_inside || wanted == LOCAL) {
+        (false, _) => format!(" on `{}`", verifier.name),
+        (true, true) => String::new(),
+        (true, false) => format!(" here, not on `{wanted}`"),
+    };
+    let bench = ProbeFolder::new(config)?;
+    let folder = workspace.standpoint();
+    let place = ProbePlace {
+        workspace: &workspace,
+        executor: &verifier,
+        folder: folder.to_owned(),
+        base: None,
+    };
     for command in &commands {
-        terminal::say(&format!("verifying {id}: `{}`", visible(command)));
+        terminal::say(&format!("verifying {id}{at}: `{}`", visible(command)));
         let variable = ("RALPH_TASK_ID", id.as_str());
-        let outcome =
-            process::run_here(command, workspace.standpoint(), variable).context("start `sh`")?;
+        let outcome = if is_here {
+            process::run_here(command, folder, variable).context("start `sh`")?
+        } else {
+            let (name, value) = variable;
+            let env = vec![(name.to_owned(), value.to_owned())];
+            let probe = Probe { is_shown: true, env, ..Probe::shell(command, folder) };
+            bench.run_in(&place, probe, config.verify_timeout)?.0
+        };
+        if let Outcome::NotStarted { error } = outcome {
+            return fail(Exit::Agent, error);
+        }
         if outcome != (Outcome::Exited { exit_code: 0 }) {
             terminal::say(&format!("`{}` {outcome}", visible(command)));
             return Ok(Exit::Error);

@@ -143,9 +143,9 @@ findings! {
     UnreadableSlots Fault(Exit::Error), "leftovers": "{}" => "see `ralph slots`";
     NoSlot Fault(Exit::Error), "slot": "{}"
         => "attempts need a slot; `--in-place` works without one";
-    SetupFails Warning, "slot": "`{}` (setup) fails on {} in a slot: {}"
+    SetupFails Warning, "slot": "`{}` (setup) fails on {}: {}"
         => "correct `setup` in .ralph/config.yaml, or no attempt can start";
-    VerifyFails Warning, "slot": "`{}` (verify) fails on {} in a slot: {}"
+    VerifyFails Warning, "slot": "`{}` (verify) fails on {}: {}"
         => "if it passes in your checkout, the copy lacks something: list ignored files in \
             `.worktreeinclude`, and commands that install what is needed in `setup`";
     NotTried Warning, "slot": "not tested: {}" => "";

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{
     core::{
-        executor::{Executor, LOCAL},
+        executor::{Executor, ExecutorKind, LOCAL},
         exit::{Exit, Failure},
         graph::task::Task,
     },
@@ -24,6 +24,24 @@ pub fn name_of<'a>(config: &'a Config, task: &'a Task, given: Option<&'a str>) -
 pub fn find(config: &Config, name: Option<&str>) -> Result<Executor> {
     let found = Executor::find(name.unwrap_or(LOCAL), &config.executors);
     found.map_err(|why| Failure::new(Exit::Invalid, why).into())
+}
+
+/// Returns the executor that verifies the work of attempts at this one before it lands.
+///
+/// # Errors
+/// There is none of the name in `verify_on`.
+pub fn verifier(config: &Config, executor: Executor) -> Result<Executor> {
+    if let Some(given) = &config.verify_on {
+        return find(config, Some(given));
+    }
+    Ok(match executor.kind {
+        // What keeps an agent in, or gives it its tools, is right for what it wrote.
+        ExecutorKind::Sandbox(_) | ExecutorKind::Container(_) => executor,
+        ExecutorKind::Local
+        | ExecutorKind::Slurm(_)
+        | ExecutorKind::Ssh(_)
+        | ExecutorKind::Command(_) => Executor::local(),
+    })
 }
 
 /// Returns the executors that these tasks need, each once.

@@ -261,7 +261,9 @@ fn confined(
 /// # Errors
 /// This program is gone.
 pub fn sandbox_paths(workspace: &Workspace, facts: &ProcessFacts) -> Result<SandboxPaths, String> {
-    let root = workspace.root();
+    let pool = SlotPool::of(workspace).folder().to_owned();
+    // The checkout of a person may be an added worktree.
+    let root = if facts.slot.starts_with(&pool) { workspace.root() } else { &facts.slot };
     let journal = Path::new(workspace.place.journal());
     let mut guarded: Vec<PathBuf> = ["prompts", ".ralph"].map(PathBuf::from).to_vec();
     guarded.extend(journal.components().next().map(|logs| PathBuf::from(logs.as_os_str())));
@@ -272,7 +274,7 @@ pub fn sandbox_paths(workspace: &Workspace, facts: &ProcessFacts) -> Result<Sand
         main: root.to_owned(),
         git: workspace.repo.common_dir().to_owned(),
         worktree: facts.slot.clone(),
-        pool: SlotPool::of(workspace).folder().to_owned(),
+        pool,
         task: facts.task_dir.clone(),
         record: facts.record.clone(),
         guarded,

@@ -28,7 +28,7 @@ use crate::{
     core::{
         agents::{agent_command::AgentCommand, transcript::Format},
         commit_id::CommitId,
-        executor::{Executor, ExecutorKind, JobState, Placement},
+        executor::{Executor, JobState, Placement},
         graph::{TaskGraph, load::fields::RESOURCES},
         history::OpenChild,
         run::{
@@ -381,21 +381,18 @@ fn executor_of(
     kind: &ProcessKind,
 ) -> Result<Executor, String> {
     let config = &cx.workspace.config;
-    let is_trial = matches!(kind, ProcessKind::Check(CheckPurpose::Trial, ..));
-    let given = config.verify_on.as_deref().filter(|_| is_trial);
-    let found = executors::find(config, given.or(record.run_on.as_deref()));
-    let found = found.map_err(|error| format!("{error:#}"))?;
-    if !is_trial || given.is_some() {
-        return Ok(found);
-    }
-    Ok(match found.kind {
-        // What keeps an agent in, or gives it its tools, is right for what it wrote.
-        ExecutorKind::Sandbox(_) | ExecutorKind::Container(_) => found,
-        ExecutorKind::Local
-        | ExecutorKind::Slurm(_)
-        | ExecutorKind::Ssh(_)
-        | ExecutorKind::Command(_) => Executor::local(),
-    })
+    let found = executors::find(config, record.run_on.as_deref());
+    let found = match kind {
+        ProcessKind::Check(CheckPurpose::Trial, ..) => {
+            found.and_then(|found| executors::verifier(config, found))
+        }
+        ProcessKind::Check(
+            CheckPurpose::Setup | CheckPurpose::Baseline | CheckPurpose::Verify,
+            ..,
+        )
+        | ProcessKind::Agent => found,
+    };
+    found.map_err(|error| format!("{error:#}"))
 }
 
 /// Returns the executor of a process of an attempt, if that can start it as far as can be seen

@@ -6,7 +6,7 @@
 mod attacks;
 mod stage;
 
-use std::{path::Path, time::Instant};
+use std::{fs, path::Path, time::Instant};
 
 use ralph::{
     adapters::process::{
@@ -256,6 +256,40 @@ fn a_project_in_shared_memory_works_in_a_sandbox() {
 }
 
 #[test]
+fn verify_and_doctor_run_commands_where_a_run_does() {
+    if !engines().contains(&SandboxEngine::Bubblewrap) {
+        return println!("skipped: no bubblewrap");
+    }
+    let settings = format!("{SETTINGS}run_on: sandbox\nsetup: sh test.sh\nverify: [sh test.sh]\n");
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", &settings)
+        .graph("tasks: [{id: a}, {id: b, run_on: local}]\n");
+    let outside = trial.sign("outside");
+    let script = format!(
+        "echo in the sandbox: ${{RALPH_RELAY:+yes}}; touch '{}' || true\n",
+        outside.display()
+    );
+    let trial = trial.file("test.sh", &script).command(["sh", "-c", "cat"]);
+    trial
+        .run(["verify", "a"])
+        .stderr_has("verifying a on `sandbox`: `sh test.sh`\n")
+        .stdout_has("in the sandbox: yes\n");
+    assert!(!outside.exists());
+    trial.run(["doctor", "--on", "sandbox", "--", "sh"]).stdout_has(
+        "slot        setup and 1 verify command passed on main in a slot on `sandbox`\n",
+    );
+    assert!(!outside.exists());
+    trial.run(["verify", "b"]).stderr_has("verifying b: `sh test.sh`\n");
+    assert!(outside.exists(), "it can be written");
+    fs::write(trial.root().join("test.sh"), "exit 3\n").unwrap();
+    trial.run(["verify", "a"]).code(1).stderr_has("`sh test.sh` exited with code 3\n");
+    // A place that needs a copy of the files is named.
+    let settings = format!("{SETTINGS}run_on: far\nexecutors: {{far: {{command: [sh, -c]}}}}\n");
+    trial.write(".ralph/config.yaml", &format!("{settings}verify: ['true']\n"));
+    trial.run(["verify", "a"]).stderr_has("verifying a here, not on `far`: `true`\n");
+}
+
+#[test]
 #[ignore = "slow"]
 fn an_agent_in_a_sandbox_is_asked_to_end_before_it_is_killed() {
     for engine in engines() {
@@ -407,23 +441,23 @@ fn settings_of_the_agent_in_its_own_folder_are_read_only() {
     let settings = settings(SandboxEngine::Bubblewrap);
     let stage = Stage::new();
     let own = stage.trial.dir().join(".claude");
-    std::fs::create_dir_all(own.join("commands")).unwrap();
-    std::fs::write(own.join("settings.json"), "{}").unwrap();
+    fs::create_dir_all(own.join("commands")).unwrap();
+    fs::write(own.join("settings.json"), "{}").unwrap();
     let script = "echo 1 > ~/.claude/history && echo 2 > ~/.claude/settings.json
         echo 3 > ~/.claude/commands/evil; mv ~/.claude ~/.claude2; rm -rf ~/.claude/commands";
     let of_claude = |paths| SandboxPaths { agent: Some("claude".to_owned()), ..paths };
     stage.run_with(&settings, script, of_claude, |_| ()).unwrap();
-    assert_eq!(std::fs::read_to_string(own.join("history")).unwrap(), "1\n");
-    assert_eq!(std::fs::read_to_string(own.join("settings.json")).unwrap(), "{}");
-    assert_eq!(std::fs::read_dir(own.join("commands")).unwrap().count(), 0);
+    assert_eq!(fs::read_to_string(own.join("history")).unwrap(), "1\n");
+    assert_eq!(fs::read_to_string(own.join("settings.json")).unwrap(), "{}");
+    assert_eq!(fs::read_dir(own.join("commands")).unwrap().count(), 0);
     // The file with settings and state is a copy.
     let both = stage.trial.dir().join(".claude.json");
     let script = "echo changed >> ~/.claude.json && cat ~/.claude.json";
     let ended = stage.run_with(&settings, script, of_claude, |_| ()).unwrap();
     assert!(ended.stdout.contains("{}\nchanged"), "{}{}", ended.stdout, ended.stderr);
-    assert_eq!(std::fs::read_to_string(&both).unwrap(), "{}\n");
+    assert_eq!(fs::read_to_string(&both).unwrap(), "{}\n");
     // A link in the place of settings cannot be protected.
-    std::fs::remove_file(own.join("settings.json")).unwrap();
+    fs::remove_file(own.join("settings.json")).unwrap();
     std::os::unix::fs::symlink(&both, own.join("settings.json")).unwrap();
     let why = stage.run_with(&settings, "true", of_claude, |_| ()).err().unwrap();
     assert!(why.contains("is a link"), "{why}");
@@ -439,14 +473,14 @@ fn package_managers_have_caches_of_the_attempt() {
     for engine in engines() {
         let stage = Stage::new();
         let shared = stage.trial.dir().join(".npm");
-        std::fs::create_dir(&shared).unwrap();
+        fs::create_dir(&shared).unwrap();
         // As npm does it.
         let script = "cache=${npm_config_cache:-$HOME/.npm}; mkdir -p \"$cache/_logs\" &&
             echo package > \"$cache/_logs/x\" && cat \"$cache/_logs/x\"";
         let base = settings(engine);
         let ended = stage.run_in(&base, script).unwrap();
         assert!(ended.stdout.contains("package"), "{engine:?}: {}{}", ended.stdout, ended.stderr);
-        assert_eq!(std::fs::read_dir(&shared).unwrap().count(), 0, "the shared one is left alone");
+        assert_eq!(fs::read_dir(&shared).unwrap().count(), 0, "the shared one is left alone");
         let write = vec!["~/.npm".to_owned()];
         stage.run_in(&SandboxSettings { write, ..base }, script).unwrap();
         assert!(shared.join("_logs/x").exists(), "{engine:?}: unless the settings open it");
@@ -459,7 +493,7 @@ fn a_socket_with_a_long_path_is_reached() {
     let Some(engine) = engines().pop() else { return };
     let stage = Stage::new();
     let folder = stage.trial.dir().join("x".repeat(120));
-    std::fs::create_dir(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
     let far = |paths: SandboxPaths| SandboxPaths { record: folder.join("r.json"), ..paths };
     let ended = stage.run_with(&settings(engine), "\"$RALPH\" ls", far, |_| ()).unwrap();
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);

@@ -61,7 +61,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("ureq", &["adapters/webhook"]),
     // The demo makes a folder that stays, the doctor one that goes; state makes files that are
     // renamed.
-    ("tempfile", &["adapters/state", "commands/demo", "commands/doctor"]),
+    ("tempfile", &["adapters/state", "commands/demo", "commands/probe"]),
 ];
 
 /// A file of the project.

@@ -8,16 +8,16 @@ use std::{
 
 use anyhow::{Error, Result};
 
-use super::{
-    NAMED, few, of_error,
-    trial::{Probe, ProbeAnswer, ProbeFolder, VERSION},
-};
+use super::{NAMED, few, of_error, trial::VERSION};
 use crate::{
     adapters::{
         machine::{self, Room},
         process,
     },
-    commands::slots::{ListedSlot, SlotState},
+    commands::{
+        probe::{Probe, ProbeAnswer, ProbeFolder},
+        slots::{ListedSlot, SlotState},
+    },
     core::{
         agents::{
             agent_command::AgentCommand,
@@ -134,7 +134,7 @@ fn version(workspace: &Workspace, bench: &ProbeFolder, call: &AgentCommand) -> F
         let env = call.env.clone().into_iter().collect();
         let removed = agent_preset::find(&call.name).map_or(&[][..], |preset| preset.env_remove);
         let env_remove = removed.iter().map(|name| (*name).to_owned()).collect();
-        bench.ask(Probe { argv, dir: None, env, env_remove }, VERSION)
+        bench.ask(Probe { argv, env, env_remove, ..Probe::default() }, VERSION)
     });
     let why = match answer {
         Ok(ProbeAnswer::Yes(lines)) => return Finding::ok("version", lines.join(" / ")),

@@ -3,35 +3,24 @@
 //! the hooks of the repository, and at each executor a process commits, finds its agent and is
 //! killed.
 
-use std::{
-    convert::Infallible,
-    fs::{self, File},
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
-use tempfile::TempDir;
 
 use crate::{
-    adapters::{
-        agent_output,
-        process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
-        state::Lock,
+    adapters::state::Lock,
+    commands::{
+        probe::{Probe, ProbeAnswer, ProbeFolder, ProbePlace, START},
+        slots::{SlotUse, TemporarySlot},
     },
-    commands::slots::{SlotUse, TemporarySlot},
     core::{
         agents::agent_command::AgentCommand,
-        duration,
-        executor::{Executor, Placement},
+        executor::{Executor, LOCAL, Placement},
         exit::Exit,
         finding::{Finding, FindingKind},
-        graph::task::TaskId,
-        verdict::Outcome,
     },
     project::{
-        config::Config,
-        placement::{self, PlacedProcess, ProcessFacts},
+        placement,
         slot_pool::SlotPool,
         workspace::{Workspace, shell_word},
     },
@@ -40,12 +29,6 @@ use crate::{
 
 /// The time limit for a program to print its version.
 pub(super) const VERSION: Duration = Duration::from_secs(10);
-/// The time limit for a trial commit, unless `commit_timeout` is shorter.
-const COMMIT: Duration = Duration::from_secs(20);
-/// The number of output lines to keep.
-const LINES: usize = 3;
-/// The time for a process to get to its executor, start there and commit; a queue may take longer.
-const START: Duration = Duration::from_secs(120);
 /// The time after which a process that does not end is killed.
 const KILL: Duration = Duration::from_secs(3);
 /// What a process says of a program that it looked for.
@@ -56,128 +39,10 @@ const FILE: &str = "ralph-probe.txt";
 /// The branch of the slot.
 const BRANCH: &str = "ralph/doctor";
 
-/// A temporary folder for trials.
-pub(super) struct ProbeFolder {
-    folder: TempDir,
-    /// The time limit for a trial commit.
-    pub(super) commit: Duration,
-}
-
-/// The result of a probe.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ProbeAnswer {
-    /// The program succeeded, with these last lines of output.
-    Yes(Vec<String>),
-    /// The program failed, for this reason.
-    No(String),
-    /// The program was killed after this long.
-    Late(Duration),
-}
-
-impl ProbeAnswer {
-    /// Why the program failed, if it did, as the predicate of a sentence.
-    pub(super) fn failure(self) -> Option<String> {
-        match self {
-            ProbeAnswer::Yes(_) => None,
-            ProbeAnswer::No(why) => Some(format!("failed: {why}")),
-            ProbeAnswer::Late(limit) => {
-                Some(format!("did not finish within {}", duration::short(limit)))
-            }
-        }
-    }
-}
-
-/// A program to run.
-#[derive(Default)]
-pub(super) struct Probe {
-    /// The command line.
-    pub(super) argv: Vec<String>,
-    /// The working directory; by default the temporary folder.
-    pub(super) dir: Option<PathBuf>,
-    /// Variables to set.
-    pub(super) env: Vec<(String, String)>,
-    /// Variables to remove.
-    pub(super) env_remove: Vec<String>,
-}
-
-impl ProbeFolder {
-    /// Creates the folder.
-    ///
-    /// # Errors
-    /// Errors of the disk.
-    pub(super) fn new(config: &Config) -> Result<ProbeFolder> {
-        let folder = tempfile::Builder::new().prefix("ralph-doctor-").tempdir();
-        let folder = folder.context("create a temporary folder")?;
-        let commit = config.commit_timeout.min(COMMIT);
-        Ok(ProbeFolder { folder, commit })
-    }
-
-    /// The record of the processes that are tried.
-    pub(super) fn record(&self) -> PathBuf {
-        self.folder.path().join("record")
-    }
-
-    /// Runs a program without input or terminal, under a guardian like an agent: its processes end with
-    /// it, at the limit, or when this process dies.
-    ///
-    /// # Errors
-    /// Errors of the disk.
-    pub(super) fn ask(&self, question: Probe, limit: Duration) -> Result<ProbeAnswer> {
-        self.ask_at(question, limit, |spec| Ok(PlacedProcess::here(spec)))
-    }
-
-    /// Runs a program where `place` brings it.
-    ///
-    /// # Errors
-    /// Errors of the disk.
-    pub(super) fn ask_at(
-        &self,
-        question: Probe,
-        limit: Duration,
-        place: impl FnOnce(ProcessSpec) -> Result<PlacedProcess, String>,
-    ) -> Result<ProbeAnswer> {
-        let dir = question.dir.unwrap_or_else(|| self.folder.path().to_owned());
-        let said = self.folder.path().join("said");
-        fs::write(&said, "").context("write to a temporary folder")?;
-        let record = self.record();
-        fs::write(&record, "").context("write to a temporary folder")?;
-        let spec = ProcessSpec {
-            argv: question.argv,
-            dir,
-            env: question.env,
-            env_remove: question.env_remove,
-            stdin: Path::new("/dev/null").to_owned(),
-            stdout: said.clone(),
-            stderr: said.clone(),
-        };
-        let PlacedProcess { spec, carrier, .. } = match place(spec) {
-            Ok(placed) => placed,
-            Err(why) => return Ok(ProbeAnswer::No(why)),
-        };
-        let lock = File::open(self.folder.path()).context("open a temporary folder")?;
-        let guardians = GuardianProgram::new(&lock).context("duplicate a file")?;
-        let spec = GuardianSpec { carrier, ..GuardianSpec::new(spec, record, false) };
-        // A probe needs no grace period.
-        let limits = (limit, Duration::ZERO);
-        let turn = |_: &_| Ok::<_, Infallible>(true);
-        let Ok(outcome) = process::run_guarded(&guardians, &spec, limits, turn);
-        let lines = agent_output::last_lines(&said, LINES).unwrap_or_default();
-        Ok(match outcome {
-            Outcome::Exited { exit_code: 0 } => ProbeAnswer::Yes(lines),
-            Outcome::TimedOut { .. } => ProbeAnswer::Late(limit),
-            Outcome::NotStarted { error } => ProbeAnswer::No(error),
-            Outcome::Interrupted => ProbeAnswer::No("its guardian died".to_owned()),
-            Outcome::Lost { why, .. } if lines.is_empty() => ProbeAnswer::No(why),
-            outcome if lines.is_empty() => ProbeAnswer::No(outcome.to_string()),
-            _ => ProbeAnswer::No(lines.join(" / ")),
-        })
-    }
-}
-
 /// What a trial attempt tries.
 pub(super) struct TrialPlan<'a> {
-    /// Whether the setup and the verify commands run.
-    pub(super) runs_commands: bool,
+    /// The executors that verify work before it lands: the setup and the verify commands run there.
+    pub(super) verifiers: Vec<Executor>,
     /// The executors besides this machine, each with the agents of its tasks.
     pub(super) executors: Vec<(Executor, Vec<&'a AgentCommand>)>,
 }
@@ -191,13 +56,13 @@ pub(super) fn findings(
     let commits = workspace.repo.commits();
     let mut kinds = workspace.repo.local().commit_hooks();
     kinds.extend(commits.signs_commits().unwrap_or(true).then_some("a signature"));
-    let is_needed = plan.runs_commands || !plan.executors.is_empty() || !kinds.is_empty();
+    let is_needed = !plan.verifiers.is_empty() || !plan.executors.is_empty() || !kinds.is_empty();
     let (slot, lock) = if is_needed { prepare(workspace) } else { (TrialSlot::None(""), None) };
     let branch = workspace.repo.head().ok().and_then(|head| head.branch);
     let at = branch.unwrap_or_else(|| "HEAD".to_owned());
     let trial = Trial { workspace, bench, at, slot };
     let mut findings: Vec<Finding> =
-        plan.runs_commands.then(|| trial.commands()).into_iter().collect();
+        plan.verifiers.iter().map(|verifier| trial.commands(plan, verifier)).collect();
     findings.push(trial.commit(&kinds));
     for (executor, agents) in &plan.executors {
         findings.extend(trial.executor(executor, agents));
@@ -264,19 +129,41 @@ impl Trial<'_> {
         })
     }
 
-    /// Runs the setup and the verify commands.
-    fn commands(&self) -> Finding {
+    /// The slot at an executor.
+    fn place<'a>(&'a self, slot: &TemporarySlot, executor: &'a Executor) -> ProbePlace<'a> {
+        ProbePlace {
+            workspace: self.workspace,
+            executor,
+            folder: slot.root.clone(),
+            base: Some(slot.base.clone()),
+        }
+    }
+
+    /// Runs the setup and the verify commands at an executor that verifies work.
+    fn commands(&self, plan: &TrialPlan<'_>, executor: &Executor) -> Finding {
         let config = &self.workspace.config;
         let setup = config.setup.0.iter();
         let setup = setup.map(|it| (it, FindingKind::SetupFails, config.setup_timeout));
         let verify = config.verify.0.iter();
         let verify = verify.map(|it| (it, FindingKind::VerifyFails, config.verify_timeout));
+        let others = plan.executors.iter().map(|(other, _)| other.name.as_str());
+        let others: Vec<&str> = others.filter(|name| *name != executor.name).collect();
+        let at = match (executor.name.as_str(), &others[..]) {
+            (LOCAL, []) => format!("{} in a slot", self.at),
+            (LOCAL, _) => {
+                format!("{} in a slot here, not on `{}`", self.at, others.join("`, `"))
+            }
+            (name, _) => format!("{} in a slot on `{name}`", self.at),
+        };
         self.in_slot("slot", |slot| {
+            if let Err(why) = placement::check(self.workspace, executor) {
+                return Ok(FindingKind::NotTried.of_text(&why));
+            }
+            let place = self.place(slot, executor);
             for (command, kind, limit) in setup.chain(verify) {
-                let argv = ["sh", "-c", command].map(str::to_owned).to_vec();
-                let probe = Probe { argv, dir: Some(slot.root.clone()), ..Probe::default() };
-                if let Some(why) = self.bench.ask(probe, limit)?.failure() {
-                    return Ok(kind.with(&[command, &self.at, &why]));
+                let probe = Probe::shell(command, &slot.root);
+                if let Some(why) = self.bench.ask_in(&place, probe, limit)?.0.failure() {
+                    return Ok(kind.with(&[command, &at, &why]));
                 }
             }
             let verify = counted(config.verify.0.len(), "verify command");
@@ -286,7 +173,7 @@ impl Trial<'_> {
                 (_, 0) => "setup passed".to_owned(),
                 _ => format!("setup and {verify} passed"),
             };
-            Ok(Finding::ok("slot", format!("{ran} on {} in a slot", self.at)))
+            Ok(Finding::ok("slot", format!("{ran} on {at}")))
         })
     }
 
@@ -308,6 +195,7 @@ impl Trial<'_> {
                 dir: Some(slot.root.clone()),
                 env: commit.env,
                 env_remove: commit.env_remove,
+                ..Probe::default()
             };
             Ok(match self.bench.ask(probe, self.bench.commit)?.failure() {
                 None => Finding::ok("commit", format!("as {who}; tested in a slot: {tried}")),
@@ -355,31 +243,13 @@ impl Trial<'_> {
         agents: &[&AgentCommand],
     ) -> Result<Result<Option<Placement>, String>> {
         let workspace = self.workspace;
-        let mark = format!("doctor.{}", std::process::id());
-        let task_dir = workspace.task_dir(&TaskId::new("doctor").expect("a valid id"));
-        let base =
-            workspace.repo.slots().open(&slot.root).context("the slot is gone")?.head()?.commit;
-        let facts = ProcessFacts {
-            mark: mark.clone(),
-            slot: slot.root.clone(),
-            base: base.clone(),
-            task_dir: workspace.root().join(task_dir),
-            record: self.bench.record(),
-            agent: None,
-            limit: Some(START),
-            resources: None,
-        };
-        fs::create_dir_all(&facts.task_dir).context("create the folder of a task")?;
+        let place = self.place(slot, executor);
         let mut seen = None;
         let mut ask = |script: &str, limit: Duration| {
-            let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
-            let probe = Probe { argv, dir: Some(slot.root.clone()), ..Probe::default() };
-            self.bench.ask_at(probe, limit, |spec| -> Result<PlacedProcess, String> {
-                let placed = placement::placed(workspace, executor, &facts, spec);
-                let placed = placed.map_err(|fault| fault.to_string())?;
-                seen.clone_from(&placed.placement);
-                Ok(placed)
-            })
+            let probe = Probe::shell(script, &slot.root);
+            let (answer, placement) = self.bench.ask_in(&place, probe, limit)?;
+            seen = placement;
+            Ok::<_, anyhow::Error>(answer)
         };
         let tried = (|| -> Result<Result<(), String>> {
             let name = &executor.name;
@@ -391,7 +261,7 @@ impl Trial<'_> {
                 return Ok(Err(why));
             }
             let tree = workspace.repo.slots().open(&slot.root).context("the slot is gone")?;
-            if tree.head()?.commit == base || !slot.root.join(FILE).is_file() {
+            if tree.head()?.commit.as_ref() == Some(&slot.base) || !slot.root.join(FILE).is_file() {
                 return Ok(Err("a commit that was made there did not arrive here".to_owned()));
             }
             for agent in agents {
@@ -421,7 +291,6 @@ impl Trial<'_> {
                 ProbeAnswer::No(why) => Err(format!("a process could not be killed there: {why}")),
             })
         })();
-        placement::clean_up(workspace, executor, &mark);
         Ok(tried?.map(|()| seen))
     }
 }
