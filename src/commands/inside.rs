@@ -2,7 +2,7 @@
 //! records a child agent inside it.
 
 use std::{
-    env, io,
+    env, io, iter,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Instant,
@@ -17,6 +17,7 @@ use crate::{
     adapters::{
         process::{self, Foreground, ForegroundGroup},
         signal,
+        state::StateFolder,
     },
     core::{
         duration,
@@ -24,6 +25,7 @@ use crate::{
         exit::{Exit, Failure, fail},
         graph::task::TaskId,
         loop_paths::LoopPaths,
+        run::command::AttemptId,
         verdict::Outcome,
     },
     project::{
@@ -75,10 +77,39 @@ impl AttemptContext {
     /// The repository of the run.
     ///
     /// # Errors
-    /// No repository.
+    /// No repository; the environment names another attempt than the one around this process.
     pub(super) fn workspace(&self) -> Result<Workspace> {
-        Workspace::heard(&self.folder, place())
+        let place = place();
+        let workspace = Workspace::heard(&self.folder, place.clone())?;
+        let around = attempts_around(&workspace)?;
+        let own = (place, AttemptId { task_id: self.task_id.clone(), attempt: self.attempt });
+        match around.first() {
+            Some((_, AttemptId { task_id, attempt })) if !around.contains(&own) => fail(
+                Exit::Usage,
+                format!(
+                    "this is attempt {attempt} at `{task_id}`, which speaks only for itself; the \
+                     environment names attempt {} at `{}`",
+                    self.attempt, self.task_id
+                ),
+            ),
+            Some(_) | None => Ok(workspace),
+        }
     }
+}
+
+/// Returns the attempts from whose guardians this process descends, whatever its environment says, each
+/// with the paths of its loop: an attempt at a task before the iteration of a loop.
+fn attempts_around(workspace: &Workspace) -> Result<Vec<(LoopPaths, AttemptId)>> {
+    let loops = workspace.loops().context("list the loops")?;
+    let places = iter::once(LoopPaths::default()).chain(loops.into_iter().map(LoopPaths::of_loop));
+    let mut around = Vec::new();
+    for place in places {
+        let state = StateFolder::open(place.state(workspace.repo.common_dir()), false);
+        let mut records = state.peek::<AttemptRecord>();
+        records.retain(|record| record.guardian.as_ref().is_some_and(process::is_below));
+        around.extend(records.iter().map(|record| (place.clone(), record.id())));
+    }
+    Ok(around)
 }
 
 /// The attempt that a command about tasks runs in.
@@ -96,19 +127,14 @@ impl SurroundingAttempt {
     /// A process of an attempt descends from its guardian, whatever its environment says. Elsewhere,
     /// as in a relay, the environment names the attempt.
     pub(super) fn of(workspace: &Workspace) -> Option<SurroundingAttempt> {
-        let is_around =
-            |record: &AttemptRecord| record.guardian.as_ref().is_some_and(process::is_below);
-        let around = workspace.state.peek::<AttemptRecord>().into_iter().find(is_around);
-        if let Some(AttemptRecord { task_id, attempt, .. }) = around {
-            return Some(SurroundingAttempt { task_id, attempt, same_loop: true });
-        }
-        let is_here = |context: &AttemptContext| {
-            let own = context.workspace();
-            own.is_ok_and(|own| own.root() == workspace.root())
+        let around = attempts_around(workspace).ok()?.into_iter().next();
+        let named = || {
+            let named = AttemptContext::of_environment("", "").ok()?;
+            let own = named.workspace().ok()?;
+            let AttemptContext { task_id, attempt, .. } = named;
+            (own.root() == workspace.root()).then_some((place(), AttemptId { task_id, attempt }))
         };
-        let named = AttemptContext::of_environment("", "").ok().filter(is_here);
-        let AttemptContext { task_id, attempt, .. } = named?;
-        let place = place();
+        let (place, AttemptId { task_id, attempt }) = around.or_else(named)?;
         let same_loop = place.name() == workspace.place.name();
         let drives_graph = place.name().is_some() && workspace.place.name().is_none();
         (!drives_graph).then_some(SurroundingAttempt { task_id, attempt, same_loop })

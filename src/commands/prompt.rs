@@ -17,7 +17,7 @@ use crate::{
         select::{SelectionKey, TaskState, View},
     },
     project::{
-        attempt,
+        attempt::{self, AttemptPlace},
         graph_file::{GraphFile, Write, rfc3339},
         workspace::{Workspace, find, view},
     },
@@ -54,16 +54,17 @@ pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
         None => next(&view)?,
     };
     let (max, agent) = (view.max_attempts(number), view.agents(number).first());
+    let place = AttemptPlace::default();
     if options.json {
         let context =
-            attempt::context(&workspace, file.graph(), store.history(), number, max, agent, None)?;
+            attempt::context(&workspace, file.graph(), store.history(), number, max, agent, place)?;
         return success(&terminal::json(&context));
     }
     if options.accept {
         acceptable(&view, number)?;
     }
     let text =
-        attempt::render(&workspace, file.graph(), store.history(), number, max, agent, None)?;
+        attempt::render(&workspace, file.graph(), store.history(), number, max, agent, place)?;
     if options.accept {
         let id = file.graph().task(number).id.clone();
         claim(&workspace, &mut file, &id)?;

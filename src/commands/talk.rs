@@ -26,7 +26,7 @@ use crate::{
         notes::{self, Note},
     },
     project::{
-        attempt,
+        attempt::{self, AttemptRecord},
         event_store::EventStore,
         graph_file::Write,
         workspace::{self, Workspace, find},
@@ -43,6 +43,7 @@ pub(super) const UNTAGGED: &str = "General";
 /// The attempt around this process, with its journal.
 struct AgentAttempt {
     inside: AttemptContext,
+    record: AttemptRecord,
     workspace: Workspace,
     store: EventStore,
 }
@@ -53,10 +54,14 @@ impl AgentAttempt {
         let workspace = inside.workspace()?;
         let store = workspace.event_store()?;
         let AttemptContext { task_id, attempt, .. } = &inside;
+        let ended = || fail(Exit::Error, format!("attempt {attempt} at `{task_id}` has ended"));
         if live_attempt(&workspace, &store, task_id)? != Some(*attempt) {
-            return fail(Exit::Error, format!("attempt {attempt} at `{task_id}` has ended"));
+            return ended();
         }
-        Ok(AgentAttempt { inside, workspace, store })
+        let records = workspace.state.peek::<AttemptRecord>();
+        let own = |record: &AttemptRecord| record.task_id == *task_id && record.attempt == *attempt;
+        let Some(record) = records.into_iter().find(own) else { return ended() };
+        Ok(AgentAttempt { inside, record, workspace, store })
     }
 }
 
@@ -92,7 +97,7 @@ pub fn ask(text: &str) -> Result<Exit> {
     let mut editor = AgentAttempt::of_agent("ask")?;
     let id = &editor.inside.task_id;
     let question = given(text, ANSWER, "a question")?;
-    attempt::ask(&editor.workspace, id, &question)?;
+    attempt::ask(&editor.workspace, &editor.record, &question)?;
     let asked = RequestEvent::Asked { attempt: editor.inside.attempt, question };
     editor.store.emit(None, Some(id), asked)?;
     success(&format!(
@@ -192,7 +197,7 @@ pub fn note(invocation: &Invocation, options: &cli::NoteArgs) -> Result<Exit> {
         let root = editor.inside.tree.as_deref().unwrap_or(main);
         (root, editor.workspace.config.learnings.clone(), Some(tag))
     } else {
-        (main, format!("{}/{}", editor.workspace.task_dir(id), loop_paths::NOTES), None)
+        (main, format!("{}/{}", editor.record.folder(&editor.workspace), loop_paths::NOTES), None)
     };
     let author = format!("{id}.{attempt}");
     let note = Note { text: &text, heading, attempt: &author, at: Utc::now() };

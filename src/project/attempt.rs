@@ -8,21 +8,22 @@ pub mod criteria;
 pub mod leftovers;
 mod open;
 pub mod prompt_file;
+mod reports;
 pub mod scrutiny;
 mod work_files;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    io::{self, Read},
-    path::{Path, PathBuf},
+    io::Read,
+    path::Path,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use chrono::Utc;
 
 use crate::{
-    adapters::{git::Repo, process::relay, state},
+    adapters::git::Repo,
     core::{
         agents::agent_command::AgentCommand,
         executor::{Executor, FileTravel},
@@ -41,11 +42,12 @@ use crate::{
         graph_file::{GraphFile, rfc3339},
         workspace::{self, Workspace, checkout_graph},
     },
-    regular_file::{self, FileBelow},
+    regular_file::{self},
 };
 
 pub use criteria::AcceptanceCriteria;
 pub use open::{AttemptRecord, SlotAssignment};
+pub use reports::{ask, clear_reports, done_file, new_folder};
 
 /// The number of recent commits in a prompt.
 const RECENT: usize = 10;
@@ -60,8 +62,6 @@ const ERRORS_TAIL: usize = 2 * 1024;
 /// The file in an attempt's folder with the conflict that its work caused when it was about to
 /// land.
 pub const CONFLICT: &str = "conflict.diff";
-/// The length limit of a question, in characters.
-const QUESTION: usize = 2000;
 /// The number of leftover paths that are recorded; a build folder that is not ignored has
 /// thousands.
 pub const LEFTOVERS: usize = 50;
@@ -76,8 +76,16 @@ pub fn branch_of(id: &TaskId) -> String {
     format!("{BRANCHES}/{id}{}", if barred { "+" } else { "" })
 }
 
-/// Renders the prompt of the next attempt at a task, for this agent, at the executor `given` or that
-/// of the task. Changes nothing on disk.
+/// What a run has decided about the next attempt at a task.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AttemptPlace<'a> {
+    /// The executor that replaces the task's.
+    pub run_on: Option<&'a str>,
+    /// Its own folder; the folder of the task before it has one.
+    pub folder: Option<&'a str>,
+}
+
+/// Renders the prompt of the next attempt at a task, for this agent. Changes nothing on disk.
 ///
 /// # Errors
 /// The template cannot be rendered; the error shows where.
@@ -88,17 +96,16 @@ pub fn render(
     number: usize,
     max_attempts: u32,
     agent: Option<&AgentCommand>,
-    given: Option<&str>,
+    place: AttemptPlace<'_>,
 ) -> Result<String> {
-    let context = context(workspace, graph, history, number, max_attempts, agent, given)?;
+    let context = context(workspace, graph, history, number, max_attempts, agent, place)?;
     let name = graph.task(number).prompt.clone().unwrap_or_else(|| "task.md".to_owned());
     let root = workspace.root().to_owned();
     prompt::render(&name, move |name| workspace::template(&root, name), &context)
         .map_err(|fault| fatal::unrenderable(&fault))
 }
 
-/// Returns the template context of a task's next attempt with this agent, at the executor `given` or
-/// that of the task.
+/// Returns the template context of a task's next attempt with this agent.
 ///
 /// # Errors
 /// Errors of git.
@@ -109,7 +116,7 @@ pub fn context(
     number: usize,
     max_attempts: u32,
     agent: Option<&AgentCommand>,
-    given: Option<&str>,
+    place: AttemptPlace<'_>,
 ) -> Result<serde_json::Value> {
     let id = &graph.task(number).id;
     let root = workspace.root();
@@ -120,26 +127,30 @@ pub fn context(
         let _ = file.and_then(|mut file| file.read_to_end(&mut text));
         prompt::tail(&String::from_utf8_lossy(&text), limit).trim().to_owned()
     };
+    // The work of a dependency may have landed before the end of its attempt is recorded.
+    let open = workspace.state.peek::<AttemptRecord>();
     let notes = graph
         .dependencies(number)
         .map(|d| {
             let id = &graph.task(d).id;
-            let path = root.join(workspace.task_dir(id)).join(NOTES);
-            (id.to_string(), tail(&path, NOTES_TAIL))
+            let record = open.iter().find(|record| record.task_id == *id);
+            let folder = record.map_or_else(|| workspace.task_dir(id), |it| it.folder(workspace));
+            (id.to_string(), tail(&root.join(folder).join(NOTES), NOTES_TAIL))
         })
         .filter(|(_, notes)| !notes.is_empty())
         .collect();
     let last = history.of(id).last.as_ref();
     let red = last.and_then(|last| last.ended.evidence.red());
     let isolated = workspace.config.is_isolated();
-    let run_on = executors::name_of(&workspace.config, graph.task(number), given);
+    let run_on = executors::name_of(&workspace.config, graph.task(number), place.run_on);
     let executor = executors::find(&workspace.config, Some(run_on)).ok();
     let files = executor.as_ref().and_then(Executor::files);
     // Behind a worker, the folder of the task is in the slot.
     let is_behind_worker = files.is_some();
     let is_sent = files == Some(FileTravel::Sent);
+    let folder = place.folder.map_or_else(|| workspace.task_dir(id), str::to_owned);
     let report_path = |name: &str| {
-        let path = format!("{}/{name}", workspace.task_dir(id));
+        let path = format!("{folder}/{name}");
         if isolated && !is_behind_worker { root.join(path).display().to_string() } else { path }
     };
     let facts = PromptContext {
@@ -169,40 +180,14 @@ pub fn context(
     Ok(prompt::context(graph, history, number, &facts))
 }
 
-/// Removes the reports and questions that are there before an attempt. Returns the path of a `DONE`
-/// that was removed, relative to the repository: reports of attempts are removed at their end.
-///
-/// # Errors
-/// Errors of the disk.
-pub fn clear_reports(workspace: &Workspace, id: &TaskId) -> Result<Option<String>> {
-    let name = |name: &str| format!("{}/{name}", workspace.task_dir(id));
-    let remove = |name: &str| {
-        let path = workspace.root().join(name);
-        let is_folder = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
-        let removed = if is_folder { fs::remove_dir(&path) } else { fs::remove_file(&path) };
-        match removed {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            // A person or the next agent has to look at it.
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
-            Err(error) => Err(error).with_context(|| format!("remove `{}`", path.display())),
-        }
-    };
-    remove(&name(WAIT))?;
-    // A plain loop has already checked for `DONE`; a file that is there now is newer and counts.
-    let is_meant =
-        workspace.place.name().is_some() || crate::core::known_bug::is_on("believe-an-old-report");
-    Ok(if !is_meant && remove(&name(DONE))? { Some(name(DONE)) } else { None })
-}
-
 /// Creates the attempt's folders, writes its prompt without secret values, and writes the record to
 /// disk. From here on, a crash is recoverable.
 ///
 /// # Errors
 /// Errors of git and of the disk.
 pub fn open(workspace: &Workspace, record: AttemptRecord, prompt: &str) -> Result<AttemptRecord> {
-    let task_dir = workspace.root().join(workspace.task_dir(&record.task_id));
-    fs::create_dir_all(&task_dir).with_context(|| format!("create `{}`", task_dir.display()))?;
+    let own = workspace.root().join(record.folder(workspace));
+    fs::create_dir_all(&own).with_context(|| format!("create `{}`", own.display()))?;
     let folder = workspace.root().join(&record.log);
     fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
     let path = folder.join("prompt.md");
@@ -212,6 +197,7 @@ pub fn open(workspace: &Workspace, record: AttemptRecord, prompt: &str) -> Resul
         .with_context(|| format!("write `{}`", path.display()))?;
     crash::point("start.prepared");
     record.write(workspace)?;
+    record.take_files(workspace)?;
     Ok(record)
 }
 
@@ -222,6 +208,7 @@ pub fn begin(
     iteration: u32,
     id: &TaskId,
     attempt: u32,
+    folder: String,
 ) -> AttemptRecord {
     AttemptRecord {
         run_id: run_id.to_owned(),
@@ -241,6 +228,7 @@ pub fn begin(
         slot: None,
         run_on: None,
         log: workspace.place.attempt(id, attempt),
+        folder: Some(folder),
         terms: None,
         call: None,
         agent: None,
@@ -296,11 +284,6 @@ pub fn kept_graph(workspace: &Workspace, record: &AttemptRecord) -> Option<Graph
         let at = task.and_then(|task| task.claimed_at.as_deref());
         at == Some(&rfc3339(record.started_at))
     })
-}
-
-/// Returns the path of the file that reports a task done.
-pub fn done_file(workspace: &Workspace, id: &TaskId) -> PathBuf {
-    workspace.root().join(workspace.task_dir(id)).join(DONE)
 }
 
 /// Returns how the attempt reported its task done, if it did. `by_command` means a report by `ralph
@@ -376,7 +359,7 @@ pub fn evidence(
         diff: since.diff,
         leftovers: leftovers::left(workspace, tree, record)?,
         strayed,
-        question: question(&record.report_file(workspace, WAIT)),
+        question: reports::question(&record.report_file(workspace, WAIT)),
         done_folder: (report.is_none() && record.report_file(workspace, DONE).is_dir())
             .then(|| format!("{}/{DONE}", workspace.task_dir(&record.task_id))),
         ..Evidence::default()
@@ -398,47 +381,6 @@ pub fn evidence_of_nothing(
         format!("its slot `{slot}` no longer exists")
     };
     Evidence { report, strayed: Some(strayed), ..Evidence::default() }
-}
-
-/// Appends a question for a person to the file in the task's folder.
-///
-/// # Errors
-/// The questions exceed the length limit; errors of the disk.
-pub fn ask(workspace: &Workspace, id: &TaskId, text: &str) -> Result<()> {
-    let folder = workspace.root().join(workspace.task_dir(id));
-    let path = folder.join(WAIT);
-    let asked = question(&path).filter(|asked| !asked.is_empty());
-    let whole = asked.map_or_else(|| text.to_owned(), |asked| format!("{asked}\n\n{text}"));
-    let length = whole.chars().count();
-    ensure!(
-        length <= QUESTION,
-        "the questions of an attempt may have {QUESTION} characters in total, not {length}; put the \
-         details in a file and name the file"
-    );
-    if relay::is_relayed() {
-        let file = format!("{}/{WAIT}", workspace.task_dir(id));
-        let written = FileBelow::of(workspace.root(), Path::new(&file))
-            .and_then(|file| file.replace(&(whole + "\n")));
-        return written.with_context(|| format!("write `{file}`"));
-    }
-    fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
-    state::replace(&path, (whole + "\n").as_bytes(), workspace.config.fsync)
-        .with_context(|| format!("write `{}`", path.display()))
-}
-
-/// Returns the content of the question file, or `None` without that file.
-fn question(path: &Path) -> Option<String> {
-    if !path.is_file() {
-        return None;
-    }
-    let mut text = Vec::new();
-    // A character takes four bytes at most. An unreadable file still counts as a question.
-    let file = path
-        .parent()
-        .map_or_else(|| regular_file::open(path), |folder| regular_file::open_within(folder, path));
-    let file = file.map(|file| file.take(4 * QUESTION as u64));
-    let _ = file.and_then(|mut file| file.read_to_end(&mut text));
-    Some(String::from_utf8_lossy(&text).trim().chars().take(QUESTION).collect())
 }
 
 /// Returns the uncommitted changes in a slot, without the files that `ralph` writes: path ->

@@ -40,7 +40,10 @@ use crate::{
     },
     crash,
     project::{
-        attempt::{self, AcceptanceCriteria, AttemptRecord, SlotAssignment, criteria, prompt_file},
+        attempt::{
+            self, AcceptanceCriteria, AttemptPlace, AttemptRecord, SlotAssignment, criteria,
+            prompt_file,
+        },
         executors,
         graph_file::GraphFile,
         slot_pool,
@@ -216,6 +219,8 @@ pub(super) struct NextAttempt<'a> {
     pub(super) history: &'a History,
     pub(super) run_id: &'a str,
     pub(super) call: Option<AgentCommand>,
+    /// The folder in which it reports.
+    pub(super) folder: String,
     /// Its slot and its base; none if it works in the checkout.
     pub(super) place: Option<(SlotAssignment, CommitId)>,
 }
@@ -227,12 +232,12 @@ impl NextAttempt<'_> {
         cx: &RunContext,
         number: usize,
     ) -> Result<(AttemptRecord, Vec<String>)> {
-        let NextAttempt { graph: file, history, run_id, call, place } = self;
+        let NextAttempt { graph: file, history, run_id, call, folder, place } = self;
         let graph = file.graph();
         let task = graph.task(number);
         let past = history.of(&task.id);
         let (attempt, iteration) = (past.attempts + 1, history.run.next_iteration());
-        let record = attempt::begin(&cx.workspace, run_id, iteration, &task.id, attempt);
+        let record = attempt::begin(&cx.workspace, run_id, iteration, &task.id, attempt, folder);
         let record = match place {
             None => attempt::in_checkout(&cx.workspace, record)?,
             Some((assignment, base)) => record.in_slot(assignment, base),
@@ -302,18 +307,18 @@ pub(super) fn open_attempt(
     }
 }
 
-/// Returns the prompt of the next attempt at a task with this agent.
+/// Returns the prompt of the next attempt at a task with this agent, which reports in this folder.
 pub(super) fn prompt(
     cx: &RunContext,
     (graph, history): (&GraphFile, &History),
-    (number, max_attempts): (usize, u32),
+    (number, max_attempts, folder): (usize, u32, &str),
     call: Option<&AgentCommand>,
 ) -> Result<String> {
     if let Some(plain) = cx.plain() {
         return prompt_file::prompt(&cx.workspace, &plain.prompt_file, history.of(&plain.name));
     }
-    let given = cx.options.run_on.as_deref();
-    attempt::render(&cx.workspace, graph.graph(), history, number, max_attempts, call, given)
+    let place = AttemptPlace { run_on: cx.options.run_on.as_deref(), folder: Some(folder) };
+    attempt::render(&cx.workspace, graph.graph(), history, number, max_attempts, call, place)
 }
 
 /// Returns how the attempt reported its task done, if it did. `status` is the current status of

@@ -52,7 +52,7 @@ pub(super) fn new_notes(cx: &RunContext, record: &AttemptRecord) -> Vec<(usize, 
         return Vec::new();
     }
     let root = cx.workspace.root();
-    let path = root.join(cx.workspace.task_dir(&record.task_id)).join(loop_paths::NOTES);
+    let path = root.join(record.folder(&cx.workspace)).join(loop_paths::NOTES);
     let file = regular_file::open_within(root, &path);
     let text = file.and_then(|file| io::read_to_string(file.take(regular_file::LARGEST)));
     let all = notes::of_attempt(&text.unwrap_or_default(), &record.name());
@@ -343,25 +343,21 @@ pub(super) fn done_file(cx: &RunContext) -> Result<bool> {
     Ok(done.is_file())
 }
 
-/// Removes the `DONE` file of an attempt that was judged, so that it is not the report of another
-/// attempt. The accepted one of a plain loop stays: it also keeps the loop from starting again.
-pub(super) fn remove_judged_done(
-    cx: &RunContext,
-    record: &AttemptRecord,
-    believed: bool,
-) -> Result<()> {
+/// Returns the files of an attempt that was judged to the folder of its task, without its `DONE`, so
+/// that it is not the report of another attempt. The accepted one of a plain loop stays: it also keeps
+/// the loop from starting again.
+pub(super) fn return_files(cx: &RunContext, record: &AttemptRecord, believed: bool) -> Result<()> {
+    if cx.plain().is_none() {
+        return record.return_files(&cx.workspace);
+    }
     let done = attempt::done_file(&cx.workspace, &record.task_id);
-    if believed && cx.plain().is_some() {
-        return match &record.slot {
-            // The checkout is where the next loop looks for it.
-            Some(_) if record.has_done_file(&cx.workspace) && !done.exists() => {
-                fs::write(&done, "").with_context(|| format!("write `{}`", done.display()))
-            }
-            _ => Ok(()),
-        };
+    if !believed && done.is_file() {
+        return fs::remove_file(&done).with_context(|| format!("remove `{}`", done.display()));
     }
-    if !done.is_file() {
-        return Ok(());
+    // The checkout is where the next loop looks for it.
+    let is_in_slot = record.slot.is_some() && record.has_done_file(&cx.workspace);
+    if believed && is_in_slot && !done.exists() {
+        fs::write(&done, "").with_context(|| format!("write `{}`", done.display()))?;
     }
-    fs::remove_file(&done).with_context(|| format!("remove `{}`", done.display()))
+    Ok(())
 }

@@ -226,7 +226,7 @@ impl Runner {
             restored.and_then(|()| self.slots.release(&cx.workspace, &record, &mut facts));
         self.core.tell(facts)?;
         released?;
-        close::remove_judged_done(&self.core.cx, &record, believed)?;
+        close::return_files(&self.core.cx, &record, believed)?;
         record.forget(&self.core.cx.workspace)?;
         crash::point("close.removed");
         Ok(())

@@ -37,7 +37,7 @@ pub(super) fn agent(
     call: &AgentCommand,
 ) -> ProcessSpec {
     let root = workspace.root();
-    let task_dir = root.join(workspace.task_dir(&record.task_id)).display().to_string();
+    let task_dir = root.join(record.folder(workspace)).display().to_string();
     let mut env = vec![
         ("RALPH_TASK_ID".to_owned(), record.task_id.to_string()),
         ("RALPH_ATTEMPT".to_owned(), record.attempt.to_string()),

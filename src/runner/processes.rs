@@ -206,7 +206,7 @@ impl Processes {
         running.any(|(id, handle)| {
             let is_waiting = handle.log.is_none() && !handle.reported;
             records.get(id).filter(|_| is_waiting).is_some_and(|record| {
-                attempt::done_file(&cx.workspace, &id.task_id).is_file()
+                record.has_done_file(&cx.workspace)
                     || match record.slot {
                         None => graph.has_changed(),
                         Some(_) => graph_copy::own_stamp(&cx.workspace, record) != handle.graph,
@@ -455,7 +455,7 @@ pub(super) fn placed(
         mark: record.mark(),
         slot: spec.dir.clone(),
         base: record.base.clone(),
-        task_dir: cx.workspace.root().join(cx.workspace.task_dir(&record.task_id)),
+        task_dir: cx.workspace.root().join(record.folder(&cx.workspace)),
         record: cx.workspace.state.attempt(&record.name()),
         agent: record.call.as_ref().and_then(AgentCommand::preset_name),
         limit: Some(limit),

@@ -58,8 +58,10 @@ impl Runner {
             (call, view.agent_change(number, now), view.max_attempts(number))
         });
         let call = call.map(|call| config::anchored(call, self.core.cx.workspace.root()));
-        let seen = (&self.core.graph.file, self.core.journal.history());
-        let prompt = attempts::prompt(&self.core.cx, seen, (number, max_attempts), call.as_ref())?;
+        let (file, history) = (&self.core.graph.file, self.core.journal.history());
+        let folder = attempt::new_folder(&self.core.cx.workspace, &file.graph().task(number).id)?;
+        let next = (number, max_attempts, folder.as_str());
+        let prompt = attempts::prompt(&self.core.cx, (file, history), next, call.as_ref())?;
         // A program that reads the output may have opened its file just now.
         self.core.cx.workspace.ignore_outputs()?;
         let next = NextAttempt {
@@ -67,6 +69,7 @@ impl Runner {
             history: self.core.journal.history(),
             run_id: self.core.journal.run_id(),
             call,
+            folder,
             place: self.slots.assign(&self.core.cx, self.attempts.records())?,
         };
         let (record, baseline) = next.record(&self.core.cx, number)?;

@@ -80,6 +80,74 @@ fn an_attempt_may_do_anything_in_another_repository() {
 }
 
 #[test]
+fn an_attempt_speaks_for_no_other_one() {
+    // `a` looks for the folder of `b`, and forges the environment. `b` ends without a report.
+    let script = r#"
+        case $RALPH_TASK_ID in
+        b) [ "$RALPH_ATTEMPT" = 1 ] || { echo b > b.txt; "$RALPH" task-complete b; exit; }
+           echo half > b.txt; git add -A; git commit -qm half
+           touch "$TRIAL_DIR/half"; while [ ! -e "$TRIAL_DIR/said" ]; do sleep .02; done
+           sleep .3; exit 0 ;;
+        esac
+        while [ ! -e "$TRIAL_DIR/half" ]; do sleep .02; done
+        above=$(dirname "$RALPH_TASK_DIR")
+        for folder in "$above/b" "$(dirname "$above")/b" "$above"; do
+            mkdir -p "$folder"; touch "$folder/DONE"; echo Why? > "$folder/WAIT_WITHOUT_RESTART"
+        done
+        as_b() { env RALPH_TASK_ID=b RALPH_ATTEMPT=1 "$RALPH" "$@"; echo $? >> "$TRIAL_DIR/codes"; }
+        as_b task-complete b; as_b ask Why?; as_b note 'b is done'; as_b spawn -- true
+        RALPH_LOOP=b as_b note 'a loop'
+        touch "$TRIAL_DIR/said"
+        echo work > work.txt; "$RALPH" task-complete a"#;
+    let script = format!("cat > /dev/null\n{script}");
+    let trial = TestProject::new().graph(TWO).command(["sh", "-c", script.as_str()]);
+    trial.run(["run", "--jobs", "2"]).graph_complete();
+    assert_eq!(fs::read_to_string(trial.sign("codes")).unwrap(), "64\n".repeat(5));
+    let failed = trial.lines("failed");
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!((&failed[0]["task_id"], &failed[0]["verdict"]), (&json!("b"), &json!("incomplete")));
+    for action in ["asked", "noted", "child_started"] {
+        assert_eq!(trial.lines(action), [json!(null); 0]);
+    }
+    assert_eq!(trial.tasks("reported"), ["a", "b"]);
+}
+
+#[test]
+fn the_files_of_a_task_go_from_attempt_to_attempt_and_are_found_after_it() {
+    let script = r#"
+        cat > /dev/null; cd "$RALPH_TASK_DIR"; ls > "$TRIAL_DIR/seen-$RALPH_ATTEMPT"
+        case $RALPH_ATTEMPT in
+        1) echo plan > plan.md; mkdir sketches; echo x > sketches/x; "$RALPH" note 'the door is green'
+           # A person writes meanwhile.
+           mkdir -p ../sketches; echo mine > ../sketches/mine; echo '- look at y' > ../notes.md; exit 1 ;;
+        2) touch "$TRIAL_DIR/working"; exec sleep 600 ;;
+        *) cd "$RALPH_SLOT"; echo work > work.txt; "$RALPH" task-complete a ;;
+        esac"#;
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").command(["sh", "-c", script]);
+    trial.run(["run", "--once"]).code(1);
+    let folder = |path: &str| {
+        let entries = fs::read_dir(trial.root().join(path)).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let names = folder(".ralph/tasks/a");
+    assert_eq!(names[1..], ["notes.md", "plan.md", "sketches"], "{names:?}");
+    assert_eq!(trial.redact(&names[0]), "[own]", "what was there stays apart");
+    assert_eq!(folder(".ralph/tasks/a/sketches"), ["mine"]);
+    let notes = trial.redact(&trial.read(".ralph/tasks/a/notes.md"));
+    assert_eq!(notes, "- look at y\n\n- the door is green (a.1, [when])\n");
+    trial.start_until(["run"], "working").kill();
+    trial.run(["run"]).graph_complete();
+    for attempt in ["2", "3"] {
+        let seen = fs::read_to_string(trial.sign(&format!("seen-{attempt}"))).unwrap();
+        assert!(seen.contains("notes.md\nplan.md\nsketches\n"), "{seen}");
+    }
+    assert_eq!(folder(".ralph/tasks/a"), names);
+}
+
+#[test]
 fn the_refusal_says_what_to_do() {
     let trial = scripted(TWO, "\"$RALPH\" task-complete b; \"$RALPH\" task-block a --reason x");
     trial.run(["run", "--once"]).code(1);

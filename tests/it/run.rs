@@ -239,7 +239,7 @@ fn an_agent_is_told_where_it_stands() {
     words: --model a b
     task: a attempt: 1
     pwd: [repo].slots/1
-    folder: [repo]/.ralph/tasks/a [repo]/.ralph/tasks/a
+    folder: [repo]/.ralph/tasks/a/[own] [repo]/.ralph/tasks/a/[own]
     claude: unset
     no terminal
     ");

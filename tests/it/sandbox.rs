@@ -344,7 +344,7 @@ fn the_checkout_can_be_changed_but_not_what_rules_it() {
             continue;
         }
         let ended =
-            run(engine, "echo 2 > file.txt && git commit -qam Two && touch .ralph/tasks/a/DONE");
+            run(engine, "echo 2 > file.txt && git commit -qam Two && touch \"$TASK_FOLDER/DONE\"");
         let ended = ended.unwrap();
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
         for path in [

@@ -587,6 +587,9 @@ fn placeholder(before: &str, word: &str) -> Option<&'static str> {
     if shape.starts_with("00000000T000000Z-") {
         return Some("[run]");
     }
+    if hex && word.len() == 16 {
+        return Some("[own]");
+    }
     if hex && [7, 10, 40].contains(&word.len()) {
         return Some("[commit]");
     }

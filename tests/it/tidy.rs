@@ -540,7 +540,7 @@ fn no_type_has_many_methods() {
 const LINES: usize = 68_100;
 
 /// The number of files in `src` that the budget allows.
-const FILES: usize = 369;
+const FILES: usize = 370;
 
 #[test]
 fn the_whole_stays_small() {

@@ -22,7 +22,7 @@ use crate::{
         select::{Decision, Policy},
     },
     project::{
-        attempt,
+        attempt::{self, AttemptPlace},
         config::NotifierTarget,
         event_store::EventStore,
         fatal,
@@ -165,7 +165,8 @@ pub(super) fn prompts(workspace: &Workspace, file: &GraphFile, history: &History
     let (mut good, mut bad) = (0, Vec::new());
     for (number, task) in unfinished(file) {
         let (max, agent) = (view.max_attempts(number), view.agents(number).first());
-        match attempt::render(workspace, file.graph(), history, number, max, agent, None) {
+        let place = AttemptPlace::default();
+        match attempt::render(workspace, file.graph(), history, number, max, agent, place) {
             Ok(_) => good += 1,
             Err(error) => bad.push((task.id.to_string(), error)),
         }

@@ -30,7 +30,6 @@ use crate::{
         },
         commit_id::CommitId,
         graph::task::TaskId,
-        loop_paths,
         run::command::AttemptId,
         verdict::{Merge, Outcome},
     },
@@ -103,6 +102,9 @@ pub struct AttemptRecord {
     pub run_on: Option<String>,
     /// The attempt's folder, relative to the repository.
     pub log: String,
+    /// The folder in which it reports, relative to the repository; none for the folder of its task.
+    #[serde(default)]
+    pub folder: Option<String>,
     /// The acceptance criteria.
     #[serde(default)]
     pub terms: Option<AcceptanceCriteria>,
@@ -382,37 +384,6 @@ impl AttemptRecord {
             tmux::remove(folder);
         }
         workspace.state.remove_attempt(&self.name()).context("close the attempt")
-    }
-
-    /// Returns the path of a file in the task's folder that the agent uses for reports. An agent in
-    /// a slot may have taken the folder for one of its own copy.
-    pub(super) fn report_file(&self, workspace: &Workspace, name: &str) -> PathBuf {
-        let file = format!("{}/{name}", workspace.task_dir(&self.task_id));
-        let in_slot = self.slot.as_ref().map(|slot| slot.path.join(&file));
-        let is_meant = |path: &PathBuf| path.exists() && !workspace.root().join(&file).exists();
-        in_slot.filter(is_meant).unwrap_or_else(|| workspace.root().join(&file))
-    }
-
-    /// Removes the reports of earlier attempts at the task in the slot.
-    ///
-    /// # Errors
-    /// Errors of the disk.
-    pub fn clear_slot_reports(&self, workspace: &Workspace) -> Result<()> {
-        let Some(slot) = &self.slot else {
-            return Ok(());
-        };
-        for name in [loop_paths::DONE, loop_paths::WAIT] {
-            let path = slot.path.join(workspace.task_dir(&self.task_id)).join(name);
-            if path.is_file() {
-                fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the file `DONE` reports the task done.
-    pub fn has_done_file(&self, workspace: &Workspace) -> bool {
-        self.report_file(workspace, loop_paths::DONE).is_file()
     }
 
     /// Returns the path of a file in the attempt's folder.

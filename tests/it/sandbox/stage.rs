@@ -199,7 +199,8 @@ impl Stage {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("prompt.md"), "the prompt\n").unwrap();
         fs::write(folder.join("record.json"), "{}").unwrap();
-        let task = self.trial.root().join(".ralph/tasks/a").display().to_string();
+        let (workspace, attempt) = self.attempt();
+        let task = self.trial.root().join(attempt.folder(&workspace)).display().to_string();
         let run_id = self.trial.lines("loop_started")[0]["run_id"].as_str().unwrap().to_owned();
         let slot = self.slot.display().to_string();
         let env = [
@@ -224,17 +225,24 @@ impl Stage {
         (spec, folder)
     }
 
-    /// The paths of the first attempt, with another record.
-    fn paths(&self, record: PathBuf) -> SandboxPaths {
+    /// The record of the first attempt.
+    fn attempt(&self) -> (Workspace, AttemptRecord) {
         let root = self.trial.root();
         let workspace = Workspace::open(root, LoopPaths::default(), None, None).unwrap();
         let attempts: Vec<AttemptRecord> = workspace.state.peek();
-        let attempt = attempts.iter().find(|attempt| attempt.task_id.as_str() == "a").unwrap();
+        let is_first = |attempt: &AttemptRecord| attempt.task_id.as_str() == "a";
+        (workspace, attempts.into_iter().find(is_first).unwrap())
+    }
+
+    /// The paths of the first attempt, with another record.
+    fn paths(&self, record: PathBuf) -> SandboxPaths {
+        let root = self.trial.root();
+        let (workspace, attempt) = self.attempt();
         let facts = ProcessFacts {
             mark: attempt.mark(),
             slot: self.slot.clone(),
             base: None,
-            task_dir: root.join(workspace.task_dir(&attempt.task_id)),
+            task_dir: root.join(attempt.folder(&workspace)),
             record: record.clone(),
             agent: attempt.call.as_ref().and_then(AgentCommand::preset_name),
             resources: None,

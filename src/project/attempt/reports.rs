@@ -1,0 +1,230 @@
+//! The folder in which the agent of an attempt reports: its `DONE`, its questions, its notes.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, ensure};
+
+use super::AttemptRecord;
+use crate::{
+    adapters::{machine, process::relay, state},
+    core::{
+        graph::task::TaskId,
+        loop_paths::{DONE, NOTES, REPORTS, WAIT},
+    },
+    project::workspace::Workspace,
+    regular_file::{self, FileBelow},
+};
+
+/// The length limit of a question, in characters.
+const QUESTION: usize = 2000;
+
+/// Returns the folder in which the next attempt at a task reports, relative to the repository. Other
+/// attempts do not know its name, so that none can speak for it. A plain loop, in which there is one
+/// attempt at a time, has one folder that people use as well.
+///
+/// # Errors
+/// There are no random numbers.
+pub fn new_folder(workspace: &Workspace, id: &TaskId) -> Result<String> {
+    /// The digits that nobody guesses.
+    const DIGITS: usize = 16;
+    let task = workspace.task_dir(id);
+    if workspace.place.name().is_some() {
+        return Ok(task);
+    }
+    let token = machine::token().context("choose the name of a folder")?;
+    Ok(format!("{task}/{}", &token[..DIGITS]))
+}
+
+/// Moves the files of one folder to another. Notes are added to those that are there; another file
+/// that is there stays, and so does that which was to be moved.
+///
+/// # Errors
+/// Errors of the disk.
+fn move_files(workspace: &Workspace, from: &str, to: &str) -> Result<()> {
+    let root = workspace.root();
+    let (source, target) = (root.join(from), root.join(to));
+    // An agent may have put a link in its place.
+    if !fs::symlink_metadata(&source).is_ok_and(|found| found.is_dir()) {
+        return Ok(());
+    }
+    let failed = || format!("move the files of `{from}` to `{to}`");
+    for entry in fs::read_dir(&source).with_context(failed)? {
+        let name = entry.with_context(failed)?.file_name();
+        let (old, new) = (source.join(&name), target.join(&name));
+        if old == target {
+            continue;
+        }
+        if fs::symlink_metadata(&new).is_err() {
+            fs::rename(&old, &new).with_context(failed)?;
+        } else if name == NOTES {
+            let file = |folder: &str| FileBelow::of(root, &Path::new(folder).join(NOTES));
+            // What is no text stays where it is.
+            let text = |folder| file(folder)?.read_to_string();
+            if let (Ok(Some(first)), Ok(Some(second))) = (text(to), text(from)) {
+                let joined = [first.trim_end(), second.trim_end()].join("\n\n") + "\n";
+                file(to).and_then(|file| file.replace(&joined)).with_context(failed)?;
+                fs::remove_file(&old).with_context(failed)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes the reports and questions that are there before an attempt. Returns the path of a `DONE`
+/// that was removed, relative to the repository: reports of attempts are removed at their end.
+///
+/// # Errors
+/// Errors of the disk.
+pub fn clear_reports(workspace: &Workspace, id: &TaskId) -> Result<Option<String>> {
+    let name = |name: &str| format!("{}/{name}", workspace.task_dir(id));
+    let remove = |name: &str| {
+        let path = workspace.root().join(name);
+        let is_folder = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
+        let removed = if is_folder { fs::remove_dir(&path) } else { fs::remove_file(&path) };
+        match removed {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            // A person or the next agent has to look at it.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("remove `{}`", path.display())),
+        }
+    };
+    remove(&name(WAIT))?;
+    // A plain loop has already checked for `DONE`; a file that is there now is newer and counts.
+    let is_meant =
+        workspace.place.name().is_some() || crate::core::known_bug::is_on("believe-an-old-report");
+    Ok(if !is_meant && remove(&name(DONE))? { Some(name(DONE)) } else { None })
+}
+
+/// Returns the path of the file that reports a task done.
+pub fn done_file(workspace: &Workspace, id: &TaskId) -> PathBuf {
+    workspace.root().join(workspace.task_dir(id)).join(DONE)
+}
+
+impl AttemptRecord {
+    /// The folder in which its agent reports, relative to the repository.
+    pub fn folder(&self, workspace: &Workspace) -> String {
+        self.folder.clone().unwrap_or_else(|| workspace.task_dir(&self.task_id))
+    }
+
+    /// Moves the files of its task to its own folder.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(super) fn take_files(&self, workspace: &Workspace) -> Result<()> {
+        let (own, task) = (self.folder(workspace), workspace.task_dir(&self.task_id));
+        if own == task {
+            return Ok(());
+        }
+        move_files(workspace, &task, &own)
+    }
+
+    /// Moves the files of its own folder to that of its task, where people and later attempts find
+    /// them. Its `DONE` has been judged.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn return_files(&self, workspace: &Workspace) -> Result<()> {
+        let (own, task) = (self.folder(workspace), workspace.task_dir(&self.task_id));
+        if own == task {
+            return Ok(());
+        }
+        let root = workspace.root();
+        let reports = [root.join(&own), root.join(&task)].map(|folder| folder.join(DONE));
+        for file in reports.iter().filter(|file| file.is_file()) {
+            fs::remove_file(file).with_context(|| format!("remove `{}`", file.display()))?;
+        }
+        move_files(workspace, &own, &task)?;
+        // Only if they are empty: what was not moved is kept.
+        let _ = fs::remove_dir(root.join(&own));
+        if let Some(slot) = &self.slot {
+            let folder = slot.path.join(&own);
+            for name in REPORTS {
+                let _ = fs::remove_file(folder.join(name));
+            }
+            let _ = fs::remove_dir(folder);
+        }
+        Ok(())
+    }
+
+    /// Returns the path of a file with which the agent reports. An agent in a slot may have taken the
+    /// folder for one of its own copy, as one behind a worker has to.
+    pub(super) fn report_file(&self, workspace: &Workspace, name: &str) -> PathBuf {
+        let folders = [self.folder(workspace), workspace.task_dir(&self.task_id)];
+        let own = workspace.root().join(&folders[0]).join(name);
+        if own.exists() {
+            return own;
+        }
+        let slot = self.slot.as_ref().map(|slot| &slot.path);
+        let in_slot = |slot: &PathBuf| {
+            let files = folders.iter().map(|folder| slot.join(folder).join(name));
+            files.into_iter().find(|path| path.exists())
+        };
+        slot.and_then(in_slot).unwrap_or(own)
+    }
+
+    /// Removes the reports of earlier attempts at the task in the slot.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn clear_slot_reports(&self, workspace: &Workspace) -> Result<()> {
+        let Some(slot) = &self.slot else {
+            return Ok(());
+        };
+        for name in [DONE, WAIT] {
+            let path = slot.path.join(workspace.task_dir(&self.task_id)).join(name);
+            if path.is_file() {
+                fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the file `DONE` reports the task done.
+    pub fn has_done_file(&self, workspace: &Workspace) -> bool {
+        self.report_file(workspace, DONE).is_file()
+    }
+}
+
+/// Appends a question for a person to the file in the attempt's own folder.
+///
+/// # Errors
+/// The questions exceed the length limit; errors of the disk.
+pub fn ask(workspace: &Workspace, record: &AttemptRecord, text: &str) -> Result<()> {
+    let file = format!("{}/{WAIT}", record.folder(workspace));
+    let path = workspace.root().join(&file);
+    let asked = question(&path).filter(|asked| !asked.is_empty());
+    let whole = asked.map_or_else(|| text.to_owned(), |asked| format!("{asked}\n\n{text}"));
+    let length = whole.chars().count();
+    ensure!(
+        length <= QUESTION,
+        "the questions of an attempt may have {QUESTION} characters in total, not {length}; put the \
+         details in a file and name the file"
+    );
+    if relay::is_relayed() {
+        let written = FileBelow::of(workspace.root(), Path::new(&file))
+            .and_then(|file| file.replace(&(whole + "\n")));
+        return written.with_context(|| format!("write `{file}`"));
+    }
+    state::replace(&path, (whole + "\n").as_bytes(), workspace.config.fsync)
+        .with_context(|| format!("write `{file}`"))
+}
+
+/// Returns the content of the question file, or `None` without that file.
+pub(super) fn question(path: &Path) -> Option<String> {
+    if !path.is_file() {
+        return None;
+    }
+    let mut text = Vec::new();
+    // A character takes four bytes at most. An unreadable file still counts as a question.
+    let file = path
+        .parent()
+        .map_or_else(|| regular_file::open(path), |folder| regular_file::open_within(folder, path));
+    let file = file.map(|file| file.take(4 * QUESTION as u64));
+    let _ = file.and_then(|mut file| file.read_to_end(&mut text));
+    Some(String::from_utf8_lossy(&text).trim().chars().take(QUESTION).collect())
+}
