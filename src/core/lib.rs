@@ -38,5 +38,6 @@ pub mod merge_queue;
 pub mod select;
 pub mod run;
 pub mod prompt;
+pub mod proof;
 pub mod setup;
 pub mod layout;

@@ -537,10 +537,11 @@ fn no_type_has_many_methods() {
 }
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
-const LINES: usize = 68_100;
+/// The proof reads five languages.
+const LINES: usize = 68_800;
 
 /// The number of files in `src` that the budget allows.
-const FILES: usize = 370;
+const FILES: usize = 375;
 
 #[test]
 fn the_whole_stays_small() {

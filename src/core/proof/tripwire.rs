@@ -1,0 +1,360 @@
+//! A statement that throws, planted in the functions of a source file: a check that runs one of them
+//! prints its marker. No compiler prints the marker when it quotes the line, since the program computes
+//! it, and no compiler or type checker takes the code after the statement for unreachable.
+
+use std::collections::BTreeSet;
+
+use super::source_code::{
+    SourceCode,
+    functions::{Body, FunctionText},
+    lexer::Language,
+};
+
+/// The functions to plant in.
+#[derive(Clone, Copy, Debug)]
+pub enum Reach<'a> {
+    /// All of the file, and where it can be, the file itself when it is loaded.
+    All,
+    /// Those with one of these lines, counted from 0.
+    Lines(&'a BTreeSet<usize>),
+}
+
+/// A statement that throws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tripwire {
+    number: u32,
+    /// Whether the statement only looks so, and does not throw.
+    is_inert: bool,
+}
+
+impl Tripwire {
+    /// A tripwire with the marker that belongs to a seed.
+    pub fn new(seed: u64) -> Tripwire {
+        // Nine digits that are an `int` in every language.
+        let number = 100_000_000 + (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % 800_000_000;
+        Tripwire { number: number as u32, is_inert: false }
+    }
+
+    /// The same statement, which does not throw: it shows whether a file that differs only so is
+    /// noticed by the checks.
+    #[must_use]
+    pub fn inert(self) -> Tripwire {
+        Tripwire { is_inert: true, ..self }
+    }
+
+    /// The text that a program prints that runs into the statement.
+    pub fn marker(self) -> String {
+        self.number.to_string()
+    }
+
+    /// Plants the statement in a file. Returns `None` if its language is not known or it has no such
+    /// function.
+    pub fn plant(self, path: &str, text: &str, reach: Reach<'_>) -> Option<String> {
+        let source = SourceCode::new(Language::of(path)?, text);
+        let functions = source.functions();
+        let mut bodies: BTreeSet<(usize, usize)> = match reach {
+            Reach::All => functions.iter().map(|it| span(&it.body)).collect(),
+            Reach::Lines(lines) => {
+                let lines = lines.iter().copied().filter(|line| source.has_code(*line));
+                let changed = lines.flat_map(|line| changed(&functions, line));
+                changed.map(|it| span(&it.body)).collect()
+            }
+        };
+        let load = source.load_offset().filter(|_| matches!(reach, Reach::All));
+        if bodies.is_empty() && load.is_none() {
+            return None;
+        }
+        let mut edits: Vec<(usize, String)> = Vec::new();
+        if let Some(at) = load {
+            edits.push((at, self.on_lines(source.language, "") + "\n"));
+        }
+        for function in &functions {
+            // Two arrows of one expression have the same end.
+            if !bodies.remove(&span(&function.body)) {
+                continue;
+            }
+            match function.body {
+                Body::Statements(at) => edits.push((at, self.inline(source.language))),
+                Body::Lines(at, first) => {
+                    let statement = self.on_lines(source.language, source.indent(first));
+                    let before = if at > 0 && !text[..at].ends_with('\n') { "\n" } else { "" };
+                    edits.push((at, format!("{before}{statement}\n")));
+                }
+                Body::Expression(from, to) => {
+                    let statement = self.inline(source.language);
+                    edits.push((from, format!("{{{statement} return ")));
+                    edits.push((to, " }".to_owned()));
+                }
+            }
+        }
+        edits.sort_by_key(|(at, _)| *at);
+        let mut planted = String::with_capacity(text.len() + edits.len() * 80);
+        let mut from = 0;
+        for (at, edit) in edits {
+            planted.push_str(&text[from..at]);
+            planted.push_str(&edit);
+            from = at;
+        }
+        planted.push_str(&text[from..]);
+        Some(planted)
+    }
+
+    fn parts(self) -> (u32, u32) {
+        (self.number - 1, u32::from(!self.is_inert))
+    }
+
+    /// The statement among others on a line.
+    fn inline(self, language: Language) -> String {
+        let (number, is_live) = self.parts();
+        match language {
+            Language::Python => {
+                let throw = format!("(_ for _ in ()).throw(BaseException({number} + 1))");
+                format!(" abs({is_live}) and {throw};")
+            }
+            Language::JavaScript | Language::TypeScript => {
+                format!(" if (Number({is_live})) {{ throw new Error(String({number} + 1)); }}")
+            }
+            Language::Rust => format!(" {}", self.on_lines(language, "")),
+            Language::Go => {
+                let text = if self.is_inert { "" } else { "1" };
+                format!(" if len(\"{text}\") > 0 {{ panic({number} + 1) }};")
+            }
+        }
+    }
+
+    /// The statement on lines of its own, as the formatters of the language write it.
+    fn on_lines(self, language: Language, indent: &str) -> String {
+        let (number, is_live) = self.parts();
+        let unit = if indent.contains('\t') { "\t" } else { "    " };
+        match language {
+            Language::Python => format!(
+                "{indent}if abs({is_live}):\n{indent}{unit}raise BaseException({number} + 1)"
+            ),
+            Language::JavaScript | Language::TypeScript => {
+                let unit = if indent.len() == 2 { "  " } else { unit };
+                let throw = format!("throw new Error(String({number} + 1));");
+                format!("{indent}if (Number({is_live})) {{\n{indent}{unit}{throw}\n{indent}}}")
+            }
+            Language::Rust => {
+                let holds = self.is_inert;
+                format!(
+                    "{indent}::core::assert!(::core::hint::black_box({holds}), \"{{}}\", {number} + 1);"
+                )
+            }
+            Language::Go => {
+                let text = if self.is_inert { "" } else { "1" };
+                format!(
+                    "{indent}if len(\"{text}\") > 0 {{\n{indent}\tpanic({number} + 1)\n{indent}}}"
+                )
+            }
+        }
+    }
+}
+
+fn span(body: &Body) -> (usize, usize) {
+    match body {
+        Body::Statements(at) | Body::Lines(at, _) => (*at, *at),
+        Body::Expression(from, to) => (*from, *to),
+    }
+}
+
+/// The innermost functions that a change of a line changes: the line at which a function starts
+/// belongs to the function around it, too.
+fn changed(functions: &[FunctionText], line: usize) -> Vec<&FunctionText> {
+    let around: Vec<&FunctionText> =
+        functions.iter().filter(|it| it.lines.contains(&line)).collect();
+    let within = |it: &FunctionText, other: &FunctionText| {
+        other.lines != it.lines
+            && other.lines.start > it.lines.start
+            && other.lines.end <= it.lines.end
+            && other.lines.start < line
+    };
+    let innermost = around.iter().filter(|it| !around.iter().any(|other| within(it, other)));
+    innermost.copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planted(path: &str, text: &str, lines: &BTreeSet<usize>) -> Option<String> {
+        let wire = Tripwire { number: 123_456_789, is_inert: false };
+        let planted = wire.plant(path, text, Reach::Lines(lines));
+        assert!(!planted.as_ref().is_some_and(|it| it.contains(&wire.marker())), "{planted:?}");
+        planted
+    }
+
+    /// Compares the names before the statements that a change of a line plants.
+    fn check(path: &str, text: &str, changes: &[(usize, &str)]) {
+        for (line, want) in changes {
+            let planted = planted(path, text, &BTreeSet::from([*line])).unwrap_or_default();
+            let names = planted.match_indices("123456788").map(|(at, _)| {
+                let name = planted[..at].rfind("f_").expect("a function in front");
+                planted[name..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+            });
+            assert_eq!(names.collect::<Vec<String>>().join(" "), *want, "line {line} of {path}");
+        }
+    }
+
+    #[test]
+    fn the_functions_with_the_changed_lines_throw() {
+        let python = r#"import os
+
+
+@cache
+def f_a(x: int = {1: 2}[1]) -> str:
+    """Doc.
+
+More."""
+    # why
+    return str(x)
+
+
+class C:
+    K = 1
+
+    async def f_b(self):
+        def f_c(): return 1
+        return f_c()
+
+    def f_d(self):
+        x = [
+    1]
+        return x
+"#;
+        check(
+            "a.py",
+            python,
+            &[
+                (0, ""),
+                (3, "f_a"),
+                (8, ""),
+                (9, "f_a"),
+                (13, ""),
+                (15, "f_b"),
+                (16, "f_b f_c"),
+                (17, "f_b"),
+                (18, ""),
+                (21, "f_d"),
+            ],
+        );
+        let script = r"'use strict'; // (
+const f_a = (a, b) => a + b;
+function f_b(x) {
+  if (x) { return `}${x}`; }
+  return [1].map(f_c => f_c * 2)
+    .filter(Boolean)
+}
+class C {
+  f_d() { return /[{/]}/; }
+}
+const o = { async *f_e() {
+  yield 1;
+} };
+const f_g = x ? a => a : f_h => ({ f_h });
+";
+        check(
+            "a.mjs",
+            script,
+            &[
+                (0, ""),
+                (1, "f_a"),
+                (3, "f_b"),
+                (4, "f_b f_c"),
+                (7, ""),
+                (8, "f_d"),
+                (11, "f_e"),
+                (13, "f_g f_h"),
+            ],
+        );
+    }
+
+    #[test]
+    fn the_functions_of_typed_languages_throw() {
+        let typed = "export function f_a(x: { y: number }): { z: number } {
+  return { z: x.y };
+}
+export type T = (a: string) => void;
+class C {
+  private async f_b(): Promise<number> {
+    return 1;
+  }
+  f_c = (x: number): number => x;
+}
+";
+        check("a.ts", typed, &[(1, "f_a"), (3, ""), (6, "f_b"), (8, "f_c")]);
+        let rust = r##"const fn k() -> u8 { 1 }
+pub fn f_a<'a, F: Fn(u8) -> u8>(x: &'a str) -> [u8; 2]
+where F: Copy {
+    let c = '{';
+    r#""}"#;
+}
+trait T { fn g(&self); }
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn t() {}
+}
+fn f_b() {}
+"##;
+        check("a.rs", rust, &[(0, ""), (1, "f_a"), (4, "f_a"), (6, ""), (10, ""), (12, "f_b")]);
+        let go = "package a
+
+func f_a(x interface{}) (int, struct{}) {
+\treturn 1, struct{}{}
+}
+
+func (t T) f_b() { go func() {
+\tf_c()
+}() }
+";
+        check("a.go", go, &[(0, ""), (3, "f_a"), (6, "f_b f_b")]);
+    }
+
+    #[test]
+    fn what_cannot_throw_has_no_tripwire() {
+        let all = (0..9).collect();
+        for (path, text) in [
+            ("a.rb", "def a\nend\n"),
+            ("a.d.ts", "declare function a(): void;\n"),
+            ("a.py", "X = 1\n"),
+            ("a.js", "function a() { return ')'\n"),
+            ("a.rs", "#[cfg(test)]\nmod tests { fn a() {} }\n"),
+        ] {
+            assert_eq!(planted(path, text, &all), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_file_throws_when_it_is_loaded() {
+        let wire = Tripwire { number: 123_456_789, is_inert: false };
+        let all = |path, text| wire.plant(path, text, Reach::All).expect("planted");
+        let python = all(
+            "a.py",
+            "#!/bin/x\n\"\"\"Doc.\"\"\"\nfrom __future__ import (\n  a,\n)\nimport b\n",
+        );
+        let want = "\n)\nif abs(1):\n    raise BaseException(123456788 + 1)\nimport b\n";
+        assert!(python.ends_with(want), "{python}");
+        assert!(
+            all("a.js", "#!/usr/bin/env node\n'use strict'\n")
+                .starts_with("#!/usr/bin/env node\nif (Number")
+        );
+        assert!(all("a.rs", "fn a() {\n    b();\n}\n").contains("{\n    ::core::assert!("));
+        let inert = wire.inert().plant("a.go", "func a() {\n\tb()\n}\n", Reach::All);
+        assert_eq!(
+            inert.as_deref(),
+            Some("func a() {\n\tif len(\"\") > 0 {\n\t\tpanic(123456788 + 1)\n\t}\n\tb()\n}\n")
+        );
+        assert_eq!(Tripwire::new(3).marker().len(), 9);
+    }
+
+    #[test]
+    fn code_is_without_comments_and_tests_of_rust_are_known() {
+        let code = |path: &str, text| SourceCode::new(Language::of(path).expect(path), text).code();
+        assert_eq!(code("a.py", "# a\nx = '#' # b\n"), code("a.py", "x = '#'\n"));
+        assert_eq!(code("a.rs", "/* /* */ */ fn a() {} // b").trim_start(), "fn a() {}");
+        let rust =
+            "fn a() {}\n#[cfg(test)]\nuse b::C;\n#[test]\n#[cfg(unix)]\nfn d() {\n}\nfn e() {}\n";
+        assert_eq!(SourceCode::new(Language::Rust, rust).tests(), [1..3, 3..7]);
+    }
+}
