@@ -30,6 +30,7 @@ mod processes;
 mod slots;
 mod sources;
 mod steps;
+mod whole;
 
 use std::{
     mem,
@@ -86,6 +87,7 @@ use landing::RunLanding;
 use processes::{ClosedProcess, Processes};
 use slots::RunSlots;
 use sources::RunSources;
+use whole::RunWhole;
 
 /// The pause between two looks at a graph file that cannot be read.
 const REREAD: Duration = Duration::from_secs(1);
@@ -129,6 +131,7 @@ pub struct Runner {
     processes: Processes,
     slots: RunSlots,
     landing: RunLanding,
+    whole: RunWhole,
     away: RunAway,
     hooks: RunHooks,
     sources: RunSources,
@@ -196,6 +199,7 @@ impl Runner {
             processes: Processes::default(),
             slots,
             landing,
+            whole: RunWhole::default(),
             away: RunAway::default(),
             hooks: RunHooks::default(),
             sources: RunSources::default(),
@@ -315,6 +319,9 @@ impl Runner {
     fn turn(&mut self) -> Result<Option<StopReason>> {
         self.refresh()?;
         self.reload_settings()?;
+        if whole::is_due(self) && whole::verify(self)? {
+            return Ok(None);
+        }
         let done_file = !self.core.run.attempts().any_process() && close::done_file(&self.core.cx)?;
         let now = Utc::now();
         let decide =
@@ -347,7 +354,10 @@ impl Runner {
                 return Ok(hooks::stop_of(ran));
             }
             RunDecision::Select(Decision::Wait(wait)) => self.wait(wait)?,
-            RunDecision::Select(Decision::Stop(reason)) => return Ok(Some(reason)),
+            RunDecision::Select(Decision::Stop(reason)) => {
+                let goes_on = whole::precedes(&reason) && whole::verify(self)?;
+                return Ok(Some(reason).filter(|_| !goes_on));
+            }
         }
         Ok(None)
     }

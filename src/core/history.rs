@@ -32,10 +32,10 @@ use attempt_log::AttemptLog;
 pub use cooldown::AgentCooldown;
 pub use reach::UnreachableExecutor;
 use run_history::KEPT_RUNS;
-pub use run_history::{PastRun, RunHistory, Waiting};
+pub use run_history::{LandedWork, PastRun, RunHistory, Waiting};
 pub use stored_result::StoredResult;
 use task_history::NO_HISTORY;
-pub use task_history::{LastAttempt, TaskHistory};
+pub use task_history::{LastAttempt, Reopened, TaskHistory};
 
 /// The state after all events in the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -300,6 +300,26 @@ impl History {
         self.recent.extend(cost.map(|cost| (at, cost)));
     }
 
+    /// Adds the work of an attempt that has landed.
+    fn note_landing(&mut self, id: Option<&TaskId>, ended: &AttemptResult) {
+        let (Some(id), Some(Merge::Landed { commit, .. })) = (id, &ended.evidence.merge) else {
+            return;
+        };
+        let trial = self.active.trial.as_ref();
+        self.run.landed.push(LandedWork {
+            task_id: id.clone(),
+            attempt: ended.attempt,
+            log: ended.log.clone(),
+            commits: ended.evidence.commits.iter().map(|commit| commit.id.clone()).collect(),
+            commit: commit.clone(),
+            onto: trial.map(|trial| trial.onto.clone()),
+        });
+        let waiting = self.active.waiting.as_mut();
+        if let Some(waiting) = waiting.filter(|waiting| !waiting.tasks.contains(id)) {
+            waiting.tasks.push(id.clone());
+        }
+    }
+
     pub(crate) fn close(&mut self, record: &Record, ended: &AttemptResult) {
         let id = record.task_id.as_ref();
         self.end_try(id);
@@ -318,12 +338,7 @@ impl History {
         if id.is_some_and(|id| complete && self.active.is_landing(id)) {
             self.active.held = None;
         }
-        if let (Some(id), Some(Merge::Landed { .. }), Some(waiting)) =
-            (id, &ended.evidence.merge, &mut self.active.waiting)
-            && !waiting.tasks.contains(id)
-        {
-            waiting.tasks.push(id.clone());
-        }
+        self.note_landing(id, ended);
         self.unproven = !complete && (self.unproven || !ended.evidence.commits.is_empty());
         self.with(id, |past| {
             past.attempts = past.attempts.max(ended.attempt);
@@ -352,6 +367,9 @@ impl History {
             }
             if ended.verdict == Verdict::Complete {
                 (past.counted, past.was_reset) = (0, false);
+                if let Some(reopened) = &mut past.reopened {
+                    reopened.is_done = true;
+                }
                 past.commits.clone_from(&ended.evidence.commits);
                 past.added.clear();
                 past.answers.clear();

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     diagnostic::{Diagnostic, nearest},
-    event::Answer,
+    event::{Answer, TipRed},
     graph::{TaskGraph, load::fields, task::Task},
-    history::History,
+    history::{History, Reopened},
     verdict::{CheckResult, Commit},
 };
 
@@ -52,6 +52,8 @@ pub struct PromptContext {
     pub command: String,
     /// The file that reports completion.
     pub done_file: String,
+    /// The end of the output of the check for which the task is open again.
+    pub reopened_output: String,
     /// The file for a question to a person.
     pub wait_file: String,
     /// Whether the agent can only edit files that git does not ignore, so that only the graph file
@@ -139,6 +141,7 @@ pub fn context(
             "apart": facts.isolated_from.is_some(),
             "last": last,
         },
+        "reopened": past.reopening().map(|reopened| reopening(reopened, facts)),
         "answers": past.answers,
         "verify": facts.verify,
         "repository": { "branch": facts.branch, "commits": facts.commits },
@@ -150,6 +153,20 @@ pub fn context(
             "by_edit": facts.edits_only,
         },
         "paths": { "graph": facts.graph_path, "learnings": facts.learnings_path },
+    })
+}
+
+/// Why a task is open again.
+fn reopening(reopened: &Reopened, facts: &PromptContext) -> Value {
+    let TipRed { branch, check, broken_by, broken_by_task, .. } = &reopened.red;
+    json!({
+        "command": check.command,
+        "why": check.outcome.to_string(),
+        "branch": branch,
+        "commit": broken_by,
+        "task": broken_by_task,
+        "output": facts.reopened_output,
+        "log": facts.path(&check.log),
     })
 }
 
@@ -398,6 +415,7 @@ mod tests {
             max_attempts: 3,
             command: "ralph".to_owned(),
             done_file: ".ralph/tasks/t1/DONE".to_owned(),
+            reopened_output: String::new(),
             wait_file: ".ralph/tasks/t1/WAIT_WITHOUT_RESTART".to_owned(),
             graph_path: "task-graph.yaml".to_owned(),
             learnings_path: "docs/knowledge/learnings.md".to_owned(),

@@ -165,6 +165,9 @@ pub fn context(
         // A worker has its own program under this name.
         command: if files.is_some() { "ralph".to_owned() } else { workspace::own_command() },
         done_file: report_path(DONE),
+        reopened_output: history.of(id).reopening().map_or_else(String::new, |reopened| {
+            tail(&root.join(&reopened.red.check.log), VERIFY_TAIL)
+        }),
         wait_file: report_path(WAIT),
         edits_only: agent.is_some_and(AgentCommand::edits_only),
         graph_path: workspace.graph_name(),

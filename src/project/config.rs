@@ -241,6 +241,9 @@ settings! { @ [] []
     /// A command or a list of commands that must succeed before a task is complete. A task can add
     /// its own.
     verify: commands = Commands(Vec::new());
+    /// After how many landings the verify commands of everything that landed run together on the tip of
+    /// the branch, as at the end of the run; 0 for only there.
+    verify_all_every: u32 = 0;
     /// Whether to run the verify commands before each attempt too.
     verify_baseline: bool = false;
     /// Where the verify commands run that try work on the target branch before it lands. The default

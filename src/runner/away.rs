@@ -15,22 +15,20 @@ use chrono::Utc;
 use super::{
     RunnerMessage,
     attempts::Records,
+    close,
     context::{Facts, RunContext},
     engine::{EngineQuestion, EngineWord, engine_question},
     processes::{ClosedProcess, ProcessHandle, spawn_fetch},
 };
 use crate::{
     adapters::{
-        agent_output,
         executor::slurm,
         process::{Closed, StartFault, sign_of_life},
-        terminal,
     },
     core::{
         duration,
         event::AttemptEvent,
         executor::{Executor, ExecutorFault, ExecutorKind, FileTravel},
-        failure_line,
         graph::TaskGraph,
         run::{
             command::{AttemptId, CheckPurpose, ProcessEnd},
@@ -39,7 +37,6 @@ use crate::{
             process_watch::{ProcessLimits, ProcessWatch},
         },
         select::pause_before_retry,
-        test_output,
         verdict::Outcome,
     },
     project::{
@@ -228,9 +225,6 @@ pub(super) fn end_elsewhere(cx: &RunContext, record: &AttemptRecord) -> Option<S
     engine_question(cx, record, None)?.ask().suspect
 }
 
-/// How many bytes at the end of an output are searched for the summaries of test runners.
-const TEST_OUTPUT: u64 = 1 << 20;
-
 impl ClosedProcess {
     /// Returns the input that follows, once the engine of the executor has told what it knows.
     pub(super) fn settled(
@@ -248,17 +242,8 @@ impl ClosedProcess {
         let log = log.unwrap_or_default();
         let is_green = closed.outcome == Some(Outcome::Exited { exit_code: 0 });
         let output = (!log.is_empty()).then(|| cx.workspace.root().join(&log));
-        let no_test = output.as_deref().is_some_and(|output| {
-            is_green
-                && test_output::ran_none(&terminal::plain(&agent_output::end(output, TEST_OUTPUT)))
-        });
-        let last_line = output.and_then(|log| {
-            if is_green {
-                agent_output::last_line(&log)
-            } else {
-                failure_line::of(&terminal::plain(&agent_output::failure(&log)))
-            }
-        });
+        let (last_line, no_test) =
+            output.map_or((None, false), |output| close::said(&output, is_green));
         let is_missing = closed.fault == Some(StartFault::Program);
         let end = ProcessEnd {
             outcome: closed.outcome,

@@ -123,6 +123,18 @@ pub(super) fn commit_standing(
     branch: &str,
     standing: &[(TaskId, Status)],
 ) -> Result<()> {
+    let names: Vec<&str> = standing.iter().map(|(id, _)| id.as_str()).collect();
+    let title = format!("Mark as waiting for a person: {}", names.join(", "));
+    commit_statuses(workspace, branch, standing, &title)
+}
+
+/// Commits statuses of tasks on the tip of a branch.
+pub(super) fn commit_statuses(
+    workspace: &Workspace,
+    branch: &str,
+    standing: &[(TaskId, Status)],
+    title: &str,
+) -> Result<()> {
     let (repo, name) = (&workspace.repo, workspace.graph_name());
     let Some(tip) = repo.landings().tip(branch)? else { return Ok(()) };
     let Some(landed) = workspace.committed_text(&tip.commit)? else { return Ok(()) };
@@ -135,8 +147,7 @@ pub(super) fn commit_standing(
     if text == landed {
         return Ok(());
     }
-    let names: Vec<&str> = standing.iter().map(|(id, _)| id.as_str()).collect();
-    let message = format!("Mark as waiting for a person: {}\n", names.join(", "));
+    let message = format!("{title}\n");
     let commit = repo.commits().commit_file(&tip.commit, &name, &text, &message)?;
     // What a person commits at the same moment comes first; the next run marks them.
     repo.landings().land(branch, &tip.commit, &commit).map(drop)

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, Read},
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -35,6 +36,7 @@ use crate::{
             command::{PendingResult, ProcessEnd},
             verified_batch::VerifyRun,
         },
+        test_output,
         verdict::{Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
     },
     project::{
@@ -95,6 +97,18 @@ fn last_line(
     failure_line::stated(&errors)
         .or_else(|| failure_line::of(&said))
         .or_else(|| failure_line::of(&errors))
+}
+
+/// Returns the last line of the output of a command, or the one that says why it failed; and whether a
+/// test runner says in it that it ran no test.
+pub(super) fn said(output: &Path, is_green: bool) -> (Option<String>, bool) {
+    /// How many bytes at the end of an output are searched for the summaries of test runners.
+    const TEST_OUTPUT: u64 = 1 << 20;
+    if !is_green {
+        return (failure_line::of(&terminal::plain(&agent_output::failure(output))), false);
+    }
+    let no_test = test_output::ran_none(&terminal::plain(&agent_output::end(output, TEST_OUTPUT)));
+    (agent_output::last_line(output), no_test)
 }
 
 /// Adds what the attempt changed in the graph to its evidence. New tasks are its work if the graph

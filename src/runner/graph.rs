@@ -323,7 +323,7 @@ impl RunGraph {
         };
         // The history has the claims and the questions. A person may have completed the task.
         let is_complete = matches!(write, Write::Complete { .. });
-        if status == Status::Complete && !is_complete {
+        if status == Status::Complete && !is_complete && cause != Cause::Reopened {
             return true;
         }
         if is_complete || !is_claimed {

@@ -337,6 +337,32 @@ impl EventText for LandingEvent {
             LandingEvent::CheckoutFollowed { branch, .. } => {
                 vec![line(Style::Good, format!("`{branch}` has all that landed"))]
             }
+            LandingEvent::VerifyingWhole { branch, commit, commands } => {
+                let commands = counted(*commands, "command");
+                let tip = commit.short();
+                faint(format!("verifying what landed together, on {branch} at {tip}: {commands}"))
+            }
+            LandingEvent::TipRed(red) => {
+                let head = if id.is_empty() {
+                    red.to_string()
+                } else {
+                    format!("{id} is open again: {red}")
+                };
+                with_output(line(Style::Bad, head), &red.check)
+            }
+            LandingEvent::WholeVerified { commands, failed: 0, .. } => {
+                vec![line(
+                    Style::Good,
+                    format!("what landed passes together: {}", counted(*commands, "command")),
+                )]
+            }
+            LandingEvent::WholeVerified { commands, failed, .. } => {
+                let text = format!(
+                    "what landed does not pass together: {failed} of {} failed",
+                    counted(*commands, "command")
+                );
+                vec![line(Style::Warn, text)]
+            }
             LandingEvent::TipCarried { branch, kept, is_there } => {
                 let text = if *is_there {
                     format!(
@@ -362,7 +388,10 @@ impl EventText for LandingEvent {
             LandingEvent::CheckoutWaits(waiting) => {
                 Some((MarkKind::Blocked, format!("`{}` waits for a person", waiting.branch)))
             }
+            LandingEvent::TipRed(red) => Some((MarkKind::Refused, red.to_string())),
             LandingEvent::Queued { .. }
+            | LandingEvent::VerifyingWhole { .. }
+            | LandingEvent::WholeVerified { .. }
             | LandingEvent::Merging(_)
             | LandingEvent::Split(_)
             | LandingEvent::CheckoutFollowed { .. }

@@ -417,6 +417,9 @@ fn parked(view: &View<'_>, number: usize, state: TaskState) -> String {
     if state == TaskState::Spent {
         return format!("cost limit reached: {} spent", past.spend.cost());
     }
+    if let Some(reopened) = past.reopening().filter(|_| past.stuck) {
+        return reopened.red.to_string();
+    }
     let last = past.last.as_ref();
     last.map_or_else(String::new, |last| format!("{}: {}", last.ended.verdict, last.ended.why))
 }

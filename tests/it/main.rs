@@ -91,5 +91,6 @@ mod verify;
 #[cfg(target_os = "linux")]
 mod waits;
 #[cfg(target_os = "linux")]
+mod whole;
 mod workload;
 mod write_back;

@@ -537,11 +537,11 @@ fn no_type_has_many_methods() {
 }
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
-/// The proof reads five languages.
-const LINES: usize = 68_800;
+/// The proof reads five languages, and the end of a run verifies the whole.
+const LINES: usize = 69_080;
 
 /// The number of files in `src` that the budget allows.
-const FILES: usize = 375;
+const FILES: usize = 377;
 
 #[test]
 fn the_whole_stays_small() {

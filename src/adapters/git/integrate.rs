@@ -155,6 +155,15 @@ impl Integration<'_> {
         Ok(integrated)
     }
 
+    /// Checks out a commit in the slot for merges, without what commands have left there.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn check_out(&self, commit: &str) -> Result<()> {
+        self.clean_up().context("cannot clean the slot for merges")?;
+        self.slot().detach_at(commit)
+    }
+
     /// Does the work of [`integrate`](Integration::integrate). Leaves HEAD where git leaves it.
     fn combine(
         &self,

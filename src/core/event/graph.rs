@@ -129,6 +129,8 @@ pub enum Cause {
     OtherBranch,
     /// `ralph` restored the status after an attempt at another task changed it.
     PutBack,
+    /// A check of the task fails on the tip, after its work had landed.
+    Reopened,
 }
 
 /// The damage that an attempt did to the graph file outside of its own task.

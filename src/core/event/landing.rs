@@ -1,5 +1,7 @@
 //! The merge queue, and the executors on which attempts run.
 
+use std::fmt;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +11,7 @@ use crate::{
     graph::task::TaskId,
     history::{Effect, History},
     notification_kind::NotificationKind,
+    verdict::CheckResult,
 };
 
 /// The merge queue.
@@ -48,6 +51,28 @@ pub enum LandingEvent {
         /// Whether the work is on top of the branch; if not, it conflicts with it.
         is_there: bool,
     },
+    /// Everything that landed is verified together on the tip.
+    VerifyingWhole {
+        /// The branch.
+        branch: String,
+        /// The tip.
+        commit: CommitId,
+        /// The number of commands: those that did not run on that commit before it landed.
+        commands: usize,
+    },
+    /// A command failed on the tip. If the line has a task, it is open again.
+    TipRed(TipRed),
+    /// Everything that landed was verified together.
+    WholeVerified {
+        /// The branch.
+        branch: String,
+        /// The tip.
+        commit: CommitId,
+        /// The number of commands.
+        commands: usize,
+        /// How many of them failed.
+        failed: usize,
+    },
 }
 
 impl Effect for LandingEvent {
@@ -63,13 +88,76 @@ impl Effect for LandingEvent {
             }
             LandingEvent::CheckoutWaits(waiting) => active.waiting = Some(waiting.clone()),
             LandingEvent::CheckoutFollowed { .. } => active.waiting = None,
-            LandingEvent::TipCarried { .. } => {}
+            LandingEvent::TipRed(red) => {
+                history.with(record.task_id.as_ref(), |past| past.reopen(red));
+            }
+            LandingEvent::TipCarried { .. }
+            | LandingEvent::VerifyingWhole { .. }
+            | LandingEvent::WholeVerified { .. } => {}
         }
     }
 
     fn notification(&self) -> Option<NotificationKind> {
         let is_held = matches!(self, LandingEvent::MergeHeld(_) | LandingEvent::CheckoutWaits(_));
         is_held.then_some(NotificationKind::MergeHeld)
+    }
+
+    fn is_durable(&self) -> bool {
+        matches!(self, LandingEvent::TipRed(_))
+    }
+}
+
+/// A verify command that failed on the tip of a branch, after the work that it verified had landed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TipRed {
+    /// The branch.
+    pub branch: String,
+    /// The tip.
+    pub tip: CommitId,
+    /// The command and its result.
+    #[serde(flatten)]
+    pub check: CheckResult,
+    /// What running it again has shown.
+    pub found: TipFault,
+    /// The commit that broke it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken_by: Option<CommitId>,
+    /// The task whose work that commit is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken_by_task: Option<TaskId>,
+}
+
+/// Why a command fails on the tip of a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TipFault {
+    /// A commit broke it.
+    Broken,
+    /// It passed on the same commit when it ran again.
+    Flaky,
+    /// It fails on the commit as well on which the work landed that it verified.
+    Before,
+    /// It could not run.
+    NotRun,
+}
+
+impl fmt::Display for TipRed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TipRed { branch, check, .. } = self;
+        match (self.found, &self.broken_by) {
+            (TipFault::Broken, Some(commit)) => {
+                write!(f, "on `{branch}`, {check} since commit {}", commit.short())?;
+                self.broken_by_task.iter().try_for_each(|id| write!(f, " of `{id}`"))
+            }
+            (TipFault::Broken, None) => write!(f, "on `{branch}`, {check}"),
+            (TipFault::Flaky, _) => {
+                write!(f, "on `{branch}`, {check}, then passed on the same commit")
+            }
+            (TipFault::Before, _) => {
+                write!(f, "on `{branch}`, {check}, and did so where its work landed")
+            }
+            (TipFault::NotRun, _) => write!(f, "on `{branch}`, {check}: it says nothing"),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{History, LastAttempt, TaskHistory};
 use crate::{
+    commit_id::CommitId,
     event::{
         AgentChange, AttemptResult, Begun, Blocker, Cause, StopReason, StopRequest, record::Record,
     },
@@ -89,6 +90,27 @@ pub struct RunHistory {
     pub remaining: Option<usize>,
     /// The tasks that blocked everything else, if that was so when it last looked.
     pub blockers: Vec<Blocker>,
+    /// The work that has landed, in order; also that of an earlier run that was killed before it could
+    /// verify the whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub landed: Vec<LandedWork>,
+}
+
+/// Work that has landed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LandedWork {
+    /// The task.
+    pub task_id: TaskId,
+    /// The attempt.
+    pub attempt: u32,
+    /// The folder of the attempt, relative to the repository.
+    pub log: String,
+    /// Its commits, as they landed.
+    pub commits: Vec<CommitId>,
+    /// The commit of the branch with the work and the status of the task.
+    pub commit: CommitId,
+    /// The commit of the branch before its trial; none if the end was found after a crash.
+    pub onto: Option<CommitId>,
 }
 
 /// A run before the newest one.
@@ -250,7 +272,10 @@ impl RunHistory {
 
     /// Starts a run. A run that continues a paused one keeps its usage and its failures.
     pub(super) fn begin(&mut self, record: &Record, begun: &Begun) {
-        let continued = if begun.before > 0 { mem::take(self) } else { RunHistory::default() };
+        let mut before = mem::take(self);
+        let landed =
+            if before.finished.is_none() { mem::take(&mut before.landed) } else { Vec::new() };
+        let continued = if begun.before > 0 { before } else { RunHistory::default() };
         *self = RunHistory {
             id: record.run_id.clone(),
             started_at: Some(record.timestamp),
@@ -263,6 +288,7 @@ impl RunHistory {
             failures_in_a_row: continued.failures_in_a_row,
             failed_tasks: continued.failed_tasks,
             failed_at: continued.failed_at,
+            landed,
             ..RunHistory::default()
         };
     }

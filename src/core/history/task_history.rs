@@ -8,7 +8,7 @@ use crate::{
     agents::transcript::Tokens,
     commit_id::CommitId,
     default_value::is_default,
-    event::{Answer, AttemptResult, Cause},
+    event::{Answer, AttemptResult, Cause, TipRed},
     graph::task::{Status, TaskId},
     spend::Spend,
     verdict::{Commit, Verdict},
@@ -67,10 +67,29 @@ pub struct TaskHistory {
     /// Whether its newest attempt asked a person, who has neither answered nor dropped the question.
     #[serde(skip_serializing_if = "is_default")]
     pub asks: bool,
+    /// Why it was opened again after its work had landed, until a person resets it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub reopened: Option<Box<Reopened>>,
     /// The reason that a person gave for its newest status, such as that of `task-block`.
     #[serde(skip_serializing_if = "is_default")]
     pub reason: Option<String>,
 }
+
+/// A task that was opened again because a check failed on the tip.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reopened {
+    /// The check, and the commit that broke it.
+    pub red: TipRed,
+    /// How often that has happened.
+    pub times: u32,
+    /// Whether an attempt has completed it since.
+    #[serde(default)]
+    pub is_done: bool,
+}
+
+/// How often a task is opened again before it is parked: after that, two tasks may undo each other's
+/// work for ever.
+const MAX_REOPENED: u32 = 2;
 
 /// The result of the newest attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,6 +110,11 @@ impl LastAttempt {
 }
 
 impl TaskHistory {
+    /// Why it is open again, if no attempt has completed it since.
+    pub fn reopening(&self) -> Option<&Reopened> {
+        self.reopened.as_deref().filter(|reopened| !reopened.is_done)
+    }
+
     /// The question of the newest attempt, if it needs input.
     pub fn question(&self) -> Option<&str> {
         self.last.as_ref().and_then(|last| last.ended.question())
@@ -123,6 +147,7 @@ pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
     answers: Vec::new(),
     owed: Vec::new(),
     asks: false,
+    reopened: None,
     reason: None,
 };
 
@@ -138,7 +163,16 @@ impl TaskHistory {
         (self.was_reset, self.asks, self.work) = (true, false, None);
     }
 
+    /// Opens it again: the work that has landed does not complete it any more.
+    pub(crate) fn reopen(&mut self, red: &TipRed) {
+        let times = self.reopened.as_ref().map_or(0, |before| before.times) + 1;
+        self.reset_by_command();
+        self.stuck = times >= MAX_REOPENED;
+        self.reopened = Some(Box::new(Reopened { red: red.clone(), times, is_done: false }));
+    }
+
     pub(super) fn reset(&mut self) {
+        self.reopened = None;
         (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
         self.lost = 0;
         self.failed_at = 0;

@@ -13,6 +13,7 @@ use crate::{
     event::{Batch, Event, Held, LandingEvent},
     merge_queue::{MergeQueue, QueueStep},
     verdict::{CheckResult, Merge},
+    whole::ProvenTip,
 };
 
 /// The pause before another step after one that failed.
@@ -74,6 +75,8 @@ pub struct LandingQueue {
     is_last_step: bool,
     /// When the next step is due.
     again: Option<Instant>,
+    /// What passed on the commit that landed last.
+    proven: Option<ProvenTip>,
 }
 
 /// The result of a step of the merge queue.
@@ -121,6 +124,11 @@ impl LandingQueue {
     /// What blocks all landing, while work is queued and no trial runs.
     pub fn held(&self) -> Option<&Held> {
         self.held.as_ref().filter(|_| !self.is_trying() && !self.queue.waiting().is_empty())
+    }
+
+    /// What passed on the commit that landed last in this run.
+    pub fn proven(&self) -> Option<&ProvenTip> {
+        self.proven.as_ref()
     }
 
     /// Queues work at the end; returns how many are queued.
@@ -346,6 +354,11 @@ impl LandingQueue {
         }
         let commits = batch.commits();
         let members = self.queue.landed(commits.len());
+        self.proven = members.first().map(|leader| ProvenTip {
+            commit: batch.tip().clone(),
+            task_id: leader.id.task_id.clone(),
+            commands: batch.required().to_vec(),
+        });
         let ended = members.into_iter().zip(commits).map(|(work, built)| {
             let (branch, commit) = (batch.branch().to_owned(), built.commit.clone());
             (work.id, Merge::Landed { branch, commit }, None, Some(built.clone()))

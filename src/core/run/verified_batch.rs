@@ -91,6 +91,7 @@ pub struct VerifiedBatch {
     onto: CommitId,
     commits: Vec<BuiltCommit>,
     tip: CommitId,
+    required: Vec<String>,
 }
 
 impl VerifiedBatch {
@@ -128,6 +129,7 @@ impl VerifiedBatch {
             onto: onto.clone(),
             commits: commits.to_vec(),
             tip: tip.clone(),
+            required: required.to_vec(),
         })
     }
 
@@ -144,6 +146,11 @@ impl VerifiedBatch {
     /// The new commit of the branch.
     pub fn tip(&self) -> &CommitId {
         &self.tip
+    }
+
+    /// The commands that passed on it.
+    pub fn required(&self) -> &[String] {
+        &self.required
     }
 
     /// The work of each member on top of the members before it.

@@ -32,6 +32,11 @@ impl View<'_> {
         match self.state(number, now) {
             TaskState::Claimed => Some("in progress outside of this run".to_owned()),
             TaskState::Parked(attempts) => {
+                let past = self.history.of(&self.graph.task(number).id);
+                if let Some(reopened) = past.reopening().filter(|_| past.stuck) {
+                    let (times, red) = (reopened.times, &reopened.red);
+                    return Some(format!("parked, opened again {times} times: {red}"));
+                }
                 let plural = if attempts == 1 { "" } else { "s" };
                 Some(format!("parked after {attempts} attempt{plural}"))
             }

@@ -83,6 +83,7 @@ fn changed(
         Cause::EditedDuringAttempt => "during an attempt",
         Cause::Recovered => "by recovery",
         Cause::PutBack => "(restored)",
+        Cause::Reopened => "because a check of it fails on the tip",
         Cause::History => {
             "because it is complete in the newest commit; `ralph task-reset` opens it"
         }

@@ -1,0 +1,153 @@
+//! What landed is verified together on the tip, and what a later commit broke is opened again.
+
+use serde_json::{Value, json};
+
+use crate::{
+    apart::{landed, stage, tell},
+    support::TestProject,
+};
+
+/// A chain of tasks that each check a file of their own.
+const CHAIN: &str = "\
+tasks:
+  - {id: a, verify: ['test -e of-a']}
+  - {id: b, verify: ['test -e of-b'], depends_on: [a]}
+  - {id: c, verify: ['test -e of-c'], depends_on: [b]}
+";
+
+/// A project whose tasks each write and commit their file, unless told otherwise.
+fn chain(graph: &str, settings: &str, agents: &[(&str, &str)]) -> TestProject {
+    let trial = stage(graph, settings);
+    for id in ["a", "b", "c", "d", "e"] {
+        tell(&trial, id, &format!("put of-{id} {id}; work"));
+    }
+    for (name, script) in agents {
+        tell(&trial, name, script);
+    }
+    trial
+}
+
+/// The tasks and values of a field in the lines of commands that failed on the tip.
+fn reds(trial: &TestProject, field: &str) -> Vec<(Value, Value)> {
+    let lines = trial.lines("tip_red").into_iter();
+    lines.map(|line| (line["task_id"].clone(), line[field].clone())).collect()
+}
+
+#[test]
+fn nothing_runs_again_that_the_last_landing_has_proved() {
+    let graph = "tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n";
+    for jobs in [1, 3] {
+        let settings = format!("jobs: {jobs}\nverify: ['echo x >> \"$TRIAL_DIR/ran\"']\n");
+        let trial = chain(graph, &settings, &[]);
+        trial.run(["run"]).graph_complete();
+        assert!(trial.lines("verifying_whole").is_empty() && reds(&trial, "found").is_empty());
+    }
+    // Only what the last landing did not verify runs, once.
+    let trial = chain(CHAIN, "verify: ['true']\n", &[]);
+    trial.run(["run"]).graph_complete();
+    trial.assert_record("verifying_whole", &json!({"commands": 2, "branch": "main"}));
+    trial.assert_record("whole_verified", &json!({"commands": 2, "failed": 0}));
+    // A command that reads the variables of its attempt is another one for each task.
+    let trial = chain(graph, "jobs: 3\nverify: ['test -e of-$RALPH_TASK_ID']\n", &[]);
+    trial.run(["run"]).graph_complete();
+    trial.assert_record("verifying_whole", &json!({"commands": 3}));
+    assert!(reds(&trial, "found").is_empty());
+}
+
+#[test]
+fn a_task_whose_work_a_later_one_takes_back_is_opened_again() {
+    let revert =
+        "git revert --no-edit $(git log --format=%H -1 -- of-a) > /dev/null; put of-c c; work";
+    let agents = [("c", revert), ("a-2", "[ -e of-a ] || put of-a again; work")];
+    let graph = format!("{CHAIN}  - {{id: d, depends_on: [c]}}\n  - {{id: e, depends_on: [d]}}\n");
+    let trial = chain(&graph, "", &agents);
+    trial.run(["run"]).graph_complete();
+    let broken_by = trial.git(&["log", "--format=%H", "-1", "--grep=^Complete c"]);
+    assert_eq!(reds(&trial, "found"), [(json!("a"), json!("broken"))]);
+    assert_eq!(reds(&trial, "broken_by")[0].1, json!(broken_by.trim()));
+    assert_eq!(reds(&trial, "broken_by_task")[0].1, json!("c"));
+    assert_eq!(landed(&trial, "of-a"), "again\n");
+    assert_eq!(trial.tasks("completed"), ["a", "b", "c", "d", "e", "a"]);
+    assert_eq!(trial.status("a"), "complete");
+    let prompt = trial.read("logs/attempts/a/2/prompt.md");
+    for part in ["## Why it is open again", "test -e of-a", &broken_by[..10], "the work of `c`"] {
+        assert!(prompt.contains(part), "{part}: {prompt}");
+    }
+    assert!(trial.subjects().contains(&"Open again: a".to_owned()));
+}
+
+#[test]
+fn a_red_is_found_after_as_many_landings_as_the_settings_say() {
+    let graph = format!("{CHAIN}  - {{id: d, depends_on: [c]}}\n");
+    let agents = [("b", "git rm -q of-a; put of-b b; work"), ("a-2", "put of-a again; work")];
+    let trial = chain(&graph, "jobs: 1\nverify_all_every: 2\n", &agents);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(reds(&trial, "broken_by_task"), [(json!("a"), json!("b"))]);
+    let at = |action: &str, id: &str| {
+        let is_it = |line: &Value| line["action"] == action && line["task_id"] == id;
+        trial.journal().iter().position(is_it).unwrap()
+    };
+    assert!(at("tip_red", "a") < at("started", "c"));
+}
+
+#[test]
+fn two_tasks_that_undo_each_other_do_not_go_round_in_circles() {
+    let graph = "\
+tasks:
+  - {id: a, verify: ['test ! -e flag']}
+  - {id: b, verify: ['test -e flag'], depends_on: [a]}
+";
+    let agents = [
+        ("a-1", "put of-a a; work"),
+        ("a", "git rm -q flag; put of-a $RALPH_ATTEMPT; work"),
+        ("b", "put flag $RALPH_ATTEMPT; work"),
+    ];
+    let trial = chain(graph, "", &agents);
+    let run = trial.run(["run"]).code(3);
+    assert_eq!(trial.tasks("completed"), ["a", "b", "a", "b"]);
+    let found: Vec<Value> = reds(&trial, "found").into_iter().map(|it| it.0).collect();
+    assert_eq!(found, ["a", "b", "a"]);
+    run.stderr_has("parked").stderr_has("`test ! -e flag` exited with code 1");
+    let report = trial.run(["report", "--json"]).json().to_string();
+    assert!(report.contains("opened again 2 times"), "{report}");
+    trial.run(["task-reset", "a"]);
+    trial.run(["run", "--once"]).code(0);
+}
+
+#[test]
+fn a_red_that_no_commit_broke_opens_nothing_again() {
+    let graph = "\
+tasks:
+  - {id: a, verify: ['sh told.sh']}
+  - {id: b, depends_on: [a]}
+";
+    let once = "[ ! -e \"$TRIAL_DIR/once\" ] || { rm \"$TRIAL_DIR/once\"; exit 1; }\n";
+    let always = "[ ! -e \"$TRIAL_DIR/once\" ]\n";
+    for (script, found) in [(once, "flaky"), (always, "before")] {
+        let agents = [("b", "touch \"$TRIAL_DIR/once\"; put of-b b; work")];
+        let trial = chain(graph, "", &agents).file("told.sh", script);
+        trial.run(["run"]).graph_complete().stderr_has("sh told.sh");
+        assert_eq!(reds(&trial, "found"), [(json!(null), json!(found))]);
+        assert_eq!(trial.tasks("completed"), ["a", "b"]);
+        trial.assert_record("whole_verified", &json!({"failed": 1}));
+    }
+}
+
+#[test]
+fn a_task_that_breaks_a_check_of_the_project_behind_its_own_is_opened_again() {
+    let graph = "\
+tasks:
+  - {id: a}
+  - {id: b, verify_only: ['true'], depends_on: [a]}
+  - {id: c, verify_only: ['true'], depends_on: [b]}
+";
+    let agents = [
+        ("b-1", "put bad x; work"),
+        ("b-2", "git rm -q bad; put of-b b; work"),
+        ("c", "put of-c c; work"),
+    ];
+    let trial = chain(graph, "verify: ['test ! -e bad']\n", &agents);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(reds(&trial, "broken_by_task"), [(json!("b"), json!("b"))]);
+    assert_eq!(trial.tasks("completed"), ["a", "b", "c", "b"]);
+}
