@@ -182,10 +182,9 @@ fn a_lost_node_is_no_proof_that_the_worker_has_ended() {
     assert!(!trial.look().is_proof_of_end(JobTracking::Cgroup));
     let pid = fs::read_to_string(trial.file("there")).unwrap().trim().parse().unwrap();
     assert!(is_alive(pid), "the job goes on without the daemon of its node");
-    // Its line is dead, and the success of `srun` says nothing.
+    // Its line is dead, and the end of `srun` says nothing: its exit code is mostly 0.
     drop(child.stdin.take());
-    let (code, errors) = ended(child);
-    assert_eq!(code, Some(0), "{errors}");
+    let (_, errors) = ended(child);
     assert!(errors.contains("Node failure on n2"), "{errors}");
     assert!(is_alive(pid) && !trial.file("ended").exists());
     // The daemon ends it as soon as it is back.
