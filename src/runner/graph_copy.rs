@@ -240,8 +240,9 @@ fn left_copy(
         let fault = is_its.then(|| unreadable(&copy, &path)).flatten();
         return Ok(fault.map_or(LeftCopy::Unchanged, LeftCopy::Invalid));
     };
-    if tracked.is_none() {
-        // It must not look like work that the attempt left.
+    if tracked.is_none() && tree.file_at("HEAD", &path).is_ok_and(|text| text.is_none()) {
+        // It must not look like work that the attempt left. One that it committed stays: its removal
+        // would be a change.
         fs::remove_file(&copy).with_context(|| format!("remove `{}`", copy.display()))?;
     }
     // A graph that git does not track was copied from the main checkout.

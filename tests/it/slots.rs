@@ -43,6 +43,27 @@ fn stays(trial: &TestProject, name: &str, why: &str) {
 }
 
 #[test]
+fn agents_that_commit_a_graph_that_git_does_not_track_leave_their_slots_free() {
+    let trial = TestProject::new().file("f", "x\n").env("RALPH_JOBS", "1");
+    trial.write("task-graph.yaml", "tasks: [{id: a}, {id: b}, {id: c}]\n");
+    trial.script(
+        &trial.sign("agent.sh"),
+        "cat > /dev/null; echo 1 > \"$RALPH_TASK_ID\"; git add -A; git commit -qm \"$RALPH_TASK_ID\"\n\
+         exec \"$RALPH\" task-complete \"$RALPH_TASK_ID\"\n",
+    );
+    let agent = trial.sign("agent.sh").display().to_string();
+    trial.run(["run", "--", "sh", &agent]).graph_complete();
+    insta::assert_snapshot!(trial.run(["slots"]).out(), @r"
+    slot                 task  state
+    ../repo.slots/1      -     free
+    ../repo.slots/merge  -     merge queue; free
+    ");
+    assert_eq!(trial.git(&["ls-tree", "--name-only", "HEAD", "task-graph.yaml"]), "");
+    trial.run(["slots", "remove"]);
+    assert!(!slot_file(&trial, "1").exists());
+}
+
+#[test]
 fn every_view_shows_the_slots_of_attempts() {
     let trial = stage("verify: sh \"$TRIAL_DIR/check.sh\"\n");
     trial.script(&trial.sign("check.sh"), "until [ -e \"$TRIAL_DIR/green\" ]; do sleep 0.02; done");
