@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::{diagnostic::nearest, graph::task::TaskId};
 pub use carrier_command::{
     CarrierFacts, ContainerEngine, ContainerUser, HostAnswer, ProgramBuild, SharedPath,
-    carrier_command, container_name, job_name, ssh_command, ssh_trial,
+    carrier_command, container_name, job_name, shell_word, ssh_command, ssh_trial,
 };
 pub use container_fault::ContainerFault;
 pub use slurm_job::{JobEnd, JobState, JobTracking, slurm_refusal};

@@ -26,6 +26,7 @@ use crate::{
     },
     core::{
         diagnostic::{nearest, visible},
+        executor::shell_word,
         exit::{Exit, Failure},
         graph::task::{Task, TaskId},
         history::{History, attempt_log::AttemptLog},
@@ -393,13 +394,6 @@ pub fn typed(path: &Path) -> String {
     let here = std::env::current_dir().ok();
     let inside = here.as_deref().and_then(|here| path.strip_prefix(here).ok());
     inside.unwrap_or(path).display().to_string()
-}
-
-/// Returns a text as one word of a shell command.
-pub fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    let is_plain = !text.is_empty() && text.chars().all(plain);
-    if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// Opens the repository around `dir`, and returns it with the top of the current worktree. In the

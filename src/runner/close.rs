@@ -147,9 +147,14 @@ pub(super) fn result_of(
     let workspace = &cx.workspace;
     let outcome = end.outcome.unwrap_or(Outcome::Interrupted);
     let (transcript, error_kind) = record.transcript(workspace, &outcome);
-    let missing = end.no_program.then_some(ProviderErrorKind::Missing);
+    let name = record.call.as_ref().map_or("", |call| call.name.as_str());
+    let missing = if history.has_worked(name) {
+        ProviderErrorKind::Vanished
+    } else {
+        ProviderErrorKind::Missing
+    };
+    let missing = end.no_program.then_some(missing);
     evidence.obstacle = missing.or(error_kind).map(|error_kind| {
-        let name = record.call.as_ref().map_or("", |call| call.name.as_str());
         let earlier = history.errors_before(name, &record.task_id);
         ProviderError::new(error_kind, earlier, Utc::now())
     });
@@ -273,13 +278,7 @@ pub(super) fn keep_work(
         Err(_) if is_complete => return Ok(nothing),
         Err(error) => return Ok((None, vec![format!("{error:#}")])),
     };
-    let is_dirty = || -> Result<bool> {
-        // Nothing of the attempt has run since its evidence was collected.
-        let is_as_collected = evidence.verify.is_empty() && evidence.autocommit.is_none();
-        let is_known = is_as_collected && evidence.leftovers.is_empty();
-        Ok(!is_known && !tree.dirty()?.is_empty())
-    };
-    if !is_complete || is_dirty()? || tree.pins().has_own_strays()? {
+    if !is_complete || !tree.dirty()?.is_empty() || tree.pins().has_own_strays()? {
         let kept = leftovers::pin(workspace, &tree, record, &evidence.leftovers);
         // The repository's filters may run files of the attempt.
         slots.let_change();

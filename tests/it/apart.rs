@@ -863,8 +863,8 @@ fn a_submodule_that_cannot_be_cloned_ends_the_run() {
 fn a_submodule_that_only_its_slot_can_have_does_not_land() {
     let trial = stage("tasks: [{id: a, max_attempts: 1}, {id: b}]\n", "jobs: 1\n");
     let module = module(&trial);
-    let add = format!("git -c protocol.file.allow=always submodule --quiet add {module} sub");
-    tell(&trial, "a", &format!("{add}; rm -rf {module}; work"));
+    let add = format!("git -c protocol.file.allow=always submodule --quiet add '{module}' sub");
+    tell(&trial, "a", &format!("{add}; rm -rf '{module}'; work"));
     trial.run(["run"]).code(3);
     assert_eq!(verdicts(&trial), ["a merge-failed", "b complete"]);
     let why = trial.lines("failed")[0]["why"].as_str().unwrap().to_owned();

@@ -9,6 +9,8 @@ use crate::support::{RALPH, SETTINGS, TestProject, until, wait_for};
 
 const TWO: &str = "tasks: [{id: a, title: The first}, {id: b}]\n";
 
+const THREE: &str = "tasks: [{id: a}, {id: b}, {id: c}]\n";
+
 fn settings(more: &str) -> String {
     format!("{SETTINGS}jobs: 2\n{more}")
 }
@@ -45,7 +47,7 @@ fn stays(trial: &TestProject, name: &str, why: &str) {
 #[test]
 fn agents_that_commit_a_graph_that_git_does_not_track_leave_their_slots_free() {
     let trial = TestProject::new().file("f", "x\n").env("RALPH_JOBS", "1");
-    trial.write("task-graph.yaml", "tasks: [{id: a}, {id: b}, {id: c}]\n");
+    trial.write("task-graph.yaml", THREE);
     trial.script(
         &trial.sign("agent.sh"),
         "cat > /dev/null; echo 1 > \"$RALPH_TASK_ID\"; git add -A; git commit -qm \"$RALPH_TASK_ID\"\n\
@@ -59,6 +61,21 @@ fn agents_that_commit_a_graph_that_git_does_not_track_leave_their_slots_free() {
     ../repo.slots/merge  -     merge queue; free
     ");
     assert_eq!(trial.git(&["ls-tree", "--name-only", "HEAD", "task-graph.yaml"]), "");
+    trial.run(["slots", "remove"]);
+    assert!(!slot_file(&trial, "1").exists());
+}
+
+#[test]
+fn agents_that_report_in_their_copy_of_the_graph_leave_their_slots_free() {
+    let trial = TestProject::new().graph(THREE).env("RALPH_JOBS", "1");
+    trial.script(
+        &trial.sign("agent.sh"),
+        "cat > /dev/null; echo 1 > \"$RALPH_TASK_ID\"; git add \"$RALPH_TASK_ID\"; git commit -qm Work\n\
+         sed \"s/id: $RALPH_TASK_ID/id: $RALPH_TASK_ID, status: complete/\" task-graph.yaml > new\n\
+         mv new task-graph.yaml\n",
+    );
+    let agent = trial.sign("agent.sh").display().to_string();
+    trial.run(["run", "--", "sh", &agent]).graph_complete();
     trial.run(["slots", "remove"]);
     assert!(!slot_file(&trial, "1").exists());
 }
@@ -140,7 +157,7 @@ fn what_waits_for_the_checkout_is_shown_with_what_is_in_its_way() {
     let (_, shown) = status.split_once("needs you:").unwrap();
     let (shown, _) = shown.split_once("left: ").unwrap_or((shown, ""));
     let said = "1 landed task waits for your checkout: work/a.txt has uncommitted changes";
-    assert!(shown.contains(said) && shown.contains("stash push --include-untracked"), "{shown}");
+    assert!(shown.contains(said) && shown.contains("stash push --all"), "{shown}");
     let queue = trial.run(["status", "--json"]).json()["merge_queue"].clone();
     assert_eq!((&queue["waiting"], &queue["landed"]["tasks"]), (&json!([]), &json!(["a"])));
     assert_eq!(queue["landed"]["paths"], json!(["work/a.txt"]));

@@ -139,7 +139,7 @@ fn a_child_that_is_waited_for_can_be_stopped() {
 #[test]
 fn a_child_of_a_loop_is_stopped_alone() {
     let script =
-        "cat > /dev/null; \"$RALPH\" spawn -- sh -c 'trap \"\" TERM; touch $TRIAL_DIR/there
+        "cat > /dev/null; \"$RALPH\" spawn -- sh -c 'trap \"\" TERM; touch \"$TRIAL_DIR/there\"
         sleep 600 & wait; sleep 600' || echo \"child: $?\"; touch \"$TASK_FOLDER/DONE\"";
     let trial = TestProject::new().file("PROMPT.md", "Do task A\n").command(["sh", "-c", script]);
     let words = ["loop", "--prompt-file", "PROMPT.md", "--max-iterations", "3"];

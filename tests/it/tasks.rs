@@ -41,7 +41,8 @@ fn told(trial: &TestProject) -> Vec<Value> {
 fn editor(trial: TestProject, script: &str) -> TestProject {
     let path = trial.root().join("editor");
     trial.script(&path, &format!("#!/bin/sh\n{script}\n"));
-    let path = path.display().to_string();
+    // Its value is words of a shell, as for git.
+    let path = format!("'{}'", path.display());
     trial.env("EDITOR", &path)
 }
 

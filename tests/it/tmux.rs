@@ -28,10 +28,12 @@ fn trial() -> Option<TestProject> {
 
 /// Keys that arrive within a millisecond, which happens on a busy machine, tmux takes as pasted.
 fn take_everything_as_typed(trial: &TestProject) {
-    let entries = fs::read_dir(trial.dir()).unwrap().map(|entry| entry.unwrap().path());
-    let mut sockets = entries.map(|folder| folder.join("tmux")).filter(|socket| socket.exists());
-    let set = ["set-option", "-g", "assume-paste-time", "0"];
-    let socket = sockets.next().expect("the socket of the server");
+    let socket = || {
+        let entries = fs::read_dir(trial.dir()).unwrap().map(|entry| entry.unwrap().path());
+        entries.map(|folder| folder.join("tmux")).find(|socket| socket.exists())
+    };
+    until("the server has a socket", || socket().is_some());
+    let (set, socket) = (["set-option", "-g", "assume-paste-time", "0"], socket().unwrap());
     assert!(trial.process("tmux").arg("-S").arg(socket).args(set).status().unwrap().success());
 }
 

@@ -3,16 +3,17 @@
 
 use std::{fs, path::Path};
 
-use chrono::{DateTime, TimeZone, Utc};
+use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use proptest::prelude::*;
 use ralph::core::{
     agents::{
         provider_error::{AttemptOutput, ProviderErrorKind, classify},
-        transcript::{AgentTranscript, Format, LimitWindow, Tokens, TranscriptReader},
+        reset::LimitWindow,
+        transcript::{AgentTranscript, Format, Tokens, TranscriptReader},
     },
     verdict::Outcome,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/transcripts");
 const RECORDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/transcripts");
@@ -91,7 +92,7 @@ fn fixtures() -> Vec<(&'static str, i32, Option<ProviderErrorKind>)> {
         ("claude-usage-limit.jsonl", 1, Some(limit_of(WEEKLY, 23, 20, 0))),
         ("claude-usage-limit-event.jsonl", 1, Some(limit_of(FIVE_HOUR, 20, 22, 0))),
         ("claude-usage-warning.jsonl", 0, None),
-        ("claude-rate-limit.jsonl", 1, Some(O::RateLimit)),
+        ("claude-rate-limit.jsonl", 1, Some(O::RateLimit { retry_at: None })),
         ("claude-overloaded.jsonl", 1, Some(O::Overloaded)),
         ("claude-overloaded.jsonl", 0, Some(O::Overloaded)),
         ("claude-overloaded-old.jsonl", 1, Some(O::Overloaded)),
@@ -108,27 +109,27 @@ fn fixtures() -> Vec<(&'static str, i32, Option<ProviderErrorKind>)> {
         ("claude-failed-with-words.jsonl", 1, None),
         ("codex-success.jsonl", 0, None),
         ("codex-usage-limit.jsonl", 1, Some(limit(24, 15, 5))),
-        ("codex-rate-limit.jsonl", 1, Some(O::RateLimit)),
+        ("codex-rate-limit.jsonl", 1, Some(O::RateLimit { retry_at: None })),
         ("codex-authentication.jsonl", 1, Some(O::Authentication)),
         ("codex-overloaded.jsonl", 1, Some(O::Overloaded)),
         ("codex-high-demand.jsonl", 1, Some(O::Overloaded)),
         ("codex-credit.jsonl", 1, Some(O::Credit)),
         ("codex-network.jsonl", 1, Some(O::Network)),
         ("gemini-success.jsonl", 0, None),
-        ("gemini-rate-limit.jsonl", 173, Some(O::RateLimit)),
+        ("gemini-rate-limit.jsonl", 173, Some(O::RateLimit { retry_at: None })),
         ("gemini-rate-limit.jsonl", 1, None),
         ("gemini-authentication.jsonl", 145, Some(O::Authentication)),
         ("gemini-model.jsonl", 148, Some(O::Model)),
         ("gemini-model.jsonl", 1, Some(O::Model)),
         ("opencode-success.jsonl", 0, None),
-        ("opencode-rate-limit.jsonl", 1, Some(O::RateLimit)),
+        ("opencode-rate-limit.jsonl", 1, Some(O::RateLimit { retry_at: None })),
         ("opencode-too-long.jsonl", 1, Some(O::TooLong)),
         ("opencode-recovers.jsonl", 0, None),
         ("copilot-success.jsonl", 0, None),
-        ("copilot-rate-limit.jsonl", 1, Some(O::RateLimit)),
+        ("copilot-rate-limit.jsonl", 1, Some(O::RateLimit { retry_at: None })),
         ("copilot-authentication.jsonl", 1, Some(O::Authentication)),
         ("aider-success.txt", 0, None),
-        ("aider-rate-limit.txt", 0, Some(O::RateLimit)),
+        ("aider-rate-limit.txt", 0, Some(O::RateLimit { retry_at: None })),
         ("aider-authentication.txt", 0, Some(O::Authentication)),
     ]
 }
@@ -167,6 +168,132 @@ fn what_ralph_itself_did_comes_before_what_the_agent_says() {
 }
 
 #[test]
+fn todays_words_are_told_apart() {
+    use ProviderErrorKind as O;
+    let error = |error: Value| json!({"type": "turn.failed", "error": {"message": error}});
+    let opencode = |words: &str| {
+        let data = json!({"message": words, "isRetryable": true});
+        json!({"type": "error", "sessionID": "s", "error": {"name": "APIError", "data": data}})
+    };
+    let copilot = |words: &str| json!({"type": "session.error", "data": {"errorType": "query", "message": words}});
+    let gemini = |words: &str| {
+        let error = json!({"type": "unknown", "message": format!("[API Error: {words}]")});
+        json!({"type": "result", "status": "error", "error": error, "stats": {"total_tokens": 0}})
+    };
+    let google = "You exceeded your current quota, please check your plan and billing details. For \
+                  more information on this error, head to: \
+                  https://ai.google.dev/gemini-api/docs/rate-limits.";
+    let soon = Some(now().with_timezone(&Utc) + TimeDelta::seconds(16));
+    let late = Some(now().with_timezone(&Utc) + TimeDelta::hours(23));
+    let cut = "stream disconnected before completion: ";
+    for (format, line, want) in [
+        (Format::OpencodeJson, opencode("Cannot connect to API: Unable to connect."), O::Network),
+        (
+            Format::OpencodeJson,
+            opencode("Cannot connect to API: The socket connection was closed unexpectedly."),
+            O::Network,
+        ),
+        (Format::CopilotJson, copilot("Could not connect to local model provider"), O::Network),
+        (
+            Format::CopilotJson,
+            copilot(
+                "Failed native model HTTP request: error decoding response body: unexpected EOF",
+            ),
+            O::Network,
+        ),
+        (
+            Format::CodexJson,
+            error(json!("The model `x` does not exist or you do not have access to it.")),
+            O::Model,
+        ),
+        (
+            Format::CodexJson,
+            error(json!(format!("{cut}Incomplete response returned, reason: content_filter"))),
+            O::Refused,
+        ),
+        (
+            Format::CodexJson,
+            error(json!(format!("{cut}Incomplete response returned, reason: max_output_tokens"))),
+            O::TooLong,
+        ),
+        (Format::CodexJson, error(json!(format!("{cut}idle timeout waiting for SSE"))), O::Network),
+        (
+            Format::GeminiJson,
+            gemini("exception TypeError: fetch failed sending request"),
+            O::Network,
+        ),
+        (
+            Format::GeminiJson,
+            gemini(&format!("{google} Please retry in 15.002899939s.")),
+            O::RateLimit { retry_at: soon },
+        ),
+        (
+            Format::GeminiJson,
+            gemini(&format!("{google} Please retry in 23h.")),
+            O::UsageLimit { resets_at: late, window: None },
+        ),
+        (
+            Format::CodexJson,
+            error(json!(
+                "You exceeded your current quota, please check your plan and billing details."
+            )),
+            O::Credit,
+        ),
+    ] {
+        let told = read(format, &[line.to_string().as_bytes()]);
+        assert_eq!(judge(format, &told, 1, ""), Some(want), "{line}");
+    }
+}
+
+#[test]
+fn an_agent_that_ends_without_a_result_is_judged_by_its_stream() {
+    let lines = [
+        json!({"type": "system", "subtype": "init", "session_id": "s"}),
+        json!({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected",
+            "resetsAt": 1_795_212_000, "rateLimitType": "five_hour"}}),
+        json!({"type": "assistant", "error": "rate_limit", "message": {"id": "m",
+            "content": [{"type": "text", "text": "You've hit your 5-hour limit"}]}}),
+    ];
+    let lines = lines.map(|line| format!("{line}\n")).concat();
+    let told = read(Format::ClaudeJson, &[lines.as_bytes()]);
+    let judged = judge(Format::ClaudeJson, &told, 1, "");
+    assert_eq!(judged, Some(limit_of(FIVE_HOUR, 20, 22, 0)));
+}
+
+#[test]
+fn an_agent_that_stopped_is_told_from_a_provider_that_did() {
+    use ProviderErrorKind as O;
+    let message = |part: Value| {
+        let content = json!([part]);
+        json!({"type": "assistant", "message": {"id": "m", "content": content}}).to_string()
+    };
+    let tool =
+        |id: &str| message(json!({"type": "tool_use", "id": id, "name": "Bash", "input": {}}));
+    let done = |id: &str| {
+        let content = json!([{"type": "tool_result", "tool_use_id": id}]);
+        json!({"type": "user", "message": {"content": content}}).to_string()
+    };
+    let says = message(json!({"type": "text", "text": "Starting"}));
+    let failed = json!({"type": "result", "subtype": "error_during_execution", "is_error": true});
+    let idle = |lines: &[String]| {
+        let told = read(Format::ClaudeJson, &[lines.join("\n").as_bytes()]);
+        let outcome = Outcome::Idle { limit_seconds: 1 };
+        let (format, streams, transcript) = (Format::ClaudeJson, true, &told);
+        classify(
+            &AttemptOutput { format, streams, transcript, outcome: &outcome, stderr: "" },
+            &now(),
+        )
+    };
+    assert_eq!(idle(&[says.clone(), failed.to_string()]), Some(O::Stalled));
+    assert_eq!(idle(&[says.clone(), tool("a"), done("a")]), Some(O::Stalled));
+    assert_eq!(idle(&[says.clone(), tool("a")]), None);
+    assert_eq!(idle(&[says, tool("a"), tool("b"), done("a"), failed.to_string()]), None);
+    assert_eq!(idle(&[]), Some(O::NoAnswer));
+    assert_eq!(idle(&["Do you trust the files in this folder? [y/N]".to_owned()]), Some(O::Asked));
+    assert_eq!(idle(&["Loading".to_owned()]), Some(O::NoAnswer));
+}
+
+#[test]
 fn words_count_only_in_the_last_line_of_a_failure() {
     use ProviderErrorKind as O;
     // Standard output, standard error, exit code.
@@ -189,15 +316,27 @@ fn words_count_only_in_the_last_line_of_a_failure() {
         ),
         ("You've hit your 5-hour limit · resets 10pm (UTC)\n", "", 0, None),
         ("You've hit your 5-hour limit · resets 10pm (UTC)\nand then it worked\n", "", 1, None),
+        (
+            "You've hit your 5-hour limit · resets 10pm (UTC)\n\nUpdate available! Run: npm i -g x\n",
+            "",
+            1,
+            Some(limit_of(FIVE_HOUR, 20, 22, 0)),
+        ),
+        (
+            "",
+            "Your login has expired. Please run /login\n    at f (x.js:1:2)\n",
+            1,
+            Some(O::Authentication),
+        ),
         ("I wrote down how a usage limit reached is told\n", "", 1, None),
         (
             "API Error: Server is temporarily limiting requests (not your usage limit) · x",
             "",
             1,
-            Some(O::RateLimit),
+            Some(O::RateLimit { retry_at: None }),
         ),
         ("API Error: Repeated 529 Overloaded errors", "", 1, Some(O::Overloaded)),
-        ("API Error: Rate limit reached", "", 1, Some(O::RateLimit)),
+        ("API Error: Rate limit reached", "", 1, Some(O::RateLimit { retry_at: None })),
         ("API Error: Connection refused — x (ECONNREFUSED)", "", 1, Some(O::Network)),
         ("Not logged in · Please run /login\n", "", 1, Some(O::Authentication)),
         ("Failed to authenticate: OAuth token revoked.", "", 1, Some(O::Authentication)),
@@ -347,7 +486,7 @@ fn recorded(name: &str) -> Option<ProviderErrorKind> {
         "claude/not-logged-in" => Some(O::Authentication),
         "claude/rate-limit-then-ok-sj" => None,
         _ if name.contains("/auth-401") => Some(O::Authentication),
-        _ if name.contains("429") => Some(O::RateLimit),
+        _ if name.contains("429") => Some(O::RateLimit { retry_at: None }),
         _ => None,
     }
 }

@@ -27,6 +27,8 @@ struct TransferProject {
 impl TransferProject {
     fn new() -> TransferProject {
         let trial = TestProject::new().file("a", "1\n").file("gone", "1\n");
+        // This process reads the settings of git that the commands of the test do not have.
+        trial.git(&["config", "core.autocrlf", "false"]);
         let main = Repo::discover(trial.root()).unwrap();
         let base = main.head().unwrap().commit.unwrap().to_string();
         let settings = main.slots().settings().unwrap();

@@ -110,7 +110,7 @@ fn a_done_file_that_was_there_before_the_attempt_is_no_report() {
 #[test]
 fn the_done_file_of_an_attempt_is_removed_when_it_is_judged() {
     let trial = TestProject::new()
-        .graph("tasks:\n  - id: a\n    verify: [test -e $TRIAL_DIR/good]\n")
+        .graph("tasks:\n  - id: a\n    verify: ['test -e \"$TRIAL_DIR/good\"']\n")
         .agent("done-file");
     trial.run(["run", "--once"]).code(1);
     trial.leave("good");

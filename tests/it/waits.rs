@@ -172,7 +172,7 @@ fn a_signal_ends_a_command_and_the_git_that_it_waits_for() {
 fn a_lock_of_the_journal_that_an_agent_holds_is_waited_for_with_a_limit() {
     let lines = "journal=\"$TRIAL_DIR/repo/logs/ralph.jsonl\"
         until grep -q agent_started \"$journal\"; do sleep 0.02; done
-        flock \"$journal\" sh -c 'touch $TRIAL_DIR/held; sleep 600' &
+        flock \"$journal\" sh -c 'touch \"$TRIAL_DIR/held\"; sleep 600' &
         until [ -e \"$TRIAL_DIR/held\" ]; do sleep 0.02; done; \"$RALPH\" task-complete a 2>&1; exit 1";
     let settings = format!("{SETTINGS}lock_timeout: 1s\n");
     let trial = staged(lines).file(".ralph/config.yaml", &settings);

@@ -15,15 +15,11 @@ use crate::{
     },
     core::{
         agents::agent_command::AgentCommand,
-        executor::{Executor, LOCAL, Placement},
+        executor::{Executor, LOCAL, Placement, shell_word},
         exit::Exit,
         finding::{Finding, FindingKind},
     },
-    project::{
-        placement,
-        slot_pool::SlotPool,
-        workspace::{Workspace, shell_word},
-    },
+    project::{placement, slot_pool::SlotPool, workspace::Workspace},
     view::lines::counted,
 };
 

@@ -6,7 +6,6 @@
 //! failed and the line starts like an error. What an agent read or wrote about limits does not
 //! count. The time is an argument.
 
-mod reset;
 mod signs;
 
 use std::fmt;
@@ -18,12 +17,12 @@ use crate::{
     agents::{
         agent_command::AgentCommand,
         agent_preset::AgentPreset,
-        transcript::{AgentTranscript, FinalResult, Format, LimitWindow},
+        reset::{LimitWindow, reset},
+        transcript::{AgentTranscript, FinalResult, Format},
     },
     exit::Exit,
     outcome::Outcome,
 };
-pub use reset::reset;
 
 /// The kind of a provider error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +38,11 @@ pub enum ProviderErrorKind {
         window: Option<LimitWindow>,
     },
     /// Too many requests in a short time.
-    RateLimit,
+    RateLimit {
+        /// The time from which the provider takes requests again, if known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_at: Option<DateTime<Utc>>,
+    },
     /// The provider is overloaded.
     Overloaded,
     /// The provider failed.
@@ -47,6 +50,8 @@ pub enum ProviderErrorKind {
     /// The provider never answered: the attempt reached a limit of time before the model said or did
     /// anything, or all requests timed out.
     NoAnswer,
+    /// The provider stopped in the middle of an answer.
+    Stalled,
     /// The provider cannot be reached.
     Network,
     /// The key is missing or rejected.
@@ -59,6 +64,10 @@ pub enum ProviderErrorKind {
     Setup,
     /// The agent's program is missing or cannot be executed.
     Missing,
+    /// The agent's program is missing, and was there before: it may be updating itself.
+    Vanished,
+    /// The agent asked a person something, and waited for the answer before it did anything.
+    Asked,
     /// The model refused the request.
     Refused,
     /// The conversation or the answer is too long for the model.
@@ -87,6 +96,13 @@ pub enum Advice {
 /// The margin after a reset: resets are sometimes late by a minute, and a request that is too early
 /// costs an attempt.
 const SLACK: TimeDelta = TimeDelta::seconds(60);
+/// The margin after the short waits that a provider names, and the first pause for a program that is
+/// gone. Each further one is twice as long.
+const RETRY_SLACK: TimeDelta = TimeDelta::seconds(5);
+/// The number of these pauses for a program that is gone: about five minutes.
+const BRIEFLY: u32 = 6;
+/// Longer waits than this are those of a usage limit.
+const SHORT_WAIT: TimeDelta = TimeDelta::hours(1);
 /// The number of provider failures in a row to wait out. More may be caused by the task.
 const PATIENCE: u32 = 8;
 
@@ -95,10 +111,14 @@ const PATIENCE: u32 = 8;
 enum Reaction {
     /// Wait until a limit resets, if that time is known.
     Reset(Option<DateTime<Utc>>),
+    /// Wait until the provider takes requests again.
+    Retry(DateTime<Utc>),
     /// Wait as long as it lasts.
     Wait,
     /// Wait, unless it may be the task that causes it.
     Patience,
+    /// Wait for seconds, then for minutes, and stop at the end of these.
+    Briefly(Exit),
     Stop(Exit),
     Count,
 }
@@ -110,10 +130,16 @@ impl ProviderErrorKind {
             ProviderErrorKind::UsageLimit { resets_at, .. } => {
                 (Reaction::Reset(resets_at), "the account reached its usage limit")
             }
-            ProviderErrorKind::RateLimit => {
+            ProviderErrorKind::RateLimit { retry_at: Some(at) } => {
+                (Reaction::Retry(at), "the provider limits the request rate")
+            }
+            ProviderErrorKind::RateLimit { retry_at: None } => {
                 (Reaction::Wait, "the provider limits the request rate")
             }
             ProviderErrorKind::NoAnswer => (Reaction::Wait, "the provider did not answer"),
+            ProviderErrorKind::Stalled => {
+                (Reaction::Patience, "the provider stopped in the middle of an answer")
+            }
             ProviderErrorKind::Network => (Reaction::Wait, "the provider cannot be reached"),
             ProviderErrorKind::Overloaded => (Reaction::Patience, "the provider is overloaded"),
             ProviderErrorKind::ServerError => {
@@ -133,6 +159,13 @@ impl ProviderErrorKind {
             }
             ProviderErrorKind::Missing => {
                 (Reaction::Stop(Exit::Agent), "the agent cannot be started")
+            }
+            ProviderErrorKind::Vanished => (
+                Reaction::Briefly(Exit::Agent),
+                "the agent's program is missing; it may be updating itself",
+            ),
+            ProviderErrorKind::Asked => {
+                (Reaction::Stop(Exit::Agent), "the agent asked a person something and waited")
             }
             ProviderErrorKind::Refused => (Reaction::Count, "the model refused the request"),
             ProviderErrorKind::TooLong => {
@@ -156,10 +189,18 @@ impl ProviderErrorKind {
             Reaction::Reset(None) => {
                 Advice::Wait { until: now + pause.max(TimeDelta::minutes(15)) }
             }
+            // The same limit again, so the time was too short.
+            Reaction::Retry(at) => {
+                let margin = RETRY_SLACK * (1 << earlier.min(6));
+                Advice::Wait { until: at.max(now) + margin }
+            }
             Reaction::Wait => Advice::Wait { until: now + pause },
             Reaction::Patience if earlier < PATIENCE => Advice::Wait { until: now + pause },
             Reaction::Patience | Reaction::Count => Advice::Count,
-            Reaction::Stop(code) => Advice::Stop(code),
+            Reaction::Briefly(_) if earlier < BRIEFLY => {
+                Advice::Wait { until: now + RETRY_SLACK * (1 << earlier) }
+            }
+            Reaction::Briefly(code) | Reaction::Stop(code) => Advice::Stop(code),
         }
     }
 
@@ -174,7 +215,9 @@ impl ProviderErrorKind {
             Some(login.map_or_else(own, |login| login.how.to_owned()))
         } else if is(ProviderErrorKind::Setup) {
             Some(format!("correct its command line, `{}`", call.argv.join(" ")))
-        } else if is(ProviderErrorKind::Missing) {
+        } else if is(ProviderErrorKind::Asked) {
+            Some(format!("start `{}` once by hand in this repository and answer it", call.name))
+        } else if is(ProviderErrorKind::Missing) || is(ProviderErrorKind::Vanished) {
             let own = || "correct its command, or name another agent with `--agent`".to_owned();
             Some(preset.map_or_else(own, AgentPreset::installation))
         } else if is(ProviderErrorKind::Credit) {
@@ -243,7 +286,7 @@ impl ProviderError {
     pub fn advice(&self) -> Advice {
         match (self.until, self.obstacle.facts().0) {
             (Some(until), _) => Advice::Wait { until },
-            (None, Reaction::Stop(code)) => Advice::Stop(code),
+            (None, Reaction::Stop(code) | Reaction::Briefly(code)) => Advice::Stop(code),
             (None, _) => Advice::Count,
         }
     }
@@ -274,10 +317,7 @@ pub fn classify<Z: TimeZone>(
         Outcome::Exited { exit_code } => Some(*exit_code),
         Outcome::Lingered { .. } => Some(0),
         Outcome::Signaled { .. } => None,
-        Outcome::TimedOut { .. } | Outcome::Idle { .. } => {
-            let is_silent = output.streams && !output.transcript.has_answered();
-            return is_silent.then_some(ProviderErrorKind::NoAnswer);
-        }
+        Outcome::TimedOut { .. } | Outcome::Idle { .. } => return without_end(output),
         Outcome::Cancelled
         | Outcome::Interrupted
         | Outcome::Lost { .. }
@@ -293,12 +333,45 @@ pub fn classify<Z: TimeZone>(
     if !output.transcript.has_spoken && output.stderr.lines().any(signs::is_setup) {
         return Some(ProviderErrorKind::Setup);
     }
-    let last = output.stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
-    [output.transcript.last_line.as_deref(), last]
-        .into_iter()
-        .flatten()
+    last_lines(&output.transcript.lines)
+        .chain(last_lines(output.stderr))
         .filter(|line| signs::is_error(line))
         .find_map(|line| Some(with_period(signs::of_text(line)?, line, now)))
+}
+
+/// The lines of a text that may be its error, the last first: the last line, and the one before the
+/// notices that programs print after their errors, such as that of an update.
+fn last_lines(text: &str) -> impl Iterator<Item = &str> {
+    const LINES: usize = 12;
+    let lines = text.split(['\n', '\r']).map(str::trim).rev().filter(|line| !line.is_empty());
+    let mut is_over = false;
+    lines
+        .take(LINES)
+        .take_while(move |line| !std::mem::replace(&mut is_over, !signs::is_notice(line)))
+}
+
+/// The error of an agent that `ralph` ended at a limit.
+fn without_end(output: &AttemptOutput<'_>) -> Option<ProviderErrorKind> {
+    let (transcript, asked) = (output.transcript, &output.transcript.last_line);
+    if !output.streams {
+        return None;
+    }
+    if !transcript.has_answered() {
+        let has_asked = asked.as_deref().is_some_and(signs::is_question);
+        return Some(if has_asked {
+            ProviderErrorKind::Asked
+        } else {
+            ProviderErrorKind::NoAnswer
+        });
+    }
+    // What it prints when it is interrupted says nothing else.
+    let interrupted = ["error_during_execution", "aborted_streaming"];
+    let was_cut = transcript
+        .end
+        .as_ref()
+        .is_none_or(|end| end.codes.iter().any(|code| interrupted.contains(&code.as_str())));
+    let is_idle = matches!(output.outcome, Outcome::Idle { .. });
+    (is_idle && was_cut && transcript.awaits_provider).then_some(ProviderErrorKind::Stalled)
 }
 
 /// Classifies by the agent's own report of failure.
@@ -340,7 +413,7 @@ fn of_end<Z: TimeZone>(
         .or(by_text)
         .or_else(by_exit)?;
     let is_limit =
-        matches!(found, ProviderErrorKind::UsageLimit { .. } | ProviderErrorKind::RateLimit);
+        matches!(found, ProviderErrorKind::UsageLimit { .. } | ProviderErrorKind::RateLimit { .. });
     if is_limit && end.resets_at.is_some() {
         let window = end.window.or_else(|| LimitWindow::of_text(&end.text));
         return Some(ProviderErrorKind::UsageLimit { resets_at: end.resets_at, window });
@@ -354,13 +427,20 @@ fn with_period<Z: TimeZone>(
     text: &str,
     now: &DateTime<Z>,
 ) -> ProviderErrorKind {
-    if let ProviderErrorKind::UsageLimit { .. } = found {
-        return ProviderErrorKind::UsageLimit {
-            resets_at: reset(text, now),
-            window: LimitWindow::of_text(text),
-        };
+    match (found, reset(text, now)) {
+        (ProviderErrorKind::UsageLimit { .. }, resets_at) => {
+            ProviderErrorKind::UsageLimit { resets_at, window: LimitWindow::of_text(text) }
+        }
+        (ProviderErrorKind::RateLimit { .. }, at @ Some(until))
+            if until > now.with_timezone(&Utc) + SHORT_WAIT =>
+        {
+            ProviderErrorKind::UsageLimit { resets_at: at, window: None }
+        }
+        (ProviderErrorKind::RateLimit { .. }, retry_at) => {
+            ProviderErrorKind::RateLimit { retry_at }
+        }
+        _ => found,
     }
-    found
 }
 
 #[cfg(test)]
@@ -376,21 +456,28 @@ mod tests {
             resets_at: Some(now + TimeDelta::minutes(minutes)),
             window: None,
         };
+        let seconds = |count| Advice::Wait { until: now + TimeDelta::seconds(count) };
+        let retry = |count| Some(now + TimeDelta::seconds(count));
         let (denied, agent) = (Advice::Stop(Exit::Denied), Advice::Stop(Exit::Agent));
         // After 0, 3 and 50 errors in a row.
         for (obstacle, want) in [
             (limit(90), [wait(91), wait(91), wait(91)]),
             (limit(-5), [wait(1), wait(8), wait(15)]),
             (O::UsageLimit { resets_at: None, window: None }, [wait(15), wait(15), wait(15)]),
-            (O::RateLimit, [wait(1), wait(8), wait(15)]),
+            (O::RateLimit { retry_at: None }, [wait(1), wait(8), wait(15)]),
             (O::Network, [wait(1), wait(8), wait(15)]),
             (O::NoAnswer, [wait(1), wait(8), wait(15)]),
+            (O::Stalled, [wait(1), wait(8), Advice::Count]),
             (O::Overloaded, [wait(1), wait(8), Advice::Count]),
             (O::ServerError, [wait(1), wait(8), Advice::Count]),
             (O::Authentication, [denied; 3]),
             (O::Credit, [denied; 3]),
             (O::Model, [agent; 3]),
             (O::Setup, [agent; 3]),
+            (O::Missing, [agent; 3]),
+            (O::Asked, [agent; 3]),
+            (O::Vanished, [seconds(5), seconds(40), agent]),
+            (O::RateLimit { retry_at: retry(15) }, [seconds(20), seconds(55), seconds(335)]),
             (O::Refused, [Advice::Count; 3]),
             (O::TooLong, [Advice::Count; 3]),
             (O::TurnLimit, [Advice::Count; 3]),
@@ -408,7 +495,7 @@ mod tests {
         let obstacle: ProviderErrorKind = serde_json::from_str(line).unwrap();
         assert_eq!(serde_json::to_string(&obstacle).unwrap(), line);
         assert_eq!(
-            serde_json::to_string(&ProviderErrorKind::RateLimit).unwrap(),
+            serde_json::to_string(&ProviderErrorKind::RateLimit { retry_at: None }).unwrap(),
             r#"{"kind":"rate_limit"}"#
         );
     }
@@ -423,6 +510,8 @@ mod tests {
             (ProviderErrorKind::Missing, &claude, "`npm install -g @anthropic-ai/claude-code`"),
             (ProviderErrorKind::Missing, &own, "correct its command"),
             (ProviderErrorKind::Setup, &own, "`./mine.sh -x`"),
+            (ProviderErrorKind::Asked, &claude, "start `claude` once by hand"),
+            (ProviderErrorKind::Vanished, &claude, "`npm install -g @anthropic-ai/claude-code`"),
             (ProviderErrorKind::Credit, &claude, "add credit"),
             (ProviderErrorKind::Model, &claude, "name a model"),
         ] {

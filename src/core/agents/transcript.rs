@@ -22,6 +22,8 @@ use lines::{LineSplitter, TextEnd, short};
 pub use pieces::OutputPiece;
 use pieces::PieceCollector;
 
+use crate::agents::reset::LimitWindow;
+
 /// The limit on the size of a message or a result, in bytes. Of plain text, so much of the end is kept.
 pub const MESSAGE: usize = 64 << 10;
 /// The limit on the size of a name, a code or a phrase, in bytes.
@@ -125,57 +127,6 @@ pub struct Usage {
     pub model: Option<String>,
 }
 
-/// The period of a usage limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LimitWindow {
-    /// Five hours.
-    FiveHour,
-    /// A week, for all models or for one.
-    Weekly,
-    /// A month.
-    Monthly,
-}
-
-impl LimitWindow {
-    /// Returns the window of Claude Code's `rateLimitType`.
-    pub fn of_code(code: &str) -> Option<LimitWindow> {
-        match code {
-            "five_hour" => Some(LimitWindow::FiveHour),
-            _ if code.starts_with("seven_day") => Some(LimitWindow::Weekly),
-            _ => None,
-        }
-    }
-
-    /// Returns the window that the text of a usage limit names. Only Claude Code limits single
-    /// models, and only by the week.
-    pub fn of_text(text: &str) -> Option<LimitWindow> {
-        const WORDS: &[(&str, LimitWindow)] = &[
-            ("5-hour limit", LimitWindow::FiveHour),
-            ("session limit", LimitWindow::FiveHour),
-            ("weekly limit", LimitWindow::Weekly),
-            ("weekly usage limit", LimitWindow::Weekly),
-            ("opus limit", LimitWindow::Weekly),
-            ("sonnet limit", LimitWindow::Weekly),
-            ("monthly limit", LimitWindow::Monthly),
-            ("monthly spend limit", LimitWindow::Monthly),
-            ("monthly usage limit", LimitWindow::Monthly),
-        ];
-        let text = text.to_lowercase();
-        WORDS.iter().find(|(words, _)| text.contains(words)).map(|(_, window)| *window)
-    }
-
-    /// Returns the name of a limit with this window, or of one whose window is unknown.
-    pub fn limit(window: Option<LimitWindow>) -> &'static str {
-        match window {
-            Some(LimitWindow::FiveHour) => "5-hour limit",
-            Some(LimitWindow::Weekly) => "weekly limit",
-            Some(LimitWindow::Monthly) => "monthly limit",
-            None => "usage limit",
-        }
-    }
-}
-
 /// The final result that the agent reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FinalResult {
@@ -218,10 +169,17 @@ pub struct AgentTranscript {
     pub usage: Usage,
     /// The agent's id of the conversation.
     pub conversation: Option<String>,
+    /// Whether the agent waits for its provider, as far as its output shows: it has asked the model,
+    /// and no tool runs.
+    pub awaits_provider: bool,
+    /// The number of tools that run, of those whose end the agent prints.
+    tools_running: usize,
     /// The number of running background tasks. The agent waits for them after its result.
     pub background: usize,
     /// The last non-blank line that is not an event, at most 500 characters.
     pub last_line: Option<String>,
+    /// The last lines that are not events, at most 2 KiB.
+    pub lines: String,
     /// Whether there was any non-blank output.
     pub has_spoken: bool,
     /// The number of lines that were too long to read.
@@ -239,6 +197,17 @@ impl AgentTranscript {
             || self.end.is_some()
     }
 
+    /// Keeps a line that is not an event.
+    fn keep_line(&mut self, line: &str) {
+        const SIZE: usize = 2 << 10;
+        self.lines.push_str(line);
+        self.lines.push('\n');
+        while self.lines.len() > SIZE {
+            let end = self.lines.find('\n').map_or(self.lines.len(), |at| at + 1);
+            self.lines.drain(..end);
+        }
+    }
+
     /// Counts the use of a tool and shows it as the activity.
     fn record_tool(&mut self, tool: &str, target: Option<&str>) {
         let mut tool = cut(tool, PHRASE);
@@ -253,20 +222,30 @@ impl AgentTranscript {
         *self.tools.entry(tool).or_default() += 1;
     }
 
-    /// Records the use of a tool, with its input.
+    /// Records the use of a tool, with its input; it runs now.
     fn uses(&mut self, tool: &Value, input: &Value) {
         self.reopen();
+        self.tools_running = self.tools_running.saturating_add(1);
+        self.awaits_provider = false;
         self.record_tool(tool.as_str().unwrap_or("tool"), target(input));
     }
 
     /// Records a message.
     fn says(&mut self, text: &Value) {
         self.reopen();
+        self.awaits_provider = self.tools_running == 0;
         self.record_message(text.as_str().unwrap_or_default());
     }
 
     fn thinks(&mut self) {
+        self.awaits_provider = self.tools_running == 0;
         self.set_activity("thinking");
+    }
+
+    /// Notes the ends of tools, after which the model is asked again.
+    fn tools_ended(&mut self, count: usize) {
+        self.tools_running = self.tools_running.saturating_sub(count);
+        self.thinks();
     }
 
     fn record_message(&mut self, text: &str) {
@@ -318,6 +297,9 @@ impl AgentTranscript {
             pieces.push_failure(&end.text);
         }
         self.doing = None;
+        // An agent that is interrupted reports a failure, whatever it waited for.
+        self.awaits_provider &= end.is_error;
+        self.tools_running = 0;
         self.is_over = true;
         self.end = Some(end);
     }
@@ -459,6 +441,7 @@ impl TranscriptReader {
             self.text.finish(&mut self.transcript);
             self.aider.finish(&mut self.transcript);
         }
+        self.events.finish(&mut self.transcript);
         self.transcript
     }
 
@@ -478,34 +461,10 @@ impl TranscriptReader {
                 pieces.push(OutputPiece::Line(cut(line.trim_end(), MESSAGE)));
             }
             transcript.last_line = Some(short(&line));
+            transcript.keep_line(&short(&line));
         }
         for event in &events {
             self.events.event(self.format, transcript, event);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_window_is_read_from_codes_and_texts() {
-        use LimitWindow as W;
-        for (text, want) in [
-            ("You've hit your 5-hour limit · resets 10pm (Europe/Berlin)", Some(W::FiveHour)),
-            ("Session limit reached ∙ resets 10pm", Some(W::FiveHour)),
-            ("You've hit your weekly limit · resets Nov 23, 9pm (UTC)", Some(W::Weekly)),
-            ("Weekly limit reached ∙ resets Nov 23, 9pm", Some(W::Weekly)),
-            ("You've hit your Opus limit · resets Nov 23, 9pm", Some(W::Weekly)),
-            ("You've hit your monthly spend limit", Some(W::Monthly)),
-            ("You've hit your limit · resets 9:56pm (Europe/Berlin)", None),
-            ("You've hit your usage limit. Try again at 3:05 PM.", None),
-        ] {
-            assert_eq!(W::of_text(text), want, "{text}");
-        }
-        let codes = ["five_hour", "seven_day", "seven_day_opus", "overage", ""];
-        let want = [Some(W::FiveHour), Some(W::Weekly), Some(W::Weekly), None, None];
-        assert_eq!(codes.map(W::of_code), want);
     }
 }

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeZone, Utc};
 
 use super::{Blocker, Held};
 use crate::{
-    agents::{provider_error::ProviderErrorKind, transcript::LimitWindow},
+    agents::{provider_error::ProviderErrorKind, reset::LimitWindow},
     duration,
     exit::Exit,
     graph::task::TaskId,

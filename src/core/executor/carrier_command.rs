@@ -335,6 +335,13 @@ fn text(path: &Path) -> Result<String, String> {
     text.ok_or_else(|| format!("`{}` is not valid UTF-8", path.display()))
 }
 
+/// Returns a text as one word of a shell command.
+pub fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%:".contains(c);
+    let is_plain = !text.is_empty() && text.chars().all(plain);
+    if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
 /// Quotes a word for a POSIX shell, without a backslash.
 pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\"'\"'"))

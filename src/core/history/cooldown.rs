@@ -32,6 +32,14 @@ impl History {
         cooldown.count - u32::from(together)
     }
 
+    /// Whether the newest attempt at some task has run with this agent.
+    pub fn has_worked(&self, agent: &str) -> bool {
+        let is_it = |ended: &AttemptResult| {
+            ended.agent.as_deref() == Some(agent) && ended.evidence.obstacle.is_none()
+        };
+        self.tasks.values().filter_map(|task| task.last.as_ref()).any(|last| is_it(&last.ended))
+    }
+
     /// Applies the provider error of an attempt, or its absence. An attempt that started before the
     /// newest error met the same condition, so its error does not increase the count, and its
     /// success does not end the cooldown.

@@ -321,7 +321,11 @@ mod tests {
         let p = Some("p");
         let mut end_of = |id: &str, now: i64| {
             let earlier = history.errors_before("p", &graph.task(id_number(id)).id);
-            let error = ProviderError::new(ProviderErrorKind::RateLimit, earlier, at(now));
+            let error = ProviderError::new(
+                ProviderErrorKind::RateLimit { retry_at: None },
+                earlier,
+                at(now),
+            );
             history.apply(&record(id, now, rate_limited("p", error)));
             history.clone()
         };
@@ -344,10 +348,12 @@ mod tests {
         history.apply(&record("t1", 82, started(2)));
         let until = |history: &History, id: &str, now| {
             let earlier = history.errors_before("p", &graph.task(id_number(id)).id);
-            ProviderError::new(ProviderErrorKind::RateLimit, earlier, at(now)).until.unwrap()
+            ProviderError::new(ProviderErrorKind::RateLimit { retry_at: None }, earlier, at(now))
+                .until
+                .unwrap()
         };
         assert_eq!(until(&history, "t0", 90), at(90 + 120));
-        let limit = ProviderError::new(ProviderErrorKind::RateLimit, 1, at(90));
+        let limit = ProviderError::new(ProviderErrorKind::RateLimit { retry_at: None }, 1, at(90));
         history.apply(&record("t0", 90, rate_limited("p", limit)));
         assert_eq!(until(&history, "t1", 91), at(91 + 120));
         let well = || AttemptResult { agent: Some("p".to_owned()), ..end(2, Verdict::Complete) };
@@ -572,8 +578,11 @@ mod tests {
                 ),
                 1 => {
                     let earlier = self.history.errors_before(open.agent, &id);
-                    let error =
-                        ProviderError::new(ProviderErrorKind::RateLimit, earlier, at(self.now));
+                    let error = ProviderError::new(
+                        ProviderErrorKind::RateLimit { retry_at: None },
+                        earlier,
+                        at(self.now),
+                    );
                     (Status::Pending, rate_limited(open.agent, error))
                 }
                 _ => {

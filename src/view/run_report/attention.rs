@@ -9,6 +9,7 @@ use crate::{
     core::{
         agents::{agent_command::AgentCommand, provider_error::Advice},
         event::{Blocker, StopReason},
+        executor::shell_word,
         graph::task::TaskId,
         history::TaskHistory,
         select::{Decision, TaskState, View},
@@ -301,18 +302,14 @@ fn landing(source: &ReportSource<'_>, is_now: bool) -> Vec<Attention> {
 
 /// The command that makes room for what landed.
 fn clearing(waiting: &WaitingWorkView) -> String {
-    let words = waiting.paths.iter().map(String::as_str);
-    let is_plain = |word: &str| {
-        word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+@%".contains(c))
-            && !word.starts_with('-')
-    };
-    let mut all = words.clone().chain([waiting.checkout.as_str()]);
-    if waiting.paths.is_empty() || waiting.paths.len() > FILES || !all.all(is_plain) {
+    let is_visible = |word: &String| !word.contains(char::is_control) && visible(word) == *word;
+    let mut all = waiting.paths.iter().chain([&waiting.checkout]);
+    if waiting.paths.is_empty() || waiting.paths.len() > FILES || !all.all(is_visible) {
         return waiting.cure().to_owned();
     }
-    let files: Vec<&str> = words.collect();
-    let (checkout, files) = (&waiting.checkout, files.join(" "));
-    format!("commit them, or `git -C {checkout} stash push --include-untracked -- {files}`")
+    let files = waiting.paths.iter().map(|path| shell_word(path)).collect::<Vec<_>>().join(" ");
+    let checkout = shell_word(&waiting.checkout);
+    format!("commit them, or `git -C {checkout} stash push --all -- {files}`")
 }
 
 /// The verify command that failed before an attempt, or the base from which none can start.

@@ -161,11 +161,11 @@ pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention])
             name.is_none().then(|| format!("{afterwards}{goes_on}")).into_iter().collect()
         }
         Decision::Stop(
-            StopReason::Failures(_) | StopReason::FailedTasks(_) | StopReason::StartLimit(_),
+            StopReason::Failures(_)
+            | StopReason::FailedTasks(_)
+            | StopReason::StartLimit(_)
+            | StopReason::Denied(..),
         ) => vec![doctor, again],
-        Decision::Stop(StopReason::Denied(..)) => {
-            vec!["log in to the provider, or set its key".to_owned(), doctor, again]
-        }
         Decision::Stop(StopReason::Paused(_)) => {
             vec![format!("`ralph resume{flag}` continues, `ralph stop{flag}` ends it")]
         }

@@ -3,6 +3,7 @@
 use super::ProviderErrorKind;
 
 const USAGE: ProviderErrorKind = ProviderErrorKind::UsageLimit { resets_at: None, window: None };
+const RATE: ProviderErrorKind = ProviderErrorKind::RateLimit { retry_at: None };
 
 /// The error names of agents that are unambiguous. Claude Code has them in the `error` of its last
 /// message and in `api_error`, `subtype`, `terminal_reason` and `stop_reason` of its result. For
@@ -28,7 +29,7 @@ const SURE_CODES: &[(ProviderErrorKind, &str)] = &[
 
 /// The error names that a status may override.
 const CODES: &[(ProviderErrorKind, &str)] = &[
-    (ProviderErrorKind::RateLimit, "rate_limit rate_limit_error RateLimitError"),
+    (RATE, "rate_limit rate_limit_error RateLimitError"),
     (ProviderErrorKind::Overloaded, "overloaded overloaded_error"),
     (
         ProviderErrorKind::ServerError,
@@ -58,7 +59,7 @@ pub(super) fn of_status(status: u16) -> Option<ProviderErrorKind> {
         402 => ProviderErrorKind::Credit,
         404 => ProviderErrorKind::Model,
         413 => ProviderErrorKind::TooLong,
-        429 => ProviderErrorKind::RateLimit,
+        429 => RATE,
         503 | 529 => ProviderErrorKind::Overloaded,
         500..=599 => ProviderErrorKind::ServerError,
         _ => return None,
@@ -67,8 +68,17 @@ pub(super) fn of_status(status: u16) -> Option<ProviderErrorKind> {
 
 /// Phrases that are specific to one error, more specific ones first. In lower case.
 const WORDS: &[(&str, ProviderErrorKind)] = &[
-    ("(not your usage limit)", ProviderErrorKind::RateLimit),
-    ("rate limit reached", ProviderErrorKind::RateLimit),
+    // Codex words every end of a stream alike.
+    ("reason: content_filter", ProviderErrorKind::Refused),
+    ("reason: max_output_tokens", ProviderErrorKind::TooLong),
+    // Google words a limit for a minute as OpenAI does an account without credit.
+    ("per_day", USAGE),
+    ("perday", USAGE),
+    ("gemini-api/docs/rate-limits", RATE),
+    ("quota exceeded for metric", RATE),
+    ("quota exceeded for quota metric", RATE),
+    ("(not your usage limit)", RATE),
+    ("rate limit reached", RATE),
     // These have no reset time: only the owner of the account can act.
     ("your org is out of usage", ProviderErrorKind::Credit),
     ("your seat type doesn't include", ProviderErrorKind::Credit),
@@ -95,14 +105,23 @@ const WORDS: &[(&str, ProviderErrorKind)] = &[
     ("invalid api key", ProviderErrorKind::Authentication),
     ("failed to authenticate", ProviderErrorKind::Authentication),
     ("authenticationerror", ProviderErrorKind::Authentication),
+    ("login has expired", ProviderErrorKind::Authentication),
+    ("session has expired", ProviderErrorKind::Authentication),
+    ("token has expired", ProviderErrorKind::Authentication),
+    ("token expired", ProviderErrorKind::Authentication),
+    ("please log in again", ProviderErrorKind::Authentication),
     ("issue with the selected model", ProviderErrorKind::Model),
     ("is not found for api version", ProviderErrorKind::Model),
+    ("does not exist or you do not have access", ProviderErrorKind::Model),
+    ("model does not exist", ProviderErrorKind::Model),
+    ("model not found", ProviderErrorKind::Model),
+    ("model is not supported", ProviderErrorKind::Model),
     ("requested entity was not found", ProviderErrorKind::Model),
-    ("ratelimiterror", ProviderErrorKind::RateLimit),
-    ("too many requests", ProviderErrorKind::RateLimit),
-    ("temporarily limiting", ProviderErrorKind::RateLimit),
-    ("account's rate limit", ProviderErrorKind::RateLimit),
-    ("resource_exhausted", ProviderErrorKind::RateLimit),
+    ("ratelimiterror", RATE),
+    ("too many requests", RATE),
+    ("temporarily limiting", RATE),
+    ("account's rate limit", RATE),
+    ("resource_exhausted", RATE),
     ("overloaded", ProviderErrorKind::Overloaded),
     ("experiencing high demand", ProviderErrorKind::Overloaded),
     ("internal server error", ProviderErrorKind::ServerError),
@@ -114,6 +133,23 @@ const WORDS: &[(&str, ProviderErrorKind)] = &[
     ("connection dropped", ProviderErrorKind::Network),
     ("can't reach the api server", ProviderErrorKind::Network),
     ("stream disconnected", ProviderErrorKind::Network),
+    ("cannot connect to api", ProviderErrorKind::Network),
+    ("unable to connect", ProviderErrorKind::Network),
+    ("could not connect to ", ProviderErrorKind::Network),
+    ("connection was closed", ProviderErrorKind::Network),
+    ("connection error", ProviderErrorKind::Network),
+    ("error sending request", ProviderErrorKind::Network),
+    ("error reading a body", ProviderErrorKind::Network),
+    ("error decoding response body", ProviderErrorKind::Network),
+    ("unexpected eof", ProviderErrorKind::Network),
+    ("fetch failed", ProviderErrorKind::Network),
+    ("socket hang up", ProviderErrorKind::Network),
+    ("eai_again", ProviderErrorKind::Network),
+    ("etimedout", ProviderErrorKind::Network),
+    ("ehostunreach", ProviderErrorKind::Network),
+    ("enetunreach", ProviderErrorKind::Network),
+    ("network is unreachable", ProviderErrorKind::Network),
+    ("temporary failure in name resolution", ProviderErrorKind::Network),
 ];
 
 /// Classifies the text of an error. For a text that may not be an error, call [`is_error`] first.
@@ -154,6 +190,9 @@ const OPENINGS: &[&str] = &[
     "failed to authenticate",
     "request timed out",
     "not logged in",
+    "your login has expired",
+    "login has expired",
+    "your session has expired",
     "invalid api key",
     "credit balance is too low",
     "prompt is too long",
@@ -186,6 +225,57 @@ pub(super) fn is_error(line: &str) -> bool {
     let line = plain(line);
     let line = line.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '[');
     OPENINGS.iter().any(|opening| line.starts_with(opening))
+}
+
+/// Whether a line is a notice of a program about itself, which it may print after an error.
+pub(super) fn is_notice(line: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "update available",
+        "new version",
+        "newer version",
+        "new release",
+        "upgrade",
+        "npm i -g ",
+        "npm install -g ",
+        "brew upgrade",
+        "to resume this session",
+        "resume this session",
+        "to continue this session",
+        "session id",
+        "full report available",
+        "debug log",
+        "log file",
+        "logs are in",
+        "tip:",
+        "deprecat",
+        "(use `node --trace",
+    ];
+    let line = plain(line);
+    let line = line.trim();
+    line.starts_with("at ")
+        || line.starts_with("node:")
+        || WORDS.iter().any(|it| line.contains(it))
+        || !line.chars().any(char::is_alphanumeric)
+}
+
+/// Whether a line that an agent stopped at asks a person something.
+pub(super) fn is_question(line: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "[y/n]",
+        "(y/n)",
+        "(yes/no)",
+        "[yes/no]",
+        "press enter",
+        "press any key",
+        "paste the code",
+        "paste code",
+        "enter your ",
+        "waiting for login",
+        "open this url",
+        "open the following",
+    ];
+    let line = plain(line);
+    line.trim_end().ends_with('?') || WORDS.iter().any(|words| line.contains(words))
 }
 
 /// Whether a line of standard error says that the agent rejected its command line.

@@ -20,7 +20,7 @@ pub(super) struct EventReader {
     message: String,
     /// The cost of the steps of opencode so far.
     cost: f64,
-    /// The error of copilot since its last message.
+    /// The error of codex or copilot since its last message.
     error: Option<FinalResult>,
 }
 
@@ -37,6 +37,16 @@ impl EventReader {
         }
     }
 
+    /// Takes the error that an agent printed last as its result if it ended without one.
+    pub fn finish(self, transcript: &mut AgentTranscript) {
+        let Some(error) = self.error.or_else(|| self.claude.unfinished(transcript)) else {
+            return;
+        };
+        if transcript.end.is_none() || !transcript.is_over {
+            transcript.ends(error);
+        }
+    }
+
     /// `codex exec --json`. Its end is `turn.completed` or `turn.failed`. An `error` event also
     /// announces each retry, and an item of type `error` may be only a warning; neither is an end.
     fn codex(&mut self, kind: &str, transcript: &mut AgentTranscript, event: &Value) {
@@ -48,24 +58,30 @@ impl EventReader {
             "thread.started" => transcript.set_conversation(&event["thread_id"]),
             "turn.started" => transcript.begin_turn(),
             "item.started" => {
+                self.error = None;
                 if self.open.len() < OPEN {
                     self.open.insert(id());
                 }
+                (transcript.tools_running, transcript.awaits_provider) = (self.open.len(), false);
                 codex_item(transcript, item);
             }
             "item.completed" => {
                 transcript.reopen();
-                if self.open.remove(&id()) {
-                    transcript.thinks();
-                } else {
+                if !self.open.remove(&id()) {
                     codex_item(transcript, item);
                 }
+                transcript.tools_running = self.open.len();
+                transcript.thinks();
                 if item["type"] == "agent_message" {
                     transcript.says(&item["text"]);
                 }
             }
-            "error" => transcript.set_activity(event["message"].as_str().unwrap_or("error")),
+            "error" => {
+                transcript.set_activity(event["message"].as_str().unwrap_or("error"));
+                self.error = Some(FinalResult::failure(&event["message"]));
+            }
             "turn.completed" => {
+                self.error = None;
                 let usage = &event["usage"];
                 let cached = count(&usage["cached_input_tokens"]);
                 transcript.add_tokens(Tokens {
@@ -76,7 +92,10 @@ impl EventReader {
                 });
                 transcript.succeeds();
             }
-            "turn.failed" => transcript.ends(FinalResult::failure(&event["error"]["message"])),
+            "turn.failed" => {
+                self.error = None;
+                transcript.ends(FinalResult::failure(&event["error"]["message"]));
+            }
             _ => {}
         }
     }
@@ -103,7 +122,7 @@ impl EventReader {
                 transcript.record_message(&self.message);
             }
             "tool_use" => transcript.uses(&event["tool_name"], &event["parameters"]),
-            "tool_result" => transcript.thinks(),
+            "tool_result" => transcript.tools_ended(1),
             "result" => {
                 let stats = &event["stats"];
                 if stats.is_object() {
@@ -136,7 +155,12 @@ impl EventReader {
         match kind {
             "step_start" => transcript.begin_turn(),
             "text" => transcript.says(&part["text"]),
-            "tool_use" => transcript.uses(&part["tool"], &part["state"]["input"]),
+            // It is printed when the tool has ended.
+            "tool_use" => {
+                transcript.uses(&part["tool"], &part["state"]["input"]);
+                transcript.tools_running = 0;
+                transcript.awaits_provider = true;
+            }
             "step_finish" => {
                 let (tokens, cache) = (&part["tokens"], &part["tokens"]["cache"]);
                 transcript.add_tokens(Tokens {
@@ -183,7 +207,7 @@ impl EventReader {
                 transcript.says(&data["content"]);
             }
             "tool.execution_start" => transcript.uses(&data["toolName"], &data["arguments"]),
-            "tool.execution_complete" => transcript.thinks(),
+            "tool.execution_complete" => transcript.tools_ended(1),
             "model.call_failure" => transcript.set_model(data["model"].as_str()),
             "session.error" => {
                 self.error = Some(FinalResult {
@@ -256,7 +280,8 @@ impl ClaudeState {
             "system" => system(transcript, event),
             "assistant" => self.assistant(transcript, event),
             "user" if event["message"]["content"][0]["type"] == "tool_result" => {
-                transcript.thinks();
+                let parts = event["message"]["content"].as_array().map_or(0, Vec::len);
+                transcript.tools_ended(parts);
             }
             "rate_limit_event" => {
                 let limit = &event["rate_limit_info"];
@@ -267,6 +292,22 @@ impl ClaudeState {
             "result" => self.result(transcript, event),
             _ => {}
         }
+    }
+
+    /// The failure of a process that ended without a result, from the signs in its stream.
+    fn unfinished(self, transcript: &AgentTranscript) -> Option<FinalResult> {
+        let resets_at = self.rejected_until;
+        if self.error.is_none() && resets_at.is_none() {
+            return None;
+        }
+        Some(FinalResult {
+            text: transcript.message.clone().unwrap_or_default(),
+            is_error: true,
+            codes: self.error.into_iter().collect(),
+            resets_at,
+            window: self.rejected_window,
+            ..FinalResult::default()
+        })
     }
 
     fn assistant(&mut self, transcript: &mut AgentTranscript, event: &Value) {

@@ -120,6 +120,9 @@ impl TextEnd {
         let tail = &self.tail[self.tail.len().saturating_sub(MESSAGE)..];
         let text = String::from_utf8_lossy(tail);
         transcript.last_line = last(&text).map(short);
+        for line in text.split(['\n', '\r']).filter(|line| !line.trim().is_empty()) {
+            transcript.keep_line(&short(line));
+        }
         transcript.message = (!text.trim().is_empty()).then(|| text.trim().to_owned());
         transcript.doing = None;
     }

@@ -1,15 +1,67 @@
-//! Parses the time at which a limit resets from the text of an error.
+//! Parses the period of a limit and the time at which it resets from the text of an error.
 //!
 //! Agents print the local time of a named zone, which may differ from the zone of the machine.
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use chrono::{
     DateTime, Datelike, Days, MappedLocalTime, NaiveDate, NaiveTime, TimeDelta, TimeZone, Utc,
 };
 use regex_lite::{Captures, Regex};
+use serde::{Deserialize, Serialize};
 
 use crate::time_zone;
+
+/// The period of a usage limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitWindow {
+    /// Five hours.
+    FiveHour,
+    /// A week, for all models or for one.
+    Weekly,
+    /// A month.
+    Monthly,
+}
+
+impl LimitWindow {
+    /// Returns the window of Claude Code's `rateLimitType`.
+    pub fn of_code(code: &str) -> Option<LimitWindow> {
+        match code {
+            "five_hour" => Some(LimitWindow::FiveHour),
+            _ if code.starts_with("seven_day") => Some(LimitWindow::Weekly),
+            _ => None,
+        }
+    }
+
+    /// Returns the window that the text of a usage limit names. Only Claude Code limits single
+    /// models, and only by the week.
+    pub fn of_text(text: &str) -> Option<LimitWindow> {
+        const WORDS: &[(&str, LimitWindow)] = &[
+            ("5-hour limit", LimitWindow::FiveHour),
+            ("session limit", LimitWindow::FiveHour),
+            ("weekly limit", LimitWindow::Weekly),
+            ("weekly usage limit", LimitWindow::Weekly),
+            ("opus limit", LimitWindow::Weekly),
+            ("sonnet limit", LimitWindow::Weekly),
+            ("monthly limit", LimitWindow::Monthly),
+            ("monthly spend limit", LimitWindow::Monthly),
+            ("monthly usage limit", LimitWindow::Monthly),
+        ];
+        let text = text.to_lowercase();
+        WORDS.iter().find(|(words, _)| text.contains(words)).map(|(_, window)| *window)
+    }
+
+    /// Returns the name of a limit with this window, or of one whose window is unknown.
+    pub fn limit(window: Option<LimitWindow>) -> &'static str {
+        match window {
+            Some(LimitWindow::FiveHour) => "5-hour limit",
+            Some(LimitWindow::Weekly) => "weekly limit",
+            Some(LimitWindow::Monthly) => "monthly limit",
+            None => "usage limit",
+        }
+    }
+}
 
 /// A time of day that passed less than this ago was just reached; it does not mean tomorrow.
 const JUST: TimeDelta = TimeDelta::minutes(15);
@@ -20,8 +72,9 @@ const JUST: TimeDelta = TimeDelta::minutes(15);
 /// - `resets 10pm (Europe/Berlin)`, `reset at 9:56pm`, `resets Nov 23, 9pm`, `resets Mar 5, 2027,
 ///   1am`, `try again at Jan 1st, 2030 12:00 AM`. Without a zone, the zone of `now` applies;
 ///   without a date, the next such time; without a year, the next such day.
+/// - `retry in 15.002899939s`, `try again in 1h 20m`, `resets in 3 days`: from `now` on.
 pub fn reset<Z: TimeZone>(text: &str, now: &DateTime<Z>) -> Option<DateTime<Utc>> {
-    epoch(text).or_else(|| {
+    epoch(text).or_else(|| after(text, now)).or_else(|| {
         let clock = Clock::find(text)?;
         match clock.zone.as_deref().map(time_zone::named) {
             Some(Ok(zone)) => clock.next(&now.with_timezone(&zone)),
@@ -36,6 +89,39 @@ fn epoch(text: &str) -> Option<DateTime<Utc>> {
     // Ten digits are seconds from 2001 to 2286.
     let seconds = rest[..digits].parse().ok().filter(|_| digits == 10)?;
     DateTime::from_timestamp(seconds, 0)
+}
+
+/// A length of time from now, as printed.
+static SPAN: LazyLock<Regex> = LazyLock::new(|| {
+    let number = r"\d+(?:\.\d+)?";
+    let before =
+        r"(?:retry|try again|resets?|retry after|available again)\s+(?:in|after)\s+(?:about\s+)?";
+    let joined = format!(r"(?:{number}(?:ms|[dhms]))+\b");
+    let unit = "milliseconds?|ms|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s";
+    let spaced = format!(r"(?:{number}\s*(?:{unit})\b[\s,]*(?:and\s+)?)+");
+    Regex::new(&format!("(?i){before}({joined}|{spaced})")).expect("the expression is valid")
+});
+/// One number of it with its unit.
+static SPAN_PART: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?i)(\d+(?:\.\d+)?)\s*(ms|mil|d|h|m|s)").expect("it is valid"));
+
+/// Returns the end of a length of time that a text names.
+fn after<Z: TimeZone>(text: &str, now: &DateTime<Z>) -> Option<DateTime<Utc>> {
+    let found = SPAN.captures_iter(text).last()?;
+    let parts = SPAN_PART.captures_iter(found.get(1)?.as_str());
+    let seconds = parts.map(|part| {
+        let unit = match part[2].to_ascii_lowercase().as_str() {
+            "d" => 86_400.0,
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            _ => 0.001,
+        };
+        part[1].parse::<f64>().unwrap_or(0.0) * unit
+    });
+    let span = Duration::try_from_secs_f64(seconds.sum::<f64>().ceil()).ok()?;
+    let span = TimeDelta::from_std(span).ok().filter(|span| *span <= TimeDelta::days(366))?;
+    now.with_timezone(&Utc).checked_add_signed(span)
 }
 
 /// A time as printed: month, day and year; hour, minute and half of the day; zone.
@@ -133,6 +219,26 @@ mod tests {
     }
 
     #[test]
+    fn a_window_is_read_from_codes_and_texts() {
+        use LimitWindow as W;
+        for (text, want) in [
+            ("You've hit your 5-hour limit · resets 10pm (Europe/Berlin)", Some(W::FiveHour)),
+            ("Session limit reached ∙ resets 10pm", Some(W::FiveHour)),
+            ("You've hit your weekly limit · resets Nov 23, 9pm (UTC)", Some(W::Weekly)),
+            ("Weekly limit reached ∙ resets Nov 23, 9pm", Some(W::Weekly)),
+            ("You've hit your Opus limit · resets Nov 23, 9pm", Some(W::Weekly)),
+            ("You've hit your monthly spend limit", Some(W::Monthly)),
+            ("You've hit your limit · resets 9:56pm (Europe/Berlin)", None),
+            ("You've hit your usage limit. Try again at 3:05 PM.", None),
+        ] {
+            assert_eq!(W::of_text(text), want, "{text}");
+        }
+        let codes = ["five_hour", "seven_day", "seven_day_opus", "overage", ""];
+        let want = [Some(W::FiveHour), Some(W::Weekly), Some(W::Weekly), None, None];
+        assert_eq!(codes.map(W::of_code), want);
+    }
+
+    #[test]
     fn clock_times_are_read_in_their_zone() {
         // 21:30 in Berlin; 05:30 of the next day in Tokyo, the zone of the machine.
         let now = "2026-11-20T20:30:00Z";
@@ -155,6 +261,11 @@ mod tests {
             ("resets 22:00 (UTC)", "2026-11-20 22:00"),
             ("resets 10pm (Nowhere/Land)", "2026-11-21 13:00"),
             ("Claude AI usage limit reached|1795212000", "2026-11-20 22:00"),
+            ("Please retry in 15.002899939s.", "2026-11-20 20:30"),
+            ("Please retry in 23h4m12.5s.", "2026-11-21 19:34"),
+            ("Rate limit reached. Please try again in 1 hour 20 minutes", "2026-11-20 21:50"),
+            ("resets in 3 days", "2026-11-23 20:30"),
+            ("try again in 250ms", "2026-11-20 20:30"),
         ] {
             assert_eq!(at(text, now).as_deref(), Some(want), "{text}");
         }
@@ -169,6 +280,8 @@ mod tests {
             "usage limit reached|0",
             "usage limit reached|17952120001",
             "limit reached|",
+            "try again in a while",
+            "retry in 99999999999 days",
         ] {
             assert_eq!(at(nothing, now), None, "{nothing}");
         }
