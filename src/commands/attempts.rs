@@ -218,6 +218,10 @@ impl TextPage {
             "Changed although `verify` names it",
             evidence.verify_inputs_changed.iter().cloned(),
         );
+        self.list(
+            "Takes back the landed work of",
+            evidence.takes_back.iter().map(ToString::to_string),
+        );
         if let Some(pinned) = &ended.pinned {
             let restore = format!("`ralph restore{name}` makes a branch of it");
             self.line("Kept", &format!("{pinned}; {restore}"));

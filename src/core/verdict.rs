@@ -198,6 +198,9 @@ pub struct Evidence {
     /// Changed paths that existed before and that the task's `verify` commands name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify_inputs_changed: Vec<String>,
+    /// The tasks whose landed work its commits take back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub takes_back: Vec<TaskId>,
     /// New files that are large or binary, each with its size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bulk: Vec<String>,
@@ -530,7 +533,7 @@ mod tests {
             let merge = Merge::Landed { branch: "main".to_owned(), commit: "c".into() };
             Evidence { merge: Some(merge), ..evidence }
         };
-        let table = [
+        let table = vec![
             (ok.clone(), proof(true, 1, 0, false), req, Verdict::Complete),
             (bad.clone(), proof(true, 1, 0, false), req, Verdict::Complete),
             (late.clone(), proof(true, 1, 0, false), req, Verdict::Complete),

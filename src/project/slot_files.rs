@@ -1,6 +1,10 @@
 //! The ignored files that a slot gets from the checkout.
 
-use std::{ffi::OsStr, fs, io, path::Path};
+use std::{
+    ffi::OsStr,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 
@@ -23,13 +27,8 @@ pub fn bring(main: &Repo, slot: &Repo) -> Result<()> {
     let venvs: Vec<&Path> = named.filter_map(|path| path.parent()).collect();
     for path in &paths {
         let (from, to) = (main.root().join(path), slot.root().join(path));
-        // An attempt may have left a link to a place outside of the slot.
-        let above = path.ancestors().skip(1).filter(|above| *above != Path::new(""));
-        for above in above.map(|above| slot.root().join(above)) {
-            if fs::symlink_metadata(&above).is_ok_and(|found| found.is_symlink()) {
-                fs::remove_file(&above)
-                    .with_context(|| format!("remove the link `{}`", above.display()))?;
-            }
+        if !clear_way(slot, path)? {
+            continue;
         }
         let copied = if venvs.iter().any(|venv| path.starts_with(venv)) {
             copy_moved((&from, main.root()), (&to, slot.root()))
@@ -39,6 +38,35 @@ pub fn bring(main: &Repo, slot: &Repo) -> Result<()> {
         copied.with_context(|| format!("copy `{}` of `{INCLUDE}`", path.display()))?;
     }
     Ok(())
+}
+
+/// Removes what an attempt left in the place of a folder that leads to a file: a link may lead out of
+/// the slot. Returns whether the file may be there: the commit may have another file in that place.
+fn clear_way(slot: &Repo, path: &Path) -> Result<bool> {
+    let above = path.ancestors().skip(1).filter(|above| *above != Path::new(""));
+    for above in above {
+        let place = slot.root().join(above);
+        let Ok(found) = fs::symlink_metadata(&place) else { continue };
+        let is_ignored = || slot.local().is_ignored(&above.to_string_lossy());
+        if !found.is_dir() && !found.is_symlink() && !is_ignored()? {
+            return Ok(false);
+        }
+        if !found.is_dir() {
+            fs::remove_file(&place).with_context(|| format!("remove `{}`", place.display()))?;
+        }
+    }
+    Ok(true)
+}
+
+/// Whether every ignored file that a slot needs can be read in the checkout.
+pub fn can_be_read(main: &Repo) -> bool {
+    let paths = main.local().ignored_by(&main.root().join(INCLUDE));
+    let can_be_read = |path: &PathBuf| {
+        let path = main.root().join(path);
+        fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink())
+            || regular_file::open(&path).is_ok()
+    };
+    paths.is_ok_and(|paths| paths.iter().all(can_be_read))
 }
 
 /// The file at the top of a virtualenv of Python.
@@ -53,10 +81,13 @@ fn copy_moved((from, main): (&Path, &Path), (to, slot): (&Path, &Path)) -> io::R
     if found.is_symlink() {
         let target = fs::read_link(from)?;
         let target = target.to_str().map_or_else(|| target.clone(), |text| moved(text).into());
-        return match fs::symlink_metadata(to) {
-            Ok(_) => Ok(()),
-            Err(_) => link(&target, to),
-        };
+        if let Ok(there) = fs::symlink_metadata(to) {
+            if there.is_symlink() {
+                return Ok(());
+            }
+            remove(to, &there)?;
+        }
+        return link(&target, to);
     }
     let time = found.modified()?;
     if fs::symlink_metadata(to).is_ok_and(|there| there.modified().is_ok_and(|it| it == time)) {
@@ -74,6 +105,10 @@ fn copy_moved((from, main): (&Path, &Path), (to, slot): (&Path, &Path)) -> io::R
     fs::File::open(to)?.set_modified(time)
 }
 
+fn remove(path: &Path, found: &fs::Metadata) -> io::Result<()> {
+    if found.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+}
+
 fn link(target: &Path, to: &Path) -> io::Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;
@@ -82,14 +117,22 @@ fn link(target: &Path, to: &Path) -> io::Result<()> {
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    // A file that changed in the repository is copied again.
     let is_link = fs::symlink_metadata(from)?.is_symlink();
-    match fs::symlink_metadata(to) {
-        Ok(there) if there.is_symlink() && !is_link => fs::remove_file(to)?,
-        // An attempt made something else of it.
-        Ok(_) if regular_file::is_special(to) && !is_link => fs::remove_file(to)?,
-        Ok(_) if is_link || has_content_of(from, to)? => return Ok(()),
-        Ok(_) | Err(_) => {}
+    if let Ok(there) = fs::symlink_metadata(to) {
+        // A file that changed in the repository is copied again, and one that cannot be read.
+        let is_same = there.is_symlink() == is_link
+            && if is_link {
+                fs::read_link(from)? == fs::read_link(to)?
+            } else {
+                !there.is_dir()
+                    && !regular_file::is_special(to)
+                    && has_content_of(from, to).unwrap_or(false)
+            };
+        if is_same {
+            return Ok(());
+        }
+        // An attempt may have made something else of it, or another name of another file.
+        remove(to, &there)?;
     }
     if is_link {
         return link(&fs::read_link(from)?, to);

@@ -277,6 +277,7 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
     if let Some(why) = why.unwrap_or_else(|error| Some(format!("{error:#}"))) {
         return Ok(PreparedSlot::Kept(why));
     }
+    let is_reused = found.is_some();
     let slot = match found {
         Some(slot) => slot,
         None => pool.open(path, settings, base)?,
@@ -303,7 +304,14 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
         }
         None => None,
     };
-    slot_files::bring(&main, &slot)?;
+    if let Err(error) = slot_files::bring(&main, &slot) {
+        // What an attempt left in this slot is in the way, and another slot can have them.
+        let is_of_slot = is_reused && exit::of_error(&error) != Exit::Disk;
+        if is_of_slot && slot_files::can_be_read(&main) {
+            return Ok(PreparedSlot::Kept(format!("{error:#}")));
+        }
+        return Err(error);
+    }
     let is_set_up = is_set_up(&slot, setup)?;
     Ok(PreparedSlot::Ready { slot: Box::new(slot), restored, is_set_up })
 }

@@ -208,6 +208,11 @@ impl Runner {
         // Also where the task is no longer in the graph.
         if Verdict::of(&end.outcome, evidence, rule) == Verdict::Complete {
             close::bring_home(workspace, tree.as_deref().ok(), record, evidence);
+            let landed = &self.core.journal.history().run.landed;
+            if record.slot.is_some() && !landed.is_empty() {
+                evidence.takes_back =
+                    scrutiny::taken_back(workspace, record, evidence, landed).unwrap_or_default();
+            }
         }
         Ok(Some(Input::Judged(id.clone(), Box::new(end))))
     }

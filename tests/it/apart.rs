@@ -539,6 +539,26 @@ fn ignored_files_that_are_needed_are_there() {
 }
 
 #[test]
+fn what_an_attempt_makes_of_ignored_files_is_not_in_the_way_of_the_next() {
+    let graph = "tasks: [{id: a}, {id: b, depends_on: [a]}, {id: c, depends_on: [b]}]\n";
+    let trial = stage(graph, "jobs: 1\n")
+        .file(".gitignore", ".env\ncache\nlink\n")
+        .file(".worktreeinclude", ".env\ncache/*.bin\nlink\n");
+    trial.write(".env", "KEY=1\n");
+    trial.write("cache/deep.bin", "x");
+    std::os::unix::fs::symlink("line", trial.root().join("link")).unwrap();
+    let whole = "[ \"$(cat .env)\" = KEY=1 ] && [ -f cache/deep.bin ] && [ -L link ]";
+    let folders = "rm -r .env cache link; mkdir -p .env/x link; touch .env/x/y; echo x > cache";
+    let names = "ln -f line .env; rm -r cache; ln -s /nowhere cache; ln -sf /nowhere link";
+    tell(&trial, "a", &format!("{whole}; {folders}; work"));
+    tell(&trial, "b", &format!("{whole}; {names}; work"));
+    tell(&trial, "c", &format!("{whole}; [ \"$(git status --porcelain)\" = '' ]; work"));
+    completes(&trial);
+    assert_eq!(trial.tasks("started"), ["a", "b", "c"]);
+    assert!(trial.lines("slot_kept").is_empty());
+}
+
+#[test]
 fn a_virtualenv_of_the_checkout_is_one_of_the_slot() {
     let trial =
         stage("tasks: [{id: a, max_attempts: 1}]\n", "jobs: 1\nverify: [.venv/bin/check]\n")

@@ -538,7 +538,7 @@ fn no_type_has_many_methods() {
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
 /// The proof reads five languages, and the end of a run verifies the whole.
-const LINES: usize = 69_080;
+const LINES: usize = 69_260;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 377;

@@ -77,6 +77,30 @@ fn a_task_whose_work_a_later_one_takes_back_is_opened_again() {
 }
 
 #[test]
+fn work_that_takes_back_that_of_another_task_is_said() {
+    let back = |script: &str| {
+        let trial = chain(CHAIN, "jobs: 1\n", &[("b", script)]);
+        trial.run(["run", "--max-iterations", "2"]).code(2);
+        let ended = trial.lines("completed").remove(1);
+        assert_eq!(ended["task_id"], "b");
+        (ended, trial)
+    };
+    for script in [
+        "git revert --no-edit HEAD~1 > /dev/null; put of-b b; work",
+        "git rm -q -r of-a work; put of-b b; commit; report",
+    ] {
+        let (ended, trial) = back(script);
+        assert_eq!(ended["takes_back"], json!(["a"]), "{ended}");
+        assert!(ended["why"].as_str().unwrap().contains("takes back the landed work of `a`"));
+        trial.run(["show", "b"]).stdout_has("Takes back the landed work of");
+    }
+    for script in ["put of-a other; put of-b b; work", "put of-b b; work"] {
+        let (ended, _) = back(script);
+        assert!(ended["takes_back"].is_null(), "{ended}");
+    }
+}
+
+#[test]
 fn a_red_is_found_after_as_many_landings_as_the_settings_say() {
     let graph = format!("{CHAIN}  - {{id: d, depends_on: [c]}}\n");
     let agents = [("b", "git rm -q of-a; put of-b b; work"), ("a-2", "put of-a again; work")];

@@ -117,6 +117,11 @@ impl Evidence {
         if let Some(Merge::Landed { branch, .. }) = &self.merge {
             let _ = write!(why, "; landed on `{branch}`");
         }
+        if !self.takes_back.is_empty() {
+            let names: Vec<String> =
+                { self.takes_back.iter() }.map(|id| format!("`{id}`")).collect();
+            let _ = write!(why, "; it takes back the landed work of {}", names.join(", "));
+        }
         if !self.bulk.is_empty() {
             let _ = write!(why, "; new large or binary files: {}", self.bulk.join(", "));
         }

@@ -1,7 +1,7 @@
 //! Further checks of the evidence: whether the outputs of the task exist, and whether the attempt
 //! changed files that judge it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 
@@ -11,9 +11,10 @@ use crate::{
     core::{
         commit_id::CommitId,
         graph::{
-            task::{CommitRule, Task},
+            task::{CommitRule, Task, TaskId},
             task_paths,
         },
+        history::LandedWork,
         verdict::Evidence,
     },
     project::{config_layers, slot_files, workspace::Workspace},
@@ -141,6 +142,64 @@ pub fn check_evidence(
         }
     }
     Ok(())
+}
+
+/// The most landed work that is compared with that of an attempt.
+const COMPARED: usize = 100;
+
+/// Returns the tasks whose landed work the commits of an attempt take back: they revert one of its
+/// commits, or leave all its files as they were before it.
+///
+/// # Errors
+/// Errors of git.
+pub fn taken_back(
+    workspace: &Workspace,
+    record: &AttemptRecord,
+    evidence: &Evidence,
+    landed: &[LandedWork],
+) -> Result<Vec<TaskId>> {
+    /// How git begins the line that names the commit of a revert.
+    const REVERTS: &str = "This reverts commit ";
+    let repo = &workspace.repo;
+    let (Some(base), Some(head)) = (&record.base, evidence.commits.last()) else {
+        return Ok(Vec::new());
+    };
+    let reverts = repo.messages_with(&head.id, Some(base.as_str()), REVERTS)?;
+    let changed: BTreeSet<String> = repo.differing(Some(base), &head.id)?.into_iter().collect();
+    let graph = workspace.graph_in_git();
+    let undoes = |work: &LandedWork| -> Result<bool> {
+        let Some((first, last)) = work.commits.first().zip(work.commits.last()) else {
+            return Ok(false);
+        };
+        let is_named = |commit: &CommitId| {
+            let line = format!("{REVERTS}{commit}");
+            reverts.iter().any(|(_, message)| message.contains(&line))
+        };
+        if work.commits.iter().any(is_named) {
+            return Ok(true);
+        }
+        let Some(before) = repo.commit_of(&format!("{first}^"))? else { return Ok(false) };
+        let mut files = repo.differing(Some(&before), last)?;
+        files.retain(|path| Some(path) != graph.as_ref() && !workspace.is_own(path));
+        if files.is_empty() || !files.iter().all(|path| changed.contains(path)) {
+            return Ok(false);
+        }
+        for path in &files {
+            if !repo.has_same_file(&before, &head.id, path)?
+                || !repo.has_same_file(last, base, path)?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    let mut ids = Vec::new();
+    for work in landed.iter().rev().take(COMPARED) {
+        if work.task_id != record.task_id && !ids.contains(&work.task_id) && undoes(work)? {
+            ids.push(work.task_id.clone());
+        }
+    }
+    Ok(ids)
 }
 
 /// Adds to the evidence the changed files that only a person may change.
