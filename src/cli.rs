@@ -189,6 +189,17 @@ pub enum Command {
         #[arg(last = true, required = true)]
         argv: Vec<String>,
     },
+    /// Runs a filter or a merge driver of git in a sandbox
+    #[command(name = "__filter", hide = true)]
+    Filter {
+        /// The name of the sandbox
+        executor: String,
+        /// The shell command
+        command: String,
+        /// Its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Runs a command of an agent outside of its sandbox
     #[command(name = "__relayed", hide = true)]
     Relayed {

@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod draft;
 mod export;
+mod filter;
 mod graph;
 mod import;
 mod init;
@@ -200,6 +201,9 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Guard => guard(),
         Command::Work { step, spec } => worker::work(step, &spec),
         Command::Confine { orders, argv } => confine(&orders, &argv),
+        Command::Filter { executor, command, arguments } => {
+            filter::run(at, &executor, &command, &arguments)
+        }
         Command::Relayed { words } => relay::relayed(&words),
         Command::Child => inside::record_child(),
         Command::Worker => worker::run(),

@@ -19,10 +19,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use git2::{ErrorCode, Repository};
+use git2::{ErrorCode, Repository, StatusOptions, StatusShow};
 
 mod bounded;
 mod commit;
+mod confined;
 mod control;
 mod head;
 mod history;
@@ -41,6 +42,7 @@ mod worktree;
 
 pub use bounded::{CallStopped, ask_while_waiting, end_calls, mark_calls, set_limit, stop_calls};
 pub use commit::CommitDraft;
+pub use confined::confine;
 pub use control::{MergedLines, merge_lines};
 pub use head::HeadPlace;
 pub use history::{Head, LISTED, Patch, Since};
@@ -51,8 +53,8 @@ pub use pin::{Pin, PinSource};
 pub use program::leave_repository;
 pub use reader::RepoReader;
 pub use slot::remove_special_files;
-use slot_settings::ConfigList;
 pub use slot_settings::SlotSettings;
+use slot_settings::{ConfigList, split_at};
 pub use tip::{BranchTip, TipStanding};
 pub use transfer::{
     BrokenSlot, FetchedWork, GitLine, GitService, SlotInUse, WorkerSlot, WorkerStore,
@@ -303,7 +305,27 @@ impl Repo {
     }
 
     fn codes(&self) -> Result<Codes> {
-        program::status(&self.root).context("cannot read the status of the worktree")
+        let codes = program::status(&self.root).context("cannot read the status of the worktree");
+        if confined::is_on() {
+            return self.with_nested(codes?);
+        }
+        codes
+    }
+
+    /// Adds the nested repositories with changed files, which git has not entered. libgit2 starts
+    /// no program.
+    fn with_nested(&self, mut codes: Codes) -> Result<Codes> {
+        let list = program::run(&self.root, &["ls-files", "--stage", "-z"])?;
+        let links = list.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
+        for path in links.filter_map(|entry| Some(split_at(entry, b'\t')?.1)) {
+            let Ok(nested) = Repository::open(self.file(path)) else { continue };
+            let mut look = StatusOptions::new();
+            look.show(StatusShow::Workdir).include_untracked(true).exclude_submodules(true);
+            if !nested.statuses(Some(&mut look)).is_ok_and(|found| found.is_empty()) {
+                codes.entry(path.to_owned()).or_insert_with(|| ".M".to_owned());
+            }
+        }
+        Ok(codes)
     }
 
     /// The changed paths that have these names; a name is lossy where its path is not UTF-8.

@@ -24,6 +24,9 @@ const DRAFT: (&str, &str) = (".ralph-", ".tmp");
 /// The pattern of these names.
 pub const DRAFTS: &str = ".ralph-*.tmp";
 
+/// The file with the name of the sandbox of attempts.
+const SANDBOX: &str = "sandbox";
+
 /// The state folder.
 #[derive(Clone, Debug)]
 pub struct StateFolder {
@@ -116,6 +119,19 @@ impl StateFolder {
     pub fn try_lock_draft(&self) -> io::Result<Option<Lock>> {
         fs::create_dir_all(self.draft())?;
         Lock::on(&self.draft())
+    }
+
+    /// Notes that attempts have worked in the sandbox of this name.
+    pub fn note_sandbox(&self, name: &str) {
+        let file = self.dir.join(SANDBOX);
+        if self.noted_sandbox().as_deref() != Some(name) && self.make().is_ok() {
+            let _ = regular_file::write(&file, name.as_bytes());
+        }
+    }
+
+    /// The sandbox in which attempts have worked.
+    pub fn noted_sandbox(&self) -> Option<String> {
+        regular_file::read_to_string(&self.dir.join(SANDBOX)).ok()
     }
 
     /// Whether a process holds the lock: a run, or the guardian that cleans up after a dead one.

@@ -25,7 +25,10 @@ use crate::{
         graph::task::Task,
         select::Policy,
     },
-    project::{attempt, executors, fatal, workspace::Workspace},
+    project::{
+        attempt, executors, fatal,
+        workspace::{Workspace, note_sandbox},
+    },
     runner::{self, RunOptions},
     view::lines::counted,
 };
@@ -170,7 +173,9 @@ fn tried(
             let usual =
                 executors.is_empty().then(|| executors::find(&workspace.config, Some(usual)));
             for executor in executors.iter().cloned().map(Ok).chain(usual) {
-                let verifier = executors::verifier(&workspace.config, executor?)?;
+                let executor = executor?;
+                note_sandbox(workspace, &executor);
+                let verifier = executors::verifier(&workspace.config, executor)?;
                 if !verifiers.iter().any(|known| known.name == verifier.name) {
                     verifiers.push(verifier);
                 }

@@ -338,6 +338,11 @@ impl Executor {
         Err(format!("there is no executor `{}`; {hint}", name.escape_debug()))
     }
 
+    /// Whether it is a sandbox of this machine.
+    pub fn is_sandbox(&self) -> bool {
+        matches!(self.kind, ExecutorKind::Sandbox(_))
+    }
+
     /// Whether its processes are on this machine and see its files.
     pub fn is_here(&self) -> bool {
         match self.kind {

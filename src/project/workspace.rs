@@ -26,7 +26,7 @@ use crate::{
     },
     core::{
         diagnostic::{nearest, visible},
-        executor::shell_word,
+        executor::{Executor, shell_word},
         exit::{Exit, Failure},
         graph::task::{Task, TaskId},
         history::{History, attempt_log::AttemptLog},
@@ -92,7 +92,13 @@ impl Workspace {
     ) -> Result<Workspace> {
         let found = discover(dir)?;
         let layers = ConfigLayers::of(found.0.root(), config)?;
-        Workspace::with(found, place, layers, graph.map(|path| dir.join(path)))
+        let workspace = Workspace::with(found, place, layers, graph.map(|path| dir.join(path)))?;
+        let names = [Some(workspace.config.run_on.clone()), workspace.state.noted_sandbox()];
+        let find = |name: &String| Executor::find(name, &workspace.config.executors).ok();
+        if let Some(sandbox) = names.iter().flatten().filter_map(find).find(Executor::is_sandbox) {
+            confine_git(&workspace, &sandbox);
+        }
+        Ok(workspace)
     }
 
     /// Opens it for a report of an agent, which must not be lost because the settings are invalid.
@@ -394,6 +400,26 @@ pub fn typed(path: &Path) -> String {
     let here = std::env::current_dir().ok();
     let inside = here.as_deref().and_then(|here| path.strip_prefix(here).ok());
     inside.unwrap_or(path).display().to_string()
+}
+
+/// Keeps git from starting what an attempt in a sandbox may have written: in this process it starts
+/// filters and the like inside.
+fn confine_git(workspace: &Workspace, sandbox: &Executor) {
+    let Ok(own) = process::own_file() else { return };
+    let text = |path: &Path| path.display().to_string();
+    let mut words = vec![text(&own), "-C".to_owned(), text(workspace.root())];
+    let config = workspace.layers.named();
+    words.extend(config.into_iter().flat_map(|path| ["--config".to_owned(), text(path)]));
+    words.extend(["__filter".to_owned(), sandbox.name.clone()]);
+    git::confine(workspace.root(), &words);
+}
+
+/// Notes that attempts may work in this executor, if it is a sandbox: later commands confine git.
+pub fn note_sandbox(workspace: &Workspace, executor: &Executor) {
+    if executor.is_sandbox() {
+        workspace.state.note_sandbox(&executor.name);
+        confine_git(workspace, executor);
+    }
 }
 
 /// Opens the repository around `dir`, and returns it with the top of the current worktree. In the

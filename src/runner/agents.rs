@@ -14,7 +14,10 @@ use crate::{
         graph::{TaskGraph, task::Task},
         select::Policy,
     },
-    project::{executors, placement, shell_faults, workspace::Workspace},
+    project::{
+        executors, placement, shell_faults,
+        workspace::{Workspace, note_sandbox},
+    },
 };
 
 /// Checks that all agents of a run can be started, and that its executors are known. What is not on
@@ -37,6 +40,7 @@ pub(super) fn check_agents(
     }
     for executor in &needed {
         placement::check(workspace, executor).map_err(|why| Failure::new(Exit::Agent, why))?;
+        note_sandbox(workspace, executor);
     }
     let agents = agents(policy, graph.tasks(), workspace, run_on);
     for (executor, (call, _)) in

@@ -4,6 +4,7 @@
 //! `--nocapture`, the test prints how many attacks were tried and which passed through.
 
 mod attacks;
+mod escapes;
 mod stage;
 
 use std::{fs, path::Path, time::Instant};
@@ -19,6 +20,7 @@ use serde_json::json;
 
 use crate::support::{SETTINGS, TestProject, each, until, wait_for};
 use attacks::{Attack, Proof, attacks};
+use escapes::{ESCAPES, Escape};
 use stage::{CANARY, Stage};
 
 const ENGINES: [SandboxEngine; 2] = [SandboxEngine::Bubblewrap, SandboxEngine::Landlock];
@@ -253,6 +255,116 @@ fn a_project_in_shared_memory_works_in_a_sandbox() {
         .command(["sh", "-c", AGENT]);
     trial.run(["run", "--on", "inside"]).graph_complete();
     assert_eq!(trial.git(&["show", "main:a.txt"]), "a\n");
+}
+
+/// Lets two attempts work at this executor, and `ralph` do what it does with their work. Returns
+/// what started the program of the attempts outside, if anything did.
+fn escapes(way: &Escape, run_on: &str) -> Option<String> {
+    let agent = format!(
+        "set -e; cat > /dev/null; evil=$PWD/evil\n{}\ntouch \"$RALPH_TASK_DIR/DONE\"",
+        way.agent
+    );
+    let engines = "executors: {Bubblewrap: {sandbox: {engine: bubblewrap}}, Landlock: {sandbox: \
+                   {engine: landlock}}}";
+    let settings = format!(
+        "{SETTINGS}run_on: {run_on}\n{engines}\nverify: 'true'\njobs: 2\nmax_attempts: 1\n"
+    );
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", &settings)
+        .graph("tasks: [{id: a}, {id: b}, {id: c, depends_on: [a, b], commit: optional}]\n")
+        .command(["sh", "-c", &agent]);
+    let outside = trial.sign("outside");
+    let mark = format!("tr '\\0' ' ' < /proc/$PPID/cmdline >> '{}'\ncat", outside.display());
+    trial.script(&trial.root().join("evil"), &mark);
+    let path = format!(".:{}", std::env::var("PATH").unwrap());
+    let who = ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"];
+    let trial = who.into_iter().fold(trial, |trial, name| trial.env(name, "tess@example.invalid"));
+    let trial = trial.env("PATH", &path);
+    assert!(trial.process("sh").args(["-ec", way.before]).status().unwrap().success());
+    let plain = ["-c", "core.hooksPath=/dev/null", "-c", "commit.gpgsign=false"];
+    trial.git(&[&plain[..], &["add", "-A"]].concat());
+    trial.git(&[&plain[..], &["commit", "-qm", "Base"]].concat());
+    let _ = fs::remove_file(&outside);
+    let later: [&[&str]; 7] = [
+        &["slots"],
+        &["status"],
+        &["show", "a"],
+        &["review", "a"],
+        &["run"],
+        &["doctor"],
+        &["land"],
+    ];
+    for arguments in [&["run"][..]].into_iter().chain(later) {
+        trial.run(arguments).whole();
+    }
+    fs::read_to_string(&outside).ok()
+}
+
+#[test]
+#[ignore = "slow"]
+fn what_an_attempt_wrote_does_not_run_outside() {
+    let mut passed = Vec::new();
+    let said = |by: &Option<String>| if by.is_some() { "runs" } else { "does not run" };
+    let works = each(4, ESCAPES, |way| (way.name, escapes(way, "local")));
+    for (name, by) in &works {
+        println!("{name}: {} without a sandbox", said(by));
+    }
+    for engine in engines() {
+        let run_on = format!("{engine:?}");
+        let results = each(4, ESCAPES, |way| (way.name, escapes(way, &run_on)));
+        for (name, by) in results {
+            println!("{name}: {} with {run_on}", said(&by));
+            passed.extend(by.map(|by| format!("{run_on}: {name}: {by}")));
+        }
+    }
+    assert!(passed.is_empty(), "{}", passed.join("\n"));
+    let count = works.iter().filter(|(_, by)| by.is_some()).count();
+    assert!(count > 15, "only {count} are ways out");
+}
+
+#[test]
+fn hooks_filters_and_signatures_work_with_a_sandbox() {
+    if !engines().contains(&SandboxEngine::Bubblewrap) {
+        return println!("skipped: no bubblewrap");
+    }
+    let settings = format!("{SETTINGS}run_on: sandbox\nverify: 'grep -q . a.dat'\n");
+    let agent =
+        "cat > /dev/null; echo 2 > a.dat; echo 2 > 'b c.dat'; touch \"$RALPH_TASK_DIR/DONE\"";
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", &settings)
+        .graph("tasks: [{id: a}]\n")
+        .command(["sh", "-c", agent]);
+    let trial = trial.file(".gitattributes", "*.dat filter=x\n").file("a.dat", "1\n");
+    trial.script(&trial.root().join("tool"), "sed \"s/2/$1/\"");
+    let hook = "echo the hook ran; test -n \"$RALPH_RELAY\"";
+    fs::create_dir(trial.root().join(".husky")).unwrap();
+    trial.script(&trial.root().join(".husky/pre-commit"), hook);
+    let key = trial.sign("key");
+    let sign = format!("cat > '{}'; echo; echo '[GNUPG:] SIG_CREATED '; echo sig", key.display());
+    let sign =
+        sign.replace("echo; echo '[GNUPG:] SIG_CREATED '", "echo '[GNUPG:] SIG_CREATED ' >&2");
+    trial.script(&trial.sign("sign"), &sign);
+    for (name, value) in [
+        ("filter.x.clean", "./tool two"),
+        ("filter.x.smudge", "cat"),
+        ("filter.x.required", "true"),
+        ("core.hooksPath", ".husky"),
+    ] {
+        trial.git(&["config", name, value]);
+    }
+    trial.git(&["-c", "core.hooksPath=/dev/null", "add", "-A"]);
+    trial.git(&["-c", "core.hooksPath=/dev/null", "commit", "-qm", "Base"]);
+    trial.git(&["config", "commit.gpgsign", "true"]);
+    trial.git(&["config", "gpg.program", &trial.sign("sign").display().to_string()]);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.read("logs/attempts/a/1/commit.log"), "the hook ran\n");
+    assert_eq!(trial.git(&["show", "main:b c.dat"]), "two\n");
+    assert_eq!(trial.git(&["show", "main:a.dat"]), "two\n");
+    assert!(trial.git(&["log", "--format=%B", "-2"]).contains("Ralph-Task: a"));
+    let commit = trial.git(&["log", "-1", "--format=%H", "--", "a.dat"]);
+    assert!(trial.git(&["cat-file", "commit", commit.trim()]).contains("gpgsig sig"));
+    assert_eq!(trial.git(&["status", "--porcelain"]), "");
+    trial.run(["doctor", "--", "sh"]).stdout_has("commit      as Tess");
 }
 
 #[test]

@@ -537,11 +537,12 @@ fn no_type_has_many_methods() {
 }
 
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
-/// The proof reads five languages, and the end of a run verifies the whole.
-const LINES: usize = 69_260;
+/// The proof reads five languages, the end of a run verifies the whole, and git starts nothing that an
+/// attempt in a sandbox wrote.
+const LINES: usize = 69_870;
 
 /// The number of files in `src` that the budget allows.
-const FILES: usize = 377;
+const FILES: usize = 379;
 
 #[test]
 fn the_whole_stays_small() {
@@ -592,7 +593,7 @@ fn every_page_names_its_reader() {
 }
 
 /// The number of words in README.md, ARCHITECTURE.md, CHANGELOG.md and `docs/`, as `wc -w` counts.
-const WORDS: usize = 30_000;
+const WORDS: usize = 30_060;
 
 #[test]
 fn the_documents_stay_short() {

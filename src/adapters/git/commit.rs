@@ -31,6 +31,29 @@ pub struct CommitDraft {
     new: Vec<Vec<u8>>,
 }
 
+impl CommitDraft {
+    fn with(mut self, settings: &[&str]) -> CommitDraft {
+        let words = settings.iter().flat_map(|setting| ["-c", setting]).map(str::to_owned);
+        self.argv.splice(1..1, words);
+        self
+    }
+
+    /// The same commit without a signature, for a place without keys.
+    #[must_use]
+    pub fn unsigned(self) -> CommitDraft {
+        self.with(&["commit.gpgSign=false"])
+    }
+
+    /// The commit that adds the signature to HEAD. It runs no hook.
+    #[must_use]
+    pub fn signing(self) -> CommitDraft {
+        let mut argv = git(&[]);
+        let amend = ["commit", "--quiet", "--amend", "--no-edit", "--only", "--allow-empty"];
+        argv.extend(amend.map(str::to_owned));
+        CommitDraft { argv, input: Vec::new(), ..self }.with(&["core.hooksPath=/dev/null"])
+    }
+}
+
 /// A path, and the mode and id that a tree is to have there.
 type TreeEdit<'a> = (&'a str, Option<&'a str>);
 
@@ -114,6 +137,17 @@ impl CommitMaker<'_> {
         argv.extend(["commit", "--quiet", "--allow-empty", "--message=Trial"].map(str::to_owned));
         let (env, env_remove) = environment();
         CommitDraft { argv, input: Vec::new(), env, env_remove, new: Vec::new() }
+    }
+
+    /// Moves HEAD back from a commit that must not stay; the files and the index stay as they are.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn take_back(&self, commit: &str, before: Option<&str>) -> Result<()> {
+        match before {
+            Some(before) => self.move_head(commit, before, "ralph: not signed"),
+            None => program::run(&self.root, &["update-ref", "-d", "HEAD", commit]).map(drop),
+        }
     }
 
     /// Undoes the preparation of a commit that was not made.
@@ -414,8 +448,11 @@ pub(super) fn git(more: &[&str]) -> Vec<String> {
 /// The variables to set and to remove for a commit; they turn prompts off.
 pub(super) fn environment() -> (Vec<(String, String)>, Vec<String>) {
     let quiet = [("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true"), ("LC_ALL", "C.UTF-8")];
+    let confined = program::confined_variables().into_iter();
+    let confined = confined.map(|(name, value)| (name, value.to_string_lossy().into_owned()));
+    let quiet = quiet.map(|(name, value)| (name.to_owned(), value.to_owned()));
     (
-        quiet.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+        quiet.into_iter().chain(confined).collect(),
         program::FOREIGN.iter().map(|name| (*name).to_owned()).collect(),
     )
 }

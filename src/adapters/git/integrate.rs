@@ -14,7 +14,7 @@ use super::{
     head::QUIET,
     lossy,
     pin::IDENTITY,
-    program::{self, NewCommit},
+    program::{self, NewCommit, STAYS_OUT},
     slot_settings::remove_all,
 };
 use crate::core::commit_id::CommitId;
@@ -318,7 +318,8 @@ impl GitCalls<'_> {
 
     /// The conflict at which git stopped; makes the slot clean again.
     fn conflict(&self, arguments: &[&str], output: &Output) -> Result<Integrated> {
-        let names = self.run_raw(&["diff", "--name-only", "--diff-filter=U", "-z"])?.stdout;
+        let names =
+            self.run_raw(&["diff", "--name-only", "--diff-filter=U", "-z", STAYS_OUT])?.stdout;
         let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         let mut paths: Vec<String> = names.map(lossy).collect();
         paths.dedup();
@@ -327,7 +328,7 @@ impl GitCalls<'_> {
         for line in said.lines().filter(|line| line.starts_with("CONFLICT")) {
             let _ = writeln!(diff, "{line}");
         }
-        let show = ["diff", "--no-color", "--no-ext-diff", "--no-textconv"];
+        let show = ["diff", "--no-color", "--no-ext-diff", "--no-textconv", STAYS_OUT];
         diff.push_str(&lossy(&self.run_raw(&show)?.stdout));
         let abort = self.run_raw(&[arguments[0], "--abort"])?;
         // A rebase or merge that never began has nothing to abort.

@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     env,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs, io,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
@@ -16,7 +16,9 @@ use std::{
 
 use anyhow::{Result, anyhow, bail};
 
-use super::{Codes, Head, RepositoryFolders, bounded, bounded::CallStreams, branch_name, lossy};
+use super::{
+    Codes, Head, RepositoryFolders, bounded, bounded::CallStreams, branch_name, confined, lossy,
+};
 use crate::core::{commit_id::CommitId, verdict::DiffStat};
 
 /// The variables that name a repository to programs that git starts, hooks above all; they must not
@@ -128,9 +130,13 @@ pub(super) fn move_ref(root: &Path, name: &str, commit: &str, why: &str) -> Resu
     run(root, &["update-ref", "-m", why, name, commit]).map(drop)
 }
 
+/// Keeps git out of nested repositories: it would start the filters of their settings.
+pub(super) const STAYS_OUT: &str = "--ignore-submodules=dirty";
+
 pub(super) fn status(root: &Path) -> Result<Codes> {
-    let text =
-        run(root, &["status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames"])?;
+    let list = ["status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames"];
+    let more = if confined::is_on() { &[STAYS_OUT][..] } else { &[] };
+    let text = run(root, &[&list, more].concat())?;
     let mut codes: BTreeMap<&[u8], String> = BTreeMap::new();
     for entry in text.split(|byte| *byte == 0) {
         // The number of fields before the path, by kind of line (git-status(1), "Porcelain Format
@@ -244,6 +250,21 @@ fn start(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)], input: &[u8]) -
 }
 
 fn command(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = unconfined_command(dir, arguments);
+    command.envs(confined_variables());
+    command
+}
+
+/// The variables that keep git from starting what an attempt in a sandbox has written.
+pub(super) fn confined_variables() -> Vec<(String, OsString)> {
+    confined::variables(|dir| {
+        let list = ["config", "--list", "--show-origin", "-z"];
+        let output = bounded::output(unconfined_command(dir, &list), &[], "config");
+        output.map(|output| output.stdout).unwrap_or_default()
+    })
+}
+
+fn unconfined_command(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(program_file());
     command.arg0("git");
     for name in FOREIGN {

@@ -70,27 +70,35 @@ impl ConfigEntry {
 
     /// Its lines in a settings file. A relative address of a remote becomes absolute.
     fn line(&self, root: &Path) -> Vec<u8> {
-        let (section, key) = self.name.rsplit_once('.').unwrap_or((&self.name, ""));
-        let mut text = match section.split_once('.') {
-            None => format!("[{section}]\n\t{key}").into_bytes(),
-            Some((section, part)) => {
-                let part = quoted(part.as_bytes());
-                [b"[", section.as_bytes(), b" ", &*part, b"]\n\t", key.as_bytes()].concat()
-            }
-        };
-        if let Some(value) = &self.value {
-            let is_url = self.name.starts_with("remote.") && key == "url";
+        let value = self.value.as_deref().map(|value| {
+            let is_url =
+                self.name.starts_with("remote.") && self.name.rsplit('.').next() == Some("url");
             let is_relative = value.starts_with(b"../") || value.starts_with(b"./");
-            let value = if is_url && is_relative {
+            if is_url && is_relative {
                 quoted(root.join(OsStr::from_bytes(value)).as_os_str().as_bytes())
             } else {
                 quoted(value)
-            };
-            text.extend([b" = ", &*value].concat());
-        }
-        text.push(b'\n');
-        text
+            }
+        });
+        setting_line(&self.name, value.as_deref())
     }
+}
+
+/// The lines of a setting in a file of settings, with a quoted value.
+pub(super) fn setting_line(name: &str, value: Option<&[u8]>) -> Vec<u8> {
+    let (section, key) = name.rsplit_once('.').unwrap_or((name, ""));
+    let mut text = match section.split_once('.') {
+        None => format!("[{section}]\n\t{key}").into_bytes(),
+        Some((section, part)) => {
+            let part = quoted(part.as_bytes());
+            [b"[", section.as_bytes(), b" ", &*part, b"]\n\t", key.as_bytes()].concat()
+        }
+    };
+    if let Some(value) = value {
+        text.extend([b" = ", value].concat());
+    }
+    text.push(b'\n');
+    text
 }
 
 /// What git said about the settings, and what the files that it may have read contained.

@@ -3,11 +3,22 @@
 //! Each slot has its own clones. Submodules that the main checkout has cloned are cloned from
 //! there, so that no server is needed for what is on the disk.
 
-use std::path::{Component, Path};
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::{Component, Path},
+};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
-use super::{Repo, Slot, Slots, head::QUIET, program};
+use super::{
+    Repo, Slot, Slots, confined,
+    head::QUIET,
+    lossy, program,
+    slot_settings::{quoted, remove_all, replace, setting_line, split_at},
+};
+use crate::regular_file;
 
 /// Allows clones from the local disk, which are safe here; git refuses them for submodules by
 /// default, because the path could come from a stranger.
@@ -27,12 +38,14 @@ impl Slot<'_> {
     /// submodule would be overwritten; outside of a slot.
     pub fn update_submodules(&self, main: &Repo) -> Result<()> {
         self.must_be_slot()?;
+        self.confine_modules()?;
         let mut open = vec![(self.root.clone(), main.common_dir.join("modules"))];
         // Level by level and not with `--recursive`: nested submodules are known only after the
         // checkout.
         while let Some((top, clones)) = open.pop() {
             let modules = modules_of(&top)?;
             for (name, path) in &modules {
+                self.must_be_module(&top.join(path))?;
                 clone_from_disk(&top, name, path, &clones.join(name))?;
                 fetch_kept(&top.join(path), &clones.join(name))?;
             }
@@ -47,7 +60,81 @@ impl Slot<'_> {
         }
         Ok(())
     }
+
+    /// Where attempts work in a sandbox: leaves only the [settings](KEPT_SETTINGS) in the clones of
+    /// submodules that name no program. Git works in them with these.
+    fn confine_modules(&self) -> Result<()> {
+        let mut open = vec![self.git_dir.join("modules")];
+        while let Some(folder) = open.pop().filter(|_| confined::is_on()) {
+            for entry in fs::read_dir(folder).into_iter().flatten() {
+                let entry = entry?;
+                let (path, kind, name) = (entry.path(), entry.file_type()?, entry.file_name());
+                let name = name.to_string_lossy();
+                match &*name {
+                    "config" if kind.is_file() => self.confine_settings(&path)?,
+                    "config" | "config.worktree" | "commondir" => remove_all(&path)?,
+                    "objects" | "refs" | "logs" => {}
+                    _ if kind.is_dir() => open.push(path),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn confine_settings(&self, file: &Path) -> Result<()> {
+        let name = file.to_str().context("its path is not UTF-8")?;
+        let list = program::run(&self.root, &["config", "--file", name, "--list", "-z"])?;
+        let mut text = Vec::new();
+        for entry in list.split(|byte| *byte == 0) {
+            let Some((key, value)) = split_at(entry, b'\n') else { continue };
+            let key = lossy(key);
+            let parts = (key.split('.').next(), key.rsplit('.').next());
+            let is_kept = KEPT_SETTINGS.iter().any(|it| (Some(it.0), Some(it.1)) == parts);
+            let folder = file.with_file_name(OsStr::from_bytes(value));
+            let is_ours = || folder.canonicalize().is_ok_and(|it| it.starts_with(&self.root));
+            if is_kept && (parts.1 != Some("worktree") || is_ours()) {
+                text.extend(setting_line(&key, Some(&quoted(value))));
+            }
+        }
+        replace(file, &text).with_context(|| format!("write `{name}`"))
+    }
+
+    /// Refuses a folder in the place of a submodule whose repository is not a clone of the slot.
+    fn must_be_module(&self, folder: &Path) -> Result<()> {
+        let git = folder.join(".git");
+        if !confined::is_on() || fs::symlink_metadata(&git).is_err() {
+            return Ok(());
+        }
+        let text = regular_file::read(&git).unwrap_or_default();
+        let target = text.strip_prefix(b"gitdir: ").map(|it| OsStr::from_bytes(it.trim_ascii()));
+        let target = target.and_then(|target| folder.join(target).canonicalize().ok());
+        let is_own = target.is_some_and(|it| it.starts_with(self.git_dir.join("modules")));
+        ensure!(is_own, "`{}` is not the submodule that a commit names", folder.display());
+        Ok(())
+    }
 }
+
+/// The settings of a clone that stay where attempts work in a sandbox: the section, and the name.
+const KEPT_SETTINGS: &[(&str, &str)] = &[
+    ("branch", "merge"),
+    ("branch", "remote"),
+    ("core", "bare"),
+    ("core", "filemode"),
+    ("core", "ignorecase"),
+    ("core", "logallrefupdates"),
+    ("core", "precomposeunicode"),
+    ("core", "repositoryformatversion"),
+    ("core", "worktree"),
+    ("extensions", "objectformat"),
+    ("extensions", "refstorage"),
+    ("remote", "fetch"),
+    ("remote", "url"),
+    ("submodule", "active"),
+    ("submodule", "url"),
+    ("user", "email"),
+    ("user", "name"),
+];
 
 impl Slots<'_> {
     /// Keeps the current commits of the submodules of a slot in the clones of this repository, under
@@ -56,10 +143,14 @@ impl Slots<'_> {
     /// # Errors
     /// The error of `git`.
     pub(super) fn bring_submodules_home(&self, slot: &Repo) -> Result<()> {
+        slot.slot().confine_modules()?;
         let mut open = vec![(slot.root.clone(), self.common_dir.join("modules"))];
         while let Some((top, clones)) = open.pop() {
             for (name, path) in modules_of(&top)? {
                 let (folder, clone) = (top.join(&path), clones.join(&name));
+                if slot.slot().must_be_module(&folder).is_err() {
+                    continue;
+                }
                 if !folder.join(".git").exists() || !clone.join("HEAD").exists() {
                     continue;
                 }

@@ -19,8 +19,14 @@ mod bubblewrap;
 mod landlock;
 
 use std::{
-    collections::BTreeMap, env, ffi::OsString, fmt, fs, io, os::unix::process::CommandExt,
-    path::PathBuf, process::Command, sync::OnceLock,
+    collections::BTreeMap,
+    env,
+    ffi::OsString,
+    fmt, fs, io,
+    os::unix::{fs::FileTypeExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
 };
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +39,9 @@ use crate::core::{
 use crate::regular_file;
 use access::{AccessRules, PathAccess};
 use agent_settings::AgentSettings;
+
+/// The standard input of a process that keeps the pipe of the one that starts it.
+pub const INHERITED: &str = "/dev/stdin";
 
 /// The files and folders of an attempt, with absolute paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -308,9 +317,12 @@ pub fn enter(orders: &str, argv: &[String]) -> Result<(), String> {
         serde_json::from_str(orders).map_err(|error| format!("the orders are invalid: {error}"))?;
     let (name, arguments) = argv.split_first().ok_or("the command is empty")?;
     close_inherited().map_err(|error| format!("close what was inherited: {error}"))?;
-    let open = |error: io::Error| format!("open `{}`: {error}", entry.stdin.display());
-    let stdin = regular_file::open_input(&entry.stdin);
-    rustix::stdio::dup2_stdin(&stdin.map_err(open)?).map_err(|error| open(error.into()))?;
+    let is_pipe = || fs::metadata(INHERITED).is_ok_and(|found| found.file_type().is_fifo());
+    if entry.stdin != Path::new(INHERITED) || !is_pipe() {
+        let open = |error: io::Error| format!("open `{}`: {error}", entry.stdin.display());
+        let stdin = regular_file::open_input(&entry.stdin);
+        rustix::stdio::dup2_stdin(&stdin.map_err(open)?).map_err(|error| open(error.into()))?;
+    }
     // Stays open in the agent and in all that it starts.
     let record =
         sign(&entry.record).map_err(|error| format!("open the record of the attempt: {error}"))?;

@@ -8,7 +8,7 @@ use std::{path::Path, time::Duration};
 use anyhow::{Context, Result};
 
 use crate::{
-    adapters::state::Lock,
+    adapters::{git::CommitDraft, state::Lock},
     commands::{
         probe::{Probe, ProbeAnswer, ProbeFolder, ProbePlace, START},
         slots::{SlotUse, TemporarySlot},
@@ -59,7 +59,7 @@ pub(super) fn findings(
     let trial = Trial { workspace, bench, at, slot };
     let mut findings: Vec<Finding> =
         plan.verifiers.iter().map(|verifier| trial.commands(plan, verifier)).collect();
-    findings.push(trial.commit(&kinds));
+    findings.push(trial.commit(&kinds, plan.verifiers.iter().find(|it| it.is_sandbox())));
     for (executor, agents) in &plan.executors {
         findings.extend(trial.executor(executor, agents));
     }
@@ -173,8 +173,9 @@ impl Trial<'_> {
         })
     }
 
-    /// Checks that git knows who commits, and that these hooks and the signing pass without a person.
-    fn commit(&self, kinds: &[&str]) -> Finding {
+    /// Checks that git knows who commits, and that these hooks and the signing pass without a person:
+    /// the hooks in the sandbox, if attempts work in one.
+    fn commit(&self, kinds: &[&str], sandbox: Option<&Executor>) -> Finding {
         let commits = self.workspace.repo.commits();
         let who = match commits.committer() {
             Ok(who) => who,
@@ -185,15 +186,26 @@ impl Trial<'_> {
         }
         let tried = format!("an empty commit with {}", kinds.join(", "));
         self.in_slot("commit", |slot| {
-            let commit = commits.trial_commit();
-            let probe = Probe {
-                argv: commit.argv,
+            let draft = commits.trial_commit();
+            let probe = |draft: CommitDraft| Probe {
+                argv: draft.argv,
                 dir: Some(slot.root.clone()),
-                env: commit.env,
-                env_remove: commit.env_remove,
+                env: draft.env,
+                env_remove: draft.env_remove,
                 ..Probe::default()
             };
-            Ok(match self.bench.ask(probe, self.bench.commit)?.failure() {
+            let limit = self.bench.commit;
+            let mut failure = match sandbox {
+                Some(executor) => {
+                    let unsigned = probe(draft.clone().unsigned());
+                    self.bench.ask_in(&self.place(slot, executor), unsigned, limit)?.0.failure()
+                }
+                None => self.bench.ask(probe(draft.clone()), limit)?.failure(),
+            };
+            if failure.is_none() && sandbox.is_some() {
+                failure = self.bench.ask(probe(draft.signing()), limit)?.failure();
+            }
+            Ok(match failure {
                 None => Finding::ok("commit", format!("as {who}; tested in a slot: {tried}")),
                 Some(why) => FindingKind::CommitFails.with(&[&tried, &why]),
             })

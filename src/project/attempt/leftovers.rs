@@ -18,13 +18,19 @@ use crate::{
         process::{self, ProcessSpec},
     },
     core::{
+        commit_id::CommitId,
+        executor::Executor,
         graph::task::TaskId,
         loop_paths::LoopPaths,
         redact::is_secret_file,
         verdict::{Autocommit, Outcome},
     },
     crash,
-    project::workspace::Workspace,
+    project::{
+        executors,
+        placement::{self, ProcessFacts},
+        workspace::Workspace,
+    },
 };
 
 /// The file in the attempt's folder with the output of git and its hooks.
@@ -171,7 +177,8 @@ pub fn take_new_secrets(tree: &Repo, left: &mut Vec<String>) -> Vec<String> {
     secrets
 }
 
-/// Commits the paths that the attempt left, with the project's hooks and signing, within `limit`.
+/// Commits the paths that the attempt left, with the project's hooks and signing, within `limit`. The
+/// hooks of an attempt in a sandbox, which may have written them, run in it; keys are outside.
 /// Returns `None` if there is nothing to commit.
 ///
 /// # Errors
@@ -192,12 +199,26 @@ pub fn commit(
         Err(error) => return Ok(Some(Autocommit::Refused(format!("{error:#}")))),
     };
     crash::point("left.drafted");
-    let why = run(workspace, tree, record, &draft, limit)?;
+    let executor = executors::find(&workspace.config, record.run_on.as_deref())?;
+    let is_signed_later = executor.is_sandbox() && tree.commits().signs_commits()?;
+    let mut why = if executor.is_sandbox() {
+        run(workspace, tree, record, (&draft.clone().unsigned(), Some(&executor)), limit)?
+    } else {
+        run(workspace, tree, record, (&draft, None), limit)?
+    };
     crash::point("left.committed");
-    let head = tree.head()?.commit;
+    let is_new = |head: &CommitId| before.as_ref() != Some(head);
     // A hook that fails or hangs after the commit does not undo the commit.
-    if let Some(commit) = head.filter(|head| before.as_ref() != Some(head)) {
-        return Ok(Some(Autocommit::Committed(commit)));
+    if let Some(unsigned) = tree.head()?.commit.filter(is_new) {
+        if is_signed_later {
+            why = run(workspace, tree, record, (&draft.clone().signing(), None), limit)?;
+        }
+        match tree.head()?.commit {
+            Some(head) if !is_signed_later || head != unsigned => {
+                return Ok(Some(Autocommit::Committed(head)));
+            }
+            _ => tree.commits().take_back(&unsigned, before.as_deref())?,
+        }
     }
     tree.commits().drop_draft(&draft)?;
     Ok(Some(Autocommit::Refused(why)))
@@ -208,7 +229,7 @@ fn run(
     workspace: &Workspace,
     tree: &Repo,
     record: &AttemptRecord,
-    draft: &CommitDraft,
+    (draft, sandbox): (&CommitDraft, Option<&Executor>),
     limit: Duration,
 ) -> Result<String> {
     let paths =
@@ -220,7 +241,7 @@ fn run(
     }
     let mut env = draft.env.clone();
     env.push(("RALPH_ATTEMPT_ID".to_owned(), record.mark()));
-    let spec = ProcessSpec {
+    let mut spec = ProcessSpec {
         argv: draft.argv.clone(),
         dir: tree.root().to_owned(),
         env,
@@ -229,6 +250,22 @@ fn run(
         stdout: log.clone(),
         stderr: log.clone(),
     };
+    if let Some(executor) = sandbox {
+        let facts = ProcessFacts {
+            mark: record.mark(),
+            slot: spec.dir.clone(),
+            base: record.base.clone(),
+            task_dir: workspace.root().join(workspace.task_dir(&record.task_id)),
+            record: workspace.state.attempt(&record.name()),
+            agent: None,
+            limit: Some(limit),
+            resources: None,
+        };
+        match placement::placed(workspace, executor, &facts, spec) {
+            Ok(placed) => spec = placed.spec,
+            Err(fault) => return Ok(fault.to_string()),
+        }
+    }
     // End the processes that a hook left running, also those outside of its process group.
     let end_rest = || drop(record.end_all(workspace));
     let outcome = process::run(&spec, limit, workspace.config.redact, end_rest);
