@@ -8,7 +8,7 @@ use chrono::Utc;
 
 use super::{
     Invocation, few,
-    inside::SurroundingAttempt,
+    inside::{AttemptContext, SurroundingAttempt},
     probe::{Probe, ProbeFolder, ProbePlace},
     success,
     task_editor::{ChangeCommand, TaskEditor, live_attempt, unsupported},
@@ -111,6 +111,14 @@ pub fn complete(invocation: &Invocation, id: &str) -> Result<Exit> {
 /// lost because the file is being edited.
 fn report(invocation: &Invocation, id: &str) -> Result<bool> {
     let workspace = invocation.heard()?;
+    // It may stand in a worktree that it made of the repository of the run.
+    let own = AttemptContext::of_environment("task-complete", "").ok();
+    let own = own.and_then(|own| own.workspace().ok());
+    let own = own.filter(|own| {
+        own.place.name() == workspace.place.name()
+            && own.repo.common_dir() == workspace.repo.common_dir()
+    });
+    let workspace = own.unwrap_or(workspace);
     let around = SurroundingAttempt::of(&workspace).map(|around| around.at(id)).transpose()?;
     let Ok(id) = TaskId::new(id) else {
         return Ok(false);

@@ -434,7 +434,7 @@ fn discover(dir: &Path) -> Result<(Repo, PathBuf)> {
         return Err(Failure::new(Exit::Error, message).into());
     }
     let standpoint = repo.root().to_owned();
-    let repo = repo.slot_of().map_or(Ok(repo), |main| Repo::discover(&main))?;
+    let repo = repo.in_slot_of().map_or(Ok(repo), |main| Repo::discover(&main))?;
     Ok((repo, standpoint))
 }
 

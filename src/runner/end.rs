@@ -50,7 +50,11 @@ impl Runner {
         let tree = before.and_then(|it| self.slots.secured(&self.core.cx.workspace, &record, it));
         let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
         let tree = tree.and_then(|tree| {
-            close::return_slot(&self.core.cx.workspace, &record, &tree).map(|()| tree)
+            close::return_slot(&self.core.cx.workspace, &record, &tree)?;
+            if record.slot.is_some() {
+                tree.slot().take_in_worktrees()?;
+            }
+            Ok(tree)
         });
         crash::point("close.unlocked");
         let passed_over = checkout::pass_over_settings(&mut self.core.cx, &record);

@@ -81,6 +81,31 @@ fn agents_that_report_in_their_copy_of_the_graph_leave_their_slots_free() {
 }
 
 #[test]
+fn work_in_a_worktree_inside_of_the_slot_counts() {
+    for place in ["slot", "checkout"] {
+        let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n");
+        let trial = trial.env("RALPH_ISOLATION", place).command([
+            "sh",
+            "-c",
+            "cat > /dev/null; git worktree add -q -b own .claude/worktrees/own
+            cd .claude/worktrees/own; mkdir deep; cd deep; echo 1 > work; git add work
+            git commit -qm Work; \"$RALPH\" task-complete a",
+        ]);
+        let ran = trial.run(["run"]);
+        if place == "slot" {
+            ran.graph_complete();
+            assert_eq!(trial.git(&["show", "HEAD^:deep/work"]).trim(), "1");
+            trial.run(["slots", "remove"]);
+            assert!(!slot_file(&trial, "1").exists());
+        } else {
+            // The worktrees of the checkout are a person's; the commits stay where they are.
+            ran.code(3).stderr_has("reported done, but left 1 changed file uncommitted");
+            assert_eq!(trial.git(&["log", "-1", "--format=%s", "own"]).trim(), "Work");
+        }
+    }
+}
+
+#[test]
 fn every_view_shows_the_slots_of_attempts() {
     let trial = stage("verify: sh \"$TRIAL_DIR/check.sh\"\n");
     trial.script(&trial.sign("check.sh"), "until [ -e \"$TRIAL_DIR/green\" ]; do sleep 0.02; done");

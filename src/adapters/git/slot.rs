@@ -488,7 +488,7 @@ pub fn remove_special_files(slot: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn read_mark(git_dir: &Path) -> Option<(CommitId, PathBuf)> {
+pub(super) fn read_mark(git_dir: &Path) -> Option<(CommitId, PathBuf)> {
     let text = regular_file::read(&git_dir.join(MARK)).ok()?;
     let (commit, main) = split_at(&text, b'\n')?;
     Some((lossy(commit).into(), PathBuf::from(OsStr::from_bytes(main))))

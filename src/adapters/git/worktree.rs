@@ -1,7 +1,8 @@
 //! The worktrees of a repository: where they are, and which branches they use.
 //!
 //! They belong to people. `ralph` neither adds nor removes any, and moves HEAD in none except to
-//! land work on a branch that is checked out there (`git/land`).
+//! land work on a branch that is checked out there (`git/land`). Those that an attempt adds to its slot
+//! belong to the attempt.
 
 use std::{
     ffi::OsStr,
@@ -12,8 +13,11 @@ use std::{
 
 use anyhow::Result;
 
-use super::{Repo, branch_name, is_commit, lossy, program};
+use super::{Repo, Slot, branch_name, is_commit, lossy, program, slot::read_mark};
 use crate::{core::commit_id::CommitId, regular_file};
+
+/// Nothing that an attempt left runs.
+const NO_HOOKS: &[&str] = &["-c", "core.hooksPath=/dev/null"];
 
 /// A worktree of the repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +60,50 @@ impl Worktree {
     }
 }
 
+impl Slot<'_> {
+    /// Takes the commits of the worktrees that an attempt has added to its slot onto the branch of the
+    /// slot, where the branch only has to follow them, and removes the worktrees whose work is all
+    /// there. Agents work in such a worktree without being told to.
+    ///
+    /// # Errors
+    /// The error of `git`; outside of a slot.
+    pub fn take_in_worktrees(&self) -> Result<()> {
+        self.must_be_slot()?;
+        if !self.common_dir.join("worktrees").exists() {
+            return Ok(());
+        }
+        let added = self.worktrees()?.into_iter().filter(|it| it.path != self.root && !it.missing);
+        for tree in added {
+            let (Some(commit), Some(head)) = (tree.head, self.head()?.commit) else {
+                continue;
+            };
+            if head != commit && self.is_ancestor(&head, &commit)? {
+                // It fails where a changed file is in the way; then the commits are kept as they are.
+                let _ = self.run_quietly(&[NO_HOOKS, &["merge", "--ff-only", &commit]].concat());
+            }
+            let is_taken = match self.head()?.commit {
+                Some(head) => head == commit || self.is_ancestor(&commit, &head)?,
+                None => false,
+            };
+            if is_taken && let Some(path) = tree.path.to_str() {
+                // It stays where it has uncommitted changes.
+                let _ = self.run_quietly(&[NO_HOOKS, &["worktree", "remove", path]].concat());
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Repo {
+    /// The top of the repository in one of whose slots this is: the slot, or a worktree, submodule or
+    /// repository that an attempt has in it; none elsewhere.
+    pub fn in_slot_of(&self) -> Option<PathBuf> {
+        let around = self.root.ancestors().skip(1).map(|folder| folder.join(".git"));
+        let inside = self.git_dir.ancestors().map(Path::to_owned);
+        let all = inside.chain([self.common_dir.clone()]).chain(around);
+        all.filter_map(|folder| read_mark(&folder)).map(|(_, main)| main).next()
+    }
+
     /// All worktrees, the main one first, unless the repository is bare. Reads some small files for
     /// each.
     ///
