@@ -214,10 +214,9 @@ impl TextPage {
         self.list("Left uncommitted", evidence.leftovers.iter().cloned());
         self.list("Missing", evidence.missing.iter().cloned());
         self.list("Git's hooks or settings that changed", evidence.tampered.iter().cloned());
-        self.list(
-            "Changed although `verify` names it",
-            evidence.verify_inputs_changed.iter().cloned(),
-        );
+        let decides = evidence.verify_inputs_changed.iter().cloned();
+        self.list("Changed although it decides what is checked", decides);
+        self.list("Changed tests that existed", evidence.tests_changed.iter().cloned());
         self.list(
             "Takes back the landed work of",
             evidence.takes_back.iter().map(ToString::to_string),

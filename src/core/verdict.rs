@@ -195,9 +195,13 @@ pub struct Evidence {
     /// Git hooks and settings that changed during the attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tampered: Vec<String>,
-    /// Changed paths that existed before and that the task's `verify` commands name.
+    /// Changed files that existed before and decide what is checked: those that the task's `verify`
+    /// commands name, and the settings of checks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify_inputs_changed: Vec<String>,
+    /// Changed tests that existed before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests_changed: Vec<String>,
     /// The tasks whose landed work its commits take back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub takes_back: Vec<TaskId>,

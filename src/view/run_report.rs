@@ -97,6 +97,13 @@ pub struct LandedTask {
     pub attempts: u32,
     /// The time of these attempts together.
     pub duration_seconds: f64,
+    /// What a person should look at in it, as predicates: it changed what checks it, or takes back other
+    /// work.
+    pub remarks: Vec<String>,
+    /// The changed files that existed before and decide what is checked.
+    pub checks_changed: Vec<String>,
+    /// The number of changed tests that existed before.
+    pub tests_changed: usize,
     /// When it was completed.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: DateTime<Utc>,
@@ -306,6 +313,9 @@ impl ReportSource<'_> {
                 cost_usd: (spend.unknown_cost == 0).then_some(spend.cost_usd),
                 attempts: spend.attempts,
                 duration_seconds: spend.duration_seconds,
+                remarks: evidence.remarks(),
+                checks_changed: evidence.verify_inputs_changed.clone(),
+                tests_changed: evidence.tests_changed.len(),
                 at: last.at,
             }
         };

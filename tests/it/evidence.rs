@@ -348,7 +348,35 @@ fn changes_to_hooks_and_verify_inputs_are_reported() {
         );
         let ended = trial.lines("completed").remove(0);
         assert_eq!(ended["tampered"], json!([".git/config", ".git/hooks/pre-push"]));
-        assert_eq!(ended["verify_inputs_changed"], json!(["check.sh", "tests/t"]));
+        assert_eq!(ended["verify_inputs_changed"], json!(["check.sh"]));
+        assert_eq!(ended["tests_changed"], json!(["tests/t"]));
+    }
+}
+
+#[test]
+fn files_that_decide_what_is_checked_are_named_where_people_look() {
+    let graph = "tasks: [{id: a, verify: ['sh run.sh']}]\n";
+    let script = "echo '{\"scripts\": {\"test\": \"true\"}}' > package.json
+        for i in 1 2; do echo pass > tests/$i.py; done; echo > tests/new.py
+        echo new > code; git add .; git commit -qm X";
+    for (_, trial) in both(|| reports(graph, script)) {
+        let trial = trial
+            .file("run.sh", "true\n")
+            .file("package.json", "{\"scripts\": {\"test\": \"jest\"}}\n")
+            .file("tests/1.py", "assert 1\n")
+            .file("tests/2.py", "assert 2\n");
+        let said = "changed files that decide what is checked: `package.json`";
+        trial.run(["run"]).stderr_has(said).stderr_has("changed 2 existing test files");
+        let ended = trial.lines("completed").remove(0);
+        let why = ended["why"].as_str().unwrap();
+        assert!(why.contains(&format!("it {said}; it changed 2 existing test files")), "{why}");
+        for command in ["status", "report"] {
+            trial.run([command]).stdout_has(said);
+            let landed = trial.run([command, "--json"]).json()["landed"][0].clone();
+            assert_eq!(landed["checks_changed"], json!(["package.json"]), "{landed}");
+            assert_eq!(landed["tests_changed"], 2);
+        }
+        trial.run(["show", "a"]).stdout_has("tests/1.py").stdout_has("package.json");
     }
 }
 

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::setup;
+
 /// The characters that end a word of a command line, including quotes, so that a quoted path is
 /// found.
 const ENDS: &[char] = &['\'', '"', '`', '(', ')', ';', '|', '&', '<', '>', '=', ','];
@@ -46,6 +48,76 @@ pub fn named_by(verify: &[String], changed: &[String]) -> Vec<String> {
         })
     };
     changed.iter().filter(is_named).cloned().collect()
+}
+
+/// What a file says of the checks of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckedBy {
+    /// It decides what is checked.
+    Settings,
+    /// It is a test.
+    Test,
+}
+
+/// Returns what a file says of the checks of work that these commands verify, if anything. `versions` are
+/// its text before and after a change.
+pub fn checked_by(verify: &[String], path: &str, versions: [&str; 2]) -> Option<CheckedBy> {
+    /// Folders of tests.
+    const TESTS: &[&str] = &["__tests__", "e2e", "spec", "specs", "test", "testing", "tests"];
+    /// The files among those that declare checks which only list what is needed.
+    const NEEDS: &[&str] = &["cargo.toml", "go.mod", "requirements.txt", "requirements-dev.txt"];
+    /// The first parts of the names of more settings of checks.
+    const STEMS: &[&str] = &[
+        ".eslintrc",
+        ".mocharc",
+        "eslint.config.",
+        "jest.config.",
+        "karma.conf.",
+        "playwright.config.",
+        "ruff.toml",
+        "clippy.toml",
+        "mypy.ini",
+        "noxfile.py",
+        "phpunit.xml",
+        "vitest.config.",
+    ];
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    // A file is named by itself, and not with its folder.
+    let names = |path: String| !named_by(verify, &[path]).is_empty();
+    let sibling = if folder.is_empty() { "?".to_owned() } else { format!("{folder}/?") };
+    if names(path.to_owned()) && !names(sibling) {
+        return Some(CheckedBy::Settings);
+    }
+    let stem = name.split('.').next().unwrap_or(name);
+    let words: Vec<&str> = name.split(['.', '_', '-']).collect();
+    let is_test = |word: &&str| TESTS.contains(word);
+    if folder.split('/').any(|part| TESTS.contains(&part))
+        || name == "conftest.py"
+        || (name.contains('.')
+            && (stem.starts_with("test_")
+                || words.iter().rev().skip(1).take(1).any(is_test)
+                || ["Test", "Tests", "Spec"].iter().any(|end| stem.ends_with(end))))
+    {
+        return Some(CheckedBy::Test);
+    }
+    let lower = name.to_lowercase();
+    let declares = setup::READ.contains(&lower.as_str()) && !NEEDS.contains(&lower.as_str());
+    let is_settings = declares
+        || STEMS.iter().any(|stem| name.starts_with(stem))
+        || path.starts_with(".github/workflows/");
+    let is_same = lower == "package.json" && {
+        let [before, after] = versions.map(without_needs);
+        before.is_some() && before == after
+    };
+    (is_settings && !is_same).then_some(CheckedBy::Settings)
+}
+
+/// A `package.json` without the packages that it needs and its own version.
+fn without_needs(text: &str) -> Option<Value> {
+    let mut package: Value = serde_json::from_str(text).ok()?;
+    let fields = package.as_object_mut()?;
+    fields.retain(|name, _| !name.to_lowercase().ends_with("dependencies") && name != "version");
+    Some(package)
 }
 
 /// The program of a shell command, if it is a plain word: none for built-ins and for text that only
@@ -99,6 +171,33 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_decides_what_is_checked_is_told_from_tests_and_from_what_is_needed() {
+        let verify = ["sh check.sh", "pytest tests lib/test_one.py"].map(str::to_owned);
+        let of = |path| checked_by(&verify, path, ["1", "2"]);
+        for path in ["check.sh", "pytest.ini", "web/jest.config.js", "lib/test_one.py", "Makefile"]
+        {
+            assert_eq!(of(path), Some(CheckedBy::Settings), "{path}");
+        }
+        for path in ["tests/a.py", "src/a.test.ts", "x_test.go", "test_a.py", "src/ATest.java"] {
+            assert_eq!(of(path), Some(CheckedBy::Test), "{path}");
+        }
+        for path in ["Cargo.toml", "src/latest.py", "README.md", "contest.c", "src/check.sh.md"] {
+            assert_eq!(of(path), None, "{path}");
+        }
+        let package = |script: &str, version: u8| {
+            format!(
+                "{{\"version\": \"{version}\", \"scripts\": {{\"test\": \"{script}\"}}, \
+                 \"devDependencies\": {{\"x\": \"{version}\"}}}}"
+            )
+        };
+        let of = |script: &str, version| {
+            checked_by(&[], "package.json", [&package("jest", 1), &package(script, version)])
+        };
+        assert_eq!(of("jest", 2), None);
+        assert_eq!(of("true", 1), Some(CheckedBy::Settings));
+    }
 
     #[test]
     fn only_path_like_outputs_are_paths() {

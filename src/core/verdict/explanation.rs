@@ -117,15 +117,40 @@ impl Evidence {
         if let Some(Merge::Landed { branch, .. }) = &self.merge {
             let _ = write!(why, "; landed on `{branch}`");
         }
-        if !self.takes_back.is_empty() {
-            let names: Vec<String> =
-                { self.takes_back.iter() }.map(|id| format!("`{id}`")).collect();
-            let _ = write!(why, "; it takes back the landed work of {}", names.join(", "));
+        for remark in self.remarks() {
+            let _ = write!(why, "; it {remark}");
         }
         if !self.bulk.is_empty() {
             let _ = write!(why, "; new large or binary files: {}", self.bulk.join(", "));
         }
         why
+    }
+
+    /// What a person should look at in work that passed, as predicates: it changed what checks it, or
+    /// takes back other work.
+    pub fn remarks(&self) -> Vec<String> {
+        /// The names that are shown.
+        const FEW: usize = 3;
+        let names = |all: &[String]| {
+            let shown: Vec<String> = all.iter().take(FEW).map(|name| format!("`{name}`")).collect();
+            let more = all.len().saturating_sub(FEW);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{}{more}", shown.join(", "))
+        };
+        let mut remarks = Vec::new();
+        if !self.verify_inputs_changed.is_empty() {
+            let files = names(&self.verify_inputs_changed);
+            remarks.push(format!("changed files that decide what is checked: {files}"));
+        }
+        if let count @ 1.. = self.tests_changed.len() {
+            let plural = if count == 1 { "" } else { "s" };
+            remarks.push(format!("changed {count} existing test file{plural}"));
+        }
+        if !self.takes_back.is_empty() {
+            let tasks: Vec<String> = self.takes_back.iter().map(ToString::to_string).collect();
+            remarks.push(format!("takes back the landed work of {}", names(&tasks)));
+        }
+        remarks
     }
 
     /// Explains what is missing for the proof that the task is complete.

@@ -12,7 +12,7 @@ use crate::{
         commit_id::CommitId,
         graph::{
             task::{CommitRule, Task, TaskId},
-            task_paths,
+            task_paths::{self, CheckedBy},
         },
         history::LandedWork,
         verdict::Evidence,
@@ -114,16 +114,7 @@ pub fn check_evidence(
         changed.extend(committed);
         changed.sort();
         changed.dedup();
-        let mut named = task_paths::named_by(&verify, &changed);
-        named.truncate(super::LEFTOVERS);
-        // A new file may be an output of the task.
-        for path in named {
-            if let Some(base) = &record.base
-                && tree.has_text_at(base, &path)?.is_some()
-            {
-                evidence.verify_inputs_changed.push(path);
-            }
-        }
+        check_inputs(tree, record, (&verify, changed), head.as_deref(), evidence)?;
     }
     if evidence.report.is_some()
         && let Some(output) = task.extra.get("output")
@@ -200,6 +191,34 @@ pub fn taken_back(
         }
     }
     Ok(ids)
+}
+
+/// Adds to the evidence the changed files that decide what is checked, and the changed tests.
+fn check_inputs(
+    tree: &Repo,
+    record: &AttemptRecord,
+    (verify, changed): (&[String], Vec<String>),
+    head: Option<&str>,
+    evidence: &mut Evidence,
+) -> Result<()> {
+    let Some(base) = &record.base else { return Ok(()) };
+    let text =
+        |bytes: Option<Vec<u8>>| String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
+    for path in changed {
+        // A new file may be an output of the task.
+        let Some(before) = tree.file_at(base, &path)? else { continue };
+        let after = head.map_or(Ok(None), |head| tree.file_at(head, &path))?;
+        let (before, after) = (text(Some(before)), text(after));
+        let files = match task_paths::checked_by(verify, &path, [&before, &after]) {
+            Some(CheckedBy::Settings) => &mut evidence.verify_inputs_changed,
+            Some(CheckedBy::Test) => &mut evidence.tests_changed,
+            None => continue,
+        };
+        if files.len() < super::LEFTOVERS {
+            files.push(path);
+        }
+    }
+    Ok(())
 }
 
 /// Adds to the evidence the changed files that only a person may change.

@@ -182,7 +182,8 @@ function landedRow(task) {
     task.cost_usd !== null && task.cost_usd !== undefined && h("span", { class: "number" }, money(task.cost_usd)),
     task.duration_seconds !== undefined && h("span", { class: "number" }, duration(task.duration_seconds)),
     task.at && moment(task.at));
-  const main = h("span", { class: "row-main" }, taskLink(task.id), " ", h("bdi", { class: "title" }, task.title ?? ""));
+  const remarks = (task.remarks ?? []).map((remark) => h("span", { class: "line", key: remark }, withCode(remark)));
+  const main = h("span", { class: "row-main" }, taskLink(task.id), " ", h("bdi", { class: "title" }, task.title ?? ""), remarks);
   return h("li", { key: task.id }, h("div", { class: "row" }, sign("done"), main, facts), more);
 }
 

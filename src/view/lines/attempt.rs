@@ -254,16 +254,13 @@ pub(super) fn proof(ended: &AttemptResult) -> Vec<Line> {
     for (what, names) in [
         ("left uncommitted", &evidence.leftovers),
         ("git's hooks or settings changed while it ran", &evidence.tampered),
-        ("changed files named in `verify`", &evidence.verify_inputs_changed),
-        (
-            "takes back the landed work of",
-            &evidence.takes_back.iter().map(TaskId::to_string).collect(),
-        ),
     ] {
         if !names.is_empty() {
             lines.push(line(Style::Warn, format!("  {what}: {}", named(names))));
         }
     }
+    let remarks = evidence.remarks().into_iter();
+    lines.extend(remarks.map(|remark| line(Style::Warn, format!("  {remark}"))));
     lines
 }
 

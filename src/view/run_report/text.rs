@@ -382,6 +382,7 @@ impl LandedTask {
         let title = title.or(first).unwrap_or("no commit");
         let end = self.facts(page.is_narrow());
         page.entry(Some(Style::Good), '+', (self.id.as_str(), &format!(": {title}")), &end);
+        self.remarks.iter().for_each(|remark| page.note(Style::Warn, remark));
         for commit in
             self.commits.iter().take(fold.commits.saturating_add(1)).filter(|_| fold.commits > 0)
         {
