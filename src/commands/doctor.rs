@@ -5,6 +5,7 @@
 //! else. The repository is not changed.
 
 mod machine;
+mod planted;
 mod project;
 mod trial;
 
@@ -45,16 +46,18 @@ const NAMED: usize = 5;
 pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
     let given = super::run::given_agent(invocation, options.agent)?;
     let findings = findings(invocation, given, options.run_on.as_deref(), options.quick);
-    let exit = findings.iter().find_map(fault).unwrap_or(Exit::Success);
+    let would_end = findings.iter().find_map(fault);
+    let is_wrong = findings.iter().any(|finding| finding.level == FindingLevel::Error);
+    let exit = would_end.unwrap_or(if is_wrong { Exit::Error } else { Exit::Success });
     terminal::print(&if options.json {
         let list: Vec<Value> = findings.iter().map(as_value).collect();
         terminal::json(&json!({
-            "would_start": exit == Exit::Success,
+            "would_start": would_end.is_none(),
             "exit_code": exit.code(),
             "findings": list,
         }))
     } else {
-        text(&findings, exit, options.quiet)
+        text(&findings, would_end, options.quiet)
     })?;
     Ok(exit)
 }
@@ -63,7 +66,9 @@ pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
 fn fault(finding: &Finding) -> Option<Exit> {
     match finding.level {
         FindingLevel::Fault(exit) => Some(exit),
-        FindingLevel::Ok | FindingLevel::Remark | FindingLevel::Warning => None,
+        FindingLevel::Ok | FindingLevel::Remark | FindingLevel::Warning | FindingLevel::Error => {
+            None
+        }
     }
 }
 
@@ -72,6 +77,7 @@ fn mark(finding: &Finding) -> (&'static str, Style) {
     match finding.level {
         FindingLevel::Ok => ("ok", Style::Good),
         FindingLevel::Remark | FindingLevel::Warning => ("warning", Style::Warn),
+        FindingLevel::Error => ("error", Style::Bad),
         FindingLevel::Fault(_) => ("fault", Style::Bad),
     }
 }
@@ -195,7 +201,7 @@ fn tried(
     findings
 }
 
-fn text(findings: &[Finding], exit: Exit, quiet: bool) -> String {
+fn text(findings: &[Finding], would_end: Option<Exit>, quiet: bool) -> String {
     let paint = Paint::for_stream(&std::io::stdout());
     let width = findings.iter().map(|finding| columns(finding.subject)).max().unwrap_or(0);
     let (mut text, mut warnings) = (String::new(), 0);
@@ -220,8 +226,11 @@ fn text(findings: &[Finding], exit: Exit, quiet: bool) -> String {
         0 => String::new(),
         count => format!(", with {}", counted(count, "warning")),
     };
-    if exit != Exit::Success {
+    let is_wrong = findings.iter().any(|finding| finding.level == FindingLevel::Error);
+    if let Some(exit) = would_end {
         let _ = writeln!(text, "a run would end with exit code {}", exit.code());
+    } else if is_wrong {
+        let _ = writeln!(text, "a run would start{warnings}, and complete whatever the work is");
     } else if !quiet || !warnings.is_empty() {
         let _ = writeln!(text, "a run would start{warnings}");
     }

@@ -12,6 +12,8 @@ pub enum FindingLevel {
     Remark,
     /// A run would start and might fail later.
     Warning,
+    /// A run would start, and what it calls complete would mean nothing.
+    Error,
     /// A run would end with this exit code.
     Fault(Exit),
 }
@@ -56,7 +58,7 @@ macro_rules! findings {
     };
 }
 
-use FindingLevel::{Fault, Ok as Fine, Remark, Warning};
+use FindingLevel::{Error, Fault, Ok as Fine, Remark, Warning};
 
 findings! {
     // Remarks on tasks, in the order in which those on one task are listed.
@@ -148,6 +150,19 @@ findings! {
     VerifyFails Warning, "slot": "`{}` (verify) fails on {}: {}"
         => "if it passes in your checkout, the copy lacks something: list ignored files in \
             `.worktreeinclude`, and commands that install what is needed in `setup`";
+    TestsCheckout Error, "slot":
+        "your tests pass although the code is broken: `{}` tests `{}`, not the slot ({})"
+        => "let it lead to the slot: a relative path, or what `setup` installs in the slot";
+    TestsOther Error, "slot":
+        "your checks pass although the code is broken: `{}` does not run the code of the slot"
+        => "see what it tests: something built or installed before, or another folder; let `setup` or \
+            `verify` build and install what is in the slot";
+    ChecksNothing Error, "slot": "`{}` passes although the code is broken: it checks nothing of it"
+        => "set `verify` to the command that tests the project";
+    RunsNone Warning, "slot": "`{}` passes although the code is broken: it runs none of it"
+        => "add a test, and its command to `verify`: nothing tells good work from bad";
+    OnlyRead Warning, "slot": "no verify command runs the code: `{}` only reads it"
+        => "add the command of your tests to `verify`: nothing tells good work from bad";
     NotTried Warning, "slot": "not tested: {}" => "";
     Committer Warning, "commit": "{}" => "";
     CommitFails Warning, "commit": "{} {}"

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, os::unix::fs::symlink, path::PathBuf};
 
 use serde_json::Value;
 
-use crate::support::{DIAMOND, RALPH, SETTINGS, TestProject};
+use crate::support::{DIAMOND, RALPH, SETTINGS, TestProject, wait_for};
 
 /// A repository without problems, with an agent called `claude`.
 fn healthy() -> TestProject {
@@ -488,4 +488,131 @@ fn agents_that_act_without_permission_are_named_once() {
     );
     // Another command line of the agent asks.
     assert_eq!(said(&settings("[claude, -p]")), [""; 0]);
+}
+
+/// A repository with code in a language that is not known and a test, and this verify command.
+fn with_code(verify: &str) -> TestProject {
+    let trial = healthy()
+        .file("src/f.r", "f() { echo 1; }\n")
+        .file("tests/f.sh", ". \"${1:-.}/src/f.r\"; test \"$(f)\" = 1\n")
+        .file("tests/other.r", "");
+    let verify = verify.replace("[repo]", &trial.root().display().to_string());
+    trial.file(
+        ".ralph/config.yaml",
+        &format!("{SETTINGS}agent: [claude, -p]\nverify: ['{verify}']\n"),
+    )
+}
+
+/// The finding about the slot, with the exit code of the doctor.
+fn of_slot(trial: &TestProject) -> (i64, String, String) {
+    let text = trial.run(["doctor", "--json"]).whole();
+    let text = text.split("--- stdout ---\n").nth(1).and_then(|it| it.split("--- ").next());
+    let report: Value = serde_json::from_str(text.unwrap()).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    let found = findings.iter().find(|finding| finding["about"] == "slot").unwrap();
+    assert_eq!(report["would_start"], true);
+    let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
+    (report["exit_code"].as_i64().unwrap(), text("mark"), trial.redact(&text("found")))
+}
+
+#[test]
+fn checks_must_notice_broken_code() {
+    let cases = [
+        (
+            "sh tests/f.sh",
+            "ok",
+            "1 verify command passed on main in a slot, and notices broken code",
+        ),
+        (
+            "sh tests/f.sh [repo]",
+            "error",
+            "your tests pass although the code is broken: `sh tests/f.sh [repo]` tests `[repo]`, not \
+             the slot (the command names it)",
+        ),
+        (
+            "cd [repo] && sh tests/f.sh",
+            "error",
+            "your tests pass although the code is broken: `cd [repo] && sh tests/f.sh` tests `[repo]`, \
+             not the slot (the command names it)",
+        ),
+        (
+            "ls tests",
+            "error",
+            "your checks pass although the code is broken: `ls tests` does not run the code of \
+             the slot",
+        ),
+        ("true", "error", "`true` passes although the code is broken: it checks nothing of it"),
+        ("echo lint", "warning", "no verify command runs the code: `echo lint` only reads it"),
+    ];
+    for (verify, mark, found) in cases {
+        let trial = with_code(verify);
+        let code = i64::from(mark == "error");
+        assert_eq!(of_slot(&trial), (code, mark.to_owned(), found.to_owned()), "{verify}");
+    }
+    let trial = with_code("sh tests/f.sh [repo]");
+    trial.run(["doctor", "-q"]).code(1).stdout_has("a run would start, and complete whatever");
+    // Another file leads there.
+    let trial = with_code("sh tests/all.sh");
+    let text = format!("sh tests/f.sh \"{}\"\n", trial.root().display());
+    let trial = trial.file("tests/all.sh", &text);
+    let (_, _, found) = of_slot(&trial);
+    assert!(found.ends_with("tests `[repo]`, not the slot (`tests/all.sh` names it)"), "{found}");
+    // Without tests, it is a warning; without code, it is nothing.
+    let trial = healthy().file("tool.r", "f() { echo 1; }\n");
+    let (code, mark, found) = of_slot(&trial);
+    assert_eq!((code, mark.as_str()), (0, "warning"), "{found}");
+    assert!(found.contains("it runs none of it"), "{found}");
+}
+
+#[test]
+fn broken_code_throws_where_the_language_is_known() {
+    let code = "pub fn f() -> u8 {\n    1\n}\n\n#[test]\nfn one() {\n    assert_eq!(f(), 1);\n}\n";
+    let trial = healthy()
+        .file("Cargo.toml", "[package]\nname = \"m\"\nversion = \"0.1.0\"\n")
+        .file(".gitignore", "/target/\nCargo.lock\n")
+        .file("src/lib.rs", code);
+    let home = |name: &str, folder: &str| {
+        let usual = || std::env::home_dir().unwrap().join(folder).display().to_string();
+        std::env::var(name).unwrap_or_else(|_| usual())
+    };
+    let trial = trial.env("RUSTUP_HOME", &home("RUSTUP_HOME", ".rustup"));
+    let trial = trial.env("CARGO_HOME", &home("CARGO_HOME", ".cargo"));
+    let cargo = |more: &str| {
+        let verify = format!("cargo test -q --offline{more}");
+        trial.write(
+            ".ralph/config.yaml",
+            &format!("{SETTINGS}agent: [claude, -p]\nverify: '{verify}'\n"),
+        );
+        of_slot(&trial)
+    };
+    let (code, mark, found) = cargo("");
+    assert_eq!((code, mark.as_str()), (0, "ok"), "{found}");
+    assert!(found.ends_with("and notices broken code"), "{found}");
+    let elsewhere = format!(" --manifest-path \"{}/Cargo.toml\"", trial.root().display());
+    let (code, mark, found) = cargo(&elsewhere);
+    assert_eq!((code, mark.as_str()), (1, "error"), "{found}");
+    assert!(found.contains("tests `[repo]/Cargo.toml`, not the slot"), "{found}");
+}
+
+#[test]
+fn broken_code_is_in_no_slot_of_a_run() {
+    let trial = with_code("sh tests/f.sh || { touch \"$SIGN\"; sleep 600; }");
+    let sign = trial.sign("broken");
+    let trial = trial.env("SIGN", &sign.display().to_string());
+    trial.hook("pre-commit", "! grep -q \"this is no code\" src/f.r");
+    let doctor = trial.start(["doctor"]);
+    wait_for(&sign);
+    doctor.kill();
+    assert!(trial.root().with_extension("slots").join("probe/src/f.r").exists(), "it was cut off");
+    let agent =
+        "cat > /dev/null; echo work >> src/f.r; git commit -qam w; touch \"$RALPH_TASK_DIR/DONE\"";
+    trial.write(
+        ".ralph/config.yaml",
+        &format!("{SETTINGS}agent: [claude, -p]\nverify: sh tests/f.sh\n"),
+    );
+    trial.run(["run", "--once", "--", "sh", "-c", agent]).whole();
+    assert_eq!(trial.git(&["show", "main:src/f.r"]), "f() { echo 1; }\nwork\n");
+    let (code, _, found) = of_slot(&trial);
+    assert!(code == 0 && found.ends_with("and notices broken code"), "{found}");
+    assert!(!trial.root().with_extension("slots").join("probe").exists());
 }

@@ -539,7 +539,7 @@ fn no_type_has_many_methods() {
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
 /// The proof reads five languages, the end of a run verifies the whole, git starts nothing that an
 /// attempt in a sandbox wrote, and the words of today's agents are many.
-const LINES: usize = 70_140;
+const LINES: usize = 70_300;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 379;
@@ -593,7 +593,7 @@ fn every_page_names_its_reader() {
 }
 
 /// The number of words in README.md, ARCHITECTURE.md, CHANGELOG.md and `docs/`, as `wc -w` counts.
-const WORDS: usize = 30_060;
+const WORDS: usize = 30_100;
 
 #[test]
 fn the_documents_stay_short() {

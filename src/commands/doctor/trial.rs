@@ -3,10 +3,14 @@
 //! the hooks of the repository, and at each executor a process commits, finds its agent and is
 //! killed.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 
+use super::planted::{self, GreenCheck, Notice};
 use crate::{
     adapters::{git::CommitDraft, state::Lock},
     commands::{
@@ -156,12 +160,22 @@ impl Trial<'_> {
                 return Ok(FindingKind::NotTried.of_text(&why));
             }
             let place = self.place(slot, executor);
+            let mut green = Vec::new();
             for (command, kind, limit) in setup.chain(verify) {
-                let probe = Probe::shell(command, &slot.root);
+                let (probe, began) = (Probe::shell(command, &slot.root), Instant::now());
                 if let Some(why) = self.bench.ask_in(&place, probe, limit)?.0.failure() {
                     return Ok(kind.with(&[command, &at, &why]));
                 }
+                if kind == FindingKind::VerifyFails {
+                    green.push(GreenCheck { command, took: began.elapsed() });
+                }
             }
+            let files = self.workspace.repo.files_at(&slot.base)?;
+            let noticed = match planted::notice(self.bench, &place, &files, &green)? {
+                Notice::Missed(finding) => return Ok(finding),
+                Notice::Noticed => ", and notices broken code",
+                Notice::NoCode => "",
+            };
             let verify = counted(config.verify.0.len(), "verify command");
             let ran = match (config.setup.0.len(), config.verify.0.len()) {
                 (0, 0) => "no setup and no verify command".to_owned(),
@@ -169,7 +183,7 @@ impl Trial<'_> {
                 (_, 0) => "setup passed".to_owned(),
                 _ => format!("setup and {verify} passed"),
             };
-            Ok(Finding::ok("slot", format!("{ran} on {at}")))
+            Ok(Finding::ok("slot", format!("{ran} on {at}{noticed}")))
         })
     }
 

@@ -5,7 +5,7 @@
 //! as [`LintFacts`]; nothing here reads the disk.
 
 mod missing;
-mod words;
+pub mod words;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

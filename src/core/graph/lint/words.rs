@@ -76,7 +76,7 @@ pub(super) fn is_criteria(field: &str) -> bool {
 }
 
 /// Whether a shell command succeeds whatever the state of the work.
-pub(super) fn cannot_fail(command: &str) -> bool {
+pub fn cannot_fail(command: &str) -> bool {
     let command = command.trim().trim_end_matches(';').trim_end();
     let is_chain = ["&&", "||", ";", "|", "$("].iter().any(|part| command.contains(part));
     let first = command.split_whitespace().next().unwrap_or_default();
