@@ -85,7 +85,16 @@ fn removed() -> Vec<String> {
 }
 
 /// Returns a shell command of an attempt, run in `dir` with its output in `log`.
-pub(super) fn check(agent: ProcessSpec, command: &str, dir: &Path, log: &Path) -> ProcessSpec {
+pub(super) fn check(mut agent: ProcessSpec, command: &str, dir: &Path, log: &Path) -> ProcessSpec {
+    // The slot is what is verified, also where work lands.
+    let (ceiling, above) = ceiling(dir);
+    for (name, value) in &mut agent.env {
+        match name.as_str() {
+            "RALPH_SLOT" => *value = dir.display().to_string(),
+            name if name == ceiling => value.clone_from(&above),
+            _ => {}
+        }
+    }
     ProcessSpec {
         argv: ["sh", "-c", command].map(str::to_owned).to_vec(),
         stdin: "/dev/null".into(),

@@ -425,6 +425,17 @@ fn a_misspelled_field_is_an_error_and_a_field_of_ones_own_is_not() {
 }
 
 /// The file is refused with exit code 65 and a short message, quickly even in a debug build.
+#[test]
+fn a_graph_in_the_folder_of_a_project_is_named() {
+    let trial = TestProject::new().file("packages/a b/task-graph.yaml", "tasks: [{id: a}]\n");
+    let mut command = trial.process(crate::support::RALPH);
+    let folder = trial.root().join("packages/a b");
+    let output = command.arg("check").current_dir(&folder).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let named = format!("`--graph '{}/task-graph.yaml'`", folder.display());
+    assert!(said.contains(&named), "{said}");
+}
+
 #[track_caller]
 fn refused(name: &str, bytes: &[u8], part: &str) {
     let trial = TestProject::bare();

@@ -74,6 +74,18 @@ rm gone.txt
 "#;
 
 #[test]
+fn what_a_hook_formats_while_it_is_committed_is_not_left() {
+    let stage = || reports(ONE, "cat > /dev/null; echo '  text' > new.txt\n");
+    for (_, trial) in both(stage) {
+        trial.hook("pre-commit", "sed -i 's/^ *//' new.txt; git add new.txt");
+        let ended = ended(&trial);
+        assert_eq!(ended["verdict"], "complete");
+        assert!(ended.get("leftovers").is_none() && ended.get("pinned").is_none(), "{ended}");
+        assert_eq!(trial.git(&["show", "HEAD:new.txt"]), "text\n");
+    }
+}
+
+#[test]
 fn leftovers_of_a_reported_attempt_are_committed_for_it() {
     let stage = || reports(ONE, ODD).file("gone.txt", "1").file(".gitignore", "*.log\n");
     for (is_isolated, trial) in both(stage) {

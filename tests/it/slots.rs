@@ -81,6 +81,14 @@ fn agents_that_report_in_their_copy_of_the_graph_leave_their_slots_free() {
 }
 
 #[test]
+fn a_slot_is_named_where_it_is_verified_and_has_one_index() {
+    let check = "verify: ['test \"$RALPH_SLOT\" = \"$PWD\"']\n";
+    let trial = stage(check).agent("commit");
+    trial.git(&["config", "core.splitIndex", "true"]);
+    trial.run(["run", "--jobs", "1"]).graph_complete();
+}
+
+#[test]
 fn work_in_a_worktree_inside_of_the_slot_counts() {
     for place in ["slot", "checkout"] {
         let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n");

@@ -325,6 +325,22 @@ impl CommitMaker<'_> {
         program::run(&self.root, &check_out).map(drop)
     }
 
+    /// Gives files their version of a commit in the index only. A hook that formats and adds files
+    /// while they are committed alone changes another index.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn restage(&self, commit: &str, paths: &[String]) -> Result<()> {
+        for path in paths {
+            if let Some(entry) = self.entry(commit, path)?
+                && self.index_entry(path)?.is_some_and(|staged| staged != entry)
+            {
+                self.stage(&entry, path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether git sees no difference between a file and its version in the index.
     ///
     /// # Errors

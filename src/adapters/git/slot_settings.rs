@@ -26,6 +26,7 @@ const NOT_TAKEN: &[&str] = &[
     "core.bare",
     "core.fsmonitor",
     "core.repositoryformatversion",
+    "core.splitindex",
     "core.worktree",
     "extensions.preciousobjects",
     "extensions.refstorage",
@@ -182,7 +183,9 @@ impl Slots<'_> {
             text.extend([b"[include]\n\tpath = ", &*file, b"\n"].concat());
         }
         // A monitor would outlive the attempt, and maintenance works on objects that others need.
-        text.extend(b"[core]\n\tbare = false\n\tfsmonitor = false\n[index]\n\tsparse = false\n");
+        // An index in two files would lose one of them when its settings are written again.
+        text.extend(b"[core]\n\tbare = false\n\tfsmonitor = false\n\tsplitIndex = false\n");
+        text.extend(b"[index]\n\tsparse = false\n");
         text.extend(b"[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n");
         text
     }

@@ -215,6 +215,7 @@ pub fn commit(
         }
         match tree.head()?.commit {
             Some(head) if !is_signed_later || head != unsigned => {
+                tree.commits().restage(&head, left)?;
                 return Ok(Some(Autocommit::Committed(head)));
             }
             _ => tree.commits().take_back(&unsigned, before.as_deref())?,

@@ -1,11 +1,11 @@
 //! Reads the text of the graph file, which an agent may have replaced by something else.
 
-use std::{fs, io, path::Path};
+use std::{env, fs, io, path::Path};
 
 use super::Rejected;
 use crate::{
     adapters::state::{self, Stamp},
-    core::{diagnostic::Diagnostic, graph::yaml::MAX_BYTES},
+    core::{diagnostic::Diagnostic, executor::shell_word, graph::yaml::MAX_BYTES},
     regular_file,
 };
 
@@ -20,10 +20,22 @@ pub(super) fn read_text(path: &Path, name: &str) -> Result<(Stamp, String), Box<
         Box::new(Rejected { name: name.to_owned(), text: String::new(), faults: vec![fault] })
     };
     let unreadable = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => refuse(
-            format!("there is no `{name}`"),
-            "`ralph init` writes an example; a list `tasks:`, each with an `id`, is enough",
-        ),
+        io::ErrorKind::NotFound => {
+            let usual =
+                "`ralph init` writes an example; a list `tasks:`, each with an `id`, is enough";
+            // As in a repository of several projects.
+            let here = env::current_dir().ok().zip(path.file_name());
+            let here = here.map(|(here, file)| here.join(file));
+            let help = match here.filter(|here| here != path && here.is_file()) {
+                Some(here) => format!(
+                    "it is looked for at the top of the repository; `--graph {}` uses the one in this \
+                     folder",
+                    shell_word(&here.display().to_string())
+                ),
+                None => usual.to_owned(),
+            };
+            refuse(format!("there is no `{name}`"), &help)
+        }
         _ => refuse(format!("cannot read `{name}`: {error}"), ""),
     };
     if regular_file::is_special(path) {
