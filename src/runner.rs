@@ -27,6 +27,7 @@ mod journal;
 mod landing;
 mod process_spec;
 mod processes;
+mod proof;
 mod slots;
 mod sources;
 mod steps;
@@ -51,6 +52,7 @@ use crate::{
         event::{GraphEvent, RunEvent, SourceEvent, StopReason},
         executor::{Executor, ExecutorFault, JobState},
         exit::{Exit, Failure},
+        proof::Proof,
         run::{
             Run, RunDecision, Situation,
             command::{AttemptId, RunCommand},
@@ -85,6 +87,7 @@ use journal::RunJournal;
 pub use journal::{AT_WORK, Reporter, held};
 use landing::RunLanding;
 use processes::{ClosedProcess, Processes};
+use proof::RunProofs;
 use slots::RunSlots;
 use sources::RunSources;
 use whole::RunWhole;
@@ -120,6 +123,8 @@ enum RunnerMessage {
     Landed(Result<LandOutcome>, Option<Result<Followed>>),
     /// The branch was to follow its tip.
     Followed(Result<Followed>),
+    /// The proof of an attempt is there.
+    Proved(AttemptId, Box<Proof>),
     /// A signal arrived.
     Signal(i32),
 }
@@ -134,6 +139,7 @@ pub struct Runner {
     whole: RunWhole,
     away: RunAway,
     hooks: RunHooks,
+    proofs: RunProofs,
     sources: RunSources,
     inbox: Inbox,
     /// The last clock reading.
@@ -202,6 +208,7 @@ impl Runner {
             whole: RunWhole::default(),
             away: RunAway::default(),
             hooks: RunHooks::default(),
+            proofs: RunProofs::default(),
             sources: RunSources::default(),
             inbox,
             clocks: machine::clocks(),
@@ -244,6 +251,7 @@ impl Runner {
         if let Ok(StopReason::Blocked(holders) | StopReason::NeedsInput(holders)) = &result {
             self.core.emit(None, RunEvent::Blocked { holders: holders.clone() })?;
         }
+        let result = result.and_then(|reason| self.await_proofs().map(|()| reason));
         // The run has an end in the journal, too, if a source cannot be told.
         let result = result.and_then(|reason| {
             self.landing.mark_standing(&mut self.core)?;
@@ -253,7 +261,11 @@ impl Runner {
             self.write_back()?;
             Ok(reason)
         });
+        let unproved = self.core.journal.history().unproved_in_run();
         let (why, exit) = match &result {
+            Ok(StopReason::Complete | StopReason::SelectionComplete) if !unproved.is_empty() => {
+                (StopReason::unproved(&unproved), Exit::Success)
+            }
             Ok(reason) => (reason.text(&Local), reason.exit()),
             Err(error) => (fatal::summary(error), crate::core::exit::of_error(error)),
         };

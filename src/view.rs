@@ -11,6 +11,7 @@ pub mod log;
 pub mod message;
 pub mod picture;
 pub mod plan;
+pub mod proof;
 pub mod run;
 pub mod run_report;
 pub mod spend;

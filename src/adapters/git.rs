@@ -25,6 +25,7 @@ mod bounded;
 mod commit;
 mod confined;
 mod control;
+mod control_tree;
 mod head;
 mod history;
 mod integrate;
@@ -44,6 +45,7 @@ pub use bounded::{CallStopped, ask_while_waiting, end_calls, mark_calls, set_lim
 pub use commit::CommitDraft;
 pub use confined::confine;
 pub use control::{MergedLines, merge_lines};
+pub use control_tree::changed_lines;
 pub use head::HeadPlace;
 pub use history::{Head, LISTED, Patch, Since};
 pub use integrate::{BranchWork, Integrated, IntegrationMethod};

@@ -170,6 +170,10 @@ impl TextPage {
             (Some(end), Some(at)) => self.end(&format!("{flag} {}", attempt.name()), at, end),
             _ => self.line("Ended", "not yet, or its end was not recorded"),
         }
+        if let Some(proof) = &attempt.proof {
+            self.line("Proof", &proof.text);
+            self.list("Controls", proof.controls.iter().map(|control| control.text.clone()));
+        }
         let mut log = JournalLog::default();
         self.list("Meanwhile", changes.iter().filter_map(|record| change(&mut log, record)));
         let none = if files.is_empty() { " (gone)" } else { "" };

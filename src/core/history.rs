@@ -156,6 +156,11 @@ impl History {
         self.tasks.get(id).unwrap_or(&NO_HISTORY)
     }
 
+    /// The tasks whose proof shows that they may not be done.
+    pub fn doubtful(&self) -> impl Iterator<Item = &TaskId> {
+        self.tasks.iter().filter(|(_, past)| past.is_doubtful()).map(|(id, _)| id)
+    }
+
     /// Whether this build has written the parts of a stored history that are read when they are needed,
     /// as far as one of them tells.
     pub fn can_be_read(&self) -> bool {
@@ -241,6 +246,7 @@ impl History {
         };
         self.with(Some(id), |past| {
             (past.attempts, past.withdrawn, past.asks) = (*attempt, None, false);
+            past.proof = None;
         });
         self.try_executor(Some(id), run_on.as_deref());
         self.active.start(ActiveAttempt {

@@ -1,5 +1,301 @@
 //! The proof that the checks of a task notice its work: a check that would also pass without the work,
 //! or that never runs it, shows nothing.
+//!
+//! The verify commands passed on a tree. Controls are other trees on which they run again: without the
+//! source half of the change, with the tests and the settings of checks as they were, and with a
+//! statement that throws in every changed function.
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{default_value::is_default, graph::glob::Glob, verdict::CheckResult};
+
+pub mod halves;
+pub mod plan;
 pub mod source_code;
 pub mod tripwire;
+
+/// When the proof of work is asked for, and what it must show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProofPolicy {
+    /// After the work has landed; only reported.
+    #[default]
+    Report,
+    /// Before the work lands; without it, the attempt fails.
+    Require,
+    /// After the work has landed, for work that keeps all behavior: the tests as they were must pass
+    /// and run it.
+    Keep,
+    /// Never.
+    None,
+}
+
+/// The settings of proofs, written as a policy or with more.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub struct ProofSettings {
+    /// The policy.
+    pub policy: ProofPolicy,
+    /// Files that are tests, where the guess is wrong.
+    pub tests: Vec<Glob>,
+    /// Files that are source, where the guess is wrong.
+    pub source: Vec<Glob>,
+    /// The commands that run again, if not the verify commands.
+    pub commands: Vec<String>,
+}
+
+/// The settings of proofs as they are written in full.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct WrittenProof {
+    policy: ProofPolicy,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tests: Vec<Glob>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    source: Vec<Glob>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    commands: Vec<String>,
+}
+
+impl TryFrom<Value> for ProofSettings {
+    type Error = serde_json::Error;
+
+    fn try_from(value: Value) -> serde_json::Result<ProofSettings> {
+        if value.is_string() {
+            return Ok(ProofSettings { policy: serde_json::from_value(value)?, ..Self::default() });
+        }
+        let WrittenProof { policy, tests, source, commands } = serde_json::from_value(value)?;
+        Ok(ProofSettings { policy, tests, source, commands })
+    }
+}
+
+impl From<ProofSettings> for Value {
+    fn from(settings: ProofSettings) -> Value {
+        let ProofSettings { policy, tests, source, commands } = settings;
+        let is_plain = tests.is_empty() && source.is_empty() && commands.is_empty();
+        let written = WrittenProof { policy, tests, source, commands };
+        let value = serde_json::to_value(&written).unwrap_or_default();
+        if is_plain { value.get("policy").cloned().unwrap_or_default() } else { value }
+    }
+}
+
+/// A tree on which the verify commands run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControlKind {
+    /// The work without its source half.
+    WithoutSource,
+    /// The work with the tests that existed as they were.
+    OldTests,
+    /// The work with the settings and scripts of checks as they were.
+    OldChecks,
+    /// The work with a statement that throws in every changed function.
+    Tripwire,
+    /// The work with the same statement, which does not throw.
+    Inert,
+}
+
+impl ControlKind {
+    /// The name in the names of log files.
+    pub fn log_name(self) -> &'static str {
+        match self {
+            ControlKind::WithoutSource => "without-source",
+            ControlKind::OldTests => "old-tests",
+            ControlKind::OldChecks => "old-checks",
+            ControlKind::Tripwire => "tripwire",
+            ControlKind::Inert => "inert",
+        }
+    }
+}
+
+/// What a control has at a path instead of the work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControlText {
+    /// What the base has, also if that is nothing.
+    Base,
+    /// This text.
+    Text(String),
+}
+
+/// The result of a control.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ControlResult {
+    /// The tree.
+    pub control: ControlKind,
+    /// The command that failed; none if all passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub red: Option<CheckResult>,
+    /// Whether the output has the marker of the tripwire.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub marked: bool,
+    /// The number of tests that failed, if the runner says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_tests: Option<u64>,
+    /// Wall time.
+    pub duration_seconds: f64,
+}
+
+/// What the controls show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum ProofOutcome {
+    /// The checks fail without the work and run it.
+    Proved {
+        /// The source files without which they fail.
+        files: usize,
+        /// The command that fails without them.
+        command: String,
+        /// The number of tests that fail then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tests: Option<u64>,
+        /// How many files of existing tests no longer pass as they were.
+        #[serde(default, skip_serializing_if = "is_default")]
+        tests_changed: usize,
+    },
+    /// The checks failed before the work, with the same tests, and pass with it.
+    Repaired,
+    /// All behavior is kept: the tests as they were pass, and run the changed code.
+    Kept,
+    /// The checks pass without the change.
+    NotNoticed {
+        /// Whether they are known to run it.
+        runs: bool,
+    },
+    /// The checks never run the changed code.
+    NeverRun,
+    /// No test ran.
+    NoTest {
+        /// The command.
+        command: String,
+    },
+    /// With the settings of checks as they were, a command fails.
+    ChecksChanged {
+        /// The changed files.
+        files: Vec<String>,
+        /// The command.
+        command: String,
+    },
+    /// Lines of existing tests were removed, and no source changed with them.
+    TestsRemoved {
+        /// The files.
+        files: Vec<String>,
+    },
+    /// Work that was to keep all behavior does not: tests fail as they were.
+    NotKept {
+        /// The command that fails.
+        command: String,
+    },
+    /// Only comments of source files changed.
+    NoCode,
+    /// Nothing changed that a check could notice.
+    NotNeeded {
+        /// What changed, such as `documentation`.
+        what: String,
+    },
+    /// The controls did not run, or could not be read.
+    Skipped {
+        /// Why.
+        why: String,
+    },
+}
+
+impl ProofOutcome {
+    /// Whether the work may be called complete.
+    pub fn is_good(&self) -> bool {
+        match self {
+            ProofOutcome::Proved { .. }
+            | ProofOutcome::Repaired
+            | ProofOutcome::Kept
+            | ProofOutcome::NotNeeded { .. }
+            | ProofOutcome::Skipped { .. } => true,
+            ProofOutcome::NotNoticed { .. }
+            | ProofOutcome::NeverRun
+            | ProofOutcome::NoTest { .. }
+            | ProofOutcome::ChecksChanged { .. }
+            | ProofOutcome::TestsRemoved { .. }
+            | ProofOutcome::NotKept { .. }
+            | ProofOutcome::NoCode => false,
+        }
+    }
+}
+
+impl fmt::Display for ProofOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let some =
+            |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+        match self {
+            ProofOutcome::Proved { files, command, tests, tests_changed } => {
+                if *tests_changed > 0 {
+                    let files = some(*tests_changed as u64, "file");
+                    write!(
+                        f,
+                        "proved, tests changed: {files} of existing tests no longer pass as they were; "
+                    )?;
+                } else {
+                    f.write_str("proved: ")?;
+                }
+                let files = some(*files as u64, "source file");
+                let tests = tests.filter(|count| *count > 0);
+                let tests =
+                    tests.map_or_else(String::new, |count| format!(" ({})", some(count, "test")));
+                write!(f, "without its {files} `{command}` fails{tests}, with them it passes")
+            }
+            ProofOutcome::Repaired => f.write_str("repaired: red before, green now"),
+            ProofOutcome::Kept => {
+                f.write_str("proved: the tests pass as they were, and run the changed code")
+            }
+            ProofOutcome::NotNoticed { runs: true } => {
+                f.write_str("not noticed: the checks pass without this change; they do run it")
+            }
+            ProofOutcome::NotNoticed { runs: false } => {
+                f.write_str("not noticed: the checks pass without this change")
+            }
+            ProofOutcome::NeverRun => f.write_str("unproved: the checks never run it"),
+            ProofOutcome::NoTest { command } => {
+                write!(f, "unproved: no test ran in `{command}`")
+            }
+            ProofOutcome::ChecksChanged { files, command } => {
+                let files = files.join("`, `");
+                write!(f, "checks changed: with the old `{files}` `{command}` fails")
+            }
+            ProofOutcome::TestsRemoved { files } => {
+                let files = files.join("`, `");
+                write!(
+                    f,
+                    "checks changed: existing tests were removed from `{files}`, and no source changed"
+                )
+            }
+            ProofOutcome::NotKept { command } => {
+                write!(f, "not kept: with the tests as they were `{command}` fails")
+            }
+            ProofOutcome::NoCode => {
+                f.write_str("nothing to prove: only comments of source files changed")
+            }
+            ProofOutcome::NotNeeded { what } => write!(f, "no proof needed: only {what} changed"),
+            ProofOutcome::Skipped { why } => write!(f, "not examined: {why}"),
+        }
+    }
+}
+
+/// The proof of the work of an attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Proof {
+    /// What the controls show.
+    #[serde(flatten)]
+    pub outcome: ProofOutcome,
+    /// The controls that ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub controls: Vec<ControlResult>,
+    /// Wall time.
+    pub duration_seconds: f64,
+}
+
+impl Proof {
+    /// A proof without controls.
+    pub fn at_once(outcome: ProofOutcome) -> Proof {
+        Proof { outcome, controls: Vec::new(), duration_seconds: 0.0 }
+    }
+}

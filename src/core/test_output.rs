@@ -17,6 +17,32 @@ pub fn ran_none(output: &str) -> bool {
     ran_none
 }
 
+/// The number of tests that failed, by the summaries of known runners; none if none says it.
+pub fn failed(output: &str) -> Option<u64> {
+    let of_line = |line: &str| {
+        let line = line.trim();
+        if let Some(count) = ["# fail ", "ℹ fail "].iter().find_map(|it| line.strip_prefix(it)) {
+            return count.trim().parse().ok();
+        }
+        if let Some(counts) = line.strip_prefix("FAILED (") {
+            let numbers =
+                counts.split(|c: char| !c.is_ascii_digit()).filter_map(|it| it.parse::<u64>().ok());
+            return Some(numbers.sum());
+        }
+        // Each failed test of go has a line.
+        if line.starts_with("--- FAIL: ") {
+            return Some(1);
+        }
+        let is_summary = ran_any(line).is_some();
+        let counts = counts(line);
+        let failed = counts.iter().filter(|(_, word)| {
+            ["failed", "failing", "failures", "failure", "errors", "error"].contains(&word.as_str())
+        });
+        failed.map(|(count, _)| *count).reduce(u64::saturating_add).filter(|_| is_summary)
+    };
+    output.lines().filter_map(of_line).reduce(u64::saturating_add)
+}
+
 /// Whether a test ran, by the summary of a known runner; none for any other line.
 fn ran_any(line: &str) -> Option<bool> {
     /// Lines that say it in words.

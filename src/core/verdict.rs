@@ -208,6 +208,9 @@ pub struct Evidence {
     /// New files that are large or binary, each with its size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bulk: Vec<String>,
+    /// Whether its work has a proof to come: it changes code or tests.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub to_prove: bool,
     /// Whether its commits change only files that manage the tasks: the graph, notes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub metadata_only: bool,

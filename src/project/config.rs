@@ -31,6 +31,7 @@ use crate::{
         executor::{self, ExecutorKind},
         graph::glob::Glob,
         isolation::{Isolation, Retry},
+        proof::ProofSettings,
         select::{self, Policy},
         spend::Budget,
     },
@@ -201,6 +202,14 @@ settings! { @ [] []
     promise: words ["check", "trust", "off"] Worth = Worth::default();
     /// The text in a final result that is such a promise; empty for none.
     promise_text: String = promise::TEXT.to_owned();
+    /// Whether the verify commands must notice the work: without its source they have to fail.
+    /// `report` the proof after landing, `require` it before, ask that behavior is kept (`keep`), or
+    /// `none`; or a mapping with `policy`, `tests` and `source` (patterns as in `touches`, where the
+    /// guess is wrong), and `commands` to run in place of `verify`.
+    #[schemars(with = "Value", extend("type" = ["string", "object"]))]
+    proof: ProofSettings = ProofSettings::default();
+    /// The time limit for the proof of an attempt, and for those that the end of a run waits for.
+    proof_timeout: length = minutes(30);
     /// Files that no attempt may change: patterns as in `touches`.
     #[schemars(with = "Vec<String>")]
     protect: Vec<Glob> = Vec::new();

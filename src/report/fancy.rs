@@ -184,6 +184,7 @@ impl Reporter for FancyReporter {
                 CheckEvent::SettingUp { .. }
                     | CheckEvent::Verifying { .. }
                     | CheckEvent::Verified(_)
+                    | CheckEvent::Proved { .. }
             ) | Event::Landing(LandingEvent::Queued { .. })
         );
         if !is_seen || alone || self.verbosity == Verbosity::Verbose {

@@ -75,6 +75,7 @@ impl Runner {
             Some(RunnerMessage::Suspicion(slot, why)) => {
                 return self.slots.suspicion(&self.core.cx, slot, why);
             }
+            Some(RunnerMessage::Proved(id, proof)) => return self.proved(&id, *proof),
             Some(RunnerMessage::Signal(number)) => return self.signalled(number),
             None => Some(Input::Tick),
         };

@@ -1,20 +1,25 @@
 //! The steps at the end of an attempt: the loop takes them one after the other, and hands each owner
 //! what it needs of the others.
 
-use std::thread;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
+use chrono::Utc;
 
 use super::{
-    Runner, attempts, away, checkout, close,
+    Runner, RunnerMessage, attempts, away, checkout, close,
     context::{Facts, task_of},
     graph_copy,
     graph_guard::{COMMAND, GraphBefore, GraphChanges},
 };
 use crate::{
     core::{
-        event::{AttemptEvent, Cause, Harm, RequestEvent},
-        graph::task::Status,
+        event::{AttemptEvent, Cause, CheckEvent, Harm, RequestEvent, RunEvent},
+        graph::task::{Status, TaskId},
+        proof::Proof,
         run::{
             command::{AttemptId, PendingResult, ProcessEnd},
             input::{FoundAttempt, Input},
@@ -235,9 +240,71 @@ impl Runner {
             restored.and_then(|()| self.slots.release(&cx.workspace, &record, &mut facts));
         self.core.tell(facts)?;
         released?;
+        self.begin_proof(&record)?;
         close::return_files(&self.core.cx, &record, believed)?;
         record.forget(&self.core.cx.workspace)?;
         crash::point("close.removed");
+        Ok(())
+    }
+
+    /// Begins the proof of the work of an attempt that has landed and whose slot is released.
+    fn begin_proof(&mut self, record: &AttemptRecord) -> Result<()> {
+        let ended =
+            self.hooks.ended.as_ref().filter(|it| it.task_id.as_ref() == Some(&record.task_id));
+        let Some(ended) = ended.and_then(|it| it.event.ended()) else { return Ok(()) };
+        let is_kept = record.slot.as_ref().is_some_and(|slot| self.slots.is_kept(&slot.path));
+        if is_kept || ended.attempt != record.attempt {
+            return Ok(());
+        }
+        let graph = self.core.graph.file.graph();
+        let event = self.proofs.begin(&self.core.cx, graph, record, ended)?;
+        self.slots.set_proving(self.proofs.slots());
+        let about = (&record.task_id, record.iteration);
+        event.map_or(Ok(()), |event| self.core.emit(Some(about), event).map(drop))
+    }
+
+    /// Journals the proof of an attempt, whose slot is free again.
+    pub(super) fn proved(&mut self, id: &AttemptId, proof: Proof) -> Result<()> {
+        let iteration = self.proofs.ended(id);
+        self.slots.set_proving(self.proofs.slots());
+        let event = CheckEvent::Proved { attempt: id.attempt, proof };
+        self.core.emit(Some((&id.task_id, iteration)), event).map(drop)
+    }
+
+    /// Waits for the proofs that are being made, up to `proof_timeout` or a signal.
+    pub(super) fn await_proofs(&mut self) -> Result<()> {
+        /// How long a proof may take to end the command that it runs.
+        const END: Duration = Duration::from_secs(20);
+        /// How long the wait for proofs lasts before it is journalled.
+        const TOLD: Duration = Duration::from_secs(5);
+        let limit = self.core.cx.workspace.config.proof_timeout;
+        let mut deadline = Instant::now() + limit;
+        let tasks = self.proofs.tasks();
+        if self.core.cx.policy.stop.is_some() {
+            self.proofs.stop();
+            deadline = Instant::now() + END;
+        }
+        let began = Instant::now();
+        let mut is_told = tasks.is_empty() || self.core.cx.policy.stop.is_some();
+        while !self.proofs.tasks().is_empty() && Instant::now() < deadline {
+            if !is_told && began.elapsed() > TOLD {
+                is_told = true;
+                let names = tasks.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ");
+                let (until, why) =
+                    (Utc::now() + limit, format!("at most, for the proof of {names}"));
+                self.core.emit(None, RunEvent::Waiting { until, why })?;
+            }
+            let message = self.inbox.listen(Duration::from_millis(200), || false);
+            if matches!(message, Some(RunnerMessage::Signal(_))) {
+                self.proofs.stop();
+                deadline = deadline.min(Instant::now() + END);
+            }
+            if message.is_some() {
+                self.receive(message)?;
+            }
+            self.core.journal.tick();
+        }
+        self.proofs.stop();
         Ok(())
     }
 

@@ -52,6 +52,8 @@ pub(super) struct RunSlots {
     kept: Vec<PathBuf>,
     /// The slots of open attempts whose processes may not have ended.
     suspects: Vec<SuspectSlot>,
+    /// The slots in which proofs are made.
+    proving: Vec<PathBuf>,
     /// The number of slots that are being prepared.
     preparing: usize,
     /// The slot that was secured last, until something may change it.
@@ -97,6 +99,7 @@ impl RunSlots {
             settings,
             kept,
             suspects: Vec::new(),
+            proving: Vec::new(),
             preparing: 0,
             secured,
             has_spared: false,
@@ -193,8 +196,19 @@ impl RunSlots {
     /// Returns a slot that no open attempt works in.
     pub(super) fn free_slot(&self, records: &Records) -> PathBuf {
         let used = records.values().filter_map(|record| Some(record.slot.as_ref()?.path.clone()));
-        let taken: Vec<PathBuf> = used.chain(self.kept.iter().cloned()).collect();
+        let taken = used.chain(self.kept.iter().chain(&self.proving).cloned());
+        let taken: Vec<PathBuf> = taken.collect();
         self.pool.next(&taken)
+    }
+
+    /// Whether a slot is not reused.
+    pub(super) fn is_kept(&self, slot: &Path) -> bool {
+        self.kept.iter().any(|kept| kept == slot)
+    }
+
+    /// Keeps the slots in which proofs are made from attempts.
+    pub(super) fn set_proving<'s>(&mut self, slots: impl Iterator<Item = &'s PathBuf>) {
+        self.proving = slots.cloned().collect();
     }
 
     /// Starts preparing the slot of an attempt.

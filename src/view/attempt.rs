@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{
     VERSION,
+    proof::ProofView,
     words::{clock, short},
 };
 use crate::core::{
@@ -236,6 +237,8 @@ pub struct PastAttemptView {
     /// When it ended; none while it runs, or if that was not recorded.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ended_at: Option<DateTime<Utc>>,
+    /// Whether the verify commands notice its work; none if that was not examined.
+    pub proof: Option<ProofView>,
     /// How it ended.
     #[serde(flatten, serialize_with = "as_end")]
     #[schemars(with = "Option<AttemptEndSchema>")]
@@ -303,6 +306,7 @@ impl PastAttemptView {
             log: entry.log.clone(),
             runs_on: runs_on(entry.run_on.as_deref(), entry.placement.as_ref()),
             ended_at: entry.ended.as_ref().map(|(at, _)| *at),
+            proof: entry.proof.as_ref().map(ProofView::of),
             end: entry.ended.as_ref().map(|(_, ended)| ended.clone()),
         }
     }

@@ -19,6 +19,7 @@ use crate::{
         },
         graph::task::TaskId,
         loop_paths::LoopPaths,
+        proof::Proof,
         select::{View, fault_words},
         verdict::CheckResult,
     },
@@ -53,6 +54,12 @@ pub struct Line {
 
 pub(super) fn line(style: impl Into<Option<Style>>, text: impl AsRef<str>) -> Line {
     Line { style: style.into(), text: visible(text.as_ref()).into_owned() }
+}
+
+/// Returns the line about the proof of a task.
+fn proved(id: &str, proof: &Proof) -> Line {
+    let style = if proof.outcome.is_good() { Style::Faint } else { Style::Warn };
+    line(style, format!("{id} {}", proof.outcome))
 }
 
 /// Returns a plain line.

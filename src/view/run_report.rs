@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     attempt::CommitSchema,
+    proof::ProofView,
     run::PastRunView,
     run::{RunView, Standing},
     state::TaskCounts,
@@ -104,6 +105,8 @@ pub struct LandedTask {
     pub checks_changed: Vec<String>,
     /// The number of changed tests that existed before.
     pub tests_changed: usize,
+    /// Whether the verify commands notice it; none if that was not examined.
+    pub proof: Option<ProofView>,
     /// When it was completed.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: DateTime<Utc>,
@@ -316,6 +319,7 @@ impl ReportSource<'_> {
                 remarks: evidence.remarks(),
                 checks_changed: evidence.verify_inputs_changed.clone(),
                 tests_changed: evidence.tests_changed.len(),
+                proof: self.history.of(id).proof.as_deref().map(ProofView::of),
                 at: last.at,
             }
         };

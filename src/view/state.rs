@@ -15,6 +15,7 @@ use super::words::ids;
 use crate::{
     adapters::terminal::Style,
     core::{
+        default_value::is_default,
         graph::task::{Status, TaskId},
         select::{TaskState, View},
     },
@@ -289,6 +290,9 @@ impl<T: Default> IndexMut<StateKind> for StateTable<T> {
 pub struct TaskCounts {
     /// All tasks in question.
     pub total: usize,
+    /// Complete by the graph, with a proof that says otherwise.
+    #[serde(skip_serializing_if = "is_default")]
+    pub unproved: usize,
     /// Queued to land or landing; these are in progress, too.
     pub queued: usize,
     /// By state.
@@ -299,7 +303,9 @@ pub struct TaskCounts {
 impl TaskCounts {
     /// Counts the tasks in question.
     pub fn of(view: &View<'_>, now: DateTime<Utc>) -> TaskCounts {
-        TaskCounts::with(view, now, |_, _| {})
+        let is_complete = |id: &&TaskId| view.graph.status_of(id) == Some(Status::Complete);
+        let unproved = view.history.doubtful().filter(is_complete).count();
+        TaskCounts { unproved, ..TaskCounts::with(view, now, |_, _| {}) }
     }
 
     /// Counts the tasks in question, and calls `see` for each that is neither over nor waiting.
@@ -350,12 +356,16 @@ impl TaskCounts {
 
     /// How much is complete: `2 of 10 complete, 1 cancelled`.
     pub fn progress(&self) -> String {
-        let TaskCounts { total, states, .. } = self;
+        let TaskCounts { total, states, unproved, .. } = self;
         let cancelled = match states[StateKind::Cancelled] {
             0 => String::new(),
             count => format!(", {count} cancelled"),
         };
-        format!("{} of {total} complete{cancelled}", states[StateKind::Complete])
+        let complete = states[StateKind::Complete];
+        match unproved {
+            0 => format!("{complete} of {total} complete{cancelled}"),
+            count => format!("{complete} of {total} landed, {count} not proved{cancelled}"),
+        }
     }
 
     /// How many tasks are neither complete nor cancelled.

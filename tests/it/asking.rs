@@ -26,7 +26,7 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r##"
     exit code 4
     --- stderr ---
-    [time]  3 tasks, 0 complete
+    [time]  3 tasks, 0 done
     [time]  Iteration 1 of 50 · ask · P1 · attempt 1
     [time]    Paint it
     [time]  ask needs input after [took]

@@ -50,6 +50,8 @@ fn every_setting_is_shown_with_its_origin() {
     on_orphans          kill                                default
     promise             check                               default
     promise_text        <promise>COMPLETE</promise>         default
+    proof               report                              default
+    proof_timeout       30m                                 default
     protect             []                                  default
     redact              true                                default
     remarks             false                               .ralph/config.yaml:2
@@ -83,6 +85,11 @@ fn every_setting_is_shown_with_its_origin() {
         json!({"value": 20, "origin": "file", "file": "~/.ralph/config.yaml", "line": 2})
     );
     assert_eq!(all["agent"], json!({"value": "claude", "origin": "default"}));
+}
+
+#[test]
+fn an_unknown_setting_is_corrected() {
+    let trial = TestProject::new();
     insta::assert_snapshot!(trial.run(["config", "max_costs"]).whole(), @r"
     exit code 64
     --- stderr ---

@@ -34,7 +34,7 @@ fn every_fact_is_a_line() {
     let log = "\
 [date]
 [time]  run [run], agent: [agents]/fail-once
-[time]  2 tasks, 0 complete
+[time]  2 tasks, 0 done
 [time]  Iteration 1 of 2 · a · attempt 1
 [time]  a failed after [took]: exited with code 1
 [time]  Iteration 2 of 2 · a · attempt 2
@@ -195,6 +195,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
         r#""command":"make","outcome":"timed_out","limit_seconds":900,"duration_seconds":900.0,"log":"[log]""#,
     ),
     ("verify_postponed", "a", r#""attempt":1"#),
+    ("proved", "a", r#""attempt":1,"outcome":"not_noticed","runs":true,"duration_seconds":2.0"#),
     (
         "child_started",
         "a",

@@ -58,6 +58,7 @@ mod plan;
 mod planning;
 mod programs;
 mod prompt;
+mod proof;
 mod reach;
 mod real;
 mod report;

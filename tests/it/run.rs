@@ -10,7 +10,7 @@ fn a_diamond_is_worked_off_in_order() {
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
     exit code 0
     --- stderr ---
-    [time]  4 tasks, 0 complete
+    [time]  4 tasks, 0 done
     [time]  Iteration 1 of 50 · start · P2 · attempt 1
     [time]    Begin
     [time]  start complete in [took]: reported done, and committed; landed on `main`
@@ -186,7 +186,7 @@ fn the_heartbeat_is_a_time_and_says_how_it_ended() {
 fn a_finished_graph_is_complete_at_once() {
     let trial = TestProject::new().graph("tasks: [{id: a, status: done}]\n").agent("fail");
     trial.run(["run"]).stderr(
-        "[time]  1 task, 1 complete\n[time]  the graph is complete (exit code 0)\n\
+        "[time]  1 task, 1 done\n[time]  the graph is complete (exit code 0)\n\
          [time]  nothing completed in 0 attempts, [took]; 1 of 1 complete\n",
     );
 }
@@ -205,7 +205,7 @@ fn verbose_says_all_that_is_in_the_journal() {
     exit code 0
     --- stderr ---
     [time]  run [run], agent: [agents]/commit
-    [time]  1 task, 0 complete
+    [time]  1 task, 0 done
     [time]  a: pending -> in-progress by this run
     [time]  Iteration 1 of 50 · a · P2 · attempt 1
     [time]    Do it
@@ -286,7 +286,7 @@ fn what_waits_outside_the_filter_is_named() {
     insta::assert_snapshot!(trial.run(["run", "--task", "end"]).whole(), @r"
     exit code 3
     --- stderr ---
-    [time]  4 tasks, 0 complete
+    [time]  4 tasks, 0 done
     [time]  everything left is blocked (exit code 3)
     [time]  nothing completed in 0 attempts, [took]; 0 of 1 complete
     [time]  needs you:

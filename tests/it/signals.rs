@@ -29,7 +29,7 @@ fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
     insta::assert_snapshot!(said, @r"
     exit code 130
     --- stderr ---
-    [time]  1 task, 0 complete
+    [time]  1 task, 0 done
     [time]  Iteration 1 of 50 · a · P2 · attempt 1
     [time]    a
     [time]  SIGINT: ending what runs, then stopping; press Ctrl-C again to kill it at once

@@ -19,6 +19,7 @@ use anyhow::{Context, Result, ensure};
 use super::{
     Repo, Slot, Slots,
     bounded::CallStreams,
+    control_tree::CONTROLLED,
     head::QUIET,
     lossy, program,
     slot_settings::{SlotSettings, remove_all, replace, split_at},
@@ -122,13 +123,14 @@ impl Slots<'_> {
     }
 
     /// Whether a folder is a slot that a killed run has only begun to make, or whose git directory
-    /// it has only begun to write again. Everything in it was kept before that.
+    /// it has only begun to write again, or in which controls ran. Everything in it was kept before
+    /// that.
     pub fn is_incomplete(&self, path: &Path) -> bool {
         let git_dir = path.join(".git");
         path.to_string_lossy().ends_with(MAKING)
             || read_mark(&git_dir).is_some_and(|(_, main)| main == self.root)
-                && !git_dir.join("HEAD").exists()
-                && git_dir.join(BEGUN).exists()
+                && (git_dir.join(CONTROLLED).exists()
+                    || !git_dir.join("HEAD").exists() && git_dir.join(BEGUN).exists())
     }
 
     /// Removes an [incomplete slot](Slots::is_incomplete). Returns whether it is one.

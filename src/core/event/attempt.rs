@@ -11,6 +11,7 @@ use crate::{
     executor::Placement,
     history::{Effect, History},
     notification_kind::NotificationKind,
+    proof::Proof,
     verdict::CheckResult,
 };
 
@@ -210,10 +211,22 @@ pub enum CheckEvent {
         /// The attempt.
         attempt: u32,
     },
+    /// Controls have shown whether the verify commands notice the work of an attempt.
+    Proved {
+        /// The attempt.
+        attempt: u32,
+        /// What they show.
+        #[serde(flatten)]
+        proof: Proof,
+    },
 }
 
 impl Effect for CheckEvent {
     fn apply(&self, record: &Record, history: &mut History) {
+        if let CheckEvent::Proved { proof, .. } = self {
+            history
+                .with(record.task_id.as_ref(), |past| past.proof = Some(Box::new(proof.clone())));
+        }
         history.active.with(record.task_id.as_ref(), |active| {
             let state = match self {
                 CheckEvent::SettingUp { .. } => AttemptState::SettingUp,
@@ -223,7 +236,8 @@ impl Effect for CheckEvent {
                 }
                 CheckEvent::Verified(_)
                 | CheckEvent::VerifyFailed(_)
-                | CheckEvent::VerifyPostponed { .. } => return,
+                | CheckEvent::VerifyPostponed { .. }
+                | CheckEvent::Proved { .. } => return,
             };
             // The journal records the checks of a trial under the first task of the batch.
             if !active.state.is_landing() {

@@ -147,6 +147,14 @@ impl StopReason {
     }
 }
 
+impl StopReason {
+    /// The reason of a run that has done all tasks, of which these are not proved.
+    pub fn unproved(tasks: &[&TaskId]) -> String {
+        let names = tasks.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
+        format!("all tasks have landed, without a proof of {names}")
+    }
+}
+
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

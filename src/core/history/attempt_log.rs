@@ -14,6 +14,7 @@ use crate::{
     },
     executor::Placement,
     graph::task::TaskId,
+    proof::Proof,
 };
 
 /// One attempt.
@@ -45,6 +46,8 @@ pub struct AttemptEntry {
     pub queued_at: Option<DateTime<Utc>>,
     /// When and how it ended; none while it runs, or if no end was recorded.
     pub ended: Option<(DateTime<Utc>, AttemptResult)>,
+    /// The proof of its work.
+    pub proof: Option<Proof>,
     /// The events about its task and the graph file while it ran.
     pub changes: Vec<Record>,
 }
@@ -78,6 +81,13 @@ pub struct AttemptLog {
 }
 
 impl AttemptLog {
+    fn prove(&mut self, id: &TaskId, attempt: u32, proof: &Proof) {
+        let mut newest = self.entries.iter_mut().rev();
+        if let Some(entry) = newest.find(|it| it.task_id == *id && it.attempt == attempt) {
+            entry.proof = Some(proof.clone());
+        }
+    }
+
     /// Applies an event.
     pub fn apply(&mut self, record: &Record) {
         if let Event::Graph(GraphEvent::Drafted(call)) = &record.event {
@@ -93,6 +103,9 @@ impl AttemptLog {
             {
                 entry.ended = Some((record.timestamp, ended.clone()));
             }
+        }
+        if let Event::Check(CheckEvent::Proved { attempt, proof }) = &record.event {
+            self.prove(id, *attempt, proof);
         }
         if let Event::Executor(ExecutorEvent::Withdrawn { attempt, .. }) = &record.event
             && let Some(at) = self.open.remove(id)
@@ -126,6 +139,7 @@ impl AttemptLog {
                 verified_from: None,
                 queued_at: None,
                 ended: None,
+                proof: None,
                 changes: Vec::new(),
             });
         }

@@ -10,6 +10,7 @@ use crate::{
     default_value::is_default,
     event::{Answer, AttemptResult, Cause, TipRed},
     graph::task::{Status, TaskId},
+    proof::Proof,
     spend::Spend,
     verdict::{Commit, Verdict},
 };
@@ -51,6 +52,9 @@ pub struct TaskHistory {
     /// The result of the newest ended attempt.
     #[serde(skip_serializing_if = "is_default")]
     pub last: Option<Box<LastAttempt>>,
+    /// The proof of the work of its newest attempt that landed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub proof: Option<Box<Proof>>,
     /// The commits of the attempt that completed it.
     #[serde(skip_serializing_if = "is_default")]
     pub commits: Vec<Commit>,
@@ -115,6 +119,11 @@ impl TaskHistory {
         self.reopened.as_deref().filter(|reopened| !reopened.is_done)
     }
 
+    /// Whether the proof of its work shows that it may not be done.
+    pub fn is_doubtful(&self) -> bool {
+        self.proof.as_ref().is_some_and(|proof| !proof.outcome.is_good())
+    }
+
     /// The question of the newest attempt, if it needs input.
     pub fn question(&self) -> Option<&str> {
         self.last.as_ref().and_then(|last| last.ended.question())
@@ -123,6 +132,7 @@ impl TaskHistory {
 
 /// The history of a task without one.
 pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
+    proof: None,
     attempts: 0,
     withdrawn: None,
     counted: 0,

@@ -10,7 +10,7 @@ pub mod lexer;
 
 /// A source file whose comments and strings are known.
 pub struct SourceCode<'a> {
-    pub(super) text: &'a str,
+    text: &'a str,
     pub(super) language: Language,
     pieces: Vec<(Range<usize>, Piece)>,
     /// The text in the same length, without comments and the contents of strings.
@@ -36,6 +36,11 @@ impl<'a> SourceCode<'a> {
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let starts = std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect();
         SourceCode { text, language, pieces, skeleton, pairs, starts }
+    }
+
+    /// The text.
+    pub fn text(&self) -> &'a str {
+        self.text
     }
 
     /// The text without comments and blank lines.

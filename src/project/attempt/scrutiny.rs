@@ -15,6 +15,7 @@ use crate::{
             task_paths::{self, CheckedBy},
         },
         history::LandedWork,
+        proof::halves::HalvesRule,
         verdict::Evidence,
     },
     project::{config_layers, slot_files, workspace::Workspace},
@@ -96,6 +97,9 @@ pub fn check_evidence(
     evidence.metadata_only = may_be_metadata
         && !committed.is_empty()
         && committed.iter().all(|path| is_metadata(workspace, task, path));
+    evidence.to_prove = evidence.report.is_some()
+        && record.slot.is_some()
+        && HalvesRule::is_due(&workspace.config.proof, &verify, &committed);
     // The iterations of a plain loop may do in the checkout what they like.
     let is_free = workspace.place.name().is_some() && record.slot.is_none();
     if evidence.report.is_some() && !is_free {

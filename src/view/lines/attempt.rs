@@ -167,7 +167,9 @@ impl EventText for AttemptResult {
 
 fn completed(id: &str, ended: &AttemptResult, view: &View<'_>) -> Vec<Line> {
     let time = duration::short(ended.duration());
-    let mut lines = vec![line(Style::Good, format!("{id} complete in {time}: {}", ended.why))];
+    // Whether it is done is shown by its proof.
+    let done = if ended.evidence.to_prove { "landed" } else { "complete" };
+    let mut lines = vec![line(Style::Good, format!("{id} {done} in {time}: {}", ended.why))];
     lines.extend(proof(ended));
     lines.extend(kept(id, ended, "what else it left is kept"));
     let (left, standing) = left(view, Utc::now());
@@ -304,11 +306,10 @@ impl EventText for CheckEvent {
                 with_output(line(Style::Warn, head), check)
             }
             CheckEvent::VerifyPostponed { .. } => {
-                let text = format!(
-                    "the verify commands of {id} are left to the next run; its work is kept"
-                );
-                vec![line(Style::Warn, text)]
+                let text = "are left to the next run; its work is kept";
+                vec![line(Style::Warn, format!("the verify commands of {id} {text}"))]
             }
+            CheckEvent::Proved { proof, .. } => vec![super::proved(id, proof)],
         }
     }
 }

@@ -15,7 +15,7 @@ impl EventText for GraphEvent {
         let id = at.id;
         let shown = match self {
             GraphEvent::GraphLoaded { tasks, complete } => {
-                line(None, format!("{}, {complete} complete", counted(*tasks, "task")))
+                line(None, format!("{}, {complete} done", counted(*tasks, "task")))
             }
             GraphEvent::GraphRejected { error } => line(
                 Style::Bad,

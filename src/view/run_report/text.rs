@@ -136,6 +136,12 @@ impl RunReport {
         !self.run.goes_on() && self.run.completed == 0 && self.run.plain.is_none()
     }
 
+    /// How many of the landed tasks are not proved.
+    fn unproved(&self) -> usize {
+        let proofs = self.landed.iter().filter_map(|task| task.proof.as_ref());
+        proofs.filter(|proof| !proof.is_good).count()
+    }
+
     fn totals(&self) -> String {
         let run = &self.run;
         let time = self.duration_seconds.map_or(String::new(), |wall| {
@@ -159,7 +165,10 @@ impl RunReport {
         }
         let done = match run.completed {
             0 => "nothing completed".to_owned(),
-            count => format!("{count} completed"),
+            count => match self.unproved() {
+                0 => format!("{count} completed"),
+                doubtful => format!("{count} landed, {doubtful} not proved,"),
+            },
         };
         let progress = match (&self.left, self.remaining) {
             (Some(counts), _) => format!("; {}", counts.progress()),
@@ -383,6 +392,10 @@ impl LandedTask {
         let end = self.facts(page.is_narrow());
         page.entry(Some(Style::Good), '+', (self.id.as_str(), &format!(": {title}")), &end);
         self.remarks.iter().for_each(|remark| page.note(Style::Warn, remark));
+        if let Some(proof) = &self.proof {
+            let style = if proof.is_good { Style::Faint } else { Style::Warn };
+            page.note(style, &proof.text);
+        }
         for commit in
             self.commits.iter().take(fold.commits.saturating_add(1)).filter(|_| fold.commits > 0)
         {

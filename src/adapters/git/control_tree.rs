@@ -1,0 +1,101 @@
+//! The trees on which verify commands run again: a commit with other versions of some files.
+
+use std::{collections::BTreeSet, fs};
+
+use anyhow::{Context, Result};
+use git2::{DiffOptions, Patch};
+
+use super::{CommitMaker, Slot, lossy, program};
+use crate::core::commit_id::CommitId;
+
+/// The file in the git directory of a slot in which controls run.
+pub(super) const CONTROLLED: &str = "ralph-controls";
+
+impl CommitMaker<'_> {
+    /// Makes a commit on top of `head` in which the files have these texts; without a text, what
+    /// `base` has there. No ref names it.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn variant<'t>(
+        &self,
+        head: &str,
+        base: &str,
+        files: impl Iterator<Item = (&'t str, Option<&'t str>)>,
+    ) -> Result<CommitId> {
+        let (mut paths, mut entries) = (Vec::new(), Vec::new());
+        for (path, text) in files {
+            let of = |commit: &str| -> Result<Option<String>> {
+                Ok(self.entries(commit, &[path])?.pop().flatten())
+            };
+            let entry = match text {
+                None => of(base)?,
+                Some(text) => {
+                    let old = of(head)?.or(of(base)?);
+                    let mode = old.as_deref().and_then(|old| old.split(' ').next());
+                    Some(format!("{} {}", mode.unwrap_or("100644"), self.write_blob(text)?))
+                }
+            };
+            paths.push(path);
+            entries.push(entry);
+        }
+        let tree = self.with_entries(head, &paths, &entries)?;
+        let env = self.identity();
+        let message = "A control of ralph\n";
+        let new = program::NewCommit {
+            tree: &tree,
+            parents: &[head],
+            message,
+            env: &env,
+            is_signed: false,
+        };
+        program::commit_tree(&self.root, &new)
+    }
+}
+
+impl Slot<'_> {
+    /// Notes that the slot has trees of controls from now on, and nothing that must be kept: if that does
+    /// not end, the slot is made again.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn begin_controls(&self) -> Result<()> {
+        self.must_be_slot()?;
+        fs::write(self.git_dir.join(CONTROLLED), "").context("note the controls of the slot")
+    }
+
+    /// Notes that the slot is at its own commit again.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn end_controls(&self, commit: &str) -> Result<()> {
+        self.note(commit)?;
+        fs::remove_file(self.git_dir.join(CONTROLLED)).context("note the end of controls")
+    }
+}
+
+/// The lines of a text that are not in an older one, counted from 0, with those beside a removed
+/// line; and the removed lines.
+///
+/// # Errors
+/// The error of libgit2.
+pub fn changed_lines(old: &str, new: &str) -> Result<(BTreeSet<usize>, Vec<String>)> {
+    let mut options = DiffOptions::new();
+    options.context_lines(0);
+    let patch = Patch::from_buffers(old.as_bytes(), None, new.as_bytes(), None, Some(&mut options));
+    let patch = patch.context("cannot compare two versions of a file")?;
+    let (mut lines, mut removed) = (BTreeSet::new(), Vec::new());
+    for number in 0..patch.num_hunks() {
+        let (hunk, count) = patch.hunk(number)?;
+        let (start, length) = (hunk.new_start() as usize, hunk.new_lines() as usize);
+        // Without new lines, the start is the line before.
+        lines.extend(start.saturating_sub(1)..start.saturating_sub(1) + length.max(1));
+        for at in 0..count {
+            let line = patch.line_in_hunk(number, at)?;
+            if line.origin() == '-' {
+                removed.push(lossy(line.content()).trim_end_matches('\n').to_owned());
+            }
+        }
+    }
+    Ok((lines, removed))
+}

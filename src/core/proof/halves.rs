@@ -1,0 +1,351 @@
+//! The halves of a change: what does the work, and what checks it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ControlText, ProofPolicy, ProofSettings, source_code::lexer::Language};
+use crate::{
+    graph::{glob::Glob, task_paths},
+    loop_paths,
+};
+
+/// The part of a change that a file belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Half {
+    /// It does the work: code, and the data beside it.
+    Source,
+    /// It is a test, or belongs to tests.
+    Test,
+    /// It decides which checks run: their settings and scripts.
+    Check,
+    /// Documentation and everything else.
+    Other,
+}
+
+/// Folders of tests.
+const TEST_FOLDERS: &[&str] = &[
+    "__mocks__",
+    "__snapshots__",
+    "__tests__",
+    "cypress",
+    "e2e",
+    "spec",
+    "specs",
+    "test",
+    "testdata",
+    "testing",
+    "tests",
+];
+
+/// Folders of code: a file of any kind in them is part of it.
+const SOURCE_FOLDERS: &[&str] = &["app", "cmd", "internal", "lib", "pkg", "source", "src"];
+
+/// Folders of documentation and examples.
+const OTHER_FOLDERS: &[&str] =
+    &["doc", "docs", "benches", "examples", ".ralph", ".vscode", ".idea"];
+
+/// Folders of settings and scripts of checks.
+const CHECK_FOLDERS: &[&str] =
+    &[".cargo", ".ci", ".circleci", ".config", ".github", ".gitlab", ".husky", "ci", "scripts"];
+
+/// Files that list dependencies alone: the work may need new ones.
+const LOCKS: &[&str] = &[
+    "Cargo.lock",
+    "Gemfile.lock",
+    "Pipfile",
+    "Pipfile.lock",
+    "bun.lock",
+    "bun.lockb",
+    "composer.lock",
+    "deno.lock",
+    "go.mod",
+    "go.sum",
+    "mix.lock",
+    "npm-shrinkwrap.json",
+    "package-lock.json",
+    "pdm.lock",
+    "pnpm-lock.yaml",
+    "pnpm-workspace.yaml",
+    "poetry.lock",
+    "uv.lock",
+    "yarn.lock",
+];
+
+/// Files that say how a project is checked.
+const CHECK_FILES: &[&str] = &[
+    ".babelrc",
+    ".coveragerc",
+    ".eslintrc",
+    ".flake8",
+    ".gitlab-ci.yml",
+    ".mocharc",
+    ".nycrc",
+    ".pre-commit-config.yaml",
+    ".prettierrc",
+    ".ruff.toml",
+    ".travis.yml",
+    "CMakeLists.txt",
+    "Cargo.toml",
+    "Gemfile",
+    "Makefile",
+    "GNUmakefile",
+    "Rakefile",
+    "Taskfile.yaml",
+    "Taskfile.yml",
+    "build.gradle",
+    "build.gradle.kts",
+    "bunfig.toml",
+    "clippy.toml",
+    "composer.json",
+    "deno.json",
+    "deno.jsonc",
+    "justfile",
+    "makefile",
+    "meson.build",
+    "mix.exs",
+    "mypy.ini",
+    "noxfile.py",
+    "package.json",
+    "phpunit.xml",
+    "pom.xml",
+    "pyproject.toml",
+    "pyrightconfig.json",
+    "pytest.ini",
+    "ruff.toml",
+    "rust-toolchain.toml",
+    "rustfmt.toml",
+    "setup.cfg",
+    "setup.py",
+    "tox.ini",
+];
+
+/// First parts of the names of files that say how a project is checked.
+const CHECK_STEMS: &[&str] = &[
+    ".eslintrc.",
+    ".mocharc.",
+    ".nycrc.",
+    ".prettierrc.",
+    "babel.config.",
+    "cypress.config.",
+    "eslint.config.",
+    "jest.config.",
+    "karma.conf.",
+    "nyc.config.",
+    "playwright.config.",
+    "prettier.config.",
+    "requirements",
+    "rollup.config.",
+    "tsconfig.",
+    "vite.config.",
+    "vitest.config.",
+    "webpack.config.",
+];
+
+/// The endings of code in languages that are not read here.
+const CODE: &[&str] = &[
+    "asm", "astro", "bash", "c", "cc", "clj", "cljs", "cpp", "cs", "css", "cu", "cxx", "dart",
+    "elm", "erl", "ex", "exs", "f90", "fs", "graphql", "groovy", "h", "hh", "hpp", "hs", "html",
+    "java", "jl", "kt", "kts", "less", "lua", "m", "ml", "mli", "mm", "nim", "php", "pl", "pm",
+    "proto", "ps1", "pyi", "pyx", "r", "rb", "sass", "scala", "scss", "sh", "sol", "sql", "svelte",
+    "swift", "vb", "vue", "zig", "zsh",
+];
+
+/// What a project says of its files, where the guess is wrong, and what else decides.
+#[derive(Clone, Debug, Default)]
+pub struct HalvesRule {
+    /// Paths of tests.
+    pub tests: Vec<Glob>,
+    /// Paths of source.
+    pub source: Vec<Glob>,
+    /// Changed files that a verify command names.
+    pub named: Vec<String>,
+    /// The folders with code in them.
+    pub code_folders: Vec<String>,
+}
+
+impl HalvesRule {
+    /// The rule for these changed paths of work that these commands verify.
+    pub fn new(
+        settings: &ProofSettings,
+        (verify, paths): (&[String], &[String]),
+        code_folders: Vec<String>,
+    ) -> HalvesRule {
+        // A file is named by itself, and not only with its folder.
+        let is_named = |path: &&String| {
+            let sibling = path.rsplit_once('/').map(|(folder, _)| format!("{folder}/?"));
+            !task_paths::named_by(verify, &[(*path).clone()]).is_empty()
+                && sibling.is_none_or(|it| task_paths::named_by(verify, &[it]).is_empty())
+        };
+        let (tests, source) = (settings.tests.clone(), settings.source.clone());
+        let named = paths.iter().filter(is_named).cloned().collect();
+        HalvesRule { tests, source, named, code_folders }
+    }
+
+    /// Whether work is to be proved: it changes code or tests.
+    pub fn is_due(settings: &ProofSettings, verify: &[String], paths: &[String]) -> bool {
+        let rule = HalvesRule::new(settings, (verify, paths), Vec::new());
+        settings.policy != ProofPolicy::None
+            && !verify.is_empty()
+            && paths.iter().any(|path| matches!(rule.half(path), Half::Source | Half::Test))
+    }
+
+    /// The half of a change that a file belongs to.
+    pub fn half(&self, path: &str) -> Half {
+        let folders: Vec<&str> = path.split('/').rev().skip(1).collect();
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let is_in = |list: &[&str]| folders.iter().any(|folder| list.contains(folder));
+        if self.tests.iter().any(|glob| glob.matches(path)) {
+            return Half::Test;
+        }
+        if self.source.iter().any(|glob| glob.matches(path)) {
+            return Half::Source;
+        }
+        if loop_paths::is_own_or_above(path) {
+            return Half::Other;
+        }
+        if is_in(TEST_FOLDERS) || is_test_name(name) {
+            return Half::Test;
+        }
+        let is_code = is_code(name);
+        let is_script = is_script_name(name) || is_in(CHECK_FOLDERS);
+        if self.named.iter().any(|named| named == path) && is_script && !is_in(SOURCE_FOLDERS) {
+            return Half::Check;
+        }
+        if is_check_name(name) || is_lock(name) || (is_in(CHECK_FOLDERS) && !is_in(SOURCE_FOLDERS))
+        {
+            return Half::Check;
+        }
+        if is_in(OTHER_FOLDERS) && !is_in(SOURCE_FOLDERS) || is_document(name) {
+            return Half::Other;
+        }
+        let with_code = |folder: &String| {
+            path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let is_data = is_in(SOURCE_FOLDERS) || self.code_folders.iter().any(with_code);
+        if is_code || (is_data && !name.starts_with('.')) { Half::Source } else { Half::Other }
+    }
+}
+
+/// Whether a file lists only dependencies.
+pub(super) fn is_lock(name: &str) -> bool {
+    LOCKS.contains(&name)
+}
+
+/// Whether a file is code, by its name.
+pub fn is_code(name: &str) -> bool {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    Language::of(name).is_some() || ending.is_some_and(|ending| CODE.contains(&ending.as_str()))
+}
+
+fn is_check_name(name: &str) -> bool {
+    CHECK_FILES.contains(&name)
+        || CHECK_STEMS.iter().any(|stem| name.starts_with(stem))
+        || name.strip_suffix(".mk").is_some()
+}
+
+/// Whether a file that a verify command names is a check, by its name.
+fn is_script_name(name: &str) -> bool {
+    const WORDS: &[&str] = &["check", "checks", "ci", "lint", "run", "smoke", "validate", "verify"];
+    let (stem, ending) = name.rsplit_once('.').unwrap_or((name, ""));
+    ["sh", "bash"].contains(&ending) || stem.split(['.', '_', '-']).any(|it| WORDS.contains(&it))
+}
+
+fn is_document(name: &str) -> bool {
+    const TEXTS: &[&str] = &["adoc", "md", "mdx", "rst"];
+    const NAMES: &[&str] =
+        &["AUTHORS", "CHANGELOG", "COPYING", "LICENSE", "NOTICE", "README", "VERSION"];
+    let (stem, ending) = name.split_once('.').unwrap_or((name, ""));
+    TEXTS.contains(&name.rsplit('.').next().unwrap_or(ending)) || NAMES.contains(&stem)
+}
+
+/// Whether a file is a test, by its name: `test_x.py`, `x_test.go`, `x.spec.ts`, `XTest.java`.
+fn is_test_name(name: &str) -> bool {
+    let (stem, ending) = name.rsplit_once('.').unwrap_or((name, ""));
+    let words: Vec<&str> = stem.split(['.', '_', '-']).collect();
+    let is_word = |word: Option<&&str>| {
+        word.is_some_and(|it| ["test", "tests", "spec", "specs"].contains(it))
+    };
+    let is_class = ["Test", "Tests", "Spec"].iter().any(|word| {
+        stem.strip_suffix(word)
+            .is_some_and(|rest| rest.ends_with(|c: char| c.is_lowercase() || c.is_ascii_digit()))
+    });
+    name == "conftest.py"
+        || ending == "snap"
+        || (is_code(name) && (is_word(words.first()) || is_word(words.last()) || is_class))
+        || (Language::of(name).is_some()
+            && words.len() > 2
+            && is_word(words.get(words.len() - 2))
+            && stem.contains('.'))
+}
+
+/// The verify settings of a new version of a file with the dependencies of the work: what an older
+/// version of the file says of checks, and this one of all else. `None` if they say the same.
+pub(super) fn as_it_was(path: &str, base: Option<&str>, head: Option<&str>) -> Option<ControlText> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    if is_lock(name) || name.starts_with("requirements") {
+        return None;
+    }
+    let (Some(base), Some(head)) = (base, head) else {
+        return (base != head).then_some(ControlText::Base);
+    };
+    let mixed = match name {
+        "package.json" => package(base, head).unwrap_or_else(|| base.to_owned()),
+        "Cargo.toml" => sections(base, head, |name| {
+            ["package", "lib", "[test", "profile", "lints", "workspace.lints"]
+                .iter()
+                .any(|it| name.starts_with(it))
+        }),
+        "pyproject.toml" => sections(base, head, |name| {
+            name.starts_with("tool")
+                && !["poetry", "setuptools", "hatch", "pdm", "uv", "flit"].iter().any(|tool| {
+                    name.strip_prefix("tool.").is_some_and(|rest| rest.starts_with(tool))
+                })
+        }),
+        "setup.cfg" => sections(base, head, |name| {
+            !["metadata", "options"].iter().any(|it| name.starts_with(it))
+        }),
+        "setup.py" => head.to_owned(),
+        _ => base.to_owned(),
+    };
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    (plain(&mixed) != plain(head)).then_some(ControlText::Text(mixed))
+}
+
+/// A `package.json` with the scripts and the settings of checks of an older one.
+fn package(base: &str, text: &str) -> Option<String> {
+    const KEYS: &[&str] =
+        &["scripts", "jest", "mocha", "vitest", "ava", "tap", "nyc", "c8", "eslintConfig", "babel"];
+    let base: serde_json::Value = serde_json::from_str(base).ok()?;
+    let head: serde_json::Value = serde_json::from_str(text).ok()?;
+    let mut mixed = head.clone();
+    for key in KEYS {
+        match base.get(key) {
+            Some(value) => mixed.as_object_mut()?.insert((*key).to_owned(), value.clone()),
+            None => mixed.as_object_mut()?.remove(*key),
+        };
+    }
+    if mixed == head { Some(text.to_owned()) } else { serde_json::to_string_pretty(&mixed).ok() }
+}
+
+/// A text of sections, `[name]`, of which those that are about checks come from an older one.
+fn sections(base: &str, head: &str, is_check: impl Fn(&str) -> bool) -> String {
+    let of = |text: &str, checks: bool| {
+        let mut is_taken = !checks;
+        let mut taken = String::new();
+        for line in text.lines() {
+            let name = line.trim().strip_prefix('[').filter(|_| line.starts_with('['));
+            if let Some(name) = name {
+                is_taken = is_check(name) == checks;
+            }
+            if is_taken {
+                taken.push_str(line);
+                taken.push('\n');
+            }
+        }
+        taken
+    };
+    if of(base, true) == of(head, true) {
+        head.to_owned()
+    } else {
+        of(head, false) + &of(base, true)
+    }
+}

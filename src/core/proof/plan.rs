@@ -1,0 +1,433 @@
+//! Which controls a change needs, the trees of the controls, and what their results show.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    ControlKind, ControlResult, ControlText, ProofOutcome, ProofPolicy,
+    halves::{Half, HalvesRule, as_it_was},
+    source_code::{SourceCode, lexer::Language},
+    tripwire::{Reach, Tripwire},
+};
+
+/// A changed file.
+#[derive(Clone, Debug, Default)]
+pub struct ChangedFile {
+    /// Its path.
+    pub path: String,
+    /// Its text in the base; none if it is not there or is no text.
+    pub base: Option<String>,
+    /// Its text in the work; none if it is not there or is no text.
+    pub head: Option<String>,
+    /// Whether the base has it.
+    pub was_there: bool,
+    /// The lines of the work that changed, counted from 0.
+    pub lines: BTreeSet<usize>,
+    /// The lines of the base that are not in the work.
+    pub removed: Vec<String>,
+}
+
+impl ChangedFile {
+    fn language(&self) -> Option<Language> {
+        Language::of(&self.path)
+    }
+}
+
+/// The files of a control that differ from the work.
+pub type ControlTree = BTreeMap<String, ControlText>;
+
+/// What the controls of a change are.
+#[derive(Clone, Debug)]
+pub struct ProofPlan {
+    policy: ProofPolicy,
+    source: Vec<String>,
+    /// Whether a test or a setting of checks changed.
+    checks_changed: bool,
+    without_source: ControlTree,
+    old_tests: ControlTree,
+    old_checks: ControlTree,
+    wires: [ControlTree; 2],
+    tripwire: Tripwire,
+    /// The commands that ran no test.
+    idle: Vec<String>,
+}
+
+/// Words with which tests are left out.
+const SKIPS: &[&str] = &[
+    "skip",
+    "xfail",
+    "xit(",
+    "xdescribe",
+    ".only",
+    ".todo",
+    "[ignore",
+    "|| true",
+    "deselect",
+    "collect_ignore",
+    "importorskip",
+    "t.Skip",
+];
+
+impl ProofPlan {
+    /// The controls of a change, or what can be said without any. `idle` are the verify commands that
+    /// ran no test, `commands` is the number of all.
+    ///
+    /// # Errors
+    /// The outcome, if no control is needed.
+    pub fn of(
+        files: &[ChangedFile],
+        rule: &HalvesRule,
+        (policy, tripwire): (ProofPolicy, Tripwire),
+        (idle, commands): (Vec<String>, usize),
+    ) -> Result<ProofPlan, ProofOutcome> {
+        let of = |half: Half| -> Vec<&ChangedFile> {
+            files.iter().filter(|file| rule.half(&file.path) == half).collect()
+        };
+        let (source, tests, checks) = (of(Half::Source), of(Half::Test), of(Half::Check));
+        let code: Vec<&ChangedFile> =
+            source.iter().copied().filter(|it| has_code_change(it)).collect();
+        let old_tests = old_tests(&tests, &source);
+        if code.is_empty() {
+            return Err(Self::without_code(
+                !source.is_empty(),
+                &tests,
+                &checks,
+                &source,
+                &old_tests,
+            ));
+        }
+        if !idle.is_empty() && idle.len() == commands {
+            let command = idle.first().cloned().unwrap_or_default();
+            return Err(ProofOutcome::NoTest { command });
+        }
+        let old_checks: ControlTree = checks
+            .iter()
+            .filter_map(|file| {
+                let old = as_it_was(&file.path, file.base.as_deref(), file.head.as_deref())?;
+                Some((file.path.clone(), old))
+            })
+            .collect();
+        let in_file = |file: &&&ChangedFile| {
+            let has = |text: &Option<String>| {
+                text.as_deref().map(|text| test_half(file, text)).unwrap_or_default()
+            };
+            has(&file.base) != has(&file.head)
+        };
+        let checks_changed =
+            !tests.is_empty() || !old_checks.is_empty() || code.iter().any(|it| in_file(&it));
+        let wires = [tripwire, tripwire.inert()].map(|wire| wired(&code, wire));
+        Ok(ProofPlan {
+            policy,
+            source: code.iter().map(|file| file.path.clone()).collect(),
+            checks_changed,
+            without_source: without_source(&source),
+            old_tests,
+            old_checks,
+            wires,
+            tripwire,
+            idle,
+        })
+    }
+
+    /// The outcome of a change without code.
+    fn without_code(
+        has_source: bool,
+        tests: &[&ChangedFile],
+        checks: &[&ChangedFile],
+        source: &[&ChangedFile],
+        old_tests: &ControlTree,
+    ) -> ProofOutcome {
+        let in_source = |path: &String| source.iter().any(|file| file.path == *path);
+        if !old_tests.is_empty() {
+            return ProofOutcome::TestsRemoved { files: old_tests.keys().cloned().collect() };
+        }
+        let changes_tests = |file: &&ChangedFile| {
+            let half = |text: &Option<String>| text.as_deref().map(|text| test_half(file, text));
+            half(&file.base).unwrap_or_default() != half(&file.head).unwrap_or_default()
+        };
+        let tests_in_source = source.iter().any(changes_tests);
+        debug_assert!(!old_tests.keys().any(in_source), "such tests have a control");
+        if has_source && !tests_in_source {
+            return ProofOutcome::NoCode;
+        }
+        let what = match (tests.is_empty() && !tests_in_source, checks.is_empty()) {
+            (true, true) => "documentation and other files",
+            (true, false) => "settings and scripts of checks",
+            (false, true) => "tests",
+            (false, false) => "tests and settings of checks",
+        };
+        ProofOutcome::NotNeeded { what: what.to_owned() }
+    }
+
+    /// The control that follows these; none if they are enough.
+    pub fn next(&self, done: &[ControlResult]) -> Option<ControlKind> {
+        let count = |kind| done.iter().filter(|it| it.control == kind).count();
+        let of = |kind| done.iter().rev().find(|it| it.control == kind);
+        if self.policy != ProofPolicy::Keep {
+            match of(ControlKind::WithoutSource) {
+                None => return Some(ControlKind::WithoutSource),
+                // A test that fails now and then would prove anything.
+                Some(first) if first.red.is_some() && count(ControlKind::WithoutSource) < 2 => {
+                    return Some(ControlKind::WithoutSource);
+                }
+                Some(_) => {}
+            }
+        }
+        if !self.wires[0].is_empty() {
+            match of(ControlKind::Tripwire) {
+                None => return Some(ControlKind::Tripwire),
+                Some(wire)
+                    if wire.red.is_some() && !wire.marked && count(ControlKind::Inert) == 0 =>
+                {
+                    return Some(ControlKind::Inert);
+                }
+                Some(_) => {}
+            }
+        }
+        for (kind, tree) in
+            [(ControlKind::OldTests, &self.old_tests), (ControlKind::OldChecks, &self.old_checks)]
+        {
+            // A red one is questioned again.
+            let is_due = of(kind).is_none_or(|it| it.red.is_some() && count(kind) < 2);
+            if !tree.is_empty() && is_due {
+                return Some(kind);
+            }
+        }
+        None
+    }
+
+    /// The tree of a control.
+    pub fn tree(&self, kind: ControlKind) -> &ControlTree {
+        match kind {
+            ControlKind::WithoutSource => &self.without_source,
+            ControlKind::OldTests => &self.old_tests,
+            ControlKind::OldChecks => &self.old_checks,
+            ControlKind::Tripwire => &self.wires[0],
+            ControlKind::Inert => &self.wires[1],
+        }
+    }
+
+    /// The text that shows in an output that a changed function ran.
+    pub fn marker(&self) -> String {
+        self.tripwire.marker()
+    }
+
+    /// What the controls show.
+    pub fn outcome(&self, done: &[ControlResult]) -> ProofOutcome {
+        let all = |kind| done.iter().filter(move |it| it.control == kind);
+        let red = |kind| {
+            let is_red = all(kind).next().is_some() && all(kind).all(|it| it.red.is_some());
+            all(kind)
+                .next_back()
+                .filter(|_| is_red)
+                .and_then(|it| it.red.as_ref().map(|red| (it, red)))
+        };
+        let is_flaky = |kind| all(kind).any(|it| it.red.is_some()) && red(kind).is_none();
+        let wire = all(ControlKind::Tripwire).next();
+        let inert_is_red = all(ControlKind::Inert).any(|it| it.red.is_some());
+        // None: no function of a known language changed.
+        let runs = wire.map(|wire| wire.marked || (wire.red.is_some() && !inert_is_red));
+        let is_unclear = inert_is_red && wire.is_some_and(|wire| !wire.marked);
+        if let Some((_, red)) = red(ControlKind::OldChecks) {
+            let files = self.old_checks.keys().cloned().collect();
+            return ProofOutcome::ChecksChanged { files, command: red.command.clone() };
+        }
+        let old_tests = red(ControlKind::OldTests);
+        if self.policy == ProofPolicy::Keep {
+            return match (old_tests, runs) {
+                (Some((_, red)), _) => ProofOutcome::NotKept { command: red.command.clone() },
+                (None, Some(true) | None) => ProofOutcome::Kept,
+                (None, Some(false)) => ProofOutcome::NeverRun,
+            };
+        }
+        let Some((control, red)) = red(ControlKind::WithoutSource) else {
+            if is_flaky(ControlKind::WithoutSource) {
+                let why = "the checks fail now and then without the change".to_owned();
+                return ProofOutcome::Skipped { why };
+            }
+            return match (runs, self.idle.first()) {
+                (Some(false), _) => ProofOutcome::NeverRun,
+                (runs, _) => ProofOutcome::NotNoticed { runs: runs == Some(true) },
+            };
+        };
+        if self.idle.contains(&red.command) {
+            return ProofOutcome::NoTest { command: red.command.clone() };
+        }
+        if !self.checks_changed {
+            return ProofOutcome::Repaired;
+        }
+        if is_unclear {
+            let why = "the checks notice the text of the source itself".to_owned();
+            return ProofOutcome::Skipped { why };
+        }
+        if runs == Some(false) {
+            return ProofOutcome::NeverRun;
+        }
+        ProofOutcome::Proved {
+            files: self.source.len(),
+            command: red.command.clone(),
+            tests: control.failed_tests,
+            tests_changed: if old_tests.is_some() { self.old_tests.len() } else { 0 },
+        }
+    }
+}
+
+/// The tests in a file of source.
+fn test_half(file: &ChangedFile, text: &str) -> String {
+    let Some(language) = file.language() else { return String::new() };
+    split(&SourceCode::new(language, text), true)
+}
+
+/// Whether the source half of a file has another code than before.
+fn has_code_change(file: &ChangedFile) -> bool {
+    let Some(language) = file.language() else { return true };
+    let (Some(base), Some(head)) = (&file.base, &file.head) else {
+        // A new file may be tests alone.
+        let text = file.head.as_ref().or(file.base.as_ref());
+        return text.is_none_or(|text| {
+            let code = split(&SourceCode::new(language, text), false);
+            !SourceCode::new(language, &code).code().trim().is_empty()
+        });
+    };
+    let code = |text: &str| {
+        let code = split(&SourceCode::new(language, text), false);
+        SourceCode::new(language, &code).code()
+    };
+    code(base) != code(head)
+}
+
+/// The tests at the top level of a file, or all else.
+fn split(code: &SourceCode<'_>, of_tests: bool) -> String {
+    let tests = code.tests();
+    let lines = code.text().split_inclusive('\n').enumerate();
+    let is_test = |at: usize| tests.iter().any(|range| range.contains(&at));
+    lines.filter(|(at, _)| is_test(*at) == of_tests).map(|(_, line)| line).collect()
+}
+
+/// The tree without the source half of a change.
+fn without_source(source: &[&ChangedFile]) -> ControlTree {
+    let modules = kept_modules(source);
+    let tree = source.iter().map(|file| {
+        let tests = file.head.as_deref().map(|text| test_half(file, text)).unwrap_or_default();
+        let declared = modules.get(&file.path).cloned().unwrap_or_default();
+        let is_kept = !tests.is_empty() || !declared.is_empty();
+        let text = match (file.language(), is_kept) {
+            (Some(language), true) => {
+                let base = file.base.as_deref().unwrap_or_default();
+                let base = split(&SourceCode::new(language, base), false);
+                let end = if base.is_empty() || base.ends_with('\n') { "" } else { "\n" };
+                ControlText::Text(format!("{base}{end}{declared}{tests}"))
+            }
+            (Some(language), false)
+                if file.base.as_deref().is_some_and(|base| {
+                    // The tests that the work removed are a matter of another control.
+                    !SourceCode::new(language, base).tests().is_empty()
+                }) =>
+            {
+                let base = file.base.as_deref().unwrap_or_default();
+                ControlText::Text(split(&SourceCode::new(language, base), false))
+            }
+            _ => ControlText::Base,
+        };
+        (file.path.clone(), text)
+    });
+    tree.collect()
+}
+
+/// The new declarations of modules of Rust that have tests, by the file that has them: without their
+/// declarations, the tests would not be compiled.
+fn kept_modules(source: &[&ChangedFile]) -> BTreeMap<String, String> {
+    let rust = source.iter().filter(|it| it.language() == Some(Language::Rust));
+    let rust: Vec<&&ChangedFile> = rust.filter(|it| it.head.is_some()).collect();
+    let head = |file: &ChangedFile| file.head.clone().unwrap_or_default();
+    let mut kept: BTreeSet<String> = rust
+        .iter()
+        .filter(|file| !file.was_there && !test_half(file, &head(file)).is_empty())
+        .map(|file| file.path.clone())
+        .collect();
+    let mut declared: BTreeMap<String, String> = BTreeMap::new();
+    loop {
+        let before = declared.clone();
+        for file in &rust {
+            let text = head(file);
+            let base = file.base.as_deref().unwrap_or_default();
+            let lines = text.lines().filter(|line| !base.lines().any(|old| old == *line));
+            let modules = lines.filter(|line| {
+                let name = line.trim().strip_suffix(';').and_then(|it| it.rsplit_once("mod "));
+                name.is_some_and(|(_, name)| {
+                    children(&file.path, name.trim()).iter().any(|it| kept.contains(it))
+                })
+            });
+            let modules: String = modules
+                .flat_map(|line| {
+                    [
+                        line, "
+",
+                    ]
+                })
+                .collect();
+            if !modules.is_empty() {
+                declared.insert(file.path.clone(), modules);
+                if !file.was_there {
+                    kept.insert(file.path.clone());
+                }
+            }
+        }
+        if declared == before {
+            return declared;
+        }
+    }
+}
+
+/// The files that a module of a file of Rust may be in.
+fn children(path: &str, name: &str) -> [String; 2] {
+    let (folder, file) = path.rsplit_once('/').map_or(("", path), |(folder, file)| (folder, file));
+    let stem = file.strip_suffix(".rs").unwrap_or(file);
+    let folder = match stem {
+        "lib" | "main" | "mod" => folder.to_owned(),
+        _ if folder.is_empty() => stem.to_owned(),
+        _ => format!("{folder}/{stem}"),
+    };
+    let start = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+    [format!("{start}{name}.rs"), format!("{start}{name}/mod.rs")]
+}
+
+/// The tree with the existing tests as they were: those of which lines went, or in which words came
+/// with which tests are left out.
+fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> ControlTree {
+    let skips = |text: &str| SKIPS.iter().map(|word| text.matches(word).count()).sum::<usize>();
+    let skips = |text: &Option<String>| text.as_deref().map_or(0, skips);
+    let is_code = |file: &ChangedFile, line: &str| match file.language() {
+        Some(language) => SourceCode::new(language, line).has_code(0),
+        None => !line.trim().is_empty(),
+    };
+    let mut tree = ControlTree::new();
+    for file in tests {
+        let went = file.removed.iter().any(|line| is_code(file, line));
+        let skipped = skips(&file.head) > skips(&file.base);
+        if (file.was_there && (went || file.head.is_none())) || skipped {
+            tree.insert(file.path.clone(), ControlText::Base);
+        }
+    }
+    for file in source {
+        let (Some(Language::Rust), Some(base)) = (file.language(), &file.base) else { continue };
+        let head = file.head.clone().unwrap_or_default();
+        let (old, new) = (test_half(file, base), test_half(file, &head));
+        let new_lines: BTreeSet<&str> = new.lines().collect();
+        let went = old.lines().any(|line| is_code(file, line) && !new_lines.contains(line));
+        if went || skips(&Some(new)) > skips(&Some(old.clone())) {
+            let code = split(&SourceCode::new(Language::Rust, &head), false);
+            tree.insert(file.path.clone(), ControlText::Text(format!("{code}\n{old}")));
+        }
+    }
+    tree
+}
+
+/// The tree with a statement in each changed function.
+fn wired(source: &[&ChangedFile], wire: Tripwire) -> ControlTree {
+    let planted = source.iter().filter_map(|file| {
+        let text = file.head.as_deref()?;
+        let planted = wire.plant(&file.path, text, Reach::Lines(&file.lines))?;
+        Some((file.path.clone(), ControlText::Text(planted)))
+    });
+    planted.collect()
+}

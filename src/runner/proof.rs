@@ -1,0 +1,428 @@
+//! Proofs of landed work, one after the other in a thread: controls run in the slot in which the
+//! work was verified, while other attempts go on in other slots.
+
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::Sender,
+    },
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result};
+
+use super::{
+    RunnerMessage,
+    context::RunContext,
+    process_spec::{self, ProcessKind},
+    processes,
+};
+use crate::{
+    adapters::{
+        agent_output,
+        git::{Repo, changed_lines},
+        process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
+        terminal,
+    },
+    core::{
+        commit_id::CommitId,
+        duration,
+        event::{AttemptResult, CheckEvent},
+        graph::{TaskGraph, task::TaskId},
+        proof::{
+            ControlKind, ControlResult, ControlText, Proof, ProofOutcome, ProofPolicy,
+            ProofSettings,
+            halves::{HalvesRule, is_code},
+            plan::{ChangedFile, ProofPlan},
+            tripwire::Tripwire,
+        },
+        run::command::{AttemptId, CheckPurpose},
+        test_output,
+        verdict::{CheckResult, Outcome, Verdict},
+    },
+    project::attempt::AttemptRecord,
+    regular_file,
+};
+
+/// How much of an output is read.
+const OUTPUT: u64 = 1 << 20;
+/// The shortest limit for a command of a control.
+const SHORTEST: Duration = Duration::from_secs(60);
+/// How many proofs may wait for another one.
+const WAITING: usize = 4;
+/// The command in the place of which those of the controls are put.
+const ANY: &str = "true";
+
+/// A proof that is made.
+struct ActiveProof {
+    task_id: TaskId,
+    iteration: u32,
+    slot: PathBuf,
+}
+
+/// The proofs of a run.
+#[derive(Default)]
+pub(super) struct RunProofs {
+    active: Vec<ActiveProof>,
+    stops: Arc<AtomicBool>,
+    /// Held by the proof that runs.
+    turn: Arc<Mutex<()>>,
+}
+
+impl RunProofs {
+    /// The slots in which proofs are made.
+    pub(super) fn slots(&self) -> impl Iterator<Item = &PathBuf> {
+        self.active.iter().map(|proof| &proof.slot)
+    }
+
+    /// The tasks whose proof is not there yet.
+    pub(super) fn tasks(&self) -> Vec<TaskId> {
+        self.active.iter().map(|proof| proof.task_id.clone()).collect()
+    }
+
+    /// Ends all proofs.
+    pub(super) fn stop(&self) {
+        self.stops.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the end of a proof. Returns the iteration of its attempt.
+    pub(super) fn ended(&mut self, id: &AttemptId) -> u32 {
+        let at = self.active.iter().position(|proof| proof.task_id == id.task_id);
+        at.map_or(0, |at| self.active.remove(at).iteration)
+    }
+
+    /// Begins the proof of an attempt that has landed and whose slot is released. Returns the event if
+    /// it is there at once.
+    pub(super) fn begin(
+        &mut self,
+        cx: &RunContext,
+        graph: &TaskGraph,
+        record: &AttemptRecord,
+        ended: &AttemptResult,
+    ) -> Result<Option<CheckEvent>> {
+        let settings = &cx.workspace.config.proof;
+        let evidence = &ended.evidence;
+        let (Some(slot), Some(base)) = (&record.slot, &record.base) else { return Ok(None) };
+        if settings.policy == ProofPolicy::None
+            || ended.verdict != Verdict::Complete
+            || evidence.verify.is_empty()
+        {
+            return Ok(None);
+        }
+        let at_once = |outcome| {
+            let proof = Proof::at_once(outcome);
+            Ok(Some(CheckEvent::Proved { attempt: record.attempt, proof }))
+        };
+        if !evidence.to_prove {
+            return Ok(None);
+        }
+        let skipped = |why: &str| ProofOutcome::Skipped { why: why.to_owned() };
+        if self.active.len() >= WAITING {
+            return at_once(skipped("other proofs are behind"));
+        }
+        let order = match ProofOrder::of(cx, graph, record, &evidence.verify, (&slot.path, base)) {
+            Ok(order) => order,
+            Err(why) => return at_once(skipped(&why)),
+        };
+        self.active.push(ActiveProof {
+            task_id: record.task_id.clone(),
+            iteration: record.iteration,
+            slot: slot.path.clone(),
+        });
+        let order = ProofOrder { stops: Arc::clone(&self.stops), ..order };
+        let (turn, outbox, id) = (Arc::clone(&self.turn), cx.outbox.clone(), record.id());
+        thread::spawn(move || order.carry_out(&turn, &outbox, id));
+        Ok(None)
+    }
+}
+
+/// A command of the controls.
+struct ControlCommand {
+    command: String,
+    limit: Duration,
+}
+
+/// A proof to make.
+struct ProofOrder {
+    main: PathBuf,
+    slot: PathBuf,
+    base: CommitId,
+    settings: ProofSettings,
+    commands: Vec<ControlCommand>,
+    verify: Vec<String>,
+    idle: Vec<String>,
+    /// A command in the slot as its executor starts it.
+    template: ProcessSpec,
+    guardians: GuardianProgram,
+    redact: bool,
+    /// The folder of the repository, and that of the attempt in it.
+    log: (PathBuf, String),
+    budget: Duration,
+    grace: Duration,
+    seed: u64,
+    stops: Arc<AtomicBool>,
+}
+
+impl ProofOrder {
+    /// The order for the proof of an attempt; else why there is none.
+    fn of(
+        cx: &RunContext,
+        graph: &TaskGraph,
+        record: &AttemptRecord,
+        verified: &[CheckResult],
+        (slot, base): (&Path, &CommitId),
+    ) -> Result<ProofOrder, String> {
+        let config = &cx.workspace.config;
+        let call = record.call.as_ref().ok_or("the attempt has no agent")?;
+        let agent = process_spec::agent(&cx.workspace, record, call);
+        let kind = ProcessKind::Check(CheckPurpose::Verify, 0, ANY.to_owned());
+        let mut spec = process_spec::check(agent, ANY, slot, Path::new("/dev/null"));
+        // What Python compiles for a control must not be taken for the work.
+        spec.env.push(("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()));
+        let executor = processes::executor_for(cx, record, &kind, &spec);
+        let executor = executor.map_err(|why| format!("{why:?}"))?;
+        if !executor.is_here() {
+            return Err(format!("its checks run on `{}`", executor.name));
+        }
+        let placed = processes::placed(cx, graph, record, &executor, &spec, config.verify_timeout);
+        let template = placed.map_err(|fault| fault.to_string())?.spec;
+        if template.argv.last().map(String::as_str) != Some(ANY) {
+            return Err(format!("`{}` cannot run controls", executor.name));
+        }
+        let settings = config.proof.clone();
+        let limit = |check: Option<&CheckResult>| {
+            let green = check.map_or(config.verify_timeout.as_secs_f64(), |it| it.duration_seconds);
+            Duration::try_from_secs_f64(green * 3.0).unwrap_or(SHORTEST).max(SHORTEST)
+        };
+        let verify: Vec<String> = verified.iter().map(|check| check.command.clone()).collect();
+        let commands = if settings.commands.is_empty() { &verify } else { &settings.commands };
+        let commands = commands.iter().map(|command| {
+            let limit = limit(verified.iter().find(|check| check.command == *command));
+            ControlCommand { command: command.clone(), limit }
+        });
+        let idle = verified.iter().filter(|check| check.no_test).map(|it| it.command.clone());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(ProofOrder {
+            main: cx.workspace.root().to_owned(),
+            slot: slot.to_owned(),
+            base: base.clone(),
+            commands: commands.collect(),
+            idle: idle.collect(),
+            verify,
+            settings,
+            template,
+            guardians: cx.guardians.clone(),
+            redact: config.redact,
+            log: (cx.workspace.root().to_owned(), record.log.clone()),
+            budget: config.proof_timeout,
+            grace: config.grace,
+            seed: now.as_nanos() as u64,
+            stops: Arc::default(),
+        })
+    }
+
+    /// Makes the proof when it is its turn, and sends it.
+    fn carry_out(&self, turn: &Mutex<()>, outbox: &Sender<RunnerMessage>, id: AttemptId) {
+        let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = Instant::now();
+        let mut controls = Vec::new();
+        let outcome = if self.stops.load(Ordering::Relaxed) {
+            Ok(self.stopped())
+        } else {
+            self.prove(began, &mut controls)
+        };
+        let outcome =
+            outcome.unwrap_or_else(|error| ProofOutcome::Skipped { why: format!("{error:#}") });
+        drop(turn);
+        let duration_seconds = duration::seconds(began.elapsed());
+        let proof = Proof { outcome, controls, duration_seconds };
+        drop(outbox.send(RunnerMessage::Proved(id, Box::new(proof))));
+    }
+
+    fn stopped(&self) -> ProofOutcome {
+        let limit = duration::short(self.budget);
+        let why = if self.stops.load(Ordering::Relaxed) {
+            "the run ended before".to_owned()
+        } else {
+            format!("`proof_timeout` ({limit}) reached")
+        };
+        ProofOutcome::Skipped { why }
+    }
+
+    fn prove(&self, began: Instant, done: &mut Vec<ControlResult>) -> Result<ProofOutcome> {
+        let main = Repo::discover(&self.main)?;
+        let tree = main.slots().open(&self.slot).context("the slot is gone")?;
+        let head = tree.head()?.commit.context("the slot has no commit")?;
+        let files = changed_files(&tree, &self.base, &head)?;
+        let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
+        let rule = rule(&tree, &head, &self.settings, (&self.verify, &paths))?;
+        let tripwire = Tripwire::new(self.seed);
+        let asked = (self.settings.policy, tripwire);
+        let plan = ProofPlan::of(&files, &rule, asked, (self.idle.clone(), self.verify.len()));
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(outcome) => return Ok(outcome),
+        };
+        tree.slot().begin_controls()?;
+        regular_file::write(&self.sign(), b"").context("write the sign of the controls")?;
+        let outcome = loop {
+            let Some(kind) = plan.next(done) else { break plan.outcome(done) };
+            if self.is_over(began) {
+                break self.stopped();
+            }
+            let files = plan.tree(kind).iter().map(|(path, file)| {
+                let text = match file {
+                    ControlText::Base => None,
+                    ControlText::Text(text) => Some(text.as_str()),
+                };
+                (path.as_str(), text)
+            });
+            let commit = tree.commits().variant(&head, &self.base, files)?;
+            self.wait_for_a_second(plan.tree(kind).keys());
+            tree.slot().move_to(&commit)?;
+            let result = self.control(kind, done.len(), &plan.marker(), began);
+            tree.integration().clean_up()?;
+            match result {
+                Ok(result) => done.push(result),
+                Err(outcome) => break outcome,
+            }
+        };
+        let _ = fs::remove_file(self.sign());
+        tree.slot().move_to(&head)?;
+        tree.slot().end_controls(&head)?;
+        Ok(outcome)
+    }
+
+    /// The file by which the processes of the controls are recognized.
+    fn sign(&self) -> PathBuf {
+        self.log.0.join(format!("{}/proof", self.log.1))
+    }
+
+    fn is_over(&self, began: Instant) -> bool {
+        self.stops.load(Ordering::Relaxed) || began.elapsed() >= self.budget
+    }
+
+    /// Waits until the files that change get another time than they have, in whole seconds: caches
+    /// compare that.
+    fn wait_for_a_second<'p>(&self, paths: impl Iterator<Item = &'p String>) {
+        let second = |time: SystemTime| time.duration_since(UNIX_EPOCH).map(|it| it.as_secs()).ok();
+        let times = paths.filter_map(|path| {
+            second(fs::symlink_metadata(self.slot.join(path)).ok()?.modified().ok()?)
+        });
+        let newest = times.max();
+        while newest.is_some() && second(SystemTime::now()) == newest {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Runs the commands on the tree of a control that is checked out.
+    ///
+    /// # Errors
+    /// They could not run, or were stopped: the outcome.
+    fn control(
+        &self,
+        kind: ControlKind,
+        number: usize,
+        marker: &str,
+        began: Instant,
+    ) -> Result<ControlResult, ProofOutcome> {
+        let started = Instant::now();
+        let mut result = ControlResult {
+            control: kind,
+            red: None,
+            marked: false,
+            failed_tests: None,
+            duration_seconds: 0.0,
+        };
+        for (at, ControlCommand { command, limit }) in self.commands.iter().enumerate() {
+            let name = kind.log_name();
+            let log = format!("{}/proof-{}-{name}-{}.log", self.log.1, number + 1, at + 1);
+            let path = self.log.0.join(&log);
+            let _ = fs::remove_file(&path);
+            let mut spec =
+                ProcessSpec { stdout: path.clone(), stderr: path.clone(), ..self.template.clone() };
+            if let Some(last) = spec.argv.last_mut() {
+                last.clone_from(command);
+            }
+            let guard = GuardianSpec::new(spec, self.sign(), self.redact);
+            let left = self.budget.saturating_sub(began.elapsed());
+            let run = Instant::now();
+            let goes_on = |_: &_| Ok::<_, Infallible>(!self.stops.load(Ordering::Relaxed));
+            let limits = ((*limit).min(left), self.grace);
+            let Ok(outcome) = process::run_guarded(&self.guardians, &guard, limits, goes_on);
+            let is_cut = matches!(outcome, Outcome::TimedOut { .. }) && *limit > left;
+            if let Outcome::NotStarted { error } = outcome {
+                let why = format!("`{command}` did not start: {error}");
+                return Err(ProofOutcome::Skipped { why });
+            }
+            if is_cut || matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {
+                return Err(self.stopped());
+            }
+            let output = agent_output::end(&path, OUTPUT);
+            let output = terminal::plain(&output);
+            result.marked |= output.contains(marker);
+            let check = CheckResult {
+                command: command.clone(),
+                outcome,
+                duration_seconds: duration::seconds(run.elapsed()),
+                last_line: agent_output::last_line(&path),
+                no_test: false,
+                log,
+            };
+            if !check.is_green() && result.red.is_none() {
+                result.failed_tests = test_output::failed(&output);
+                result.red = Some(check);
+            }
+            let is_enough = match kind {
+                ControlKind::Tripwire => result.red.is_some() && result.marked,
+                ControlKind::WithoutSource
+                | ControlKind::OldTests
+                | ControlKind::OldChecks
+                | ControlKind::Inert => result.red.is_some(),
+            };
+            if is_enough {
+                break;
+            }
+        }
+        result.duration_seconds = duration::seconds(started.elapsed());
+        Ok(result)
+    }
+}
+
+/// The files that differ between two commits, with their texts.
+fn changed_files(tree: &Repo, base: &CommitId, head: &CommitId) -> Result<Vec<ChangedFile>> {
+    let mut files = Vec::new();
+    for path in tree.differing(Some(base), head)? {
+        let bytes = [tree.file_at(base, &path)?, tree.file_at(head, &path)?];
+        let was_there = bytes[0].is_some();
+        let [base, head] = bytes.map(|bytes| bytes.and_then(|it| String::from_utf8(it).ok()));
+        let (old, new) = (base.as_deref().unwrap_or(""), head.as_deref().unwrap_or(""));
+        let (lines, removed) = changed_lines(old, new)?;
+        files.push(ChangedFile { path, base, head, was_there, lines, removed });
+    }
+    Ok(files)
+}
+
+/// What tells the halves of a change.
+fn rule(
+    tree: &Repo,
+    head: &CommitId,
+    settings: &ProofSettings,
+    (verify, paths): (&[String], &[String]),
+) -> Result<HalvesRule> {
+    let code_folders = tree
+        .files_at(head)?
+        .into_iter()
+        .filter_map(|path| {
+            let (folder, name) = path.rsplit_once('/')?;
+            is_code(name).then(|| folder.to_owned())
+        })
+        .collect::<BTreeSet<String>>();
+    Ok(HalvesRule::new(settings, (verify, paths), code_folders.into_iter().collect()))
+}

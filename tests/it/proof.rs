@@ -1,0 +1,75 @@
+//! The proof that verify commands notice landed work.
+
+use serde_json::Value;
+
+use crate::support::{TestProject, agent};
+
+/// A program and its test, for any shell. The test of `add` is not one of `mul`.
+fn project(config: &str) -> TestProject {
+    let stage = TestProject::new()
+        .graph("tasks:\n  - id: mul\n    title: Add mul\n    max_attempts: 1\n")
+        .file("src/add.sh", "add() { echo $(($1 + $2)); }\n")
+        .file("tests/add.sh", ". src/add.sh\n[ \"$(add 1 2)\" = 3 ]\n");
+    stage.save(".ralph/config.yaml", &format!("{}{config}\n", stage.read(".ralph/config.yaml")));
+    stage
+}
+
+/// The verify command of a project: each of its tests.
+const VERIFY: &str = "verify: 'for it in tests/*.sh; do sh -e $it || exit 1; done'";
+
+/// Runs an agent that works with a script. Returns the proof of its work, and what the run printed.
+fn proof(project: TestProject, work: &str) -> (Value, String) {
+    let script = format!("cat > /dev/null; {work}\ngit add -A; \"$0\" < /dev/null");
+    let project = project.command(["sh", "-c", &script, &agent("commit")]);
+    let printed = project.run(["run"]).code(0).whole();
+    let proof = project.lines("proved").pop().unwrap_or_default();
+    let shown = project.run(["show", "mul.1", "--json"]).code(0).json();
+    assert_eq!(shown["proof"]["outcome"], proof["outcome"], "{shown}");
+    project.no_process_is_left();
+    (proof, printed)
+}
+
+#[test]
+fn work_with_a_test_that_needs_it_is_proved() {
+    let (proof, printed) = proof(
+        project(VERIFY),
+        "echo 'mul() { echo $(($1 * $2)); }' > src/mul.sh
+         printf '. src/mul.sh\\n[ \"$(mul 2 3)\" = 6 ]\\n' > tests/mul.sh",
+    );
+    assert_eq!(proof["outcome"], "proved", "{proof}");
+    assert_eq!((&proof["files"], proof["controls"].as_array().map(Vec::len)), (&1.into(), Some(2)));
+    assert!(printed.contains("mul proved: without its 1 source file `for it in"), "{printed}");
+    assert!(printed.contains("the graph is complete"), "{printed}");
+}
+
+#[test]
+fn worthless_work_is_not_called_complete() {
+    let cheats = [
+        ("not_noticed", VERIFY, "echo 'mul() { echo 6; }' > src/mul.sh"),
+        ("not_noticed", VERIFY, "echo 'add() { :; }' > src/add.sh; echo : > tests/add.sh"),
+        ("tests_removed", VERIFY, "git rm -q tests/add.sh; mkdir -p tests; echo : > tests/mul.sh"),
+        (
+            "checks_changed",
+            "verify: sh check.sh",
+            "echo 'mul() { :; }' > src/mul.sh; echo 'sh -e tests/mul.sh || true' > check.sh
+             printf '. src/mul.sh\\n[ \"$(mul 2 3)\" = 6 ]\\n' > tests/mul.sh",
+        ),
+    ];
+    for (want, config, work) in cheats {
+        let check = "for it in tests/*.sh; do sh -e $it || exit 1; done\n";
+        let project = project(config).file("check.sh", check);
+        let (proof, printed) = proof(project, work);
+        assert_eq!(proof["outcome"], want, "{work}: {proof}");
+        assert!(!printed.contains("complete"), "{work}: {printed}");
+    }
+}
+
+#[test]
+fn documents_need_no_proof_and_a_proof_can_be_turned_off() {
+    let (none, printed) = proof(project(VERIFY), "echo '# Add' > README.md");
+    assert_eq!(none, Value::Null);
+    assert!(printed.contains("mul complete in "), "{printed}");
+    let project = project(&format!("{VERIFY}\nproof: none"));
+    let (none, _) = proof(project, "echo 'mul() { echo 6; }' > src/mul.sh");
+    assert_eq!(none, Value::Null);
+}
