@@ -19,7 +19,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use git2::{ErrorCode, Repository, StatusOptions, StatusShow};
+use git2::{ErrorCode, Repository, Status, StatusOptions, StatusShow};
 
 mod bounded;
 mod commit;
@@ -43,7 +43,7 @@ mod worktree;
 
 pub use bounded::{CallStopped, ask_while_waiting, end_calls, mark_calls, set_limit, stop_calls};
 pub use commit::CommitDraft;
-pub use confined::confine;
+pub use confined::{confine, remove_redirect};
 pub use control::{MergedLines, merge_lines};
 pub use control_tree::changed_lines;
 pub use head::HeadPlace;
@@ -126,6 +126,8 @@ pub struct Repo {
     slot_of: OnceCell<Option<PathBuf>>,
     /// Whether git was seen to know who commits.
     knows_committer: Cell<bool>,
+    /// Whether an attempt works in it at this moment.
+    is_live: Cell<bool>,
 }
 
 /// The folders of a repository, without symbolic links.
@@ -187,7 +189,8 @@ impl Repo {
         reader.root = root;
         let (config_list, slot_of, knows_committer) =
             (RefCell::default(), OnceCell::new(), Cell::new(false));
-        Repo { reader, common_dir, git_dir, config_list, slot_of, knows_committer }
+        let is_live = Cell::default();
+        Repo { reader, common_dir, git_dir, config_list, slot_of, knows_committer, is_live }
     }
 
     /// Whether no repository contains `dir`, not even one that cannot be opened.
@@ -307,11 +310,35 @@ impl Repo {
     }
 
     fn codes(&self) -> Result<Codes> {
+        if self.is_live.get() && confined::is_on() {
+            return self.codes_by_library();
+        }
         let codes = program::status(&self.root).context("cannot read the status of the worktree");
         if confined::is_on() {
             return self.with_nested(codes?);
         }
         codes
+    }
+
+    /// Says that an attempt works in it: in a sandbox it may just have written what git reads as
+    /// settings, so that changes are read without git.
+    pub fn note_live(&self) {
+        self.is_live.set(true);
+    }
+
+    fn codes_by_library(&self) -> Result<Codes> {
+        let mut look = StatusOptions::new();
+        look.show(StatusShow::Workdir).include_untracked(true).recurse_untracked_dirs(true);
+        let repo = Repository::open(&self.root)?;
+        let found = repo.statuses(Some(look.exclude_submodules(true)))?;
+        let code = |status: Status| match () {
+            () if status.is_wt_new() => "??",
+            () if status.is_wt_deleted() => ".D",
+            () => ".M",
+        };
+        let codes =
+            found.iter().map(|it| (it.path_bytes().to_owned(), code(it.status()).to_owned()));
+        Ok(codes.collect())
     }
 
     /// Adds the nested repositories with changed files, which git has not entered. libgit2 starts

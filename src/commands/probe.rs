@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::{
     adapters::{
-        agent_output,
+        agent_output, git,
         process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
     },
     core::{
@@ -181,6 +181,7 @@ impl ProbeFolder {
             Ok(placed)
         })?;
         placement::clean_up(workspace, executor, &mark);
+        git::remove_redirect(folder);
         // Fails if it is not empty.
         let _ = fs::remove_dir(&facts.task_dir);
         Ok((ran, seen))

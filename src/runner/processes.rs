@@ -253,9 +253,12 @@ impl Processes {
     /// sign of life.
     pub(super) fn idle(&mut self, cx: &RunContext, record: &AttemptRecord) -> Option<Input> {
         // A missing or damaged slot shows no signs of life.
-        let seen = record
-            .tree(&cx.workspace)
-            .and_then(|tree| Ok((tree.head()?.commit, attempt::changed(&cx.workspace, &tree)?)));
+        let seen = record.tree(&cx.workspace).and_then(|tree| {
+            if record.slot.is_some() {
+                tree.note_live();
+            }
+            Ok((tree.head()?.commit, attempt::changed(&cx.workspace, &tree)?))
+        });
         let handle = self.running.get_mut(&record.id())?;
         let changed = seen.ok().filter(|seen| handle.seen != *seen);
         let is_changed = changed.is_some();

@@ -230,7 +230,7 @@ fn work_is_possible_inside() {
             (&over[0]["exit_code"], &over[0]["run_id"]),
             (&5.into(), &started[0]["child_run_id"])
         );
-        assert!(trial.read(".ralph/tasks/a/notes.md").contains("UTF-8"));
+        assert!(works("cat \"$RALPH_TASK_DIR/notes.md\"").contains("UTF-8"));
         stage.end();
     }
 }

@@ -9,6 +9,7 @@ use std::{
     env,
     ffi::OsString,
     fmt::Write as _,
+    fs,
     path::{Path, PathBuf},
     sync::{Mutex, OnceLock, PoisonError},
 };
@@ -79,6 +80,15 @@ pub fn confine(main: &Path, inside: &[String]) {
 /// of an attempt.
 pub(super) fn is_on() -> bool {
     CONFINED.get().is_some()
+}
+
+/// Removes the file that lets git read the settings of another folder as those of this repository: an
+/// attempt can make it, and only worktrees need it.
+pub fn remove_redirect(top: &Path) {
+    let git = top.join(".git");
+    if is_on() && git.is_dir() {
+        let _ = fs::remove_file(git.join("commondir"));
+    }
 }
 
 /// The variables of each call. `list` asks git for its settings: `git config --list --show-origin -z`.

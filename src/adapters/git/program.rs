@@ -250,6 +250,7 @@ fn start(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)], input: &[u8]) -
 }
 
 fn command(dir: &Path, arguments: &[&str]) -> Command {
+    confined::remove_redirect(dir);
     let mut command = unconfined_command(dir, arguments);
     command.envs(confined_variables());
     command

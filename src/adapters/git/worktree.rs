@@ -13,7 +13,11 @@ use std::{
 
 use anyhow::Result;
 
-use super::{Repo, Slot, branch_name, is_commit, lossy, program, slot::read_mark};
+use super::{
+    Repo, Slot, branch_name, confined, is_commit, lossy, program,
+    slot::read_mark,
+    slot_settings::{remove_all, replace},
+};
 use crate::{core::commit_id::CommitId, regular_file};
 
 /// Nothing that an attempt left runs.
@@ -61,6 +65,16 @@ impl Worktree {
 }
 
 impl Slot<'_> {
+    /// Lets the worktrees that an attempt in a sandbox has added read the settings of the slot.
+    fn confine_worktrees(&self) -> Result<()> {
+        for entry in fs::read_dir(self.common_dir.join("worktrees"))? {
+            let folder = entry?.path();
+            remove_all(&folder.join("config.worktree"))?;
+            replace(&folder.join("commondir"), b"../..\n")?;
+        }
+        Ok(())
+    }
+
     /// Takes the commits of the worktrees that an attempt has added to its slot onto the branch of the
     /// slot, where the branch only has to follow them, and removes the worktrees whose work is all
     /// there. Agents work in such a worktree without being told to.
@@ -71,6 +85,9 @@ impl Slot<'_> {
         self.must_be_slot()?;
         if !self.common_dir.join("worktrees").exists() {
             return Ok(());
+        }
+        if confined::is_on() {
+            self.confine_worktrees()?;
         }
         let added = self.worktrees()?.into_iter().filter(|it| it.path != self.root && !it.missing);
         for tree in added {

@@ -143,4 +143,19 @@ pub const ESCAPES: &[Escape] = &[
          git config -f .git/other/config filter.x.clean \"$evil\"; git config -f .git/config.worktree filter.x.clean \"$evil\"
          echo other > .git/commondir; echo '* filter=x' > .gitattributes; echo a > a; true",
     ),
+    escape(
+        "settings of the slot while an attempt works",
+        "echo 'idle: 1s' >> .ralph/config.yaml",
+        "mkdir -p .git/other/objects .git/other/refs; cp .git/config .git/other/config
+         git config -f .git/other/config filter.x.clean \"$evil\"; git config filter.x.clean \"$evil\" || true
+         echo '* filter=x' > .gitattributes; echo a > a; echo other > .git/commondir; sleep 4; rm -f .git/commondir",
+    ),
+    escape(
+        "settings of a worktree in the slot",
+        "",
+        "git commit -q --allow-empty -m w; git worktree add -q -b other tree; cp -r .git other.git
+         echo '* filter=x' > tree/.gitattributes; git -C tree add .; git -C tree commit -qm t
+         touch tree/.gitattributes; git config -f other.git/config filter.x.clean \"$evil\"
+         mv other.git .git/other; printf '%s\\n' \"$PWD/.git/other\" > .git/worktrees/tree/commondir",
+    ),
 ];
