@@ -16,6 +16,7 @@ use crate::{
         finding::{Finding, FindingKind},
         graph::lint::words::cannot_fail,
         proof::{
+            halves::{Half, HalvesRule, is_code},
             source_code::lexer::Language,
             tripwire::{Reach, Tripwire},
         },
@@ -35,17 +36,6 @@ const NOT_OURS: &[&str] = &[
     "build",
     "generated",
     "target",
-];
-/// Folders of tests, and of what is not the project itself.
-const TESTS: &[&str] =
-    &["test", "tests", "__tests__", "spec", "specs", "e2e", "testing", "testdata"];
-const OTHERS: &[&str] =
-    &["doc", "docs", "examples", "benches", "scripts", "ci", ".github", ".husky"];
-/// The endings of code in languages in which no statement is planted.
-const OTHER_CODE: &[&str] = &[
-    "c", "cc", "cpp", "cs", "cxx", "dart", "erl", "ex", "fs", "groovy", "h", "hpp", "hs", "java",
-    "jl", "kt", "lua", "m", "ml", "mm", "php", "pl", "pm", "r", "rb", "scala", "swift", "vue",
-    "zig",
 ];
 /// Text that is no code in any language.
 const GARBAGE: &str = "\n)]} this is no code ({[ \" ' ` @@ %% ;;\n";
@@ -101,7 +91,10 @@ pub(super) fn notice(
     green: &[GreenCheck<'_>],
 ) -> Result<Notice> {
     let wire = Tripwire::new(u64::from(std::process::id()));
-    let broken = BrokenCode::plant(&place.folder, files, green, wire)?;
+    let verify: Vec<String> = green.iter().map(|it| it.command.to_owned()).collect();
+    let settings = &place.workspace.config.proof;
+    let rule = HalvesRule::new(settings, (&verify, files), Vec::new());
+    let broken = BrokenCode::plant(&place.folder, files, &rule, wire)?;
     if broken.files.is_empty() {
         return Ok(Notice::NoCode);
     }
@@ -155,41 +148,41 @@ impl BrokenCode {
     fn plant(
         root: &Path,
         files: &[String],
-        green: &[GreenCheck<'_>],
+        rule: &HalvesRule,
         wire: Tripwire,
     ) -> Result<BrokenCode> {
         let mut broken = BrokenCode { files: Vec::new(), has_tests: false };
-        for path in files {
-            let ending = path.rsplit('.').next().unwrap_or_default();
-            let is_known = Language::of(path).is_some();
-            if !is_known && !OTHER_CODE.contains(&ending) {
-                continue;
+        for path in files.iter().filter(|path| is_code(path) && !is_in(path, NOT_OURS)) {
+            match rule.half(path) {
+                Half::Test => broken.has_tests = true,
+                Half::Source => broken.break_file(root, path, wire)?,
+                Half::Check | Half::Other => {}
             }
-            let is_named = green.iter().any(|it| it.command.contains(path.as_str()));
-            if is_test(path) {
-                broken.has_tests = true;
-                continue;
-            }
-            if is_named || is_in(path, NOT_OURS) || is_in(path, OTHERS) || decides(path) {
-                continue;
-            }
-            let file = root.join(path);
-            let is_plain =
-                fs::symlink_metadata(&file).is_ok_and(|it| it.is_file() && it.len() <= LARGEST);
-            let Some(content) = is_plain.then(|| regular_file::read(&file).ok()).flatten() else {
-                continue;
-            };
-            let Ok(text) = std::str::from_utf8(&content) else { continue };
-            broken.has_tests |= ending == "rs" && text.contains("#[test]");
-            let planted = match wire.plant(path, text, Reach::All) {
-                Some(planted) => planted,
-                None if is_known => continue,
-                None => format!("{GARBAGE}{text}{GARBAGE}"),
-            };
-            broken.files.push((file.clone(), content));
-            fs::write(&file, planted).with_context(|| format!("write `{}`", file.display()))?;
         }
         Ok(broken)
+    }
+
+    fn break_file(&mut self, root: &Path, path: &str, wire: Tripwire) -> Result<()> {
+        let file = root.join(path);
+        let is_plain =
+            fs::symlink_metadata(&file).is_ok_and(|it| it.is_file() && it.len() <= LARGEST);
+        let content = is_plain.then(|| regular_file::read(&file).ok()).flatten();
+        let Some((content, text)) =
+            content.and_then(|it| Some((it.clone(), String::from_utf8(it).ok()?)))
+        else {
+            return Ok(());
+        };
+        self.has_tests |= path.rsplit('.').next() == Some("rs") && text.contains("#[test]");
+        let is_known = Language::of(path).is_some();
+        let is_build_script = path == "build.rs" || path.ends_with("/build.rs");
+        let planted = match wire.plant(path, &text, Reach::All) {
+            _ if is_build_script => return Ok(()),
+            Some(planted) => planted,
+            None if is_known => return Ok(()),
+            None => format!("{GARBAGE}{text}{GARBAGE}"),
+        };
+        self.files.push((file.clone(), content));
+        fs::write(&file, planted).with_context(|| format!("write `{}`", file.display()))
     }
 }
 
@@ -205,28 +198,6 @@ impl Drop for BrokenCode {
 fn is_in(path: &str, folders: &[&str]) -> bool {
     let mut parts = path.split('/').rev().skip(1);
     parts.any(|part| folders.contains(&part))
-}
-
-fn is_test(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    let stem = name.split('.').next().unwrap_or(name);
-    let is_named = name == "conftest.py"
-        || stem.starts_with("test_")
-        || stem.ends_with("_test")
-        || stem.ends_with("Test")
-        || stem.ends_with("Tests")
-        || stem.ends_with("_spec")
-        || stem == "test"
-        || stem == "tests"
-        || name.contains(".test.")
-        || name.contains(".spec.");
-    is_named || is_in(path, TESTS)
-}
-
-/// Whether a file of code decides how the project is built and checked.
-fn decides(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    ["build.rs", "setup.py", "noxfile.py"].contains(&name) || name.contains(".config.")
 }
 
 /// What the command tests in place of the slot: a path of the checkout, and what leads there, as far
