@@ -63,6 +63,8 @@ pub use transfer::{
 };
 pub use worktree::Worktree;
 
+use crate::regular_file;
+
 /// Defines the parts of what `ralph` does with a repository, each by what it is responsible for.
 macro_rules! parts {
     ($($(#[$doc:meta])* $name:ident = $accessor:ident;)*) => {
@@ -415,6 +417,34 @@ fn check_files(dir: &Path) -> Result<()> {
         if fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
             bail!("`{}` is not a regular file; remove it", path.display());
         }
+        if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"config")) {
+            check_includes(&path, 10)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses files of settings that another one includes and that are no regular files. libgit2 would
+/// wait for a FIFO without end.
+fn check_includes(config: &Path, depth: usize) -> Result<()> {
+    let Some(text) = regular_file::read(config).ok().filter(|_| depth > 0) else {
+        return Ok(());
+    };
+    let text = lossy(&text);
+    let keys = text.split(['\n', ']']).filter_map(|line| line.split_once('='));
+    let paths = keys.filter(|(key, _)| key.trim().eq_ignore_ascii_case("path"));
+    for (_, value) in paths {
+        let value = value.trim().trim_matches('"');
+        let home = std::env::home_dir().unwrap_or_default();
+        let path = match value.strip_prefix("~/") {
+            Some(rest) => home.join(rest),
+            None => config.parent().unwrap_or(Path::new("")).join(value),
+        };
+        if regular_file::is_special(&path) {
+            let (config, path) = (config.display(), path.display());
+            bail!("`{config}` includes `{path}`, which is not a regular file; take that line out");
+        }
+        check_includes(&path, depth - 1)?;
     }
     Ok(())
 }

@@ -22,6 +22,7 @@ use crate::{
         AttemptEvent, AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopReason,
         StopRequest, record::Record,
     },
+    executor::LOCAL,
     graph::task::{Status, TaskId},
     notification_kind::NotificationKind,
     spend::{self, DAY},
@@ -103,6 +104,9 @@ pub struct OpenChild {
 /// The number of attempts in a row that may be lost with their executor before a task is parked: with
 /// the pauses between them, more than an hour.
 const MAX_LOST: u32 = 20;
+
+/// The same on this machine, where only a process that kills its guardian can be the reason.
+const MAX_LOST_HERE: u32 = 3;
 
 /// What follows from an event. The defaults are those of an event that changes nothing.
 pub trait Effect {
@@ -385,9 +389,13 @@ impl History {
             }
             // Another attempt would fail in the same way; a person has to resolve it.
             past.stuck = ended.verdict == Verdict::SetupFailed;
-            past.lost =
-                if matches!(ended.outcome, Outcome::Lost { .. }) { past.lost + 1 } else { 0 };
-            past.stuck |= past.lost >= MAX_LOST;
+            let most = if let Outcome::Lost { executor, .. } = &ended.outcome {
+                Some(if executor == LOCAL { MAX_LOST_HERE } else { MAX_LOST })
+            } else {
+                None
+            };
+            past.lost = most.map_or(0, |_| past.lost + 1);
+            past.stuck |= most.is_some_and(|most| past.lost >= most);
             let last = LastAttempt::new(record.timestamp, ended.clone());
             match &mut past.last {
                 Some(kept) => **kept = last,

@@ -419,3 +419,23 @@ fn the_lock_of_a_run_in_another_pid_namespace_is_seen() {
     assert_eq!(trial.tasks("completed"), ["a"]);
     trial.no_process_is_left();
 }
+
+#[test]
+fn settings_that_include_a_fifo_cost_their_attempt_only() {
+    let lines = "mkfifo \"$TRIAL_DIR/fifo\"
+        printf '[include]\\n\\tpath = %s\\n' \"$TRIAL_DIR/fifo\" >> .git/config; exit 0";
+    let trial = staged(lines);
+    let script = staged_script(lines);
+    let (exit, said) = limited(&trial, &["run", "--", "sh", "-c", &script]);
+    assert_eq!(exit, Some(0), "{said}");
+    assert!(said.contains("is no longer a slot"), "{said}");
+}
+
+#[test]
+fn an_agent_that_kills_its_guardian_each_time_is_parked() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n");
+    let agent = ["run", "--", "sh", "-c", "cat > /dev/null; kill -9 $PPID; sleep 5"];
+    trial.run(agent).code(3);
+    assert_eq!(trial.lines("started").len(), 3);
+    trial.no_process_is_left();
+}

@@ -189,7 +189,8 @@ impl LandingQueue {
             return Vec::new();
         };
         let Some(onto) = tip.cloned() else {
-            let why = format!("branch `{branch}` is gone");
+            let why =
+                format!("branch `{branch}` is gone; `git branch {branch}` makes it again here");
             return self.hold(Held { branch, why }, sit);
         };
         let members = waiting[..count].iter().take_while(|work| work.target == branch);
