@@ -27,7 +27,10 @@ use crate::{
         commit_id::CommitId,
         event::{AttemptEvent, Event},
         executor::{ExecutorFault, LOCAL},
-        graph::task::{Status, Task},
+        graph::{
+            TaskGraph,
+            task::{Status, Task},
+        },
         history::History,
         run::{
             command::{AttemptId, CheckPurpose, ProcessEnd},
@@ -246,7 +249,11 @@ impl NextAttempt<'_> {
         // If the previous attempt left verification failing, this attempt must repair it.
         let has_baseline =
             cx.workspace.verifies_baseline(task) && (record.slot.is_some() || !history.unproven);
-        let baseline = if has_baseline { cx.workspace.verify_of(task) } else { Vec::new() };
+        let mut baseline = if has_baseline { cx.workspace.verify_of(task) } else { Vec::new() };
+        if attempt > 1 {
+            // The work of an earlier attempt may be there.
+            baseline.retain(|command| !is_own_check(cx, graph, task, command));
+        }
         let given = cx.options.run_on.as_deref();
         let run_on = executors::name_of(&cx.workspace.config, task, given);
         let record = AttemptRecord {
@@ -276,6 +283,17 @@ pub(super) fn started(record: &AttemptRecord, key: &SelectionKey) -> Event {
     .into()
 }
 
+/// Whether a task adds a verify command for its own work: no other has it, as each has those of
+/// `defaults`.
+fn is_own_check(cx: &RunContext, graph: &TaskGraph, task: &Task, command: &String) -> bool {
+    let project = task.verify_only.as_ref().unwrap_or(&cx.workspace.config.verify.0);
+    let is_shared = || {
+        let mut others = graph.tasks().iter().filter(|other| other.id != task.id);
+        others.any(|other| other.verify.contains(command))
+    };
+    task.verify.contains(command) && !project.contains(command) && !is_shared()
+}
+
 /// Returns the parts of a record that the next steps of the attempt need.
 pub(super) fn open_attempt(
     cx: &RunContext,
@@ -292,6 +310,14 @@ pub(super) fn open_attempt(
         (None, Some(task)) => cx.workspace.verify_of(task),
         (None, None) => Vec::new(),
     };
+    // The criteria of the attempt do not tell the commands of the project from those of the task.
+    let number = graph.graph().number(&record.task_id);
+    let written = number.map(|number| graph.graph().task(number));
+    let written = written.filter(|task| cx.workspace.verifies_baseline(task));
+    let own = |command: &&String| {
+        written.is_some_and(|task| is_own_check(cx, graph.graph(), task, command))
+    };
+    let own_baseline = verify.iter().filter(own).cloned().collect();
     OpenAttempt {
         id: record.id(),
         iteration: record.iteration,
@@ -301,6 +327,7 @@ pub(super) fn open_attempt(
         log: record.log.clone(),
         setup,
         baseline: Vec::new(),
+        own_baseline,
         verify,
         rule: cx.rule(task.as_ref()),
         phase: AttemptPhase::Preparing,

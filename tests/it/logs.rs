@@ -184,6 +184,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("noted", "a", r#""attempt":1,"note":"see y","for_all":true,"tag":"tests""#),
     ("verifying", "a", r#""attempt":1,"command":"make","log":"[log]""#),
     ("verifying", "a", r#""attempt":1,"command":"make","log":"[log]","baseline":true"#),
+    ("already_passes", "a", r#""attempt":1,"command":"make test""#),
     (
         "verified",
         "a",

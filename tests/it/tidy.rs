@@ -539,7 +539,7 @@ fn no_type_has_many_methods() {
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
 /// The proof reads five languages and runs controls, the end of a run verifies the whole, git starts
 /// nothing that an attempt in a sandbox wrote, and the words of today's agents are many.
-const LINES: usize = 72_040;
+const LINES: usize = 72_120;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 384;
@@ -593,7 +593,7 @@ fn every_page_names_its_reader() {
 }
 
 /// The number of words in README.md, ARCHITECTURE.md, CHANGELOG.md and `docs/`, as `wc -w` counts.
-const WORDS: usize = 30_620;
+const WORDS: usize = 30_650;
 
 #[test]
 fn the_documents_stay_short() {

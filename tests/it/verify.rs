@@ -42,7 +42,6 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
 [time]    [commit] Write bad
 [time]    [commit] Write good
 [time]    1 file, +1 -1
-[time]    changed files named in `verify`: value
 ",
         );
     let verdicts: Vec<_> = ["failed", "completed"]
@@ -108,8 +107,9 @@ fn a_task_adds_to_the_checks_of_the_project() {
     assert_eq!(stage(""), "all\ndefault\n");
     assert_eq!(stage(&own), "all\ndefault\nown\n");
     assert_eq!(stage(", verify: []"), "all\ndefault\n");
-    assert_eq!(stage(&only), "only\ndefault\n");
-    assert_eq!(stage(&(only + &own)), "only\ndefault\nown\n");
+    // The end of the run verifies the whole.
+    assert_eq!(stage(&only), "only\ndefault\nall\n");
+    assert_eq!(stage(&(only + &own)), "only\ndefault\nown\nall\n");
     let trial = TestProject::new()
         .file(".ralph/config.yaml", "verify: [make]\n")
         .graph("tasks: [{id: a, description: What to do now in one line., verify_only: 'true && make b'}]\n");
@@ -202,6 +202,31 @@ fn a_broken_baseline_stops_the_run_before_the_agent() {
     trial.run(["run"]).graph_complete();
     trial.assert_record("verifying", &json!({"task_id": "a", "baseline": true}));
     assert_eq!(trial.lines("verified").len(), 4, "before and after each");
+}
+
+#[test]
+fn a_check_that_a_task_adds_should_fail_before_its_first_attempt() {
+    let config = "fsync: false\nverify: test -e task-graph.yaml\nverify_baseline: true\n";
+    let graph = "\
+tasks:
+  - {id: a, verify: ['test -e work/a.txt', 'echo fine']}
+  - {id: b, verify: ['test -e work/b.txt', 'test -e nothing'], max_attempts: 2}
+";
+    let script = "cat > /dev/null; mkdir -p work; echo $RALPH_ATTEMPT > work/$RALPH_TASK_ID.txt
+        git add .; git commit -qm Work; \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", config)
+        .graph(graph)
+        .command(["sh", "-c", script]);
+    let run = trial.run(["run", "--jobs", "1"]).code(3);
+    run.stderr_has("a: `echo fine` already passes: it cannot show that the task is done");
+    assert_eq!(trial.tasks("completed"), ["a"]);
+    let said = trial.lines("already_passes");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!((&said[0]["task_id"], &said[0]["command"]), (&json!("a"), &json!("echo fine")));
+    let before = trial.lines("verifying").into_iter().filter(|line| line["baseline"] == true);
+    let commands = before.map(|line| line["task_id"].as_str().unwrap().to_owned());
+    assert_eq!(commands.collect::<Vec<_>>(), ["a", "a", "a", "b", "b", "b", "b"]);
 }
 
 #[test]

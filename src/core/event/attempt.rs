@@ -202,6 +202,13 @@ pub enum CheckEvent {
         /// The file with its output, relative to the repository.
         log: String,
     },
+    /// A verify command that the task adds passes before its first attempt.
+    AlreadyPasses {
+        /// The attempt.
+        attempt: u32,
+        /// The command.
+        command: String,
+    },
     /// A verify command succeeded.
     Verified(CheckResult),
     /// A verify command failed.
@@ -234,7 +241,8 @@ impl Effect for CheckEvent {
                     active.no_contact_since = None;
                     if *baseline { AttemptState::Baseline } else { AttemptState::Verifying }
                 }
-                CheckEvent::Verified(_)
+                CheckEvent::AlreadyPasses { .. }
+                | CheckEvent::Verified(_)
                 | CheckEvent::VerifyFailed(_)
                 | CheckEvent::VerifyPostponed { .. }
                 | CheckEvent::Proved { .. } => return,

@@ -62,6 +62,11 @@ pub enum CheckedBy {
 /// Returns what a file says of the checks of work that these commands verify, if anything. `versions` are
 /// its text before and after a change.
 pub fn checked_by(verify: &[String], path: &str, versions: [&str; 2]) -> Option<CheckedBy> {
+    /// Programs that look at the work, and run none of it.
+    const LOOKS: &[&str] = &[
+        "[", "[[", "cat", "cmp", "diff", "grep", "head", "jq", "ls", "rg", "stat", "tail", "test",
+        "wc",
+    ];
     /// Folders of tests.
     const TESTS: &[&str] = &["__tests__", "e2e", "spec", "specs", "test", "testing", "tests"];
     /// The files among those that declare checks which only list what is needed.
@@ -82,8 +87,14 @@ pub fn checked_by(verify: &[String], path: &str, versions: [&str; 2]) -> Option<
         "vitest.config.",
     ];
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let parts =
+        verify.iter().flat_map(|text| text.split(['\n', ';', '&', '|', '(', ')', '`', '$']));
+    let looks = |part: &&str| {
+        part.split_whitespace().find(|word| *word != "!").is_some_and(|word| LOOKS.contains(&word))
+    };
+    let runs: Vec<String> = parts.filter(|part| !looks(part)).map(str::to_owned).collect();
     // A file is named by itself, and not with its folder.
-    let names = |path: String| !named_by(verify, &[path]).is_empty();
+    let names = |path: String| !named_by(&runs, &[path]).is_empty();
     let sibling = if folder.is_empty() { "?".to_owned() } else { format!("{folder}/?") };
     if names(path.to_owned()) && !names(sibling) {
         return Some(CheckedBy::Settings);
@@ -174,7 +185,8 @@ mod tests {
 
     #[test]
     fn what_decides_what_is_checked_is_told_from_tests_and_from_what_is_needed() {
-        let verify = ["sh check.sh", "pytest tests lib/test_one.py"].map(str::to_owned);
+        let looks = "! test \"$(cat data/value)\" = good && grep -q x out.txt";
+        let verify = ["sh check.sh", "pytest tests lib/test_one.py", looks].map(str::to_owned);
         let of = |path| checked_by(&verify, path, ["1", "2"]);
         for path in ["check.sh", "pytest.ini", "web/jest.config.js", "lib/test_one.py", "Makefile"]
         {
@@ -183,7 +195,15 @@ mod tests {
         for path in ["tests/a.py", "src/a.test.ts", "x_test.go", "test_a.py", "src/ATest.java"] {
             assert_eq!(of(path), Some(CheckedBy::Test), "{path}");
         }
-        for path in ["Cargo.toml", "src/latest.py", "README.md", "contest.c", "src/check.sh.md"] {
+        for path in [
+            "data/value",
+            "out.txt",
+            "Cargo.toml",
+            "src/latest.py",
+            "README.md",
+            "contest.c",
+            "src/check.sh.md",
+        ] {
             assert_eq!(of(path), None, "{path}");
         }
         let package = |script: &str, version: u8| {

@@ -131,6 +131,8 @@ pub struct OpenAttempt {
     pub setup: Vec<String>,
     /// The verify commands to run before its agent starts.
     pub baseline: Vec<String>,
+    /// The commands among these that should fail then, because its task adds them for its own work.
+    pub own_baseline: Vec<String>,
     /// The verify commands to run after its agent ended.
     pub verify: Vec<String>,
     /// The rule for completion.
@@ -320,6 +322,33 @@ impl OpenAttempt {
         Some(watch.end(outcome, sit.now, &sit.graces).command(&self.id))
     }
 
+    /// Returns the command that journals the result of a command. That one `is_own` which its task adds
+    /// for its own work fails before that is expected.
+    fn tell_check(
+        &self,
+        purpose: CheckPurpose,
+        is_own: bool,
+        check: CheckResult,
+    ) -> Vec<RunCommand> {
+        let is_green = check.is_green();
+        match purpose {
+            CheckPurpose::Setup => Vec::new(),
+            CheckPurpose::Baseline if is_own && is_green => {
+                let (attempt, command) = (self.id.attempt, check.command);
+                vec![self.emit(CheckEvent::AlreadyPasses { attempt, command })]
+            }
+            CheckPurpose::Baseline if is_own => Vec::new(),
+            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
+                let event = if is_green {
+                    CheckEvent::Verified(check)
+                } else {
+                    CheckEvent::VerifyFailed(check)
+                };
+                vec![self.emit(event)]
+            }
+        }
+    }
+
     /// Handles the result of a command of its process, whose phase it has left. Starts the next
     /// command, or the step after the last one.
     pub(super) fn check_ended(
@@ -339,23 +368,16 @@ impl OpenAttempt {
             log: end.log,
         };
         let is_green = check.is_green();
+        let is_own =
+            purpose == CheckPurpose::Baseline && self.own_baseline.contains(&check.command);
+        let passes = is_green || is_own;
         process.lost = 0;
         process.done.push(CheckedCommand { result: check.clone(), head: end.head });
-        let goes_on = is_green && process.done.len() < process.commands.len();
-        let mut commands = match purpose {
-            CheckPurpose::Setup => Vec::new(),
-            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
-                let event = if is_green {
-                    CheckEvent::Verified(check)
-                } else {
-                    CheckEvent::VerifyFailed(check)
-                };
-                vec![self.emit(event)]
-            }
-        };
+        let goes_on = passes && process.done.len() < process.commands.len();
+        let mut commands = self.tell_check(purpose, is_own, check);
         let mut result = result.unwrap_or_default();
         match purpose {
-            CheckPurpose::Setup | CheckPurpose::Baseline if is_green => {
+            CheckPurpose::Setup | CheckPurpose::Baseline if passes => {
                 self.phase = AttemptPhase::Working(process);
                 if !goes_on {
                     // The process says what follows once that is done.

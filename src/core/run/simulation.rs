@@ -679,6 +679,7 @@ impl World {
             log: String::new(),
             setup,
             baseline,
+            own_baseline: Vec::new(),
             verify,
             rule: Rule::Task(CommitRule::Required),
             phase: AttemptPhase::Preparing,

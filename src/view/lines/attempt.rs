@@ -296,6 +296,10 @@ impl EventText for CheckEvent {
                 };
                 vec![line(Style::Faint, format!("verifying {what}: `{command}`"))]
             }
+            CheckEvent::AlreadyPasses { command, .. } => {
+                let what = "already passes: it cannot show that the task is done";
+                vec![line(Style::Warn, format!("{id}: `{command}` {what}"))]
+            }
             CheckEvent::Verified(check) => {
                 let took = length(check.duration_seconds);
                 vec![line(Style::Faint, format!("{}succeeded in {took}", result(check)))]
