@@ -6,8 +6,6 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::setup;
-
 /// The characters that end a word of a command line, including quotes, so that a quoted path is
 /// found.
 const ENDS: &[char] = &['\'', '"', '`', '(', ')', ';', '|', '&', '<', '>', '=', ','];
@@ -50,85 +48,18 @@ pub fn named_by(verify: &[String], changed: &[String]) -> Vec<String> {
     changed.iter().filter(is_named).cloned().collect()
 }
 
-/// What a file says of the checks of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckedBy {
-    /// It decides what is checked.
-    Settings,
-    /// It is a test.
-    Test,
-}
-
-/// Returns what a file says of the checks of work that these commands verify, if anything. `versions` are
-/// its text before and after a change.
-pub fn checked_by(verify: &[String], path: &str, versions: [&str; 2]) -> Option<CheckedBy> {
-    /// Programs that look at the work, and run none of it.
+/// Returns the parts of verify commands that run something, and do not only look at the work.
+pub fn running(verify: &[String]) -> Vec<String> {
     const LOOKS: &[&str] = &[
         "[", "[[", "cat", "cmp", "diff", "grep", "head", "jq", "ls", "rg", "stat", "tail", "test",
         "wc",
     ];
-    /// Folders of tests.
-    const TESTS: &[&str] = &["__tests__", "e2e", "spec", "specs", "test", "testing", "tests"];
-    /// The files among those that declare checks which only list what is needed.
-    const NEEDS: &[&str] = &["cargo.toml", "go.mod", "requirements.txt", "requirements-dev.txt"];
-    /// The first parts of the names of more settings of checks.
-    const STEMS: &[&str] = &[
-        ".eslintrc",
-        ".mocharc",
-        "eslint.config.",
-        "jest.config.",
-        "karma.conf.",
-        "playwright.config.",
-        "ruff.toml",
-        "clippy.toml",
-        "mypy.ini",
-        "noxfile.py",
-        "phpunit.xml",
-        "vitest.config.",
-    ];
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let parts =
         verify.iter().flat_map(|text| text.split(['\n', ';', '&', '|', '(', ')', '`', '$']));
     let looks = |part: &&str| {
         part.split_whitespace().find(|word| *word != "!").is_some_and(|word| LOOKS.contains(&word))
     };
-    let runs: Vec<String> = parts.filter(|part| !looks(part)).map(str::to_owned).collect();
-    // A file is named by itself, and not with its folder.
-    let names = |path: String| !named_by(&runs, &[path]).is_empty();
-    let sibling = if folder.is_empty() { "?".to_owned() } else { format!("{folder}/?") };
-    if names(path.to_owned()) && !names(sibling) {
-        return Some(CheckedBy::Settings);
-    }
-    let stem = name.split('.').next().unwrap_or(name);
-    let words: Vec<&str> = name.split(['.', '_', '-']).collect();
-    let is_test = |word: &&str| TESTS.contains(word);
-    if folder.split('/').any(|part| TESTS.contains(&part))
-        || name == "conftest.py"
-        || (name.contains('.')
-            && (stem.starts_with("test_")
-                || words.iter().rev().skip(1).take(1).any(is_test)
-                || ["Test", "Tests", "Spec"].iter().any(|end| stem.ends_with(end))))
-    {
-        return Some(CheckedBy::Test);
-    }
-    let lower = name.to_lowercase();
-    let declares = setup::READ.contains(&lower.as_str()) && !NEEDS.contains(&lower.as_str());
-    let is_settings = declares
-        || STEMS.iter().any(|stem| name.starts_with(stem))
-        || path.starts_with(".github/workflows/");
-    let is_same = lower == "package.json" && {
-        let [before, after] = versions.map(without_needs);
-        before.is_some() && before == after
-    };
-    (is_settings && !is_same).then_some(CheckedBy::Settings)
-}
-
-/// A `package.json` without the packages that it needs and its own version.
-fn without_needs(text: &str) -> Option<Value> {
-    let mut package: Value = serde_json::from_str(text).ok()?;
-    let fields = package.as_object_mut()?;
-    fields.retain(|name, _| !name.to_lowercase().ends_with("dependencies") && name != "version");
-    Some(package)
+    parts.filter(|part| !looks(part)).map(str::to_owned).collect()
 }
 
 /// The program of a shell command, if it is a plain word: none for built-ins and for text that only
@@ -184,39 +115,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_decides_what_is_checked_is_told_from_tests_and_from_what_is_needed() {
-        let looks = "! test \"$(cat data/value)\" = good && grep -q x out.txt";
-        let verify = ["sh check.sh", "pytest tests lib/test_one.py", looks].map(str::to_owned);
-        let of = |path| checked_by(&verify, path, ["1", "2"]);
-        for path in ["check.sh", "pytest.ini", "web/jest.config.js", "lib/test_one.py", "Makefile"]
-        {
-            assert_eq!(of(path), Some(CheckedBy::Settings), "{path}");
-        }
-        for path in ["tests/a.py", "src/a.test.ts", "x_test.go", "test_a.py", "src/ATest.java"] {
-            assert_eq!(of(path), Some(CheckedBy::Test), "{path}");
-        }
-        for path in [
-            "data/value",
-            "out.txt",
-            "Cargo.toml",
-            "src/latest.py",
-            "README.md",
-            "contest.c",
-            "src/check.sh.md",
-        ] {
-            assert_eq!(of(path), None, "{path}");
-        }
-        let package = |script: &str, version: u8| {
-            format!(
-                "{{\"version\": \"{version}\", \"scripts\": {{\"test\": \"{script}\"}}, \
-                 \"devDependencies\": {{\"x\": \"{version}\"}}}}"
-            )
-        };
-        let of = |script: &str, version| {
-            checked_by(&[], "package.json", [&package("jest", 1), &package(script, version)])
-        };
-        assert_eq!(of("jest", 2), None);
-        assert_eq!(of("true", 1), Some(CheckedBy::Settings));
+    fn a_file_that_a_check_only_looks_at_is_not_run() {
+        let verify =
+            ["sh check.sh && ! test \"$(cat data/value)\" = good; grep -q x out | sh more.sh"];
+        let runs = running(&verify.map(str::to_owned));
+        let changed = ["check.sh", "data/value", "more.sh", "out"].map(str::to_owned);
+        assert_eq!(named_by(&runs, &changed), ["check.sh", "more.sh"]);
     }
 
     #[test]

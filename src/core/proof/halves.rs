@@ -169,11 +169,12 @@ impl HalvesRule {
         (verify, paths): (&[String], &[String]),
         code_folders: Vec<String>,
     ) -> HalvesRule {
+        let runs = task_paths::running(verify);
         // A file is named by itself, and not only with its folder.
         let is_named = |path: &&String| {
             let sibling = path.rsplit_once('/').map(|(folder, _)| format!("{folder}/?"));
-            !task_paths::named_by(verify, &[(*path).clone()]).is_empty()
-                && sibling.is_none_or(|it| task_paths::named_by(verify, &[it]).is_empty())
+            !task_paths::named_by(&runs, &[(*path).clone()]).is_empty()
+                && sibling.is_none_or(|it| task_paths::named_by(&runs, &[it]).is_empty())
         };
         let (tests, source) = (settings.tests.clone(), settings.source.clone());
         let named = paths.iter().filter(is_named).cloned().collect();
@@ -279,7 +280,7 @@ fn is_test_name(name: &str) -> bool {
 
 /// The verify settings of a new version of a file with the dependencies of the work: what an older
 /// version of the file says of checks, and this one of all else. `None` if they say the same.
-pub(super) fn as_it_was(path: &str, base: Option<&str>, head: Option<&str>) -> Option<ControlText> {
+pub fn as_it_was(path: &str, base: Option<&str>, head: Option<&str>) -> Option<ControlText> {
     let name = path.rsplit('/').next().unwrap_or(path);
     if is_lock(name) || name.starts_with("requirements") {
         return None;

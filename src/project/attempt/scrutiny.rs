@@ -12,10 +12,10 @@ use crate::{
         commit_id::CommitId,
         graph::{
             task::{CommitRule, Task, TaskId},
-            task_paths::{self, CheckedBy},
+            task_paths,
         },
         history::LandedWork,
-        proof::halves::HalvesRule,
+        proof::halves::{Half, HalvesRule, as_it_was},
         verdict::Evidence,
     },
     project::{config_layers, slot_files, workspace::Workspace},
@@ -118,7 +118,7 @@ pub fn check_evidence(
         changed.extend(committed);
         changed.sort();
         changed.dedup();
-        check_inputs(tree, record, (&verify, changed), head.as_deref(), evidence)?;
+        check_inputs(workspace, tree, record, (&verify, changed), head.as_deref(), evidence)?;
     }
     if evidence.report.is_some()
         && let Some(output) = task.extra.get("output")
@@ -199,6 +199,7 @@ pub fn taken_back(
 
 /// Adds to the evidence the changed files that decide what is checked, and the changed tests.
 fn check_inputs(
+    workspace: &Workspace,
     tree: &Repo,
     record: &AttemptRecord,
     (verify, changed): (&[String], Vec<String>),
@@ -206,17 +207,22 @@ fn check_inputs(
     evidence: &mut Evidence,
 ) -> Result<()> {
     let Some(base) = &record.base else { return Ok(()) };
-    let text =
-        |bytes: Option<Vec<u8>>| String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
+    let rule = HalvesRule::new(&workspace.config.proof, (verify, &changed), Vec::new());
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     for path in changed {
+        let half = rule.half(&path);
+        if !matches!(half, Half::Check | Half::Test) {
+            continue;
+        }
         // A new file may be an output of the task.
-        let Some(before) = tree.file_at(base, &path)? else { continue };
-        let after = head.map_or(Ok(None), |head| tree.file_at(head, &path))?;
-        let (before, after) = (text(Some(before)), text(after));
-        let files = match task_paths::checked_by(verify, &path, [&before, &after]) {
-            Some(CheckedBy::Settings) => &mut evidence.verify_inputs_changed,
-            Some(CheckedBy::Test) => &mut evidence.tests_changed,
-            None => continue,
+        let Some(before) = tree.file_at(base, &path)?.map(text) else { continue };
+        let after = head.map_or(Ok(None), |head| tree.file_at(head, &path))?.map(text);
+        let says_same = || as_it_was(&path, Some(&before), after.as_deref()).is_none();
+        let files = match half {
+            Half::Test => &mut evidence.tests_changed,
+            Half::Check if says_same() => continue,
+            Half::Check => &mut evidence.verify_inputs_changed,
+            Half::Source | Half::Other => continue,
         };
         if files.len() < super::LEFTOVERS {
             files.push(path);
