@@ -10,28 +10,15 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use policy::ProofPolicy;
+
 use crate::{default_value::is_default, graph::glob::Glob, verdict::CheckResult};
 
 pub mod halves;
 pub mod plan;
+pub mod policy;
 pub mod source_code;
 pub mod tripwire;
-
-/// When the proof of work is asked for, and what it must show.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ProofPolicy {
-    /// After the work has landed; only reported.
-    #[default]
-    Report,
-    /// Before the work lands; without it, the attempt fails.
-    Require,
-    /// After the work has landed, for work that keeps all behavior: the tests as they were must pass
-    /// and run it.
-    Keep,
-    /// Never.
-    None,
-}
 
 /// The settings of proofs, written as a policy or with more.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,6 +32,14 @@ pub struct ProofSettings {
     pub source: Vec<Glob>,
     /// The commands that run again, if not the verify commands.
     pub commands: Vec<String>,
+}
+
+impl ProofSettings {
+    /// The settings for a task with this policy of its own.
+    #[must_use]
+    pub fn with(&self, policy: Option<ProofPolicy>) -> ProofSettings {
+        ProofSettings { policy: policy.unwrap_or(self.policy), ..self.clone() }
+    }
 }
 
 /// The settings of proofs as they are written in full.

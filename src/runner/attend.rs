@@ -35,6 +35,7 @@ impl Runner {
         if number != signal::SUSPEND {
             let name = signal::name(number);
             self.core.cx.policy.stop.get_or_insert((number, name));
+            self.proofs.stop();
             return self.handle(Input::Signal(number, name));
         }
         // Suspends the run and its attempts until this process is continued.

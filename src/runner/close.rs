@@ -80,6 +80,20 @@ pub(super) fn return_slot(
     tree.checkout_head().take_back_with_files(place, left)
 }
 
+/// Puts a slot in which controls ran back to the work of its attempt.
+pub(super) fn return_from_controls(
+    workspace: &Workspace,
+    record: &AttemptRecord,
+    commit: Option<&CommitId>,
+) -> Result<()> {
+    let Some(commit) = commit else { return Ok(()) };
+    let tree = record.tree(workspace)?;
+    tree.integration().clean_up()?;
+    tree.slot().move_to(commit)?;
+    let place = HeadPlace { branch: record.branch.as_deref(), commit: Some(commit) };
+    tree.checkout_head().take_back(place)
+}
+
 /// Returns the last line of what an agent said. If the agent failed, returns the line that says
 /// why: its standard error has the reason if it states an error, or if the agent said nothing.
 fn last_line(

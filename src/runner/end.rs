@@ -19,7 +19,7 @@ use crate::{
     core::{
         event::{AttemptEvent, Cause, CheckEvent, Harm, RequestEvent, RunEvent},
         graph::task::{Status, TaskId},
-        proof::Proof,
+        proof::{Proof, ProofOutcome, policy::ProofPolicy},
         run::{
             command::{AttemptId, PendingResult, ProcessEnd},
             input::{FoundAttempt, Input},
@@ -222,8 +222,30 @@ impl Runner {
                 evidence.takes_back =
                     scrutiny::taken_back(workspace, record, evidence, landed).unwrap_or_default();
             }
+            if evidence.to_prove && self.requires_proof(record) {
+                drop(tree);
+                return Ok(self.prove_first(record, end));
+            }
         }
         Ok(Some(Input::Judged(id.clone(), Box::new(end))))
+    }
+
+    /// Whether the work of an attempt lands only with its proof.
+    fn requires_proof(&self, record: &AttemptRecord) -> bool {
+        let task = task_of(self.core.graph.file.graph(), record);
+        let policy = task.map(|task| self.core.cx.workspace.config.proof.with(task.proof).policy);
+        policy == Some(ProofPolicy::Require)
+    }
+
+    /// Begins the proof of work that lands only with it; its judgement follows.
+    fn prove_first(&mut self, record: &AttemptRecord, end: PendingResult) -> Option<Input> {
+        let verified = end.evidence.verify.clone();
+        let (cx, graph) = (&self.core.cx, self.core.graph.file.graph());
+        let started = self.proofs.start(cx, graph, record, &verified, Some(Box::new(end)));
+        let (why, end) = started.err()?;
+        let mut end = end?;
+        end.evidence.missing.push(format!("its proof is missing: {why}"));
+        Some(Input::Judged(record.id(), end))
     }
 
     /// Removes the files of an attempt whose end is recorded, and its report.
@@ -257,7 +279,7 @@ impl Runner {
             return Ok(());
         }
         let graph = self.core.graph.file.graph();
-        let event = self.proofs.begin(&self.core.cx, graph, record, ended)?;
+        let event = self.proofs.begin(&self.core.cx, graph, record, ended);
         self.slots.set_proving(self.proofs.slots());
         let about = (&record.task_id, record.iteration);
         event.map_or(Ok(()), |event| self.core.emit(Some(about), event).map(drop))
@@ -265,10 +287,26 @@ impl Runner {
 
     /// Journals the proof of an attempt, whose slot is free again.
     pub(super) fn proved(&mut self, id: &AttemptId, proof: Proof) -> Result<()> {
-        let iteration = self.proofs.ended(id);
+        let (iteration, end) = self.proofs.ended(id);
         self.slots.set_proving(self.proofs.slots());
+        self.slots.let_change();
+        let outcome = proof.outcome.clone();
         let event = CheckEvent::Proved { attempt: id.attempt, proof };
-        self.core.emit(Some((&id.task_id, iteration)), event).map(drop)
+        self.core.emit(Some((&id.task_id, iteration)), event)?;
+        let Some(mut end) = end else { return Ok(()) };
+        if let Some(record) = self.attempts.get(id) {
+            let place = end.evidence.commits.last().map(|commit| commit.id.clone());
+            close::return_from_controls(&self.core.cx.workspace, record, place.as_ref())?;
+        }
+        // The proof is here, and is not made again after landing.
+        end.evidence.to_prove = false;
+        let is_skipped = matches!(outcome, ProofOutcome::Skipped { .. });
+        if is_skipped && self.proofs.is_stopped() {
+            end.outcome = Outcome::Cancelled;
+        } else if is_skipped || !outcome.is_good() {
+            end.evidence.missing.push(format!("its proof is missing: {outcome}"));
+        }
+        self.handle(Input::Judged(id.clone(), end))
     }
 
     /// Waits for the proofs that are being made, up to `proof_timeout` or a signal.

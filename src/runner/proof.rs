@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 
 use super::{
     RunnerMessage,
-    context::RunContext,
+    context::{RunContext, task_of},
     process_spec::{self, ProcessKind},
     processes,
 };
@@ -36,13 +36,12 @@ use crate::{
         event::{AttemptResult, CheckEvent},
         graph::{TaskGraph, task::TaskId},
         proof::{
-            ControlKind, ControlResult, ControlText, Proof, ProofOutcome, ProofPolicy,
-            ProofSettings,
+            ControlKind, ControlResult, ControlText, Proof, ProofOutcome, ProofSettings,
             halves::{HalvesRule, is_code},
             plan::{ChangedFile, ProofPlan},
             tripwire::Tripwire,
         },
-        run::command::{AttemptId, CheckPurpose},
+        run::command::{AttemptId, CheckPurpose, PendingResult},
         test_output,
         verdict::{CheckResult, Outcome, Verdict},
     },
@@ -64,6 +63,8 @@ struct ActiveProof {
     task_id: TaskId,
     iteration: u32,
     slot: PathBuf,
+    /// The result of an attempt that lands only with its proof.
+    end: Option<Box<PendingResult>>,
 }
 
 /// The proofs of a run.
@@ -86,15 +87,20 @@ impl RunProofs {
         self.active.iter().map(|proof| proof.task_id.clone()).collect()
     }
 
+    /// Whether all proofs were ended.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stops.load(Ordering::Relaxed)
+    }
+
     /// Ends all proofs.
     pub(super) fn stop(&self) {
         self.stops.store(true, Ordering::Relaxed);
     }
 
-    /// Takes the end of a proof. Returns the iteration of its attempt.
-    pub(super) fn ended(&mut self, id: &AttemptId) -> u32 {
+    /// Takes the end of a proof. Returns the iteration of its attempt, and its result if it waits for it.
+    pub(super) fn ended(&mut self, id: &AttemptId) -> (u32, Option<Box<PendingResult>>) {
         let at = self.active.iter().position(|proof| proof.task_id == id.task_id);
-        at.map_or(0, |at| self.active.remove(at).iteration)
+        at.map(|at| self.active.remove(at)).map_or((0, None), |it| (it.iteration, it.end))
     }
 
     /// Begins the proof of an attempt that has landed and whose slot is released. Returns the event if
@@ -105,40 +111,43 @@ impl RunProofs {
         graph: &TaskGraph,
         record: &AttemptRecord,
         ended: &AttemptResult,
-    ) -> Result<Option<CheckEvent>> {
-        let settings = &cx.workspace.config.proof;
+    ) -> Option<CheckEvent> {
         let evidence = &ended.evidence;
-        let (Some(slot), Some(base)) = (&record.slot, &record.base) else { return Ok(None) };
-        if settings.policy == ProofPolicy::None
-            || ended.verdict != Verdict::Complete
-            || evidence.verify.is_empty()
-        {
-            return Ok(None);
+        if ended.verdict != Verdict::Complete || !evidence.to_prove {
+            return None;
         }
-        let at_once = |outcome| {
-            let proof = Proof::at_once(outcome);
-            Ok(Some(CheckEvent::Proved { attempt: record.attempt, proof }))
+        let why = if self.active.len() >= WAITING {
+            "other proofs are behind".to_owned()
+        } else {
+            self.start(cx, graph, record, &evidence.verify, None).err()?.0
         };
-        if !evidence.to_prove {
-            return Ok(None);
-        }
-        let skipped = |why: &str| ProofOutcome::Skipped { why: why.to_owned() };
-        if self.active.len() >= WAITING {
-            return at_once(skipped("other proofs are behind"));
-        }
-        let order = match ProofOrder::of(cx, graph, record, &evidence.verify, (&slot.path, base)) {
+        let proof = Proof::at_once(ProofOutcome::Skipped { why });
+        Some(CheckEvent::Proved { attempt: record.attempt, proof })
+    }
+
+    /// Starts the proof of an attempt, whose result `end` waits for it.
+    ///
+    /// # Errors
+    /// It cannot be made: the reason and the result.
+    pub(super) fn start(
+        &mut self,
+        cx: &RunContext,
+        graph: &TaskGraph,
+        record: &AttemptRecord,
+        verified: &[CheckResult],
+        end: Option<Box<PendingResult>>,
+    ) -> Result<(), (String, Option<Box<PendingResult>>)> {
+        let order = match ProofOrder::of(cx, graph, record, verified) {
             Ok(order) => order,
-            Err(why) => return at_once(skipped(&why)),
+            Err(why) => return Err((why, end)),
         };
-        self.active.push(ActiveProof {
-            task_id: record.task_id.clone(),
-            iteration: record.iteration,
-            slot: slot.path.clone(),
-        });
-        let order = ProofOrder { stops: Arc::clone(&self.stops), ..order };
+        let order =
+            ProofOrder { stops: Arc::clone(&self.stops), is_before: end.is_some(), ..order };
+        let (task_id, iteration) = (record.task_id.clone(), record.iteration);
+        self.active.push(ActiveProof { task_id, iteration, slot: order.slot.clone(), end });
         let (turn, outbox, id) = (Arc::clone(&self.turn), cx.outbox.clone(), record.id());
         thread::spawn(move || order.carry_out(&turn, &outbox, id));
-        Ok(None)
+        Ok(())
     }
 }
 
@@ -167,6 +176,8 @@ struct ProofOrder {
     grace: Duration,
     seed: u64,
     stops: Arc<AtomicBool>,
+    /// Whether it is made before the work lands.
+    is_before: bool,
 }
 
 impl ProofOrder {
@@ -176,8 +187,9 @@ impl ProofOrder {
         graph: &TaskGraph,
         record: &AttemptRecord,
         verified: &[CheckResult],
-        (slot, base): (&Path, &CommitId),
     ) -> Result<ProofOrder, String> {
+        let slot = record.slot.as_ref().map(|slot| slot.path.as_path()).ok_or("it has no slot")?;
+        let base = record.base.as_ref().ok_or("it has no base")?;
         let config = &cx.workspace.config;
         let call = record.call.as_ref().ok_or("the attempt has no agent")?;
         let agent = process_spec::agent(&cx.workspace, record, call);
@@ -195,7 +207,8 @@ impl ProofOrder {
         if template.argv.last().map(String::as_str) != Some(ANY) {
             return Err(format!("`{}` cannot run controls", executor.name));
         }
-        let settings = config.proof.clone();
+        let task = task_of(graph, record).ok_or("its task is no longer in the graph")?;
+        let settings = config.proof.with(task.proof);
         let limit = |check: Option<&CheckResult>| {
             let green = check.map_or(config.verify_timeout.as_secs_f64(), |it| it.duration_seconds);
             Duration::try_from_secs_f64(green * 3.0).unwrap_or(SHORTEST).max(SHORTEST)
@@ -224,6 +237,7 @@ impl ProofOrder {
             grace: config.grace,
             seed: now.as_nanos() as u64,
             stops: Arc::default(),
+            is_before: false,
         })
     }
 
@@ -269,7 +283,9 @@ impl ProofOrder {
             Ok(plan) => plan,
             Err(outcome) => return Ok(outcome),
         };
-        tree.slot().begin_controls()?;
+        if !self.is_before {
+            tree.slot().begin_controls()?;
+        }
         regular_file::write(&self.sign(), b"").context("write the sign of the controls")?;
         let outcome = loop {
             let Some(kind) = plan.next(done) else { break plan.outcome(done) };
@@ -294,8 +310,11 @@ impl ProofOrder {
             }
         };
         let _ = fs::remove_file(self.sign());
-        tree.slot().move_to(&head)?;
-        tree.slot().end_controls(&head)?;
+        // The slot of an attempt that is not closed is put back by the run itself.
+        if !self.is_before {
+            tree.slot().move_to(&head)?;
+            tree.slot().end_controls(&head)?;
+        }
         Ok(outcome)
     }
 

@@ -65,6 +65,38 @@ fn worthless_work_is_not_called_complete() {
 }
 
 #[test]
+fn work_that_needs_a_proof_lands_only_with_it() {
+    let feature = "echo 'mul() { echo $(($1 * $2)); }' > src/mul.sh";
+    let required = || project(&format!("{VERIFY}\nproof: require"));
+    let script = format!("cat > /dev/null; {feature}\ngit add -A; \"$0\" < /dev/null");
+    let without = required().command(["sh", "-c", &script, &agent("commit")]);
+    without.run(["run"]).code(3).stderr_has(
+        "unverified after [took]: reported done, but its proof is missing: not noticed: the checks \
+         pass without this change",
+    );
+    assert_eq!(without.git(&["ls-tree", "--name-only", "main", "src/"]), "src/add.sh\n");
+    without.no_process_is_left();
+    let test = "printf '. src/mul.sh\\n[ \"$(mul 2 3)\" = 6 ]\\n' > tests/mul.sh";
+    let (proof, printed) = proof(required(), &format!("{feature}\n{test}"));
+    assert_eq!(proof["outcome"], "proved", "{proof}");
+    assert!(printed.contains("mul complete in ") && printed.contains("the graph is complete"));
+}
+
+#[test]
+fn a_task_that_keeps_behavior_needs_no_test_that_fails() {
+    let keep = || {
+        let project = project(VERIFY);
+        let graph = project.graph_text().replace("title:", "proof: keep\n    title:");
+        project.graph(&graph)
+    };
+    let (kept, _) = proof(keep(), "echo 'add() { expr $1 + $2; }' > src/add.sh");
+    assert_eq!(kept["outcome"], "kept", "{kept}");
+    let weaker = "echo 'add() { :; }' > src/add.sh; echo : > tests/add.sh";
+    let (lost, _) = proof(keep(), weaker);
+    assert_eq!(lost["outcome"], "not_kept", "{lost}");
+}
+
+#[test]
 fn documents_need_no_proof_and_a_proof_can_be_turned_off() {
     let (none, printed) = proof(project(VERIFY), "echo '# Add' > README.md");
     assert_eq!(none, Value::Null);

@@ -493,7 +493,7 @@ fn files_and_functions_are_short() {
 }
 
 /// The types with more methods than the limit, and how many they may have.
-const LARGE_TYPES: &[(&str, usize)] = &[("View", 49), ("Runner", 43)];
+const LARGE_TYPES: &[(&str, usize)] = &[("View", 49), ("Runner", 45)];
 
 /// The number of methods of each type, in all its `impl` blocks that are not of a trait.
 fn methods() -> BTreeMap<String, usize> {
@@ -539,10 +539,10 @@ fn no_type_has_many_methods() {
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
 /// The proof reads five languages and runs controls, the end of a run verifies the whole, git starts
 /// nothing that an attempt in a sandbox wrote, and the words of today's agents are many.
-const LINES: usize = 72_120;
+const LINES: usize = 72_420;
 
 /// The number of files in `src` that the budget allows.
-const FILES: usize = 384;
+const FILES: usize = 386;
 
 #[test]
 fn the_whole_stays_small() {
@@ -593,7 +593,7 @@ fn every_page_names_its_reader() {
 }
 
 /// The number of words in README.md, ARCHITECTURE.md, CHANGELOG.md and `docs/`, as `wc -w` counts.
-const WORDS: usize = 30_650;
+const WORDS: usize = 30_700;
 
 #[test]
 fn the_documents_stay_short() {

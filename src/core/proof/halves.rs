@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ControlText, ProofPolicy, ProofSettings, source_code::lexer::Language};
+use super::{ControlText, ProofSettings, policy::ProofPolicy, source_code::lexer::Language};
 use crate::{
     graph::{glob::Glob, task_paths},
     loop_paths,

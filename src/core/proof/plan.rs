@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    ControlKind, ControlResult, ControlText, ProofOutcome, ProofPolicy,
+    ControlKind, ControlResult, ControlText, ProofOutcome,
     halves::{Half, HalvesRule, as_it_was},
+    policy::ProofPolicy,
     source_code::{SourceCode, lexer::Language},
     tripwire::{Reach, Tripwire},
 };
@@ -49,6 +50,8 @@ pub struct ProofPlan {
     tripwire: Tripwire,
     /// The commands that ran no test.
     idle: Vec<String>,
+    /// The existing files of tests in which more tests are left out than before.
+    skipped: Vec<String>,
 }
 
 /// Words with which tests are left out.
@@ -125,6 +128,7 @@ impl ProofPlan {
             wires,
             tripwire,
             idle,
+            skipped: tests.iter().filter(|it| skips_more(it)).map(|it| it.path.clone()).collect(),
         })
     }
 
@@ -232,6 +236,10 @@ impl ProofPlan {
             return ProofOutcome::ChecksChanged { files, command: red.command.clone() };
         }
         let old_tests = red(ControlKind::OldTests);
+        if let (Some((_, red)), false) = (old_tests, self.skipped.is_empty()) {
+            let (files, command) = (self.skipped.clone(), red.command.clone());
+            return ProofOutcome::ChecksChanged { files, command };
+        }
         if self.policy == ProofPolicy::Keep {
             return match (old_tests, runs) {
                 (Some((_, red)), _) => ProofOutcome::NotKept { command: red.command.clone() },
@@ -391,11 +399,19 @@ fn children(path: &str, name: &str) -> [String; 2] {
     [format!("{start}{name}.rs"), format!("{start}{name}/mod.rs")]
 }
 
+/// Whether words came into a file with which tests are left out.
+fn skips_more(file: &ChangedFile) -> bool {
+    let skips = |text: &Option<String>| {
+        let text = text.as_deref().unwrap_or_default();
+        SKIPS.iter().map(|word| text.matches(word).count()).sum::<usize>()
+    };
+    skips(&file.head) > skips(&file.base)
+}
+
 /// The tree with the existing tests as they were: those of which lines went, or in which words came
 /// with which tests are left out.
 fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> ControlTree {
     let skips = |text: &str| SKIPS.iter().map(|word| text.matches(word).count()).sum::<usize>();
-    let skips = |text: &Option<String>| text.as_deref().map_or(0, skips);
     let is_code = |file: &ChangedFile, line: &str| match file.language() {
         Some(language) => SourceCode::new(language, line).has_code(0),
         None => !line.trim().is_empty(),
@@ -403,8 +419,7 @@ fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> ControlTree {
     let mut tree = ControlTree::new();
     for file in tests {
         let went = file.removed.iter().any(|line| is_code(file, line));
-        let skipped = skips(&file.head) > skips(&file.base);
-        if (file.was_there && (went || file.head.is_none())) || skipped {
+        if (file.was_there && (went || file.head.is_none())) || skips_more(file) {
             tree.insert(file.path.clone(), ControlText::Base);
         }
     }
@@ -414,7 +429,7 @@ fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> ControlTree {
         let (old, new) = (test_half(file, base), test_half(file, &head));
         let new_lines: BTreeSet<&str> = new.lines().collect();
         let went = old.lines().any(|line| is_code(file, line) && !new_lines.contains(line));
-        if went || skips(&Some(new)) > skips(&Some(old.clone())) {
+        if went || skips(&new) > skips(&old) {
             let code = split(&SourceCode::new(Language::Rust, &head), false);
             tree.insert(file.path.clone(), ControlText::Text(format!("{code}\n{old}")));
         }

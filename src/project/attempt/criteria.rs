@@ -10,6 +10,7 @@ use crate::{
             task::{CommitRule, Status, Task},
         },
         history::TaskHistory,
+        proof::policy::ProofPolicy,
     },
     project::workspace::Workspace,
 };
@@ -21,13 +22,15 @@ pub struct AcceptanceCriteria {
     verify: Vec<String>,
     commit: CommitRule,
     output: Option<Value>,
+    #[serde(default)]
+    proof: Option<ProofPolicy>,
 }
 
 impl AcceptanceCriteria {
     /// Returns the current criteria of a task. `verify` has the commands that must succeed.
     pub fn of(task: &Task, verify: Vec<String>) -> AcceptanceCriteria {
         let output = task.extra.get("output").cloned();
-        AcceptanceCriteria { verify, commit: task.commit, output }
+        AcceptanceCriteria { verify, commit: task.commit, output, proof: task.proof }
     }
 
     /// Returns the commands that must succeed.
@@ -39,7 +42,7 @@ impl AcceptanceCriteria {
     pub fn applied(&self, task: &Task) -> Task {
         let mut task = task.clone();
         (task.verify, task.verify_only) = (Vec::new(), Some(self.verify.clone()));
-        task.commit = self.commit;
+        (task.commit, task.proof) = (self.commit, self.proof);
         match self.output.clone() {
             Some(output) => task.extra.insert("output".to_owned(), output),
             None => task.extra.remove("output"),

@@ -99,7 +99,7 @@ pub fn check_evidence(
         && committed.iter().all(|path| is_metadata(workspace, task, path));
     evidence.to_prove = evidence.report.is_some()
         && record.slot.is_some()
-        && HalvesRule::is_due(&workspace.config.proof, &verify, &committed);
+        && HalvesRule::is_due(&workspace.config.proof.with(task.proof), &verify, &committed);
     // The iterations of a plain loop may do in the checkout what they like.
     let is_free = workspace.place.name().is_some() && record.slot.is_none();
     if evidence.report.is_some() && !is_free {

@@ -172,6 +172,11 @@ impl TaskReader {
                 let want = "a sum of US dollars above 0, such as `2.50`";
                 put(task, set, self.or_wrong(sum, name, value, want));
             }
+            FieldKind::Proof(set) => {
+                let policy = serde_json::from_value(value.json()).ok();
+                let want = "`report`, `require`, `keep` or `none`";
+                put(task, set, self.or_wrong(policy, name, value, want));
+            }
             FieldKind::Flag(set) => {
                 let flag = value.json().as_bool();
                 put(task, set, self.or_wrong(flag, name, value, "`true` or `false`"));
