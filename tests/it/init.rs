@@ -617,3 +617,26 @@ fn the_next_steps_name_the_program_as_it_is_typed() {
     let said = trial.run(["init", "--yes"]).out();
     assert!(said.contains("\n  ralph check "), "{said}");
 }
+
+/// The commands of the settings are those of the virtualenv in the slot.
+#[test]
+fn a_virtualenv_that_no_lock_file_makes_is_brought_into_slots() {
+    let trial = TestProject::bare().repository();
+    trial.git(&["rm", "-rq", ".ralph"]);
+    trial.write("pyproject.toml", "[project]\nname = \"x\"\n");
+    trial.write(".gitignore", ".venv/\n");
+    trial.write(".venv/pyvenv.cfg", "home = /usr/bin\n");
+    let check = trial.root().join(".venv/bin/check");
+    trial.write(".venv/bin/check", "");
+    trial
+        .script(&check, "#!/bin/sh\ncase $0 in *repo.slots/*) ;; *) echo \"$0\"; exit 1 ;; esac\n");
+    drop(trial.run(["init", "--yes"]).out());
+    assert_eq!(trial.read(".worktreeinclude"), ".venv/\n");
+    let settings = format!("{}verify: check\n", crate::support::SETTINGS);
+    trial.write(".ralph/config.yaml", &settings);
+    trial.write("task-graph.yaml", "tasks: [{id: a}]\n");
+    trial.git(&["add", "--all"]);
+    trial.git(&["commit", "--quiet", "--message", "Set up"]);
+    let path = format!("{}:{}", check.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    trial.env("PATH", &path).agent("commit").run(["run"]).graph_complete();
+}

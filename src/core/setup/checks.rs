@@ -220,7 +220,7 @@ fn node_install(has: impl Fn(&str) -> bool, package: &str) -> Option<&'static st
 
 /// The usual names of a virtualenv of Python, and the lock files from which a command of `setup` makes
 /// one in each slot.
-const VENVS: &[&str] = &[".venv", "venv"];
+const VENVS: &[&str] = &[".venv/", "venv/"];
 const VENV_LOCKS: &[&str] = &["uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"];
 
 /// Returns the names at the top of the project that a copy needs and that git usually ignores.
@@ -255,8 +255,8 @@ mod tests {
         let wanted = |names: &[&str]| {
             wanted_files(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
         };
-        assert_eq!(wanted(&[".env", ".venv", "src"]), [".env", ".venv"]);
-        assert_eq!(wanted(&[".venv", "uv.lock"]), [""; 0]);
+        assert_eq!(wanted(&[".env", ".venv/", "src/"]), [".env", ".venv/"]);
+        assert_eq!(wanted(&[".venv/", "uv.lock"]), [""; 0]);
     }
 
     #[test]
