@@ -593,7 +593,7 @@ fn every_page_names_its_reader() {
 }
 
 /// The number of words in README.md, ARCHITECTURE.md, CHANGELOG.md and `docs/`, as `wc -w` counts.
-const WORDS: usize = 30_700;
+const WORDS: usize = 30_740;
 
 #[test]
 fn the_documents_stay_short() {

@@ -350,3 +350,67 @@ fn sections(base: &str, head: &str, is_check: impl Fn(&str) -> bool) -> String {
         of(head, false) + &of(base, true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_has_its_half() {
+        let verify = ["./check.sh src/tool.sh".to_owned(), "pytest pkg".to_owned()];
+        let table = [
+            (
+                Half::Source,
+                "pkg/a.py app/main.rs src/tool.sh pkg/units.json src/data/x.csv lib/a.rb",
+            ),
+            (
+                Half::Test,
+                "tests/a.py pkg/test_a.py a_test.go a.spec.ts conftest.py src/__tests__/a.js FooTest.java",
+            ),
+            (
+                Half::Check,
+                "package.json Cargo.toml tox.ini check.sh .github/workflows/a.yml jest.config.js Makefile",
+            ),
+            (
+                Half::Other,
+                "README.md docs/a.py LICENSE notes.txt task-graph.yaml .gitignore pkg/README.md",
+            ),
+        ];
+        for (want, paths) in table {
+            let paths: Vec<String> = paths.split(' ').map(str::to_owned).collect();
+            let settings = ProofSettings::default();
+            let rule = HalvesRule::new(&settings, (&verify, &paths), vec!["pkg".to_owned()]);
+            for path in &paths {
+                assert_eq!(rule.half(path), want, "{path}");
+            }
+        }
+        let given = r#"{"policy": "keep", "tests": ["src/*_it.py"], "source": ["spec/*.js"]}"#;
+        let given: ProofSettings = serde_json::from_str(given).expect("settings");
+        let rule = HalvesRule::new(&given, (&[], &[]), Vec::new());
+        assert_eq!((rule.half("src/a_it.py"), rule.half("spec/a.js")), (Half::Test, Half::Source));
+        let word: ProofSettings = serde_json::from_str("\"none\"").expect("a word");
+        assert_eq!(serde_json::to_string(&word).expect("a word"), "\"none\"");
+    }
+
+    #[test]
+    fn old_checks_have_the_dependencies_of_the_work() {
+        let old = |path: &str, base: &str, head: &str| as_it_was(path, Some(base), Some(head));
+        let base = r#"{"scripts": {"test": "jest"}, "dependencies": {}}"#;
+        let needs = r#"{"scripts": {"test": "jest"}, "dependencies": {"a": "1"}}"#;
+        let weak = r#"{"scripts": {"test": "jest || true"}, "dependencies": {"a": "1"}}"#;
+        assert_eq!(old("package.json", base, needs), None);
+        let Some(ControlText::Text(mixed)) = old("package.json", base, weak) else {
+            panic!("the script changed")
+        };
+        let mixed: serde_json::Value = serde_json::from_str(&mixed).expect("JSON");
+        assert_eq!(mixed, serde_json::from_str::<serde_json::Value>(needs).expect("JSON"));
+        let cargo = "[package]\nname = \"a\"\n\n[dependencies]\n";
+        let more = format!("{cargo}b = \"1\"\n");
+        assert_eq!(old("Cargo.toml", cargo, &more), None);
+        let narrowed = format!("{cargo}b = \"1\"\n\n[lib]\ntest = false\n");
+        let want = "[dependencies]\nb = \"1\"\n\n[package]\nname = \"a\"\n\n";
+        assert_eq!(old("Cargo.toml", cargo, &narrowed), Some(ControlText::Text(want.to_owned())));
+        assert_eq!(as_it_was("tox.ini", None, Some("[tox]\n")), Some(ControlText::Base));
+        assert_eq!(old("Cargo.lock", "a", "b"), None);
+    }
+}

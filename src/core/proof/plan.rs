@@ -446,3 +446,87 @@ fn wired(source: &[&ChangedFile], wire: Tripwire) -> ControlTree {
     });
     planted.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, base: Option<&str>, head: &str) -> ChangedFile {
+        ChangedFile {
+            path: path.to_owned(),
+            was_there: base.is_some(),
+            base: base.map(str::to_owned),
+            head: Some(head.to_owned()),
+            lines: (0..head.lines().count()).collect(),
+            removed: Vec::new(),
+        }
+    }
+
+    fn plan(files: &[ChangedFile]) -> Result<ProofPlan, ProofOutcome> {
+        let asked = (ProofPolicy::Report, Tripwire::new(1));
+        ProofPlan::of(files, &HalvesRule::default(), asked, (Vec::new(), 1))
+    }
+
+    fn text(text: &str) -> ControlText {
+        ControlText::Text(text.to_owned())
+    }
+
+    #[test]
+    fn tests_in_files_of_rust_stay_without_the_source() {
+        const TEST: &str = "#[cfg(test)]\nmod tests {\n    #[test]\n    fn t() {}\n}\n";
+        let changed = file("src/lib.rs", Some("fn a() {}\n"), "mod deep;\nfn a() {}\nfn b() {}\n");
+        let deep = file("src/deep.rs", None, "pub mod c;\n");
+        let child = file("src/deep/c.rs", None, &format!("fn c() {{}}\n{TEST}"));
+        let untested = file("src/plain.rs", None, "fn d() {}\n");
+        let plan = plan(&[changed, deep, child, untested]).expect("code changed");
+        let tree = plan.tree(ControlKind::WithoutSource);
+        assert_eq!(tree["src/lib.rs"], text("fn a() {}\nmod deep;\n"));
+        assert_eq!(tree["src/deep.rs"], text("pub mod c;\n"));
+        assert_eq!(tree["src/deep/c.rs"], text(TEST));
+        assert_eq!(tree["src/plain.rs"], ControlText::Base);
+    }
+
+    #[test]
+    fn what_no_check_could_notice_needs_no_control() {
+        let comment = file("src/a.py", Some("x = 1\n"), "# why\nx = 1\n");
+        assert_eq!(plan(&[comment]).err(), Some(ProofOutcome::NoCode));
+        let what = "tests".to_owned();
+        let test = file("tests/a.py", None, "def test_a(): pass\n");
+        assert_eq!(plan(std::slice::from_ref(&test)).err(), Some(ProofOutcome::NotNeeded { what }));
+        let removed = vec!["assert a() == 1".to_owned()];
+        let weaker = ChangedFile { was_there: true, removed, ..test };
+        let files = vec!["tests/a.py".to_owned()];
+        assert_eq!(plan(&[weaker]).err(), Some(ProofOutcome::TestsRemoved { files }));
+    }
+
+    #[test]
+    fn a_red_control_is_questioned_and_a_flaky_one_proves_nothing() {
+        let plan = plan(&[
+            file("src/a.py", Some("x = 1\n"), "x = 2\n"),
+            file("tests/a.py", None, "def test_a(): pass\n"),
+        ]);
+        let plan = plan.expect("code changed");
+        let result = |is_red: bool| ControlResult {
+            control: ControlKind::WithoutSource,
+            red: is_red.then(|| crate::verdict::CheckResult {
+                command: "t".to_owned(),
+                outcome: crate::verdict::Outcome::Exited { exit_code: 1 },
+                duration_seconds: 1.0,
+                last_line: None,
+                log: String::new(),
+                no_test: false,
+            }),
+            marked: false,
+            failed_tests: None,
+            duration_seconds: 1.0,
+        };
+        assert_eq!(plan.next(&[]), Some(ControlKind::WithoutSource));
+        assert_eq!(plan.next(&[result(true)]), Some(ControlKind::WithoutSource));
+        assert_eq!(plan.next(&[result(true), result(true)]), None);
+        let outcome =
+            |reds: &[bool]| plan.outcome(&reds.iter().map(|it| result(*it)).collect::<Vec<_>>());
+        assert!(matches!(outcome(&[true, true]), ProofOutcome::Proved { files: 1, .. }));
+        assert!(matches!(outcome(&[true, false]), ProofOutcome::Skipped { .. }));
+        assert_eq!(outcome(&[false]), ProofOutcome::NotNoticed { runs: false });
+    }
+}
