@@ -105,7 +105,8 @@ pub struct OpenChild {
 /// the pauses between them, more than an hour.
 const MAX_LOST: u32 = 20;
 
-/// The same on this machine, where only a process that kills its guardian can be the reason.
+/// The number of attempts in a row that may be lost on this machine before they count, all of them:
+/// a process of the attempt seems to kill its guardian each time.
 const MAX_LOST_HERE: u32 = 3;
 
 /// What follows from an event. The defaults are those of an event that changes nothing.
@@ -389,13 +390,24 @@ impl History {
             }
             // Another attempt would fail in the same way; a person has to resolve it.
             past.stuck = ended.verdict == Verdict::SetupFailed;
-            let most = if let Outcome::Lost { executor, .. } = &ended.outcome {
-                Some(if executor == LOCAL { MAX_LOST_HERE } else { MAX_LOST })
-            } else {
-                None
+            let lost_at = match &ended.outcome {
+                Outcome::Lost { executor, .. } => Some(executor),
+                Outcome::Exited { .. }
+                | Outcome::Signaled { .. }
+                | Outcome::TimedOut { .. }
+                | Outcome::Idle { .. }
+                | Outcome::Lingered { .. }
+                | Outcome::Cancelled
+                | Outcome::Interrupted
+                | Outcome::Exceeded { .. }
+                | Outcome::NotStarted { .. } => None,
             };
-            past.lost = most.map_or(0, |_| past.lost + 1);
-            past.stuck |= most.is_some_and(|most| past.lost >= most);
+            past.lost = lost_at.map_or(0, |_| past.lost + 1);
+            if lost_at.is_some_and(|executor| executor == LOCAL) && past.lost >= MAX_LOST_HERE {
+                let more = if past.lost == MAX_LOST_HERE { MAX_LOST_HERE } else { 1 };
+                (past.counted, past.failed_at) = (past.counted + more, at);
+            }
+            past.stuck |= past.lost >= MAX_LOST;
             let last = LastAttempt::new(record.timestamp, ended.clone());
             match &mut past.last {
                 Some(kept) => **kept = last,
