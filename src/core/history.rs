@@ -22,11 +22,10 @@ use crate::{
         AttemptEvent, AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopReason,
         StopRequest, record::Record,
     },
-    executor::LOCAL,
     graph::task::{Status, TaskId},
     notification_kind::NotificationKind,
     spend::{self, DAY},
-    verdict::{Merge, Outcome, Verdict},
+    verdict::{Merge, Verdict},
 };
 pub use active::{ActiveAttempt, ActiveAttempts};
 use attempt_log::AttemptLog;
@@ -104,10 +103,6 @@ pub struct OpenChild {
 /// The number of attempts in a row that may be lost with their executor before a task is parked: with
 /// the pauses between them, more than an hour.
 const MAX_LOST: u32 = 20;
-
-/// The number of attempts in a row that may be lost on this machine before they count, all of them:
-/// a process of the attempt seems to kill its guardian each time.
-const MAX_LOST_HERE: u32 = 3;
 
 /// What follows from an event. The defaults are those of an event that changes nothing.
 pub trait Effect {
@@ -390,23 +385,7 @@ impl History {
             }
             // Another attempt would fail in the same way; a person has to resolve it.
             past.stuck = ended.verdict == Verdict::SetupFailed;
-            let lost_at = match &ended.outcome {
-                Outcome::Lost { executor, .. } => Some(executor),
-                Outcome::Exited { .. }
-                | Outcome::Signaled { .. }
-                | Outcome::TimedOut { .. }
-                | Outcome::Idle { .. }
-                | Outcome::Lingered { .. }
-                | Outcome::Cancelled
-                | Outcome::Interrupted
-                | Outcome::Exceeded { .. }
-                | Outcome::NotStarted { .. } => None,
-            };
-            past.lost = lost_at.map_or(0, |_| past.lost + 1);
-            if lost_at.is_some_and(|executor| executor == LOCAL) && past.lost >= MAX_LOST_HERE {
-                let more = if past.lost == MAX_LOST_HERE { MAX_LOST_HERE } else { 1 };
-                (past.counted, past.failed_at) = (past.counted + more, at);
-            }
+            past.count_lost(&ended.outcome, at);
             past.stuck |= past.lost >= MAX_LOST;
             let last = LastAttempt::new(record.timestamp, ended.clone());
             match &mut past.last {

@@ -89,6 +89,66 @@ pub fn is_secret_file(path: &str) -> bool {
     is_variant || FILES.contains(&name)
 }
 
+/// The words that stand for a password in examples.
+const NO_PASSWORDS: &[&str] = &[
+    "",
+    "admin",
+    "changeme",
+    "change-me",
+    "dev",
+    "example",
+    "mysql",
+    "pass",
+    "passwd",
+    "password",
+    "postgres",
+    "pw",
+    "pwd",
+    "redis",
+    "root",
+    "secret",
+    "test",
+    "user",
+    "xxx",
+    "your-password",
+];
+
+/// A line of a file without what is only an example of a secret: passwords of URLs that lead to this
+/// machine or nowhere, or that are no passwords, and tokens in tests and in samples of settings.
+pub fn without_examples(path: &str, line: &str) -> String {
+    let lower = path.to_lowercase();
+    let mut words = lower.split(|c: char| !c.is_ascii_alphanumeric());
+    let samples = [
+        "example", "examples", "sample", "template", "test", "tests", "spec", "specs", "fixture",
+        "fixtures",
+    ];
+    let is_sample = words.any(|word| samples.contains(&word));
+    let mut text = String::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("://") {
+        text += before;
+        let end = after.find(|c: char| c.is_whitespace() || "/\"'`?".contains(c));
+        let place = &after[..end.unwrap_or(after.len())];
+        if let Some((login, host)) = place.rsplit_once('@')
+            && let Some((user, password)) = login.split_once(':')
+        {
+            let host = host.split(':').next().unwrap_or(host);
+            let is_here =
+                !host.contains('.') || host.starts_with("127.") || host.contains("example");
+            let is_none = NO_PASSWORDS.contains(&password.to_lowercase().as_str());
+            if is_sample || is_here || is_none || user == password {
+                text += " ";
+                rest = &after[place.len()..];
+                continue;
+            }
+        }
+        text += "://";
+        rest = after;
+    }
+    text += rest;
+    if is_sample { text.replace("eyJ", "") } else { text }
+}
+
 /// The secrets in the value of a variable: all of it and, if it is a list, its parts.
 fn parts(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_between = |byte: &u8| matches!(byte, b',' | b';') || byte.is_ascii_whitespace();
@@ -260,6 +320,27 @@ mod tests {
 
     fn hex(value: &str) -> String {
         value.bytes().fold(String::new(), |text, byte| text + &format!("%{byte:02X}"))
+    }
+
+    #[test]
+    fn examples_of_secrets_are_none() {
+        let url = |host: &str| format!("DATABASE_URL=postgres://app:hunter2x@{host}/db");
+        for (path, line, is_kept) in [
+            ("a.py", url("db.company.com"), true),
+            ("a.py", url("localhost:5432"), false),
+            ("compose.yaml", url("db"), false),
+            ("a.py", "x = 'postgres://user:password@db.company.com/db'".to_owned(), false),
+            (".env.example", url("db.company.com"), false),
+            (
+                "tests/test_token.py",
+                "T = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.x'".to_owned(),
+                false,
+            ),
+            ("src/token.py", "T = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.x'".to_owned(), true),
+            ("a.md", "see https://example.com/a and b@c.de".to_owned(), true),
+        ] {
+            assert_eq!(without_examples(path, &line) == line, is_kept, "{path}: {line}");
+        }
     }
 
     #[test]

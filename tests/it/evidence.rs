@@ -563,7 +563,7 @@ fn secrets_and_ignored_files_do_not_land() {
             "adds a file that holds secrets by its name: `.env`",
         ),
         ("echo 1 > my.db; git add -f my.db", "adds a file that git ignores: `my.db`"),
-        (&writes_key, "writes what looks like a key or a password: `settings.py`"),
+        (&writes_key, "writes what looks like a key or a password: `settings.py:1`"),
         ("echo 2 > value; git add value", "changes what `protect` keeps as it is: `value`"),
     ] {
         let (trial, said) = stage("protect: [value]\n", work);

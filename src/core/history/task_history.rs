@@ -9,10 +9,11 @@ use crate::{
     commit_id::CommitId,
     default_value::is_default,
     event::{Answer, AttemptResult, Cause, TipRed},
+    executor::LOCAL,
     graph::task::{Status, TaskId},
     proof::Proof,
     spend::Spend,
-    verdict::{Commit, Verdict},
+    verdict::{Commit, Outcome, Verdict},
 };
 
 /// The history of one task.
@@ -161,7 +162,24 @@ pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
     reason: None,
 };
 
+/// The number of attempts in a row that may be lost on this machine before they count, all of them:
+/// a process of the attempt seems to kill its guardian each time.
+const MAX_LOST_HERE: u32 = 3;
+
 impl TaskHistory {
+    /// Notes that the newest attempt was lost, or was not.
+    pub(super) fn count_lost(&mut self, outcome: &Outcome, at: u64) {
+        let Outcome::Lost { executor, .. } = outcome else {
+            self.lost = 0;
+            return;
+        };
+        self.lost += 1;
+        if executor == LOCAL && self.lost >= MAX_LOST_HERE {
+            let more = if self.lost == MAX_LOST_HERE { MAX_LOST_HERE } else { 1 };
+            (self.counted, self.failed_at) = (self.counted + more, at);
+        }
+    }
+
     pub(crate) fn answered(&mut self, answer: &Answer) {
         self.answers.push(answer.clone());
         self.asks = false;

@@ -69,11 +69,13 @@ impl WorkFiles {
             if before.is_none() && (now.len() >= LARGE || is_binary(&now)) {
                 found.bulk.push(format!("{path} ({})", size(now.len())));
             }
-            if !is_binary(&now) && has_new_key(workspace, &now, before.as_deref()) {
-                keys.push(path);
+            if !is_binary(&now)
+                && let Some(line) = new_key(workspace, path, &now, before.as_deref())
+            {
+                keys.push(format!("{path}:{line}"));
             }
         }
-        found.fault("writes what looks like a key or a password", keys.into_iter(), &again);
+        found.fault("writes what looks like a key or a password", keys.iter(), &again);
         let guarded = changed.into_iter().filter(|path| is_named(&config.protect, path));
         let cure = format!("`git checkout {} -- PATH` takes that back", base.short());
         found.fault("changes what `protect` keeps as it is", guarded, &cure);
@@ -109,16 +111,21 @@ fn is_binary(content: &[u8]) -> bool {
     content.iter().take(SAMPLE).any(|byte| *byte == 0)
 }
 
-/// Whether a file has a line with a secret that it did not have before.
-fn has_new_key(workspace: &Workspace, now: &[u8], before: Option<&[u8]>) -> bool {
-    let lines = |text: &[u8]| -> BTreeSet<String> {
+/// The number of the first line of a file with a secret that it did not have before.
+fn new_key(workspace: &Workspace, path: &str, now: &[u8], before: Option<&[u8]>) -> Option<usize> {
+    let lines = |text: &[u8]| -> Vec<String> {
         let text = &text[..text.len().min(SEARCHED)];
-        text.split(|byte| *byte == b'\n')
-            .map(|line| String::from_utf8_lossy(line).into_owned())
-            .collect()
+        let lines = text.split(|byte| *byte == b'\n');
+        lines.map(|line| redact::without_examples(path, &String::from_utf8_lossy(line))).collect()
     };
-    let before = before.map(lines).unwrap_or_default();
-    let new = lines(now).into_iter().filter(|line| !before.contains(line));
-    let text = new.collect::<Vec<_>>().join("\n");
-    workspace.all_secrets().text(&text) != text
+    let before: BTreeSet<String> = before.map(lines).unwrap_or_default().into_iter().collect();
+    let now = lines(now);
+    let is_new = |line: &&String| !before.contains(*line);
+    let new = now.iter().filter(is_new).map(String::as_str).collect::<Vec<_>>().join("\n");
+    let redactor = workspace.all_secrets();
+    if redactor.clone().text(&new) == new {
+        return None;
+    }
+    let has_key = |line: &String| is_new(&line) && redactor.clone().text(line) != *line;
+    Some(now.iter().position(has_key).map_or(1, |at| at + 1))
 }
