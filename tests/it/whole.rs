@@ -175,3 +175,21 @@ tasks:
     assert_eq!(reds(&trial, "broken_by_task"), [(json!("b"), json!("b"))]);
     assert_eq!(trial.tasks("completed"), ["a", "b", "c", "b"]);
 }
+
+/// A person stopped the run before anything was verified together.
+#[test]
+fn a_run_that_goes_on_after_one_that_was_stopped_verifies_what_landed_in_it() {
+    let breaks = "git rm -q of-a; put of-b b; work";
+    let agents = [
+        ("b", "touch \"$TRIAL_DIR/there\"; sleep 60"),
+        ("b-2", breaks),
+        ("a-2", "put of-a again; work"),
+    ];
+    let trial = chain(CHAIN, "", &agents);
+    let run = trial.start_until(["run"], "there");
+    run.signal(rustix::process::Signal::INT);
+    run.end(&trial).code(130);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(reds(&trial, "found"), [(json!("a"), json!("broken"))]);
+    assert_eq!(landed(&trial, "of-a"), "again\n");
+}

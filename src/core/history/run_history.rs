@@ -273,8 +273,10 @@ impl RunHistory {
     /// Starts a run. A run that continues a paused one keeps its usage and its failures.
     pub(super) fn begin(&mut self, record: &Record, begun: &Begun) {
         let mut before = mem::take(self);
-        let landed =
-            if before.finished.is_none() { mem::take(&mut before.landed) } else { Vec::new() };
+        // Neither a killed run nor one that a person stopped has verified what landed in it.
+        let was_stopped = |code: u8| code > 128 || code == Exit::Waiting.code();
+        let is_verified = before.finished.as_ref().is_some_and(|(_, code)| !was_stopped(*code));
+        let landed = if is_verified { Vec::new() } else { mem::take(&mut before.landed) };
         let continued = if begun.before > 0 { before } else { RunHistory::default() };
         *self = RunHistory {
             id: record.run_id.clone(),
