@@ -91,6 +91,10 @@ pub enum ControlKind {
     Tripwire,
     /// The work with the same statement, which does not throw.
     Inert,
+    /// The base itself.
+    Base,
+    /// The work itself once more: it shows whether a red control can be believed.
+    Again,
 }
 
 impl ControlKind {
@@ -102,6 +106,8 @@ impl ControlKind {
             ControlKind::OldChecks => "old-checks",
             ControlKind::Tripwire => "tripwire",
             ControlKind::Inert => "inert",
+            ControlKind::Base => "base",
+            ControlKind::Again => "again",
         }
     }
 }
@@ -224,19 +230,24 @@ impl fmt::Display for ProofOutcome {
         match self {
             ProofOutcome::Proved { files, command, tests, tests_changed } => {
                 if *tests_changed > 0 {
+                    let now = match tests_changed {
+                        1 => "passes as it was",
+                        _ => "pass as they were",
+                    };
                     let files = some(*tests_changed as u64, "file");
                     write!(
                         f,
-                        "proved, tests changed: {files} of existing tests no longer pass as they were; "
+                        "proved, tests changed: {files} of existing tests no longer {now}; "
                     )?;
                 } else {
                     f.write_str("proved: ")?;
                 }
+                let them = if *files == 1 { "it" } else { "them" };
                 let files = some(*files as u64, "source file");
                 let tests = tests.filter(|count| *count > 0);
                 let tests =
                     tests.map_or_else(String::new, |count| format!(" ({})", some(count, "test")));
-                write!(f, "without its {files} `{command}` fails{tests}, with them it passes")
+                write!(f, "without its {files} `{command}` fails{tests}, and passes with {them}")
             }
             ProofOutcome::Repaired => f.write_str("repaired: red before, green now"),
             ProofOutcome::Kept => {

@@ -403,7 +403,9 @@ impl ProofOrder {
                 ControlKind::WithoutSource
                 | ControlKind::OldTests
                 | ControlKind::OldChecks
-                | ControlKind::Inert => result.red.is_some(),
+                | ControlKind::Inert
+                | ControlKind::Base
+                | ControlKind::Again => result.red.is_some(),
             };
             if is_enough {
                 break;

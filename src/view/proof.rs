@@ -26,7 +26,8 @@ pub struct ProofView {
 /// A run of the verify commands on another tree.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ControlView {
-    /// The tree: `without_source`, `old_tests`, `old_checks`, `tripwire` or `inert`.
+    /// The tree: `without_source`, `old_tests`, `old_checks`, `tripwire`, `inert`,
+    /// `base` or `again`.
     pub control: String,
     /// What it showed, in words.
     pub text: String,
@@ -73,6 +74,8 @@ fn control_text(control: &ControlResult) -> String {
         ControlKind::OldChecks => "with the settings of checks as they were",
         ControlKind::Tripwire => "with a statement that throws",
         ControlKind::Inert => "with a statement that does not throw",
+        ControlKind::Base => "before the work",
+        ControlKind::Again => "the same work again",
     };
     let result = match (&control.red, control.marked) {
         (Some(red), true) => format!("{red}, and ran the statement, {}", red.log),

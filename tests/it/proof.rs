@@ -37,9 +37,44 @@ fn work_with_a_test_that_needs_it_is_proved() {
          printf '. src/mul.sh\\n[ \"$(mul 2 3)\" = 6 ]\\n' > tests/mul.sh",
     );
     assert_eq!(proof["outcome"], "proved", "{proof}");
-    assert_eq!((&proof["files"], proof["controls"].as_array().map(Vec::len)), (&1.into(), Some(2)));
+    assert_eq!((&proof["files"], proof["controls"].as_array().map(Vec::len)), (&1.into(), Some(4)));
     assert!(printed.contains("mul proved: without its 1 source file `for it in"), "{printed}");
+    assert!(printed.contains("fails, and passes with it"), "{printed}");
     assert!(printed.contains("the graph is complete"), "{printed}");
+}
+
+#[test]
+fn only_a_base_that_is_red_is_repaired() {
+    let broken = project(VERIFY).file("src/add.sh", "add() { echo 1; }\n");
+    let (repaired, _) = proof(broken, "echo 'add() { echo $(($1 + $2)); }' > src/add.sh");
+    assert_eq!(repaired["outcome"], "repaired", "{repaired}");
+    // The source and what a test compares with change together.
+    let golden = project(VERIFY)
+        .file("tests/add.sh", ". src/add.sh\nadd 1 2 | cmp - golden.txt\n")
+        .file("golden.txt", "3\n");
+    let work = "echo 'add() { echo sum $(($1 + $2)); }' > src/add.sh; echo sum 3 > golden.txt";
+    let (proved, _) = proof(golden, work);
+    assert_eq!((&proved["outcome"], &proved["tests_changed"]), (&"proved".into(), &1.into()));
+}
+
+#[test]
+fn checks_that_fail_when_they_run_again_show_nothing() {
+    let unused = "printf 'mul() {\n echo 6\n}\n' >> src/add.sh";
+    let once = ". src/add.sh\n[ ! -e state.db ]\ntouch state.db\n";
+    let often = "at=$(cat state.db || echo 0)\necho $((at + 1)) > state.db\n[ $((at % 3)) = 0 ]\n";
+    for test in [once, often] {
+        let project = project(VERIFY).file("tests/add.sh", test).file(".gitignore", "state.db\n");
+        let (proof, printed) = proof(project, &format!("rm -f state.db; {unused}"));
+        assert_eq!(proof["outcome"], "skipped", "{test}: {proof}");
+        assert!(printed.contains("the checks fail now and then with the same work"), "{printed}");
+    }
+    let required = project(&format!("{VERIFY}\nproof: require"))
+        .file("tests/add.sh", once)
+        .file(".gitignore", "state.db\n");
+    let script =
+        format!("cat > /dev/null; rm -f state.db; {unused}; git add -A; \"$0\" < /dev/null");
+    let required = required.command(["sh", "-c", &script, &agent("commit")]);
+    required.run(["run"]).code(3).stderr_has("its proof is missing: not examined: the checks fail");
 }
 
 #[test]

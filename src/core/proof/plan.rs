@@ -46,6 +46,10 @@ pub struct ProofPlan {
     without_source: ControlTree,
     old_tests: ControlTree,
     old_checks: ControlTree,
+    /// All that changed as it was.
+    base: ControlTree,
+    /// The work itself.
+    again: ControlTree,
     wires: [ControlTree; 2],
     tripwire: Tripwire,
     /// The commands that ran no test.
@@ -118,13 +122,20 @@ impl ProofPlan {
         let checks_changed =
             !tests.is_empty() || !old_checks.is_empty() || code.iter().any(|it| in_file(&it));
         let wires = [tripwire, tripwire.inert()].map(|wire| wired(&code, wire));
+        let others = of(Half::Other).into_iter().filter(|it| it.was_there && !checks_changed);
         Ok(ProofPlan {
             policy,
             source: code.iter().map(|file| file.path.clone()).collect(),
             checks_changed,
             without_source: without_source(&source),
-            old_tests,
+            // What a test compares with may be a file of any kind.
+            old_tests: others
+                .map(|it| (it.path.clone(), ControlText::Base))
+                .chain(old_tests)
+                .collect(),
             old_checks,
+            base: files.iter().map(|it| (it.path.clone(), ControlText::Base)).collect(),
+            again: ControlTree::new(),
             wires,
             tripwire,
             idle,
@@ -164,39 +175,53 @@ impl ProofPlan {
 
     /// The control that follows these; none if they are enough.
     pub fn next(&self, done: &[ControlResult]) -> Option<ControlKind> {
-        let count = |kind| done.iter().filter(|it| it.control == kind).count();
-        let of = |kind| done.iter().rev().find(|it| it.control == kind);
-        if self.policy != ProofPolicy::Keep {
-            match of(ControlKind::WithoutSource) {
-                None => return Some(ControlKind::WithoutSource),
-                // A test that fails now and then would prove anything.
-                Some(first) if first.red.is_some() && count(ControlKind::WithoutSource) < 2 => {
-                    return Some(ControlKind::WithoutSource);
-                }
-                Some(_) => {}
-            }
+        let of = |kind| done.iter().filter(move |it| it.control == kind);
+        if of(ControlKind::Again).any(|it| it.red.is_some()) {
+            return None;
+        }
+        // The work itself is asked after the first red control, and after the last: in between, those
+        // that are red are asked twice. Checks that fail now and then would prove anything.
+        let is_red = done.iter().any(|it| it.red.is_some() && !it.marked);
+        if is_red && of(ControlKind::Again).next().is_none() {
+            return Some(ControlKind::Again);
+        }
+        // Those that are questioned again if they are red.
+        let is_due = |kind| match of(kind).count() {
+            0 => true,
+            count => count < 2 && of(kind).all(|it| it.red.is_some()),
+        };
+        if self.policy != ProofPolicy::Keep && is_due(ControlKind::WithoutSource) {
+            return Some(ControlKind::WithoutSource);
         }
         if !self.wires[0].is_empty() {
-            match of(ControlKind::Tripwire) {
+            match of(ControlKind::Tripwire).next() {
                 None => return Some(ControlKind::Tripwire),
                 Some(wire)
-                    if wire.red.is_some() && !wire.marked && count(ControlKind::Inert) == 0 =>
+                    if wire.red.is_some()
+                        && !wire.marked
+                        && of(ControlKind::Inert).next().is_none() =>
                 {
                     return Some(ControlKind::Inert);
                 }
                 Some(_) => {}
             }
         }
-        for (kind, tree) in
-            [(ControlKind::OldTests, &self.old_tests), (ControlKind::OldChecks, &self.old_checks)]
-        {
-            // A red one is questioned again.
-            let is_due = of(kind).is_none_or(|it| it.red.is_some() && count(kind) < 2);
-            if !tree.is_empty() && is_due {
-                return Some(kind);
-            }
+        let needs_source = of(ControlKind::WithoutSource).any(|it| it.red.is_some());
+        let needs_base = needs_source && !self.checks_changed && self.base != self.without_source;
+        if needs_base && is_due(ControlKind::Base) {
+            return Some(ControlKind::Base);
         }
-        None
+        // If no test changed, what they read may have.
+        let is_base_green = of(ControlKind::Base).any(|it| it.red.is_none());
+        let with_tests = self.checks_changed || is_base_green;
+        if with_tests && !self.old_tests.is_empty() && is_due(ControlKind::OldTests) {
+            return Some(ControlKind::OldTests);
+        }
+        if !self.old_checks.is_empty() && is_due(ControlKind::OldChecks) {
+            return Some(ControlKind::OldChecks);
+        }
+        let is_last = done.last().is_some_and(|it| it.control == ControlKind::Again);
+        (is_red && !is_last).then_some(ControlKind::Again)
     }
 
     /// The tree of a control.
@@ -207,6 +232,8 @@ impl ProofPlan {
             ControlKind::OldChecks => &self.old_checks,
             ControlKind::Tripwire => &self.wires[0],
             ControlKind::Inert => &self.wires[1],
+            ControlKind::Base => &self.base,
+            ControlKind::Again => &self.again,
         }
     }
 
@@ -231,6 +258,10 @@ impl ProofPlan {
         // None: no function of a known language changed.
         let runs = wire.map(|wire| wire.marked || (wire.red.is_some() && !inert_is_red));
         let is_unclear = inert_is_red && wire.is_some_and(|wire| !wire.marked);
+        let skipped = |why: &str| ProofOutcome::Skipped { why: why.to_owned() };
+        if all(ControlKind::Again).any(|it| it.red.is_some()) {
+            return skipped("the checks fail now and then with the same work");
+        }
         if let Some((_, red)) = red(ControlKind::OldChecks) {
             let files = self.old_checks.keys().cloned().collect();
             return ProofOutcome::ChecksChanged { files, command: red.command.clone() };
@@ -247,10 +278,10 @@ impl ProofPlan {
                 (None, Some(false)) => ProofOutcome::NeverRun,
             };
         }
+        let is_base_red = self.base == self.without_source || red(ControlKind::Base).is_some();
         let Some((control, red)) = red(ControlKind::WithoutSource) else {
             if is_flaky(ControlKind::WithoutSource) {
-                let why = "the checks fail now and then without the change".to_owned();
-                return ProofOutcome::Skipped { why };
+                return skipped("the checks fail now and then without the change");
             }
             return match (runs, self.idle.first()) {
                 (Some(false), _) => ProofOutcome::NeverRun,
@@ -260,12 +291,14 @@ impl ProofPlan {
         if self.idle.contains(&red.command) {
             return ProofOutcome::NoTest { command: red.command.clone() };
         }
-        if !self.checks_changed {
-            return ProofOutcome::Repaired;
-        }
         if is_unclear {
-            let why = "the checks notice the text of the source itself".to_owned();
-            return ProofOutcome::Skipped { why };
+            return skipped("the checks notice the text of the source itself");
+        }
+        if is_flaky(ControlKind::Base) {
+            return skipped("the checks fail now and then before the work");
+        }
+        if !self.checks_changed && is_base_red {
+            return ProofOutcome::Repaired;
         }
         if runs == Some(false) {
             return ProofOutcome::NeverRun;
@@ -506,8 +539,8 @@ mod tests {
             file("tests/a.py", None, "def test_a(): pass\n"),
         ]);
         let plan = plan.expect("code changed");
-        let result = |is_red: bool| ControlResult {
-            control: ControlKind::WithoutSource,
+        let result = |control: ControlKind, is_red: bool| ControlResult {
+            control,
             red: is_red.then(|| crate::verdict::CheckResult {
                 command: "t".to_owned(),
                 outcome: crate::verdict::Outcome::Exited { exit_code: 1 },
@@ -520,13 +553,25 @@ mod tests {
             failed_tests: None,
             duration_seconds: 1.0,
         };
-        assert_eq!(plan.next(&[]), Some(ControlKind::WithoutSource));
-        assert_eq!(plan.next(&[result(true)]), Some(ControlKind::WithoutSource));
-        assert_eq!(plan.next(&[result(true), result(true)]), None);
-        let outcome =
-            |reds: &[bool]| plan.outcome(&reds.iter().map(|it| result(*it)).collect::<Vec<_>>());
-        assert!(matches!(outcome(&[true, true]), ProofOutcome::Proved { files: 1, .. }));
-        assert!(matches!(outcome(&[true, false]), ProofOutcome::Skipped { .. }));
-        assert_eq!(outcome(&[false]), ProofOutcome::NotNoticed { runs: false });
+        // Asks for controls that are red in this order, and returns what they were and show.
+        let ask = |reds: &[bool]| {
+            let mut done = Vec::new();
+            for is_red in reds {
+                done.push(result(plan.next(&done).expect("another control"), *is_red));
+            }
+            assert_eq!(plan.next(&done), None);
+            let kinds: Vec<_> = done.iter().map(|it| it.control).collect();
+            (kinds, plan.outcome(&done))
+        };
+        let (without, again) = (ControlKind::WithoutSource, ControlKind::Again);
+        let (kinds, outcome) = ask(&[true, false, true, false]);
+        assert_eq!(kinds, [without, again, without, again]);
+        assert!(matches!(outcome, ProofOutcome::Proved { files: 1, .. }));
+        let flaky: [&[bool]; 3] =
+            [&[true, true], &[true, false, true, true], &[true, false, false, false]];
+        for reds in flaky {
+            assert!(matches!(ask(reds).1, ProofOutcome::Skipped { .. }), "{reds:?}");
+        }
+        assert_eq!(ask(&[false]).1, ProofOutcome::NotNoticed { runs: false });
     }
 }
