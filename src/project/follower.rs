@@ -108,7 +108,7 @@ impl Follower {
                         Obstacle { checkout: checkout.display().to_string(), paths, why }
                     }
                 },
-                TipStanding::Diverged | TipStanding::Rewritten => self.diverged(tip.standing),
+                TipStanding::Diverged | TipStanding::Rewritten => self.diverged(&repo, &tip)?,
             };
             return Ok(Followed::Waits(self.waiting_work(&repo, &tip, obstacle)?));
         }
@@ -129,7 +129,7 @@ impl Follower {
                 let paths = repo.landings().in_the_way(&self.branch, paths)?;
                 Obstacle { paths, why: None, ..self.obstacle(String::new()) }
             }
-            TipStanding::Diverged | TipStanding::Rewritten => self.diverged(tip.standing),
+            TipStanding::Diverged | TipStanding::Rewritten => self.diverged(&repo, &tip)?,
         };
         self.waiting_work(&repo, &tip, obstacle).map(Some)
     }
@@ -152,15 +152,21 @@ impl Follower {
         Obstacle { checkout, paths: Vec::new(), why: Some(why) }
     }
 
-    fn diverged(&self, standing: TipStanding) -> Obstacle {
+    fn diverged(&self, repo: &Repo, tip: &BranchTip) -> Result<Obstacle> {
         let branch = &self.branch;
-        self.obstacle(match standing {
-            TipStanding::Rewritten => format!("`{branch}` was moved back or rewritten"),
-            TipStanding::Level | TipStanding::Behind | TipStanding::Diverged => format!(
+        Ok(self.obstacle(if tip.standing == TipStanding::Rewritten {
+            format!("`{branch}` was moved back or rewritten")
+        } else if repo.landings().can_join(tip)? {
+            format!(
                 "`{branch}` has commits of yours that are not verified with it; the next landing \
                  takes them in"
-            ),
-        })
+            )
+        } else {
+            format!(
+                "your commits on `{branch}` conflict with it; `git merge refs/ralph/tip/{branch}` \
+                 merges them by hand"
+            )
+        }))
     }
 
     fn waiting_work(

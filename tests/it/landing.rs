@@ -280,6 +280,22 @@ fn what_a_person_commits_while_work_waits_lands_with_the_next() {
     );
 }
 
+#[test]
+fn commits_of_a_person_that_conflict_with_what_landed_are_merged_by_hand() {
+    let trial = stage("tasks: [{id: a}]\n", "");
+    tell(&trial, "a", "put line agent; work");
+    trial.write("line", "mine\n");
+    trial.run(["run"]).graph_complete();
+    trial.git(&["add", "line"]);
+    trial.git(&["commit", "--quiet", "-m", "Mine", "line"]);
+    let remedy = "`git merge refs/ralph/tip/main` merges them by hand";
+    trial.run(["status"]).stdout_has(remedy);
+    trial.run(["land"]).code(4).stderr_has(remedy);
+    trial.git(&["merge", "--quiet", "-X", "ours", "refs/ralph/tip/main"]);
+    trial.run(["land"]).code(0);
+    assert_eq!((landed(&trial, "line"), trial.status("a")), ("mine\n".into(), "complete".into()));
+}
+
 /// A person rewrites or drops the commit from which the branch was to follow: nothing is lost, and
 /// nothing of theirs is undone.
 #[test]

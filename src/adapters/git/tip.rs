@@ -166,6 +166,14 @@ impl BranchLandings<'_> {
         self.drop_ref(&origin_ref(branch))
     }
 
+    /// Whether what landed and what a person committed on the branch besides do not conflict.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn can_join(&self, tip: &BranchTip) -> Result<bool> {
+        Ok(self.merged_tree(&[], &tip.commit, &tip.branch)?.is_some())
+    }
+
     /// Makes a commit with what landed and what a person committed on the branch besides. Returns
     /// none if they conflict.
     ///
