@@ -179,7 +179,7 @@ pub enum ProofOutcome {
         /// The command.
         command: String,
     },
-    /// Lines of existing tests were removed, and no source changed with them.
+    /// Existing tests were removed or are skipped, and no source changed with them.
     TestsRemoved {
         /// The files.
         files: Vec<String>,
@@ -271,7 +271,8 @@ impl fmt::Display for ProofOutcome {
                 let files = files.join("`, `");
                 write!(
                     f,
-                    "checks changed: existing tests were removed from `{files}`, and no source changed"
+                    "checks changed: existing tests were removed or are skipped in `{files}`, and no \
+                     source changed"
                 )
             }
             ProofOutcome::NotKept { command } => {

@@ -391,7 +391,7 @@ impl ProofOrder {
                 outcome,
                 duration_seconds: duration::seconds(run.elapsed()),
                 last_line: agent_output::last_line(&path),
-                no_test: false,
+                no_test: test_output::ran_none(&output),
                 log,
             };
             if !check.is_green() && result.red.is_none() {

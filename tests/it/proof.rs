@@ -78,6 +78,27 @@ fn checks_that_fail_when_they_run_again_show_nothing() {
 }
 
 #[test]
+fn edits_of_tests_need_no_proof_unless_they_weaken() {
+    let helper = || {
+        project(&format!("{VERIFY}\nproof: require"))
+            .file("tests/lib/two.sh", "two() { echo 2; }\n")
+            .file("tests/add.sh", ". src/add.sh; . tests/lib/two.sh\n[ \"$(add 1 $(two))\" = 3 ]\n")
+    };
+    for work in [
+        "printf 'TWO=2\ntwo() { echo $TWO; }\n' > tests/lib/two.sh",
+        "sed -i.old 's/= 3 ]/= 3 ] # three/' tests/add.sh; rm tests/add.sh.old",
+    ] {
+        let (proof, printed) = proof(helper(), work);
+        assert_eq!(proof["outcome"], "not_needed", "{work}: {proof}");
+        assert!(printed.contains("the graph is complete"), "{work}: {printed}");
+    }
+    // A test that was red is made green, and the source stays as it is.
+    let red = project(VERIFY).file("src/add.sh", "add() { echo 4; }\n");
+    let (proof, _) = proof(red, "sed -i.old 's/= 3/= 4/' tests/add.sh; rm tests/add.sh.old");
+    assert_eq!(proof["outcome"], "checks_changed", "{proof}");
+}
+
+#[test]
 fn worthless_work_is_not_called_complete() {
     let cheats = [
         ("not_noticed", VERIFY, "echo 'mul() { echo 6; }' > src/mul.sh"),

@@ -1,14 +1,21 @@
-//! Which controls a change needs, the trees of the controls, and what their results show.
+//! Which controls a change needs, and what their results show.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use trees::{
+    has_code_change, is_conftest, of_its_time, old_tests, skips_more, test_half, weakened, wired,
+    without_source,
+};
 
 use super::{
     ControlKind, ControlResult, ControlText, ProofOutcome,
     halves::{Half, HalvesRule, as_it_was},
     policy::ProofPolicy,
-    source_code::{SourceCode, lexer::Language},
-    tripwire::{Reach, Tripwire},
+    source_code::lexer::Language,
+    tripwire::Tripwire,
 };
+
+mod trees;
 
 /// A changed file.
 #[derive(Clone, Debug, Default)]
@@ -56,23 +63,13 @@ pub struct ProofPlan {
     idle: Vec<String>,
     /// The existing files of tests in which more tests are left out than before.
     skipped: Vec<String>,
+    /// The files that `old_checks` is about.
+    check_files: Vec<String>,
+    /// Whether all of them belong to tests.
+    is_of_tests: bool,
+    /// What a change without code shows, if the existing tests pass as they were.
+    otherwise: Option<ProofOutcome>,
 }
-
-/// Words with which tests are left out.
-const SKIPS: &[&str] = &[
-    "skip",
-    "xfail",
-    "xit(",
-    "xdescribe",
-    ".only",
-    ".todo",
-    "[ignore",
-    "|| true",
-    "deselect",
-    "collect_ignore",
-    "importorskip",
-    "t.Skip",
-];
 
 impl ProofPlan {
     /// The controls of a change, or what can be said without any. `idle` are the verify commands that
@@ -92,27 +89,38 @@ impl ProofPlan {
         let (source, tests, checks) = (of(Half::Source), of(Half::Test), of(Half::Check));
         let code: Vec<&ChangedFile> =
             source.iter().copied().filter(|it| has_code_change(it)).collect();
-        let old_tests = old_tests(&tests, &source);
+        let mut old_tests = old_tests(&tests, &source);
+        let mut otherwise = None;
         if code.is_empty() {
-            return Err(Self::without_code(
-                !source.is_empty(),
-                &tests,
-                &checks,
-                &source,
-                &old_tests,
-            ));
+            let files = weakened(&tests, &source);
+            if !files.is_empty() {
+                return Err(ProofOutcome::TestsRemoved { files });
+            }
+            let outcome = Self::without_code(&tests, &checks, &source);
+            if old_tests.is_empty() {
+                return Err(outcome);
+            }
+            otherwise = Some(outcome);
         }
-        if !idle.is_empty() && idle.len() == commands {
+        if otherwise.is_none() && !idle.is_empty() && idle.len() == commands {
             let command = idle.first().cloned().unwrap_or_default();
             return Err(ProofOutcome::NoTest { command });
         }
-        let old_checks: ControlTree = checks
-            .iter()
+        let checks = checks.iter().filter(|_| otherwise.is_none());
+        let mut old_checks: ControlTree = checks
             .filter_map(|file| {
                 let old = as_it_was(&file.path, file.base.as_deref(), file.head.as_deref())?;
                 Some((file.path.clone(), old))
             })
             .collect();
+        let mut check_files: Vec<String> = old_checks.keys().cloned().collect();
+        let is_of_tests = check_files.is_empty();
+        let conftests = tests.iter().filter(|it| otherwise.is_none() && is_conftest(it));
+        check_files.extend(conftests.map(|it| it.path.clone()));
+        old_tests.retain(|path, _| !check_files.contains(path));
+        if check_files.len() > old_checks.len() {
+            old_checks.extend(tests.iter().filter_map(|it| of_its_time(it)));
+        }
         let in_file = |file: &&&ChangedFile| {
             let has = |text: &Option<String>| {
                 text.as_deref().map(|text| test_half(file, text)).unwrap_or_default()
@@ -140,28 +148,24 @@ impl ProofPlan {
             tripwire,
             idle,
             skipped: tests.iter().filter(|it| skips_more(it)).map(|it| it.path.clone()).collect(),
+            check_files,
+            is_of_tests,
+            otherwise,
         })
     }
 
     /// The outcome of a change without code.
     fn without_code(
-        has_source: bool,
         tests: &[&ChangedFile],
         checks: &[&ChangedFile],
         source: &[&ChangedFile],
-        old_tests: &ControlTree,
     ) -> ProofOutcome {
-        let in_source = |path: &String| source.iter().any(|file| file.path == *path);
-        if !old_tests.is_empty() {
-            return ProofOutcome::TestsRemoved { files: old_tests.keys().cloned().collect() };
-        }
         let changes_tests = |file: &&ChangedFile| {
             let half = |text: &Option<String>| text.as_deref().map(|text| test_half(file, text));
             half(&file.base).unwrap_or_default() != half(&file.head).unwrap_or_default()
         };
         let tests_in_source = source.iter().any(changes_tests);
-        debug_assert!(!old_tests.keys().any(in_source), "such tests have a control");
-        if has_source && !tests_in_source {
+        if !source.is_empty() && !tests_in_source {
             return ProofOutcome::NoCode;
         }
         let what = match (tests.is_empty() && !tests_in_source, checks.is_empty()) {
@@ -190,7 +194,8 @@ impl ProofPlan {
             0 => true,
             count => count < 2 && of(kind).all(|it| it.red.is_some()),
         };
-        if self.policy != ProofPolicy::Keep && is_due(ControlKind::WithoutSource) {
+        let asks_source = self.policy != ProofPolicy::Keep && self.otherwise.is_none();
+        if asks_source && is_due(ControlKind::WithoutSource) {
             return Some(ControlKind::WithoutSource);
         }
         if !self.wires[0].is_empty() {
@@ -262,11 +267,23 @@ impl ProofPlan {
         if all(ControlKind::Again).any(|it| it.red.is_some()) {
             return skipped("the checks fail now and then with the same work");
         }
-        if let Some((_, red)) = red(ControlKind::OldChecks) {
-            let files = self.old_checks.keys().cloned().collect();
-            return ProofOutcome::ChecksChanged { files, command: red.command.clone() };
-        }
         let old_tests = red(ControlKind::OldTests);
+        // Where the tests fail as they were anyway, what belongs to them says no more.
+        let old_checks = red(ControlKind::OldChecks)
+            .filter(|(_, red)| !(red.no_test || self.is_of_tests && old_tests.is_some()));
+        if let Some((_, red)) = old_checks {
+            let (files, command) = (self.check_files.clone(), red.command.clone());
+            return ProofOutcome::ChecksChanged { files, command };
+        }
+        if let Some(outcome) = &self.otherwise {
+            return match old_tests {
+                Some((_, red)) => ProofOutcome::ChecksChanged {
+                    files: self.old_tests.keys().cloned().collect(),
+                    command: red.command.clone(),
+                },
+                None => outcome.clone(),
+            };
+        }
         if let (Some((_, red)), false) = (old_tests, self.skipped.is_empty()) {
             let (files, command) = (self.skipped.clone(), red.command.clone());
             return ProofOutcome::ChecksChanged { files, command };
@@ -312,174 +329,6 @@ impl ProofPlan {
     }
 }
 
-/// The tests in a file of source.
-fn test_half(file: &ChangedFile, text: &str) -> String {
-    let Some(language) = file.language() else { return String::new() };
-    split(&SourceCode::new(language, text), true)
-}
-
-/// Whether the source half of a file has another code than before.
-fn has_code_change(file: &ChangedFile) -> bool {
-    let Some(language) = file.language() else { return true };
-    let (Some(base), Some(head)) = (&file.base, &file.head) else {
-        // A new file may be tests alone.
-        let text = file.head.as_ref().or(file.base.as_ref());
-        return text.is_none_or(|text| {
-            let code = split(&SourceCode::new(language, text), false);
-            !SourceCode::new(language, &code).code().trim().is_empty()
-        });
-    };
-    let code = |text: &str| {
-        let code = split(&SourceCode::new(language, text), false);
-        SourceCode::new(language, &code).code()
-    };
-    code(base) != code(head)
-}
-
-/// The tests at the top level of a file, or all else.
-fn split(code: &SourceCode<'_>, of_tests: bool) -> String {
-    let tests = code.tests();
-    let lines = code.text().split_inclusive('\n').enumerate();
-    let is_test = |at: usize| tests.iter().any(|range| range.contains(&at));
-    lines.filter(|(at, _)| is_test(*at) == of_tests).map(|(_, line)| line).collect()
-}
-
-/// The tree without the source half of a change.
-fn without_source(source: &[&ChangedFile]) -> ControlTree {
-    let modules = kept_modules(source);
-    let tree = source.iter().map(|file| {
-        let tests = file.head.as_deref().map(|text| test_half(file, text)).unwrap_or_default();
-        let declared = modules.get(&file.path).cloned().unwrap_or_default();
-        let is_kept = !tests.is_empty() || !declared.is_empty();
-        let text = match (file.language(), is_kept) {
-            (Some(language), true) => {
-                let base = file.base.as_deref().unwrap_or_default();
-                let base = split(&SourceCode::new(language, base), false);
-                let end = if base.is_empty() || base.ends_with('\n') { "" } else { "\n" };
-                ControlText::Text(format!("{base}{end}{declared}{tests}"))
-            }
-            (Some(language), false)
-                if file.base.as_deref().is_some_and(|base| {
-                    // The tests that the work removed are a matter of another control.
-                    !SourceCode::new(language, base).tests().is_empty()
-                }) =>
-            {
-                let base = file.base.as_deref().unwrap_or_default();
-                ControlText::Text(split(&SourceCode::new(language, base), false))
-            }
-            _ => ControlText::Base,
-        };
-        (file.path.clone(), text)
-    });
-    tree.collect()
-}
-
-/// The new declarations of modules of Rust that have tests, by the file that has them: without their
-/// declarations, the tests would not be compiled.
-fn kept_modules(source: &[&ChangedFile]) -> BTreeMap<String, String> {
-    let rust = source.iter().filter(|it| it.language() == Some(Language::Rust));
-    let rust: Vec<&&ChangedFile> = rust.filter(|it| it.head.is_some()).collect();
-    let head = |file: &ChangedFile| file.head.clone().unwrap_or_default();
-    let mut kept: BTreeSet<String> = rust
-        .iter()
-        .filter(|file| !file.was_there && !test_half(file, &head(file)).is_empty())
-        .map(|file| file.path.clone())
-        .collect();
-    let mut declared: BTreeMap<String, String> = BTreeMap::new();
-    loop {
-        let before = declared.clone();
-        for file in &rust {
-            let text = head(file);
-            let base = file.base.as_deref().unwrap_or_default();
-            let lines = text.lines().filter(|line| !base.lines().any(|old| old == *line));
-            let modules = lines.filter(|line| {
-                let name = line.trim().strip_suffix(';').and_then(|it| it.rsplit_once("mod "));
-                name.is_some_and(|(_, name)| {
-                    children(&file.path, name.trim()).iter().any(|it| kept.contains(it))
-                })
-            });
-            let modules: String = modules
-                .flat_map(|line| {
-                    [
-                        line, "
-",
-                    ]
-                })
-                .collect();
-            if !modules.is_empty() {
-                declared.insert(file.path.clone(), modules);
-                if !file.was_there {
-                    kept.insert(file.path.clone());
-                }
-            }
-        }
-        if declared == before {
-            return declared;
-        }
-    }
-}
-
-/// The files that a module of a file of Rust may be in.
-fn children(path: &str, name: &str) -> [String; 2] {
-    let (folder, file) = path.rsplit_once('/').map_or(("", path), |(folder, file)| (folder, file));
-    let stem = file.strip_suffix(".rs").unwrap_or(file);
-    let folder = match stem {
-        "lib" | "main" | "mod" => folder.to_owned(),
-        _ if folder.is_empty() => stem.to_owned(),
-        _ => format!("{folder}/{stem}"),
-    };
-    let start = if folder.is_empty() { String::new() } else { format!("{folder}/") };
-    [format!("{start}{name}.rs"), format!("{start}{name}/mod.rs")]
-}
-
-/// Whether words came into a file with which tests are left out.
-fn skips_more(file: &ChangedFile) -> bool {
-    let skips = |text: &Option<String>| {
-        let text = text.as_deref().unwrap_or_default();
-        SKIPS.iter().map(|word| text.matches(word).count()).sum::<usize>()
-    };
-    skips(&file.head) > skips(&file.base)
-}
-
-/// The tree with the existing tests as they were: those of which lines went, or in which words came
-/// with which tests are left out.
-fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> ControlTree {
-    let skips = |text: &str| SKIPS.iter().map(|word| text.matches(word).count()).sum::<usize>();
-    let is_code = |file: &ChangedFile, line: &str| match file.language() {
-        Some(language) => SourceCode::new(language, line).has_code(0),
-        None => !line.trim().is_empty(),
-    };
-    let mut tree = ControlTree::new();
-    for file in tests {
-        let went = file.removed.iter().any(|line| is_code(file, line));
-        if (file.was_there && (went || file.head.is_none())) || skips_more(file) {
-            tree.insert(file.path.clone(), ControlText::Base);
-        }
-    }
-    for file in source {
-        let (Some(Language::Rust), Some(base)) = (file.language(), &file.base) else { continue };
-        let head = file.head.clone().unwrap_or_default();
-        let (old, new) = (test_half(file, base), test_half(file, &head));
-        let new_lines: BTreeSet<&str> = new.lines().collect();
-        let went = old.lines().any(|line| is_code(file, line) && !new_lines.contains(line));
-        if went || skips(&new) > skips(&old) {
-            let code = split(&SourceCode::new(Language::Rust, &head), false);
-            tree.insert(file.path.clone(), ControlText::Text(format!("{code}\n{old}")));
-        }
-    }
-    tree
-}
-
-/// The tree with a statement in each changed function.
-fn wired(source: &[&ChangedFile], wire: Tripwire) -> ControlTree {
-    let planted = source.iter().filter_map(|file| {
-        let text = file.head.as_deref()?;
-        let planted = wire.plant(&file.path, text, Reach::Lines(&file.lines))?;
-        Some((file.path.clone(), ControlText::Text(planted)))
-    });
-    planted.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -504,6 +353,23 @@ mod tests {
         ControlText::Text(text.to_owned())
     }
 
+    fn result(control: ControlKind, is_red: bool) -> ControlResult {
+        ControlResult {
+            control,
+            red: is_red.then(|| crate::verdict::CheckResult {
+                command: "t".to_owned(),
+                outcome: crate::verdict::Outcome::Exited { exit_code: 1 },
+                duration_seconds: 1.0,
+                last_line: None,
+                log: String::new(),
+                no_test: false,
+            }),
+            marked: false,
+            failed_tests: None,
+            duration_seconds: 1.0,
+        }
+    }
+
     #[test]
     fn tests_in_files_of_rust_stay_without_the_source() {
         const TEST: &str = "#[cfg(test)]\nmod tests {\n    #[test]\n    fn t() {}\n}\n";
@@ -526,10 +392,59 @@ mod tests {
         let what = "tests".to_owned();
         let test = file("tests/a.py", None, "def test_a(): pass\n");
         assert_eq!(plan(std::slice::from_ref(&test)).err(), Some(ProofOutcome::NotNeeded { what }));
-        let removed = vec!["assert a() == 1".to_owned()];
-        let weaker = ChangedFile { was_there: true, removed, ..test };
         let files = vec!["tests/a.py".to_owned()];
-        assert_eq!(plan(&[weaker]).err(), Some(ProofOutcome::TestsRemoved { files }));
+        let edit = |head: &str| {
+            let base = "def test_a():\n    assert a() == 2\n    assert b()\n";
+            let removed = base.lines().map(str::to_owned).collect();
+            ChangedFile { removed, ..file("tests/a.py", Some(base), head) }
+        };
+        for weaker in
+            ["def test_a():\n    assert b()\n", "# def test_a():\nassert a() == 2\nassert b()\n"]
+        {
+            let files = files.clone();
+            assert_eq!(plan(&[edit(weaker)]).err(), Some(ProofOutcome::TestsRemoved { files }));
+        }
+        // An edit shows nothing, if the tests still pass as they were.
+        let edit =
+            plan(&[edit("def test_a():\n    assert a() == TWO  # 2\n    assert b() is True\n")]);
+        let edit = edit.expect("a control");
+        assert_eq!(edit.next(&[]), Some(ControlKind::OldTests));
+        let what = "tests".to_owned();
+        let done = [result(ControlKind::OldTests, false)];
+        assert_eq!(edit.next(&done), None);
+        assert_eq!(edit.outcome(&done), ProofOutcome::NotNeeded { what });
+        let done = [result(ControlKind::OldTests, true)];
+        let command = "t".to_owned();
+        assert_eq!(edit.outcome(&done), ProofOutcome::ChecksChanged { files, command });
+    }
+
+    #[test]
+    fn an_old_conftest_meets_the_tests_of_its_time() {
+        let old = "def test_sub():\n    assert sub()\n";
+        let plan = plan(&[
+            file("src/a.py", Some("x = 1\n"), "x = 2\n"),
+            file("tests/conftest.py", None, "def two(): return 2\n"),
+            file("tests/helper.py", None, "TWO = 2\n"),
+            file("tests/test_a.py", Some(old), &format!("{old}def test_mul(two): pass\n")),
+            file("tests/test_b.py", None, "import new\ndef test_b(two): pass\n"),
+        ]);
+        let plan = plan.expect("code changed");
+        let tree = plan.tree(ControlKind::OldChecks);
+        assert_eq!(tree.len(), 3);
+        assert_eq!(tree["tests/conftest.py"], ControlText::Base);
+        assert_eq!(tree["tests/test_a.py"], text(&format!("{old}\ndef test_mul(): pass\n")));
+        assert_eq!(tree["tests/test_b.py"], text("\ndef test_b(): pass\n"));
+        let without = ControlKind::WithoutSource;
+        let (command, files) = ("t".to_owned(), vec!["tests/conftest.py".to_owned()]);
+        let mut done = vec![result(without, true), result(ControlKind::OldChecks, true)];
+        assert_eq!(plan.outcome(&done), ProofOutcome::ChecksChanged { files, command });
+        done.push(result(ControlKind::OldTests, true));
+        assert!(matches!(plan.outcome(&done), ProofOutcome::Proved { .. }));
+        if let Some(red) = done.get_mut(1).and_then(|it| it.red.as_mut()) {
+            red.no_test = true;
+        }
+        done.pop();
+        assert!(matches!(plan.outcome(&done), ProofOutcome::Proved { .. }));
     }
 
     #[test]
@@ -539,20 +454,6 @@ mod tests {
             file("tests/a.py", None, "def test_a(): pass\n"),
         ]);
         let plan = plan.expect("code changed");
-        let result = |control: ControlKind, is_red: bool| ControlResult {
-            control,
-            red: is_red.then(|| crate::verdict::CheckResult {
-                command: "t".to_owned(),
-                outcome: crate::verdict::Outcome::Exited { exit_code: 1 },
-                duration_seconds: 1.0,
-                last_line: None,
-                log: String::new(),
-                no_test: false,
-            }),
-            marked: false,
-            failed_tests: None,
-            duration_seconds: 1.0,
-        };
         // Asks for controls that are red in this order, and returns what they were and show.
         let ask = |reds: &[bool]| {
             let mut done = Vec::new();

@@ -1,0 +1,269 @@
+//! The trees of the controls of a change, and which of its tests are weaker than before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{ChangedFile, ControlTree};
+use crate::proof::{
+    ControlText,
+    source_code::{SourceCode, lexer::Language},
+    tripwire::{Reach, Tripwire},
+};
+
+/// Words of lines with which a test begins.
+const TESTS: &[&str] =
+    &["def test", "func Test", "it(", "test(", "#[test]", "::test]", "@Test", "void test"];
+
+/// Words of lines that decide whether a test passes.
+const ASSERTS: &[&str] = &[
+    "assert", "Assert", "expect", "should", "raises", "require.", "t.Error", "t.Fatal", "[ ",
+    "test ", "grep", "cmp", "diff", "exit",
+];
+
+/// Words with which tests are left out.
+const SKIPS: &[&str] = &[
+    "skip",
+    "xfail",
+    "xit(",
+    "xdescribe",
+    ".only",
+    ".todo",
+    "[ignore",
+    "|| true",
+    "deselect",
+    "collect_ignore",
+    "importorskip",
+    "t.Skip",
+];
+
+/// The tests in a file of source.
+pub(super) fn test_half(file: &ChangedFile, text: &str) -> String {
+    let Some(language) = file.language() else { return String::new() };
+    split(&SourceCode::new(language, text), true)
+}
+
+/// Whether the source half of a file has another code than before.
+pub(super) fn has_code_change(file: &ChangedFile) -> bool {
+    let Some(language) = file.language() else { return true };
+    let (Some(base), Some(head)) = (&file.base, &file.head) else {
+        // A new file may be tests alone.
+        let text = file.head.as_ref().or(file.base.as_ref());
+        return text.is_none_or(|text| {
+            let code = split(&SourceCode::new(language, text), false);
+            !SourceCode::new(language, &code).code().trim().is_empty()
+        });
+    };
+    let code = |text: &str| {
+        let code = split(&SourceCode::new(language, text), false);
+        SourceCode::new(language, &code).code()
+    };
+    code(base) != code(head)
+}
+
+/// The tests at the top level of a file, or all else.
+fn split(code: &SourceCode<'_>, of_tests: bool) -> String {
+    let tests = code.tests();
+    let lines = code.text().split_inclusive('\n').enumerate();
+    let is_test = |at: usize| tests.iter().any(|range| range.contains(&at));
+    lines.filter(|(at, _)| is_test(*at) == of_tests).map(|(_, line)| line).collect()
+}
+
+/// The tree without the source half of a change.
+pub(super) fn without_source(source: &[&ChangedFile]) -> ControlTree {
+    let modules = kept_modules(source);
+    let tree = source.iter().map(|file| {
+        let tests = file.head.as_deref().map(|text| test_half(file, text)).unwrap_or_default();
+        let declared = modules.get(&file.path).cloned().unwrap_or_default();
+        let is_kept = !tests.is_empty() || !declared.is_empty();
+        let text = match (file.language(), is_kept) {
+            (Some(language), true) => {
+                let base = file.base.as_deref().unwrap_or_default();
+                let base = split(&SourceCode::new(language, base), false);
+                let end = if base.is_empty() || base.ends_with('\n') { "" } else { "\n" };
+                ControlText::Text(format!("{base}{end}{declared}{tests}"))
+            }
+            (Some(language), false)
+                if file.base.as_deref().is_some_and(|base| {
+                    // The tests that the work removed are a matter of another control.
+                    !SourceCode::new(language, base).tests().is_empty()
+                }) =>
+            {
+                let base = file.base.as_deref().unwrap_or_default();
+                ControlText::Text(split(&SourceCode::new(language, base), false))
+            }
+            _ => ControlText::Base,
+        };
+        (file.path.clone(), text)
+    });
+    tree.collect()
+}
+
+/// The new declarations of modules of Rust that have tests, by the file that has them: without their
+/// declarations, the tests would not be compiled.
+fn kept_modules(source: &[&ChangedFile]) -> BTreeMap<String, String> {
+    let rust = source.iter().filter(|it| it.language() == Some(Language::Rust));
+    let rust: Vec<&&ChangedFile> = rust.filter(|it| it.head.is_some()).collect();
+    let head = |file: &ChangedFile| file.head.clone().unwrap_or_default();
+    let mut kept: BTreeSet<String> = rust
+        .iter()
+        .filter(|file| !file.was_there && !test_half(file, &head(file)).is_empty())
+        .map(|file| file.path.clone())
+        .collect();
+    let mut declared: BTreeMap<String, String> = BTreeMap::new();
+    loop {
+        let before = declared.clone();
+        for file in &rust {
+            let text = head(file);
+            let base = file.base.as_deref().unwrap_or_default();
+            let lines = text.lines().filter(|line| !base.lines().any(|old| old == *line));
+            let modules = lines.filter(|line| {
+                let name = line.trim().strip_suffix(';').and_then(|it| it.rsplit_once("mod "));
+                name.is_some_and(|(_, name)| {
+                    children(&file.path, name.trim()).iter().any(|it| kept.contains(it))
+                })
+            });
+            let modules: String = modules
+                .flat_map(|line| {
+                    [
+                        line, "
+",
+                    ]
+                })
+                .collect();
+            if !modules.is_empty() {
+                declared.insert(file.path.clone(), modules);
+                if !file.was_there {
+                    kept.insert(file.path.clone());
+                }
+            }
+        }
+        if declared == before {
+            return declared;
+        }
+    }
+}
+
+/// The files that a module of a file of Rust may be in.
+fn children(path: &str, name: &str) -> [String; 2] {
+    let (folder, file) = path.rsplit_once('/').map_or(("", path), |(folder, file)| (folder, file));
+    let stem = file.strip_suffix(".rs").unwrap_or(file);
+    let folder = match stem {
+        "lib" | "main" | "mod" => folder.to_owned(),
+        _ if folder.is_empty() => stem.to_owned(),
+        _ => format!("{folder}/{stem}"),
+    };
+    let start = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+    [format!("{start}{name}.rs"), format!("{start}{name}/mod.rs")]
+}
+
+/// Whether a changed file decides which tests pytest runs, and what they find.
+pub(super) fn is_conftest(file: &ChangedFile) -> bool {
+    file.path.rsplit('/').next() == Some("conftest.py")
+        && !file.lines.is_empty()
+        && has_code_change(file)
+}
+
+/// What an older `conftest.py` finds at the path of a test: the tests as they were. Those that it does
+/// not know, and whose fixtures it may lack, are empty.
+pub(super) fn of_its_time(file: &ChangedFile) -> Option<(String, ControlText)> {
+    let name = file.path.rsplit('/').next().unwrap_or_default();
+    let stem = name.strip_suffix(".py").unwrap_or_default();
+    let has_tests = stem.starts_with("test_") || stem.ends_with("_test");
+    if !file.was_there && !has_tests && !is_conftest(file) {
+        return None;
+    }
+    let base = file.base.as_deref().unwrap_or_default();
+    let new = file.head.as_deref().unwrap_or_default().lines().filter_map(|line| {
+        let name = line.strip_prefix("async ").unwrap_or(line).strip_prefix("def test")?;
+        let (name, _) = name.split_once('(')?;
+        (!base.contains(&format!("def test{name}("))).then(|| format!("\ndef test{name}(): pass\n"))
+    });
+    let new: String = new.filter(|_| has_tests).collect();
+    let is_kept = file.was_there || !has_tests;
+    let text = if is_kept && new.is_empty() {
+        ControlText::Base
+    } else {
+        ControlText::Text(format!("{base}{new}"))
+    };
+    Some((file.path.clone(), text))
+}
+
+/// The files of tests from which tests or their asserts went, and those in which words came with which
+/// tests are left out. What went to another file is still there.
+pub(super) fn weakened(tests: &[&ChangedFile], source: &[&ChangedFile]) -> Vec<String> {
+    let weigh = |file: &ChangedFile, text: &Option<String>, is_source: bool| -> [usize; 3] {
+        let Some(text) = text else { return [0; 3] };
+        let text = if is_source { test_half(file, text) } else { text.clone() };
+        let language = file.language();
+        let code = language.map_or(text.clone(), |it| SourceCode::new(it, &text).code());
+        let count = |words: &[&str]| {
+            code.lines().filter(|line| words.iter().any(|word| line.contains(word))).count()
+        };
+        // The data of tests may be the cases of one.
+        [count(TESTS), count(ASSERTS), usize::from(language.is_none())]
+    };
+    let files = tests.iter().map(|it| (it, false)).chain(source.iter().map(|it| (it, true)));
+    let weights: Vec<(&ChangedFile, [usize; 3], [usize; 3])> = files
+        .map(|(file, is_source)| {
+            (*file, weigh(file, &file.base, is_source), weigh(file, &file.head, is_source))
+        })
+        .collect();
+    let went = |at: usize| {
+        let (old, new): (Vec<_>, Vec<_>) =
+            weights.iter().map(|(_, old, new)| (old[at], new[at])).unzip();
+        new.iter().sum::<usize>() < old.iter().sum::<usize>()
+    };
+    let went = [went(0), went(1), went(2)];
+    let is_weaker = |(file, old, new): &&(&ChangedFile, [usize; 3], [usize; 3])| {
+        (0..3).any(|at| went[at] && new[at] < old[at])
+            || (tests.iter().any(|it| it.path == file.path) && skips_more(file))
+    };
+    weights.iter().filter(is_weaker).map(|(file, ..)| file.path.clone()).collect()
+}
+
+/// Whether words came into a file with which tests are left out.
+pub(super) fn skips_more(file: &ChangedFile) -> bool {
+    let skips = |text: &Option<String>| {
+        let text = text.as_deref().unwrap_or_default();
+        SKIPS.iter().map(|word| text.matches(word).count()).sum::<usize>()
+    };
+    skips(&file.head) > skips(&file.base)
+}
+
+/// The tree with the existing tests as they were: those of which lines went, or in which words came
+/// with which tests are left out.
+pub(super) fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> ControlTree {
+    let skips = |text: &str| SKIPS.iter().map(|word| text.matches(word).count()).sum::<usize>();
+    let is_code = |file: &ChangedFile, line: &str| match file.language() {
+        Some(language) => SourceCode::new(language, line).has_code(0),
+        None => !line.trim().is_empty(),
+    };
+    let mut tree = ControlTree::new();
+    for file in tests {
+        let went = file.removed.iter().any(|line| is_code(file, line));
+        if (file.was_there && (went || file.head.is_none())) || skips_more(file) {
+            tree.insert(file.path.clone(), ControlText::Base);
+        }
+    }
+    for file in source {
+        let (Some(Language::Rust), Some(base)) = (file.language(), &file.base) else { continue };
+        let head = file.head.clone().unwrap_or_default();
+        let (old, new) = (test_half(file, base), test_half(file, &head));
+        let new_lines: BTreeSet<&str> = new.lines().collect();
+        let went = old.lines().any(|line| is_code(file, line) && !new_lines.contains(line));
+        if went || skips(&new) > skips(&old) {
+            let code = split(&SourceCode::new(Language::Rust, &head), false);
+            tree.insert(file.path.clone(), ControlText::Text(format!("{code}\n{old}")));
+        }
+    }
+    tree
+}
+
+/// The tree with a statement in each changed function.
+pub(super) fn wired(source: &[&ChangedFile], wire: Tripwire) -> ControlTree {
+    let planted = source.iter().filter_map(|file| {
+        let text = file.head.as_deref()?;
+        let planted = wire.plant(&file.path, text, Reach::Lines(&file.lines))?;
+        Some((file.path.clone(), ControlText::Text(planted)))
+    });
+    planted.collect()
+}
