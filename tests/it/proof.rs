@@ -92,6 +92,12 @@ fn edits_of_tests_need_no_proof_unless_they_weaken() {
         assert_eq!(proof["outcome"], "not_needed", "{work}: {proof}");
         assert!(printed.contains("the graph is complete"), "{work}: {printed}");
     }
+    let limit = helper()
+        .file("limit.yaml", "limit: 3\n")
+        .file("tests/limit.sh", "grep -q 'limit: 3' limit.yaml\n");
+    let work =
+        "echo 'limit: 4' > limit.yaml; echo \"grep -q 'limit: 4' limit.yaml\" > tests/limit.sh";
+    assert_eq!(proof(limit, work).0["outcome"], "not_needed");
     // A test that was red is made green, and the source stays as it is.
     let red = project(VERIFY).file("src/add.sh", "add() { echo 4; }\n");
     let (proof, _) = proof(red, "sed -i.old 's/= 3/= 4/' tests/add.sh; rm tests/add.sh.old");

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trees::{
-    has_code_change, is_conftest, of_its_time, old_tests, skips_more, test_half, weakened, wired,
-    without_source,
+    changes_tests, has_code_change, is_conftest, of_its_time, old_tests, skips_more, weakened,
+    wired, without_source,
 };
 
 use super::{
@@ -63,7 +63,7 @@ pub struct ProofPlan {
     idle: Vec<String>,
     /// The existing files of tests in which more tests are left out than before.
     skipped: Vec<String>,
-    /// The files that `old_checks` is about.
+    /// The files that `old_checks` is about, or without code, `old_tests`.
     check_files: Vec<String>,
     /// Whether all of them belong to tests.
     is_of_tests: bool,
@@ -121,16 +121,17 @@ impl ProofPlan {
         if check_files.len() > old_checks.len() {
             old_checks.extend(tests.iter().filter_map(|it| of_its_time(it)));
         }
-        let in_file = |file: &&&ChangedFile| {
-            let has = |text: &Option<String>| {
-                text.as_deref().map(|text| test_half(file, text)).unwrap_or_default()
-            };
-            has(&file.base) != has(&file.head)
-        };
         let checks_changed =
-            !tests.is_empty() || !old_checks.is_empty() || code.iter().any(|it| in_file(&it));
+            !tests.is_empty() || !old_checks.is_empty() || code.iter().any(|it| changes_tests(it));
         let wires = [tripwire, tripwire.inert()].map(|wire| wired(&code, wire));
-        let others = of(Half::Other).into_iter().filter(|it| it.was_there && !checks_changed);
+        let others = of(Half::Other).into_iter().filter(|it| match otherwise {
+            // Data and its test may change together.
+            Some(_) => true,
+            None => it.was_there && !checks_changed,
+        });
+        if otherwise.is_some() {
+            check_files = old_tests.keys().cloned().collect();
+        }
         Ok(ProofPlan {
             policy,
             source: code.iter().map(|file| file.path.clone()).collect(),
@@ -160,11 +161,7 @@ impl ProofPlan {
         checks: &[&ChangedFile],
         source: &[&ChangedFile],
     ) -> ProofOutcome {
-        let changes_tests = |file: &&ChangedFile| {
-            let half = |text: &Option<String>| text.as_deref().map(|text| test_half(file, text));
-            half(&file.base).unwrap_or_default() != half(&file.head).unwrap_or_default()
-        };
-        let tests_in_source = source.iter().any(changes_tests);
+        let tests_in_source = source.iter().any(|it| changes_tests(it));
         if !source.is_empty() && !tests_in_source {
             return ProofOutcome::NoCode;
         }
@@ -218,7 +215,7 @@ impl ProofPlan {
         }
         // If no test changed, what they read may have.
         let is_base_green = of(ControlKind::Base).any(|it| it.red.is_none());
-        let with_tests = self.checks_changed || is_base_green;
+        let with_tests = self.checks_changed || self.otherwise.is_some() || is_base_green;
         if with_tests && !self.old_tests.is_empty() && is_due(ControlKind::OldTests) {
             return Some(ControlKind::OldTests);
         }
@@ -278,7 +275,7 @@ impl ProofPlan {
         if let Some(outcome) = &self.otherwise {
             return match old_tests {
                 Some((_, red)) => ProofOutcome::ChecksChanged {
-                    files: self.old_tests.keys().cloned().collect(),
+                    files: self.check_files.clone(),
                     command: red.command.clone(),
                 },
                 None => outcome.clone(),

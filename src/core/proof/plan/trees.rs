@@ -36,9 +36,15 @@ const SKIPS: &[&str] = &[
 ];
 
 /// The tests in a file of source.
-pub(super) fn test_half(file: &ChangedFile, text: &str) -> String {
+fn test_half(file: &ChangedFile, text: &str) -> String {
     let Some(language) = file.language() else { return String::new() };
     split(&SourceCode::new(language, text), true)
+}
+
+/// Whether the tests in a file of source changed.
+pub(super) fn changes_tests(file: &ChangedFile) -> bool {
+    let half = |text: &Option<String>| text.as_deref().map(|text| test_half(file, text));
+    half(&file.base).unwrap_or_default() != half(&file.head).unwrap_or_default()
 }
 
 /// Whether the source half of a file has another code than before.
