@@ -261,7 +261,9 @@ impl Runner {
             self.write_back()?;
             Ok(reason)
         });
-        let unproved = self.core.journal.history().unproved_in_run();
+        let run = &self.core.journal.history().run;
+        let view = self.core.view(&[]);
+        let unproved = view.history.unproved(view.graph, &view.policy.filter);
         let (why, exit) = match &result {
             Ok(StopReason::Complete | StopReason::SelectionComplete) if !unproved.is_empty() => {
                 (StopReason::unproved(&unproved), Exit::Success)
@@ -269,8 +271,6 @@ impl Runner {
             Ok(reason) => (reason.text(&Local), reason.exit()),
             Err(error) => (fatal::summary(error), crate::core::exit::of_error(error)),
         };
-        let run = &self.core.journal.history().run;
-        let view = self.core.view(&[]);
         let open = view.admitted().filter(|it| !view.graph.task(*it).status.is_over());
         let finished = RunEvent::Finished {
             why,
@@ -306,6 +306,7 @@ impl Runner {
         away::watch_suspects(&self.core.cx, &mut facts);
         self.core.tell(facts)?;
         self.recover()?;
+        self.proofs.record_unmade(&mut self.core)?;
         self.landing.follow(&mut self.core, BUSY)?;
         self.write_back()?;
         self.refresh()?;

@@ -98,7 +98,8 @@ pub fn complete(invocation: &Invocation, id: &str) -> Result<Exit> {
     }
     let mut editor = TaskEditor::open(invocation)?;
     let (id, number) = find(&editor.file, id)?;
-    if editor.status(number) == Status::Complete {
+    let is_unproved = editor.store.history().of(&id).is_doubtful();
+    if editor.status(number) == Status::Complete && !is_unproved {
         return success(&format!("{id} is already complete\n"));
     }
     let at = rfc3339(Utc::now());

@@ -22,7 +22,11 @@ use crate::{
         AttemptEvent, AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopReason,
         StopRequest, record::Record,
     },
-    graph::task::{Status, TaskId},
+    graph::{
+        TaskGraph,
+        filter::Filter,
+        task::{Status, TaskId},
+    },
     notification_kind::NotificationKind,
     spend::{self, DAY},
     verdict::{Merge, Verdict},
@@ -156,9 +160,21 @@ impl History {
         self.tasks.get(id).unwrap_or(&NO_HISTORY)
     }
 
-    /// The tasks whose proof shows that they may not be done.
-    pub fn doubtful(&self) -> impl Iterator<Item = &TaskId> {
-        self.tasks.iter().filter(|(_, past)| past.is_doubtful()).map(|(id, _)| id)
+    /// The tasks of the graph that are complete without a proof of their work, in any run.
+    pub fn unproved(&self, graph: &TaskGraph, filter: &Filter) -> Vec<&TaskId> {
+        let is_complete = |id: &TaskId| {
+            let task = graph.number(id).map(|number| graph.task(number));
+            task.is_some_and(|task| task.status == Status::Complete && filter.admits(task))
+        };
+        let doubtful = self.tasks.iter().filter(|(id, past)| past.is_doubtful() && is_complete(id));
+        let mut tasks: Vec<&TaskId> = doubtful.map(|(id, _)| id).collect();
+        tasks.sort_unstable();
+        tasks
+    }
+
+    /// The tasks whose work landed and whose proof is not there yet.
+    pub fn unexamined(&self) -> impl Iterator<Item = (&TaskId, &TaskHistory)> {
+        self.tasks.iter().filter(|(_, past)| past.awaits_proof)
     }
 
     /// Whether this build has written the parts of a stored history that are read when they are needed,
@@ -246,7 +262,7 @@ impl History {
         };
         self.with(Some(id), |past| {
             (past.attempts, past.withdrawn, past.asks) = (*attempt, None, false);
-            past.proof = None;
+            (past.proof, past.awaits_proof) = (None, false);
         });
         self.try_executor(Some(id), run_on.as_deref());
         self.active.start(ActiveAttempt {
@@ -373,6 +389,7 @@ impl History {
             }
             if ended.verdict == Verdict::Complete {
                 (past.counted, past.was_reset) = (0, false);
+                past.awaits_proof = ended.evidence.to_prove;
                 if let Some(reopened) = &mut past.reopened {
                     reopened.is_done = true;
                 }

@@ -210,15 +210,15 @@ impl ProofOutcome {
             ProofOutcome::Proved { .. }
             | ProofOutcome::Repaired
             | ProofOutcome::Kept
-            | ProofOutcome::NotNeeded { .. }
-            | ProofOutcome::Skipped { .. } => true,
+            | ProofOutcome::NotNeeded { .. } => true,
             ProofOutcome::NotNoticed { .. }
             | ProofOutcome::NeverRun
             | ProofOutcome::NoTest { .. }
             | ProofOutcome::ChecksChanged { .. }
             | ProofOutcome::TestsRemoved { .. }
             | ProofOutcome::NotKept { .. }
-            | ProofOutcome::NoCode => false,
+            | ProofOutcome::NoCode
+            | ProofOutcome::Skipped { .. } => false,
         }
     }
 }

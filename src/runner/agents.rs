@@ -12,6 +12,7 @@ use crate::{
         executor::{Executor, LOCAL},
         exit::{Exit, Failure},
         graph::{TaskGraph, task::Task},
+        proof::policy::ProofPolicy,
         select::Policy,
     },
     project::{
@@ -49,7 +50,25 @@ pub(super) fn check_agents(
         placement::check_agent(executor, call.preset_name().as_deref())
             .map_err(|why| Failure::new(Exit::Agent, why))?;
     }
+    check_proofs(policy, graph, workspace)?;
     agents.iter().try_for_each(|(call, hint)| check_agent(call, workspace, hint))
+}
+
+/// Checks that attempts have slots in which proofs can be made, where these are required.
+fn check_proofs(policy: &Policy, graph: &TaskGraph, workspace: &Workspace) -> Result<()> {
+    let proof = &workspace.config.proof;
+    let needs = |task: &&Task| {
+        proof.with(task.proof).policy == ProofPolicy::Require
+            && !workspace.verify_of(task).is_empty()
+    };
+    let task = open(policy, graph.tasks()).into_iter().find(needs);
+    let Some(task) = task.filter(|_| !workspace.config.is_isolated()) else { return Ok(()) };
+    let message = format!(
+        "task `{}` has `proof: require`, and its work can be proved only in a slot; leave out \
+         `--in-place` or `isolation: checkout`, or set `proof: report`",
+        task.id
+    );
+    Err(Failure::new(Exit::Usage, message).into())
 }
 
 /// Checks that the shell accepts the commands of the settings and of the tasks of a run.

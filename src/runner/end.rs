@@ -274,12 +274,12 @@ impl Runner {
         let ended =
             self.hooks.ended.as_ref().filter(|it| it.task_id.as_ref() == Some(&record.task_id));
         let Some(ended) = ended.and_then(|it| it.event.ended()) else { return Ok(()) };
-        let is_kept = record.slot.as_ref().is_some_and(|slot| self.slots.is_kept(&slot.path));
-        if is_kept || ended.attempt != record.attempt {
+        if ended.attempt != record.attempt {
             return Ok(());
         }
+        let is_kept = record.slot.as_ref().is_some_and(|slot| self.slots.is_kept(&slot.path));
         let graph = self.core.graph.file.graph();
-        let event = self.proofs.begin(&self.core.cx, graph, record, ended);
+        let event = self.proofs.begin(&self.core.cx, graph, record, (ended, is_kept));
         self.slots.set_proving(self.proofs.slots());
         let about = (&record.task_id, record.iteration);
         event.map_or(Ok(()), |event| self.core.emit(Some(about), event).map(drop))
@@ -324,7 +324,14 @@ impl Runner {
         }
         let began = Instant::now();
         let mut is_told = tasks.is_empty() || self.core.cx.policy.stop.is_some();
-        while !self.proofs.tasks().is_empty() && Instant::now() < deadline {
+        while !self.proofs.tasks().is_empty() {
+            if Instant::now() >= deadline {
+                if self.proofs.is_stopped() {
+                    break;
+                }
+                self.proofs.stop();
+                deadline = Instant::now() + END;
+            }
             if !is_told && began.elapsed() > TOLD {
                 is_told = true;
                 let names = tasks.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ");
@@ -343,7 +350,7 @@ impl Runner {
             self.core.journal.tick();
         }
         self.proofs.stop();
-        Ok(())
+        self.proofs.record_unmade(&mut self.core)
     }
 
     /// Removes the record of an attempt that was withdrawn, and releases its slot. No agent has run

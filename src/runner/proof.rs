@@ -18,7 +18,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{
-    RunnerMessage,
+    RunCore, RunnerMessage,
     context::{RunContext, task_of},
     process_spec::{self, ProcessKind},
     processes,
@@ -103,6 +103,20 @@ impl RunProofs {
         at.map(|at| self.active.remove(at)).map_or((0, None), |it| (it.iteration, it.end))
     }
 
+    /// Journals that landed work whose proof is not made any more was not examined.
+    pub(super) fn record_unmade(&self, core: &mut RunCore) -> Result<()> {
+        let is_made =
+            |id: &TaskId| !self.is_stopped() && self.active.iter().any(|it| it.task_id == *id);
+        let due = core.journal.history().unexamined().filter(|(id, _)| !is_made(id));
+        let due: Vec<_> = due.map(|(id, past)| (id.clone(), past.attempts)).collect();
+        for (id, attempt) in due {
+            let outcome = ProofOutcome::Skipped { why: "the run ended before".to_owned() };
+            let proof = Proof::at_once(outcome);
+            core.emit(Some((&id, 0)), CheckEvent::Proved { attempt, proof })?;
+        }
+        Ok(())
+    }
+
     /// Begins the proof of an attempt that has landed and whose slot is released. Returns the event if
     /// it is there at once.
     pub(super) fn begin(
@@ -110,13 +124,15 @@ impl RunProofs {
         cx: &RunContext,
         graph: &TaskGraph,
         record: &AttemptRecord,
-        ended: &AttemptResult,
+        (ended, is_kept): (&AttemptResult, bool),
     ) -> Option<CheckEvent> {
         let evidence = &ended.evidence;
         if ended.verdict != Verdict::Complete || !evidence.to_prove {
             return None;
         }
-        let why = if self.active.len() >= WAITING {
+        let why = if is_kept {
+            "processes may still work in its slot".to_owned()
+        } else if self.active.len() >= WAITING {
             "other proofs are behind".to_owned()
         } else {
             self.start(cx, graph, record, &evidence.verify, None).err()?.0
@@ -188,7 +204,8 @@ impl ProofOrder {
         record: &AttemptRecord,
         verified: &[CheckResult],
     ) -> Result<ProofOrder, String> {
-        let slot = record.slot.as_ref().map(|slot| slot.path.as_path()).ok_or("it has no slot")?;
+        let slot = record.slot.as_ref().map(|slot| slot.path.as_path());
+        let slot = slot.ok_or("attempts work in the checkout")?;
         let base = record.base.as_ref().ok_or("it has no base")?;
         let config = &cx.workspace.config;
         let call = record.call.as_ref().ok_or("the attempt has no agent")?;
@@ -247,7 +264,7 @@ impl ProofOrder {
         let began = Instant::now();
         let mut controls = Vec::new();
         let outcome = if self.stops.load(Ordering::Relaxed) {
-            Ok(self.stopped())
+            Ok(self.stopped(began))
         } else {
             self.prove(began, &mut controls)
         };
@@ -259,9 +276,9 @@ impl ProofOrder {
         drop(outbox.send(RunnerMessage::Proved(id, Box::new(proof))));
     }
 
-    fn stopped(&self) -> ProofOutcome {
+    fn stopped(&self, began: Instant) -> ProofOutcome {
         let limit = duration::short(self.budget);
-        let why = if self.stops.load(Ordering::Relaxed) {
+        let why = if began.elapsed() < self.budget {
             "the run ended before".to_owned()
         } else {
             format!("`proof_timeout` ({limit}) reached")
@@ -290,7 +307,7 @@ impl ProofOrder {
         let outcome = loop {
             let Some(kind) = plan.next(done) else { break plan.outcome(done) };
             if self.is_over(began) {
-                break self.stopped();
+                break self.stopped(began);
             }
             let files = plan.tree(kind).iter().map(|(path, file)| {
                 let text = match file {
@@ -381,7 +398,7 @@ impl ProofOrder {
                 return Err(ProofOutcome::Skipped { why });
             }
             if is_cut || matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {
-                return Err(self.stopped());
+                return Err(self.stopped(began));
             }
             let output = agent_output::end(&path, OUTPUT);
             let output = terminal::plain(&output);

@@ -303,9 +303,10 @@ pub struct TaskCounts {
 impl TaskCounts {
     /// Counts the tasks in question.
     pub fn of(view: &View<'_>, now: DateTime<Utc>) -> TaskCounts {
-        let is_complete = |id: &&TaskId| view.graph.status_of(id) == Some(Status::Complete);
-        let unproved = view.history.doubtful().filter(is_complete).count();
-        TaskCounts { unproved, ..TaskCounts::with(view, now, |_, _| {}) }
+        TaskCounts {
+            unproved: view.history.unproved(view.graph, &view.policy.filter).len(),
+            ..TaskCounts::with(view, now, |_, _| {})
+        }
     }
 
     /// Counts the tasks in question, and calls `see` for each that is neither over nor waiting.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{TestProject, agent};
+use crate::support::{TestProject, agent, wait_for};
 
 /// A program and its test, for any shell. The test of `add` is not one of `mul`.
 fn project(config: &str) -> TestProject {
@@ -166,4 +166,56 @@ fn documents_need_no_proof_and_a_proof_can_be_turned_off() {
     let project = project(&format!("{VERIFY}\nproof: none"));
     let (none, _) = proof(project, "echo 'mul() { echo 6; }' > src/mul.sh");
     assert_eq!(none, Value::Null);
+}
+
+/// The end words of a run whose task landed without a proof.
+const UNPROVED: &str = "all tasks have landed, without a proof of `mul`";
+
+#[test]
+fn a_proof_that_was_not_made_is_named_by_this_run_and_the_next_until_a_person_accepts_the_work() {
+    let work = "echo 'mul() { sleep 30; }' > src/mul.sh; echo . src/mul.sh > tests/mul.sh";
+    let slow = "verify: 'sleep 2; for it in tests/*.sh; do sh -e $it || exit 1; done'";
+    let script = format!("cat > /dev/null; {work}\ngit add -A; \"$0\" < /dev/null");
+    let with = |config: &str| project(config).command(["sh", "-c", &script, &agent("commit")]);
+    let late = with(&format!("{slow}\nproof_timeout: 1s"));
+    let in_place = with(VERIFY).in_place();
+    for (project, why) in [(late, "`proof_timeout` ("), (in_place, "attempts work in the checkout")]
+    {
+        let printed = project.run(["run"]).code(0).whole();
+        assert!(printed.contains(&format!("mul not examined: {why}")), "{printed}");
+        assert!(printed.contains(UNPROVED), "{printed}");
+        assert_eq!(project.lines("proved").len(), 1);
+        let shown = project.run(["show", "mul.1", "--json"]).code(0).json();
+        let text = shown["proof"]["text"].as_str().unwrap();
+        assert!(text.starts_with(&format!("not examined: {why}")), "{text}");
+        project.run(["status"]).code(0).stdout_has("1 of 1 landed, 1 not proved");
+        project.run(["run"]).code(0).stderr_has(UNPROVED);
+        project.run(["task-complete", "mul"]).code(0);
+        project.run(["run"]).code(0).stderr_has("the graph is complete");
+        project.run(["status"]).code(0).stdout_has("1 of 1 complete");
+        project.no_process_is_left();
+    }
+}
+
+#[test]
+fn a_proof_of_a_killed_run_is_named_as_not_made() {
+    let work = "echo 'mul() { :; }' > src/mul.sh; echo : > tests/mul.sh; git add -A";
+    let slow = "verify: '[ ! -e tests/mul.sh ] || [ -e src/mul.sh ] || sh wait.sh'";
+    let script = format!("cat > /dev/null; {work}; \"$0\" < /dev/null");
+    let project = project(slow).command(["sh", "-c", &script, &agent("commit")]);
+    let began = project.root().join("logs/began");
+    let project = project.file("wait.sh", &format!("touch '{}'; sleep 30\n", began.display()));
+    let run = project.start(["run"]);
+    wait_for(&began);
+    run.kill();
+    let printed = project.run(["run"]).code(0).whole();
+    assert!(printed.contains("mul not examined: the run ended before"), "{printed}");
+    assert!(printed.contains(UNPROVED), "{printed}");
+    project.no_process_is_left();
+}
+
+#[test]
+fn work_in_the_checkout_cannot_require_a_proof() {
+    let project = project(&format!("{VERIFY}\nproof: require")).in_place();
+    project.run(["run"]).code(64).stderr_has("its work can be proved only in a slot");
 }

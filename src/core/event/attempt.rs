@@ -231,8 +231,9 @@ pub enum CheckEvent {
 impl Effect for CheckEvent {
     fn apply(&self, record: &Record, history: &mut History) {
         if let CheckEvent::Proved { proof, .. } = self {
-            history
-                .with(record.task_id.as_ref(), |past| past.proof = Some(Box::new(proof.clone())));
+            history.with(record.task_id.as_ref(), |past| {
+                (past.proof, past.awaits_proof) = (Some(Box::new(proof.clone())), false);
+            });
         }
         history.active.with(record.task_id.as_ref(), |active| {
             let state = match self {

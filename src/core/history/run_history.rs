@@ -332,12 +332,6 @@ impl History {
         self.ended_in_run(|verdict| verdict == Verdict::Complete)
     }
 
-    /// The tasks whose work landed in the newest run, and whose proof shows that it may not be done.
-    pub fn unproved_in_run(&self) -> Vec<&TaskId> {
-        let landed = self.completed_in_run().into_iter().map(|(id, _)| id);
-        landed.filter(|id| self.of(id).is_doubtful()).collect()
-    }
-
     /// The tasks whose newest attempt failed in the newest run, in the order of failure.
     pub fn failed_in_run(&self) -> Vec<(&TaskId, &LastAttempt)> {
         self.ended_in_run(Verdict::counts)

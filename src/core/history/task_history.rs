@@ -56,6 +56,9 @@ pub struct TaskHistory {
     /// The proof of the work of its newest attempt that landed.
     #[serde(skip_serializing_if = "is_default")]
     pub proof: Option<Box<Proof>>,
+    /// Whether its newest attempt landed work whose proof is not there yet.
+    #[serde(skip_serializing_if = "is_default")]
+    pub awaits_proof: bool,
     /// The commits of the attempt that completed it.
     #[serde(skip_serializing_if = "is_default")]
     pub commits: Vec<Commit>,
@@ -120,7 +123,8 @@ impl TaskHistory {
         self.reopened.as_deref().filter(|reopened| !reopened.is_done)
     }
 
-    /// Whether the proof of its work shows that it may not be done.
+    /// Whether its work has no proof, also because none was made; not once a person has completed or
+    /// reset it.
     pub fn is_doubtful(&self) -> bool {
         self.proof.as_ref().is_some_and(|proof| !proof.outcome.is_good())
     }
@@ -134,6 +138,7 @@ impl TaskHistory {
 /// The history of a task without one.
 pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
     proof: None,
+    awaits_proof: false,
     attempts: 0,
     withdrawn: None,
     counted: 0,
@@ -200,7 +205,7 @@ impl TaskHistory {
     }
 
     pub(super) fn reset(&mut self) {
-        self.reopened = None;
+        (self.reopened, self.proof, self.awaits_proof) = (None, None, false);
         (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
         self.lost = 0;
         self.failed_at = 0;
@@ -220,7 +225,10 @@ impl TaskHistory {
         match status {
             // Setting a parked task to pending has the same effect as `task-reset`.
             Status::Pending => self.reset(),
-            Status::Complete => self.answers.clear(),
+            Status::Complete => {
+                self.answers.clear();
+                (self.proof, self.awaits_proof) = (None, false);
+            }
             Status::InProgress | Status::Blocked | Status::NeedsInput | Status::Cancelled => {}
         }
     }

@@ -97,11 +97,11 @@ pub fn check_evidence(
     evidence.metadata_only = may_be_metadata
         && !committed.is_empty()
         && committed.iter().all(|path| is_metadata(workspace, task, path));
-    evidence.to_prove = evidence.report.is_some()
-        && record.slot.is_some()
-        && HalvesRule::is_due(&workspace.config.proof.with(task.proof), &verify, &committed);
     // The iterations of a plain loop may do in the checkout what they like.
     let is_free = workspace.place.name().is_some() && record.slot.is_none();
+    evidence.to_prove = evidence.report.is_some()
+        && !is_free
+        && HalvesRule::is_due(&workspace.config.proof.with(task.proof), &verify, &committed);
     if evidence.report.is_some() && !is_free {
         settings_kept(workspace, tree, record, head.as_ref(), evidence)?;
         if let (Some(base), Some(head)) = (&record.base, &head)
