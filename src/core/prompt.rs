@@ -122,6 +122,10 @@ pub fn context(
                 "output": facts.verify_output,
                 "log": facts.path(&check.log),
             })),
+            "proof": past.proof.as_ref().filter(|proof| !proof.outcome.is_good()).map(|proof| {
+                let commands = last.ended.evidence.verify.iter().map(|check| &check.command);
+                json!({ "green": proof.green(), "commands": commands.collect::<Vec<_>>() })
+            }),
             "question": last.ended.evidence.question,
             "log": facts.path(&last.ended.log),
         })

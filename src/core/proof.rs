@@ -301,6 +301,29 @@ pub struct Proof {
 }
 
 impl Proof {
+    /// What the controls that should have failed and passed say, for the next attempt.
+    pub fn green(&self) -> Vec<&'static str> {
+        let words = |it: &ControlResult| match it.control {
+            ControlKind::WithoutSource => Some("without the source half of the work"),
+            ControlKind::Tripwire if it.marked => Some(
+                "with a statement that throws in every function that the work changed: they run it, \
+                 and do not fail",
+            ),
+            ControlKind::Tripwire => Some(
+                "with a statement that throws in every function that the work changed: they run none",
+            ),
+            ControlKind::OldTests
+            | ControlKind::OldChecks
+            | ControlKind::Inert
+            | ControlKind::Base
+            | ControlKind::Again => None,
+        };
+        let green = self.controls.iter().filter(|it| it.red.is_none());
+        let mut green: Vec<_> = green.filter_map(words).collect();
+        green.dedup();
+        green
+    }
+
     /// A proof without controls.
     pub fn at_once(outcome: ProofOutcome) -> Proof {
         Proof { outcome, controls: Vec::new(), duration_seconds: 0.0 }

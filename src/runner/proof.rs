@@ -228,7 +228,10 @@ impl ProofOrder {
         let settings = config.proof.with(task.proof);
         let limit = |check: Option<&CheckResult>| {
             let green = check.map_or(config.verify_timeout.as_secs_f64(), |it| it.duration_seconds);
-            Duration::try_from_secs_f64(green * 3.0).unwrap_or(SHORTEST).max(SHORTEST)
+            Duration::try_from_secs_f64(green * 3.0)
+                .unwrap_or(SHORTEST)
+                .max(SHORTEST)
+                .min(config.verify_timeout)
         };
         let verify: Vec<String> = verified.iter().map(|check| check.command.clone()).collect();
         let commands = if settings.commands.is_empty() { &verify } else { &settings.commands };
@@ -395,6 +398,10 @@ impl ProofOrder {
             let is_cut = matches!(outcome, Outcome::TimedOut { .. }) && *limit > left;
             if let Outcome::NotStarted { error } = outcome {
                 let why = format!("`{command}` did not start: {error}");
+                return Err(ProofOutcome::Skipped { why });
+            }
+            if !is_cut && matches!(outcome, Outcome::TimedOut { .. }) {
+                let why = format!("`{command}` took longer than {}", duration::short(*limit));
                 return Err(ProofOutcome::Skipped { why });
             }
             if is_cut || matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {

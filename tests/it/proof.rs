@@ -137,6 +137,14 @@ fn work_that_needs_a_proof_lands_only_with_it() {
          pass without this change",
     );
     assert_eq!(without.git(&["ls-tree", "--name-only", "main", "src/"]), "src/add.sh\n");
+    without.run(["task-edit", "mul", "--set", "max_attempts=2"]).code(0);
+    let prompt = without.run(["prompt", "mul"]).code(0).whole();
+    for said in [
+        "- `for it in tests/*.sh; do sh -e $it || exit 1; done`\n\nThey also pass\n- without the source",
+        "Add a test that fails without the work",
+    ] {
+        assert!(prompt.contains(said), "{prompt}");
+    }
     without.no_process_is_left();
     let test = "printf '. src/mul.sh\\n[ \"$(mul 2 3)\" = 6 ]\\n' > tests/mul.sh";
     let (proof, printed) = proof(required(), &format!("{feature}\n{test}"));
@@ -218,4 +226,13 @@ fn a_proof_of_a_killed_run_is_named_as_not_made() {
 fn work_in_the_checkout_cannot_require_a_proof() {
     let project = project(&format!("{VERIFY}\nproof: require")).in_place();
     project.run(["run"]).code(64).stderr_has("its work can be proved only in a slot");
+}
+
+#[test]
+fn a_control_that_takes_too_long_shows_nothing() {
+    let slow = "verify: '[ ! -e tests/mul.sh ] || [ -e src/mul.sh ] || sleep 30'";
+    let work = "echo 'mul() { :; }' > src/mul.sh; echo : > tests/mul.sh";
+    let (proof, printed) = proof(project(&format!("{slow}\nverify_timeout: 1s")), work);
+    assert_eq!(proof["outcome"], "skipped", "{proof}");
+    assert!(printed.contains("|| sleep 30` took longer than "), "{printed}");
 }
