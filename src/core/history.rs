@@ -172,9 +172,9 @@ impl History {
         tasks
     }
 
-    /// The tasks whose work landed and whose proof is not there yet.
-    pub fn unexamined(&self) -> impl Iterator<Item = (&TaskId, &TaskHistory)> {
-        self.tasks.iter().filter(|(_, past)| past.awaits_proof)
+    /// The attempts whose work landed and whose proof is not there yet.
+    pub fn unexamined(&self) -> impl Iterator<Item = (&TaskId, u32)> {
+        self.tasks.iter().filter_map(|(id, past)| Some((id, past.awaits_proof?)))
     }
 
     /// Whether this build has written the parts of a stored history that are read when they are needed,
@@ -262,7 +262,7 @@ impl History {
         };
         self.with(Some(id), |past| {
             (past.attempts, past.withdrawn, past.asks) = (*attempt, None, false);
-            (past.proof, past.awaits_proof) = (None, false);
+            (past.proof, past.awaits_proof) = (None, None);
         });
         self.try_executor(Some(id), run_on.as_deref());
         self.active.start(ActiveAttempt {
@@ -389,7 +389,7 @@ impl History {
             }
             if ended.verdict == Verdict::Complete {
                 (past.counted, past.was_reset) = (0, false);
-                past.awaits_proof = ended.evidence.to_prove;
+                past.awaits_proof = ended.evidence.to_prove.then_some(ended.attempt);
                 if let Some(reopened) = &mut past.reopened {
                     reopened.is_done = true;
                 }

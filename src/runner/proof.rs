@@ -108,7 +108,7 @@ impl RunProofs {
         let is_made =
             |id: &TaskId| !self.is_stopped() && self.active.iter().any(|it| it.task_id == *id);
         let due = core.journal.history().unexamined().filter(|(id, _)| !is_made(id));
-        let due: Vec<_> = due.map(|(id, past)| (id.clone(), past.attempts)).collect();
+        let due: Vec<_> = due.map(|(id, attempt)| (id.clone(), attempt)).collect();
         for (id, attempt) in due {
             let outcome = ProofOutcome::Skipped { why: "the run ended before".to_owned() };
             let proof = Proof::at_once(outcome);

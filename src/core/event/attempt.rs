@@ -232,7 +232,7 @@ impl Effect for CheckEvent {
     fn apply(&self, record: &Record, history: &mut History) {
         if let CheckEvent::Proved { proof, .. } = self {
             history.with(record.task_id.as_ref(), |past| {
-                (past.proof, past.awaits_proof) = (Some(Box::new(proof.clone())), false);
+                (past.proof, past.awaits_proof) = (Some(Box::new(proof.clone())), None);
             });
         }
         history.active.with(record.task_id.as_ref(), |active| {

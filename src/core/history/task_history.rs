@@ -56,9 +56,9 @@ pub struct TaskHistory {
     /// The proof of the work of its newest attempt that landed.
     #[serde(skip_serializing_if = "is_default")]
     pub proof: Option<Box<Proof>>,
-    /// Whether its newest attempt landed work whose proof is not there yet.
+    /// The newest attempt, if its work landed and the proof of it is not there yet.
     #[serde(skip_serializing_if = "is_default")]
-    pub awaits_proof: bool,
+    pub awaits_proof: Option<u32>,
     /// The commits of the attempt that completed it.
     #[serde(skip_serializing_if = "is_default")]
     pub commits: Vec<Commit>,
@@ -138,7 +138,7 @@ impl TaskHistory {
 /// The history of a task without one.
 pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
     proof: None,
-    awaits_proof: false,
+    awaits_proof: None,
     attempts: 0,
     withdrawn: None,
     counted: 0,
@@ -205,7 +205,7 @@ impl TaskHistory {
     }
 
     pub(super) fn reset(&mut self) {
-        (self.reopened, self.proof, self.awaits_proof) = (None, None, false);
+        (self.reopened, self.proof, self.awaits_proof) = (None, None, None);
         (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
         self.lost = 0;
         self.failed_at = 0;
@@ -227,7 +227,7 @@ impl TaskHistory {
             Status::Pending => self.reset(),
             Status::Complete => {
                 self.answers.clear();
-                (self.proof, self.awaits_proof) = (None, false);
+                (self.proof, self.awaits_proof) = (None, None);
             }
             Status::InProgress | Status::Blocked | Status::NeedsInput | Status::Cancelled => {}
         }
