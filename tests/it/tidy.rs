@@ -539,7 +539,8 @@ fn no_type_has_many_methods() {
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
 /// The proof reads five languages and runs controls, the end of a run verifies the whole, git starts
 /// nothing that an attempt in a sandbox wrote, and the words of today's agents are many.
-const LINES: usize = 72_420;
+/// Of these, 80 name proofs that were not made.
+const LINES: usize = 72_500;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 386;
@@ -593,7 +594,8 @@ fn every_page_names_its_reader() {
 }
 
 /// The number of words in README.md, ARCHITECTURE.md, CHANGELOG.md and `docs/`, as `wc -w` counts.
-const WORDS: usize = 30_740;
+/// Of these, 30 say when a proof is missing.
+const WORDS: usize = 30_770;
 
 #[test]
 fn the_documents_stay_short() {
