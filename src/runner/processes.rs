@@ -374,26 +374,20 @@ pub(super) struct SpawnedProcess {
     pub(super) on_its_way: Option<ProcessOnItsWay>,
 }
 
-/// Returns the executor of a process of an attempt.
+/// Returns the executor of a process of an attempt: of its agent, or of a command with this purpose.
 ///
 /// # Errors
 /// The settings have changed and do not know it any more.
-fn executor_of(
+pub(super) fn executor_of(
     cx: &RunContext,
     record: &AttemptRecord,
-    kind: &ProcessKind,
+    purpose: Option<CheckPurpose>,
 ) -> Result<Executor, String> {
     let config = &cx.workspace.config;
     let found = executors::find(config, record.run_on.as_deref());
-    let found = match kind {
-        ProcessKind::Check(CheckPurpose::Trial, ..) => {
-            found.and_then(|found| executors::verifier(config, found))
-        }
-        ProcessKind::Check(
-            CheckPurpose::Setup | CheckPurpose::Baseline | CheckPurpose::Verify,
-            ..,
-        )
-        | ProcessKind::Agent => found,
+    let found = match purpose {
+        Some(CheckPurpose::Trial) => found.and_then(|found| executors::verifier(config, found)),
+        Some(CheckPurpose::Setup | CheckPurpose::Baseline | CheckPurpose::Verify) | None => found,
     };
     found.map_err(|error| format!("{error:#}"))
 }
@@ -406,8 +400,12 @@ pub(super) fn executor_for(
     kind: &ProcessKind,
     spec: &ProcessSpec,
 ) -> Result<Executor, NotStarted> {
-    let executor = executor_of(cx, record, kind).map_err(NotStarted::Refused)?;
-    if matches!(kind, ProcessKind::Agent) && executor.is_here() {
+    let purpose = match kind {
+        ProcessKind::Agent => None,
+        ProcessKind::Check(purpose, ..) => Some(*purpose),
+    };
+    let executor = executor_of(cx, record, purpose).map_err(NotStarted::Refused)?;
+    if purpose.is_none() && executor.is_here() {
         process::check(spec).map_err(NotStarted::Missing)?;
     }
     Ok(executor)

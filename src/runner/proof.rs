@@ -20,8 +20,7 @@ use anyhow::{Context, Result};
 use super::{
     RunCore, RunnerMessage,
     context::{RunContext, task_of},
-    process_spec::{self, ProcessKind},
-    processes,
+    process_spec, processes,
 };
 use crate::{
     adapters::{
@@ -186,8 +185,8 @@ struct ProofOrder {
     template: ProcessSpec,
     guardians: GuardianProgram,
     redact: bool,
-    /// The folder of the repository, and that of the attempt in it.
-    log: (PathBuf, String),
+    /// The folder of the attempt in the repository.
+    log: String,
     budget: Duration,
     grace: Duration,
     seed: u64,
@@ -210,12 +209,10 @@ impl ProofOrder {
         let config = &cx.workspace.config;
         let call = record.call.as_ref().ok_or("the attempt has no agent")?;
         let agent = process_spec::agent(&cx.workspace, record, call);
-        let kind = ProcessKind::Check(CheckPurpose::Verify, 0, ANY.to_owned());
         let mut spec = process_spec::check(agent, ANY, slot, Path::new("/dev/null"));
         // What Python compiles for a control must not be taken for the work.
         spec.env.push(("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()));
-        let executor = processes::executor_for(cx, record, &kind, &spec);
-        let executor = executor.map_err(|why| format!("{why:?}"))?;
+        let executor = processes::executor_of(cx, record, Some(CheckPurpose::Verify))?;
         if !executor.is_here() {
             return Err(format!("its checks run on `{}`", executor.name));
         }
@@ -252,7 +249,7 @@ impl ProofOrder {
             template,
             guardians: cx.guardians.clone(),
             redact: config.redact,
-            log: (cx.workspace.root().to_owned(), record.log.clone()),
+            log: record.log.clone(),
             budget: config.proof_timeout,
             grace: config.grace,
             seed: now.as_nanos() as u64,
@@ -340,7 +337,7 @@ impl ProofOrder {
 
     /// The file by which the processes of the controls are recognized.
     fn sign(&self) -> PathBuf {
-        self.log.0.join(format!("{}/proof", self.log.1))
+        self.main.join(format!("{}/proof", self.log))
     }
 
     fn is_over(&self, began: Instant) -> bool {
@@ -381,8 +378,8 @@ impl ProofOrder {
         };
         for (at, ControlCommand { command, limit }) in self.commands.iter().enumerate() {
             let name = kind.log_name();
-            let log = format!("{}/proof-{}-{name}-{}.log", self.log.1, number + 1, at + 1);
-            let path = self.log.0.join(&log);
+            let log = format!("{}/proof-{}-{name}-{}.log", self.log, number + 1, at + 1);
+            let path = self.main.join(&log);
             let _ = fs::remove_file(&path);
             let mut spec =
                 ProcessSpec { stdout: path.clone(), stderr: path.clone(), ..self.template.clone() };

@@ -6,7 +6,7 @@ use std::{fs, path::Path, time::Instant};
 
 use anyhow::{Context, Error, Result};
 
-use super::{Runner, checkout_graph, close, process_spec};
+use super::{Runner, checkout_graph, close, process_spec, processes};
 use crate::{
     adapters::{
         git::Repo,
@@ -19,6 +19,7 @@ use crate::{
         executor::Executor,
         graph::task::{Status, TaskId},
         history::LandedWork,
+        run::command::CheckPurpose,
         verdict::{CheckResult, Outcome},
         whole::{WholeCheck, first_red},
     },
@@ -359,9 +360,8 @@ impl WholeTrial<'_> {
         sign: &Path,
     ) -> Result<(PlacedProcess, Executor), String> {
         let workspace = &self.runner.core.cx.workspace;
-        let found = executors::find(&workspace.config, record.run_on.as_deref());
-        let executor = found.and_then(|found| executors::verifier(&workspace.config, found));
-        let executor = executor.map_err(|error| format!("{error:#}"))?;
+        let cx = &self.runner.core.cx;
+        let executor = processes::executor_of(cx, record, Some(CheckPurpose::Trial))?;
         let facts = ProcessFacts {
             mark: record.mark(),
             slot: spec.dir.clone(),
