@@ -175,10 +175,11 @@ pub(super) fn result_of(
     let word = transcript.end.as_ref().map(|end| end.text.clone());
     let word = word.filter(|text| !text.trim().is_empty());
     let promise = workspace.config.promise();
-    let promised = word.as_deref().or(transcript.last_line.as_deref());
+    let promised = word.as_deref().or(transcript.last_line());
     let promised = promised.is_some_and(|result| promise.is_made(result));
     let has_failed = word.is_some() && transcript.end.as_ref().is_some_and(|end| end.is_error);
-    let said = word.or(transcript.message).or(transcript.last_line).unwrap_or_default();
+    let last = transcript.last_line().map(str::to_owned);
+    let said = word.or(transcript.message).or(last).unwrap_or_default();
     let last_line = if has_failed {
         failure_line::of(&terminal::plain(&said))
     } else {

@@ -352,12 +352,12 @@ fn last_lines(text: &str) -> impl Iterator<Item = &str> {
 
 /// The error of an agent that `ralph` ended at a limit.
 fn without_end(output: &AttemptOutput<'_>) -> Option<ProviderErrorKind> {
-    let (transcript, asked) = (output.transcript, &output.transcript.last_line);
+    let transcript = output.transcript;
     if !output.streams {
         return None;
     }
     if !transcript.has_answered() {
-        let has_asked = asked.as_deref().is_some_and(signs::is_question);
+        let has_asked = transcript.last_line().is_some_and(signs::is_question);
         return Some(if has_asked {
             ProviderErrorKind::Asked
         } else {

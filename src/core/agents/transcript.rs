@@ -176,8 +176,6 @@ pub struct AgentTranscript {
     tools_running: usize,
     /// The number of running background tasks. The agent waits for them after its result.
     pub background: usize,
-    /// The last non-blank line that is not an event, at most 500 characters.
-    pub last_line: Option<String>,
     /// The last lines that are not events, at most 2 KiB.
     pub lines: String,
     /// Whether there was any non-blank output.
@@ -195,6 +193,11 @@ impl AgentTranscript {
             || !self.tools.is_empty()
             || self.usage.tokens.is_some()
             || self.end.is_some()
+    }
+
+    /// The last line that is not an event and not blank, at most 500 characters.
+    pub fn last_line(&self) -> Option<&str> {
+        self.lines.lines().next_back()
     }
 
     /// Keeps a line that is not an event.
@@ -460,7 +463,6 @@ impl TranscriptReader {
             if let Some(pieces) = &mut transcript.pieces {
                 pieces.push(OutputPiece::Line(cut(line.trim_end(), MESSAGE)));
             }
-            transcript.last_line = Some(short(&line));
             transcript.keep_line(&short(&line));
         }
         for event in &events {

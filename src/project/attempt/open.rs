@@ -333,10 +333,11 @@ impl AttemptRecord {
         let format = self.call.as_ref().map(|call| call.output).unwrap_or_default();
         let transcript = agent_output::transcript(&self.file(workspace, "stdout"), format);
         let is_blank = |text: &String| text.trim().is_empty();
+        let last = transcript.last_line().map(str::to_owned);
         let result = transcript.end.map(|end| end.text).filter(|text| !is_blank(text));
         // Intermediate messages of typed output are not a result.
         let words = transcript.message.filter(|_| matches!(format, Format::Text | Format::Aider));
-        let text = result.or(words).or(transcript.last_line).unwrap_or_default();
+        let text = result.or(words).or(last).unwrap_or_default();
         if self.pane.is_some() { terminal::plain(&text).into_owned() } else { text }
     }
 

@@ -119,7 +119,6 @@ impl TextEnd {
     pub fn finish(&mut self, transcript: &mut AgentTranscript) {
         let tail = &self.tail[self.tail.len().saturating_sub(MESSAGE)..];
         let text = String::from_utf8_lossy(tail);
-        transcript.last_line = last(&text).map(short);
         for line in text.split(['\n', '\r']).filter(|line| !line.trim().is_empty()) {
             transcript.keep_line(&short(line));
         }
