@@ -228,7 +228,7 @@ impl Runner {
                 return Ok(self.attempts.take_as_given(&self.core.cx, id, purpose));
             }
             SlotCommand::Reassign => {
-                let path = self.slots.free_slot(self.attempts.records());
+                let path = self.slots.free_slot(self.attempts.records(), self.proofs.slots());
                 self.attempts.reassign(&self.core.cx, id, path)?;
             }
             SlotCommand::Prepare => {}

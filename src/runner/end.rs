@@ -280,7 +280,6 @@ impl Runner {
         let is_kept = record.slot.as_ref().is_some_and(|slot| self.slots.is_kept(&slot.path));
         let graph = self.core.graph.file.graph();
         let event = self.proofs.begin(&self.core.cx, graph, record, (ended, is_kept));
-        self.slots.set_proving(self.proofs.slots());
         let about = (&record.task_id, record.iteration);
         event.map_or(Ok(()), |event| self.core.emit(Some(about), event).map(drop))
     }
@@ -288,7 +287,6 @@ impl Runner {
     /// Journals the proof of an attempt, whose slot is free again.
     pub(super) fn proved(&mut self, id: &AttemptId, proof: Proof) -> Result<()> {
         let (iteration, end) = self.proofs.ended(id);
-        self.slots.set_proving(self.proofs.slots());
         self.slots.let_change();
         let outcome = proof.outcome.clone();
         let event = CheckEvent::Proved { attempt: id.attempt, proof };

@@ -52,8 +52,6 @@ pub(super) struct RunSlots {
     kept: Vec<PathBuf>,
     /// The slots of open attempts whose processes may not have ended.
     suspects: Vec<SuspectSlot>,
-    /// The slots in which proofs are made.
-    proving: Vec<PathBuf>,
     /// The number of slots that are being prepared.
     preparing: usize,
     /// The slot that was secured last, until something may change it.
@@ -99,7 +97,6 @@ impl RunSlots {
             settings,
             kept,
             suspects: Vec::new(),
-            proving: Vec::new(),
             preparing: 0,
             secured,
             has_spared: false,
@@ -178,10 +175,11 @@ impl RunSlots {
 
     /// Returns the slot of the next attempt and the commit it starts from; `None` if the
     /// attempt works in the checkout.
-    pub(super) fn assign(
+    pub(super) fn assign<'s>(
         &self,
         cx: &RunContext,
         records: &Records,
+        proving: impl Iterator<Item = &'s PathBuf>,
     ) -> Result<Option<(SlotAssignment, CommitId)>> {
         let Some(target) = cx.target.clone() else {
             return Ok(None);
@@ -189,14 +187,19 @@ impl RunSlots {
         let tip = cx.workspace.repo.landings().tip(&target)?;
         let tip =
             tip.with_context(|| format!("branch `{target}` no longer exists; create it again"))?;
-        let path = self.free_slot(records);
+        let path = self.free_slot(records, proving);
         Ok(Some((SlotAssignment { path, target, landing: None }, tip.commit)))
     }
 
-    /// Returns a slot that no open attempt works in.
-    pub(super) fn free_slot(&self, records: &Records) -> PathBuf {
+    /// Returns a slot that no open attempt works in and that is none of `proving`, in which proofs are
+    /// made.
+    pub(super) fn free_slot<'s>(
+        &self,
+        records: &Records,
+        proving: impl Iterator<Item = &'s PathBuf>,
+    ) -> PathBuf {
         let used = records.values().filter_map(|record| Some(record.slot.as_ref()?.path.clone()));
-        let taken = used.chain(self.kept.iter().chain(&self.proving).cloned());
+        let taken = used.chain(self.kept.iter().cloned()).chain(proving.cloned());
         let taken: Vec<PathBuf> = taken.collect();
         self.pool.next(&taken)
     }
@@ -204,11 +207,6 @@ impl RunSlots {
     /// Whether a slot is not reused.
     pub(super) fn is_kept(&self, slot: &Path) -> bool {
         self.kept.iter().any(|kept| kept == slot)
-    }
-
-    /// Keeps the slots in which proofs are made from attempts.
-    pub(super) fn set_proving<'s>(&mut self, slots: impl Iterator<Item = &'s PathBuf>) {
-        self.proving = slots.cloned().collect();
     }
 
     /// Starts preparing the slot of an attempt.

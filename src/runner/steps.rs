@@ -70,7 +70,11 @@ impl Runner {
             run_id: self.core.journal.run_id(),
             call,
             folder,
-            place: self.slots.assign(&self.core.cx, self.attempts.records())?,
+            place: self.slots.assign(
+                &self.core.cx,
+                self.attempts.records(),
+                self.proofs.slots(),
+            )?,
         };
         let (record, baseline) = next.record(&self.core.cx, number)?;
         let id = record.task_id.clone();
