@@ -42,7 +42,7 @@ use crate::{
         graph_file::{GraphFile, rfc3339},
         workspace::{self, Workspace, checkout_graph},
     },
-    regular_file::{self},
+    regular_file,
 };
 
 pub use criteria::AcceptanceCriteria;

@@ -127,14 +127,7 @@ fn kept_modules(source: &[&ChangedFile]) -> BTreeMap<String, String> {
                     children(&file.path, name.trim()).iter().any(|it| kept.contains(it))
                 })
             });
-            let modules: String = modules
-                .flat_map(|line| {
-                    [
-                        line, "
-",
-                    ]
-                })
-                .collect();
+            let modules: String = modules.flat_map(|line| [line, "\n"]).collect();
             if !modules.is_empty() {
                 declared.insert(file.path.clone(), modules);
                 if !file.was_there {
