@@ -1,5 +1,5 @@
 //! What is verified on the tip of a branch once work has landed: every command that verified any of
-//! it, and every command of the project, whoever broke what it checks.
+//! it, and every command of the project.
 
 use crate::{commit_id::CommitId, graph::task::TaskId, history::LandedWork};
 

@@ -312,7 +312,7 @@ impl Runner {
         /// How long a proof may take to end the command that it runs.
         const END: Duration = Duration::from_secs(20);
         /// How long the wait for proofs lasts before it is journalled.
-        const TOLD: Duration = Duration::from_secs(5);
+        const SILENT: Duration = Duration::from_secs(5);
         let limit = self.core.cx.workspace.config.proof_timeout;
         let mut deadline = Instant::now() + limit;
         let tasks = self.proofs.tasks();
@@ -321,7 +321,7 @@ impl Runner {
             deadline = Instant::now() + END;
         }
         let began = Instant::now();
-        let mut is_told = tasks.is_empty() || self.core.cx.policy.stop.is_some();
+        let mut is_recorded = tasks.is_empty() || self.core.cx.policy.stop.is_some();
         while !self.proofs.tasks().is_empty() {
             if Instant::now() >= deadline {
                 if self.proofs.is_stopped() {
@@ -330,8 +330,8 @@ impl Runner {
                 self.proofs.stop();
                 deadline = Instant::now() + END;
             }
-            if !is_told && began.elapsed() > TOLD {
-                is_told = true;
+            if !is_recorded && began.elapsed() > SILENT {
+                is_recorded = true;
                 let names = tasks.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ");
                 let (until, why) =
                     (Utc::now() + limit, format!("at most, for the proof of {names}"));

@@ -451,7 +451,7 @@ fn changed_files(tree: &Repo, base: &CommitId, head: &CommitId) -> Result<Vec<Ch
     Ok(files)
 }
 
-/// What tells the halves of a change.
+/// The rule for the halves of a change.
 fn rule(
     tree: &Repo,
     head: &CommitId,

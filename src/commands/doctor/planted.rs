@@ -200,8 +200,8 @@ fn is_in(path: &str, folders: &[&str]) -> bool {
     parts.any(|part| folders.contains(&part))
 }
 
-/// What the command tests in place of the slot: a path of the checkout, and what leads there, as far
-/// as that can be told.
+/// What the command tests in place of the slot: a path of the checkout, and what leads there, if
+/// that is found.
 fn leads_out(
     bench: &ProbeFolder,
     place: &ProbePlace<'_>,

@@ -96,7 +96,7 @@ pub struct Reopened {
 }
 
 /// How often a task is opened again before it is parked: after that, two tasks may undo each other's
-/// work for ever.
+/// work without end.
 const MAX_REOPENED: u32 = 2;
 
 /// The result of the newest attempt.

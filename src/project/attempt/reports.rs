@@ -29,7 +29,7 @@ const QUESTION: usize = 2000;
 /// # Errors
 /// There are no random numbers.
 pub fn new_folder(workspace: &Workspace, id: &TaskId) -> Result<String> {
-    /// The digits that nobody guesses.
+    /// The random digits.
     const DIGITS: usize = 16;
     let task = workspace.task_dir(id);
     if workspace.place.name().is_some() {
