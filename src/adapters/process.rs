@@ -37,7 +37,6 @@ use std::{
     io::{self, Write},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
     time::Duration,
 };
 
@@ -50,13 +49,11 @@ pub use agent::{AgentProcess, GuardianProgram, run_guarded};
 pub use calls::{
     Foreground, ForegroundGroup, OwnCall, call_own, open_in_browser, run_here, shell_fault,
 };
-use group::Process;
 pub use group::check;
 pub use outputs::OutputReaders;
 pub use program::{absolute, resolve};
 pub use protocol::{GuardianCommand, GuardianSpec, WorkerFiles, sent_sign};
 pub use sign_of_life::SignsOfLife;
-use stream::Streams;
 pub use tree::{
     Member, end_tree, is_alive, is_below, is_childless, is_elsewhere, kill_marked, may_live,
     outlast_children, sweep, wake_guardians, works_in,
@@ -194,32 +191,6 @@ fn send(out: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     out.write_all(&line)
-}
-
-/// Runs a command that is not an agent to its end or to the limit, in a group of its own that is
-/// empty on return. `end_rest` ends what the command started outside of its group. Its output is
-/// appended to the files of `spec`, with secrets removed if `redact` is set.
-///
-/// # Errors
-/// When it cannot be started.
-pub fn run(
-    spec: &ProcessSpec,
-    limit: Duration,
-    redact: bool,
-    end_rest: impl FnOnce(),
-) -> io::Result<Outcome> {
-    let secrets = redact.then(|| secrets(spec));
-    let (streams, stdout, stderr) = Streams::open(spec, secrets.as_ref(), &Arc::default())?;
-    let (tell, ended) = mpsc::channel();
-    let process = Process::spawn(spec, stdout, stderr, move |outcome| drop(tell.send(outcome)))?;
-    let outcome = ended.recv_timeout(limit);
-    // Ends the rest of the group, or all of it.
-    process.kill();
-    process.reap();
-    // Other processes may hold the pipes open.
-    end_rest();
-    streams.drain();
-    Ok(outcome.unwrap_or(Outcome::TimedOut { limit_seconds: limit.as_secs() }))
 }
 
 /// Finds the secrets in the output of a process of this specification.

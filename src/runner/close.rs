@@ -203,16 +203,16 @@ pub(super) fn result_of(
 /// Commits verified leftovers of an attempt. Returns the files that may be left after that. The
 /// hooks of git may run files of the attempt, and change what was read of the slot before.
 pub(super) fn commit_leftovers(
-    workspace: &Workspace,
+    cx: &RunContext,
     tree: &Repo,
     record: &AttemptRecord,
     title: &str,
     evidence: &mut Evidence,
 ) -> Result<CommittedLeftovers> {
-    let limit = workspace.config.commit_timeout;
     let mut left = std::mem::take(&mut evidence.leftovers);
     let secrets = leftovers::take_new_secrets(tree, &mut left);
-    let autocommit = leftovers::commit(workspace, tree, record, &left, title, limit)?;
+    let (workspace, guardians) = (&cx.workspace, &cx.guardians);
+    let autocommit = leftovers::commit(workspace, guardians, tree, record, (&left, title))?;
     Ok(CommittedLeftovers { left, secrets, autocommit })
 }
 

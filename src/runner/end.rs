@@ -203,8 +203,7 @@ impl Runner {
         if let (Some(task), Ok(tree)) = (task, &mut tree) {
             let may_commit = self.core.with_situation(&[], |sit| sit.may_commit(verdict));
             if may_commit && !evidence.leftovers.is_empty() {
-                let committed =
-                    close::commit_leftovers(workspace, tree, record, &task.title, evidence)?;
+                let committed = close::commit_leftovers(cx, tree, record, &task.title, evidence)?;
                 self.slots.let_change();
                 *tree = self.slots.secured_tree(workspace, record)?;
                 let damage = checkout::take_back_damaged(cx, record)?;

@@ -94,6 +94,17 @@ fn a_run_shows_where_it_stands_and_no_line_is_too_wide() {
     }
 }
 
+/// A hook of a commit of `ralph` has no terminal: its question does not wait for the time limit.
+#[test]
+fn a_hook_that_asks_on_the_terminal_fails_at_once() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n");
+    trial.hook("pre-commit", "exec < /dev/tty && echo 'Which type?' && read answer");
+    let mut session = on_terminal(&trial, 80, &format!("run --once -- {}", agent("leave")));
+    session.exp_eof().unwrap();
+    let why = trial.lines("failed")[0]["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("(commit failed") && why.contains("/dev/tty"), "{why}");
+}
+
 #[test]
 fn without_colour_there_is_none() {
     let trial = TestProject::new().graph(GRAPH).env("NO_COLOR", "1");

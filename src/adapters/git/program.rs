@@ -279,6 +279,8 @@ fn unconfined_command(dir: &Path, arguments: &[&str]) -> Command {
         .args(arguments)
         .env("GIT_OPTIONAL_LOCKS", "0")
         .env("GIT_TERMINAL_PROMPT", "0")
+        // In the background of a terminal, a question of ssh there would wait until the limit.
+        .env("SSH_ASKPASS_REQUIRE", "force")
         .envs([("GIT_EDITOR", "true"), ("GIT_SEQUENCE_EDITOR", "true")])
         .env("LC_ALL", "C")
         .process_group(0);

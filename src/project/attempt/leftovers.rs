@@ -3,8 +3,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
     fs,
-    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -15,7 +15,7 @@ use crate::{
     adapters::{
         agent_output,
         git::{CommitDraft, NOT_WORK, Pin, PinSource, Repo},
-        process::{self, ProcessSpec},
+        process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
     },
     core::{
         commit_id::CommitId,
@@ -177,20 +177,21 @@ pub fn take_new_secrets(tree: &Repo, left: &mut Vec<String>) -> Vec<String> {
     secrets
 }
 
-/// Commits the paths that the attempt left, with the project's hooks and signing, within `limit`. The
-/// hooks of an attempt in a sandbox, which may have written them, run in it; keys are outside.
+/// Commits the paths that the attempt left, with the project's hooks and signing, within
+/// `commit_timeout`. They have no terminal. The hooks of an attempt in a sandbox, which may have written them, run in it; keys are outside.
 /// Returns `None` if there is nothing to commit.
 ///
 /// # Errors
 /// Errors of the disk. An error of git is returned as a refusal.
 pub fn commit(
     workspace: &Workspace,
+    guardians: &GuardianProgram,
     tree: &Repo,
     record: &AttemptRecord,
-    left: &[String],
-    title: &str,
-    limit: Duration,
+    (left, title): (&[String], &str),
 ) -> Result<Option<Autocommit>> {
+    let run =
+        |draft: &CommitDraft, sandbox| run(workspace, guardians, tree, record, (draft, sandbox));
     let message = message(record, title);
     let before = tree.head()?.commit;
     let draft = match tree.commits().draft(left, &message) {
@@ -202,16 +203,16 @@ pub fn commit(
     let executor = executors::find(&workspace.config, record.run_on.as_deref())?;
     let is_signed_later = executor.is_sandbox() && tree.commits().signs_commits()?;
     let mut why = if executor.is_sandbox() {
-        run(workspace, tree, record, (&draft.clone().unsigned(), Some(&executor)), limit)?
+        run(&draft.clone().unsigned(), Some(&executor))?
     } else {
-        run(workspace, tree, record, (&draft, None), limit)?
+        run(&draft, None)?
     };
     crash::point("left.committed");
     let is_new = |head: &CommitId| before.as_ref() != Some(head);
     // A hook that fails or hangs after the commit does not undo the commit.
     if let Some(unsigned) = tree.head()?.commit.filter(is_new) {
         if is_signed_later {
-            why = run(workspace, tree, record, (&draft.clone().signing(), None), limit)?;
+            why = run(&draft.clone().signing(), None)?;
         }
         match tree.head()?.commit {
             Some(head) if !is_signed_later || head != unsigned => {
@@ -228,11 +229,12 @@ pub fn commit(
 /// Runs the commit. Returns the reason for a failure, should it have failed.
 fn run(
     workspace: &Workspace,
+    guardians: &GuardianProgram,
     tree: &Repo,
     record: &AttemptRecord,
     (draft, sandbox): (&CommitDraft, Option<&Executor>),
-    limit: Duration,
 ) -> Result<String> {
+    let limit = workspace.config.commit_timeout;
     let paths =
         workspace.state.scratch(&record.name()).context("create a temporary list of paths")?;
     fs::write(&paths, &draft.input).context("write a list of paths")?;
@@ -267,21 +269,22 @@ fn run(
             Err(fault) => return Ok(fault.to_string()),
         }
     }
-    // End the processes that a hook left running, also those outside of its process group.
-    let end_rest = || drop(record.end_all(workspace));
-    let outcome = process::run(&spec, limit, workspace.config.redact, end_rest);
+    let file = workspace.state.attempt(&record.name());
+    let spec = GuardianSpec::new(spec, file, workspace.config.redact);
+    let limits = (limit, workspace.config.grace);
+    let Ok(outcome) = process::run_guarded(guardians, &spec, limits, |_| Ok::<_, Infallible>(true));
     let _ = fs::remove_file(&paths);
     record.unlock(tree);
     Ok(match outcome {
-        Ok(Outcome::TimedOut { .. }) => {
+        Outcome::TimedOut { .. } => {
             let limit = crate::core::duration::short(limit);
             format!("the commit exceeded its limit of {limit} (`commit_timeout`)")
         }
-        Ok(_) => match agent_output::last_lines(&log, LINES).unwrap_or_default() {
+        Outcome::NotStarted { error } => format!("git could not be started: {error}"),
+        _ => match agent_output::last_lines(&log, LINES).unwrap_or_default() {
             lines if lines.is_empty() => "git commit failed without output".to_owned(),
             lines => lines.join(" / "),
         },
-        Err(error) => format!("git could not be started: {error}"),
     })
 }
 
