@@ -133,6 +133,9 @@ pub enum Merge {
         branch: String,
         /// The last commit of its work there.
         commit: CommitId,
+        /// Whether the branch and its checkout did not follow yet.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        waits: bool,
     },
     /// Its work conflicts with the current target branch.
     Conflict {
@@ -537,7 +540,8 @@ mod tests {
         let late = TimedOut { limit_seconds: 1 };
         let (req, opt) = (CommitRule::Required, CommitRule::Optional);
         let landed = |evidence| {
-            let merge = Merge::Landed { branch: "main".to_owned(), commit: "c".into() };
+            let merge =
+                Merge::Landed { branch: "main".to_owned(), commit: "c".into(), waits: false };
             Evidence { merge: Some(merge), ..evidence }
         };
         let table = vec![
@@ -659,7 +663,7 @@ mod tests {
                 Verdict::MergeFailed,
             ),
             (Merge::Refused { branch: branch.clone(), why: String::new() }, Verdict::MergeFailed),
-            (Merge::Landed { branch, commit: onto }, Verdict::Complete),
+            (Merge::Landed { branch, commit: onto, waits: false }, Verdict::Complete),
         ];
         for (merge, verdict) in merges {
             let evidence = Evidence { merge: Some(merge), ..proof(true, 1, 0, false) };

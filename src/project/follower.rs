@@ -126,8 +126,12 @@ impl Follower {
             TipStanding::Behind => {
                 let mut paths = repo.differing(Some(&tip.branch), &tip.commit)?;
                 paths.retain(|path| self.graph.as_ref() != Some(path));
+                let hidden = repo.landings().hidden(&paths)?;
                 let paths = repo.landings().in_the_way(&self.branch, paths)?;
-                Obstacle { paths, why: None, ..self.obstacle(String::new()) }
+                match hidden {
+                    Some(why) => self.obstacle(why),
+                    None => Obstacle { paths, why: None, ..self.obstacle(String::new()) },
+                }
             }
             TipStanding::Diverged | TipStanding::Rewritten => self.diverged(&repo, &tip)?,
         };

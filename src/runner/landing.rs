@@ -144,7 +144,7 @@ impl LandOrder {
         }
         crash::point("land.moved");
         repo.drop_ref(&self.trial_ref)?;
-        Ok(LandOutcome::Landed)
+        Ok(LandOutcome::Landed { waits: false })
     }
 }
 
@@ -356,9 +356,12 @@ impl RunLanding {
         let outbox = cx.outbox.clone();
         self.is_following = true;
         thread::spawn(move || {
-            let landed = order.land();
-            let followed = matches!(landed, Ok(LandOutcome::Landed));
-            let followed = followed.then(|| order.follower.follow(BUSY));
+            let mut landed = order.land();
+            let mut followed = None;
+            if let Ok(LandOutcome::Landed { waits }) = &mut landed {
+                let level = followed.insert(order.follower.follow(BUSY));
+                *waits = !matches!(level, Ok(Followed::Level));
+            }
             drop(outbox.send(RunnerMessage::Landed(landed, followed)));
         });
     }

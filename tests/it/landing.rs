@@ -188,6 +188,8 @@ fn a_run_goes_on_while_its_checkout_waits() {
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a", "b", "c"]);
     assert_eq!(trial.lines("checkout_waits").len(), 1, "each reason is recorded once");
+    let why = |number: usize| trial.lines("completed")[number]["why"].as_str().unwrap().to_owned();
+    assert!(why(0).ends_with("; landed, waits for your checkout"), "{}", why(0));
     assert_eq!((trial.read("line").as_str(), trial.git(&["rev-parse", "main"])), ("mine\n", base));
     let said = "3 landed tasks wait for your checkout: line has uncommitted changes";
     trial.run(["status"]).stdout_has(said);
@@ -212,6 +214,10 @@ fn a_checkout_follows_once_what_is_in_its_way_is_gone() {
             "git update-index --no-skip-worktree line; git checkout -q line",
         ),
         (
+            "git update-index --assume-unchanged line; echo mine > line",
+            "git update-index --no-assume-unchanged line; git checkout -q line",
+        ),
+        (
             "git checkout -q -b side; git checkout -q main; git bisect start -q main main~1 || :; git checkout -q side",
             "git bisect reset -q side; git checkout -q main",
         ),
@@ -230,6 +236,11 @@ fn a_checkout_follows_once_what_is_in_its_way_is_gone() {
         trial.leave("open");
         run.end(&trial).graph_complete();
         assert_eq!(trial.tasks("completed").len(), 2, "{hinder}");
+        // What `git status` does not show has its own command in the advice.
+        let (command, _) = clear.split_once("; ").unwrap_or_default();
+        if command.starts_with("git update-index") {
+            trial.run(["status"]).stdout_has(command);
+        }
         shell(clear);
         trial.run(["land"]).code(0);
         sound(&trial);

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use super::{BranchLandings, Repo, Worktree, head::QUIET, lossy, pin::KeptPaths, program};
-use crate::regular_file;
+use crate::{core::executor::shell_word, regular_file};
 
 /// The reflog message.
 const LANDED: &str = "ralph: landed";
@@ -126,6 +126,36 @@ impl BranchLandings<'_> {
         Ok(kept)
     }
 
+    /// The reason if a person has told git to ignore their changes of some of these files: neither
+    /// `git status` shows them, nor does `git stash` put them aside.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn hidden(&self, paths: &[String]) -> Result<Option<String>> {
+        if paths.is_empty() {
+            return Ok(None);
+        }
+        let list = program::run(&self.root, &["ls-files", "-v", "-z"])?;
+        let mut entries = list.split(|byte| *byte == 0).filter_map(|entry| {
+            let flag = match entry.first()? {
+                b'S' => "skip-worktree",
+                tag if tag.is_ascii_lowercase() => "assume-unchanged",
+                _ => return None,
+            };
+            let path = lossy(entry.get(2..)?);
+            // A sparse checkout does not have it at all.
+            let is_there = || fs::symlink_metadata(self.root.join(&path)).is_ok();
+            (paths.contains(&path) && is_there()).then_some((flag, path))
+        });
+        Ok(entries.next().map(|(flag, path)| {
+            format!(
+                "{path} is marked `{flag}`, which hides that it has changed; \
+                 `git update-index --no-{flag} {}` shows it, then commit or stash it",
+                shell_word(&path)
+            )
+        }))
+    }
+
     /// The result if there is nothing to move; none if the branch is at `old`.
     fn landing_state(&self, branch: &str, old: &str, new: &str) -> Result<Option<Following>> {
         let tip = self.branch(branch)?;
@@ -162,6 +192,9 @@ impl BranchLandings<'_> {
             if opened.landings().has_already(new, &paths)? && fast_forward(&checkout, new)?.is_ok()
             {
                 return Ok(self.landing_state(branch, old, new)?.unwrap_or(Following::Moved));
+            }
+            if let Some(why) = opened.landings().hidden(&paths)? {
+                return Ok(Following::InTheWay { checkout, paths: Vec::new(), why });
             }
             let why = "changed or untracked files there would be overwritten".to_owned();
             return Ok(Following::InTheWay { checkout, paths, why });

@@ -178,7 +178,10 @@ pub struct BuiltBatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LandOutcome {
     /// The tip is at the commit.
-    Landed,
+    Landed {
+        /// Whether the branch and its checkout did not follow.
+        waits: bool,
+    },
     /// Others moved the tip or the branch, and the commit does not have what they added.
     Moved,
 }

@@ -338,7 +338,7 @@ impl LandingQueue {
             return LandingNext::Commands(Vec::new());
         };
         let commands = match landed {
-            Ok(LandOutcome::Landed) => return self.has_landed(&batch),
+            Ok(LandOutcome::Landed { waits }) => return self.has_landed(&batch, waits),
             Ok(LandOutcome::Moved) => {
                 self.queue.moved();
                 Vec::new()
@@ -348,7 +348,7 @@ impl LandingQueue {
         LandingNext::Commands(commands)
     }
 
-    fn has_landed(&mut self, batch: &VerifiedBatch) -> LandingNext {
+    fn has_landed(&mut self, batch: &VerifiedBatch, waits: bool) -> LandingNext {
         self.told = None;
         if let Some((_, onto)) = &mut self.red {
             onto.clone_from(batch.tip());
@@ -362,7 +362,7 @@ impl LandingQueue {
         });
         let ended = members.into_iter().zip(commits).map(|(work, built)| {
             let (branch, commit) = (batch.branch().to_owned(), built.commit.clone());
-            (work.id, Merge::Landed { branch, commit }, None, Some(built.clone()))
+            (work.id, Merge::Landed { branch, commit, waits }, None, Some(built.clone()))
         });
         LandingNext::Ended(Vec::new(), ended.collect())
     }

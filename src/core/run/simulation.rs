@@ -1024,7 +1024,7 @@ impl World {
             _ => {
                 self.positions.push(batch.tip().clone());
                 self.landings += 1;
-                Ok(LandOutcome::Landed)
+                Ok(LandOutcome::Landed { waits: self.dice.chance(2) })
             }
         };
         self.handle(Input::Landed(landed))
@@ -1184,7 +1184,8 @@ impl World {
             }
         };
         let landed = record.landing.clone().filter(on_branch);
-        let landed = landed.map(|commit| Merge::Landed { branch: "main".to_owned(), commit });
+        let landed =
+            landed.map(|commit| Merge::Landed { branch: "main".to_owned(), commit, waits: false });
         let outcome = record.exit.clone().unwrap_or(Outcome::Interrupted);
         if landed.is_some() {
             self.found_landed.insert(record.attempt.id.clone());

@@ -87,6 +87,17 @@ impl Verdict {
     }
 }
 
+impl Merge {
+    /// Where landed work is, for the end of a sentence; empty if it did not land.
+    pub fn landed(&self) -> String {
+        match self {
+            Merge::Landed { waits: true, .. } => "; landed, waits for your checkout".to_owned(),
+            Merge::Landed { branch, waits: false, .. } => format!("; landed on `{branch}`"),
+            Merge::Conflict { .. } | Merge::Red { .. } | Merge::Refused { .. } => String::new(),
+        }
+    }
+}
+
 impl Evidence {
     /// A description of the proof that the task is complete.
     fn proof(&self) -> String {
@@ -114,9 +125,7 @@ impl Evidence {
                 let _ = write!(why, ", but no test ran in `{command}`");
             }
         }
-        if let Some(Merge::Landed { branch, .. }) = &self.merge {
-            let _ = write!(why, "; landed on `{branch}`");
-        }
+        why.push_str(&self.merge.as_ref().map(Merge::landed).unwrap_or_default());
         for remark in self.remarks() {
             let _ = write!(why, "; it {remark}");
         }

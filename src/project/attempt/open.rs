@@ -150,7 +150,8 @@ impl AttemptRecord {
         };
         let Some(tip) = workspace.repo.landings().tip(&target)? else { return Ok(None) };
         let is_in = workspace.repo.is_ancestor(&commit, &tip.commit)?;
-        Ok(is_in.then_some(Merge::Landed { branch: target, commit }))
+        let waits = !workspace.repo.is_ancestor(&commit, &tip.branch)?;
+        Ok(is_in.then_some(Merge::Landed { branch: target, commit, waits }))
     }
 
     /// Adds a process of the attempt, and writes the record.

@@ -316,7 +316,7 @@ impl Issue {
 /// The comment for the issue of a completed task: the verdict and the commits.
 pub fn comment(ended: &AttemptResult, commits: &[Commit]) -> String {
     let mut text = format!("Done: {}.\n", ended.why.trim_end_matches('.'));
-    if let Some(Merge::Landed { branch, commit }) = &ended.evidence.merge {
+    if let Some(Merge::Landed { branch, commit, .. }) = &ended.evidence.merge {
         let _ = writeln!(text, "\nLanded on `{branch}` as {commit}.");
     }
     let passed: Vec<String> = { ended.evidence.verify.iter() }

@@ -440,12 +440,7 @@ fn ended_lines(at: &EventContext<'_>, ended: &AttemptResult, plain: &PlainLoop) 
                 0 => String::new(),
                 count => format!(", {} succeeded", counted(count, "verify command")),
             };
-            let landed = match &ended.evidence.merge {
-                Some(Merge::Landed { branch, .. }) => format!("; landed on `{branch}`"),
-                Some(Merge::Conflict { .. } | Merge::Red { .. } | Merge::Refused { .. }) | None => {
-                    String::new()
-                }
-            };
+            let landed = ended.evidence.merge.as_ref().map(Merge::landed).unwrap_or_default();
             (Some(Style::Good), format!("{which}: {report} after {time}{checks}{landed}"))
         }
         (Verdict::Again, Outcome::Idle { limit_seconds }, _) => {
