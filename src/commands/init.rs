@@ -339,7 +339,7 @@ fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
     if !found.agents.is_empty() {
         lines.push(FindingKind::Unasked.with(&["the presets ask"]).line());
         lines.extend(found.sandbox.as_ref().map(|sandbox| {
-            format!("sandbox: {sandbox} works here; `run_on: sandbox` keeps agents in")
+            format!("sandbox: {sandbox} works here; `run_on: sandbox` keeps agents in it")
         }));
     }
     if found.agents.is_empty() {

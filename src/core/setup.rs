@@ -7,7 +7,7 @@ mod backlog;
 mod checks;
 
 pub use backlog::{Backlog, backlog, draftable, importable, layout};
-pub use checks::{FoundCheck, READ, checks, installs, wanted_files};
+pub use checks::{AGENT_SETTINGS, FoundCheck, READ, checks, installs, wanted_files};
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::{
 /// The findings about a project.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// The names at its top; folders end with a slash.
+    /// The names at its top, where folders end with a slash, and that of a person's settings for agents.
     pub names: Vec<String>,
     /// The agents with a preset that are on PATH.
     pub agents: Vec<FoundAgent>,
@@ -144,7 +144,7 @@ impl SetupChoices {
             verify: found.verify(),
             max_iterations: FIRST_ITERATIONS,
             max_cost: None,
-            sandbox: false,
+            sandbox: found.sandbox.is_some(),
             recipes: true,
             paragraph: false,
             global: false,

@@ -2,6 +2,9 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
+use ralph::{adapters::process::sandbox::support, core::executor::SandboxEngine};
+use serde_json::Value;
+
 use crate::{
     support::{RALPH, TestProject, agent, wait_for},
     terminal::{bare, code, on_terminal},
@@ -399,8 +402,8 @@ fn what_was_set_up_is_worked_off_to_the_end() {
     trial.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);
     trial.git(&["config", "user.name", "Tess"]);
     trial.git(&["config", "user.email", "tess@example.invalid"]);
-    trial
-        .write("Makefile", "test:\n\ttest -d work\n\techo verified >> \"$(TRIAL_DIR)/verified\"\n");
+    // In a sandbox, if there is one, as with Enter at every question: nothing is written outside.
+    trial.write("Makefile", "test:\n\ttest -d work\n");
     let trial = trial.env("RALPH_FSYNC", "false").agent("commit");
     trial.run(["init", "--yes"]).stdout_has("run --once").stderr_has("`make test`");
     trial.git(&["add", "--all"]);
@@ -409,7 +412,10 @@ fn what_was_set_up_is_worked_off_to_the_end() {
     trial.run(["doctor", "--quiet", "--", &agent]);
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("completed"), ["overview", "untested", "stumbling-block"]);
-    assert_eq!(fs::read_to_string(trial.sign("verified")).unwrap().lines().count(), 3);
+    let is_verified = |line: &Value| line["verify"][0]["command"] == "make test";
+    assert!(trial.lines("completed").iter().all(is_verified));
+    let has_bubblewrap = support(SandboxEngine::Bubblewrap).is_ok();
+    assert_eq!(trial.read(".ralph/config.yaml").contains("\nrun_on: sandbox "), has_bubblewrap);
     assert_eq!(trial.git(&["status", "--porcelain"]), "");
     trial.run(["init", "--yes"]).stdout_has("nothing changed: ");
 }
@@ -616,6 +622,24 @@ fn the_next_steps_name_the_program_as_it_is_typed() {
     let trial = trial.env("PATH", &path);
     let said = trial.run(["init", "--yes"]).out();
     assert!(said.contains("\n  ralph check "), "{said}");
+}
+
+/// What a person tells agents in files of their own reaches the agents in slots.
+#[test]
+fn local_files_of_agents_are_brought_into_slots() {
+    let local = ["CLAUDE.local.md", ".claude/settings.local.json"];
+    let trial = TestProject::bare().repository().file(".gitignore", "*.local.*\n");
+    for name in local {
+        trial.write(name, "{}\n");
+    }
+    drop(trial.run(["init", "--yes"]).out());
+    assert_eq!(trial.read(".worktreeinclude"), "CLAUDE.local.md\n.claude/settings.local.json\n");
+    let settings = format!("{}verify: cat {}\n", crate::support::SETTINGS, local.join(" "));
+    trial.write(".ralph/config.yaml", &settings);
+    trial.write("task-graph.yaml", "tasks: [{id: a}]\n");
+    trial.git(&["add", "--all"]);
+    trial.git(&["commit", "--quiet", "--message", "Set up"]);
+    trial.agent("commit").run(["run"]).graph_complete();
 }
 
 /// The commands of the settings are those of the virtualenv in the slot.

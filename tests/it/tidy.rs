@@ -539,8 +539,9 @@ fn no_type_has_many_methods() {
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
 /// The proof reads five languages and runs controls, the end of a run verifies the whole, git starts
 /// nothing that an attempt in a sandbox wrote, and the words of today's agents are many.
-/// Of these, 80 name proofs that were not made.
-const LINES: usize = 72_500;
+/// Of these, 80 name proofs that were not made, and 200 are for ordinary surroundings: hidden files,
+/// keys below `.git`, checks that share a port, repositories that move, hosts that fail.
+const LINES: usize = 72_700;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 386;

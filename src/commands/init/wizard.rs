@@ -35,7 +35,7 @@ const FOREIGN: &[&str] = &["node_modules", "target", "vendor", "dist", "build", 
 
 /// Inspects the project in `root`. Unreadable files are ignored.
 pub(in crate::commands) fn found(root: &Path) -> Found {
-    let names = names(root);
+    let mut names = names(root);
     let read = |name: &String| {
         let path = root.join(name);
         let is_read = setup::READ.contains(&&*name.to_lowercase())
@@ -47,10 +47,14 @@ pub(in crate::commands) fn found(root: &Path) -> Found {
     let in_tests: Vec<String> =
         ["tests", "test"].iter().flat_map(|name| self::names(&root.join(name))).collect();
     let on_path = |program: &str| process::resolve(program, root).is_ok();
+    let plans = paths(root, &names);
+    if root.join(setup::AGENT_SETTINGS).is_file() {
+        names.push(setup::AGENT_SETTINGS.to_owned());
+    }
     Found {
         installs: setup::installs(&names, &texts, on_path),
         checks: setup::checks(&names, &texts, &in_tests, on_path),
-        backlog: setup::backlog(&paths(root, &names), |path| has_tasks(&root.join(path))),
+        backlog: setup::backlog(&plans, |path| has_tasks(&root.join(path))),
         agents: agents(root),
         sandbox: sandbox(),
         names,
@@ -154,7 +158,7 @@ impl Wizard {
         }
         if let Some(sandbox) = &found.sandbox {
             let question = format!("Keep agents in a sandbox ({sandbox})?");
-            wanted.sandbox = self.is_wanted(&question, true)?;
+            wanted.sandbox = self.is_wanted(&question, wanted.sandbox)?;
         }
         let asked = Input::with_theme(&self.theme)
             .with_prompt("Maximum number of attempts per run?")

@@ -161,8 +161,22 @@ fn pytest(
         .or_else(by_name)
 }
 
-/// The ignored files that a copy usually needs, as patterns of `.worktreeinclude`.
-const WANTED: &[&str] = &[".env", ".env.local", ".env.development", ".env.test", ".envrc"];
+/// The ignored files that a copy usually needs, as patterns of `.worktreeinclude`: settings of the
+/// project, and a person's own instructions and settings for agents.
+const WANTED: &[&str] = &[
+    ".env",
+    ".env.local",
+    ".env.development",
+    ".env.test",
+    ".envrc",
+    ".aider.conf.yml",
+    "AGENTS.override.md",
+    "CLAUDE.local.md",
+    AGENT_SETTINGS,
+];
+
+/// The one of them that is not at the top of the project.
+pub const AGENT_SETTINGS: &str = ".claude/settings.local.json";
 
 /// Finds the commands, from the names at the top of the project and the texts of its manifests.
 /// Only commands whose program is on PATH count.
@@ -223,7 +237,7 @@ fn node_install(has: impl Fn(&str) -> bool, package: &str) -> Option<&'static st
 const VENVS: &[&str] = &[".venv/", "venv/"];
 const VENV_LOCKS: &[&str] = &["uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"];
 
-/// Returns the names at the top of the project that a copy needs and that git usually ignores.
+/// Returns the files of the project that a copy needs and that git usually ignores.
 pub fn wanted_files(names: &[String]) -> Vec<String> {
     let is_made = names.iter().any(|name| VENV_LOCKS.contains(&name.as_str()));
     let is_wanted = |name: &&String| {
@@ -256,6 +270,7 @@ mod tests {
             wanted_files(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
         };
         assert_eq!(wanted(&[".env", ".venv/", "src/"]), [".env", ".venv/"]);
+        assert_eq!(wanted(&["CLAUDE.md", "CLAUDE.local.md"]), ["CLAUDE.local.md"]);
         assert_eq!(wanted(&[".venv/", "uv.lock"]), [""; 0]);
     }
 
