@@ -97,7 +97,7 @@ pub enum Command {
     Show(Flags<ShowArgs>),
     /// Show the journal in plain words, or an agent's output
     Logs(Flags<LogsArgs>),
-    /// Follow the agent at work
+    /// Follow the run and its agent
     Attach(Flags<AttachArgs>),
     /// Show what attempts cost
     Costs(Flags<CostsArgs>),

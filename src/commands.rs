@@ -2,6 +2,7 @@
 
 mod attempts;
 mod away;
+mod background;
 mod check;
 mod dag_status;
 mod demo;
@@ -57,6 +58,7 @@ use crate::{
         history::History,
         loop_paths::LoopPaths,
         select::{Active, Policy, View},
+        verdict::Outcome,
     },
     project::{
         attempt::AttemptRecord,
@@ -384,6 +386,15 @@ impl Invocation {
         let graph = if place.name().is_some() { None } else { file(&self.graph)? };
         let config = file(&self.config)?;
         Workspace::open(&self.directory()?, place, graph.as_deref(), config.as_deref())
+    }
+}
+
+/// Returns the exit that repeats the end of a process that nothing limits.
+fn exit_of(outcome: &Outcome) -> Exit {
+    match outcome {
+        Outcome::Signaled { signal } => Exit::Signal(*signal),
+        Outcome::Exited { exit_code } => Exit::Child(u8::try_from(*exit_code).unwrap_or(1)),
+        other => unreachable!("a process without guardian only exits or is signalled: {other}"),
     }
 }
 

@@ -47,7 +47,8 @@ pub use crate::core::event::Identity;
 use crate::core::{executor::ExecutorFault, redact::Redactor, verdict::Outcome};
 pub use agent::{AgentProcess, GuardianProgram, run_guarded};
 pub use calls::{
-    Foreground, ForegroundGroup, OwnCall, call_own, open_in_browser, run_here, shell_fault,
+    Foreground, ForegroundGroup, OwnCall, STARTED, call_own, leave_streams, leave_terminal,
+    open_in_browser, run_here, shell_fault,
 };
 pub use group::check;
 pub use outputs::OutputReaders;

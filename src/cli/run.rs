@@ -68,6 +68,17 @@ pub struct AgentArgs {
     pub command: Vec<String>,
 }
 
+/// Where a run goes.
+#[derive(Debug, Args)]
+pub struct BackgroundArgs {
+    /// Continue in the background, and return once the run has started; `ralph attach` follows it
+    #[arg(long)]
+    pub detach: bool,
+    /// Whether this process is the one in the background
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    pub detached: bool,
+}
+
 /// `ralph run`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
@@ -117,6 +128,9 @@ pub struct RunArgs {
     /// count as activity for `--idle`
     #[arg(long)]
     pub tmux: bool,
+    /// Where the run goes.
+    #[command(flatten)]
+    pub background: BackgroundArgs,
     /// Print only the result
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
@@ -300,6 +314,9 @@ pub struct LoopArgs {
     /// count as activity
     #[arg(long)]
     pub tmux: bool,
+    /// Where the loop goes.
+    #[command(flatten)]
+    pub background: BackgroundArgs,
     /// Print only the result
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
@@ -366,6 +383,9 @@ pub struct ResumeArgs {
     /// New limits for the run that continues.
     #[command(flatten)]
     pub limits: LimitArgs,
+    /// Where the run goes that continues.
+    #[command(flatten)]
+    pub background: BackgroundArgs,
     /// The loop.
     #[command(flatten)]
     pub named: Named,

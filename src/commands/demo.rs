@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use super::run::runner;
+use super::run::{RunOutput, runner};
 use crate::{
     adapters::terminal,
     cli::DemoArgs,
@@ -53,7 +53,8 @@ pub fn run(options: &DemoArgs) -> Result<Exit> {
     workspace.set_flags(flags)?;
     let options = RunOptions { agents: Some(vec![agent]), ..RunOptions::default() };
     let file = workspace.graph()?;
-    let exit = runner(workspace, file, options, Verbosity::Normal)?.run()?.exit();
+    let output = RunOutput { verbosity: Verbosity::Normal, detached: false };
+    let exit = runner(workspace, file, options, output)?.run()?.exit();
     let log = git(&dir, &["log", "--graph", "--format=%h %s"])?;
     let command = workspace::shown_command();
     let place = dir.display();

@@ -173,7 +173,8 @@ impl LogsPage {
     }
 }
 
-/// Shows the agent until the run ends or the user detaches. The run is not affected.
+/// Follows the run until it ends or the user detaches. The run is not affected. With `--tmux`, opens the
+/// window of an agent instead, if only one is meant.
 ///
 /// # Errors
 /// No attempt is running, or none at that task; errors of the disk and of tmux.
@@ -196,23 +197,21 @@ pub fn attach(invocation: &Invocation, options: &AttachArgs) -> Result<Exit> {
     let open = &history.active.attempts;
     let names: Vec<String> = open.iter().map(|open| format!("`{}`", open.task_id)).collect();
     let names = names.join(", ");
-    let message = match &about.task {
-        None if open.len() > 1 => {
-            format!("several attempts are running: {names}; choose one with `ralph attach ID`")
-        }
-        Some(id) if !open.iter().any(|open| open.task_id == *id) => match open.len() {
+    if let Some(id) = &about.task
+        && !open.iter().any(|open| open.task_id == *id)
+    {
+        let message = match open.len() {
             0 => format!("no attempt at `{id}` or any other task is running"),
             1 => format!("no attempt at `{id}` is running; `ralph attach` shows {names}"),
             _ => format!(
                 "no attempt at `{id}` is running; choose one of {names} with `ralph attach ID`"
             ),
-        },
-        _ => String::new(),
-    };
-    if !message.is_empty() {
+        };
         return fail(Exit::Error, message);
     }
+    let is_one = about.task.is_some() || open.len() == 1;
     if terminal::is_interactive()
+        && is_one
         && let Some(server) = window(&workspace, &about)
     {
         if tmux::is_around() {

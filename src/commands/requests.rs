@@ -5,7 +5,12 @@ use std::{thread, time::Duration};
 
 use anyhow::Result;
 
-use super::{Invocation, inside::SurroundingAttempt, run, success};
+use super::{
+    Invocation, background,
+    inside::SurroundingAttempt,
+    run::{self, RunOutput},
+    success,
+};
 use crate::{
     adapters::{process, terminal},
     cli::ResumeArgs,
@@ -48,6 +53,10 @@ pub fn pause(invocation: &Invocation) -> Result<Exit> {
 pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     SurroundingAttempt::refuse_steering(&workspace, "resume")?;
+    if options.background.detach {
+        return background::start(&workspace.place);
+    }
+    let output = RunOutput::of(false, false, &options.background);
     let mut store = workspace.event_store()?;
     let now = options.now;
     let limits = run::limits(options.max_iterations, None, &options.limits);
@@ -107,7 +116,7 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
         );
     }
     let begun = newest.begun.with_flags(limits);
-    run::again(invocation.or(&begun).workspace()?, &begun, newest.iterations)
+    run::again(invocation.or(&begun).workspace()?, &begun, newest.iterations, output)
 }
 
 /// Requests a stop of the live run, or ends the paused one.

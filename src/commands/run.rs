@@ -6,10 +6,14 @@ use std::{path::Path, time::Duration};
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::{Invocation, check, check_filter, filter, serve};
+use super::{
+    Invocation,
+    background::{self, BackgroundReporter},
+    check, check_filter, filter, serve,
+};
 use crate::{
-    adapters::{bounded_log::BoundedLog, state, terminal},
-    cli::{self, AgentArgs, LimitArgs, RunArgs, ServeArgs},
+    adapters::{bounded_log::BoundedLog, process, state, terminal},
+    cli::{self, AgentArgs, BackgroundArgs, LimitArgs, RunArgs, ServeArgs},
     core::{
         agents::agent_command::AgentCommand,
         duration,
@@ -48,6 +52,10 @@ use crate::{
 /// # Errors
 /// Errors of [`Runner::new`] and [`Runner::run`].
 pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
+    if options.background.detach {
+        return background::start(&LoopPaths::default());
+    }
+    let output = RunOutput::of(options.quiet, options.verbose, &options.background);
     let mut workspace = invocation.workspace()?;
     let mut flags = limits(options.max_iterations, options.idle, &options.limits);
     flags.extend(options.max_failures.map(|count| ("max_failures".to_owned(), json!(count))));
@@ -64,7 +72,6 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
              cannot share the checkout"
         ));
     }
-    let verbosity = verbosity(options.quiet, options.verbose);
     let run = RunOptions {
         filter: filter(options.which),
         agents: given_agent(invocation, options.agent)?,
@@ -77,7 +84,7 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
         plain: None,
     };
     let refreshed = import::refresh_all(&workspace);
-    let runner = prepared(workspace, RunOptions { refreshed: refreshed.clone(), ..run }, verbosity)
+    let runner = prepared(workspace, RunOptions { refreshed: refreshed.clone(), ..run }, output)
         .inspect_err(|_| say_refreshed(&refreshed))?;
     let page = options.serve.map(|port| serve::start(invocation, &ServeArgs::on(port)));
     if let Some(link) = page.transpose()? {
@@ -111,7 +118,7 @@ pub(super) fn check_jobs(workspace: &Workspace) -> Result<()> {
 }
 
 /// Returns the runner of the graph, after warnings about it.
-fn prepared(workspace: Workspace, run: RunOptions, verbosity: Verbosity) -> Result<Runner> {
+fn prepared(workspace: Workspace, run: RunOptions, output: RunOutput) -> Result<Runner> {
     let file = attempt::graph(&workspace)?;
     check_filter(&file, &run.filter)?;
     let odd = file.warnings().len();
@@ -119,13 +126,13 @@ fn prepared(workspace: Workspace, run: RunOptions, verbosity: Verbosity) -> Resu
         let odd = counted(odd, "warning");
         terminal::say(&format!("{odd} in `{}`; `ralph check` shows them", file.name()));
     }
-    let says_remarks = workspace.config.remarks && verbosity != Verbosity::Quiet;
+    let says_remarks = workspace.config.remarks && output.verbosity != Verbosity::Quiet;
     let remarks = if says_remarks { check::remarks(&workspace, file.graph()).len() } else { 0 };
     warn_of_many(workspace.config.max_iterations);
     let unknown = workspace.uncommitted_tasks(file.graph()).unwrap_or_default();
     let name = file.name().to_owned();
     let gaps = sandbox_warning(&workspace, &file, &run);
-    let runner = runner(workspace, file, run, verbosity)?;
+    let runner = runner(workspace, file, run, output)?;
     if let Some(gaps) = gaps {
         terminal::say(&format!("warning: {gaps}; `ralph doctor` lists all"));
     }
@@ -176,12 +183,26 @@ fn warn_of_uncommitted(workspace: &Workspace) {
     terminal::say(&terminal::visible(&text));
 }
 
-/// The verbosity for the flags.
-fn verbosity(quiet: bool, verbose: bool) -> Verbosity {
-    match (quiet, verbose) {
-        (true, _) => Verbosity::Quiet,
-        (false, false) => Verbosity::Normal,
-        (false, true) => Verbosity::Verbose,
+/// What a run prints, and where.
+#[derive(Clone, Copy)]
+pub(super) struct RunOutput {
+    pub(super) verbosity: Verbosity,
+    /// Whether only the log of the run gets it.
+    pub(super) detached: bool,
+}
+
+impl RunOutput {
+    /// The output for the flags. A run in the background leaves the terminal here.
+    pub(super) fn of(quiet: bool, verbose: bool, background: &BackgroundArgs) -> RunOutput {
+        if background.detached {
+            process::leave_terminal();
+        }
+        let verbosity = match (quiet, verbose) {
+            (true, _) => Verbosity::Quiet,
+            (false, false) => Verbosity::Normal,
+            (false, true) => Verbosity::Verbose,
+        };
+        RunOutput { verbosity, detached: background.detached }
     }
 }
 
@@ -221,7 +242,12 @@ pub(super) fn limits(
 ///
 /// # Errors
 /// Errors of [`run`].
-pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exit> {
+pub(super) fn again(
+    mut workspace: Workspace,
+    begun: &Begun,
+    before: u32,
+    output: RunOutput,
+) -> Result<Exit> {
     let words = begun.agents.iter().flat_map(|call| call.argv.iter().chain(call.env.values()));
     if words.into_iter().any(|word| word.contains(MARK)) {
         let again = if begun.plain.is_some() { "ralph loop …" } else { "ralph run" };
@@ -254,8 +280,7 @@ pub fn again(mut workspace: Workspace, begun: &Begun, before: u32) -> Result<Exi
         refreshed: refreshed.clone(),
         plain: begun.plain.clone(),
     };
-    let runner = runner(workspace, file, run, Verbosity::Normal)
-        .inspect_err(|_| say_refreshed(&refreshed))?;
+    let runner = runner(workspace, file, run, output).inspect_err(|_| say_refreshed(&refreshed))?;
     Ok(runner.run()?.exit())
 }
 
@@ -267,12 +292,17 @@ pub(super) fn runner(
     workspace: Workspace,
     file: GraphFile,
     options: RunOptions,
-    verbosity: Verbosity,
+    output: RunOutput,
 ) -> Result<Runner> {
+    let RunOutput { verbosity, detached } = output;
     let heartbeat = workspace.root().join(workspace.place.heartbeat());
-    let run_log = BoundedLog::new(workspace.root().join(workspace.place.run_log()));
+    let run_log = workspace.root().join(workspace.place.run_log());
     let outputs = FailureOutputReader::new(&workspace);
-    let view: Box<dyn Reporter> = if terminal::stderr_is_live() {
+    let log = BoundedLog::new(run_log.clone());
+    // Last, so that the log has the start of the run when it is reported.
+    let view: Box<dyn Reporter> = if detached {
+        Box::new(BackgroundReporter { log: run_log })
+    } else if terminal::stderr_is_live() {
         Box::new(FancyReporter::new(verbosity, outputs.clone()))
     } else {
         Box::new(PlainReporter::new(std::io::stderr(), verbosity, outputs.clone()))
@@ -286,12 +316,20 @@ pub(super) fn runner(
     }
     let notify = NotifyReporter::new(&workspace).context("start the notifiers")?;
     let reporters: Vec<Box<dyn Reporter>> = vec![
-        view,
-        Box::new(PlainReporter::dated(run_log, outputs)),
+        Box::new(PlainReporter::dated(log, outputs)),
         Box::new(HeartbeatReporter::new(heartbeat)),
         Box::new(notify),
+        view,
     ];
-    Runner::new(workspace, file, options, reporters)
+    let flag = workspace.place.flag();
+    let runner = Runner::new(workspace, file, options, reporters)?;
+    if terminal::stderr_is_terminal() && !detached && verbosity != Verbosity::Quiet {
+        let text = format!("closing the terminal does not stop the run; `ralph stop{flag}` does");
+        for line in terminal::wrap(&text, terminal::stderr_width().unwrap_or(80)) {
+            terminal::say(&line);
+        }
+    }
+    Ok(runner)
 }
 
 /// The agent from the flags. A relative path starts from the working directory.
@@ -335,7 +373,10 @@ const DELAY: Duration = Duration::from_secs(1);
 /// # Errors
 /// A missing prompt file; errors of [`Runner::new`] and [`Runner::run`].
 pub fn plain_loop(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exit> {
-    let verbosity = verbosity(options.quiet, options.verbose);
+    if options.background.detach {
+        return background::start(&LoopPaths::of_loop(options.name));
+    }
+    let output = RunOutput::of(options.quiet, options.verbose, &options.background);
     let prompt_file = invocation.file(&options.prompt_file)?;
     let mut workspace = invocation.open(LoopPaths::of_loop(options.name.clone()))?;
     prompt_file::read(&prompt_file, &options.prompt_file)?;
@@ -357,7 +398,7 @@ pub fn plain_loop(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exi
     let file = loop_graph(&workspace, &plain.name)?;
     let (tmux, run_on) = (options.tmux, options.run_on);
     let run = RunOptions { agents, tmux, run_on, plain: Some(plain), ..RunOptions::default() };
-    let runner = runner(workspace, file, run, verbosity)?;
+    let runner = runner(workspace, file, run, output)?;
     if options.isolated {
         warn_of_uncommitted(runner.workspace());
     }

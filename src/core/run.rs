@@ -371,9 +371,9 @@ impl Run {
         setup.chain(verify).cloned().collect()
     }
 
-    /// Handles a signal. The first one stops the run: Ctrl-C and a hangup end the attempts, TERM
-    /// gives them time to end by themselves. The second one kills them. The third one ends the
-    /// program; guardians end the remaining processes, and the next run closes the attempts.
+    /// Handles a signal. The first one stops the run: Ctrl-C ends the attempts, TERM gives
+    /// them time to end by themselves. The second one kills them. The third one ends the program;
+    /// guardians end the remaining processes, and the next run closes the attempts.
     fn signalled(
         &mut self,
         number: i32,

@@ -198,6 +198,10 @@ impl Reporter for FancyReporter {
     }
 
     fn tick(&mut self) {
+        // The bar keeps what it cannot write, and a closed terminal takes nothing.
+        if !terminal::stderr_is_terminal() {
+            self.rest();
+        }
         if self.bar.is_some() {
             self.drawn().measure();
         }

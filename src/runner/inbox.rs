@@ -32,7 +32,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Returns an inbox that receives the signals to this process.
+    /// Returns an inbox that receives the signals to this process. A closed terminal ends no run.
     ///
     /// # Errors
     /// The handlers cannot be installed.
@@ -41,6 +41,9 @@ impl Inbox {
         let inbox = Inbox { receiver, sender, later: VecDeque::new() };
         let signals = inbox.sender();
         signal::listen(move |number| {
+            if number == signal::HANGUP {
+                return;
+            }
             if number != signal::SUSPEND {
                 // The loop itself may wait for git.
                 git::stop_calls();

@@ -76,7 +76,7 @@ const ROWS: &[(&str, &str, How)] = &[
             "signals::a_third_signal_leaves",
         ]),
     ),
-    ("A8", "TERM and HUP: recorded, with their codes", Tests(&["signals::term_and_hangup"])),
+    ("A8", "TERM: recorded, with its code; HUP: nothing", Tests(&["signals::term_has_its_code"])),
     (
         "A9",
         "Ctrl-Z: everything is suspended, and can still be ended",

@@ -1,10 +1,15 @@
-//! Output to a terminal, and to a pipe whose reader closes it.
+//! Output to a terminal, and to a pipe whose reader closes it; runs whose terminal is closed, and runs
+//! in the background.
 
-use std::{fs, process::Command};
+use std::{
+    fs::{self, File},
+    io::Read,
+    process::{Child, Command},
+};
 
 use rexpect::{process::WaitStatus, session::PtySession};
 
-use crate::support::{TestProject, agent, wait_for};
+use crate::support::{TestProject, agent, until, wait_for};
 
 const GRAPH: &str = "\
 tasks:
@@ -218,4 +223,138 @@ fn long_lines_of_an_attempt_fit_the_terminal() {
     let text = bare(&screen.exp_eof().unwrap()).replace('\r', "");
     assert!(text.contains("Verdict: ") && text.contains("word word"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+}
+
+/// A shell that leads the session of a terminal, and the other end of that terminal. Nothing else has
+/// this end open, so that dropping it closes the terminal.
+fn on_closable_terminal(trial: &TestProject, script: &str) -> (Child, File) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let end = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&end).unwrap();
+    unlockpt(&end).unwrap();
+    let path = ptsname(&end, Vec::new()).unwrap().into_string().unwrap();
+    let flags = OpenptFlags::NOCTTY.bits().cast_signed();
+    let terminal = || {
+        let mut options = File::options();
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true).write(true), flags);
+        options.open(&path).unwrap()
+    };
+    let mut command = trial.process("setsid");
+    command.args(["--ctty", "sh", "-c", script]).env("TERM", "xterm-256color");
+    command.stdin(terminal()).stdout(terminal()).stderr(terminal());
+    (command.spawn().unwrap(), File::from(end))
+}
+
+/// Reads until the terminal has shown all of these.
+fn read_until(end: &mut File, parts: &[&str]) {
+    let (mut shown, mut bytes) = (String::new(), [0; 4096]);
+    while !parts.iter().all(|part| shown.contains(part)) {
+        let count = end.read(&mut bytes).unwrap_or_else(|error| panic!("{error} after {shown}"));
+        shown += &String::from_utf8_lossy(&bytes[..count]);
+    }
+}
+
+/// Waits until no run is active.
+fn ends(trial: &TestProject) {
+    until("the run ends", || trial.run(["status", "--json"]).json()["status"] != "running");
+}
+
+#[test]
+fn a_run_outlives_its_terminal() {
+    let (gate, agent) = (agent("gate"), agent("commit"));
+    let run = format!("\"$RALPH\" run -- {gate}");
+    // The run itself leads the session; a shell does, and leaves the run behind.
+    for script in [format!("exec {run}"), format!("{run}; true")] {
+        let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n");
+        let (mut leader, mut end) = on_closable_terminal(&trial, &script);
+        let told = "closing the terminal does not stop the run; `ralph stop` does";
+        read_until(&mut end, &[told, "the agent is at work"]);
+        wait_for(&trial.sign("waiting-a"));
+        drop(end);
+        let code = (!script.starts_with("exec")).then(|| leader.wait().unwrap().code());
+        assert_eq!(code.flatten(), None, "the shell dies of it");
+        trial.leave("open");
+        trial.wait_for_records(1, "finished");
+        if script.starts_with("exec") {
+            assert_eq!(leader.wait().unwrap().code(), Some(0));
+        }
+        ends(&trial);
+        assert_eq!(trial.tasks("completed"), ["a", "b"]);
+        assert_eq!(trial.tasks("started"), ["a", "b"], "no attempt was ended");
+        trial.no_process_is_left();
+    }
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n");
+    let script = format!("\"$RALPH\" loop --name n --prompt-file p --max-iterations 1 -- {agent}");
+    trial.write("p", "Do it.");
+    let (mut leader, mut end) = on_closable_terminal(&trial, &script);
+    read_until(
+        &mut end,
+        &["closing the terminal does not stop the run; `ralph stop --name n` does"],
+    );
+    drop(end);
+    leader.wait().unwrap();
+}
+
+#[test]
+fn a_detached_run_is_followed_until_it_ends() {
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
+    trial.run(["run", "--detach"]).code(0).stdout_has("prints to `logs/run.log`");
+    assert_eq!(trial.run(["status", "--json"]).json()["status"], "running");
+    wait_for(&trial.sign("waiting-a"));
+    trial.run(["run", "--detach"]).code(5).stderr_has("another ralph runs in this repository");
+    let follower = trial.start(["attach"]);
+    until("it follows", || follower.printed().contains("attempt 1"));
+    trial.leave("open");
+    follower.end(&trial).code(0).stdout_has("the graph is complete (exit code 0)");
+    ends(&trial);
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+    let log = trial.read("logs/run.log");
+    assert_eq!(log.matches("a complete in ").count(), 1, "{log}");
+    trial.no_process_is_left();
+}
+
+#[test]
+fn a_run_that_does_not_start_is_not_detached() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").command(["./missing"]);
+    for words in [
+        &["run", "--detach"][..],
+        &["loop", "--detach", "--prompt-file", "p", "--max-iterations", "1"],
+    ] {
+        trial.write("p", "Do it.");
+        trial.run(words).code(69).stderr_has("the agent cannot be started: ").stdout("");
+    }
+    trial.run(["resume", "--detach"]).code(0).stderr("warning: not paused\n");
+    assert!(!trial.root().join("logs/ralph.jsonl").exists());
+    trial.no_process_is_left();
+}
+
+#[test]
+fn stop_ends_what_was_detached() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("hang");
+    trial.write("p", "Do it.");
+    for (words, name) in [
+        (&["run", "--detach"][..], ""),
+        (&["loop", "--detach", "--prompt-file", "p", "--max-iterations", "2"], " --name loop"),
+    ] {
+        trial.run(words).code(0).stdout_has(&format!("ralph stop{name}"));
+        wait_for(&trial.sign("hanging"));
+        fs::remove_file(trial.sign("hanging")).unwrap();
+        let stop: Vec<&str> = "stop --now".split(' ').chain(name.split_whitespace()).collect();
+        trial.run(stop);
+        let status: Vec<&str> = ["status"].into_iter().chain(name.split_whitespace()).collect();
+        until("it stops", || trial.run(&status[..]).out().contains("stopped by `ralph stop`"));
+        trial.no_process_is_left();
+    }
+}
+
+#[test]
+fn a_paused_run_may_continue_in_the_background() {
+    let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("gate");
+    let run = trial.start_until(["run"], "waiting-a");
+    trial.run(["pause"]);
+    trial.leave("open");
+    run.end(&trial).code(4);
+    trial.run(["resume", "--detach"]).code(0).stdout_has("the run continues in the background");
+    ends(&trial);
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }

@@ -2,8 +2,9 @@
 //! whose output is captured.
 
 use std::{
-    fs::File,
-    io,
+    ffi::OsString,
+    fs::{File, OpenOptions},
+    io::{self, PipeReader, Write},
     os::unix::process::{CommandExt, ExitStatusExt},
     path::Path,
     process::{Command, Stdio},
@@ -12,8 +13,8 @@ use std::{
 
 use duct::unix::HandleExt;
 
-use super::{Identity, NESTED, PANE, group, own_program};
-use crate::core::verdict::Outcome;
+use super::{Identity, NESTED, PANE, group, own_file, own_program};
+use crate::{core::verdict::Outcome, regular_file};
 
 /// A running command in the foreground: a child agent, the agent of a pane, or a scheduled run.
 #[derive(Debug)]
@@ -61,6 +62,20 @@ impl Foreground {
                 Ok(())
             });
         }
+        Foreground::of(&command)
+    }
+
+    /// Starts this program again, for the background. Returns what it writes to its standard output.
+    ///
+    /// # Errors
+    /// When the system cannot create a process.
+    pub fn start_copy(arguments: Vec<OsString>) -> io::Result<(Foreground, PipeReader)> {
+        let (reader, writer) = io::pipe()?;
+        let command = duct::cmd(own_file()?, arguments).stdin_null().stdout_file(writer);
+        Ok((Foreground::of(&command)?, reader))
+    }
+
+    fn of(command: &duct::Expression) -> io::Result<Foreground> {
         let handle = command.unchecked().start()?;
         let pid = *handle.pids().first().expect("a started command has a process");
         Ok(Foreground { identity: super::tree::identity_of(pid), handle })
@@ -89,6 +104,26 @@ impl Foreground {
         let status = self.handle.wait()?.status;
         Ok(group::outcome(status.code(), status.signal()))
     }
+}
+
+/// What the standard output of a run in the background says once it has started.
+pub const STARTED: &str = "started\n";
+
+/// Leaves the terminal: its signals do not reach this process any more.
+pub fn leave_terminal() {
+    let _ = rustix::process::setsid();
+}
+
+/// Writes [`STARTED`] to standard output. From then on both output streams go to this log.
+///
+/// # Errors
+/// System errors.
+pub fn leave_streams(log: &Path) -> io::Result<()> {
+    let log = regular_file::open_with(log, OpenOptions::new().append(true).create(true))?;
+    rustix::stdio::dup2_stderr(&log)?;
+    let mut out = io::stdout();
+    out.write_all(STARTED.as_bytes()).and_then(|()| out.flush())?;
+    Ok(rustix::stdio::dup2_stdout(&log)?)
 }
 
 /// A command in `dir` that does not count as a part of an agent.

@@ -26,6 +26,7 @@ use crate::{
         terminal,
     },
     cli,
+    commands::exit_of,
     core::{
         duration,
         event::{
@@ -384,11 +385,7 @@ impl<'a> ScheduleDaemon<'a> {
         let Some(running) = self.running.take() else {
             return Ok(());
         };
-        let exit = match outcome.context("wait for `ralph run`")? {
-            Outcome::Signaled { signal } => Exit::Signal(signal),
-            Outcome::Exited { exit_code } => Exit::Child(u8::try_from(exit_code).unwrap_or(1)),
-            other => unreachable!("a process without guardian only exits or is signalled: {other}"),
-        };
+        let exit = exit_of(&outcome.context("wait for `ralph run`")?);
         say(&schedule::run_ended(exit.code()));
         self.ended = Some((exit, duration::seconds(running.took())));
         Ok(())
