@@ -95,6 +95,12 @@ pub enum ControlKind {
     Base,
     /// The work itself once more: it shows whether a red control can be believed.
     Again,
+    /// The work whose changed functions return at once, with nothing.
+    Stub,
+    /// The work with the statement that throws in every function of the project.
+    Broken,
+    /// The same, with the settings and scripts of checks as they were.
+    BrokenOldChecks,
 }
 
 impl ControlKind {
@@ -108,7 +114,30 @@ impl ControlKind {
             ControlKind::Inert => "inert",
             ControlKind::Base => "base",
             ControlKind::Again => "again",
+            ControlKind::Stub => "stub",
+            ControlKind::Broken => "broken",
+            ControlKind::BrokenOldChecks => "broken-old-checks",
         }
+    }
+
+    /// Whether all commands run on the tree, also after one that failed.
+    pub fn runs_all(self) -> bool {
+        match self {
+            ControlKind::OldChecks | ControlKind::Broken | ControlKind::BrokenOldChecks => true,
+            ControlKind::WithoutSource
+            | ControlKind::OldTests
+            | ControlKind::Tripwire
+            | ControlKind::Inert
+            | ControlKind::Base
+            | ControlKind::Again
+            | ControlKind::Stub => false,
+        }
+    }
+
+    /// Whether a command that fails on the tree, as it should, says nothing of commands that fail now
+    /// and then.
+    fn breaks_code(self) -> bool {
+        matches!(self, ControlKind::Stub | ControlKind::Broken | ControlKind::BrokenOldChecks)
     }
 }
 
@@ -135,6 +164,15 @@ pub struct ControlResult {
     /// The number of tests that failed, if the runner says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_tests: Option<u64>,
+    /// The number of tests that ran in all commands, if the runner says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<u64>,
+    /// Whether tests failed only because a name is not there.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub misses_names: bool,
+    /// Of a tree on which all commands run, those that passed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed: Vec<String>,
     /// Wall time.
     pub duration_seconds: f64,
 }
@@ -165,6 +203,8 @@ pub enum ProofOutcome {
         /// Whether they are known to run it.
         runs: bool,
     },
+    /// The checks call what is new, and pass if it returns nothing.
+    OnlyCalled,
     /// The checks never run the changed code.
     NeverRun,
     /// No test ran.
@@ -178,6 +218,22 @@ pub enum ProofOutcome {
         files: Vec<String>,
         /// The command.
         command: String,
+    },
+    /// With the new settings of checks, a command passes although all code is broken.
+    ChecksDisarmed {
+        /// The changed files.
+        files: Vec<String>,
+        /// The command.
+        command: String,
+    },
+    /// With the new settings of checks, fewer tests run.
+    ChecksNarrowed {
+        /// The changed files.
+        files: Vec<String>,
+        /// The number of tests that run with the old ones.
+        before: u64,
+        /// The number of tests that run now.
+        tests: u64,
     },
     /// Existing tests were removed or are skipped, and no source changed with them.
     TestsRemoved {
@@ -212,9 +268,12 @@ impl ProofOutcome {
             | ProofOutcome::Kept
             | ProofOutcome::NotNeeded { .. } => true,
             ProofOutcome::NotNoticed { .. }
+            | ProofOutcome::OnlyCalled
             | ProofOutcome::NeverRun
             | ProofOutcome::NoTest { .. }
             | ProofOutcome::ChecksChanged { .. }
+            | ProofOutcome::ChecksDisarmed { .. }
+            | ProofOutcome::ChecksNarrowed { .. }
             | ProofOutcome::TestsRemoved { .. }
             | ProofOutcome::NotKept { .. }
             | ProofOutcome::NoCode
@@ -259,6 +318,9 @@ impl fmt::Display for ProofOutcome {
             ProofOutcome::NotNoticed { runs: false } => {
                 f.write_str("not noticed: the checks pass without this change")
             }
+            ProofOutcome::OnlyCalled => f.write_str(
+                "not noticed: the checks call it, and pass even if it does nothing and returns nothing",
+            ),
             ProofOutcome::NeverRun => f.write_str("unproved: the checks never run it"),
             ProofOutcome::NoTest { command } => {
                 write!(f, "unproved: no test ran in `{command}`")
@@ -266,6 +328,16 @@ impl fmt::Display for ProofOutcome {
             ProofOutcome::ChecksChanged { files, command } => {
                 let files = files.join("`, `");
                 write!(f, "checks changed: with the old `{files}` `{command}` fails")
+            }
+            ProofOutcome::ChecksDisarmed { files, command } => {
+                let files = files.join("`, `");
+                write!(f, "checks changed: with the new `{files}` `{command}` passes even if all code is \
+                           broken")
+            }
+            ProofOutcome::ChecksNarrowed { files, before, tests } => {
+                let (files, tests) = (files.join("`, `"), some(*tests, "test"));
+                let run = if tests == "1 test" { "runs" } else { "run" };
+                write!(f, "checks changed: with the new `{files}` {tests} {run}, before {before}")
             }
             ProofOutcome::TestsRemoved { files } => {
                 let files = files.join("`, `");
@@ -312,10 +384,15 @@ impl Proof {
             ControlKind::Tripwire => Some(
                 "with a statement that throws in every function that the work changed: they run none",
             ),
+            ControlKind::Stub => {
+                Some("with functions that return nothing in place of those that the work changed")
+            }
+            ControlKind::Broken => Some("with the code of the project broken, all of it"),
             ControlKind::OldTests
             | ControlKind::OldChecks
             | ControlKind::Inert
             | ControlKind::Base
+            | ControlKind::BrokenOldChecks
             | ControlKind::Again => None,
         };
         let green = self.controls.iter().filter(|it| it.red.is_none());

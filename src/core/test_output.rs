@@ -17,6 +17,34 @@ pub fn ran_none(output: &str) -> bool {
     ran_none
 }
 
+/// The number of tests that ran, by the summaries of known runners; none if none says it.
+pub fn ran(output: &str) -> Option<u64> {
+    output.lines().filter_map(|line| ran_in(line.trim())).reduce(u64::saturating_add)
+}
+
+/// Whether tests failed only because a name is not there that they use, such as an import, and none
+/// because of what it does.
+pub fn misses_names(output: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "ImportError",
+        "ModuleNotFoundError",
+        "NameError: name ",
+        "AttributeError: module ",
+        " has no attribute ",
+        "Cannot find module",
+        "ERR_MODULE_NOT_FOUND",
+        "does not provide an export named",
+        " is not defined",
+        " is not a function",
+        " is not a constructor",
+        "has no exported member",
+    ];
+    const ASSERTIONS: &[&str] =
+        &["AssertionError", "assert ", "Expected", "expected", "DID NOT RAISE"];
+    let has = |words: &[&str]| words.iter().any(|word| output.contains(word));
+    has(NAMES) && !has(ASSERTIONS)
+}
+
 /// The number of tests that failed, by the summaries of known runners; none if none says it.
 pub fn failed(output: &str) -> Option<u64> {
     let of_line = |line: &str| {
@@ -45,6 +73,18 @@ pub fn failed(output: &str) -> Option<u64> {
 
 /// Whether a test ran, by the summary of a known runner; none for any other line.
 fn ran_any(line: &str) -> Option<bool> {
+    // go test: one line a package, without a number.
+    if let Some(package) = line.strip_prefix("ok  \t").or_else(|| line.strip_prefix("ok \t")) {
+        return Some(!package.contains("[no tests to run]"));
+    }
+    if line.starts_with("?   \t") && line.ends_with("[no test files]") {
+        return Some(false);
+    }
+    ran_in(line).map(|count| count > 0)
+}
+
+/// The number of tests that ran, by the summary of a known runner; none for any other line.
+fn ran_in(line: &str) -> Option<u64> {
     /// Lines that say it in words.
     const NONE: &[&str] = &[
         "no tests ran",                      // pytest, dart
@@ -61,19 +101,12 @@ fn ran_any(line: &str) -> Option<bool> {
         "1..0",                              // TAP
     ];
     if NONE.iter().any(|words| line.trim_start_matches(['=', ' ']).starts_with(words)) {
-        return Some(false);
-    }
-    // go test: one line a package.
-    if let Some(package) = line.strip_prefix("ok  \t").or_else(|| line.strip_prefix("ok \t")) {
-        return Some(!package.contains("[no tests to run]"));
-    }
-    if line.starts_with("?   \t") && line.ends_with("[no test files]") {
-        return Some(false);
+        return Some(0);
     }
     let counts = counts(line);
     let of = |words: &[&str]| {
         let named = counts.iter().filter(|(_, word)| words.contains(&word.as_str()));
-        named.map(|(count, _)| *count).reduce(u64::saturating_add).map(|count| count > 0)
+        named.map(|(count, _)| *count).reduce(u64::saturating_add)
     };
     let starts = |prefix: &str| line.strip_prefix(prefix);
     // cargo test; deno
@@ -82,23 +115,23 @@ fn ran_any(line: &str) -> Option<bool> {
     }
     // jest, vitest
     if starts("Tests:").or_else(|| starts("Tests  ")).is_some() {
-        return of(&["passed", "failed"]).or((!counts.is_empty()).then_some(false));
+        return of(&["passed", "failed"]).or((!counts.is_empty()).then_some(0));
     }
     // node --test
     if let Some(rest) = starts("# ").or_else(|| starts("ℹ ")) {
         let count = rest.strip_prefix("pass ").or_else(|| rest.strip_prefix("fail "))?;
-        return count.parse::<u64>().ok().map(|count| count > 0);
+        return count.parse().ok();
     }
     // pytest
     if line.trim_matches(['=', ' ']).rsplit_once(" in ").is_some_and(|(_, took)| is_time(took)) {
         let ran = ["passed", "failed", "error", "errors", "xfailed", "xpassed"];
         let others = ["skipped", "deselected"];
-        let found = of(&ran).or_else(|| of(&others).map(|_| false));
+        let found = of(&ran).or_else(|| of(&others).map(|_| 0));
         if found.is_some() {
             return found;
         }
     }
-    let first = counts.first().map(|(count, word)| (*count > 0, word.as_str()));
+    let first = counts.first().map(|(count, word)| (*count, word.as_str()));
     match first {
         // mocha; bun
         Some((ran, "passing" | "failing" | "pass" | "fail")) if starts_with_digit(line) => {
@@ -120,7 +153,7 @@ fn ran_any(line: &str) -> Option<bool> {
         _ => {
             let count = starts("Tests run: ").or_else(|| starts("[INFO] Tests run: "))?;
             let count = count.split(',').next()?;
-            count.parse::<u64>().ok().map(|count| count > 0)
+            count.parse().ok()
         }
     }
 }
@@ -175,6 +208,29 @@ mod tests {
         ] {
             assert!(ran_none(output), "{output}");
         }
+    }
+
+    #[test]
+    fn tests_are_counted() {
+        for (output, count) in [
+            (
+                "test result: ok. 2 passed; 1 failed; 4 ignored\n\ntest result: ok. 1 passed; 0 failed\n",
+                Some(4),
+            ),
+            ("=== 1 failed, 2 passed, 5 deselected, 1 error in 0.02s ===\n", Some(4)),
+            ("3 skipped in 0.02s\n", Some(0)),
+            ("# tests 9\n# pass 7\n# fail 1\n# skipped 1\n", Some(8)),
+            ("Tests:       1 skipped, 1 failed, 2 passed, 4 total\n", Some(3)),
+            ("  3 passing (2ms)\n  1 failing\n", Some(4)),
+            ("Ran 3 tests in 0.000s\n", Some(3)),
+            ("ok  \tx\t0.002s\n", None),
+            ("fine\n", None),
+        ] {
+            assert_eq!(ran(output), count, "{output}");
+        }
+        assert!(misses_names("E   ImportError: cannot import name 'mul'\n1 error in 0.1s\n"));
+        assert!(misses_names("TypeError: mul is not a function\n"));
+        assert!(!misses_names("ImportError: x\nE  assert 1 == 2\n"));
     }
 
     #[test]

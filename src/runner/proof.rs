@@ -36,8 +36,8 @@ use crate::{
         graph::{TaskGraph, task::TaskId},
         proof::{
             ControlKind, ControlResult, ControlText, Proof, ProofOutcome, ProofSettings,
-            halves::{HalvesRule, is_code},
-            plan::{ChangedFile, ProofPlan},
+            halves::{Half, HalvesRule, is_code, is_own_code},
+            plan::{ChangedFile, ProofPlan, ProofSubject},
             tripwire::Tripwire,
         },
         run::command::{AttemptId, CheckPurpose, PendingResult},
@@ -293,9 +293,19 @@ impl ProofOrder {
         let files = changed_files(&tree, &self.base, &head)?;
         let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
         let rule = rule(&tree, &head, &self.settings, (&self.verify, &paths))?;
-        let tripwire = Tripwire::new(self.seed);
-        let asked = (self.settings.policy, tripwire);
-        let plan = ProofPlan::of(&files, &rule, asked, (self.idle.clone(), self.verify.len()));
+        let decides = |path: &String| {
+            rule.half(path) == Half::Check || path.rsplit('/').next() == Some("conftest.py")
+        };
+        let code = if paths.iter().any(decides) { all_code(&tree, &head, &rule)? } else { vec![] };
+        let plan = ProofPlan::of(ProofSubject {
+            files: &files,
+            code: &code,
+            rule: &rule,
+            policy: self.settings.policy,
+            tripwire: Tripwire::new(self.seed),
+            idle: &self.idle,
+            commands: self.verify.len(),
+        });
         let plan = match plan {
             Ok(plan) => plan,
             Err(outcome) => return Ok(outcome),
@@ -303,6 +313,7 @@ impl ProofOrder {
         if !self.is_before {
             tree.slot().begin_controls()?;
         }
+        let log = tree.slot().head_log();
         regular_file::write(&self.sign(), b"").context("write the sign of the controls")?;
         let outcome = loop {
             let Some(kind) = plan.next(done) else { break plan.outcome(done) };
@@ -327,9 +338,9 @@ impl ProofOrder {
             }
         };
         let _ = fs::remove_file(self.sign());
-        // The slot of an attempt that is not closed is put back by the run itself.
+        tree.slot().leave_controls(&head, &log)?;
+        // The slot of an attempt that is not closed is put on its branch by the run itself.
         if !self.is_before {
-            tree.slot().move_to(&head)?;
             tree.slot().end_controls(&head)?;
         }
         Ok(outcome)
@@ -374,6 +385,9 @@ impl ProofOrder {
             red: None,
             marked: false,
             failed_tests: None,
+            tests: None,
+            misses_names: false,
+            passed: Vec::new(),
             duration_seconds: 0.0,
         };
         for (at, ControlCommand { command, limit }) in self.commands.iter().enumerate() {
@@ -406,7 +420,7 @@ impl ProofOrder {
             }
             let output = agent_output::end(&path, OUTPUT);
             let output = terminal::plain(&output);
-            result.marked |= output.contains(marker);
+            let is_marked = output.contains(marker);
             let check = CheckResult {
                 command: command.clone(),
                 outcome,
@@ -415,20 +429,20 @@ impl ProofOrder {
                 no_test: test_output::ran_none(&output),
                 log,
             };
-            if !check.is_green() && result.red.is_none() {
+            let tests = test_output::ran(&output);
+            result.tests = result.tests.into_iter().chain(tests).reduce(u64::saturating_add);
+            // Of two that fail, the one that ran into the statement counts.
+            let counts = result.red.is_none() || (is_marked && !result.marked);
+            if check.is_green() && kind.runs_all() {
+                result.passed.push(command.clone());
+            } else if !check.is_green() && counts {
                 result.failed_tests = test_output::failed(&output);
+                result.misses_names = test_output::misses_names(&output);
                 result.red = Some(check);
             }
-            let is_enough = match kind {
-                ControlKind::Tripwire => result.red.is_some() && result.marked,
-                ControlKind::WithoutSource
-                | ControlKind::OldTests
-                | ControlKind::OldChecks
-                | ControlKind::Inert
-                | ControlKind::Base
-                | ControlKind::Again => result.red.is_some(),
-            };
-            if is_enough {
+            result.marked |= is_marked;
+            let is_wire = kind == ControlKind::Tripwire;
+            if result.red.is_some() && !kind.runs_all() && (result.marked || !is_wire) {
                 break;
             }
         }
@@ -449,6 +463,17 @@ fn changed_files(tree: &Repo, base: &CommitId, head: &CommitId) -> Result<Vec<Ch
         files.push(ChangedFile { path, base, head, was_there, lines, removed });
     }
     Ok(files)
+}
+
+/// The code of the project in a commit, by its paths.
+fn all_code(tree: &Repo, head: &CommitId, rule: &HalvesRule) -> Result<Vec<(String, String)>> {
+    let paths = tree.files_at(head)?.into_iter();
+    let paths = paths.filter(|path| is_own_code(path) && rule.half(path) == Half::Source);
+    let texts = paths.filter_map(|path| {
+        let text = tree.file_at(head, &path).transpose()?;
+        text.map(|text| Some((path, String::from_utf8(text).ok()?))).transpose()
+    });
+    texts.collect()
 }
 
 /// The rule for the halves of a change.

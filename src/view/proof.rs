@@ -27,7 +27,7 @@ pub struct ProofView {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ControlView {
     /// The tree: `without_source`, `old_tests`, `old_checks`, `tripwire`, `inert`,
-    /// `base` or `again`.
+    /// `base`, `again`, `stub`, `broken` or `broken_old_checks`.
     pub control: String,
     /// What it showed, in words.
     pub text: String,
@@ -76,6 +76,11 @@ fn control_text(control: &ControlResult) -> String {
         ControlKind::Inert => "with a statement that does not throw",
         ControlKind::Base => "before the work",
         ControlKind::Again => "the same work again",
+        ControlKind::Stub => "with functions that return nothing",
+        ControlKind::Broken => "with all code broken",
+        ControlKind::BrokenOldChecks => {
+            "with all code broken and the settings of checks as they were"
+        }
     };
     let result = match (&control.red, control.marked) {
         (Some(red), true) => format!("{red}, and ran the statement, {}", red.log),

@@ -127,6 +127,28 @@ fn worthless_work_is_not_called_complete() {
 }
 
 #[test]
+fn settings_with_which_checks_notice_less_are_no_work_without_a_proof() {
+    let all = "n=0; for it in tests/*.sh; do sh -e $it || exit 1; n=$((n + 1)); done
+               echo \"Ran $n tests in 0.001s\"\n";
+    let with = |check: &str| {
+        let project = project("verify: sh check.sh").file("check.sh", all);
+        let project = project.file("tests/sub.sh", ". src/add.sh\n[ \"$(add 3 -1)\" = 2 ]\n");
+        proof(project, &format!("cat > check.sh <<'E'\n{check}\nE"))
+    };
+    let cases = [
+        ("checks_disarmed", all.replace("exit 1", ":")),
+        ("checks_narrowed", all.replace("*", "a*")),
+        ("not_needed", format!("set -u\n{all}")),
+    ];
+    for (want, check) in cases {
+        let (proof, printed) = with(&check);
+        assert_eq!(proof["outcome"], want, "{check}: {proof}");
+        let is_complete = printed.contains("the graph is complete");
+        assert_eq!(is_complete, want == "not_needed", "{check}: {printed}");
+    }
+}
+
+#[test]
 fn work_that_needs_a_proof_lands_only_with_it() {
     let feature = "echo 'mul() { echo $(($1 * $2)); }' > src/mul.sh";
     let required = || project(&format!("{VERIFY}\nproof: require"));
@@ -150,6 +172,7 @@ fn work_that_needs_a_proof_lands_only_with_it() {
     let (proof, printed) = proof(required(), &format!("{feature}\n{test}"));
     assert_eq!(proof["outcome"], "proved", "{proof}");
     assert!(printed.contains("mul complete in ") && printed.contains("the graph is complete"));
+    assert!(!printed.contains("is kept"), "controls are nobody's work: {printed}");
 }
 
 #[test]

@@ -6,10 +6,12 @@ use anyhow::{Context, Result};
 use git2::{DiffOptions, Patch};
 
 use super::{CommitMaker, Slot, lossy, program};
-use crate::core::commit_id::CommitId;
+use crate::{core::commit_id::CommitId, regular_file};
 
 /// The file in the git directory of a slot in which controls run.
 pub(super) const CONTROLLED: &str = "ralph-controls";
+/// Where git notes the moves of HEAD, unless refs are in tables.
+const HEAD_LOG: &str = "logs/HEAD";
 
 impl CommitMaker<'_> {
     /// Makes a commit on top of `head` in which the files have these texts; without a text, what
@@ -53,7 +55,27 @@ impl CommitMaker<'_> {
     }
 }
 
+/// The moves of HEAD of a slot before controls moved it.
+#[derive(Debug)]
+pub struct HeadLog(Option<Vec<u8>>);
+
 impl Slot<'_> {
+    /// The moves of HEAD until now.
+    pub fn head_log(&self) -> HeadLog {
+        HeadLog(regular_file::read(&self.git_dir.join(HEAD_LOG)).ok())
+    }
+
+    /// Leaves the trees of controls for the commit of the work, and forgets that HEAD was moved to
+    /// them: they are nobody's work, and nothing keeps them.
+    ///
+    /// # Errors
+    /// The error of `git`; I/O errors.
+    pub fn leave_controls(&self, commit: &str, before: &HeadLog) -> Result<()> {
+        self.move_to(commit)?;
+        let HeadLog(Some(log)) = before else { return Ok(()) };
+        fs::write(self.git_dir.join(HEAD_LOG), log).context("restore the log of HEAD of the slot")
+    }
+
     /// Notes that the slot has trees of controls from now on, and nothing that must be kept: if that does
     /// not end, the slot is made again.
     ///

@@ -16,9 +16,9 @@ use crate::{
         finding::{Finding, FindingKind},
         graph::lint::words::cannot_fail,
         proof::{
-            halves::{Half, HalvesRule, is_code},
+            halves::{Half, HalvesRule, is_own_code},
             source_code::lexer::Language,
-            tripwire::{Reach, Tripwire},
+            tripwire::{Reach, Tripwire, garbage},
         },
     },
     regular_file,
@@ -26,19 +26,6 @@ use crate::{
 
 /// The largest file that is broken, and the largest that is searched for the path of the checkout.
 const LARGEST: u64 = 1 << 20;
-/// Folders with code of others, and with what a build makes.
-const NOT_OURS: &[&str] = &[
-    "vendor",
-    "third_party",
-    "node_modules",
-    "site-packages",
-    "dist",
-    "build",
-    "generated",
-    "target",
-];
-/// Text that is no code in any language.
-const GARBAGE: &str = "\n)]} this is no code ({[ \" ' ` @@ %% ;;\n";
 /// A command may take this many times as long as before, and has at least this long.
 const TIMES: u32 = 3;
 const LEAST: Duration = Duration::from_secs(30);
@@ -152,7 +139,7 @@ impl BrokenCode {
         wire: Tripwire,
     ) -> Result<BrokenCode> {
         let mut broken = BrokenCode { files: Vec::new(), has_tests: false };
-        for path in files.iter().filter(|path| is_code(path) && !is_in(path, NOT_OURS)) {
+        for path in files.iter().filter(|path| is_own_code(path)) {
             match rule.half(path) {
                 Half::Test => broken.has_tests = true,
                 Half::Source => broken.break_file(root, path, wire)?,
@@ -174,12 +161,10 @@ impl BrokenCode {
         };
         self.has_tests |= path.rsplit('.').next() == Some("rs") && text.contains("#[test]");
         let is_known = Language::of(path).is_some();
-        let is_build_script = path == "build.rs" || path.ends_with("/build.rs");
         let planted = match wire.plant(path, &text, Reach::All) {
-            _ if is_build_script => return Ok(()),
             Some(planted) => planted,
             None if is_known => return Ok(()),
-            None => format!("{GARBAGE}{text}{GARBAGE}"),
+            None => garbage(&text),
         };
         self.files.push((file.clone(), content));
         fs::write(&file, planted).with_context(|| format!("write `{}`", file.display()))

@@ -47,6 +47,18 @@ const OTHER_FOLDERS: &[&str] =
 const CHECK_FOLDERS: &[&str] =
     &[".cargo", ".ci", ".circleci", ".config", ".github", ".gitlab", ".husky", "ci", "scripts"];
 
+/// Folders with code of others, and with what a build makes.
+const FOREIGN_FOLDERS: &[&str] = &[
+    "vendor",
+    "third_party",
+    "node_modules",
+    "site-packages",
+    "dist",
+    "build",
+    "generated",
+    "target",
+];
+
 /// Files that list dependencies alone: the work may need new ones.
 const LOCKS: &[&str] = &[
     "Cargo.lock",
@@ -181,12 +193,16 @@ impl HalvesRule {
         HalvesRule { tests, source, named, code_folders }
     }
 
-    /// Whether work is to be proved: it changes code or tests.
+    /// Whether work is to be proved: it changes code or tests, or how they are checked.
     pub fn is_due(settings: &ProofSettings, verify: &[String], paths: &[String]) -> bool {
         let rule = HalvesRule::new(settings, (verify, paths), Vec::new());
         settings.policy != ProofPolicy::None
             && !verify.is_empty()
-            && paths.iter().any(|path| matches!(rule.half(path), Half::Source | Half::Test))
+            && paths.iter().any(|path| match rule.half(path) {
+                Half::Source | Half::Test => true,
+                Half::Check => !lists_dependencies(path),
+                Half::Other => false,
+            })
     }
 
     /// The half of a change that a file belongs to.
@@ -227,14 +243,28 @@ impl HalvesRule {
 }
 
 /// Whether a file lists only dependencies.
-pub(super) fn is_lock(name: &str) -> bool {
+fn is_lock(name: &str) -> bool {
     LOCKS.contains(&name)
+}
+
+fn lists_dependencies(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    is_lock(name) || name.starts_with("requirements")
 }
 
 /// Whether a file is code, by its name.
 pub fn is_code(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     Language::of(name).is_some() || ending.is_some_and(|ending| CODE.contains(&ending.as_str()))
+}
+
+/// Whether a file is code of the project, which a check can run: not that of others, and not what only
+/// builds it.
+pub fn is_own_code(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    is_code(name)
+        && name != "build.rs"
+        && !path.split('/').rev().skip(1).any(|folder| FOREIGN_FOLDERS.contains(&folder))
 }
 
 fn is_check_name(name: &str) -> bool {
@@ -282,7 +312,7 @@ fn is_test_name(name: &str) -> bool {
 /// version of the file says of checks, and this one of all else. `None` if they say the same.
 pub fn as_it_was(path: &str, base: Option<&str>, head: Option<&str>) -> Option<ControlText> {
     let name = path.rsplit('/').next().unwrap_or(path);
-    if is_lock(name) || name.starts_with("requirements") {
+    if lists_dependencies(name) {
         return None;
     }
     let (Some(base), Some(head)) = (base, head) else {

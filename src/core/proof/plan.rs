@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trees::{
-    changes_tests, has_code_change, is_conftest, of_its_time, old_tests, skips_more, weakened,
-    wired, without_source,
+    broken, changes_tests, has_code_change, is_conftest, is_in_functions, loses_lines, of_its_time,
+    old_tests, skips_more, weakened, wired, without_source,
 };
 
 use super::{
@@ -43,6 +43,25 @@ impl ChangedFile {
 /// The files of a control that differ from the work.
 pub type ControlTree = BTreeMap<String, ControlText>;
 
+/// What a proof is about.
+#[derive(Clone, Copy, Debug)]
+pub struct ProofSubject<'a> {
+    /// The files that changed.
+    pub files: &'a [ChangedFile],
+    /// All code of the project as it is in the work, by path; nothing if no setting of checks changed.
+    pub code: &'a [(String, String)],
+    /// The halves of the change.
+    pub rule: &'a HalvesRule,
+    /// What the proof must show.
+    pub policy: ProofPolicy,
+    /// The statement that throws.
+    pub tripwire: Tripwire,
+    /// The verify commands that ran no test.
+    pub idle: &'a [String],
+    /// The number of all verify commands.
+    pub commands: usize,
+}
+
 /// What the controls of a change are.
 #[derive(Clone, Debug)]
 pub struct ProofPlan {
@@ -58,13 +77,22 @@ pub struct ProofPlan {
     /// The work itself.
     again: ControlTree,
     wires: [ControlTree; 2],
+    /// The changed functions return at once; nothing if more changed than functions.
+    stub: ControlTree,
+    /// All code is broken; nothing if no setting of checks changed.
+    broken: ControlTree,
+    broken_old_checks: ControlTree,
+    /// Whether the numbers of tests that run with the old settings and the new can be compared.
+    counts_tests: bool,
     tripwire: Tripwire,
     /// The commands that ran no test.
     idle: Vec<String>,
     /// The existing files of tests in which more tests are left out than before.
     skipped: Vec<String>,
-    /// The files that `old_checks` is about, or without code, `old_tests`.
+    /// The files that `old_checks` is about.
     check_files: Vec<String>,
+    /// The files that `old_tests` is about.
+    test_files: Vec<String>,
     /// Whether all of them belong to tests.
     is_of_tests: bool,
     /// What a change without code shows, if the existing tests pass as they were.
@@ -72,17 +100,12 @@ pub struct ProofPlan {
 }
 
 impl ProofPlan {
-    /// The controls of a change, or what can be said without any. `idle` are the verify commands that
-    /// ran no test, `commands` is the number of all.
+    /// The controls of a change, or what can be said without any.
     ///
     /// # Errors
     /// The outcome, if no control is needed.
-    pub fn of(
-        files: &[ChangedFile],
-        rule: &HalvesRule,
-        (policy, tripwire): (ProofPolicy, Tripwire),
-        (idle, commands): (Vec<String>, usize),
-    ) -> Result<ProofPlan, ProofOutcome> {
+    pub fn of(subject: ProofSubject<'_>) -> Result<ProofPlan, ProofOutcome> {
+        let ProofSubject { files, rule, policy, tripwire, idle, .. } = subject;
         let of = |half: Half| -> Vec<&ChangedFile> {
             files.iter().filter(|file| rule.half(&file.path) == half).collect()
         };
@@ -90,24 +113,8 @@ impl ProofPlan {
         let code: Vec<&ChangedFile> =
             source.iter().copied().filter(|it| has_code_change(it)).collect();
         let mut old_tests = old_tests(&tests, &source);
-        let mut otherwise = None;
-        if code.is_empty() {
-            let files = weakened(&tests, &source);
-            if !files.is_empty() {
-                return Err(ProofOutcome::TestsRemoved { files });
-            }
-            let outcome = Self::without_code(&tests, &checks, &source);
-            if old_tests.is_empty() {
-                return Err(outcome);
-            }
-            otherwise = Some(outcome);
-        }
-        if otherwise.is_none() && !idle.is_empty() && idle.len() == commands {
-            let command = idle.first().cloned().unwrap_or_default();
-            return Err(ProofOutcome::NoTest { command });
-        }
-        let checks = checks.iter().filter(|_| otherwise.is_none());
         let mut old_checks: ControlTree = checks
+            .iter()
             .filter_map(|file| {
                 let old = as_it_was(&file.path, file.base.as_deref(), file.head.as_deref())?;
                 Some((file.path.clone(), old))
@@ -115,39 +122,63 @@ impl ProofPlan {
             .collect();
         let mut check_files: Vec<String> = old_checks.keys().cloned().collect();
         let is_of_tests = check_files.is_empty();
-        let conftests = tests.iter().filter(|it| otherwise.is_none() && is_conftest(it));
+        let conftests = tests.iter().filter(|it| is_conftest(it));
         check_files.extend(conftests.map(|it| it.path.clone()));
-        old_tests.retain(|path, _| !check_files.contains(path));
-        if check_files.len() > old_checks.len() {
+        let has_conftest = check_files.len() > old_checks.len();
+        if has_conftest {
             old_checks.extend(tests.iter().filter_map(|it| of_its_time(it)));
+        }
+        let mut otherwise = None;
+        if code.is_empty() {
+            let files = weakened(&tests, &source);
+            if !files.is_empty() {
+                return Err(ProofOutcome::TestsRemoved { files });
+            }
+            let outcome = Self::without_code(&tests, &checks, &source);
+            if old_tests.is_empty() && old_checks.is_empty() {
+                return Err(outcome);
+            }
+            otherwise = Some(outcome);
+        } else {
+            if !idle.is_empty() && idle.len() == subject.commands {
+                let command = idle.first().cloned().unwrap_or_default();
+                return Err(ProofOutcome::NoTest { command });
+            }
+            old_tests.retain(|path, _| !check_files.contains(path));
         }
         let checks_changed =
             !tests.is_empty() || !old_checks.is_empty() || code.iter().any(|it| changes_tests(it));
         let wires = [tripwire, tripwire.inert()].map(|wire| wired(&code, wire));
+        let is_stub = code.iter().all(|it| is_in_functions(it));
+        let stub = if is_stub { wired(&code, tripwire.stub()) } else { ControlTree::new() };
+        let is_due = !old_checks.is_empty();
+        let broken = if is_due { broken(subject.code, tripwire) } else { ControlTree::new() };
         let others = of(Half::Other).into_iter().filter(|it| match otherwise {
             // Data and its test may change together.
-            Some(_) => true,
+            Some(_) => !old_tests.is_empty(),
             None => it.was_there && !checks_changed,
         });
-        if otherwise.is_some() {
-            check_files = old_tests.keys().cloned().collect();
-        }
         Ok(ProofPlan {
             policy,
             source: code.iter().map(|file| file.path.clone()).collect(),
             checks_changed,
             without_source: without_source(&source),
+            test_files: old_tests.keys().cloned().collect(),
             // What a test compares with may be a file of any kind.
             old_tests: others
                 .map(|it| (it.path.clone(), ControlText::Base))
-                .chain(old_tests)
+                .chain(old_tests.clone())
                 .collect(),
+            broken_old_checks: broken.clone().into_iter().chain(old_checks.clone()).collect(),
+            broken,
+            counts_tests: !has_conftest || !tests.iter().any(|it| loses_lines(it)),
             old_checks,
             base: files.iter().map(|it| (it.path.clone(), ControlText::Base)).collect(),
             again: ControlTree::new(),
             wires,
+            stub,
             tripwire,
-            idle,
+            idle: idle.to_vec(),
             skipped: tests.iter().filter(|it| skips_more(it)).map(|it| it.path.clone()).collect(),
             check_files,
             is_of_tests,
@@ -182,7 +213,9 @@ impl ProofPlan {
         }
         // The work itself is asked after the first red control, and after the last: in between, those
         // that are red are asked twice. Checks that fail now and then would prove anything.
-        let is_red = done.iter().any(|it| it.red.is_some() && !it.marked);
+        let is_doubtful =
+            |it: &ControlResult| it.red.is_some() && !it.marked && !it.control.breaks_code();
+        let is_red = done.iter().any(is_doubtful);
         if is_red && of(ControlKind::Again).next().is_none() {
             return Some(ControlKind::Again);
         }
@@ -208,6 +241,11 @@ impl ProofPlan {
                 Some(_) => {}
             }
         }
+        let mut without = of(ControlKind::WithoutSource).peekable();
+        let misses_names = without.peek().is_some() && without.all(|it| it.misses_names);
+        if misses_names && !self.stub.is_empty() && of(ControlKind::Stub).next().is_none() {
+            return Some(ControlKind::Stub);
+        }
         let needs_source = of(ControlKind::WithoutSource).any(|it| it.red.is_some());
         let needs_base = needs_source && !self.checks_changed && self.base != self.without_source;
         if needs_base && is_due(ControlKind::Base) {
@@ -222,8 +260,42 @@ impl ProofPlan {
         if !self.old_checks.is_empty() && is_due(ControlKind::OldChecks) {
             return Some(ControlKind::OldChecks);
         }
-        let is_last = done.last().is_some_and(|it| it.control == ControlKind::Again);
+        if let Some(kind) = self.next_of_settings(done) {
+            return Some(kind);
+        }
+        let last = done.iter().rfind(|it| !it.control.breaks_code());
+        let is_last = last.is_some_and(|it| it.control == ControlKind::Again);
         (is_red && !is_last).then_some(ControlKind::Again)
+    }
+
+    /// The control that shows whether the checks notice less with their new settings.
+    fn next_of_settings(&self, done: &[ControlResult]) -> Option<ControlKind> {
+        let first = |kind| done.iter().find(|it| it.control == kind);
+        let counted = first(ControlKind::OldChecks).is_some_and(|it| it.tests.is_some());
+        if self.counts_tests && counted && first(ControlKind::Again).is_none() {
+            return Some(ControlKind::Again);
+        }
+        if self.broken.is_empty() {
+            return None;
+        }
+        let Some(broken) = first(ControlKind::Broken) else { return Some(ControlKind::Broken) };
+        (!broken.passed.is_empty() && first(ControlKind::BrokenOldChecks).is_none())
+            .then_some(ControlKind::BrokenOldChecks)
+    }
+
+    /// What the checks notice no more with their new settings.
+    fn weakened(&self, done: &[ControlResult]) -> Option<ProofOutcome> {
+        let first = |kind| done.iter().find(|it| it.control == kind);
+        let files = self.check_files.clone();
+        let tests = |kind| first(kind).and_then(|it: &ControlResult| it.tests);
+        let counts = tests(ControlKind::OldChecks).zip(tests(ControlKind::Again));
+        if let Some((before, tests)) = counts.filter(|(old, new)| self.counts_tests && old > new) {
+            return Some(ProofOutcome::ChecksNarrowed { files, before, tests });
+        }
+        let (new, old) = (first(ControlKind::Broken)?, first(ControlKind::BrokenOldChecks)?);
+        let command = &old.red.as_ref()?.command;
+        let is_disarmed = new.passed.contains(command);
+        is_disarmed.then(|| ProofOutcome::ChecksDisarmed { files, command: command.clone() })
     }
 
     /// The tree of a control.
@@ -236,6 +308,9 @@ impl ProofPlan {
             ControlKind::Inert => &self.wires[1],
             ControlKind::Base => &self.base,
             ControlKind::Again => &self.again,
+            ControlKind::Stub => &self.stub,
+            ControlKind::Broken => &self.broken,
+            ControlKind::BrokenOldChecks => &self.broken_old_checks,
         }
     }
 
@@ -267,15 +342,20 @@ impl ProofPlan {
         let old_tests = red(ControlKind::OldTests);
         // Where the tests fail as they were anyway, what belongs to them says no more.
         let old_checks = red(ControlKind::OldChecks)
-            .filter(|(_, red)| !(red.no_test || self.is_of_tests && old_tests.is_some()));
+            .filter(|(_, red)| !(red.no_test || self.is_of_tests && old_tests.is_some()))
+            // What the settings of before make of new tests alone says nothing.
+            .filter(|_| self.otherwise.is_none());
         if let Some((_, red)) = old_checks {
             let (files, command) = (self.check_files.clone(), red.command.clone());
             return ProofOutcome::ChecksChanged { files, command };
         }
+        if let Some(weakened) = self.weakened(done) {
+            return weakened;
+        }
         if let Some(outcome) = &self.otherwise {
             return match old_tests {
                 Some((_, red)) => ProofOutcome::ChecksChanged {
-                    files: self.check_files.clone(),
+                    files: self.test_files.clone(),
                     command: red.command.clone(),
                 },
                 None => outcome.clone(),
@@ -317,6 +397,9 @@ impl ProofPlan {
         if runs == Some(false) {
             return ProofOutcome::NeverRun;
         }
+        if all(ControlKind::Stub).any(|it| it.red.is_none()) {
+            return ProofOutcome::OnlyCalled;
+        }
         ProofOutcome::Proved {
             files: self.source.len(),
             command: red.command.clone(),
@@ -342,8 +425,15 @@ mod tests {
     }
 
     fn plan(files: &[ChangedFile]) -> Result<ProofPlan, ProofOutcome> {
-        let asked = (ProofPolicy::Report, Tripwire::new(1));
-        ProofPlan::of(files, &HalvesRule::default(), asked, (Vec::new(), 1))
+        ProofPlan::of(ProofSubject {
+            files,
+            code: &[("src/b.py".to_owned(), "def b():\n    return 1\n".to_owned())],
+            rule: &HalvesRule::default(),
+            policy: ProofPolicy::Report,
+            tripwire: Tripwire::new(1),
+            idle: &[],
+            commands: 1,
+        })
     }
 
     fn text(text: &str) -> ControlText {
@@ -363,6 +453,9 @@ mod tests {
             }),
             marked: false,
             failed_tests: None,
+            tests: None,
+            misses_names: false,
+            passed: if is_red { Vec::new() } else { vec!["t".to_owned()] },
             duration_seconds: 1.0,
         }
     }
@@ -442,6 +535,53 @@ mod tests {
         }
         done.pop();
         assert!(matches!(plan.outcome(&done), ProofOutcome::Proved { .. }));
+    }
+
+    #[test]
+    fn settings_with_which_checks_notice_less_are_named() {
+        let settings = file("pytest.ini", Some("[pytest]\n"), "[pytest]\naddopts = -k one\n");
+        let plan = plan(&[settings]).expect("controls");
+        let kinds = [ControlKind::OldChecks, ControlKind::Broken, ControlKind::BrokenOldChecks];
+        let ask = |reds: &[bool], counts: [Option<u64>; 2]| {
+            let mut done = Vec::new();
+            while let Some(kind) = plan.next(&done) {
+                let at = kinds.iter().position(|it| *it == kind);
+                let mut result = result(kind, at.is_some_and(|at| reds[at]));
+                result.tests = if kind == ControlKind::Again { counts[1] } else { counts[0] };
+                done.push(result);
+            }
+            plan.outcome(&done)
+        };
+        let needed = ProofOutcome::NotNeeded { what: "settings and scripts of checks".to_owned() };
+        let files = vec!["pytest.ini".to_owned()];
+        assert_eq!(ask(&[false, true, true], [Some(3), Some(3)]), needed);
+        assert_eq!(ask(&[false, false, false], [None, None]), needed);
+        let narrowed = ProofOutcome::ChecksNarrowed { files: files.clone(), before: 3, tests: 1 };
+        assert_eq!(ask(&[false, true, true], [Some(3), Some(1)]), narrowed);
+        let disarmed = ProofOutcome::ChecksDisarmed { files, command: "t".to_owned() };
+        assert_eq!(ask(&[false, false, true], [None, None]), disarmed);
+    }
+
+    #[test]
+    fn a_function_that_is_only_called_is_not_proved() {
+        let new = file("src/a.py", None, "from b import c\n\ndef mul(a, b):\n    return a * b\n");
+        let test = file("tests/a.py", None, "def test_a(): mul(2, 3)\n");
+        let plan = plan(&[new, test]).expect("code changed");
+        let ask = |is_stub_red: bool| {
+            let mut done = Vec::new();
+            while let Some(kind) = plan.next(&done) {
+                let is_red = match kind {
+                    ControlKind::WithoutSource | ControlKind::Tripwire => true,
+                    ControlKind::Stub => is_stub_red,
+                    _ => false,
+                };
+                let marked = kind == ControlKind::Tripwire;
+                done.push(ControlResult { misses_names: true, marked, ..result(kind, is_red) });
+            }
+            plan.outcome(&done)
+        };
+        assert_eq!(ask(false), ProofOutcome::OnlyCalled);
+        assert!(matches!(ask(true), ProofOutcome::Proved { .. }));
     }
 
     #[test]

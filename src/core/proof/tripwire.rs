@@ -15,16 +15,36 @@ use super::source_code::{
 pub enum Reach<'a> {
     /// All of the file, and where it can be, the file itself when it is loaded.
     All,
+    /// All of the file.
+    Functions,
     /// Those with one of these lines, counted from 0.
     Lines(&'a BTreeSet<usize>),
+}
+
+/// What the statement does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// It throws.
+    Throw,
+    /// It only looks so.
+    Nothing,
+    /// It leaves the function, with no value.
+    Return,
 }
 
 /// A statement that throws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tripwire {
     number: u32,
-    /// Whether the statement only looks so, and does not throw.
-    is_inert: bool,
+    effect: Effect,
+}
+
+/// Text that is no code in any language.
+const GARBAGE: &str = "\n)]} this is no code ({[ \" ' ` @@ %% ;;\n";
+
+/// The text of a file in a language that is not read here, so that nothing can take it for code.
+pub fn garbage(text: &str) -> String {
+    format!("{GARBAGE}{text}{GARBAGE}")
 }
 
 impl Tripwire {
@@ -32,14 +52,21 @@ impl Tripwire {
     pub fn new(seed: u64) -> Tripwire {
         // Nine digits that are an `int` in every language.
         let number = 100_000_000 + (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % 800_000_000;
-        Tripwire { number: number as u32, is_inert: false }
+        Tripwire { number: number as u32, effect: Effect::Throw }
     }
 
     /// The same statement, which does not throw: it shows whether a file that differs only so is
     /// noticed by the checks.
     #[must_use]
     pub fn inert(self) -> Tripwire {
-        Tripwire { is_inert: true, ..self }
+        Tripwire { effect: Effect::Nothing, ..self }
+    }
+
+    /// A statement in its place that leaves the function at once: it shows whether the checks look at
+    /// what the function does. Only for languages in which a function need not return anything.
+    #[must_use]
+    pub fn stub(self) -> Tripwire {
+        Tripwire { effect: Effect::Return, ..self }
     }
 
     /// The text that a program prints that runs into the statement.
@@ -51,9 +78,13 @@ impl Tripwire {
     /// function.
     pub fn plant(self, path: &str, text: &str, reach: Reach<'_>) -> Option<String> {
         let source = SourceCode::new(Language::of(path)?, text);
+        let is_typed = matches!(source.language, Language::Rust | Language::Go);
+        if is_typed && self.effect == Effect::Return {
+            return None;
+        }
         let functions = source.functions();
         let mut bodies: BTreeSet<(usize, usize)> = match reach {
-            Reach::All => functions.iter().map(|it| span(&it.body)).collect(),
+            Reach::All | Reach::Functions => functions.iter().map(|it| span(&it.body)).collect(),
             Reach::Lines(lines) => {
                 let lines = lines.iter().copied().filter(|line| source.has_code(*line));
                 let changed = lines.flat_map(|line| changed(&functions, line));
@@ -100,13 +131,23 @@ impl Tripwire {
     }
 
     fn parts(self) -> (u32, u32) {
-        (self.number - 1, u32::from(!self.is_inert))
+        (self.number - 1, u32::from(self.effect != Effect::Nothing))
     }
 
     /// The statement among others on a line.
     fn inline(self, language: Language) -> String {
         let (number, is_live) = self.parts();
         match language {
+            // No type checker knows what it returns.
+            Language::Python if self.effect == Effect::Return => {
+                " return eval(\"None\");".to_owned()
+            }
+            Language::JavaScript if self.effect == Effect::Return => {
+                " if (Number(1)) { return; }".to_owned()
+            }
+            Language::TypeScript if self.effect == Effect::Return => {
+                " if (Number(1)) { return undefined as never; }".to_owned()
+            }
             Language::Python => {
                 let throw = format!("(_ for _ in ()).throw(BaseException({number} + 1))");
                 format!(" abs({is_live}) and {throw};")
@@ -116,7 +157,7 @@ impl Tripwire {
             }
             Language::Rust => format!(" {}", self.on_lines(language, "")),
             Language::Go => {
-                let text = if self.is_inert { "" } else { "1" };
+                let text = if self.effect == Effect::Nothing { "" } else { "1" };
                 format!(" if len(\"{text}\") > 0 {{ panic({number} + 1) }};")
             }
         }
@@ -127,6 +168,12 @@ impl Tripwire {
         let (number, is_live) = self.parts();
         let unit = if indent.contains('\t') { "\t" } else { "    " };
         match language {
+            Language::Python if self.effect == Effect::Return => {
+                format!("{indent}if abs(1):\n{indent}{unit}return eval(\"None\")")
+            }
+            Language::JavaScript | Language::TypeScript if self.effect == Effect::Return => {
+                format!("{indent}{}", self.inline(language).trim_start())
+            }
             Language::Python => format!(
                 "{indent}if abs({is_live}):\n{indent}{unit}raise BaseException({number} + 1)"
             ),
@@ -136,13 +183,13 @@ impl Tripwire {
                 format!("{indent}if (Number({is_live})) {{\n{indent}{unit}{throw}\n{indent}}}")
             }
             Language::Rust => {
-                let holds = self.is_inert;
+                let holds = self.effect == Effect::Nothing;
                 format!(
                     "{indent}::core::assert!(::core::hint::black_box({holds}), \"{{}}\", {number} + 1);"
                 )
             }
             Language::Go => {
-                let text = if self.is_inert { "" } else { "1" };
+                let text = if self.effect == Effect::Nothing { "" } else { "1" };
                 format!(
                     "{indent}if len(\"{text}\") > 0 {{\n{indent}\tpanic({number} + 1)\n{indent}}}"
                 )
@@ -178,7 +225,7 @@ mod tests {
     use super::*;
 
     fn planted(path: &str, text: &str, lines: &BTreeSet<usize>) -> Option<String> {
-        let wire = Tripwire { number: 123_456_789, is_inert: false };
+        let wire = wire();
         let planted = wire.plant(path, text, Reach::Lines(lines));
         assert!(!planted.as_ref().is_some_and(|it| it.contains(&wire.marker())), "{planted:?}");
         planted
@@ -327,7 +374,7 @@ func (t T) f_b() { go func() {
 
     #[test]
     fn a_file_throws_when_it_is_loaded() {
-        let wire = Tripwire { number: 123_456_789, is_inert: false };
+        let wire = wire();
         let all = |path, text| wire.plant(path, text, Reach::All).expect("planted");
         let python = all(
             "a.py",
@@ -346,6 +393,23 @@ func (t T) f_b() { go func() {
             Some("func a() {\n\tif len(\"\") > 0 {\n\t\tpanic(123456788 + 1)\n\t}\n\tb()\n}\n")
         );
         assert_eq!(Tripwire::new(3).marker().len(), 9);
+    }
+
+    #[test]
+    fn a_stub_leaves_the_function() {
+        let stub = |path, text| wire().stub().plant(path, text, Reach::Functions);
+        let python = stub("a.py", "X = 1\ndef a():\n  \"Doc.\"\n  return X\n");
+        let want =
+            "X = 1\ndef a():\n  \"Doc.\"\n  if abs(1):\n      return eval(\"None\")\n  return X\n";
+        assert_eq!(python.as_deref(), Some(want));
+        let script = stub("a.js", "const a = b => b;\n");
+        let want = "const a = b => { if (Number(1)) { return; } return b };\n";
+        assert_eq!(script.as_deref(), Some(want));
+        assert_eq!(stub("a.rs", "fn a() -> u8 { 1 }\n"), None);
+    }
+
+    fn wire() -> Tripwire {
+        Tripwire { number: 123_456_789, effect: Effect::Throw }
     }
 
     #[test]

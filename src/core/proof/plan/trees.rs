@@ -6,7 +6,7 @@ use super::{ChangedFile, ControlTree};
 use crate::proof::{
     ControlText,
     source_code::{SourceCode, lexer::Language},
-    tripwire::{Reach, Tripwire},
+    tripwire::{Reach, Tripwire, garbage},
 };
 
 /// Words of lines with which a test begins.
@@ -265,4 +265,49 @@ pub(super) fn wired(source: &[&ChangedFile], wire: Tripwire) -> ControlTree {
         Some((file.path.clone(), ControlText::Text(planted)))
     });
     planted.collect()
+}
+
+/// The tree in which all code of a project is broken: its functions in the languages that are read
+/// here, or else its files.
+pub(super) fn broken(code: &[(String, String)], wire: Tripwire) -> ControlTree {
+    let planted = code.iter().filter_map(|(path, text)| {
+        Some((path.clone(), ControlText::Text(wire.plant(path, text, Reach::Functions)?)))
+    });
+    let planted: ControlTree = planted.collect();
+    if !planted.is_empty() {
+        return planted;
+    }
+    let others = code.iter().filter(|(path, _)| Language::of(path).is_none());
+    others.map(|(path, text)| (path.clone(), ControlText::Text(garbage(text)))).collect()
+}
+
+/// Whether lines of an existing file went.
+pub(super) fn loses_lines(file: &ChangedFile) -> bool {
+    file.was_there && !file.removed.is_empty()
+}
+
+/// Whether all code that changed is in functions, or declares and imports names.
+pub(super) fn is_in_functions(file: &ChangedFile) -> bool {
+    const NAMES: &[&str] = &[
+        "import ",
+        "from ",
+        "class ",
+        "@",
+        "export ",
+        "module.exports",
+        "exports.",
+        "__all__",
+        "const {",
+    ];
+    let (Some(language), Some(text)) = (file.language(), &file.head) else { return false };
+    let source = SourceCode::new(language, text);
+    let functions = source.functions();
+    let lines: Vec<&str> = text.lines().collect();
+    file.lines.iter().filter(|line| source.has_code(**line)).all(|line| {
+        let words = lines.get(*line).map_or("", |it| it.trim());
+        let only_names = |c: char| c.is_alphanumeric() || "_ ,'\"()[]{};".contains(c);
+        functions.iter().any(|it| it.lines.contains(line))
+            || NAMES.iter().any(|it| words.starts_with(it))
+            || (words.chars().all(only_names) && !words.chars().any(|c| c.is_ascii_digit()))
+    })
 }
