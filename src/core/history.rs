@@ -11,6 +11,7 @@ mod run_history;
 mod stored_result;
 mod task_history;
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
@@ -156,8 +157,8 @@ impl History {
     }
 
     /// The history of a task; an empty one if it has none.
-    pub fn of(&self, id: &TaskId) -> &TaskHistory {
-        self.tasks.get(id).unwrap_or(&NO_HISTORY)
+    pub fn of(&self, id: &(impl Borrow<str> + ?Sized)) -> &TaskHistory {
+        self.tasks.get(id.borrow()).unwrap_or(&NO_HISTORY)
     }
 
     /// The tasks of the graph that are complete without a proof of their work, in any run.

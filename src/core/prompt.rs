@@ -12,9 +12,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     diagnostic::{Diagnostic, nearest},
-    event::{Answer, TipRed},
+    event::{Answer, AttemptResult, TipRed},
     graph::{TaskGraph, load::fields, task::Task},
     history::{History, Reopened},
+    proof::Proof,
     verdict::{CheckResult, Commit},
 };
 
@@ -122,10 +123,7 @@ pub fn context(
                 "output": facts.verify_output,
                 "log": facts.path(&check.log),
             })),
-            "proof": past.proof.as_ref().filter(|proof| !proof.outcome.is_good()).map(|proof| {
-                let commands = last.ended.evidence.verify.iter().map(|check| &check.command);
-                json!({ "green": proof.green(), "commands": commands.collect::<Vec<_>>() })
-            }),
+            "proof": past.proof.as_deref().map(|proof| weak_proof(proof, &last.ended)),
             "question": last.ended.evidence.question,
             "log": facts.path(&last.ended.log),
         })
@@ -398,6 +396,14 @@ pub fn tail(text: &str, limit: usize) -> &str {
         .find(|at| text.is_char_boundary(*at))
         .expect("the end is a char boundary");
     text[from..].find('\n').map_or("", |newline| &text[from + newline + 1..])
+}
+
+/// What a proof lacks; nothing of one that is good.
+fn weak_proof(proof: &Proof, ended: &AttemptResult) -> Option<Value> {
+    let commands = ended.evidence.verify.iter().map(|check| &check.command).collect::<Vec<_>>();
+    let weakened = proof.outcome.weakens().then(|| proof.outcome.to_string());
+    let facts = json!({ "green": proof.green(), "commands": commands, "weakened": weakened });
+    (!proof.outcome.is_good()).then_some(facts)
 }
 
 #[cfg(test)]

@@ -260,6 +260,11 @@ pub enum ProofOutcome {
 }
 
 impl ProofOutcome {
+    /// Whether the checks notice less since the work changed their settings.
+    pub fn weakens(&self) -> bool {
+        matches!(self, ProofOutcome::ChecksDisarmed { .. } | ProofOutcome::ChecksNarrowed { .. })
+    }
+
     /// Whether the work may be called complete.
     pub fn is_good(&self) -> bool {
         match self {

@@ -214,6 +214,9 @@ pub struct Evidence {
     /// Whether its work has a proof to come: it changes code or tests.
     #[serde(default, skip_serializing_if = "is_default")]
     pub to_prove: bool,
+    /// Whether it changes the settings of checks, also in new files.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub settings_changed: bool,
     /// Whether its commits change only files that manage the tasks: the graph, notes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub metadata_only: bool,

@@ -221,7 +221,10 @@ impl Runner {
                 evidence.takes_back =
                     scrutiny::taken_back(workspace, record, evidence, landed).unwrap_or_default();
             }
-            if evidence.to_prove && self.requires_proof(record) {
+            let policy = self.proof_policy(record);
+            let is_first = policy == ProofPolicy::Require
+                || (policy != ProofPolicy::None && evidence.settings_changed);
+            if evidence.to_prove && is_first && record.slot.is_some() {
                 drop(tree);
                 return Ok(self.prove_first(record, end));
             }
@@ -229,21 +232,24 @@ impl Runner {
         Ok(Some(Input::Judged(id.clone(), Box::new(end))))
     }
 
-    /// Whether the work of an attempt lands only with its proof.
-    fn requires_proof(&self, record: &AttemptRecord) -> bool {
+    /// What the proof of the work of an attempt must show.
+    fn proof_policy(&self, record: &AttemptRecord) -> ProofPolicy {
         let task = task_of(self.core.graph.file.graph(), record);
-        let policy = task.map(|task| self.core.cx.workspace.config.proof.with(task.proof).policy);
-        policy == Some(ProofPolicy::Require)
+        let settings = &self.core.cx.workspace.config.proof;
+        settings.with(task.and_then(|task| task.proof)).policy
     }
 
-    /// Begins the proof of work that lands only with it; its judgement follows.
+    /// Begins the proof of work that lands only with it, or not if it weakens the checks; its judgement
+    /// follows.
     fn prove_first(&mut self, record: &AttemptRecord, end: PendingResult) -> Option<Input> {
         let verified = end.evidence.verify.clone();
         let (cx, graph) = (&self.core.cx, self.core.graph.file.graph());
         let started = self.proofs.start(cx, graph, record, &verified, Some(Box::new(end)));
         let (why, end) = started.err()?;
         let mut end = end?;
-        end.evidence.missing.push(format!("its proof is missing: {why}"));
+        if self.proof_policy(record) == ProofPolicy::Require {
+            end.evidence.missing.push(format!("its proof is missing: {why}"));
+        }
         Some(Input::Judged(record.id(), end))
     }
 
@@ -291,7 +297,9 @@ impl Runner {
         let event = CheckEvent::Proved { attempt: id.attempt, proof };
         self.core.emit(Some((&id.task_id, iteration)), event)?;
         let Some(mut end) = end else { return Ok(()) };
+        let mut is_required = true;
         if let Some(record) = self.attempts.get(id) {
+            is_required = self.proof_policy(record) == ProofPolicy::Require;
             let place = end.evidence.commits.last().map(|commit| commit.id.clone());
             close::return_from_controls(&self.core.cx.workspace, record, place.as_ref())?;
         }
@@ -300,7 +308,9 @@ impl Runner {
         let is_skipped = matches!(outcome, ProofOutcome::Skipped { .. });
         if is_skipped && self.proofs.is_stopped() {
             end.outcome = Outcome::Cancelled;
-        } else if is_skipped || !outcome.is_good() {
+        } else if outcome.weakens() {
+            end.evidence.missing.push(outcome.to_string());
+        } else if is_required && !outcome.is_good() {
             end.evidence.missing.push(format!("its proof is missing: {outcome}"));
         }
         self.handle(Input::Judged(id.clone(), end))

@@ -293,10 +293,8 @@ impl ProofOrder {
         let files = changed_files(&tree, &self.base, &head)?;
         let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
         let rule = rule(&tree, &head, &self.settings, (&self.verify, &paths))?;
-        let decides = |path: &String| {
-            rule.half(path) == Half::Check || path.rsplit('/').next() == Some("conftest.py")
-        };
-        let code = if paths.iter().any(decides) { all_code(&tree, &head, &rule)? } else { vec![] };
+        let weighs = paths.iter().any(|path| rule.decides_checks(path));
+        let code = if weighs { all_code(&tree, &head, &rule)? } else { Vec::new() };
         let plan = ProofPlan::of(ProofSubject {
             files: &files,
             code: &code,

@@ -539,10 +539,10 @@ fn no_type_has_many_methods() {
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
 /// The proof reads five languages and runs controls, the end of a run verifies the whole, git starts
 /// nothing that an attempt in a sandbox wrote, and the words of today's agents are many.
-/// Of these, 80 name proofs that were not made, and 200 are for ordinary surroundings: hidden files,
-/// keys below `.git`, checks that share a port, repositories that move, hosts that fail;
-/// 130 let a run outlive its terminal.
-const LINES: usize = 72_830;
+/// Of these, 80 name proofs that were not made, 280 find settings with which checks notice less, 200 are
+/// for ordinary surroundings: hidden files, keys below `.git`, checks that share a port, repositories
+/// that move, hosts that fail; 130 let a run outlive its terminal.
+const LINES: usize = 73_110;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 387;
@@ -596,8 +596,9 @@ fn every_page_names_its_reader() {
 }
 
 /// The number of words in README.md, ARCHITECTURE.md, CHANGELOG.md and `docs/`, as `wc -w` counts.
-/// Of these, 30 say when a proof is missing, 70 how a run outlives its terminal.
-const WORDS: usize = 30_850;
+/// Of these, 30 say when a proof is missing, 140 what makes checks notice less, 70 how a run outlives
+/// its terminal.
+const WORDS: usize = 31_010;
 
 #[test]
 fn the_documents_stay_short() {

@@ -198,11 +198,18 @@ impl HalvesRule {
         let rule = HalvesRule::new(settings, (verify, paths), Vec::new());
         settings.policy != ProofPolicy::None
             && !verify.is_empty()
-            && paths.iter().any(|path| match rule.half(path) {
-                Half::Source | Half::Test => true,
-                Half::Check => !lists_dependencies(path),
-                Half::Other => false,
+            && paths.iter().any(|path| {
+                matches!(rule.half(path), Half::Source | Half::Test) || rule.decides_checks(path)
             })
+    }
+
+    /// Whether a file decides which checks run, and what they find.
+    pub fn decides_checks(&self, path: &str) -> bool {
+        match self.half(path) {
+            Half::Check => !lists_dependencies(path),
+            Half::Test => path.rsplit('/').next() == Some("conftest.py"),
+            Half::Source | Half::Other => false,
+        }
     }
 
     /// The half of a change that a file belongs to.

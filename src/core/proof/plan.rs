@@ -62,6 +62,9 @@ pub struct ProofSubject<'a> {
     pub commands: usize,
 }
 
+/// The tree of the work itself.
+static UNCHANGED: ControlTree = ControlTree::new();
+
 /// What the controls of a change are.
 #[derive(Clone, Debug)]
 pub struct ProofPlan {
@@ -74,8 +77,6 @@ pub struct ProofPlan {
     old_checks: ControlTree,
     /// All that changed as it was.
     base: ControlTree,
-    /// The work itself.
-    again: ControlTree,
     wires: [ControlTree; 2],
     /// The changed functions return at once; nothing if more changed than functions.
     stub: ControlTree,
@@ -97,6 +98,10 @@ pub struct ProofPlan {
     is_of_tests: bool,
     /// What a change without code shows, if the existing tests pass as they were.
     otherwise: Option<ProofOutcome>,
+}
+
+fn skipped(why: &str) -> ProofOutcome {
+    ProofOutcome::Skipped { why: why.to_owned() }
 }
 
 impl ProofPlan {
@@ -150,9 +155,9 @@ impl ProofPlan {
             !tests.is_empty() || !old_checks.is_empty() || code.iter().any(|it| changes_tests(it));
         let wires = [tripwire, tripwire.inert()].map(|wire| wired(&code, wire));
         let is_stub = code.iter().all(|it| is_in_functions(it));
-        let stub = if is_stub { wired(&code, tripwire.stub()) } else { ControlTree::new() };
-        let is_due = !old_checks.is_empty();
-        let broken = if is_due { broken(subject.code, tripwire) } else { ControlTree::new() };
+        let stubbed: &[&ChangedFile] = if is_stub { &code } else { &[] };
+        let all_code = if old_checks.is_empty() { &[] } else { subject.code };
+        let broken = broken(all_code, tripwire);
         let others = of(Half::Other).into_iter().filter(|it| match otherwise {
             // Data and its test may change together.
             Some(_) => !old_tests.is_empty(),
@@ -174,9 +179,8 @@ impl ProofPlan {
             counts_tests: !has_conftest || !tests.iter().any(|it| loses_lines(it)),
             old_checks,
             base: files.iter().map(|it| (it.path.clone(), ControlText::Base)).collect(),
-            again: ControlTree::new(),
             wires,
-            stub,
+            stub: wired(stubbed, tripwire.stub()),
             tripwire,
             idle: idle.to_vec(),
             skipped: tests.iter().filter(|it| skips_more(it)).map(|it| it.path.clone()).collect(),
@@ -307,7 +311,7 @@ impl ProofPlan {
             ControlKind::Tripwire => &self.wires[0],
             ControlKind::Inert => &self.wires[1],
             ControlKind::Base => &self.base,
-            ControlKind::Again => &self.again,
+            ControlKind::Again => &UNCHANGED,
             ControlKind::Stub => &self.stub,
             ControlKind::Broken => &self.broken,
             ControlKind::BrokenOldChecks => &self.broken_old_checks,
@@ -335,7 +339,6 @@ impl ProofPlan {
         // None: no function of a known language changed.
         let runs = wire.map(|wire| wire.marked || (wire.red.is_some() && !inert_is_red));
         let is_unclear = inert_is_red && wire.is_some_and(|wire| !wire.marked);
-        let skipped = |why: &str| ProofOutcome::Skipped { why: why.to_owned() };
         if all(ControlKind::Again).any(|it| it.red.is_some()) {
             return skipped("the checks fail now and then with the same work");
         }
@@ -352,18 +355,14 @@ impl ProofPlan {
         if let Some(weakened) = self.weakened(done) {
             return weakened;
         }
-        if let Some(outcome) = &self.otherwise {
-            return match old_tests {
-                Some((_, red)) => ProofOutcome::ChecksChanged {
-                    files: self.test_files.clone(),
-                    command: red.command.clone(),
-                },
-                None => outcome.clone(),
-            };
-        }
-        if let (Some((_, red)), false) = (old_tests, self.skipped.is_empty()) {
-            let (files, command) = (self.skipped.clone(), red.command.clone());
-            return ProofOutcome::ChecksChanged { files, command };
+        let weaker = if self.otherwise.is_some() { &self.test_files } else { &self.skipped };
+        match (old_tests, &self.otherwise) {
+            (Some((_, red)), _) if !weaker.is_empty() => {
+                let (files, command) = (weaker.clone(), red.command.clone());
+                return ProofOutcome::ChecksChanged { files, command };
+            }
+            (_, Some(outcome)) => return outcome.clone(),
+            (_, None) => {}
         }
         if self.policy == ProofPolicy::Keep {
             return match (old_tests, runs) {
@@ -377,9 +376,9 @@ impl ProofPlan {
             if is_flaky(ControlKind::WithoutSource) {
                 return skipped("the checks fail now and then without the change");
             }
-            return match (runs, self.idle.first()) {
-                (Some(false), _) => ProofOutcome::NeverRun,
-                (runs, _) => ProofOutcome::NotNoticed { runs: runs == Some(true) },
+            return match runs {
+                Some(false) => ProofOutcome::NeverRun,
+                _ => ProofOutcome::NotNoticed { runs: runs == Some(true) },
             };
         };
         if self.idle.contains(&red.command) {
@@ -387,8 +386,7 @@ impl ProofPlan {
         }
         if is_unclear {
             return skipped("the checks notice the text of the source itself");
-        }
-        if is_flaky(ControlKind::Base) {
+        } else if is_flaky(ControlKind::Base) {
             return skipped("the checks fail now and then before the work");
         }
         if !self.checks_changed && is_base_red {
@@ -396,8 +394,7 @@ impl ProofPlan {
         }
         if runs == Some(false) {
             return ProofOutcome::NeverRun;
-        }
-        if all(ControlKind::Stub).any(|it| it.red.is_none()) {
+        } else if all(ControlKind::Stub).any(|it| it.red.is_none()) {
             return ProofOutcome::OnlyCalled;
         }
         ProofOutcome::Proved {
@@ -570,11 +567,8 @@ mod tests {
         let ask = |is_stub_red: bool| {
             let mut done = Vec::new();
             while let Some(kind) = plan.next(&done) {
-                let is_red = match kind {
-                    ControlKind::WithoutSource | ControlKind::Tripwire => true,
-                    ControlKind::Stub => is_stub_red,
-                    _ => false,
-                };
+                let reds = [ControlKind::WithoutSource, ControlKind::Tripwire];
+                let is_red = reds.contains(&kind) || (kind == ControlKind::Stub && is_stub_red);
                 let marked = kind == ControlKind::Tripwire;
                 done.push(ControlResult { misses_names: true, marked, ..result(kind, is_red) });
             }

@@ -23,7 +23,7 @@ pub enum Reach<'a> {
 
 /// What the statement does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effect {
+enum WireEffect {
     /// It throws.
     Throw,
     /// It only looks so.
@@ -36,7 +36,7 @@ enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tripwire {
     number: u32,
-    effect: Effect,
+    effect: WireEffect,
 }
 
 /// Text that is no code in any language.
@@ -52,21 +52,21 @@ impl Tripwire {
     pub fn new(seed: u64) -> Tripwire {
         // Nine digits that are an `int` in every language.
         let number = 100_000_000 + (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % 800_000_000;
-        Tripwire { number: number as u32, effect: Effect::Throw }
+        Tripwire { number: number as u32, effect: WireEffect::Throw }
     }
 
     /// The same statement, which does not throw: it shows whether a file that differs only so is
     /// noticed by the checks.
     #[must_use]
     pub fn inert(self) -> Tripwire {
-        Tripwire { effect: Effect::Nothing, ..self }
+        Tripwire { effect: WireEffect::Nothing, ..self }
     }
 
     /// A statement in its place that leaves the function at once: it shows whether the checks look at
     /// what the function does. Only for languages in which a function need not return anything.
     #[must_use]
     pub fn stub(self) -> Tripwire {
-        Tripwire { effect: Effect::Return, ..self }
+        Tripwire { effect: WireEffect::Return, ..self }
     }
 
     /// The text that a program prints that runs into the statement.
@@ -79,7 +79,7 @@ impl Tripwire {
     pub fn plant(self, path: &str, text: &str, reach: Reach<'_>) -> Option<String> {
         let source = SourceCode::new(Language::of(path)?, text);
         let is_typed = matches!(source.language, Language::Rust | Language::Go);
-        if is_typed && self.effect == Effect::Return {
+        if is_typed && self.effect == WireEffect::Return {
             return None;
         }
         let functions = source.functions();
@@ -131,7 +131,7 @@ impl Tripwire {
     }
 
     fn parts(self) -> (u32, u32) {
-        (self.number - 1, u32::from(self.effect != Effect::Nothing))
+        (self.number - 1, u32::from(self.effect != WireEffect::Nothing))
     }
 
     /// The statement among others on a line.
@@ -139,13 +139,13 @@ impl Tripwire {
         let (number, is_live) = self.parts();
         match language {
             // No type checker knows what it returns.
-            Language::Python if self.effect == Effect::Return => {
+            Language::Python if self.effect == WireEffect::Return => {
                 " return eval(\"None\");".to_owned()
             }
-            Language::JavaScript if self.effect == Effect::Return => {
+            Language::JavaScript if self.effect == WireEffect::Return => {
                 " if (Number(1)) { return; }".to_owned()
             }
-            Language::TypeScript if self.effect == Effect::Return => {
+            Language::TypeScript if self.effect == WireEffect::Return => {
                 " if (Number(1)) { return undefined as never; }".to_owned()
             }
             Language::Python => {
@@ -157,7 +157,7 @@ impl Tripwire {
             }
             Language::Rust => format!(" {}", self.on_lines(language, "")),
             Language::Go => {
-                let text = if self.effect == Effect::Nothing { "" } else { "1" };
+                let text = if self.effect == WireEffect::Nothing { "" } else { "1" };
                 format!(" if len(\"{text}\") > 0 {{ panic({number} + 1) }};")
             }
         }
@@ -168,10 +168,10 @@ impl Tripwire {
         let (number, is_live) = self.parts();
         let unit = if indent.contains('\t') { "\t" } else { "    " };
         match language {
-            Language::Python if self.effect == Effect::Return => {
+            Language::Python if self.effect == WireEffect::Return => {
                 format!("{indent}if abs(1):\n{indent}{unit}return eval(\"None\")")
             }
-            Language::JavaScript | Language::TypeScript if self.effect == Effect::Return => {
+            Language::JavaScript | Language::TypeScript if self.effect == WireEffect::Return => {
                 format!("{indent}{}", self.inline(language).trim_start())
             }
             Language::Python => format!(
@@ -183,13 +183,13 @@ impl Tripwire {
                 format!("{indent}if (Number({is_live})) {{\n{indent}{unit}{throw}\n{indent}}}")
             }
             Language::Rust => {
-                let holds = self.effect == Effect::Nothing;
+                let holds = self.effect == WireEffect::Nothing;
                 format!(
                     "{indent}::core::assert!(::core::hint::black_box({holds}), \"{{}}\", {number} + 1);"
                 )
             }
             Language::Go => {
-                let text = if self.effect == Effect::Nothing { "" } else { "1" };
+                let text = if self.effect == WireEffect::Nothing { "" } else { "1" };
                 format!(
                     "{indent}if len(\"{text}\") > 0 {{\n{indent}\tpanic({number} + 1)\n{indent}}}"
                 )
@@ -409,7 +409,7 @@ func (t T) f_b() { go func() {
     }
 
     fn wire() -> Tripwire {
-        Tripwire { number: 123_456_789, effect: Effect::Throw }
+        Tripwire { number: 123_456_789, effect: WireEffect::Throw }
     }
 
     #[test]

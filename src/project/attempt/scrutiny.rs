@@ -214,13 +214,17 @@ fn check_inputs(
         if !matches!(half, Half::Check | Half::Test) {
             continue;
         }
-        // A new file may be an output of the task.
-        let Some(before) = tree.file_at(base, &path)?.map(text) else { continue };
+        let before = tree.file_at(base, &path)?.map(text);
         let after = head.map_or(Ok(None), |head| tree.file_at(head, &path))?.map(text);
-        let says_same = || as_it_was(&path, Some(&before), after.as_deref()).is_none();
+        let says_same = as_it_was(&path, before.as_deref(), after.as_deref()).is_none();
+        evidence.settings_changed |= !says_same && rule.decides_checks(&path);
+        // A new file may be an output of the task.
+        if before.is_none() {
+            continue;
+        }
         let files = match half {
             Half::Test => &mut evidence.tests_changed,
-            Half::Check if says_same() => continue,
+            Half::Check if says_same => continue,
             Half::Check => &mut evidence.verify_inputs_changed,
             Half::Source | Half::Other => continue,
         };

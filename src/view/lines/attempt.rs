@@ -168,13 +168,13 @@ impl EventText for AttemptResult {
 fn completed(id: &str, ended: &AttemptResult, view: &View<'_>) -> Vec<Line> {
     let time = duration::short(ended.duration());
     // Whether it is done is shown by its proof.
-    let done = if ended.evidence.to_prove { "landed" } else { "complete" };
+    let is_doubtful = view.history.of(id).is_doubtful();
+    let done = if ended.evidence.to_prove || is_doubtful { "landed" } else { "complete" };
     let mut lines = vec![line(Style::Good, format!("{id} {done} in {time}: {}", ended.why))];
     lines.extend(proof(ended));
     lines.extend(kept(id, ended, "what else it left is kept"));
     let (left, standing) = left(view, Utc::now());
-    let standing = standing.join("; ");
-    let standing = if standing.is_empty() { String::new() } else { format!(" ({standing})") };
+    let standing = if standing.is_empty() { "" } else { &format!(" ({})", standing.join("; ")) };
     lines.push(line(Style::Faint, format!("  {left} left{standing}")));
     lines
 }
