@@ -23,6 +23,7 @@ use crate::{
         AttemptEvent, AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopReason,
         StopRequest, record::Record,
     },
+    executor::LOCAL,
     graph::{
         TaskGraph,
         filter::Filter,
@@ -265,7 +266,7 @@ impl History {
             (past.attempts, past.withdrawn, past.asks) = (*attempt, None, false);
             (past.proof, past.awaits_proof) = (None, None);
         });
-        self.try_executor(Some(id), run_on.as_deref());
+        self.try_executor(Some(id), run_on.as_deref().unwrap_or(LOCAL));
         self.active.start(ActiveAttempt {
             task_id: id.clone(),
             attempt: *attempt,

@@ -25,6 +25,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::{
     agents::agent_command::AgentCommand,
     event::{PlainLoop, StopReason},
+    executor::LOCAL,
     graph::{TaskGraph, filter::Filter, task::Status},
     history::{History, TaskHistory},
     isolation::Isolation,
@@ -355,7 +356,7 @@ impl View<'_> {
                         matches!(self.conflict(number, now), Some(TaskConflict::Touches(_)));
                     conflicting.extend(for_files.then_some(self.key(number)));
                 }
-                TaskState::Unreachable(_) => away.extend(self.executor(number)),
+                TaskState::Unreachable(_) => away.extend([self.executor(number).unwrap_or(LOCAL)]),
                 TaskState::Denied => denied = Some(number),
                 TaskState::Claimed | TaskState::NeedsInput => elsewhere = true,
                 TaskState::Complete

@@ -24,6 +24,7 @@ use crate::{
     core::{
         commit_id::CommitId,
         event::AttemptEvent,
+        executor::{ExecutorFault, LOCAL},
         exit::{self, Exit, Failure},
         graph::task::TaskId,
         history::History,
@@ -266,7 +267,12 @@ impl RunSlots {
         Ok(match prepared {
             // No other task fares better, and the next run continues with this one.
             Err(error) if exit::of_error(&error) == Exit::Disk => return Err(error),
-            Err(error) => Input::NotStarted(id, format!("{error:#}")),
+            // It may pass, as the failure of a filter that needs a network or a key.
+            Err(error) => {
+                let run_on = record.run_on.clone().unwrap_or_else(|| LOCAL.to_owned());
+                let fault = ExecutorFault::passing(format!("{error:#}"));
+                Input::Unreachable { id, run_on, fault }
+            }
             Ok(PreparedSlot::Kept(why)) => {
                 let tree = record.slot.as_ref().map(|slot| slot.path.clone());
                 let reason = self.keep(tree.unwrap_or_default(), why);

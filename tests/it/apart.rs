@@ -521,6 +521,34 @@ fn a_setup_that_fails_parks_its_task_and_no_other() {
     assert_eq!(trial.git(&["show", "refs/ralph/b/1:left"]), "no luck\n");
 }
 
+/// A filter like that of git-crypt finds its key in the git directory of a slot. Where it fails all the
+/// same, no attempt is counted, and the run goes on once it works.
+#[test]
+fn a_filter_with_a_key_in_the_git_folder_works_in_slots() {
+    let trial = stage("tasks: [{id: a}, {id: b}]\n", "jobs: 2\nmax_attempts: 1\n");
+    let locked = trial.sign("locked");
+    let key = "$(git rev-parse --git-dir)/git-crypt/keys/default";
+    let filter = format!("test -s \"{key}\" && ! test -e '{}' && tr a-z n-za-m", locked.display());
+    trial.write(".git/git-crypt/keys/default", "key\n");
+    for side in ["clean", "smudge"] {
+        trial.git(&["config", &format!("filter.crypt.{side}"), &filter]);
+    }
+    trial.git(&["config", "filter.crypt.required", "true"]);
+    trial.write(".gitattributes", "secret filter=crypt\n");
+    trial.write("secret", "password\n");
+    trial.git(&["add", "--all"]);
+    trial.git(&["commit", "--quiet", "--message", "Add a secret"]);
+    tell(&trial, "", "[ \"$(cat secret)\" = password ] && work");
+    trial.leave("locked");
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "executor_unreachable");
+    std::fs::remove_file(&locked).unwrap();
+    run.end(&trial).graph_complete();
+    assert_eq!(trial.tasks("failed"), [""; 0]);
+    assert_eq!(trial.lines("executor_reachable")[0]["run_on"], "local");
+    sound(&trial);
+}
+
 #[test]
 fn ignored_files_that_are_needed_are_there() {
     let trial = stage("tasks: [{id: a}]\n", "jobs: 1\n")

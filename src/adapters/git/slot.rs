@@ -22,7 +22,7 @@ use super::{
     control_tree::CONTROLLED,
     head::QUIET,
     lossy, program,
-    slot_settings::{SlotSettings, remove_all, replace, split_at},
+    slot_settings::{FOLDERS, SlotSettings, remove_all, replace, split_at},
 };
 use crate::{core::commit_id::CommitId, crash, regular_file};
 
@@ -47,7 +47,7 @@ const STAYS: &[&str] = &["index", "modules", MARK, SET_UP];
 
 /// What git reads as a setting, and what an attempt may have written there.
 const CONTROLS: &[&str] =
-    &["commondir", "config.worktree", "hooks", "info", "gitdir", "objects/info", "shallow"];
+    &["commondir", "config.worktree", "info", "gitdir", "objects/info", "shallow"];
 
 /// The first part of the branches of attempts, which only slots have.
 const OWN_BRANCHES: &str = "refs/heads/ralph";
@@ -341,7 +341,8 @@ impl Slot<'_> {
     pub fn secure(&self, settings: &SlotSettings) -> Result<Option<Repo>> {
         self.must_be_slot()?;
         let secure = || -> Result<Option<Repo>> {
-            let is_same = settings.are_all_in(&self.git_dir, CONTROLS);
+            let places = [CONTROLS, &FOLDERS].concat();
+            let is_same = settings.are_all_in(&self.git_dir, &places);
             let again = (!is_same).then(|| self.with_controls(settings)).transpose()?;
             let slot = again.as_ref().unwrap_or(self);
             slot.slot().show_changes(settings)?;
@@ -444,7 +445,7 @@ fn discover_slot(path: &Path, main: &Path) -> Result<Repo> {
 
 /// Writes again what git reads as settings in a slot.
 fn write_controls(git_dir: &Path, settings: &SlotSettings) -> io::Result<()> {
-    for name in CONTROLS {
+    for name in CONTROLS.iter().chain(&FOLDERS) {
         remove_all(&git_dir.join(name))?;
     }
     settings.write(git_dir)

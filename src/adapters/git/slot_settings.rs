@@ -19,6 +19,10 @@ const COPIED: &[&str] = &["info/exclude", "info/attributes", SPARSE, "shallow"];
 
 const SPARSE: &str = "info/sparse-checkout";
 
+/// The folders of the git directory whose files are copied: hooks, and what git-crypt and transcrypt
+/// keep there for their filters, without which no file that they encrypt can be checked out.
+pub(super) const FOLDERS: [&str; 3] = ["hooks", "git-crypt", "crypt"];
+
 /// The settings of a repository that must not apply in its slots.
 const NOT_TAKEN: &[&str] = &[
     "include.",
@@ -46,8 +50,8 @@ pub struct SlotSettings {
     /// The git directory of the repository.
     pub(super) common_dir: PathBuf,
     copied: Vec<(&'static str, Vec<u8>)>,
-    /// The hooks of the repository, which are copied.
-    hooks: Vec<PathBuf>,
+    /// The files of [`FOLDERS`], relative to the git directory.
+    files: Vec<PathBuf>,
     /// Whether the checkout is sparse.
     pub(super) is_sparse: bool,
     /// The folder of objects of a partial clone, to which missing ones are downloaded.
@@ -145,17 +149,13 @@ impl Slots<'_> {
         let entries = self.config_entries()?;
         let is_sparse = entries.iter().any(|it| it.is("core.sparsecheckout", b"true"));
         let is_partial = entries.iter().any(|it| it.name == "extensions.partialclone");
-        let hooks = fs::read_dir(self.common_dir.join("hooks")).into_iter().flatten().flatten();
-        let hooks = hooks
-            .map(|entry| entry.path())
-            .filter(|path| path.is_file() && path.extension().is_none_or(|end| end != "sample"));
         let objects = self.common_dir.join("objects");
         Ok(SlotSettings {
             main: self.root.clone(),
             config: self.slot_config(&entries),
             common_dir: self.common_dir.clone(),
             copied,
-            hooks: hooks.collect(),
+            files: files_in(&self.common_dir),
             is_sparse,
             objects: is_partial.then_some(objects),
         })
@@ -253,6 +253,24 @@ impl Slots<'_> {
     }
 }
 
+/// The files of [`FOLDERS`] in a git directory.
+fn files_in(git_dir: &Path) -> Vec<PathBuf> {
+    let mut open: Vec<PathBuf> = FOLDERS.map(PathBuf::from).to_vec();
+    let mut files = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(git_dir.join(&folder)).into_iter().flatten().flatten() {
+            let path = folder.join(entry.file_name());
+            let is_sample = path.extension().is_some_and(|end| end == "sample");
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open.push(path);
+            } else if !is_sample && git_dir.join(&path).is_file() {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
 impl SlotSettings {
     /// The content of `objects/info/alternates`. A path that begins with a quote or a `#` is quoted.
     fn alternates(&self) -> Vec<u8> {
@@ -283,7 +301,7 @@ impl SlotSettings {
     }
 
     /// Whether a git directory has exactly these settings, and nothing else at the paths of `places`.
-    /// Hooks are not compared: they are written again each time.
+    /// Files of [`FOLDERS`] are not compared: they are written again each time.
     pub(super) fn are_all_in(&self, git_dir: &Path, places: &[&str]) -> bool {
         let copied = self.copied.iter().map(|(name, content)| (*name, content));
         let alternates = self.alternates();
@@ -315,7 +333,7 @@ impl SlotSettings {
                 Ok(_) | Err(_) => return false,
             }
         }
-        self.hooks.is_empty() && found == wanted.len()
+        self.files.is_empty() && found == wanted.len()
     }
 
     /// Writes them to a git directory.
@@ -326,14 +344,11 @@ impl SlotSettings {
         for (name, content) in &self.copied {
             replace(&git_dir.join(name), content)?;
         }
-        if !self.hooks.is_empty() {
-            fs::create_dir_all(git_dir.join("hooks"))?;
-        }
-        for hook in &self.hooks {
-            let name = hook.file_name().unwrap_or_default();
-            let copy = git_dir.join("hooks").join(name);
+        for file in &self.files {
+            let copy = git_dir.join(file);
+            fs::create_dir_all(copy.parent().unwrap_or(git_dir))?;
             remove_all(&copy)?;
-            regular_file::copy(hook, &copy)?;
+            regular_file::copy(&self.common_dir.join(file), &copy)?;
         }
         replace(&git_dir.join("objects/info/alternates"), &self.alternates())?;
         replace(&git_dir.join("config"), &self.config)

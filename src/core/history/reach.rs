@@ -60,8 +60,8 @@ impl History {
     }
 
     /// Lets the attempt at a task try an executor that does not answer, unless another one does.
-    pub(super) fn try_executor(&mut self, id: Option<&TaskId>, run_on: Option<&str>) {
-        let executor = run_on.and_then(|run_on| self.unreachable.get_mut(run_on));
+    pub(super) fn try_executor(&mut self, id: Option<&TaskId>, run_on: &str) {
+        let executor = self.unreachable.get_mut(run_on);
         if let Some(executor) = executor.filter(|executor| executor.trying.is_none()) {
             executor.trying = id.cloned();
         }

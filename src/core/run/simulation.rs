@@ -34,7 +34,7 @@ use crate::{
         ExecutorEvent, GraphEvent, LandingEvent, Orphans, RequestEvent, RunEvent, StopReason,
         record::Record,
     },
-    executor::{ExecutorFault, Placement},
+    executor::{ExecutorFault, LOCAL, Placement},
     graph::{
         TaskGraph,
         task::{CommitRule, Status, Task, TaskId},
@@ -171,8 +171,8 @@ struct World {
     parked: BTreeSet<TaskId>,
     /// Whether the executor of some tasks does not answer.
     is_away: bool,
-    /// The newest attempt that tries whether it answers again.
-    trying: Option<AttemptId>,
+    /// The newest attempt that tries whether an executor answers again, by executor.
+    trying: BTreeMap<String, AttemptId>,
     /// Whether to print every input and command.
     shown: bool,
 }
@@ -251,7 +251,7 @@ impl World {
             signalled: (None, 0),
             parked: BTreeSet::new(),
             is_away: false,
-            trying: None,
+            trying: BTreeMap::new(),
             shown: env::var_os("RALPH_SIMULATION_SEED").is_some(),
         }
     }
@@ -410,8 +410,8 @@ impl World {
             } else {
                 None
             };
-        if let Event::Executor(ExecutorEvent::ExecutorReachable { .. }) = &event {
-            self.trying = None;
+        if let Event::Executor(ExecutorEvent::ExecutorReachable { run_on }) = &event {
+            self.trying.remove(run_on);
         }
         if let (Event::Attempt(AttemptEvent::Parked { .. }), Some(id)) = (&event, &task_id) {
             self.parked.insert(id.clone());
@@ -639,13 +639,14 @@ impl World {
         let unfinished = |d: usize| self.graph.task(d).status != Status::Complete;
         assert!(!self.graph.dependencies(key.number).any(unfinished), "{id} starts too early");
         assert_eq!(task.status, Status::Pending, "{id} is not pending");
-        let is_far = task.run_on.is_some();
-        if let Some(known) = self.history.unreachable.get(FAR).filter(|_| is_far) {
+        let run_on = task.run_on.as_deref().unwrap_or(LOCAL);
+        let is_far = run_on == FAR;
+        if let Some(known) = self.history.unreachable.get(run_on) {
             let may = known.next_try.is_some_and(|next_try| next_try <= self.time());
             assert!(may, "{id} tries too early");
-            let other = self.trying.as_ref().and_then(|id| self.run.attempts().get(id));
+            let other = self.trying.get(run_on).and_then(|id| self.run.attempts().get(id));
             assert!(other.is_none(), "{id} tries at the same time as another attempt");
-            self.trying = Some(id.clone());
+            self.trying.insert(run_on.to_owned(), id.clone());
         }
         let counted = self.history.of(&task.id).counted;
         assert!(counted < self.policy.max_attempts, "{id} is one attempt too many");
@@ -767,10 +768,12 @@ impl World {
         open.is_some_and(|open| open.run_on.as_deref() == Some(FAR))
     }
 
+    /// The executor of an attempt does not answer, or its slot cannot be made.
     fn unreachable(&mut self, id: AttemptId) -> Input {
+        let run_on = if self.is_far(&id) { FAR } else { LOCAL };
         let lasts = self.rough && self.dice.chance(10);
         let fault = ExecutorFault { why: "no route".to_owned(), lasts };
-        Input::Unreachable { id, run_on: FAR.to_owned(), fault }
+        Input::Unreachable { id, run_on: run_on.to_owned(), fault }
     }
 
     /// Returns the evidence of an attempt.
@@ -883,7 +886,7 @@ impl World {
             return self.handle(input);
         }
         let input = match self.dice.below(if self.rough { 12 } else { 1 }) {
-            1 => Input::NotStarted(id, "git failed".to_owned()),
+            1 => self.unreachable(id),
             2 => {
                 let reason = SlotReason { slot: "1".to_owned(), why: "work".to_owned() };
                 Input::SlotKept(id, reason)
@@ -1119,7 +1122,7 @@ impl World {
             println!("run {}: {:?}, jobs {}", self.run_number, self.positions, self.policy.jobs);
         }
         self.run = Run::default();
-        (self.policy.stop, self.signalled, self.trying) = (None, (None, 0), None);
+        (self.policy.stop, self.signalled, self.trying) = (None, (None, 0), BTreeMap::new());
         // All processes end with the runner.
         self.processes.clear();
         self.preparing.clear();

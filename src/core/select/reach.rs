@@ -15,13 +15,14 @@ impl<'a> View<'a> {
         own.or(self.policy.run_on.as_deref()).filter(|name| *name != LOCAL)
     }
 
-    /// Returns the state of a task that cannot start because of its executor.
+    /// Returns the state of a task that cannot start because of its executor, or because no slot can
+    /// be made for it.
     pub(super) fn unreachable(&self, number: usize, now: DateTime<Utc>) -> Option<TaskState> {
         if self.history.run.finished.is_some() {
             // The next run tries at once.
             return None;
         }
-        let executor = self.history.unreachable.get(self.executor(number)?)?;
+        let executor = self.history.unreachable.get(self.executor(number).unwrap_or(LOCAL))?;
         if executor.trying.is_some() {
             return Some(TaskState::Unreachable(NextTry::Now));
         }

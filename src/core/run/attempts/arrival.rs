@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use super::Attempts;
 use crate::{
     event::{AttemptEvent, Cause, ExecutorEvent},
-    executor::{ExecutorFault, Placement},
+    executor::{ExecutorFault, LOCAL, Placement},
     graph::task::Status,
     run::{
         Situation,
@@ -47,7 +47,7 @@ impl Attempts {
         sit: &Situation<'_>,
     ) -> Vec<RunCommand> {
         let is_agent = self.watch(id, limits);
-        let run_on = placement.as_ref().map(|placement| placement.run_on.as_str());
+        let run_on = placement.as_ref().map_or(LOCAL, |placement| placement.run_on.as_str());
         let mut commands: Vec<RunCommand> = reached(run_on, sit).into_iter().collect();
         let attempt = self.get_mut(id).filter(|_| is_agent);
         let started = AttemptEvent::AgentStarted { attempt: id.attempt, placement };
@@ -93,7 +93,7 @@ impl Attempts {
         else {
             return Vec::new();
         };
-        let mut commands: Vec<RunCommand> = reached(Some(&run_on), sit).into_iter().collect();
+        let mut commands: Vec<RunCommand> = reached(&run_on, sit).into_iter().collect();
         let awaiting = ExecutorEvent::AwaitingExecutor { attempt: id.attempt, run_on, why };
         commands.push(attempt.emit(awaiting));
         commands
@@ -177,7 +177,8 @@ pub(super) fn without_claim(attempt: &OpenAttempt, sit: &Situation<'_>) -> Vec<R
 }
 
 /// Returns the command that journals that an executor answers again, if it did not.
-fn reached(run_on: Option<&str>, sit: &Situation<'_>) -> Option<RunCommand> {
-    let run_on = run_on.filter(|name| sit.view.history.unreachable.contains_key(*name))?.to_owned();
-    Some(RunCommand::Emit(None, Box::new(ExecutorEvent::ExecutorReachable { run_on }.into())))
+fn reached(run_on: &str, sit: &Situation<'_>) -> Option<RunCommand> {
+    let is_known = sit.view.history.unreachable.contains_key(run_on);
+    let event = ExecutorEvent::ExecutorReachable { run_on: run_on.to_owned() };
+    is_known.then(|| RunCommand::Emit(None, Box::new(event.into())))
 }
