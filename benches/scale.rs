@@ -130,8 +130,12 @@ fn simulate(tasks: usize, most: usize) -> Farm {
     let graph = graph_of(text.as_bytes()).expect("a graph");
     drop(text);
     let keys = keys(&graph, false);
-    let policy =
-        Policy { jobs: MACHINES, max_iterations: u32::MAX, max_failures: 0, ..Policy::default() };
+    let policy = Policy {
+        jobs: MACHINES,
+        max_iterations: Some(u32::MAX),
+        max_failures: 0,
+        ..Policy::default()
+    };
     let began = DateTime::from_timestamp(1_760_000_000, 0).expect("a time");
     let mut work = Work {
         graph,

@@ -229,7 +229,8 @@ impl Runner {
     pub fn run(mut self) -> Result<StopReason> {
         // A reader that finds the run in the journal must also see that it is alive.
         self.core.journal.write_lock_holder(&self.core.cx, None)?;
-        self.core.emit(None, RunEvent::LoopStarted(inbox::begun(&self.core.cx)))?;
+        let begun = inbox::begun(&self.core.cx, &self.core.view(&[]));
+        self.core.emit(None, RunEvent::LoopStarted(begun))?;
         crash::point("run.begun");
         for refreshed in mem::take(&mut self.core.cx.options.refreshed) {
             self.core.emit(None, SourceEvent::SourceRefreshed(refreshed))?;

@@ -83,7 +83,7 @@ pub struct BackgroundArgs {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct RunArgs {
-    /// Stop after this many attempts [default: 50]
+    /// Stop after this many attempts [default: open tasks × `max_attempts`, at least 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
     /// Stop once N different tasks failed in a row with none completed between them; 0 for no limit
@@ -377,7 +377,7 @@ pub struct ResumeArgs {
     /// Only lift the pause: a run that has ended is not continued
     #[arg(long, conflicts_with_all = ["now", "max_iterations"])]
     pub lift: bool,
-    /// Stop after this many attempts, counted from the start of the paused run
+    /// Stop after this many attempts, counted from the start of the run that continues
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
     /// New limits for the run that continues.

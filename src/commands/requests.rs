@@ -4,6 +4,7 @@
 use std::{thread, time::Duration};
 
 use anyhow::Result;
+use serde_json::Value;
 
 use super::{
     Invocation, background,
@@ -19,6 +20,7 @@ use crate::{
         exit::{Exit, fail},
         history::OpenChild,
     },
+    view::lines,
 };
 
 /// The number and the interval of checks whether a run that is ending has handled a request.
@@ -45,8 +47,8 @@ pub fn pause(invocation: &Invocation) -> Result<Exit> {
     })
 }
 
-/// Lifts the pause. A live run continues. A run that ended in the pause is continued here, with its
-/// attempt count and with new limits if any are given. If no run was paused, none starts.
+/// Lifts the pause. A live run continues. A run that ended in the pause or at a limit is continued
+/// here, with its attempt count and with new limits if any are given. Otherwise none starts.
 ///
 /// # Errors
 /// Inside an attempt; errors of [`run::run`].
@@ -73,9 +75,9 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
     }
     // Restart an interrupted loop too: its command line is long.
     let is_loop = workspace.place.name().is_some();
+    let last = &store.history().run;
     let stands_still = !options.lift
-        && is_loop
-        && store.history().run.was_cut_short()
+        && (is_loop && last.was_cut_short() || last.ended_at_limit())
         && !workspace.is_live(store.history())?;
     if !store.history().paused && !stands_still {
         terminal::say("warning: not paused");
@@ -107,16 +109,25 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
         let starts = if is_loop { "ralph loop" } else { "ralph run" };
         return success(&format!("resumed: no run to continue; `{starts}` starts one\n"));
     }
-    if is_loop && !newest.was_cut_short() {
+    let at_limit = newest.ended_at_limit();
+    if is_loop && !newest.was_cut_short() && !at_limit {
         return success("resumed: the loop has finished; `ralph loop` starts another\n");
     }
-    if !(is_loop || was_paused && newest.was_cut_short()) {
+    if !(is_loop || at_limit || was_paused && newest.was_cut_short()) {
         return success(
             "resumed: the last run was not paused, so none starts; `ralph run` starts one\n",
         );
     }
     let begun = newest.begun.with_flags(limits);
-    run::again(invocation.or(&begun).workspace()?, &begun, newest.iterations, output)
+    let again = invocation.or(&begun).workspace()?;
+    let flag = begun.flags.get("max_iterations").and_then(Value::as_u64);
+    let max = flag.or(again.config.max_iterations.map(u64::from));
+    if at_limit && max.is_some_and(|max| max <= u64::from(newest.used())) {
+        let (used, flag) = (lines::counted(newest.used() as usize, "attempt"), again.place.flag());
+        let how = format!("`ralph resume{flag} --max-iterations N` with a higher N continues it");
+        return fail(Exit::Limit, format!("the last run has used its {used}; {how}"));
+    }
+    run::again(again, &begun, newest.iterations, output)
 }
 
 /// Requests a stop of the live run, or ends the paused one.

@@ -128,7 +128,7 @@ fn prepared(workspace: Workspace, run: RunOptions, output: RunOutput) -> Result<
     }
     let says_remarks = workspace.config.remarks && output.verbosity != Verbosity::Quiet;
     let remarks = if says_remarks { check::remarks(&workspace, file.graph()).len() } else { 0 };
-    warn_of_many(workspace.config.max_iterations);
+    workspace.config.max_iterations.into_iter().for_each(warn_of_many);
     let unknown = workspace.uncommitted_tasks(file.graph()).unwrap_or_default();
     let name = file.name().to_owned();
     let gaps = sandbox_warning(&workspace, &file, &run);

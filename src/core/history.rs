@@ -351,7 +351,9 @@ impl History {
         let began = open.map_or(self.ended, |active| active.began_after);
         let had_agent = open.is_none_or(|active| active.has_agent);
         self.ended += 1;
+        let is_of_run = open.is_some_and(|active| Some(active.since) >= self.run.started_at);
         self.run.close(id, self.ended, began, ended);
+        self.run.note_unused(ended.verdict, is_of_run);
         self.apply_provider_error(record.timestamp, began, ended);
         let assumed = spend::has_unknown_cost(ended).then_some(self.run.spend.highest_cost);
         let cost = ended.usage.cost_usd.or(assumed.filter(|cost| *cost > 0.0));

@@ -36,10 +36,11 @@ pub use conflicts::TaskConflict;
 pub use forecast::{Forecast, Slot};
 pub use key::{SelectionKey, keys};
 pub use reach::fault_words;
+pub use stops::{default_iterations, iteration_limit_reached};
 
 /// The default number of attempts before a task is parked.
 pub const MAX_ATTEMPTS: u32 = 3;
-/// The default number of attempts of one run.
+/// The least default number of attempts of one run. Above this, a limit is worth a warning.
 pub const MAX_ITERATIONS: u32 = 50;
 /// The default number of different tasks that fail in a row and stop a run, and of iterations that
 /// fail in a row and stop a plain loop.
@@ -65,8 +66,8 @@ pub struct Policy {
     pub jobs: usize,
     /// The largest number of attempts at the same time, by the name of an agent or a tag.
     pub limits: BTreeMap<String, NonZeroU32>,
-    /// The largest number of attempts in this run.
-    pub max_iterations: u32,
+    /// The largest number of attempts in this run; without it, as many as its tasks may take.
+    pub max_iterations: Option<u32>,
     /// The number of attempts per task since its last reset; a task can override it.
     pub max_attempts: u32,
     /// The number of different tasks that fail in a row, with none completed between them, and stop
@@ -116,7 +117,7 @@ impl Default for Policy {
             filter: Filter::default(),
             jobs: 1,
             limits: BTreeMap::new(),
-            max_iterations: MAX_ITERATIONS,
+            max_iterations: None,
             max_attempts: MAX_ATTEMPTS,
             max_failures: MAX_FAILURES,
             start_limit: START_LIMIT,
@@ -619,7 +620,7 @@ mod tests {
                 max_iterations: max,
                 ..Begun::default()
             })));
-            let policy = Policy { max_iterations: max, ..Policy::default() };
+            let policy = Policy { max_iterations: Some(max), ..Policy::default() };
             let (mut now, mut verdicts) = (0, verdicts.into_iter().cycle());
             let foreseen = View {
                 graph: &graph, keys: &keys(&graph, false), history: &history, policy: &policy, active: &[],
@@ -778,6 +779,41 @@ mod tests {
         done.set_status(0, Status::Complete);
         let got = decide(&done, &history, &Policy::default(), 0);
         assert_eq!(got, Decision::Stop(StopReason::Complete));
+    }
+
+    #[test]
+    fn the_default_limit_grows_with_the_graph_and_what_was_refused_uses_none_of_it() {
+        let begun = Begun { max_iterations: 60, ..Begun::default() };
+        let mut history = History::default();
+        history.apply(&record("t0", 0, RunEvent::LoopStarted(begun.clone())));
+        history.run.iterations = 60;
+        let limit = |graph: &TaskGraph, history: &History| match decide(
+            graph,
+            history,
+            &Policy::default(),
+            0,
+        ) {
+            Decision::Stop(StopReason::Limit(limit)) => Some(limit),
+            Decision::Start(_) => None,
+            other @ (Decision::Wait(_) | Decision::Stop(_)) => panic!("{other:?}"),
+        };
+        assert_eq!(limit(&graph(20, &[]), &history).as_deref(), Some("60 iterations"));
+        assert_eq!(limit(&graph(21, &[]), &history), None, "a task was added");
+        for verdict in [Verdict::RateLimited, Verdict::Interrupted, Verdict::Failed] {
+            let mut history = history.clone();
+            history.apply(&record("t9", 1, started(1)));
+            history.apply(&record("t9", 1, Event::Ended(end(1, verdict))));
+            history.run.iterations = 60;
+            let used = verdict == Verdict::Failed;
+            assert_eq!(limit(&graph(1, &[]), &history).is_some(), used, "{verdict}");
+            // A run that continues this one does not lose it.
+            let begun = Begun { before: 60, ..begun.clone() };
+            history.apply(&record("t0", 2, RunEvent::LoopStarted(begun)));
+            assert_eq!(
+                (history.run.used(), history.run.shown_limit()),
+                if used { (60, 60) } else { (59, 61) }
+            );
+        }
     }
 
     #[test]

@@ -81,9 +81,6 @@ impl Found {
     }
 }
 
-/// The limit on attempts of a project whose set-up has not been tried yet.
-pub const FIRST_ITERATIONS: u32 = 10;
-
 /// The agent of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentChoice {
@@ -122,8 +119,8 @@ pub struct SetupChoices {
     pub agent: Option<AgentChoice>,
     /// The commands that verify a task.
     pub verify: Vec<String>,
-    /// The limit on attempts per run.
-    pub max_iterations: u32,
+    /// The limit on attempts per run, if there is one.
+    pub max_iterations: Option<u32>,
     /// The limit on the cost of a run, in US dollars.
     pub max_cost: Option<f64>,
     /// Whether attempts run in a sandbox.
@@ -142,7 +139,7 @@ impl SetupChoices {
         SetupChoices {
             agent: Some(AgentChoice::Preset { name: found.agent().to_owned(), model: None }),
             verify: found.verify(),
-            max_iterations: FIRST_ITERATIONS,
+            max_iterations: None,
             max_cost: None,
             sandbox: found.sandbox.is_some(),
             recipes: true,
@@ -196,11 +193,11 @@ fn settings(text: &str, wanted: &SetupChoices) -> String {
         None => "\n# agent: claude  # default: from ~/.ralph/config.yaml\n".to_owned(),
     };
     let text = text.replace("\nagent: claude\n", &agent);
-    let text =
-        text.replace("max_iterations: 10 ", &format!("max_iterations: {} ", wanted.max_iterations));
     let text = match wanted.max_iterations {
-        FIRST_ITERATIONS => text,
-        count => text.replace("# max_iterations: 50  ", &format!("max_iterations: {count}  ")),
+        None => text,
+        Some(count) => {
+            text.replace("# max_iterations: 50  ", &format!("max_iterations: {count}    "))
+        }
     };
     let text = if wanted.sandbox {
         text.replace("# run_on: sandbox  ", "run_on: sandbox    ")
@@ -422,7 +419,7 @@ mod tests {
         SetupChoices {
             agent: Some(AgentChoice::Preset { name: agent.to_owned(), model: None }),
             verify: verify.iter().map(|&command| command.to_owned()).collect(),
-            max_iterations: 7,
+            max_iterations: Some(7),
             sandbox: false,
             max_cost: None,
             recipes: true,

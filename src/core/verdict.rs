@@ -467,6 +467,32 @@ impl Verdict {
     }
 }
 
+impl Verdict {
+    /// Whether the attempt counts towards the limit on attempts of its run: not if its provider
+    /// refused, or if it was interrupted.
+    pub fn uses_iteration(self) -> bool {
+        match self {
+            Verdict::Interrupted
+            | Verdict::Cancelled
+            | Verdict::RateLimited
+            | Verdict::Denied
+            | Verdict::BaselineBroken => false,
+            Verdict::Complete
+            | Verdict::NeedsInput
+            | Verdict::Again
+            | Verdict::Incomplete
+            | Verdict::Unverified
+            | Verdict::VerifyFailed
+            | Verdict::Uncommitted
+            | Verdict::OffBranch
+            | Verdict::Failed
+            | Verdict::TimedOut
+            | Verdict::SetupFailed
+            | Verdict::MergeFailed => true,
+        }
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The same word as in JSON.

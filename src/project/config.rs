@@ -174,9 +174,10 @@ settings! { @ [] []
     /// Stop a run after this many different tasks failed in a row, with none completed between them;
     /// 0 disables the limit. `ralph loop --max-failures` counts iterations instead.
     max_failures: u32 = select::MAX_FAILURES;
-    /// The number of attempts per run.
+    /// The number of attempts per run, without those that a provider refused or that were interrupted.
+    /// The default is the number of open tasks times `max_attempts`, at least 50.
     #[schemars(range(min = 1))]
-    max_iterations: u32 = select::MAX_ITERATIONS;
+    max_iterations: Option<u32> = None;
     /// The limit on the tokens of a run, not counting cached input.
     #[schemars(range(min = 1))]
     max_tokens: Option<u64> = None;

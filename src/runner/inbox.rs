@@ -16,6 +16,7 @@ use crate::{
     core::{
         event::{Begun, SCHEMA, StopReason},
         history::RunHistory,
+        select::{View, default_iterations},
     },
     project::{event_store::EventStore, workspace::Workspace},
 };
@@ -111,7 +112,7 @@ pub(super) fn paused(workspace: &Workspace, newest: &RunHistory) -> String {
 
 /// Returns the options of the run as they are recorded, so that `ralph resume` can start an
 /// equal run.
-pub(super) fn begun(cx: &RunContext) -> Begun {
+pub(super) fn begun(cx: &RunContext, view: &View<'_>) -> Begun {
     let (policy, workspace) = (&cx.policy, &cx.workspace);
     Begun {
         graph: workspace.other_graph().map(Path::to_owned),
@@ -121,7 +122,9 @@ pub(super) fn begun(cx: &RunContext) -> Begun {
         pid: std::process::id(),
         agent: policy.agents.first().map(|call| call.argv.clone()).unwrap_or_default(),
         agents: cx.options.agents.clone().unwrap_or_default(),
-        max_iterations: policy.max_iterations,
+        max_iterations: policy
+            .max_iterations
+            .unwrap_or_else(|| cx.options.before.saturating_add(default_iterations(view))),
         before: cx.options.before,
         tmux: cx.options.tmux,
         run_on: cx.options.run_on.clone(),

@@ -41,13 +41,13 @@ impl JournalLog {
         self.history.apply(record);
         let begun = &self.history.run.begun;
         if let Event::Run(RunEvent::LoopStarted(_)) = record.event {
-            self.policy.max_iterations = begun.max_iterations;
+            self.policy.max_iterations = Some(begun.max_iterations);
             self.policy.plain.clone_from(&begun.plain);
         }
         let event = &record.event;
         let id = record.task_id.as_ref().map_or("", TaskId::as_str);
         if let Event::Attempt(AttemptEvent::Started { attempt, .. }) = event {
-            let of = begun.max_iterations;
+            let of = self.history.run.shown_limit();
             let text = match &self.policy.plain {
                 Some(plain) => lines::start_of_iteration(record, of, plain),
                 None => started(record, of, id, *attempt),

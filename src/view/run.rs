@@ -224,7 +224,7 @@ impl RunView {
             limits: LimitsView {
                 timeout_seconds: begun.timeout_seconds,
                 idle_seconds: begun.idle_seconds,
-                max_iterations: begun.max_iterations,
+                max_iterations: run.shown_limit(),
                 max_attempts: facts.name.is_none().then_some(facts.max_attempts),
             },
             agent: begun.agent.clone(),

@@ -39,7 +39,7 @@ fn every_setting_is_shown_with_its_origin() {
     max_cost_per_day    none                                default
     max_duration        none                                default
     max_failures        5                                   default
-    max_iterations      50                                  default
+    max_iterations      none                                default
     max_tokens          none                                default
     max_wait            6h                                  default
     merge               rebase                              default
@@ -109,7 +109,7 @@ fn an_invalid_variable_is_named() {
     insta::assert_snapshot!(trial.run(["config", "max_iterations"]).whole(), @r"
     exit code 0
     --- stdout ---
-    50
+    none
     --- stderr ---
     warning: `RALPH_MAX_ITERATION` is not a setting; did you mean `RALPH_MAX_ITERATIONS`?
     ");
@@ -162,7 +162,7 @@ fn a_settings_file_may_be_named() {
     let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n").agent("commit");
     trial.save("night.yaml", &format!("{SETTINGS}max_iterations: 1\n"));
     trial.run(["--config", "night.yaml", "config", "max_iterations"]).stdout("1\n");
-    trial.run(["config", "max_iterations"]).stdout("50\n");
+    trial.run(["config", "max_iterations"]).stdout("none\n");
     trial.run(["run", "-q", "--config", "night.yaml"]).code(2);
     insta::assert_snapshot!(trial.run(["--config", "nigth.yaml", "config"]).whole(), @r"
     exit code 65

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
 use crate::support::{DIAMOND, TestProject};
@@ -31,6 +32,44 @@ fn the_limit_of_iterations_ends_a_run_with_two() {
 fn reaching_the_limit_with_the_last_task_is_complete() {
     let trial = TestProject::new().graph(DIAMOND).agent("commit");
     trial.run(["run", "--max-iterations", "4"]).graph_complete();
+}
+
+#[test]
+fn a_limit_that_is_too_low_is_said_and_can_be_raised_afterwards() {
+    let trial = TestProject::new().graph(DIAMOND).agent("commit");
+    let said = trial.run(["run", "--max-iterations", "2"]).code(2).err();
+    let low = "at most 2 attempts for 4 open tasks, so the run ends before the graph does";
+    assert!(said.contains(low) && said.contains("`--max-iterations 50`"), "{said}");
+    trial
+        .run(["resume", "--max-iterations", "2"])
+        .code(2)
+        .stderr_has("used its 2 attempts; `ralph resume --max-iterations N` with a higher N");
+    trial.run(["resume", "--max-iterations", "4"]).graph_complete();
+    let numbers: Vec<_> = trial.lines("started").iter().map(|it| it["iteration"].clone()).collect();
+    assert_eq!(numbers, [1, 2, 3, 4]);
+    trial.run(["resume", "--max-iterations", "9"]).stderr("warning: not paused\n");
+}
+
+#[test]
+fn the_default_limit_has_room_for_every_attempt_at_every_open_task() {
+    let tasks: String = (0..20).map(|number| format!("  - id: t{number}\n")).collect();
+    let graph = format!("tasks:\n{tasks}  - {{id: done, status: complete}}\n");
+    let trial = TestProject::new().graph(&graph).agent("commit");
+    for (number, max) in [(0, 60), (1, 57)] {
+        let said = trial.run(["run", "--once"]).whole();
+        assert!(!said.contains("at most") && !said.contains("warning"), "{said}");
+        assert_eq!(trial.lines("loop_started")[number]["max_iterations"], max);
+    }
+}
+
+#[test]
+fn an_interrupted_attempt_uses_no_iteration() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("gate");
+    let run = trial.start_until(["run", "--max-iterations", "1"], "waiting-a");
+    kill_process(trial.guardian("a.1"), Signal::KILL).unwrap();
+    trial.wait_for_records(1, "interrupted");
+    trial.leave("open");
+    run.end(&trial).graph_complete().stderr_has("Iteration 2 of 2 · a");
 }
 
 #[test]

@@ -432,7 +432,10 @@ fn a_paused_loop_goes_on_as_it_was() {
     trial.run(["pause", "--name", "docs"]);
     trial
         .run(["resume", "--name", "docs"])
-        .stdout("resumed: the loop has finished; `ralph loop` starts another\n");
+        .code(2)
+        .stderr_has("used its 3 attempts; `ralph resume --name docs --max-iterations N`");
+    trial.run(["resume", "--name", "docs", "--max-iterations", "4"]).code(2);
+    assert_eq!(iterations(&trial, "docs"), [1, 2, 3, 4]);
 }
 
 #[test]
@@ -491,7 +494,7 @@ fn a_crashed_loop_goes_on_with_its_count() {
     let said = trial.run(["resume", "--name", "docs"]).code(2).err();
     assert!(said.contains("docs: recovered iteration 1, left open by run [run]"), "{said}");
     assert_eq!(lines(&trial, "docs", "interrupted")[0]["verdict"], "interrupted");
-    assert_eq!(iterations(&trial, "docs"), [1, 2, 3]);
+    assert_eq!(iterations(&trial, "docs"), [1, 2, 3, 4], "the interrupted one uses none");
     trial.no_process_is_left();
 }
 
@@ -503,7 +506,7 @@ fn ctrl_c_ends_a_loop_and_its_agent() {
     trial.no_process_is_left();
     trial.leave("open");
     trial.run(["resume", "--name", "docs"]).code(2);
-    assert_eq!(iterations(&trial, "docs"), [1, 2, 3]);
+    assert_eq!(iterations(&trial, "docs"), [1, 2, 3, 4]);
 }
 
 #[test]
@@ -582,7 +585,7 @@ fn loops_and_a_run_go_on_at_once() {
         .collect();
     assert_eq!(
         shown,
-        ["name status iteration", "(graph) finished 1/50", "one finished 1/2", "two finished 1/2"]
+        ["name status iteration", "(graph) finished 1/50", "one finished 1/2", "two finished 1/3"]
     );
     trial.no_process_is_left();
 }

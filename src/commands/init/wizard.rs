@@ -160,11 +160,13 @@ impl Wizard {
             let question = format!("Keep agents in a sandbox ({sandbox})?");
             wanted.sandbox = self.is_wanted(&question, wanted.sandbox)?;
         }
-        let asked = Input::with_theme(&self.theme)
-            .with_prompt("Maximum number of attempts per run?")
-            .default(wanted.max_iterations)
-            .validate_with(|count: &u32| if *count == 0 { Err("at least 1") } else { Ok(()) });
-        wanted.max_iterations = self.answer(asked.interact_text().map(Some))?;
+        let count = |text: &String| match text.trim().parse::<u32>() {
+            _ if text.trim().is_empty() => Ok(()),
+            Ok(1..) => Ok(()),
+            Ok(0) | Err(_) => Err("a number above 0, or nothing"),
+        };
+        let attempts = self.text("Maximum number of attempts per run (empty for enough)", count)?;
+        wanted.max_iterations = attempts.parse().ok();
         let sum = |text: &String| match text.trim().parse::<f64>() {
             _ if text.trim().is_empty() => Ok(()),
             Ok(sum) if sum.is_finite() && sum > 0.0 => Ok(()),

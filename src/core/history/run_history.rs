@@ -33,6 +33,8 @@ pub struct RunHistory {
     pub begun: Begun,
     /// The number of attempts, including those of the paused run that it continues.
     pub iterations: u32,
+    /// How many of these do not count towards the limit.
+    unused: u32,
     /// The numbers of attempts that were withdrawn, which later attempts get.
     #[serde(default)]
     withdrawn: BTreeSet<u32>,
@@ -180,6 +182,11 @@ impl RunHistory {
         !self.id.is_empty() && !self.finished.as_ref().is_some_and(by_itself)
     }
 
+    /// Whether it ended at a limit.
+    pub fn ended_at_limit(&self) -> bool {
+        self.finished.as_ref().is_some_and(|(_, code)| *code == Exit::Limit.code())
+    }
+
     /// Whether `ralph resume` continues it.
     pub fn is_resumable(&self) -> bool {
         self.was_cut_short() && (self.begun.plain.is_some() || self.was_paused)
@@ -193,6 +200,23 @@ impl RunHistory {
     /// The usage without that of the paused run that it continues.
     pub fn own_spend(&self) -> Spend {
         self.spend.since(&self.spend_before)
+    }
+
+    /// The number of attempts that count towards the limit.
+    pub fn used(&self) -> u32 {
+        self.iterations.saturating_sub(self.unused)
+    }
+
+    /// The limit on attempts as it is shown next to their number.
+    pub fn shown_limit(&self) -> u32 {
+        self.begun.max_iterations.saturating_add(self.unused).max(self.iterations)
+    }
+
+    /// Applies the verdict on an attempt; `is_of_run` says whether this run started it.
+    pub(super) fn note_unused(&mut self, verdict: Verdict, is_of_run: bool) {
+        if !verdict.uses_iteration() && (is_of_run || self.begun.before > 0) {
+            self.unused += 1;
+        }
     }
 
     /// The number in the run of the next attempt.
@@ -284,6 +308,7 @@ impl RunHistory {
             last_at: Some(record.timestamp),
             begun: begun.clone(),
             iterations: begun.before,
+            unused: continued.unused,
             spend: continued.spend,
             spend_before: if begun.plain.is_none() { continued.spend } else { Spend::default() },
             failures: continued.failures,

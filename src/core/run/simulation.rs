@@ -206,7 +206,7 @@ impl World {
         let jobs = if isolated { 1 + dice.below(4) } else { 1 };
         let policy = Policy {
             jobs,
-            max_iterations: 40,
+            max_iterations: Some(40),
             max_attempts: 1 + u32::try_from(dice.below(3)).unwrap_or(0),
             start_limit: 0,
             ..Policy::default()

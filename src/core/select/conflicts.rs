@@ -627,7 +627,7 @@ mod tests {
                 limits: limits(&[("p", p), ("q", q), ("t", t), ("u", t)]),
                 agents: calls(if both { &["q", "p"] } else { &["p"] }),
                 start_limit: 0,
-                max_iterations: 1000,
+                max_iterations: Some(1000),
                 ..Policy::default()
             };
             let mut history = History::default();

@@ -97,7 +97,7 @@ mod tests {
             history.apply(&record("l", 0, ended));
         }
         let policy = Policy {
-            max_iterations: 20,
+            max_iterations: Some(20),
             max_attempts: u32::MAX,
             start_limit: 0,
             plain: Some(plain.clone()),

@@ -2,8 +2,11 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{TaskState, View};
-use crate::event::{Blocker, StopReason};
+use super::{MAX_ITERATIONS, TaskState, View};
+use crate::{
+    event::{Blocker, StopReason},
+    graph::task::Status,
+};
 
 impl View<'_> {
     /// The reason to stop when no task can start: questions only, or other reasons too.
@@ -46,8 +49,7 @@ impl View<'_> {
         if let Some(reached) = self.policy.budget.reached(&run.spend, run.started_at, recent, now) {
             return Some(StopReason::Limit(reached.to_string()));
         }
-        if run.iterations >= self.policy.max_iterations {
-            let max = self.policy.max_iterations;
+        if let Some(max) = iteration_limit_reached(self) {
             let limit = format!("{max} iteration{}", if max == 1 { "" } else { "s" });
             return Some(StopReason::Limit(limit));
         }
@@ -61,4 +63,38 @@ impl View<'_> {
         let paused = self.history.paused.then(|| StopReason::Paused(name()));
         self.history.run.stop.as_ref().map(|_| StopReason::Stopped).or(paused)
     }
+}
+
+/// The default limit on the attempts of a run that starts now.
+pub fn default_iterations(view: &View<'_>) -> u32 {
+    attempts_of_tasks(view, None).max(MAX_ITERATIONS)
+}
+
+/// The attempts that the selected tasks may take: the open ones, and those that were completed
+/// since then.
+fn attempts_of_tasks(view: &View<'_>, since: Option<DateTime<Utc>>) -> u32 {
+    let counts = |number: &usize| {
+        let task = view.graph.task(*number);
+        let last = || view.history.of(&task.id).last.as_ref();
+        match task.status {
+            Status::Cancelled => false,
+            Status::Complete => {
+                since.is_some_and(|since| last().is_some_and(|last| last.at >= since))
+            }
+            Status::Pending | Status::InProgress | Status::NeedsInput | Status::Blocked => true,
+        }
+    };
+    let attempts = view.admitted().filter(counts).map(|number| view.max_attempts(number));
+    attempts.fold(0, u32::saturating_add)
+}
+
+/// Returns the limit on attempts, if it is reached. By default it grows with the graph.
+pub fn iteration_limit_reached(view: &View<'_>) -> Option<u32> {
+    let run = &view.history.run;
+    let grown = || attempts_of_tasks(view, run.started_at).saturating_add(run.begun.before);
+    let max = view.policy.max_iterations.unwrap_or_else(|| {
+        let first = run.begun.max_iterations.max(MAX_ITERATIONS);
+        if run.used() < first { first } else { grown().max(first) }
+    });
+    (run.used() >= max).then_some(max)
 }

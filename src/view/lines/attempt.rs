@@ -20,7 +20,7 @@ use crate::{
         },
         graph::task::TaskId,
         loop_paths::LoopPaths,
-        select::View,
+        select::{View, iteration_limit_reached},
         verdict::{CheckResult, Merge, Outcome, Verdict},
     },
     view::state::left,
@@ -484,7 +484,7 @@ fn ended_lines(at: &EventContext<'_>, ended: &AttemptResult, plain: &PlainLoop) 
 fn failure_streak(plain: &PlainLoop, view: &View<'_>) -> String {
     let count = view.history.run.failures_in_a_row;
     let pause = view.pause_after(view.history.of(&plain.name)).to_std().unwrap_or_default();
-    let is_last = view.history.run.iterations >= view.policy.max_iterations;
+    let is_last = iteration_limit_reached(view).is_some();
     let next = format!("; the next starts in {}", duration::short(pause));
     let next = if is_last { "" } else { &next };
     match plain.max_failures {

@@ -170,6 +170,9 @@ pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention])
             vec![format!("`ralph resume{flag}` continues, `ralph stop{flag}` ends it")]
         }
         Decision::Stop(StopReason::Stopped | StopReason::Signal(..)) => vec![goes_on],
+        Decision::Stop(StopReason::Limit(_)) if name.is_some() => {
+            vec![format!("`ralph resume{flag}` with a higher limit continues")]
+        }
         Decision::Stop(
             StopReason::Limit(_)
             | StopReason::Provider { .. }
