@@ -445,6 +445,17 @@ impl Verdict {
 
     /// Whether the attempt counts towards `max_attempts` of its task.
     pub fn counts(self) -> bool {
+        self.limits().0
+    }
+
+    /// Whether it counts towards `max_iterations` of its run: not if its provider refused, or if it
+    /// was interrupted.
+    pub fn uses_iteration(self) -> bool {
+        self.limits().1
+    }
+
+    /// Whether it counts for its task, and for its run.
+    fn limits(self) -> (bool, bool) {
         match self {
             Verdict::Incomplete
             | Verdict::Unverified
@@ -454,41 +465,13 @@ impl Verdict {
             | Verdict::Failed
             | Verdict::TimedOut
             | Verdict::SetupFailed
-            | Verdict::MergeFailed => true,
-            Verdict::Interrupted => crate::known_bug::is_on("count-interrupted-attempts"),
-            Verdict::Complete
-            | Verdict::NeedsInput
-            | Verdict::Cancelled
+            | Verdict::MergeFailed => (true, true),
+            Verdict::Interrupted => (crate::known_bug::is_on("count-interrupted-attempts"), false),
+            Verdict::Complete | Verdict::NeedsInput | Verdict::Again => (false, true),
+            Verdict::Cancelled
             | Verdict::RateLimited
             | Verdict::Denied
-            | Verdict::BaselineBroken
-            | Verdict::Again => false,
-        }
-    }
-}
-
-impl Verdict {
-    /// Whether the attempt counts towards the limit on attempts of its run: not if its provider
-    /// refused, or if it was interrupted.
-    pub fn uses_iteration(self) -> bool {
-        match self {
-            Verdict::Interrupted
-            | Verdict::Cancelled
-            | Verdict::RateLimited
-            | Verdict::Denied
-            | Verdict::BaselineBroken => false,
-            Verdict::Complete
-            | Verdict::NeedsInput
-            | Verdict::Again
-            | Verdict::Incomplete
-            | Verdict::Unverified
-            | Verdict::VerifyFailed
-            | Verdict::Uncommitted
-            | Verdict::OffBranch
-            | Verdict::Failed
-            | Verdict::TimedOut
-            | Verdict::SetupFailed
-            | Verdict::MergeFailed => true,
+            | Verdict::BaselineBroken => (false, false),
         }
     }
 }
