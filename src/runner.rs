@@ -28,6 +28,7 @@ mod landing;
 mod process_spec;
 mod processes;
 mod proof;
+mod proof_turn;
 mod slots;
 mod sources;
 mod steps;
@@ -196,6 +197,7 @@ impl Runner {
         let outbox = inbox.sender();
         Ok(Runner {
             core: RunCore {
+                proves: false,
                 cx: RunContext { workspace, options, policy, guardians, target, outbox },
                 run: Run::default(),
                 journal: RunJournal::new(store, reporters, lock),
@@ -336,6 +338,8 @@ impl Runner {
         if whole::is_due(self) && whole::verify(self)? {
             return Ok(None);
         }
+        let is_one_at_a_time = self.core.cx.workspace.config.verify_exclusive;
+        self.proofs.turn.wait(is_one_at_a_time && self.core.run.attempts().any_check());
         let done_file = !self.core.run.attempts().any_process() && close::done_file(&self.core.cx)?;
         let now = Utc::now();
         let decide =

@@ -42,6 +42,7 @@ use crate::{
 
 /// The facts for a decision.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "these are independent facts")]
 pub struct Situation<'a> {
     /// The graph, the history and the rules.
     pub view: View<'a>,
@@ -55,6 +56,10 @@ pub struct Situation<'a> {
     pub trusts_promises: bool,
     /// Whether the folder of a plain loop contains the file `DONE`.
     pub done_file: bool,
+    /// Whether verify commands run one at a time.
+    pub one_check: bool,
+    /// Whether a proof runs verify commands.
+    pub proves: bool,
 }
 
 impl Situation<'_> {
@@ -188,6 +193,9 @@ impl Run {
                 return RunDecision::Act(commands);
             }
         }
+        if let Some(next) = self.attempts.next_turn(sit) {
+            return RunDecision::Act(self.go_on(next, sit));
+        }
         if let Some(done) = self.done(sit) {
             return RunDecision::Act(vec![done]);
         }
@@ -242,6 +250,11 @@ impl Run {
 
     /// Handles an input and returns the commands that follow.
     pub fn handle(&mut self, input: Input, sit: &Situation<'_>) -> Vec<RunCommand> {
+        let commands = self.answer(input, sit);
+        self.attempts.in_turn(commands, sit)
+    }
+
+    fn answer(&mut self, input: Input, sit: &Situation<'_>) -> Vec<RunCommand> {
         let attempts = &mut self.attempts;
         match input {
             Input::Recorded(attempt, started) => attempts.begin(*attempt, *started),

@@ -256,6 +256,8 @@ settings! { @ [] []
     verify_all_every: u32 = 0;
     /// Whether to run the verify commands before each attempt too.
     verify_baseline: bool = false;
+    /// Whether verify commands run one at a time, because they share a port, a database or a daemon.
+    verify_exclusive: bool = false;
     /// Where the verify commands run that try work on the target branch before it lands. The default
     /// is where the attempt ran if that is a sandbox or a container, and otherwise `local`.
     verify_on: Option<String> = None;

@@ -24,6 +24,8 @@ pub(super) struct RunCore {
     pub(super) run: Run,
     pub(super) journal: RunJournal,
     pub(super) graph: RunGraph,
+    /// Whether controls of a proof may run.
+    pub(super) proves: bool,
 }
 
 impl RunCore {
@@ -75,6 +77,8 @@ impl RunCore {
             autocommit: config.autocommit,
             trusts_promises: config.promise == Worth::Trust,
             done_file: false,
+            one_check: config.verify_exclusive,
+            proves: self.proves,
         })
     }
 

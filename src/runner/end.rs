@@ -245,6 +245,7 @@ impl Runner {
         let verified = end.evidence.verify.clone();
         let (cx, graph) = (&self.core.cx, self.core.graph.file.graph());
         let started = self.proofs.start(cx, graph, record, &verified, Some(Box::new(end)));
+        self.core.proves = self.proofs.any();
         let (why, end) = started.err()?;
         let mut end = end?;
         if self.proof_policy(record) == ProofPolicy::Require {
@@ -285,6 +286,7 @@ impl Runner {
         let is_kept = record.slot.as_ref().is_some_and(|slot| self.slots.is_kept(&slot.path));
         let graph = self.core.graph.file.graph();
         let event = self.proofs.begin(&self.core.cx, graph, record, (ended, is_kept));
+        self.core.proves = self.proofs.any();
         let about = (&record.task_id, record.iteration);
         event.map_or(Ok(()), |event| self.core.emit(Some(about), event).map(drop))
     }
@@ -292,6 +294,7 @@ impl Runner {
     /// Journals the proof of an attempt, whose slot is free again.
     pub(super) fn proved(&mut self, id: &AttemptId, proof: Proof) -> Result<()> {
         let (iteration, end) = self.proofs.ended(id);
+        self.core.proves = self.proofs.any();
         self.slots.let_change();
         let outcome = proof.outcome.clone();
         let event = CheckEvent::Proved { attempt: id.attempt, proof };

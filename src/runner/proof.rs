@@ -6,11 +6,7 @@ use std::{
     convert::Infallible,
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-        mpsc::Sender,
-    },
+    sync::{Arc, mpsc::Sender},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -21,6 +17,7 @@ use super::{
     RunCore, RunnerMessage,
     context::{RunContext, task_of},
     process_spec, processes,
+    proof_turn::ProofTurn,
 };
 use crate::{
     adapters::{
@@ -70,15 +67,18 @@ struct ActiveProof {
 #[derive(Default)]
 pub(super) struct RunProofs {
     active: Vec<ActiveProof>,
-    stops: Arc<AtomicBool>,
-    /// Held by the proof that runs.
-    turn: Arc<Mutex<()>>,
+    pub(super) turn: Arc<ProofTurn>,
 }
 
 impl RunProofs {
     /// The slots in which proofs are made.
     pub(super) fn slots(&self) -> impl Iterator<Item = &PathBuf> {
         self.active.iter().map(|proof| &proof.slot)
+    }
+
+    /// Whether any is being made.
+    pub(super) fn any(&self) -> bool {
+        !self.active.is_empty()
     }
 
     /// The tasks whose proof is not there yet.
@@ -88,12 +88,12 @@ impl RunProofs {
 
     /// Whether all proofs were ended.
     pub(super) fn is_stopped(&self) -> bool {
-        self.stops.load(Ordering::Relaxed)
+        self.turn.is_stopped()
     }
 
     /// Ends all proofs.
     pub(super) fn stop(&self) {
-        self.stops.store(true, Ordering::Relaxed);
+        self.turn.stop();
     }
 
     /// Takes the end of a proof. Returns the iteration of its attempt, and its result if it waits for it.
@@ -156,12 +156,13 @@ impl RunProofs {
             Ok(order) => order,
             Err(why) => return Err((why, end)),
         };
-        let order =
-            ProofOrder { stops: Arc::clone(&self.stops), is_before: end.is_some(), ..order };
+        let order = ProofOrder { turn: Arc::clone(&self.turn), is_before: end.is_some(), ..order };
         let (task_id, iteration) = (record.task_id.clone(), record.iteration);
         self.active.push(ActiveProof { task_id, iteration, slot: order.slot.clone(), end });
-        let (turn, outbox, id) = (Arc::clone(&self.turn), cx.outbox.clone(), record.id());
-        thread::spawn(move || order.carry_out(&turn, &outbox, id));
+        let (outbox, id) = (cx.outbox.clone(), record.id());
+        // Until the run has looked.
+        self.turn.wait(cx.workspace.config.verify_exclusive);
+        thread::spawn(move || order.carry_out(&outbox, id));
         Ok(())
     }
 }
@@ -190,7 +191,7 @@ struct ProofOrder {
     budget: Duration,
     grace: Duration,
     seed: u64,
-    stops: Arc<AtomicBool>,
+    turn: Arc<ProofTurn>,
     /// Whether it is made before the work lands.
     is_before: bool,
 }
@@ -253,17 +254,17 @@ impl ProofOrder {
             budget: config.proof_timeout,
             grace: config.grace,
             seed: now.as_nanos() as u64,
-            stops: Arc::default(),
+            turn: Arc::default(),
             is_before: false,
         })
     }
 
     /// Makes the proof when it is its turn, and sends it.
-    fn carry_out(&self, turn: &Mutex<()>, outbox: &Sender<RunnerMessage>, id: AttemptId) {
-        let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+    fn carry_out(&self, outbox: &Sender<RunnerMessage>, id: AttemptId) {
+        let turn = self.turn.take();
         let began = Instant::now();
         let mut controls = Vec::new();
-        let outcome = if self.stops.load(Ordering::Relaxed) {
+        let outcome = if self.turn.is_stopped() {
             Ok(self.stopped(began))
         } else {
             self.prove(began, &mut controls)
@@ -350,7 +351,7 @@ impl ProofOrder {
     }
 
     fn is_over(&self, began: Instant) -> bool {
-        self.stops.load(Ordering::Relaxed) || began.elapsed() >= self.budget
+        self.turn.is_stopped() || began.elapsed() >= self.budget
     }
 
     /// Waits until the files that change get another time than they have, in whole seconds: caches
@@ -401,7 +402,7 @@ impl ProofOrder {
             let guard = GuardianSpec::new(spec, self.sign(), self.redact);
             let left = self.budget.saturating_sub(began.elapsed());
             let run = Instant::now();
-            let goes_on = |_: &_| Ok::<_, Infallible>(!self.stops.load(Ordering::Relaxed));
+            let goes_on = |_: &_| Ok::<_, Infallible>(!self.turn.is_stopped());
             let limits = ((*limit).min(left), self.grace);
             let Ok(outcome) = process::run_guarded(&self.guardians, &guard, limits, goes_on);
             let is_cut = matches!(outcome, Outcome::TimedOut { .. }) && *limit > left;

@@ -74,7 +74,9 @@ pub(super) fn precedes(reason: &StopReason) -> bool {
 pub(super) fn is_due(runner: &Runner) -> bool {
     let every = runner.core.cx.workspace.config.verify_all_every as usize;
     let landed = runner.core.journal.history().run.landed.len();
-    every > 0 && landed >= runner.whole.verified + every && runner.core.may_land()
+    let is_alone = !runner.core.cx.workspace.config.verify_exclusive
+        || !runner.core.proves && !runner.core.run.attempts().any_check();
+    is_alone && every > 0 && landed >= runner.whole.verified + every && runner.core.may_land()
 }
 
 /// Verifies on the tip what landed since that was done last. Returns whether a task was opened again.

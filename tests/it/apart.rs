@@ -549,6 +549,36 @@ fn a_filter_with_a_key_in_the_git_folder_works_in_slots() {
     sound(&trial);
 }
 
+/// A verify command that shares a port with itself fails while another attempt runs it. That counts only
+/// if it fails alone too.
+#[test]
+fn checks_that_fail_beside_others_run_once_more_alone() {
+    let settings = "jobs: 2\nmax_attempts: 1\nproof: none\nverify: sh check\n";
+    let trial = stage("tasks: [{id: a}, {id: b}]\n", settings).file(
+        "check",
+        "cd \"$TRIAL_DIR\"; touch \"began-$RALPH_TASK_ID\"\n\
+         until [ -e began-a ] && [ -e began-b ]; do sleep 0.05; done\n\
+         mkdir port || { touch busy; exit 1; }\n\
+         until [ -e busy ]; do sleep 0.05; done; rmdir port\n",
+    );
+    trial.run(["run"]).graph_complete();
+    sound(&trial);
+    assert_eq!(trial.lines("verify_repeated").len(), 1);
+    assert_eq!(trial.tasks("failed"), [""; 0]);
+}
+
+#[test]
+fn checks_run_one_at_a_time_if_they_are_exclusive() {
+    let settings = "jobs: 3\nmax_attempts: 1\nverify_exclusive: true\nverify: sh check\n";
+    let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", settings).file(
+        "check",
+        "mkdir \"$TRIAL_DIR/port\" || exit 1; sleep 0.3; rmdir \"$TRIAL_DIR/port\"\n",
+    );
+    trial.run(["run"]).graph_complete();
+    sound(&trial);
+    assert!(trial.lines("verify_repeated").is_empty() && trial.lines("verify_failed").is_empty());
+}
+
 #[test]
 fn ignored_files_that_are_needed_are_there() {
     let trial = stage("tasks: [{id: a}]\n", "jobs: 1\n")

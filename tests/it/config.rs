@@ -70,6 +70,7 @@ fn every_setting_is_shown_with_its_origin() {
     verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:7
     verify_all_every    0                                   default
     verify_baseline     false                               default
+    verify_exclusive    false                               default
     verify_on           none                                default
     verify_timeout      15m                                 default
     write_back          false                               default

@@ -195,6 +195,11 @@ const RECORDS: &[(&str, &str, &str)] = &[
         "a",
         r#""command":"make","outcome":"timed_out","limit_seconds":900,"duration_seconds":900.0,"log":"[log]""#,
     ),
+    (
+        "verify_repeated",
+        "a",
+        r#""command":"make","outcome":"exited","exit_code":2,"duration_seconds":1.0,"log":"[log]""#,
+    ),
     ("verify_postponed", "a", r#""attempt":1"#),
     ("proved", "a", r#""attempt":1,"outcome":"not_noticed","runs":true,"duration_seconds":2.0"#),
     (

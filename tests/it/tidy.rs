@@ -542,10 +542,10 @@ fn no_type_has_many_methods() {
 /// Of these, 80 name proofs that were not made, 280 find settings with which checks notice less, 200 are
 /// for ordinary surroundings: hidden files, keys below `.git`, checks that share a port, repositories
 /// that move, hosts that fail; 130 let a run outlive its terminal.
-const LINES: usize = 73_110;
+const LINES: usize = 73_190;
 
 /// The number of files in `src` that the budget allows.
-const FILES: usize = 387;
+const FILES: usize = 389;
 
 #[test]
 fn the_whole_stays_small() {

@@ -213,6 +213,8 @@ pub enum CheckEvent {
     Verified(CheckResult),
     /// A verify command failed.
     VerifyFailed(CheckResult),
+    /// A verify command failed while others ran, and runs once more alone before that counts.
+    VerifyRepeated(CheckResult),
     /// The run was stopped before all verify commands had ended; the next run continues with them.
     VerifyPostponed {
         /// The attempt.
@@ -245,6 +247,7 @@ impl Effect for CheckEvent {
                 CheckEvent::AlreadyPasses { .. }
                 | CheckEvent::Verified(_)
                 | CheckEvent::VerifyFailed(_)
+                | CheckEvent::VerifyRepeated(_)
                 | CheckEvent::VerifyPostponed { .. }
                 | CheckEvent::Proved { .. } => return,
             };

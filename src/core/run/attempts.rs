@@ -1,6 +1,7 @@
 //! The open attempts of a run, and the next step of each.
 
 mod arrival;
+mod turns;
 mod found;
 
 use std::{
@@ -211,6 +212,7 @@ impl Attempts {
             }
             return attempt.close(PendingResult::cut_off(outcome, end.took)).into();
         }
+        process.crowded |= sit.proves;
         attempt.check_ended((process, purpose), result, outcome, end)
     }
 

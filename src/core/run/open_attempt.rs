@@ -1,6 +1,6 @@
 //! An open attempt: where it stands, with the data for its next step, and the start of that step.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use super::{
     Situation,
@@ -61,7 +61,7 @@ impl AttemptPhase {
         }
     }
 
-    fn process_mut(&mut self) -> Option<&mut AttemptProcess> {
+    pub(super) fn process_mut(&mut self) -> Option<&mut AttemptProcess> {
         match self {
             AttemptPhase::Working(process) | AttemptPhase::Verifying(process, _) => Some(process),
             AttemptPhase::Queued(process, _) => process.as_mut(),
@@ -97,12 +97,15 @@ impl AttemptPhase {
             AttemptPhase::Preparing => state == AttemptState::Preparing,
             AttemptPhase::Working(process) => match process.purpose {
                 Some(CheckPurpose::Setup) => state == AttemptState::SettingUp,
+                Some(CheckPurpose::Baseline) if process.waits => is_before_agent,
                 Some(CheckPurpose::Baseline) => state == AttemptState::Baseline,
                 Some(CheckPurpose::Verify | CheckPurpose::Trial) => false,
                 // An earlier run may have got further.
                 None => is_before_agent || is_running || process.recovers,
             },
-            AttemptPhase::Verifying(..) => state == AttemptState::Verifying,
+            AttemptPhase::Verifying(process, _) => {
+                process.waits || state == AttemptState::Verifying
+            }
             AttemptPhase::Queued(None, _) => {
                 matches!(state, AttemptState::Queued | AttemptState::Landing)
             }
@@ -143,6 +146,7 @@ pub struct OpenAttempt {
 
 /// The process of an attempt.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "these are independent facts")]
 pub struct AttemptProcess {
     /// The purpose of the command; none for the agent.
     pub purpose: Option<CheckPurpose>,
@@ -156,6 +160,12 @@ pub struct AttemptProcess {
     pub watch: Option<ProcessWatch>,
     /// The processes that its agent left running, while the run waits for them.
     pub(super) left: Option<ChildrenLeft>,
+    /// Whether its next command has not begun, because it waits for its turn.
+    pub(super) waits: bool,
+    /// Whether other verify commands ran during it.
+    pub(super) crowded: bool,
+    /// Whether it runs once more, alone, because it failed while others ran.
+    pub(super) alone: bool,
     /// Whether it starts nothing: it asks an executor for the end of an agent of an earlier run.
     pub recovers: bool,
 }
@@ -170,6 +180,9 @@ impl AttemptProcess {
             lost: 0,
             watch: None,
             left: None,
+            waits: false,
+            crowded: false,
+            alone: false,
             recovers: false,
         }
     }
@@ -280,7 +293,7 @@ impl OpenAttempt {
     }
 
     /// Starts the next of its commands.
-    fn start_check(&mut self) -> Vec<RunCommand> {
+    pub(super) fn start_check(&mut self) -> Vec<RunCommand> {
         let Some(AttemptProcess { purpose: Some(purpose), commands, done, .. }) =
             self.phase.process()
         else {
@@ -371,6 +384,10 @@ impl OpenAttempt {
         let is_own =
             purpose == CheckPurpose::Baseline && self.own_baseline.contains(&check.command);
         let passes = is_green || is_own;
+        if mem::take(&mut process.crowded) && !passes {
+            return self.check_again((process, purpose), result, check).into();
+        }
+        process.alone = false;
         process.lost = 0;
         process.done.push(CheckedCommand { result: check.clone(), head: end.head });
         let goes_on = passes && process.done.len() < process.commands.len();

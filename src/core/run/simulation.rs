@@ -129,6 +129,8 @@ struct World {
     rough: bool,
     isolated: bool,
     verify: bool,
+    /// Whether verify commands run one at a time.
+    one_check: bool,
     records: BTreeMap<AttemptId, DiskRecord>,
     processes: BTreeMap<AttemptId, SimProcess>,
     preparing: BTreeSet<AttemptId>,
@@ -212,6 +214,7 @@ impl World {
             ..Policy::default()
         };
         let verify = dice.chance(75);
+        let one_check = dice.chance(30);
         let tip = CommitId::from("c0");
         World {
             dice,
@@ -225,6 +228,7 @@ impl World {
             rough: true,
             isolated,
             verify,
+            one_check,
             records: BTreeMap::new(),
             processes: BTreeMap::new(),
             preparing: BTreeSet::new(),
@@ -325,6 +329,8 @@ impl World {
             autocommit: true,
             trusts_promises: false,
             done_file: false,
+            one_check: self.one_check,
+            proves: false,
         };
         let result = act(&mut run, &sit);
         self.run = run;
@@ -482,6 +488,14 @@ impl World {
             }
             RunCommand::FetchWork(id, _) => return Ok(Some(self.fetch(id))),
             RunCommand::StartCheck(id, purpose, _, command) => {
+                let verifies = |it: &SimProcess| {
+                    it.purpose.is_some_and(|purpose| purpose != CheckPurpose::Setup)
+                };
+                let is_beside = self.processes.values().any(verifies);
+                assert!(
+                    purpose == CheckPurpose::Setup || !self.one_check || !is_beside,
+                    "{id} verifies at the same time as another attempt"
+                );
                 return Ok(Some(self.start(id, Some(purpose), &command)));
             }
             RunCommand::Process(id, ProcessOrder::Interrupt | ProcessOrder::Terminate) => {

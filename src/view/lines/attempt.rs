@@ -266,6 +266,9 @@ pub(super) fn proof(ended: &AttemptResult) -> Vec<Line> {
     lines
 }
 
+/// What is said of a verify command that failed while others ran.
+const AGAIN: &str = " while other commands ran; once more alone, before that counts";
+
 impl EventText for CheckEvent {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         let (id, view) = (at.id, at.view);
@@ -304,9 +307,10 @@ impl EventText for CheckEvent {
                 let took = length(check.duration_seconds);
                 vec![line(Style::Faint, format!("{}succeeded in {took}", result(check)))]
             }
-            CheckEvent::VerifyFailed(check) => {
+            CheckEvent::VerifyFailed(check) | CheckEvent::VerifyRepeated(check) => {
                 let took = length(check.duration_seconds);
-                let head = format!("{}{} after {took}", result(check), check.outcome);
+                let again = if matches!(self, CheckEvent::VerifyRepeated(_)) { AGAIN } else { "" };
+                let head = format!("{}{} after {took}{again}", result(check), check.outcome);
                 with_output(line(Style::Warn, head), check)
             }
             CheckEvent::VerifyPostponed { .. } => {
