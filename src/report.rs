@@ -2,6 +2,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+pub mod awake;
 mod board;
 pub mod fancy;
 pub mod heartbeat;

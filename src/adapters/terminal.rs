@@ -124,6 +124,13 @@ pub fn say(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
+/// Writes text to standard error as [`say`] does, wrapped if that is a terminal.
+pub fn say_wrapped(text: &str) {
+    for line in wrap(text, stderr_width().unwrap_or(usize::MAX)) {
+        say(&line);
+    }
+}
+
 /// Shows the cursor again after a program that had hidden it was stopped.
 pub fn show_cursor() {
     let _ = console::Term::stderr().show_cursor();

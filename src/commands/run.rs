@@ -38,6 +38,7 @@ use crate::{
         workspace::Workspace,
     },
     report::{
+        awake::AwakeReporter,
         fancy::FancyReporter,
         heartbeat::HeartbeatReporter,
         notify::{NotifyReporter, desktop_is_here},
@@ -314,20 +315,20 @@ pub(super) fn runner(
     {
         terminal::say(&format!("desktop notifications are unavailable: {why}"));
     }
+    let keep_awake = workspace.config.keep_awake;
     let notify = NotifyReporter::new(&workspace).context("start the notifiers")?;
     let reporters: Vec<Box<dyn Reporter>> = vec![
         Box::new(PlainReporter::dated(log, outputs)),
         Box::new(HeartbeatReporter::new(heartbeat)),
         Box::new(notify),
+        Box::new(AwakeReporter::new(keep_awake, verbosity == Verbosity::Quiet)),
         view,
     ];
     let flag = workspace.place.flag();
     let runner = Runner::new(workspace, file, options, reporters)?;
     if terminal::stderr_is_terminal() && !detached && verbosity != Verbosity::Quiet {
         let text = format!("closing the terminal does not stop the run; `ralph stop{flag}` does");
-        for line in terminal::wrap(&text, terminal::stderr_width().unwrap_or(80)) {
-            terminal::say(&line);
-        }
+        terminal::say_wrapped(&text);
     }
     Ok(runner)
 }

@@ -151,6 +151,9 @@ settings! { @ [] []
     /// The number of attempts at a time; above 1, each needs a slot.
     #[schemars(range(min = 1))]
     jobs: usize = 1;
+    /// Whether a run keeps the machine awake, also with its lid closed, by `systemd-inhibit` or
+    /// `caffeinate`. The default is whether the machine has a battery or a lid.
+    keep_awake: Option<bool> = None;
     /// The file in which agents record what they learned.
     learnings: String = LEARNINGS.to_owned();
     /// The number of attempts at a time per agent or tag: a mapping of names to numbers, such as

@@ -31,6 +31,7 @@ fn every_setting_is_shown_with_its_origin() {
     idle                15m                                 default
     isolation           slot                                default
     jobs                1                                   default
+    keep_awake          false                               RALPH_KEEP_AWAKE
     learnings           docs/knowledge/learnings.md         default
     limits              {}                                  default
     lock_timeout        2m                                  default

@@ -191,6 +191,8 @@ impl TestProject {
             ("GIT_CONFIG_GLOBAL", "/dev/null".to_owned()),
             ("GIT_CONFIG_SYSTEM", "/dev/null".to_owned()),
             ("RALPH", RALPH.to_owned()),
+            // A laptop says more than another machine.
+            ("RALPH_KEEP_AWAKE", "false".to_owned()),
             ("TRIAL", self.trial.clone()),
             ("TRIAL_DIR", text(self.dir())),
         ]

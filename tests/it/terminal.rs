@@ -358,3 +358,43 @@ fn a_paused_run_may_continue_in_the_background() {
     ends(&trial);
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
 }
+
+/// A stand-in for `systemd-inhibit`, which notes what it holds and runs its command.
+fn inhibitor(trial: TestProject, refuses: &str) -> TestProject {
+    let bin = trial.dir().join("awake");
+    fs::create_dir(&bin).unwrap();
+    let script = format!(
+        "case $1 in {refuses}) exit 1;; esac; echo \"$1\" >> \"$TRIAL_DIR/held\"
+         while [ \"${{1#--}}\" != \"$1\" ]; do shift; done; \"$@\""
+    );
+    trial.script(&bin.join("systemd-inhibit"), &script);
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    trial.env("PATH", &path).env("RALPH_KEEP_AWAKE", "true")
+}
+
+#[test]
+fn a_run_keeps_the_machine_awake_and_leaves_no_process_that_does() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let held = |trial: &TestProject| fs::read_to_string(trial.sign("held")).unwrap();
+    let graph = "tasks: [{id: a}]\n";
+    let trial = inhibitor(TestProject::new().graph(graph).agent("gate"), "nothing");
+    let run = trial.start_until(["run"], "waiting-a");
+    assert_eq!(held(&trial), "--what=idle:sleep:handle-lid-switch\n");
+    assert!(run.said().contains("stays awake until the run ends, also with its lid closed"));
+    run.kill();
+    trial.no_process_is_left();
+    trial.leave("open");
+    trial.run(["run"]).graph_complete();
+    trial.no_process_is_left();
+
+    // The lid may be beyond what a person at another machine may hold.
+    let trial = inhibitor(TestProject::new().graph(graph).agent("commit"), "*lid*");
+    trial.run(["run"]).graph_complete().stderr_has("until the run ends, its lid open");
+    assert_eq!(held(&trial), "--what=idle:sleep\n");
+    let trial = inhibitor(TestProject::new().graph(graph).agent("commit"), "*");
+    let none = "the machine may sleep during the run: `systemd-inhibit` does not work here";
+    trial.run(["run"]).graph_complete().stderr_has(none);
+    trial.no_process_is_left();
+}

@@ -541,8 +541,9 @@ fn no_type_has_many_methods() {
 /// nothing that an attempt in a sandbox wrote, and the words of today's agents are many.
 /// Of these, 80 name proofs that were not made, 280 find settings with which checks notice less, 200 are
 /// for ordinary surroundings: hidden files, keys below `.git`, checks that share a port, repositories
-/// that move, hosts that fail; 130 let a run outlive its terminal.
-const LINES: usize = 73_190;
+/// that move, hosts that fail; 130 let a run outlive its terminal, 95 keep the machine
+/// awake.
+const LINES: usize = 73_290;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 389;
