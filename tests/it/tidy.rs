@@ -546,7 +546,7 @@ fn no_type_has_many_methods() {
 const LINES: usize = 73_390;
 
 /// The number of files in `src` that the budget allows.
-const FILES: usize = 389;
+const FILES: usize = 391;
 
 #[test]
 fn the_whole_stays_small() {
