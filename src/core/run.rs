@@ -359,8 +359,8 @@ impl Run {
                         continue;
                     };
                     let mut end = *end;
-                    if let Some(commits) = built.and_then(|built| built.rebuilt) {
-                        end.evidence.commits = commits;
+                    if let Some((commits, diff)) = built.and_then(|built| built.rebuilt) {
+                        (end.evidence.commits, end.evidence.diff) = (commits, Some(diff));
                     }
                     end.evidence.merge = Some(merge);
                     end.evidence.verify.extend(check);

@@ -333,7 +333,7 @@ pub fn evidence(
         && tree.file_at(base, &path)? != tree.file_at(head, &path)?
     {
         since.diff =
-            Some(tree.diff_without(base, head, &path)?).filter(|it| it.files > 0).or(Some(all));
+            Some(tree.diff(base, head, Some(&path))?).filter(|it| it.files > 0).or(Some(all));
     }
     let strayed = if let Some(what) = tree.unfinished() {
         // A commit of the leftovers would conclude the unfinished operation.

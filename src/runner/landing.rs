@@ -176,7 +176,11 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
             }
         };
         // After a rebuild, the commits of the branch are those of the work.
-        let rebuilt = (commit != *head).then(|| tree.between(&tip, &commit)).transpose()?;
+        let rebuilt = if commit == *head {
+            None
+        } else {
+            Some((tree.between(&tip, &commit)?, tree.diff(&tip, &commit, None)?))
+        };
         let commit = completed(&tree, &commit, completion.as_ref())?;
         tree.slot().move_to(&commit)?;
         if *has_new_modules && let Err(error) = tree.slot().update_submodules(&main) {

@@ -202,6 +202,24 @@ fn a_run_goes_on_while_its_checkout_waits() {
     assert_eq!(trial.git(&["for-each-ref", "refs/ralph/tip", "refs/ralph/origin"]), "");
 }
 
+/// What two attempts changed alike is the work of the first that lands; the size of the second is that
+/// of the commit that landed.
+#[test]
+fn the_size_of_landed_work_is_that_of_its_commit() {
+    let trial = stage("tasks: [{id: a}, {id: b}]\n", "jobs: 2\n");
+    tell(&trial, "a", "put line agent; work");
+    tell(&trial, "b", "put line agent; await open; work");
+    let run = trial.start_until(["run"], "waiting-b");
+    trial.wait_for_records(1, "completed");
+    trial.leave("open");
+    run.end(&trial).graph_complete();
+    for line in trial.lines("completed") {
+        let commit = line["commits"][0]["id"].as_str().unwrap();
+        let files = trial.git(&["show", "--format=", "--name-only", commit]);
+        assert_eq!(line["diff"]["files"], files.lines().count(), "{files}");
+    }
+}
+
 /// What is in the way of the checkout, and what makes room.
 #[test]
 fn a_checkout_follows_once_what_is_in_its_way_is_gone() {

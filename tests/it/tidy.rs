@@ -543,7 +543,7 @@ fn no_type_has_many_methods() {
 /// for ordinary surroundings: hidden files, keys below `.git`, checks that share a port, repositories
 /// that move, hosts that fail; 130 let a run outlive its terminal, 95 keep the machine
 /// awake.
-const LINES: usize = 73_390;
+const LINES: usize = 73_480;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 391;

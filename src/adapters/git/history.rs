@@ -109,15 +109,15 @@ impl RepoReader {
         list().context("cannot list the new commits")
     }
 
-    /// Returns what changed between two commits in all files but one.
+    /// Returns what changed between two commits in all files, or in all but one.
     ///
     /// # Errors
     /// Errors of git.
-    pub fn diff_without(&self, base: &str, head: &str, path: &str) -> Result<DiffStat> {
+    pub fn diff(&self, base: &str, head: &str, all_but: Option<&str>) -> Result<DiffStat> {
         if !is_commit(base) || !is_commit(head) {
             bail!("`{base}` or `{head}` is not a commit id");
         }
-        program::diff_stat(&self.root, base, head, Some(path))
+        program::diff_stat(&self.root, base, head, all_but)
     }
 
     /// Whether `head` descends from `base`: not if `base` is no longer in the repository.

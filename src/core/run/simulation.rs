@@ -1022,7 +1022,7 @@ impl World {
             batch.commits.push(BuiltCommit {
                 verified: commit.clone(),
                 commit,
-                rebuilt: Some(rebuilt),
+                rebuilt: Some((rebuilt, DiffStat::default())),
             });
         }
         if batch.conflict.is_none() {

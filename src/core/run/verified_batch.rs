@@ -5,7 +5,7 @@
 
 use crate::{
     commit_id::CommitId,
-    verdict::{CheckResult, Commit},
+    verdict::{CheckResult, Commit, DiffStat},
 };
 
 /// HEAD of the tree in which a command ran; `None` where it could not be read.
@@ -32,8 +32,8 @@ pub struct BuiltCommit {
     /// The commit on which the verify commands must pass: the last one, or its parent if the last
     /// one only changes the status of the task in the graph.
     pub verified: CommitId,
-    /// Its commits, if they are not the commits of the attempt itself.
-    pub rebuilt: Option<Vec<Commit>>,
+    /// Its commits and their size, if they are not the commits of the attempt itself.
+    pub rebuilt: Option<(Vec<Commit>, DiffStat)>,
 }
 
 /// A command that ran in a tree.
