@@ -524,15 +524,15 @@ fn checks_must_notice_broken_code() {
             "1 verify command passed on main in a slot, and notices broken code",
         ),
         (
-            "sh tests/f.sh [repo]",
+            r#"sh tests/f.sh "[repo]""#,
             "error",
-            "your tests pass although the code is broken: `sh tests/f.sh [repo]` tests `[repo]`, not \
-             the slot (the command names it)",
+            "your tests pass although the code is broken: `sh tests/f.sh \"[repo]\"` tests `[repo]`, \
+             not the slot (the command names it)",
         ),
         (
-            "cd [repo] && sh tests/f.sh",
+            r#"cd "[repo]" && sh tests/f.sh"#,
             "error",
-            "your tests pass although the code is broken: `cd [repo] && sh tests/f.sh` tests `[repo]`, \
+            "your tests pass although the code is broken: `cd \"[repo]\" && sh tests/f.sh` tests `[repo]`, \
              not the slot (the command names it)",
         ),
         (
@@ -549,7 +549,7 @@ fn checks_must_notice_broken_code() {
         let code = i64::from(mark == "error");
         assert_eq!(of_slot(&trial), (code, mark.to_owned(), found.to_owned()), "{verify}");
     }
-    let trial = with_code("sh tests/f.sh [repo]");
+    let trial = with_code(r#"sh tests/f.sh "[repo]""#);
     trial.run(["doctor", "-q"]).code(1).stdout_has("a run would start, and complete whatever");
     // Another file leads there.
     let trial = with_code("sh tests/all.sh");

@@ -164,18 +164,27 @@ impl Confinement {
             Some("update") => "checkout",
             _ => "false",
         };
-        let is_refused = is_in(PROGRAMS) && (is_of_tree || self.leads_into_tree(value));
+        // Git starts a program that signs without a shell, so that its path may have spaces.
+        let leads_into_tree = || match name.rsplit('.').next() {
+            Some("program") => self.is_word_of_tree(value),
+            _ => self.leads_into_tree(value),
+        };
+        let is_refused = is_in(PROGRAMS) && (is_of_tree || leads_into_tree());
         is_refused.then(|| refused.to_owned())
     }
 
     /// Whether a word of a command is a file of the tree.
     fn leads_into_tree(&self, command: &str) -> bool {
         let words = command.split(|c: char| c.is_whitespace() || "'\"=;&|()`!".contains(c));
-        words.filter(|word| !word.is_empty() && !word.starts_with(['-', '~'])).any(|word| {
-            let path = Path::new(word);
-            let is_there = self.main.join(path).starts_with(&self.main);
-            is_there && (path.is_absolute() || word.contains('/') || self.main.join(path).exists())
-        })
+        words
+            .filter(|word| !word.is_empty() && !word.starts_with(['-', '~']))
+            .any(|word| self.is_word_of_tree(word))
+    }
+
+    fn is_word_of_tree(&self, word: &str) -> bool {
+        let path = Path::new(word);
+        let is_there = self.main.join(path).starts_with(&self.main);
+        is_there && (path.is_absolute() || word.contains('/') || self.main.join(path).exists())
     }
 }
 
@@ -256,6 +265,7 @@ mod tests {
             ("merge.ralph.driver", "'/opt/ralph' merge-driver %O %A %B"),
             ("merge.x.name", "./a name"),
             ("gpg.program", "gpg2"),
+            ("gpg.program", "/opt/with a space/gpg"),
             ("core.sshcommand", "ssh -i ~/.ssh/key"),
             ("credential.helper", "store"),
         ] {

@@ -239,7 +239,7 @@ fn path_in(text: &str, root: &str) -> Option<String> {
     if environment::moved(text, root, "") == text {
         return None;
     }
-    let found = &text[text.find(root)?..];
-    let end = found.find(|c: char| c.is_whitespace() || "'\"`:;,)&|<>".contains(c));
-    Some(found[..end.unwrap_or(found.len())].to_owned())
+    let below = &text[text.find(root)? + root.len()..];
+    let end = below.find(|c: char| c.is_whitespace() || "'\"`:;,)&|<>".contains(c));
+    Some(format!("{root}{}", &below[..end.unwrap_or(below.len())]))
 }
