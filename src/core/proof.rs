@@ -101,6 +101,8 @@ pub enum ControlKind {
     Broken,
     /// The same, with the settings and scripts of checks as they were.
     BrokenOldChecks,
+    /// The same, with the tests as they were, and none of the new ones.
+    BrokenOldTests,
 }
 
 impl ControlKind {
@@ -117,27 +119,31 @@ impl ControlKind {
             ControlKind::Stub => "stub",
             ControlKind::Broken => "broken",
             ControlKind::BrokenOldChecks => "broken-old-checks",
+            ControlKind::BrokenOldTests => "broken-old-tests",
         }
     }
 
     /// Whether all commands run on the tree, also after one that failed.
     pub fn runs_all(self) -> bool {
-        match self {
-            ControlKind::OldChecks | ControlKind::Broken | ControlKind::BrokenOldChecks => true,
-            ControlKind::WithoutSource
-            | ControlKind::OldTests
-            | ControlKind::Tripwire
-            | ControlKind::Inert
-            | ControlKind::Base
-            | ControlKind::Again
-            | ControlKind::Stub => false,
-        }
+        self == ControlKind::OldChecks || (self.breaks_code() && self != ControlKind::Stub)
     }
 
     /// Whether a command that fails on the tree, as it should, says nothing of commands that fail now
     /// and then.
     fn breaks_code(self) -> bool {
-        matches!(self, ControlKind::Stub | ControlKind::Broken | ControlKind::BrokenOldChecks)
+        match self {
+            ControlKind::Stub
+            | ControlKind::Broken
+            | ControlKind::BrokenOldChecks
+            | ControlKind::BrokenOldTests => true,
+            ControlKind::WithoutSource
+            | ControlKind::OldTests
+            | ControlKind::OldChecks
+            | ControlKind::Tripwire
+            | ControlKind::Inert
+            | ControlKind::Base
+            | ControlKind::Again => false,
+        }
     }
 }
 
@@ -175,6 +181,16 @@ pub struct ControlResult {
     pub passed: Vec<String>,
     /// Wall time.
     pub duration_seconds: f64,
+}
+
+impl ControlResult {
+    /// The number of tests that failed; none if it is not known.
+    fn failures(&self) -> Option<u64> {
+        match self.red {
+            Some(_) => self.failed_tests,
+            None => self.tests.map(|_| 0),
+        }
+    }
 }
 
 /// What the controls show.
@@ -235,6 +251,17 @@ pub enum ProofOutcome {
         /// The number of tests that run now.
         tests: u64,
     },
+    /// With the new tests, fewer fail if all code is broken.
+    TestsWeakened {
+        /// The changed files.
+        files: Vec<String>,
+        /// The number of tests that fail of the old ones.
+        before: u64,
+        /// The number of tests that fail now.
+        tests: u64,
+    },
+    /// Only tests changed, and none of the new ones fails if all code is broken.
+    TestsNoticeNothing,
     /// Existing tests were removed or are skipped, and no source changed with them.
     TestsRemoved {
         /// The files.
@@ -279,6 +306,8 @@ impl ProofOutcome {
             | ProofOutcome::ChecksChanged { .. }
             | ProofOutcome::ChecksDisarmed { .. }
             | ProofOutcome::ChecksNarrowed { .. }
+            | ProofOutcome::TestsWeakened { .. }
+            | ProofOutcome::TestsNoticeNothing
             | ProofOutcome::TestsRemoved { .. }
             | ProofOutcome::NotKept { .. }
             | ProofOutcome::NoCode
@@ -287,30 +316,29 @@ impl ProofOutcome {
     }
 }
 
+/// How a proof begins, by the number of files of existing tests that fail as they were.
+fn tests_as_they_were(changed: usize) -> String {
+    let files = match changed {
+        0 => return "proved: ".to_owned(),
+        1 => "1 file of existing tests no longer passes as it was".to_owned(),
+        count => format!("{count} files of existing tests no longer pass as they were"),
+    };
+    format!("proved, tests changed: {files}; ")
+}
+
 impl fmt::Display for ProofOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let some =
             |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+        let named = |files: &[String]| files.join("`, `");
         match self {
             ProofOutcome::Proved { files, command, tests, tests_changed } => {
-                if *tests_changed > 0 {
-                    let now = match tests_changed {
-                        1 => "passes as it was",
-                        _ => "pass as they were",
-                    };
-                    let files = some(*tests_changed as u64, "file");
-                    write!(
-                        f,
-                        "proved, tests changed: {files} of existing tests no longer {now}; "
-                    )?;
-                } else {
-                    f.write_str("proved: ")?;
-                }
+                f.write_str(&tests_as_they_were(*tests_changed))?;
                 let them = if *files == 1 { "it" } else { "them" };
                 let files = some(*files as u64, "source file");
                 let tests = tests.filter(|count| *count > 0);
-                let tests =
-                    tests.map_or_else(String::new, |count| format!(" ({})", some(count, "test")));
+                let tests = tests.map(|count| format!(" ({})", some(count, "test")));
+                let tests = tests.unwrap_or_default();
                 write!(f, "without its {files} `{command}` fails{tests}, and passes with {them}")
             }
             ProofOutcome::Repaired => f.write_str("repaired: red before, green now"),
@@ -331,21 +359,32 @@ impl fmt::Display for ProofOutcome {
                 write!(f, "unproved: no test ran in `{command}`")
             }
             ProofOutcome::ChecksChanged { files, command } => {
-                let files = files.join("`, `");
+                let files = named(files);
                 write!(f, "checks changed: with the old `{files}` `{command}` fails")
             }
             ProofOutcome::ChecksDisarmed { files, command } => {
-                let files = files.join("`, `");
-                write!(f, "checks changed: with the new `{files}` `{command}` passes even if all code is \
-                           broken")
+                let files = named(files);
+                write!(
+                    f,
+                    "checks changed: with the new `{files}` `{command}` passes even if all code is broken"
+                )
             }
             ProofOutcome::ChecksNarrowed { files, before, tests } => {
-                let (files, tests) = (files.join("`, `"), some(*tests, "test"));
-                let run = if tests == "1 test" { "runs" } else { "run" };
-                write!(f, "checks changed: with the new `{files}` {tests} {run}, before {before}")
+                let (files, tests) = (named(files), some(*tests, "test"));
+                write!(f, "checks changed: with the new `{files}` only {tests} of {before} run")
+            }
+            ProofOutcome::TestsWeakened { files, before, tests } => {
+                let (files, tests) = (named(files), some(*tests, "test"));
+                write!(
+                    f,
+                    "checks changed: with the new `{files}` broken code fails only {tests} of {before}"
+                )
+            }
+            ProofOutcome::TestsNoticeNothing => {
+                f.write_str("not noticed: the new tests pass even if all code is broken")
             }
             ProofOutcome::TestsRemoved { files } => {
-                let files = files.join("`, `");
+                let files = named(files);
                 write!(
                     f,
                     "checks changed: existing tests were removed or are skipped in `{files}`, and no \
@@ -398,6 +437,7 @@ impl Proof {
             | ControlKind::Inert
             | ControlKind::Base
             | ControlKind::BrokenOldChecks
+            | ControlKind::BrokenOldTests
             | ControlKind::Again => None,
         };
         let green = self.controls.iter().filter(|it| it.red.is_none());

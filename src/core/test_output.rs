@@ -26,23 +26,37 @@ pub fn ran(output: &str) -> Option<u64> {
 /// because of what it does.
 pub fn misses_names(output: &str) -> bool {
     const NAMES: &[&str] = &[
-        "ImportError",
-        "ModuleNotFoundError",
-        "NameError: name ",
-        "AttributeError: module ",
-        " has no attribute ",
-        "Cannot find module",
-        "ERR_MODULE_NOT_FOUND",
-        "does not provide an export named",
-        " is not defined",
-        " is not a function",
-        " is not a constructor",
-        "has no exported member",
+        "ImportError",                          // Python
+        "ModuleNotFoundError",                  //
+        "NameError: name ",                     //
+        "AttributeError: module ",              //
+        " object has no attribute ",            //
+        "Cannot find module",                   // JavaScript, TypeScript
+        "ERR_MODULE_NOT_FOUND",                 //
+        "does not provide an export named",     //
+        " is not defined",                      //
+        " is not a function",                   //
+        " is not a constructor",                //
+        "has no exported member",               //
+        "cannot find function",                 // Rust
+        "unresolved import",                    //
+        "no method named",                      //
+        "no function or associated item named", //
+        ": undefined: ",                        // Go
+        " has no field or method ",             //
     ];
-    const ASSERTIONS: &[&str] =
-        &["AssertionError", "assert ", "Expected", "expected", "DID NOT RAISE"];
+    const OTHERS: &[&str] = &[
+        "AssertionError",
+        "E       assert",
+        "ERR_ASSERTION",
+        "DID NOT RAISE",
+        "Received:",
+        "'NoneType' object",
+        "panicked at",
+        "--- FAIL: ",
+    ];
     let has = |words: &[&str]| words.iter().any(|word| output.contains(word));
-    has(NAMES) && !has(ASSERTIONS)
+    has(NAMES) && !has(OTHERS)
 }
 
 /// The number of tests that failed, by the summaries of known runners; none if none says it.
@@ -230,7 +244,9 @@ mod tests {
         }
         assert!(misses_names("E   ImportError: cannot import name 'mul'\n1 error in 0.1s\n"));
         assert!(misses_names("TypeError: mul is not a function\n"));
-        assert!(!misses_names("ImportError: x\nE  assert 1 == 2\n"));
+        assert!(misses_names("error[E0425]: cannot find function `mul` in this scope\n"));
+        assert!(misses_names("./a_test.go:6:5: undefined: Mul\nFAIL\tx [build failed]\n"));
+        assert!(!misses_names("ImportError: x\nE       assert 1 == 2\n"));
     }
 
     #[test]

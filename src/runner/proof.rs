@@ -294,8 +294,7 @@ impl ProofOrder {
         let files = changed_files(&tree, &self.base, &head)?;
         let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
         let rule = rule(&tree, &head, &self.settings, (&self.verify, &paths))?;
-        let weighs = paths.iter().any(|path| rule.decides_checks(path));
-        let code = if weighs { all_code(&tree, &head, &rule)? } else { Vec::new() };
+        let code = all_code(&tree, &head, &rule)?;
         let plan = ProofPlan::of(ProofSubject {
             files: &files,
             code: &code,
@@ -464,7 +463,7 @@ fn changed_files(tree: &Repo, base: &CommitId, head: &CommitId) -> Result<Vec<Ch
     Ok(files)
 }
 
-/// The code of the project in a commit, by its paths.
+/// The code of the project in a commit, by its paths; without files that are large.
 fn all_code(tree: &Repo, head: &CommitId, rule: &HalvesRule) -> Result<Vec<(String, String)>> {
     let paths = tree.files_at(head)?.into_iter();
     let paths = paths.filter(|path| is_own_code(path) && rule.half(path) == Half::Source);

@@ -27,7 +27,7 @@ pub struct ProofView {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ControlView {
     /// The tree: `without_source`, `old_tests`, `old_checks`, `tripwire`, `inert`,
-    /// `base`, `again`, `stub`, `broken` or `broken_old_checks`.
+    /// `base`, `again`, `stub`, `broken`, `broken_old_checks` or `broken_old_tests`.
     pub control: String,
     /// What it showed, in words.
     pub text: String,
@@ -78,6 +78,7 @@ fn control_text(control: &ControlResult) -> String {
         ControlKind::Again => "the same work again",
         ControlKind::Stub => "with functions that return nothing",
         ControlKind::Broken => "with all code broken",
+        ControlKind::BrokenOldTests => "with all code broken and the tests as they were",
         ControlKind::BrokenOldChecks => {
             "with all code broken and the settings of checks as they were"
         }

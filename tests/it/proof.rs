@@ -141,7 +141,7 @@ fn work_with_which_the_checks_notice_less_does_not_land() {
     };
     let cases = [
         ("`sh check.sh` passes even if all code is broken", all.replace("exit 1", ":")),
-        ("1 test runs, before 2", all.replace('*', "a*")),
+        ("only 1 test of 2 run", all.replace('*', "a*")),
     ];
     for (said, check) in cases {
         let (project, printed) = with(&check, 3);

@@ -597,10 +597,10 @@ fn every_page_names_its_reader() {
 }
 
 /// The number of words in README.md, ARCHITECTURE.md, CHANGELOG.md and `docs/`, as `wc -w` counts.
-/// Of these, 30 say when a proof is missing, 140 what makes checks notice less, 70 how a run outlives
+/// Of these, 30 say when a proof is missing, 220 what makes checks notice less, 70 how a run outlives
 /// its terminal, 120 are on ordinary surroundings: work that waits, checks that run alone,
 /// 60 how far the limit on attempts reaches.
-const WORDS: usize = 31_190;
+const WORDS: usize = 31_270;
 
 #[test]
 fn the_documents_stay_short() {

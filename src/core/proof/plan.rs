@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trees::{
-    broken, changes_tests, has_code_change, is_conftest, is_in_functions, loses_lines, of_its_time,
-    old_tests, skips_more, weakened, wired, without_source,
+    broken, broken_old_tests, changes_tests, has_code_change, is_conftest, is_in_functions,
+    loses_lines, of_its_time, old_checks, old_tests, skips_more, weakened, wired, without_source,
 };
 
 use super::{
     ControlKind, ControlResult, ControlText, ProofOutcome,
-    halves::{Half, HalvesRule, as_it_was},
+    halves::{Half, HalvesRule},
     policy::ProofPolicy,
     source_code::lexer::Language,
     tripwire::Tripwire,
@@ -48,7 +48,7 @@ pub type ControlTree = BTreeMap<String, ControlText>;
 pub struct ProofSubject<'a> {
     /// The files that changed.
     pub files: &'a [ChangedFile],
-    /// All code of the project as it is in the work, by path; nothing if no setting of checks changed.
+    /// All code of the project as it is in the work, by path.
     pub code: &'a [(String, String)],
     /// The halves of the change.
     pub rule: &'a HalvesRule,
@@ -80,9 +80,11 @@ pub struct ProofPlan {
     wires: [ControlTree; 2],
     /// The changed functions return at once; nothing if more changed than functions.
     stub: ControlTree,
-    /// All code is broken; nothing if no setting of checks changed.
+    /// All code is broken; nothing if neither settings of checks nor existing tests changed.
     broken: ControlTree,
     broken_old_checks: ControlTree,
+    /// Nothing if no existing test lost lines, and code changed.
+    broken_old_tests: ControlTree,
     /// Whether the numbers of tests that run with the old settings and the new can be compared.
     counts_tests: bool,
     tripwire: Tripwire,
@@ -115,16 +117,10 @@ impl ProofPlan {
             files.iter().filter(|file| rule.half(&file.path) == half).collect()
         };
         let (source, tests, checks) = (of(Half::Source), of(Half::Test), of(Half::Check));
-        let code: Vec<&ChangedFile> =
-            source.iter().copied().filter(|it| has_code_change(it)).collect();
+        let code = source.iter().copied().filter(|it| has_code_change(it));
+        let code: Vec<&ChangedFile> = code.collect();
         let mut old_tests = old_tests(&tests, &source);
-        let mut old_checks: ControlTree = checks
-            .iter()
-            .filter_map(|file| {
-                let old = as_it_was(&file.path, file.base.as_deref(), file.head.as_deref())?;
-                Some((file.path.clone(), old))
-            })
-            .collect();
+        let mut old_checks = old_checks(&checks);
         let mut check_files: Vec<String> = old_checks.keys().cloned().collect();
         let is_of_tests = check_files.is_empty();
         let conftests = tests.iter().filter(|it| is_conftest(it));
@@ -133,6 +129,7 @@ impl ProofPlan {
         if has_conftest {
             old_checks.extend(tests.iter().filter_map(|it| of_its_time(it)));
         }
+        let checks_tests = !tests.is_empty() || source.iter().any(|it| changes_tests(it));
         let mut otherwise = None;
         if code.is_empty() {
             let files = weakened(&tests, &source);
@@ -140,7 +137,7 @@ impl ProofPlan {
                 return Err(ProofOutcome::TestsRemoved { files });
             }
             let outcome = Self::without_code(&tests, &checks, &source);
-            if old_tests.is_empty() && old_checks.is_empty() {
+            if old_tests.is_empty() && old_checks.is_empty() && !checks_tests {
                 return Err(outcome);
             }
             otherwise = Some(outcome);
@@ -151,16 +148,18 @@ impl ProofPlan {
             }
             old_tests.retain(|path, _| !check_files.contains(path));
         }
-        let checks_changed =
-            !tests.is_empty() || !old_checks.is_empty() || code.iter().any(|it| changes_tests(it));
+        let checks_changed = checks_tests || !old_checks.is_empty();
+        let weighs_tests = !old_tests.is_empty() || (otherwise.is_some() && checks_tests);
         let wires = [tripwire, tripwire.inert()].map(|wire| wired(&code, wire));
         let is_stub = code.iter().all(|it| is_in_functions(it));
         let stubbed: &[&ChangedFile] = if is_stub { &code } else { &[] };
-        let all_code = if old_checks.is_empty() { &[] } else { subject.code };
-        let broken = broken(all_code, tripwire);
+        let is_weighed = weighs_tests || !old_checks.is_empty();
+        let broken = broken(if is_weighed { subject.code } else { &[] }, tripwire);
+        let weighed = if weighs_tests { &broken } else { &UNCHANGED };
+        let edits_tests = !old_tests.is_empty();
         let others = of(Half::Other).into_iter().filter(|it| match otherwise {
             // Data and its test may change together.
-            Some(_) => !old_tests.is_empty(),
+            Some(_) => edits_tests,
             None => it.was_there && !checks_changed,
         });
         Ok(ProofPlan {
@@ -172,8 +171,9 @@ impl ProofPlan {
             // What a test compares with may be a file of any kind.
             old_tests: others
                 .map(|it| (it.path.clone(), ControlText::Base))
-                .chain(old_tests.clone())
+                .chain(old_tests)
                 .collect(),
+            broken_old_tests: broken_old_tests(weighed, &tests, &source, tripwire),
             broken_old_checks: broken.clone().into_iter().chain(old_checks.clone()).collect(),
             broken,
             counts_tests: !has_conftest || !tests.iter().any(|it| loses_lines(it)),
@@ -279,15 +279,24 @@ impl ProofPlan {
         if self.counts_tests && counted && first(ControlKind::Again).is_none() {
             return Some(ControlKind::Again);
         }
-        if self.broken.is_empty() {
+        // Tests that pass as they were are as good as before.
+        let mut old = done.iter().filter(|it| it.control == ControlKind::OldTests).peekable();
+        let are_red = old.peek().is_some() && old.all(|it| it.red.is_some());
+        let weighs_tests =
+            !self.broken_old_tests.is_empty() && (self.otherwise.is_some() || are_red);
+        if self.broken.is_empty() || (self.old_checks.is_empty() && !weighs_tests) {
             return None;
         }
         let Some(broken) = first(ControlKind::Broken) else { return Some(ControlKind::Broken) };
-        (!broken.passed.is_empty() && first(ControlKind::BrokenOldChecks).is_none())
-            .then_some(ControlKind::BrokenOldChecks)
+        let settings = !self.old_checks.is_empty() && !broken.passed.is_empty();
+        let tests = weighs_tests && broken.failures().is_some();
+        let kinds =
+            [(settings, ControlKind::BrokenOldChecks), (tests, ControlKind::BrokenOldTests)];
+        let due = kinds.into_iter().find(|(is_due, kind)| *is_due && first(*kind).is_none());
+        due.map(|(_, kind)| kind)
     }
 
-    /// What the checks notice no more with their new settings.
+    /// What the checks notice no more with their new settings and tests.
     fn weakened(&self, done: &[ControlResult]) -> Option<ProofOutcome> {
         let first = |kind| done.iter().find(|it| it.control == kind);
         let files = self.check_files.clone();
@@ -296,10 +305,19 @@ impl ProofPlan {
         if let Some((before, tests)) = counts.filter(|(old, new)| self.counts_tests && old > new) {
             return Some(ProofOutcome::ChecksNarrowed { files, before, tests });
         }
-        let (new, old) = (first(ControlKind::Broken)?, first(ControlKind::BrokenOldChecks)?);
-        let command = &old.red.as_ref()?.command;
-        let is_disarmed = new.passed.contains(command);
-        is_disarmed.then(|| ProofOutcome::ChecksDisarmed { files, command: command.clone() })
+        let new = first(ControlKind::Broken)?;
+        let red = first(ControlKind::BrokenOldChecks).and_then(|old| old.red.as_ref());
+        if let Some(red) = red.filter(|red| new.passed.contains(&red.command)) {
+            return Some(ProofOutcome::ChecksDisarmed { files, command: red.command.clone() });
+        }
+        let old = first(ControlKind::BrokenOldTests)?;
+        let (before, tests) = old.failures().zip(new.failures())?;
+        if tests < before {
+            let files = self.test_files.clone();
+            return Some(ProofOutcome::TestsWeakened { files, before, tests });
+        }
+        let is_more = self.otherwise.is_some() && new.tests > old.tests;
+        (is_more && tests == before).then_some(ProofOutcome::TestsNoticeNothing)
     }
 
     /// The tree of a control.
@@ -315,6 +333,7 @@ impl ProofPlan {
             ControlKind::Stub => &self.stub,
             ControlKind::Broken => &self.broken,
             ControlKind::BrokenOldChecks => &self.broken_old_checks,
+            ControlKind::BrokenOldTests => &self.broken_old_tests,
         }
     }
 
@@ -478,7 +497,10 @@ mod tests {
         assert_eq!(plan(&[comment]).err(), Some(ProofOutcome::NoCode));
         let what = "tests".to_owned();
         let test = file("tests/a.py", None, "def test_a(): pass\n");
-        assert_eq!(plan(std::slice::from_ref(&test)).err(), Some(ProofOutcome::NotNeeded { what }));
+        let new = plan(std::slice::from_ref(&test)).expect("controls");
+        let done = [result(ControlKind::Broken, true)];
+        assert_eq!((new.next(&[]), new.next(&done)), (Some(ControlKind::Broken), None));
+        assert_eq!(new.outcome(&done), ProofOutcome::NotNeeded { what });
         let files = vec!["tests/a.py".to_owned()];
         let edit = |head: &str| {
             let base = "def test_a():\n    assert a() == 2\n    assert b()\n";
@@ -497,8 +519,8 @@ mod tests {
         let edit = edit.expect("a control");
         assert_eq!(edit.next(&[]), Some(ControlKind::OldTests));
         let what = "tests".to_owned();
-        let done = [result(ControlKind::OldTests, false)];
-        assert_eq!(edit.next(&done), None);
+        let done = [result(ControlKind::OldTests, false), result(ControlKind::Broken, true)];
+        assert_eq!((edit.next(&done[..1]), edit.next(&done)), (Some(ControlKind::Broken), None));
         assert_eq!(edit.outcome(&done), ProofOutcome::NotNeeded { what });
         let done = [result(ControlKind::OldTests, true)];
         let command = "t".to_owned();
@@ -557,6 +579,44 @@ mod tests {
         assert_eq!(ask(&[false, true, true], [Some(3), Some(1)]), narrowed);
         let disarmed = ProofOutcome::ChecksDisarmed { files, command: "t".to_owned() };
         assert_eq!(ask(&[false, false, true], [None, None]), disarmed);
+    }
+
+    #[test]
+    fn tests_that_notice_less_than_before_are_named() {
+        let base = "def test_a():\n    assert a() == 2\n\ndef test_b():\n    assert b()\n";
+        let head = base.replace("    assert b()", "    if False:\n        assert b()");
+        let removed = vec!["    assert b()".to_owned()];
+        let edited = ChangedFile { removed, ..file("tests/a.py", Some(base), &head) };
+        let added = file("tests/c.py", None, "def test_c(): pass\n");
+        let source = file("src/a.py", Some("x = 1\n"), "x = 2\n");
+        // The number of tests that run and fail with broken code, now and before.
+        let ask = |files: &[ChangedFile], now: [u64; 2], before: [u64; 2], is_old_red: bool| {
+            let plan = plan(files).expect("controls");
+            let mut done = Vec::new();
+            while let Some(kind) = plan.next(&done) {
+                let [tests, failed] = if kind == ControlKind::Broken { now } else { before };
+                let old = kind == ControlKind::OldTests && is_old_red;
+                let is_red = if kind.breaks_code() { failed > 0 } else { old };
+                let failed_tests = is_red.then_some(failed);
+                let tests = Some(tests);
+                done.push(ControlResult { failed_tests, tests, ..result(kind, is_red) });
+            }
+            plan.outcome(&done)
+        };
+        let what = "tests".to_owned();
+        let needed = ProofOutcome::NotNeeded { what };
+        let files = vec!["tests/a.py".to_owned()];
+        let weaker = ProofOutcome::TestsWeakened { files, before: 2, tests: 1 };
+        let edited = std::slice::from_ref(&edited);
+        assert_eq!(ask(edited, [2, 2], [2, 2], false), needed);
+        assert_eq!(ask(edited, [2, 1], [2, 2], false), weaker);
+        let added = std::slice::from_ref(&added);
+        assert_eq!(ask(added, [3, 3], [2, 2], false), needed);
+        assert_eq!(ask(added, [3, 2], [2, 2], false), ProofOutcome::TestsNoticeNothing);
+        // With source, only if tests fail as they were.
+        let both = [source, edited[0].clone()];
+        assert_eq!(ask(&both, [2, 1], [2, 2], true), weaker);
+        assert_eq!(ask(&both, [2, 1], [2, 2], false), ProofOutcome::NotNoticed { runs: false });
     }
 
     #[test]

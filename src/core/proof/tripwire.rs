@@ -63,7 +63,7 @@ impl Tripwire {
     }
 
     /// A statement in its place that leaves the function at once: it shows whether the checks look at
-    /// what the function does. Only for languages in which a function need not return anything.
+    /// what the function does. In Rust and Go it returns what is there without work, such as 0.
     #[must_use]
     pub fn stub(self) -> Tripwire {
         Tripwire { effect: WireEffect::Return, ..self }
@@ -78,10 +78,6 @@ impl Tripwire {
     /// function.
     pub fn plant(self, path: &str, text: &str, reach: Reach<'_>) -> Option<String> {
         let source = SourceCode::new(Language::of(path)?, text);
-        let is_typed = matches!(source.language, Language::Rust | Language::Go);
-        if is_typed && self.effect == WireEffect::Return {
-            return None;
-        }
         let functions = source.functions();
         let mut bodies: BTreeSet<(usize, usize)> = match reach {
             Reach::All | Reach::Functions => functions.iter().map(|it| span(&it.body)).collect(),
@@ -102,6 +98,13 @@ impl Tripwire {
         for function in &functions {
             // Two arrows of one expression have the same end.
             if !bodies.remove(&span(&function.body)) {
+                continue;
+            }
+            let leave = leave(source.language, text[function.result.clone()].trim());
+            if let (Some(leave), WireEffect::Return) = (leave, self.effect)
+                && let Body::Statements(at) | Body::Lines(at, _) = function.body
+            {
+                edits.push((at, leave));
                 continue;
             }
             match function.body {
@@ -195,6 +198,50 @@ impl Tripwire {
                 )
             }
         }
+    }
+}
+
+/// The statement of Rust or Go that leaves a function with a value that needs no work.
+fn leave(language: Language, result: &str) -> Option<String> {
+    match language {
+        Language::Rust => {
+            let value = "::core::default::Default::default()";
+            let value = match result {
+                "" => String::new(),
+                _ if result.split('<').next().is_some_and(|it| it.ends_with("Result")) => {
+                    format!(" Ok({value})")
+                }
+                _ => format!(" {value}"),
+            };
+            Some(format!(" if ::core::hint::black_box(true) {{ return{value}; }}\n"))
+        }
+        Language::Go => {
+            let inner = result.strip_prefix('(').and_then(|it| it.strip_suffix(')'));
+            let (mut types, mut depth) = (vec![String::new()], 0);
+            for c in inner.unwrap_or(result).chars() {
+                depth += i32::from("([{".contains(c)) - i32::from(")]}".contains(c));
+                match c {
+                    ',' if depth == 0 => types.push(String::new()),
+                    _ => types.last_mut()?.push(c),
+                }
+            }
+            let types: Vec<&str> = types.iter().map(|it| it.trim()).collect();
+            let is_name = |it: &&str| {
+                let first = it.split(' ').next().unwrap_or_default();
+                let no_name = ["func", "map", "chan", "struct", "interface"];
+                first.len() < it.len()
+                    && first.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+                    && !no_name.contains(&first)
+            };
+            if result.is_empty() || (inner.is_some() && types.iter().any(is_name)) {
+                return Some(" if len(\"1\") > 0 { return };\n".to_owned());
+            }
+            let names: Vec<String> = (0..types.len()).map(|at| format!("ralph{at}")).collect();
+            let declared = names.iter().zip(types).map(|(name, of)| format!("var {name} {of}; "));
+            let (declared, names) = (declared.collect::<String>(), names.join(", "));
+            Some(format!(" if len(\"1\") > 0 {{ {declared}return {names} }};\n"))
+        }
+        Language::Python | Language::JavaScript | Language::TypeScript => None,
     }
 }
 
@@ -397,7 +444,7 @@ func (t T) f_b() { go func() {
 
     #[test]
     fn a_stub_leaves_the_function() {
-        let stub = |path, text| wire().stub().plant(path, text, Reach::Functions);
+        let stub = |path: &str, text: &str| wire().stub().plant(path, text, Reach::Functions);
         let python = stub("a.py", "X = 1\ndef a():\n  \"Doc.\"\n  return X\n");
         let want =
             "X = 1\ndef a():\n  \"Doc.\"\n  if abs(1):\n      return eval(\"None\")\n  return X\n";
@@ -405,7 +452,35 @@ func (t T) f_b() { go func() {
         let script = stub("a.js", "const a = b => b;\n");
         let want = "const a = b => { if (Number(1)) { return; } return b };\n";
         assert_eq!(script.as_deref(), Some(want));
-        assert_eq!(stub("a.rs", "fn a() -> u8 { 1 }\n"), None);
+        let left = |path: &str, text: &str| {
+            let text = stub(path, text).expect("a stub");
+            text[text.find("return").expect("return")..].split(['}', ';']).next().map(str::to_owned)
+        };
+        for (text, want) in [
+            (
+                "fn a() -> Vec<u8>\nwhere u8: Copy {\n    b()\n}\n",
+                "return ::core::default::Default::default()",
+            ),
+            (
+                "fn a(x: &str) -> io::Result<()> { b() }\n",
+                "return Ok(::core::default::Default::default())",
+            ),
+            ("fn a() {\n    b();\n}\n", "return"),
+        ] {
+            assert_eq!(left("a.rs", text).as_deref(), Some(want), "{text}");
+        }
+        for (text, want) in [
+            (
+                "func A(x int) (map[string]int, error) {\n\treturn b()\n}\n",
+                "return ralph0, ralph1 ",
+            ),
+            ("func (t *T) A(x int) *T {\n\treturn t\n}\n", "return ralph0 "),
+            ("func (t T) A() (n int, err error) { return 1, nil }\n", "return "),
+            ("func A[K any](k K) {\n\tb()\n}\n", "return "),
+            ("var a = func(x int) string { return b }\n", "return ralph0 "),
+        ] {
+            assert_eq!(left("a.go", text).as_deref(), Some(want), "{text}");
+        }
     }
 
     fn wire() -> Tripwire {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{ChangedFile, ControlTree};
 use crate::proof::{
     ControlText,
+    halves::as_it_was,
     source_code::{SourceCode, lexer::Language},
     tripwire::{Reach, Tripwire, garbage},
 };
@@ -154,6 +155,15 @@ fn children(path: &str, name: &str) -> [String; 2] {
     [format!("{start}{name}.rs"), format!("{start}{name}/mod.rs")]
 }
 
+/// The tree with the settings and scripts of checks as they were.
+pub(super) fn old_checks(checks: &[&ChangedFile]) -> ControlTree {
+    let old = checks.iter().filter_map(|file| {
+        let old = as_it_was(&file.path, file.base.as_deref(), file.head.as_deref())?;
+        Some((file.path.clone(), old))
+    });
+    old.collect()
+}
+
 /// Whether a changed file decides which tests pytest runs, and what they find.
 pub(super) fn is_conftest(file: &ChangedFile) -> bool {
     file.path.rsplit('/').next() == Some("conftest.py")
@@ -250,8 +260,7 @@ pub(super) fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> Cont
         let new_lines: BTreeSet<&str> = new.lines().collect();
         let went = old.lines().any(|line| is_code(file, line) && !new_lines.contains(line));
         if went || skips(&new) > skips(&old) {
-            let code = split(&SourceCode::new(Language::Rust, &head), false);
-            tree.insert(file.path.clone(), ControlText::Text(format!("{code}\n{old}")));
+            tree.insert(file.path.clone(), ControlText::Text(with_old_tests(file)));
         }
     }
     tree
@@ -286,7 +295,7 @@ pub(super) fn loses_lines(file: &ChangedFile) -> bool {
     file.was_there && !file.removed.is_empty()
 }
 
-/// Whether all code that changed is in functions, or declares and imports names.
+/// Whether all code that changed is in functions, or only declares and imports names.
 pub(super) fn is_in_functions(file: &ChangedFile) -> bool {
     const NAMES: &[&str] = &[
         "import ",
@@ -303,11 +312,47 @@ pub(super) fn is_in_functions(file: &ChangedFile) -> bool {
     let source = SourceCode::new(language, text);
     let functions = source.functions();
     let lines: Vec<&str> = text.lines().collect();
+    let tests = source.tests();
+    let declares = |line: &str| match language {
+        Language::Rust | Language::Go => {
+            !["const ", "static ", "var ", "="].iter().any(|it| line.contains(it))
+        }
+        Language::Python | Language::JavaScript | Language::TypeScript => {
+            let is_name = |c: char| c.is_alphabetic() || "_ ,'\"()[]{};".contains(c);
+            NAMES.iter().any(|it| line.starts_with(it)) || line.chars().all(is_name)
+        }
+    };
     file.lines.iter().filter(|line| source.has_code(**line)).all(|line| {
-        let words = lines.get(*line).map_or("", |it| it.trim());
-        let only_names = |c: char| c.is_alphanumeric() || "_ ,'\"()[]{};".contains(c);
         functions.iter().any(|it| it.lines.contains(line))
-            || NAMES.iter().any(|it| words.starts_with(it))
-            || (words.chars().all(only_names) && !words.chars().any(|c| c.is_ascii_digit()))
+            || tests.iter().any(|it| it.contains(line))
+            || declares(lines.get(*line).map_or("", |it| it.trim()))
     })
+}
+
+/// The same tree with the tests as they were.
+pub(super) fn broken_old_tests(
+    broken: &ControlTree,
+    tests: &[&ChangedFile],
+    source: &[&ChangedFile],
+    wire: Tripwire,
+) -> ControlTree {
+    let mut tree = broken.clone();
+    if tree.is_empty() {
+        return tree;
+    }
+    tree.extend(tests.iter().map(|it| (it.path.clone(), ControlText::Base)));
+    for file in source.iter().filter(|it| changes_tests(it)) {
+        let text = with_old_tests(file);
+        let text = wire.plant(&file.path, &text, Reach::Functions).unwrap_or(text);
+        tree.insert(file.path.clone(), ControlText::Text(text));
+    }
+    tree
+}
+
+/// A file of source with the tests in it as they were.
+fn with_old_tests(file: &ChangedFile) -> String {
+    let head = file.head.as_deref().unwrap_or_default();
+    let language = file.language().unwrap_or(Language::Rust);
+    let code = split(&SourceCode::new(language, head), false);
+    format!("{code}\n{}", test_half(file, file.base.as_deref().unwrap_or_default()))
 }

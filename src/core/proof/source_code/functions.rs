@@ -24,6 +24,8 @@ pub(in crate::proof) enum Body {
 pub(in crate::proof) struct FunctionText {
     pub(in crate::proof) lines: Range<usize>,
     pub(in crate::proof) body: Body,
+    /// Of Rust and Go: what it returns, as it is written; nothing if that is nothing.
+    pub(in crate::proof) result: Range<usize>,
 }
 
 impl SourceCode<'_> {
@@ -53,7 +55,7 @@ impl SourceCode<'_> {
             Some(start) => Body::Lines(start, start),
             None => Body::Statements(open + 1),
         };
-        Some(FunctionText { lines, body })
+        Some(FunctionText { lines, body, result: 0..0 })
     }
 
     fn rust(&self) -> Vec<FunctionText> {
@@ -65,17 +67,20 @@ impl SourceCode<'_> {
             if self.skeleton[name] == b'$' || before.split_whitespace().any(|it| it == "const") {
                 return None;
             }
-            let mut open = name;
+            let (mut open, mut result) = (name, None);
             loop {
                 match self.skeleton.get(open)? {
                     b';' => return None,
                     b'{' => break,
                     b'(' | b'[' => open = self.pair(open)?,
+                    b'-' if result.is_none() => result = Some(open + 2),
                     _ => {}
                 }
                 open += 1;
             }
             let mut function = self.function(at, open)?;
+            let end = self.words("where").find(|it| (name..open).contains(it)).unwrap_or(open);
+            function.result = result.map_or(0..0, |start| start..end.max(start));
             // Attributes of the body come first.
             let inner = self.next(open + 1).filter(|it| self.skeleton[*it..].starts_with(b"#!["));
             if let Some(close) = inner.and_then(|it| self.pair(it + 2)) {
@@ -88,7 +93,21 @@ impl SourceCode<'_> {
 
     fn go(&self) -> Vec<FunctionText> {
         let functions = self.words("func").filter_map(|at| {
-            let mut open = at + 4;
+            let (mut open, length) = (at + 4, self.skeleton.len());
+            // The receiver of a method, or the parameters of a function without a name.
+            let first = self.next(open).filter(|it| self.skeleton[*it] == b'(');
+            let first = first.and_then(|it| self.pair(it));
+            let named = first.and_then(|it| {
+                let name = self.next(it + 1).filter(|it| is_word(self.skeleton[*it]))?;
+                let end = (name..length).find(|it| !is_word(self.skeleton[*it]))?;
+                (self.skeleton[end] == b'(' && &self.text[name..end] != "func").then_some(end)
+            });
+            let named = if first.is_some() { named } else { Some(open) };
+            let parameters = match named {
+                Some(name) => (name..length).find(|it| self.skeleton[*it] == b'('),
+                None => self.next(open),
+            };
+            let result = self.pair(parameters?)? + 1;
             loop {
                 match self.skeleton.get(open)? {
                     b'(' | b'[' => open = self.pair(open)?,
@@ -102,7 +121,8 @@ impl SourceCode<'_> {
                 }
                 open += 1;
             }
-            self.function(at, open)
+            let function = self.function(at, open)?;
+            Some(FunctionText { result: result..open.max(result), ..function })
         });
         functions.collect()
     }
@@ -121,7 +141,8 @@ impl SourceCode<'_> {
             // A type of a function.
             let is_type = self.language == Language::TypeScript && self.is_in_type(first);
             let lines = self.line_of(first)..self.line_of(end.saturating_sub(1)) + 1;
-            (!is_type).then_some(FunctionText { lines, body: Body::Expression(body, end) })
+            let body = Body::Expression(body, end);
+            (!is_type).then_some(FunctionText { lines, body, result: 0..0 })
         });
         let bodies = (0..code.len()).filter(|at| code[*at] == b'(').filter_map(|at| {
             let close = self.pair(at)?;
@@ -246,10 +267,11 @@ impl SourceCode<'_> {
             let lines = first..last + 1;
             let body = self.next(colon + 1)?;
             if self.line_of(body) == self.line_of(colon) {
-                return Some(FunctionText { lines, body: Body::Statements(colon + 1) });
+                let body = Body::Statements(colon + 1);
+                return Some(FunctionText { lines, body, result: 0..0 });
             }
             let after = self.after_docstring(body);
-            Some(FunctionText { lines, body: Body::Lines(after, body) })
+            Some(FunctionText { lines, body: Body::Lines(after, body), result: 0..0 })
         });
         functions.collect()
     }
