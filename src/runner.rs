@@ -255,6 +255,12 @@ impl Runner {
             self.core.emit(None, RunEvent::Blocked { holders: holders.clone() })?;
         }
         let result = result.and_then(|reason| self.await_proofs().map(|()| reason));
+        let result = result.map(|reason| match (reason, self.whole.red.take()) {
+            (StopReason::Complete | StopReason::SelectionComplete, Some(command)) => {
+                StopReason::Red(command)
+            }
+            (reason, _) => reason,
+        });
         // The run has an end in the journal, too, if a source cannot be told.
         let result = result.and_then(|reason| {
             self.landing.mark_standing(&mut self.core)?;
@@ -266,14 +272,7 @@ impl Runner {
         });
         let run = &self.core.journal.history().run;
         let view = self.core.view(&[]);
-        let unproved = view.history.unproved(view.graph, &view.policy.filter);
-        let (why, exit) = match &result {
-            Ok(StopReason::Complete | StopReason::SelectionComplete) if !unproved.is_empty() => {
-                (StopReason::unproved(&unproved), Exit::Success)
-            }
-            Ok(reason) => (reason.text(&Local), reason.exit()),
-            Err(error) => (fatal::summary(error), crate::core::exit::of_error(error)),
-        };
+        let (why, exit) = end_of(&self.core, &result);
         let open = view.admitted().filter(|it| !view.graph.task(*it).status.is_over());
         let finished = RunEvent::Finished {
             why,
@@ -417,4 +416,24 @@ impl Runner {
         self.core.journal.tick();
         Ok(())
     }
+}
+
+/// The words and the code of an end.
+fn end_of(core: &RunCore, result: &Result<StopReason>) -> (String, Exit) {
+    let reason = match result {
+        Ok(reason @ (StopReason::Complete | StopReason::SelectionComplete)) => reason,
+        Ok(reason) => return (reason.text(&Local), reason.exit()),
+        Err(error) => return (fatal::summary(error), crate::core::exit::of_error(error)),
+    };
+    let (history, graph) = (core.journal.history(), core.graph.file.graph());
+    let unproved = history.unproved(graph, &core.cx.policy.filter);
+    let has_verify = |task| !core.cx.workspace.verify_of(task).is_empty();
+    let words = if !unproved.is_empty() {
+        StopReason::unproved(&unproved)
+    } else if history.run.completed > 0 && !graph.tasks().iter().any(has_verify) {
+        format!("{}, and nothing was verified", reason.text(&Local))
+    } else {
+        reason.text(&Local)
+    };
+    (words, reason.exit())
 }

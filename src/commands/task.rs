@@ -105,7 +105,10 @@ pub fn complete(invocation: &Invocation, id: &str) -> Result<Exit> {
     let at = rfc3339(Utc::now());
     let command = ChangeCommand::of("task-complete", std::slice::from_ref(&id));
     let old = editor.write(&id, Write::Complete { at: &at }, None, &command)?;
-    success(&format!("{id}: {old} -> complete\n"))
+    success(&match old {
+        Status::Complete => format!("{id}: accepted without a proof\n"),
+        _ => format!("{id}: {old} -> complete\n"),
+    })
 }
 
 /// Records a report if an attempt at the task is running. Does not read the graph: a report must not be

@@ -272,8 +272,6 @@ pub enum ProofOutcome {
         /// The command that fails.
         command: String,
     },
-    /// Only comments of source files changed.
-    NoCode,
     /// Nothing changed that a check could notice.
     NotNeeded {
         /// What changed, such as `documentation`.
@@ -310,7 +308,6 @@ impl ProofOutcome {
             | ProofOutcome::TestsNoticeNothing
             | ProofOutcome::TestsRemoved { .. }
             | ProofOutcome::NotKept { .. }
-            | ProofOutcome::NoCode
             | ProofOutcome::Skipped { .. } => false,
         }
     }
@@ -393,9 +390,6 @@ impl fmt::Display for ProofOutcome {
             }
             ProofOutcome::NotKept { command } => {
                 write!(f, "not kept: with the tests as they were `{command}` fails")
-            }
-            ProofOutcome::NoCode => {
-                f.write_str("nothing to prove: only comments of source files changed")
             }
             ProofOutcome::NotNeeded { what } => write!(f, "no proof needed: only {what} changed"),
             ProofOutcome::Skipped { why } => write!(f, "not examined: {why}"),

@@ -312,7 +312,8 @@ impl Runner {
         if is_skipped && self.proofs.is_stopped() {
             end.outcome = Outcome::Cancelled;
         } else if outcome.weakens() {
-            end.evidence.missing.push(outcome.to_string());
+            let cure = "the task may do that with `proof: none`";
+            end.evidence.missing.push(format!("{outcome}; {cure}"));
         } else if is_required && !outcome.is_good() {
             end.evidence.missing.push(format!("its proof is missing: {outcome}"));
         }

@@ -420,7 +420,8 @@ pub(super) fn spawn_at(
     guard: GuardianSpec,
     limits: &ProcessLimits,
 ) -> Result<SpawnedProcess, NotStarted> {
-    let placed = placed(cx, graph, record, executor, &guard.spec, limits.limit);
+    let sign = cx.workspace.state.attempt(&record.name());
+    let placed = placed(cx, graph, record, executor, (&guard.spec, &sign), limits.limit);
     let PlacedProcess { spec, carrier, placement } = placed.map_err(|fault| match fault {
         PlacementFault::Executor(fault) => NotStarted::Executor(fault),
         PlacementFault::Refused(why) => NotStarted::Refused(why),
@@ -449,7 +450,7 @@ pub(super) fn placed(
     graph: &TaskGraph,
     record: &AttemptRecord,
     executor: &Executor,
-    spec: &ProcessSpec,
+    (spec, sign): (&ProcessSpec, &Path),
     limit: Duration,
 ) -> Result<PlacedProcess, PlacementFault> {
     let facts = ProcessFacts {
@@ -457,7 +458,7 @@ pub(super) fn placed(
         slot: spec.dir.clone(),
         base: record.base.clone(),
         task_dir: cx.workspace.root().join(record.folder(&cx.workspace)),
-        record: cx.workspace.state.attempt(&record.name()),
+        record: sign.to_owned(),
         agent: record.call.as_ref().and_then(AgentCommand::preset_name),
         limit: Some(limit),
         resources: task_of(graph, record).and_then(|task| task.extra.get(RESOURCES).cloned()),
@@ -478,7 +479,8 @@ pub(super) fn spawn_fetch(
     record.remove_fetched_output(&cx.workspace);
     let [stdout, stderr] = record.fetched_output(&cx.workspace);
     (spec.stdout, spec.stderr) = (stdout, stderr);
-    let placed = placed(cx, graph, record, executor, &spec, cx.workspace.config.max_wait);
+    let sign = cx.workspace.state.attempt(&record.name());
+    let placed = placed(cx, graph, record, executor, (&spec, &sign), cx.workspace.config.max_wait);
     let placed = placed.map_err(|fault| fault.to_string())?;
     let mut carrier = placed.carrier.ok_or("its executor is this machine now")?;
     carrier.recovers = true;

@@ -184,6 +184,10 @@ struct ProofOrder {
     idle: Vec<String>,
     /// A command in the slot as its executor starts it.
     template: ProcessSpec,
+    /// The folder of the attempt, which is gone by then, but a sandbox has it in it.
+    task_dir: PathBuf,
+    /// The file by which the processes of the controls are recognized.
+    sign: PathBuf,
     guardians: GuardianProgram,
     redact: bool,
     /// The folder of the attempt in the repository.
@@ -217,7 +221,10 @@ impl ProofOrder {
         if !executor.is_here() {
             return Err(format!("its checks run on `{}`", executor.name));
         }
-        let placed = processes::placed(cx, graph, record, &executor, &spec, config.verify_timeout);
+        // The record of the attempt, and what a sandbox keeps next to it, may be gone by then.
+        let sign = cx.workspace.root().join(format!("{}/proof", record.log));
+        let limit = config.verify_timeout;
+        let placed = processes::placed(cx, graph, record, &executor, (&spec, &sign), limit);
         let template = placed.map_err(|fault| fault.to_string())?.spec;
         if template.argv.last().map(String::as_str) != Some(ANY) {
             return Err(format!("`{}` cannot run controls", executor.name));
@@ -231,7 +238,7 @@ impl ProofOrder {
                 .max(SHORTEST)
                 .min(config.verify_timeout)
         };
-        let verify: Vec<String> = verified.iter().map(|check| check.command.clone()).collect();
+        let verify: Vec<_> = verified.iter().map(|check| check.command.clone()).collect();
         let commands = if settings.commands.is_empty() { &verify } else { &settings.commands };
         let commands = commands.iter().map(|command| {
             let limit = limit(verified.iter().find(|check| check.command == *command));
@@ -248,6 +255,8 @@ impl ProofOrder {
             verify,
             settings,
             template,
+            task_dir: cx.workspace.root().join(record.folder(&cx.workspace)),
+            sign,
             guardians: cx.guardians.clone(),
             redact: config.redact,
             log: record.log.clone(),
@@ -262,8 +271,7 @@ impl ProofOrder {
     /// Makes the proof when it is its turn, and sends it.
     fn carry_out(&self, outbox: &Sender<RunnerMessage>, id: AttemptId) {
         let turn = self.turn.take();
-        let began = Instant::now();
-        let mut controls = Vec::new();
+        let (began, mut controls) = (Instant::now(), Vec::new());
         let outcome = if self.turn.is_stopped() {
             Ok(self.stopped(began))
         } else {
@@ -310,9 +318,10 @@ impl ProofOrder {
         };
         if !self.is_before {
             tree.slot().begin_controls()?;
+            fs::create_dir_all(&self.task_dir).context("make the folder of the attempt")?;
         }
         let log = tree.slot().head_log();
-        regular_file::write(&self.sign(), b"").context("write the sign of the controls")?;
+        regular_file::write(&self.sign, b"").context("write the sign of the controls")?;
         let outcome = loop {
             let Some(kind) = plan.next(done) else { break plan.outcome(done) };
             if self.is_over(began) {
@@ -335,18 +344,16 @@ impl ProofOrder {
                 Err(outcome) => break outcome,
             }
         };
-        let _ = fs::remove_file(self.sign());
+        let _ = fs::remove_file(&self.sign);
+        // A sandbox leaves its temporary folder there.
+        let _ = fs::remove_dir_all(self.sign.with_extension("tmpdir"));
         tree.slot().leave_controls(&head, &log)?;
         // The slot of an attempt that is not closed is put on its branch by the run itself.
         if !self.is_before {
+            let _ = fs::remove_dir_all(&self.task_dir);
             tree.slot().end_controls(&head)?;
         }
         Ok(outcome)
-    }
-
-    /// The file by which the processes of the controls are recognized.
-    fn sign(&self) -> PathBuf {
-        self.main.join(format!("{}/proof", self.log))
     }
 
     fn is_over(&self, began: Instant) -> bool {
@@ -398,7 +405,7 @@ impl ProofOrder {
             if let Some(last) = spec.argv.last_mut() {
                 last.clone_from(command);
             }
-            let guard = GuardianSpec::new(spec, self.sign(), self.redact);
+            let guard = GuardianSpec::new(spec, self.sign.clone(), self.redact);
             let left = self.budget.saturating_sub(began.elapsed());
             let run = Instant::now();
             let goes_on = |_: &_| Ok::<_, Infallible>(!self.turn.is_stopped());
@@ -439,8 +446,8 @@ impl ProofOrder {
                 result.red = Some(check);
             }
             result.marked |= is_marked;
-            let is_wire = kind == ControlKind::Tripwire;
-            if result.red.is_some() && !kind.runs_all() && (result.marked || !is_wire) {
+            let is_enough = result.marked || kind != ControlKind::Tripwire;
+            if result.red.is_some() && !kind.runs_all() && is_enough {
                 break;
             }
         }

@@ -40,6 +40,8 @@ pub(super) struct RunWhole {
     verified: usize,
     /// The number of commands that have run, for the names of their logs.
     ran: usize,
+    /// A command that fails on the tip, and no task was opened again for it.
+    pub(super) red: Option<String>,
 }
 
 /// Whether the whole is verified before a run ends for this reason.
@@ -47,6 +49,7 @@ pub(super) fn precedes(reason: &StopReason) -> bool {
     match reason {
         StopReason::Complete
         | StopReason::SelectionComplete
+        | StopReason::Red(_)
         | StopReason::Limit(_)
         | StopReason::Provider { .. }
         | StopReason::Unreachable { .. }
@@ -80,7 +83,7 @@ pub(super) fn is_due(runner: &Runner) -> bool {
 }
 
 /// Verifies on the tip what landed since that was done last. Returns whether a task was opened again.
-/// Costs nothing if the last landing has proved all of it.
+/// Costs nothing if the last landing has proved all of it, in a slot without files that git ignores.
 pub(super) fn verify(runner: &mut Runner) -> Result<bool> {
     let landed = runner.core.journal.history().run.landed.clone();
     let Some(branch) = runner.core.cx.target.clone().filter(|_| !landed.is_empty()) else {
@@ -114,6 +117,7 @@ impl WholeTrial<'_> {
             self.runner.core.emit(None, beginning)?;
         }
         let (mut failed, mut reopened) = (0, false);
+        self.runner.whole.red = None;
         for check in &due {
             let Some(result) = self.check_at(&commit, check)? else { return Ok(reopened) };
             if result.is_green() {
@@ -121,7 +125,11 @@ impl WholeTrial<'_> {
             }
             failed += 1;
             let Some(red) = self.questioned(check, result)? else { return Ok(reopened) };
-            reopened |= self.tell_red(check, &red)?;
+            let is_told = self.tell_red(check, &red)?;
+            if !is_told && red.found != TipFault::Flaky {
+                self.runner.whole.red = Some(check.command.clone());
+            }
+            reopened |= is_told;
         }
         self.runner.whole.verified = self.landed.len();
         if commands > 0 {
@@ -140,10 +148,21 @@ impl WholeTrial<'_> {
             number.map_or_else(Vec::new, |number| workspace.verify_of(graph.task(number)))
         };
         let mut checks = WholeCheck::all(&self.landed, &workspace.config.verify.0, verify_of);
-        if let Some(proven) = core.run.landing().proven() {
+        let proven = core.run.landing().proven().filter(|_| !self.needs_clean_slot());
+        if let Some(proven) = proven {
             checks.retain(|check| !check.is_proven(&self.landed, &self.tip, proven));
         }
         checks
+    }
+
+    /// Whether an attempt had files that git ignores in its slot: what passed there may need them, and
+    /// they do not land.
+    fn needs_clean_slot(&self) -> bool {
+        let (pool, main) = (&self.runner.slots.pool, &self.runner.core.cx.workspace.repo);
+        let slots = fs::read_dir(pool.folder()).into_iter().flatten().flatten();
+        let slots = slots.map(|entry| entry.path()).filter(|path| pool.number(path).is_some());
+        let mut slots = slots.filter_map(|path| main.slots().open(&path));
+        slots.any(|slot| slot.local().ignored().is_ok_and(|found| !found.is_empty()))
     }
 
     /// Runs a command again that failed on the tip: there, on the commit where it must have passed, and on

@@ -82,7 +82,10 @@ fn a_failing_notifier_is_reported_once_and_fails_nothing() {
     let complaint = "`started` not sent: `echo key=$MY_TOKEN; exit 3`: exited with code 3: \
                      key=[redacted] (reported once per notifier)";
     assert_eq!(said.matches("`started` not sent").count(), 1, "{said}");
-    assert!(said.contains(complaint) && said.contains("complete (exit code 0)"), "{said}");
+    assert!(
+        said.contains(complaint) && said.contains("complete, and nothing was verified"),
+        "{said}"
+    );
     let failed = &trial.lines("notify_failed")[0];
     assert_eq!(
         (&failed["moment"], failed["why"].as_str()),
@@ -197,7 +200,7 @@ fn hooks_run_in_order_and_know_what_it_is_about() {
     first b 1
     second none
     after_attempt b complete
-    after_run 0 the graph is complete
+    after_run 0 the graph is complete, and nothing was verified
     ");
     let json: Value =
         serde_json::from_str(&trial.read("logs/attempts/a/1/after_attempt-1.log")).unwrap();

@@ -386,7 +386,9 @@ fn the_status_tells_how_a_run_stands() {
     let said = status(&trial);
     assert_eq!((&said["status"], &said["completed"]), (&json!("finished"), &json!(3)));
     assert_eq!(said["attempts"], json!([]));
-    trial.run(["status"]).stdout_has("Status: finished: the graph is complete (exit code 0)\n");
+    trial.run(["status"]).stdout_has(
+        "Status: finished: the graph is complete, and nothing was verified (exit code 0)\n",
+    );
 }
 
 #[test]

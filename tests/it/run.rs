@@ -35,7 +35,7 @@ fn a_diamond_is_worked_off_in_order() {
     [time]    [commit] Work on end
     [time]    1 file, +1 -0
     [time]    0 left
-    [time]  the graph is complete (exit code 0)
+    [time]  the graph is complete, and nothing was verified (exit code 0)
     [time]  4 completed in 4 attempts, [took]; 4 of 4 complete
     [time]  landed:
     [time]    + start: Begin; 1 commit, 1 file, +1 -0, [took]
@@ -219,7 +219,7 @@ fn verbose_says_all_that_is_in_the_journal() {
     [time]    [commit] Work on a
     [time]    1 file, +1 -0
     [time]    0 left
-    [time]  the graph is complete (exit code 0)
+    [time]  the graph is complete, and nothing was verified (exit code 0)
     [time]  1 completed in 1 attempt, [took]; 1 of 1 complete
     [time]  landed:
     [time]    + a: Do it; 1 commit, 1 file, +1 -0, [took]
@@ -265,7 +265,10 @@ fn filters_narrow_a_run() {
     assert_eq!(planned("--task", "c"), "c");
     trial.run(["run", "--story", "S1", "--milestone", "M2"]).graph_complete();
     trial.run(["run", "--task", "d", "--task", "c"]).graph_complete();
-    trial.run(["run", "--tag", "x"]).graph_complete().stderr_has("selected tasks complete (exit");
+    trial
+        .run(["run", "--tag", "x"])
+        .graph_complete()
+        .stderr_has("selected tasks complete, and nothing was verified");
     assert_eq!(trial.tasks("completed"), ["b", "c", "d", "a"]);
     assert_eq!(trial.lines("loop_started")[1]["filter"], serde_json::json!(["task=d", "task=c"]));
 }

@@ -231,6 +231,10 @@ pub fn confined(
         let scratch = landlock::make_scratch(&paths.record)?;
         rules.must_write(&scratch);
         env.push(("TMPDIR".to_owned(), scratch.display().to_string()));
+    } else if let Some(folder) = environment.get("TMPDIR").and_then(|it| access::private_above(it))
+    {
+        // The temporary folder of the attempt is empty, and has no folder of a person's in it.
+        env.push(("TMPDIR".to_owned(), folder.to_owned()));
     }
     env.extend(caches(&mut rules, paths, &environment)?);
     let entry = EntrySpec {

@@ -20,6 +20,8 @@ pub enum StopReason {
     Complete,
     /// Every task that the filter selects is complete.
     SelectionComplete,
+    /// All tasks have landed, but this command fails on the tip, and no task is to blame.
+    Red(String),
     /// The plain loop is complete.
     Done {
         /// The number of iterations.
@@ -93,9 +95,10 @@ impl StopReason {
     pub fn exit(&self) -> Exit {
         match self {
             StopReason::Limit(_) | StopReason::Provider { .. } => Exit::Limit,
-            StopReason::Blocked(_) | StopReason::BaselineBroken(_) | StopReason::BadBase(_) => {
-                Exit::Blocked
-            }
+            StopReason::Blocked(_)
+            | StopReason::BaselineBroken(_)
+            | StopReason::BadBase(_)
+            | StopReason::Red(_) => Exit::Blocked,
             StopReason::NeedsInput(_)
             | StopReason::MergeHeld(_)
             | StopReason::Paused(_)
@@ -160,6 +163,10 @@ impl fmt::Display for StopReason {
         match self {
             StopReason::Complete => f.write_str("the graph is complete"),
             StopReason::SelectionComplete => f.write_str("selected tasks complete"),
+            StopReason::Red(command) => write!(
+                f,
+                "all tasks have landed, but on a clean copy of the branch `{command}` fails"
+            ),
             StopReason::Done { iterations, report } => {
                 let plural = if *iterations == 1 { "" } else { "s" };
                 write!(f, "loop complete after {iterations} iteration{plural}")?;

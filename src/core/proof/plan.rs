@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trees::{
     broken, broken_old_tests, changes_tests, has_code_change, is_conftest, is_in_functions,
-    loses_lines, of_its_time, old_checks, old_tests, skips_more, weakened, wired, without_source,
+    loses_lines, loses_tests, of_its_time, old_checks, old_tests, weakened, wired, without_source,
 };
 
 use super::{
@@ -90,7 +90,7 @@ pub struct ProofPlan {
     tripwire: Tripwire,
     /// The commands that ran no test.
     idle: Vec<String>,
-    /// The existing files of tests in which more tests are left out than before.
+    /// The existing files of tests that are gone, or in which more tests are left out than before.
     skipped: Vec<String>,
     /// The files that `old_checks` is about.
     check_files: Vec<String>,
@@ -183,7 +183,7 @@ impl ProofPlan {
             stub: wired(stubbed, tripwire.stub()),
             tripwire,
             idle: idle.to_vec(),
-            skipped: tests.iter().filter(|it| skips_more(it)).map(|it| it.path.clone()).collect(),
+            skipped: tests.iter().filter(|it| loses_tests(it)).map(|it| it.path.clone()).collect(),
             check_files,
             is_of_tests,
             otherwise,
@@ -197,10 +197,8 @@ impl ProofPlan {
         source: &[&ChangedFile],
     ) -> ProofOutcome {
         let tests_in_source = source.iter().any(|it| changes_tests(it));
-        if !source.is_empty() && !tests_in_source {
-            return ProofOutcome::NoCode;
-        }
         let what = match (tests.is_empty() && !tests_in_source, checks.is_empty()) {
+            (true, true) if !source.is_empty() => "comments of source files",
             (true, true) => "documentation and other files",
             (true, false) => "settings and scripts of checks",
             (false, true) => "tests",
@@ -361,6 +359,9 @@ impl ProofPlan {
         if all(ControlKind::Again).any(|it| it.red.is_some()) {
             return skipped("the checks fail now and then with the same work");
         }
+        if let Some(weakened) = self.weakened(done) {
+            return weakened;
+        }
         let old_tests = red(ControlKind::OldTests);
         // Where the tests fail as they were anyway, what belongs to them says no more.
         let old_checks = red(ControlKind::OldChecks)
@@ -370,9 +371,6 @@ impl ProofPlan {
         if let Some((_, red)) = old_checks {
             let (files, command) = (self.check_files.clone(), red.command.clone());
             return ProofOutcome::ChecksChanged { files, command };
-        }
-        if let Some(weakened) = self.weakened(done) {
-            return weakened;
         }
         let weaker = if self.otherwise.is_some() { &self.test_files } else { &self.skipped };
         match (old_tests, &self.otherwise) {
@@ -494,7 +492,8 @@ mod tests {
     #[test]
     fn what_no_check_could_notice_needs_no_control() {
         let comment = file("src/a.py", Some("x = 1\n"), "# why\nx = 1\n");
-        assert_eq!(plan(&[comment]).err(), Some(ProofOutcome::NoCode));
+        let what = "comments of source files".to_owned();
+        assert_eq!(plan(&[comment]).err(), Some(ProofOutcome::NotNeeded { what }));
         let what = "tests".to_owned();
         let test = file("tests/a.py", None, "def test_a(): pass\n");
         let new = plan(std::slice::from_ref(&test)).expect("controls");

@@ -43,15 +43,31 @@ impl<'a> SourceCode<'a> {
         self.text
     }
 
-    /// The text without comments and blank lines.
+    /// The text without comments, docstrings and blank lines.
     pub fn code(&self) -> String {
         let mut code = self.text.as_bytes().to_vec();
-        for (range, _) in self.pieces.iter().filter(|(_, piece)| *piece == Piece::Comment) {
+        let is_comment = |(range, piece): &&(Range<usize>, Piece)| match piece {
+            Piece::Comment => true,
+            Piece::Text => self.is_docstring(range),
+        };
+        for (range, _) in self.pieces.iter().filter(is_comment) {
             code[range.clone()].iter_mut().filter(|it| **it != b'\n').for_each(|it| *it = b' ');
         }
         let code = String::from_utf8_lossy(&code);
         let lines = code.lines().map(str::trim_end).filter(|line| !line.is_empty());
         lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Whether a string of Python only documents the file, the class or the function that it begins.
+    fn is_docstring(&self, string: &Range<usize>) -> bool {
+        if self.language != Language::Python {
+            return false;
+        }
+        let Some(before) = self.previous(string.start) else { return true };
+        let line = self.line(self.line_of(before)).map_or(0, |line| line.start);
+        let header = self.text.get(line..before).unwrap_or_default().trim_start();
+        self.skeleton[before] == b':'
+            && ["def ", "async def ", "class ", ")"].iter().any(|it| header.starts_with(it))
     }
 
     /// Whether a line, counted from 0, has code.

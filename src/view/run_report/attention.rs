@@ -79,6 +79,8 @@ pub enum AttentionKind {
     Cancelled,
     /// A task is not selected, but others depend on it.
     Excluded,
+    /// Landed work has no proof.
+    Unproved,
 }
 
 /// What needs a person at the time of the report.
@@ -95,6 +97,13 @@ pub(super) fn now(
     all.extend(landing(source, true));
     all.extend(baseline(source, true));
     all.extend(of_tasks);
+    let unproved = view.history.unproved(view.graph, &view.policy.filter).into_iter();
+    all.extend(unproved.filter_map(|id| {
+        let why = view.history.of(id).proof.as_ref()?.outcome.to_string();
+        let blocker = Blocker { task_id: id.clone(), why, frees: 0 };
+        let remedy = Some(format!("`ralph task-complete {id}` accepts it"));
+        Some(Attention { remedy, ..of_task(AttentionKind::Unproved, blocker, source) })
+    }));
     all
 }
 
@@ -223,6 +232,9 @@ fn of_task(kind: AttentionKind, blocker: Blocker, source: &ReportSource<'_>) -> 
             let said = said.map(|text| visible(text).into_owned());
             let output = source.outputs.get(&id).filter(|lines| !lines.is_empty());
             detail = output.cloned().unwrap_or_else(|| said.into_iter().collect());
+        }
+        AttentionKind::Unproved => {
+            show = last.map(|last| format!("`ralph show {id}.{}`", last.ended.attempt));
         }
         AttentionKind::Login
         | AttentionKind::LandingBlocked

@@ -184,6 +184,7 @@ pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention])
             | StopReason::MergeHeld(_)
             | StopReason::Complete
             | StopReason::SelectionComplete
+            | StopReason::Red(_)
             | StopReason::Done { .. }
             | StopReason::Promised,
         )

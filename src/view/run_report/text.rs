@@ -368,6 +368,7 @@ impl Attention {
             | AttentionKind::Blocked
             | AttentionKind::Claimed
             | AttentionKind::Cancelled
+            | AttentionKind::Unproved
             | AttentionKind::Excluded => false,
         }
     }

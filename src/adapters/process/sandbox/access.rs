@@ -45,6 +45,12 @@ pub(super) struct AccessRules {
     rules: BTreeMap<PathBuf, PathAccess>,
 }
 
+/// The private folder in which a path is; none if it is in none, or is one.
+pub(super) fn private_above(path: &str) -> Option<&'static str> {
+    let is_above = |folder: &&str| path != *folder && Path::new(path).starts_with(folder);
+    PRIVATE.iter().copied().find(is_above)
+}
+
 impl AccessRules {
     /// Returns the rules of a sandbox. `environment` is that of the process.
     ///

@@ -230,7 +230,7 @@ pub(super) fn weakened(tests: &[&ChangedFile], source: &[&ChangedFile]) -> Vec<S
 }
 
 /// Whether words came into a file with which tests are left out.
-pub(super) fn skips_more(file: &ChangedFile) -> bool {
+fn skips_more(file: &ChangedFile) -> bool {
     let skips = |text: &Option<String>| {
         let text = text.as_deref().unwrap_or_default();
         SKIPS.iter().map(|word| text.matches(word).count()).sum::<usize>()
@@ -249,7 +249,11 @@ pub(super) fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> Cont
     let mut tree = ControlTree::new();
     for file in tests {
         let went = file.removed.iter().any(|line| is_code(file, line));
-        if (file.was_there && (went || file.head.is_none())) || skips_more(file) {
+        let name = |file: &ChangedFile| file.path.rsplit('/').next().map(str::to_owned);
+        // Two files of one name cannot be in one run of pytest.
+        let is_moved =
+            !file.was_there && tests.iter().any(|it| it.head.is_none() && name(it) == name(file));
+        if (file.was_there && (went || file.head.is_none())) || is_moved || skips_more(file) {
             tree.insert(file.path.clone(), ControlText::Base);
         }
     }
@@ -268,7 +272,8 @@ pub(super) fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> Cont
 
 /// The tree with a statement in each changed function.
 pub(super) fn wired(source: &[&ChangedFile], wire: Tripwire) -> ControlTree {
-    let planted = source.iter().filter_map(|file| {
+    // What only lost lines runs nothing new.
+    let planted = source.iter().filter(|it| !only_loses_code(it)).filter_map(|file| {
         let text = file.head.as_deref()?;
         let planted = wire.plant(&file.path, text, Reach::Lines(&file.lines))?;
         Some((file.path.clone(), ControlText::Text(planted)))
@@ -288,6 +293,22 @@ pub(super) fn broken(code: &[(String, String)], wire: Tripwire) -> ControlTree {
     }
     let others = code.iter().filter(|(path, _)| Language::of(path).is_none());
     others.map(|(path, text)| (path.clone(), ControlText::Text(garbage(text)))).collect()
+}
+
+/// Whether the code of a file is a part of what it was.
+fn only_loses_code(file: &ChangedFile) -> bool {
+    let code = |text: &Option<String>| match (file.language(), text) {
+        (Some(language), Some(text)) => SourceCode::new(language, text).code(),
+        (_, text) => text.clone().unwrap_or_default(),
+    };
+    let (base, head) = (code(&file.base), code(&file.head));
+    let mut old = base.lines();
+    head.lines().all(|line| old.any(|it| it == line))
+}
+
+/// Whether an existing file of tests is gone, or leaves more of them out than before.
+pub(super) fn loses_tests(file: &ChangedFile) -> bool {
+    (file.was_there && file.head.is_none()) || skips_more(file)
 }
 
 /// Whether lines of an existing file went.
