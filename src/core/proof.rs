@@ -371,10 +371,11 @@ impl fmt::Display for ProofOutcome {
                 write!(f, "checks changed: with the new `{files}` only {tests} of {before} run")
             }
             ProofOutcome::TestsWeakened { files, before, tests } => {
-                let (files, tests) = (named(files), some(*tests, "test"));
+                let fail = if *tests == 1 { "fails" } else { "fail" };
+                let (files, tests) = (named(files), some(*tests, "test") + " " + fail);
                 write!(
                     f,
-                    "checks changed: with the new `{files}` broken code fails only {tests} of {before}"
+                    "checks changed: if all code is broken, {tests}; with the old `{files}`, {before}"
                 )
             }
             ProofOutcome::TestsNoticeNothing => {
@@ -384,8 +385,7 @@ impl fmt::Display for ProofOutcome {
                 let files = named(files);
                 write!(
                     f,
-                    "checks changed: existing tests were removed or are skipped in `{files}`, and no \
-                     source changed"
+                    "checks changed: tests were removed or are skipped in `{files}`, and no source changed"
                 )
             }
             ProofOutcome::NotKept { command } => {

@@ -134,7 +134,7 @@ fn ran_in(line: &str) -> Option<u64> {
     // node --test
     if let Some(rest) = starts("# ").or_else(|| starts("ℹ ")) {
         let count = rest.strip_prefix("pass ").or_else(|| rest.strip_prefix("fail "))?;
-        return count.parse().ok();
+        return count.trim().parse().ok();
     }
     // pytest
     if line.trim_matches(['=', ' ']).rsplit_once(" in ").is_some_and(|(_, took)| is_time(took)) {
@@ -233,6 +233,7 @@ mod tests {
             ),
             ("=== 1 failed, 2 passed, 5 deselected, 1 error in 0.02s ===\n", Some(4)),
             ("3 skipped in 0.02s\n", Some(0)),
+            ("# tests 129\n# pass  129\n", Some(129)),
             ("# tests 9\n# pass 7\n# fail 1\n# skipped 1\n", Some(8)),
             ("Tests:       1 skipped, 1 failed, 2 passed, 4 total\n", Some(3)),
             ("  3 passing (2ms)\n  1 failing\n", Some(4)),

@@ -327,11 +327,15 @@ pub fn as_it_was(path: &str, base: Option<&str>, head: Option<&str>) -> Option<C
     };
     let mixed = match name {
         "package.json" => package(base, head).unwrap_or_else(|| base.to_owned()),
-        "Cargo.toml" => sections(base, head, |name| {
-            ["package", "lib", "[test", "profile", "lints", "workspace.lints"]
-                .iter()
-                .any(|it| name.starts_with(it))
-        }),
+        // What is built is code; which targets have tests is not.
+        "Cargo.toml" => {
+            let sections = sections(base, head, |name| {
+                ["[test", "profile", "lints", "workspace.lints"]
+                    .iter()
+                    .any(|it| name.starts_with(it))
+            });
+            with_keys_of(base, &sections)
+        }
         "pyproject.toml" => sections(base, head, |name| {
             name.starts_with("tool")
                 && !["poetry", "setuptools", "hatch", "pdm", "uv", "flit"].iter().any(|tool| {
@@ -362,6 +366,39 @@ fn package(base: &str, text: &str) -> Option<String> {
         };
     }
     if mixed == head { Some(text.to_owned()) } else { serde_json::to_string_pretty(&mixed).ok() }
+}
+
+/// A `Cargo.toml` in which the keys of `[package]` and `[lib]` that decide which targets are tested
+/// are those of an older one.
+fn with_keys_of(base: &str, text: &str) -> String {
+    const KEYS: &[&str] =
+        &["autobenches", "autobins", "autoexamples", "autotests", "doctest", "harness", "test"];
+    // The lines of a text, each with whether it sets such a key.
+    fn lines(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+        let mut section = "";
+        text.lines().map(move |line| {
+            if line.starts_with('[') {
+                section = line.trim();
+            }
+            let is_key = line.split('=').next().is_some_and(|key| KEYS.contains(&key.trim()));
+            (line, Some(section).filter(|it| is_key && ["[package]", "[lib]"].contains(it)))
+        })
+    }
+    let mut old: Vec<(&str, &str)> =
+        lines(base).filter_map(|(line, section)| Some((section?, line))).collect();
+    let mut mixed = String::new();
+    for (line, _) in lines(text).filter(|(_, section)| section.is_none()) {
+        mixed = mixed + line + "\n";
+        old.retain(|(section, key)| {
+            let is_here = line.trim() == *section;
+            if is_here {
+                mixed = mixed.clone() + key + "\n";
+            }
+            !is_here
+        });
+    }
+    // A section that went.
+    old.iter().fold(mixed, |text, (section, key)| format!("{text}{section}\n{key}\n"))
 }
 
 /// A text of sections, `[name]`, of which those that are about checks come from an older one.
@@ -445,8 +482,13 @@ mod tests {
         let more = format!("{cargo}b = \"1\"\n");
         assert_eq!(old("Cargo.toml", cargo, &more), None);
         let narrowed = format!("{cargo}b = \"1\"\n\n[lib]\ntest = false\n");
-        let want = "[dependencies]\nb = \"1\"\n\n[package]\nname = \"a\"\n\n";
-        assert_eq!(old("Cargo.toml", cargo, &narrowed), Some(ControlText::Text(want.to_owned())));
+        let want = format!("{more}\n[lib]\n");
+        assert_eq!(old("Cargo.toml", cargo, &narrowed), Some(ControlText::Text(want)));
+        let edition = more.replace("\n\n", "\nedition = \"2021\"\n\n");
+        assert_eq!(old("Cargo.toml", &more, &edition), None);
+        let tests = "[package]\nautotests = true\n";
+        let want = Some(ControlText::Text(format!("{tests}name = \"a\"\n")));
+        assert_eq!(old("Cargo.toml", tests, "[package]\nautotests = false\nname = \"a\"\n"), want);
         assert_eq!(as_it_was("tox.ini", None, Some("[tox]\n")), Some(ControlText::Base));
         assert_eq!(old("Cargo.lock", "a", "b"), None);
     }

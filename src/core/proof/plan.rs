@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trees::{
     broken, broken_old_tests, changes_tests, has_code_change, is_conftest, is_in_functions,
-    loses_lines, loses_tests, of_its_time, old_checks, old_tests, weakened, wired, without_source,
+    loses_lines, of_its_time, old_checks, old_tests, skips_more, weakened, wired, without_source,
 };
 
 use super::{
@@ -14,6 +14,7 @@ use super::{
     source_code::lexer::Language,
     tripwire::Tripwire,
 };
+use crate::verdict::CheckResult;
 
 mod trees;
 
@@ -90,8 +91,10 @@ pub struct ProofPlan {
     tripwire: Tripwire,
     /// The commands that ran no test.
     idle: Vec<String>,
-    /// The existing files of tests that are gone, or in which more tests are left out than before.
+    /// The files of tests in which more tests are left out than before.
     skipped: Vec<String>,
+    /// The existing files of tests that are gone.
+    gone: Vec<String>,
     /// The files that `old_checks` is about.
     check_files: Vec<String>,
     /// The files that `old_tests` is about.
@@ -100,6 +103,19 @@ pub struct ProofPlan {
     is_of_tests: bool,
     /// What a change without code shows, if the existing tests pass as they were.
     otherwise: Option<ProofOutcome>,
+}
+
+/// The last result of a control that is red each time, and the command that failed.
+fn red_of(done: &[ControlResult], kind: ControlKind) -> Option<(&ControlResult, &CheckResult)> {
+    let mut all = done.iter().filter(|it| it.control == kind);
+    all.clone().all(|it| it.red.is_some()).then(|| all.next_back())?.and_then(|it| {
+        let red = it.red.as_ref()?;
+        Some((it, red))
+    })
+}
+
+fn paths(files: &[&ChangedFile], of: fn(&ChangedFile) -> bool) -> Vec<String> {
+    files.iter().filter(|it| of(it)).map(|it| it.path.clone()).collect()
 }
 
 fn skipped(why: &str) -> ProofOutcome {
@@ -183,7 +199,8 @@ impl ProofPlan {
             stub: wired(stubbed, tripwire.stub()),
             tripwire,
             idle: idle.to_vec(),
-            skipped: tests.iter().filter(|it| loses_tests(it)).map(|it| it.path.clone()).collect(),
+            skipped: paths(&tests, skips_more),
+            gone: paths(&tests, |it| it.was_there && it.head.is_none()),
             check_files,
             is_of_tests,
             otherwise,
@@ -340,16 +357,40 @@ impl ProofPlan {
         self.tripwire.marker()
     }
 
+    /// What the controls show of the checks and tests that changed; none if nothing stands against them,
+    /// and code changed.
+    fn of_checks(&self, done: &[ControlResult]) -> Option<ProofOutcome> {
+        if let Some(weakened) = self.weakened(done) {
+            return Some(weakened);
+        }
+        let old_tests = red_of(done, ControlKind::OldTests);
+        // Where the tests fail as they were anyway, what belongs to them says no more.
+        let old_checks = red_of(done, ControlKind::OldChecks)
+            .filter(|(_, red)| !(red.no_test || self.is_of_tests && old_tests.is_some()))
+            // What the settings of before make of new tests alone says nothing.
+            .filter(|_| self.otherwise.is_none());
+        if let Some((_, red)) = old_checks {
+            let (files, command) = (self.check_files.clone(), red.command.clone());
+            return Some(ProofOutcome::ChecksChanged { files, command });
+        }
+        // What tested code that is gone went with it.
+        let is_kept = old_tests.is_some_and(|(it, _)| !it.misses_names && !self.gone.is_empty());
+        let weaker = match &self.otherwise {
+            Some(_) => &self.test_files,
+            None if is_kept => &self.gone,
+            None => &self.skipped,
+        };
+        let red = old_tests.filter(|_| !weaker.is_empty()).map(|(_, red)| {
+            let (files, command) = (weaker.clone(), red.command.clone());
+            ProofOutcome::ChecksChanged { files, command }
+        });
+        red.or_else(|| self.otherwise.clone())
+    }
+
     /// What the controls show.
     pub fn outcome(&self, done: &[ControlResult]) -> ProofOutcome {
         let all = |kind| done.iter().filter(move |it| it.control == kind);
-        let red = |kind| {
-            let is_red = all(kind).next().is_some() && all(kind).all(|it| it.red.is_some());
-            all(kind)
-                .next_back()
-                .filter(|_| is_red)
-                .and_then(|it| it.red.as_ref().map(|red| (it, red)))
-        };
+        let red = |kind| red_of(done, kind);
         let is_flaky = |kind| all(kind).any(|it| it.red.is_some()) && red(kind).is_none();
         let wire = all(ControlKind::Tripwire).next();
         let inert_is_red = all(ControlKind::Inert).any(|it| it.red.is_some());
@@ -359,28 +400,10 @@ impl ProofPlan {
         if all(ControlKind::Again).any(|it| it.red.is_some()) {
             return skipped("the checks fail now and then with the same work");
         }
-        if let Some(weakened) = self.weakened(done) {
-            return weakened;
+        if let Some(outcome) = self.of_checks(done) {
+            return outcome;
         }
         let old_tests = red(ControlKind::OldTests);
-        // Where the tests fail as they were anyway, what belongs to them says no more.
-        let old_checks = red(ControlKind::OldChecks)
-            .filter(|(_, red)| !(red.no_test || self.is_of_tests && old_tests.is_some()))
-            // What the settings of before make of new tests alone says nothing.
-            .filter(|_| self.otherwise.is_none());
-        if let Some((_, red)) = old_checks {
-            let (files, command) = (self.check_files.clone(), red.command.clone());
-            return ProofOutcome::ChecksChanged { files, command };
-        }
-        let weaker = if self.otherwise.is_some() { &self.test_files } else { &self.skipped };
-        match (old_tests, &self.otherwise) {
-            (Some((_, red)), _) if !weaker.is_empty() => {
-                let (files, command) = (weaker.clone(), red.command.clone());
-                return ProofOutcome::ChecksChanged { files, command };
-            }
-            (_, Some(outcome)) => return outcome.clone(),
-            (_, None) => {}
-        }
         if self.policy == ProofPolicy::Keep {
             return match (old_tests, runs) {
                 (Some((_, red)), _) => ProofOutcome::NotKept { command: red.command.clone() },

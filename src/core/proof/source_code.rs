@@ -73,6 +73,11 @@ impl<'a> SourceCode<'a> {
     /// Whether a line, counted from 0, has code.
     pub fn has_code(&self, line: usize) -> bool {
         let Some(range) = self.line(line) else { return false };
+        let first = self.text[range.clone()].len() - self.text[range.clone()].trim_start().len();
+        let string = self.string_at(range.start + first);
+        if string.is_some_and(|string| self.is_docstring(string)) {
+            return false;
+        }
         self.next(range.start).is_some_and(|first| first < range.end)
             || self.string_at(range.start).is_some()
     }

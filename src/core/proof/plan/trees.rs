@@ -230,7 +230,7 @@ pub(super) fn weakened(tests: &[&ChangedFile], source: &[&ChangedFile]) -> Vec<S
 }
 
 /// Whether words came into a file with which tests are left out.
-fn skips_more(file: &ChangedFile) -> bool {
+pub(super) fn skips_more(file: &ChangedFile) -> bool {
     let skips = |text: &Option<String>| {
         let text = text.as_deref().unwrap_or_default();
         SKIPS.iter().map(|word| text.matches(word).count()).sum::<usize>()
@@ -238,32 +238,28 @@ fn skips_more(file: &ChangedFile) -> bool {
     skips(&file.head) > skips(&file.base)
 }
 
-/// The tree with the existing tests as they were: those of which lines went, or in which words came
-/// with which tests are left out.
+/// The tree with the existing tests as they were, if more of them changed than comments, and without
+/// new ones in which tests are left out.
 pub(super) fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> ControlTree {
-    let skips = |text: &str| SKIPS.iter().map(|word| text.matches(word).count()).sum::<usize>();
-    let is_code = |file: &ChangedFile, line: &str| match file.language() {
-        Some(language) => SourceCode::new(language, line).has_code(0),
-        None => !line.trim().is_empty(),
+    let code = |file: &ChangedFile, text: &Option<String>| match (file.language(), text) {
+        (Some(language), Some(text)) => Some(SourceCode::new(language, text).code()),
+        (_, text) => text.clone(),
     };
+    let name = |file: &ChangedFile| file.path.rsplit('/').next().map(str::to_owned);
     let mut tree = ControlTree::new();
     for file in tests {
-        let went = file.removed.iter().any(|line| is_code(file, line));
-        let name = |file: &ChangedFile| file.path.rsplit('/').next().map(str::to_owned);
+        let is_other = file.was_there && code(file, &file.base) != code(file, &file.head);
         // Two files of one name cannot be in one run of pytest.
         let is_moved =
             !file.was_there && tests.iter().any(|it| it.head.is_none() && name(it) == name(file));
-        if (file.was_there && (went || file.head.is_none())) || is_moved || skips_more(file) {
+        let is_binary = file.was_there && file.base.is_none();
+        if is_other || is_moved || is_binary || skips_more(file) {
             tree.insert(file.path.clone(), ControlText::Base);
         }
     }
-    for file in source {
-        let (Some(Language::Rust), Some(base)) = (file.language(), &file.base) else { continue };
-        let head = file.head.clone().unwrap_or_default();
-        let (old, new) = (test_half(file, base), test_half(file, &head));
-        let new_lines: BTreeSet<&str> = new.lines().collect();
-        let went = old.lines().any(|line| is_code(file, line) && !new_lines.contains(line));
-        if went || skips(&new) > skips(&old) {
+    for file in source.iter().filter(|it| changes_tests(it)) {
+        let base = file.base.as_ref().map(|base| test_half(file, base)).unwrap_or_default();
+        if !base.is_empty() {
             tree.insert(file.path.clone(), ControlText::Text(with_old_tests(file)));
         }
     }
@@ -304,11 +300,6 @@ fn only_loses_code(file: &ChangedFile) -> bool {
     let (base, head) = (code(&file.base), code(&file.head));
     let mut old = base.lines();
     head.lines().all(|line| old.any(|it| it == line))
-}
-
-/// Whether an existing file of tests is gone, or leaves more of them out than before.
-pub(super) fn loses_tests(file: &ChangedFile) -> bool {
-    (file.was_there && file.head.is_none()) || skips_more(file)
 }
 
 /// Whether lines of an existing file went.
