@@ -5,14 +5,18 @@
 //! source half of the change, with the tests and the settings of checks as they were, and with a
 //! statement that throws in every changed function.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use policy::ProofPolicy;
 
-use crate::{default_value::is_default, graph::glob::Glob, verdict::CheckResult};
+use crate::{
+    default_value::is_default,
+    graph::{glob::Glob, task::Task},
+    verdict::CheckResult,
+};
 
 pub mod halves;
 pub mod plan;
@@ -26,6 +30,8 @@ pub mod tripwire;
 pub struct ProofSettings {
     /// The policy.
     pub policy: ProofPolicy,
+    /// The policy of tasks with a tag; of a task with several, the first one by name.
+    pub tags: BTreeMap<String, ProofPolicy>,
     /// Files that are tests, where the guess is wrong.
     pub tests: Vec<Glob>,
     /// Files that are source, where the guess is wrong.
@@ -35,9 +41,11 @@ pub struct ProofSettings {
 }
 
 impl ProofSettings {
-    /// The settings for a task with this policy of its own.
+    /// The settings for a task, which may have a policy of its own.
     #[must_use]
-    pub fn with(&self, policy: Option<ProofPolicy>) -> ProofSettings {
+    pub fn of(&self, task: &Task) -> ProofSettings {
+        let of_tag = || self.tags.iter().find(|(tag, _)| task.tags.contains(tag));
+        let policy = task.proof.or_else(|| of_tag().map(|(_, policy)| *policy));
         ProofSettings { policy: policy.unwrap_or(self.policy), ..self.clone() }
     }
 }
@@ -47,6 +55,8 @@ impl ProofSettings {
 #[serde(deny_unknown_fields, default)]
 struct WrittenProof {
     policy: ProofPolicy,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    tags: BTreeMap<String, ProofPolicy>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tests: Vec<Glob>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -62,16 +72,17 @@ impl TryFrom<Value> for ProofSettings {
         if value.is_string() {
             return Ok(ProofSettings { policy: serde_json::from_value(value)?, ..Self::default() });
         }
-        let WrittenProof { policy, tests, source, commands } = serde_json::from_value(value)?;
-        Ok(ProofSettings { policy, tests, source, commands })
+        let WrittenProof { policy, tags, tests, source, commands } = serde_json::from_value(value)?;
+        Ok(ProofSettings { policy, tags, tests, source, commands })
     }
 }
 
 impl From<ProofSettings> for Value {
     fn from(settings: ProofSettings) -> Value {
-        let ProofSettings { policy, tests, source, commands } = settings;
-        let is_plain = tests.is_empty() && source.is_empty() && commands.is_empty();
-        let written = WrittenProof { policy, tests, source, commands };
+        let ProofSettings { policy, tags, tests, source, commands } = settings;
+        let lists = tests.is_empty() && source.is_empty() && commands.is_empty();
+        let is_plain = tags.is_empty() && lists;
+        let written = WrittenProof { policy, tags, tests, source, commands };
         let value = serde_json::to_value(&written).unwrap_or_default();
         if is_plain { value.get("policy").cloned().unwrap_or_default() } else { value }
     }

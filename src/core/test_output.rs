@@ -22,8 +22,8 @@ pub fn ran(output: &str) -> Option<u64> {
     output.lines().filter_map(|line| ran_in(line.trim())).reduce(u64::saturating_add)
 }
 
-/// Whether tests failed only because a name is not there that they use, such as an import, and none
-/// because of what it does.
+/// Whether tests failed only because a name is not there that they use, such as an import, or is there
+/// twice, and none because of what it does.
 pub fn misses_names(output: &str) -> bool {
     const NAMES: &[&str] = &[
         "ImportError",                          // Python
@@ -44,6 +44,7 @@ pub fn misses_names(output: &str) -> bool {
         "no function or associated item named", //
         ": undefined: ",                        // Go
         " has no field or method ",             //
+        " redeclared in this block",
     ];
     const OTHERS: &[&str] = &[
         "AssertionError",

@@ -208,8 +208,9 @@ settings! { @ [] []
     promise_text: String = promise::TEXT.to_owned();
     /// Whether the verify commands must notice the work: without its source they have to fail.
     /// `report` the proof after landing, `require` it before, ask that behavior is kept (`keep`), or
-    /// `none`; or a mapping with `policy`, `tests` and `source` (patterns as in `touches`, where the
-    /// guess is wrong), and `commands` to run in place of `verify`.
+    /// `none`; or a mapping with `policy`, `tags` (the policy of tasks with a tag), `tests` and `source`
+    /// (patterns as in `touches`, where the guess is wrong), and `commands` to run in place of
+    /// `verify`.
     #[schemars(with = "Value", extend("type" = ["string", "object"]))]
     proof: ProofSettings = ProofSettings::default();
     /// The time limit for the proof of an attempt, and for those that the end of a run waits for.

@@ -58,8 +58,7 @@ pub(super) fn check_agents(
 fn check_proofs(policy: &Policy, graph: &TaskGraph, workspace: &Workspace) -> Result<()> {
     let proof = &workspace.config.proof;
     let needs = |task: &&Task| {
-        proof.with(task.proof).policy == ProofPolicy::Require
-            && !workspace.verify_of(task).is_empty()
+        proof.of(task).policy == ProofPolicy::Require && !workspace.verify_of(task).is_empty()
     };
     let task = open(policy, graph.tasks()).into_iter().find(needs);
     let Some(task) = task.filter(|_| !workspace.config.is_isolated()) else { return Ok(()) };

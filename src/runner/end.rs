@@ -236,7 +236,7 @@ impl Runner {
     fn proof_policy(&self, record: &AttemptRecord) -> ProofPolicy {
         let task = task_of(self.core.graph.file.graph(), record);
         let settings = &self.core.cx.workspace.config.proof;
-        settings.with(task.and_then(|task| task.proof)).policy
+        task.map_or(settings.policy, |task| settings.of(&task).policy)
     }
 
     /// Begins the proof of work that lands only with it, or not if it weakens the checks; its judgement

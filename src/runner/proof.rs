@@ -230,7 +230,7 @@ impl ProofOrder {
             return Err(format!("`{}` cannot run controls", executor.name));
         }
         let task = task_of(graph, record).ok_or("its task is no longer in the graph")?;
-        let settings = config.proof.with(task.proof);
+        let settings = config.proof.of(&task);
         let limit = |check: Option<&CheckResult>| {
             let green = check.map_or(config.verify_timeout.as_secs_f64(), |it| it.duration_seconds);
             Duration::try_from_secs_f64(green * 3.0)

@@ -428,6 +428,7 @@ fn sections(base: &str, head: &str, is_check: impl Fn(&str) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::task::{Task, TaskId};
 
     #[test]
     fn each_path_has_its_half() {
@@ -462,6 +463,16 @@ mod tests {
         let given: ProofSettings = serde_json::from_str(given).expect("settings");
         let rule = HalvesRule::new(&given, (&[], &[]), Vec::new());
         assert_eq!((rule.half("src/a_it.py"), rule.half("spec/a.js")), (Half::Test, Half::Source));
+        let tagged = r#"{"policy": "none", "tags": {"core": "require", "docs": "keep"}}"#;
+        let tagged: ProofSettings = serde_json::from_str(tagged).expect("settings");
+        let policy = |tags: &[&str], proof| {
+            let task = Task::new(TaskId::new("a").expect("an id"));
+            let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
+            tagged.of(&Task { tags, proof, ..task }).policy
+        };
+        assert_eq!(policy(&["docs", "core"], None), ProofPolicy::Require);
+        assert_eq!(policy(&["core"], Some(ProofPolicy::Report)), ProofPolicy::Report);
+        assert_eq!(policy(&["other"], None), ProofPolicy::None);
         let word: ProofSettings = serde_json::from_str("\"none\"").expect("a word");
         assert_eq!(serde_json::to_string(&word).expect("a word"), "\"none\"");
     }

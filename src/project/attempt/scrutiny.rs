@@ -101,7 +101,7 @@ pub fn check_evidence(
     let is_free = workspace.place.name().is_some() && record.slot.is_none();
     evidence.to_prove = evidence.report.is_some()
         && !is_free
-        && HalvesRule::is_due(&workspace.config.proof.with(task.proof), &verify, &committed);
+        && HalvesRule::is_due(&workspace.config.proof.of(task), &verify, &committed);
     if evidence.report.is_some() && !is_free {
         settings_kept(workspace, tree, record, head.as_ref(), evidence)?;
         if let (Some(base), Some(head)) = (&record.base, &head)
