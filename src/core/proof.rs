@@ -283,6 +283,8 @@ pub enum ProofOutcome {
         /// The command that fails.
         command: String,
     },
+    /// Only comments of source files changed.
+    NoCode,
     /// Nothing changed that a check could notice.
     NotNeeded {
         /// What changed, such as `documentation`.
@@ -319,6 +321,7 @@ impl ProofOutcome {
             | ProofOutcome::TestsNoticeNothing
             | ProofOutcome::TestsRemoved { .. }
             | ProofOutcome::NotKept { .. }
+            | ProofOutcome::NoCode
             | ProofOutcome::Skipped { .. } => false,
         }
     }
@@ -401,6 +404,9 @@ impl fmt::Display for ProofOutcome {
             }
             ProofOutcome::NotKept { command } => {
                 write!(f, "not kept: with the tests as they were `{command}` fails")
+            }
+            ProofOutcome::NoCode => {
+                f.write_str("nothing to prove: only comments of source files changed")
             }
             ProofOutcome::NotNeeded { what } => write!(f, "no proof needed: only {what} changed"),
             ProofOutcome::Skipped { why } => write!(f, "not examined: {why}"),

@@ -157,7 +157,7 @@ mod tests {
         shown(|view, graph| {
             let now = DateTime::from_timestamp(60, 0).unwrap();
             assert_eq!(graph.counts, TaskCounts::of(view, now));
-            assert_eq!(graph.counts.progress(), "0 of 4 complete, 1 cancelled");
+            assert_eq!(graph.counts.progress(), "0 of 4 done, 1 cancelled");
             let parts = graph.counts.parts();
             assert_eq!(parts, ["1 queued to land", "1 parked", "1 waiting"]);
             assert_eq!(graph.counts.left(), 3);

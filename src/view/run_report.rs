@@ -490,7 +490,7 @@ mod tests {
         assert!(!report.is_good());
         let [head, totals] = report.head();
         assert_ne!(head.style, Some(crate::adapters::terminal::Style::Good));
-        assert!(totals.text.starts_with("nothing completed in "), "{}", totals.text);
+        assert!(totals.text.starts_with("nothing done in "), "{}", totals.text);
     }
 
     #[test]

@@ -364,6 +364,8 @@ impl TaskCounts {
         };
         let complete = states[StateKind::Complete];
         match unproved {
+            // Nothing is called complete that is not.
+            0 if complete == 0 => format!("0 of {total} done{cancelled}"),
             0 => format!("{complete} of {total} complete{cancelled}"),
             count => format!("{complete} of {total} landed, {count} not proved{cancelled}"),
         }

@@ -68,7 +68,7 @@ fn by_default_only_the_end_and_questions_are_notified() {
     trial.run(["run", "-q"]).code(3);
     assert_eq!(events(&trial), ["parked", "blocked", "finished"]);
     let text = told(&trial)[1]["text"].as_str().unwrap().to_owned();
-    let head = "nothing left can start; 0 of 2 complete\nneeds you:\n  - a: parked after 1 attempt";
+    let head = "nothing left can start; 0 of 2 done\nneeds you:\n  - a: parked after 1 attempt";
     assert!(text.starts_with(head) && text.contains("`ralph task-reset a`"), "{text}");
     let needed = &told(&trial)[2]["attention"][0];
     assert_eq!((&needed["task_id"], &needed["kind"]), (&Value::from("a"), &Value::from("parked")));

@@ -29,7 +29,7 @@ fn what_is_left_is_a_tree() {
        ↓ · all  All of it\u{1b}[31m  also waits on check
     ");
     insta::assert_snapshot!(trial.run(["graph", "--all", "--tag", "later"]).out(), @r"
-    task-graph.yaml: 0 of 1 complete, 1 blocked
+    task-graph.yaml: 0 of 1 done, 1 blocked
     ! never  Not today  blocked
     ");
     trial.run(["graph", "--tag", "latr"]).code(64).stderr_has("later");

@@ -366,7 +366,7 @@ fn the_status_tells_how_a_run_stands() {
     let shown = trial.run(["status"]).out();
     insta::assert_snapshot!(shown, @r"
     Status: running
-    nothing completed in 1 attempt, [took]; 0 of 3 complete
+    nothing done in 1 attempt, [took]; 0 of 3 done
     Current attempt: a, attempt 1, since [time], for [took]; in ../repo.slots/1 (ralph/a)
     left: 3 (1 in progress, 2 ready)
       > b; [time] - [time]

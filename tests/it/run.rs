@@ -187,7 +187,7 @@ fn a_finished_graph_is_complete_at_once() {
     let trial = TestProject::new().graph("tasks: [{id: a, status: done}]\n").agent("fail");
     trial.run(["run"]).stderr(
         "[time]  1 task, 1 done\n[time]  the graph is complete (exit code 0)\n\
-         [time]  nothing completed in 0 attempts, [took]; 1 of 1 complete\n",
+         [time]  nothing done in 0 attempts, [took]; 1 of 1 complete\n",
     );
 }
 
@@ -291,7 +291,7 @@ fn what_waits_outside_the_filter_is_named() {
     --- stderr ---
     [time]  4 tasks, 0 done
     [time]  everything left is blocked (exit code 3)
-    [time]  nothing completed in 0 attempts, [took]; 0 of 1 complete
+    [time]  nothing done in 0 attempts, [took]; 0 of 1 done
     [time]  needs you:
     [time]    - start (Begin): ready, but excluded by the filters of this run; 3 others wait on it
     [time]        run again with `--task start`, or without the restriction

@@ -36,7 +36,7 @@ fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
     [time]  a cancelled after [took]: ended by ralph because the run was stopped
     [time]    0 of 3 attempts used; output in logs/attempts/a/1
     [time]  stopped by SIGINT (exit code 130)
-    [time]  nothing completed in 1 attempt, [took]; 0 of 1 complete
+    [time]  nothing done in 1 attempt, [took]; 0 of 1 done
     [time]  left: 1 (1 ready)
     [time]    > a; [time] - [time]
     [time]    if all goes well, it takes 1h: until [time]

@@ -88,7 +88,7 @@ fn json_says_the_same() {
 fn filters_narrow_what_is_shown() {
     let trial = TestProject::new().graph(MIXED);
     trial.run(["dag-status", "--task", "plain"]).stdout(
-        "task-graph.yaml: 0 of 1 complete, 1 ready\n\nReady, in the order they will run\n  plain  P2\n",
+        "task-graph.yaml: 0 of 1 done, 1 ready\n\nReady, in the order they will run\n  plain  P2\n",
     );
 }
 
@@ -111,7 +111,7 @@ fn a_parked_task_is_shown_with_its_last_failure() {
     insta::assert_snapshot!(trial.run(["dag-status"]).whole(), @r"
     exit code 0
     --- stdout ---
-    task-graph.yaml: 0 of 1 complete, 1 parked
+    task-graph.yaml: 0 of 1 done, 1 parked
 
     Parked: out of attempts
       bad  Hard  failed: exited with code 7; `ralph task-reset bad`

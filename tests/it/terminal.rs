@@ -156,10 +156,10 @@ fn a_watched_status_is_redrawn_and_survives_an_invalid_graph() {
     for columns in [60, 100] {
         let trial = TestProject::new().graph(GRAPH);
         let mut screen = on_terminal(&trial, columns, "dag-status --watch");
-        let mut said = screen.exp_string("0 of 2 complete").unwrap();
+        let mut said = screen.exp_string("0 of 2 done").unwrap();
         trial.save("task-graph.yaml", "tasks: [");
         said += &screen.exp_string("the graph cannot be read: `ralph check`").unwrap();
-        said += &screen.exp_string("0 of 2 complete").unwrap();
+        said += &screen.exp_string("0 of 2 done").unwrap();
         trial.save("task-graph.yaml", &GRAPH.replace("{id: second,", "{id: second, status: done,"));
         said += &screen.exp_string("1 of 2 complete").unwrap();
         screen.send_control('c').unwrap();

@@ -543,7 +543,7 @@ fn no_type_has_many_methods() {
 /// less, 200 are for ordinary surroundings: hidden files, keys below `.git`, checks that share a port,
 /// repositories that move, hosts that fail; 130 let a run outlive its terminal, 95 keep the machine
 /// awake.
-const LINES: usize = 73_740;
+const LINES: usize = 73_750;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 391;
@@ -600,7 +600,7 @@ fn every_page_names_its_reader() {
 /// Of these, 30 say when a proof is missing, 220 what makes checks notice less, 70 how a run outlives
 /// its terminal, 120 are on ordinary surroundings: work that waits, checks that run alone,
 /// 60 how far the limit on attempts reaches.
-const WORDS: usize = 31_275;
+const WORDS: usize = 31_290;
 
 #[test]
 fn the_documents_stay_short() {

@@ -215,7 +215,7 @@ impl ProofPlan {
     ) -> ProofOutcome {
         let tests_in_source = source.iter().any(|it| changes_tests(it));
         let what = match (tests.is_empty() && !tests_in_source, checks.is_empty()) {
-            (true, true) if !source.is_empty() => "comments of source files",
+            (true, true) if !source.is_empty() => return ProofOutcome::NoCode,
             (true, true) => "documentation and other files",
             (true, false) => "settings and scripts of checks",
             (false, true) => "tests",
@@ -515,8 +515,7 @@ mod tests {
     #[test]
     fn what_no_check_could_notice_needs_no_control() {
         let comment = file("src/a.py", Some("x = 1\n"), "# why\nx = 1\n");
-        let what = "comments of source files".to_owned();
-        assert_eq!(plan(&[comment]).err(), Some(ProofOutcome::NotNeeded { what }));
+        assert_eq!(plan(&[comment]).err(), Some(ProofOutcome::NoCode));
         let what = "tests".to_owned();
         let test = file("tests/a.py", None, "def test_a(): pass\n");
         let new = plan(std::slice::from_ref(&test)).expect("controls");

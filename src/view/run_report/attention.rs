@@ -101,8 +101,7 @@ pub(super) fn now(
     all.extend(unproved.filter_map(|id| {
         let why = view.history.of(id).proof.as_ref()?.outcome.to_string();
         let blocker = Blocker { task_id: id.clone(), why, frees: 0 };
-        let remedy = Some(format!("`ralph task-complete {id}` accepts it"));
-        Some(Attention { remedy, ..of_task(AttentionKind::Unproved, blocker, source) })
+        Some(of_task(AttentionKind::Unproved, blocker, source))
     }));
     all
 }

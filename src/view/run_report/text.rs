@@ -164,7 +164,7 @@ impl RunReport {
             let _ = write!(cost, ", {} a task", dollars(each));
         }
         let done = match run.completed {
-            0 => "nothing completed".to_owned(),
+            0 => "nothing done".to_owned(),
             count => match self.unproved() {
                 0 => format!("{count} completed"),
                 doubtful => format!("{count} landed, {doubtful} not proved,"),
