@@ -18,7 +18,7 @@ use ralph::{
 };
 use serde_json::json;
 
-use crate::support::{SETTINGS, TestProject, agent, each, until, wait_for};
+use crate::support::{SETTINGS, TestProject, each, until, wait_for};
 use attacks::{Attack, Proof, attacks};
 use escapes::{ESCAPES, Escape};
 use stage::{CANARY, Stage};
@@ -375,13 +375,14 @@ fn a_proof_is_made_in_a_sandbox() {
     let settings = format!("{SETTINGS}run_on: sandbox\nverify: [sh -e check.sh]\n");
     let check = "[ -n \"$RALPH_RELAY\" ]\ntouch \"${TMPDIR:-/tmp}/x\"\nsh tests/add.sh\n";
     let script = "cat > /dev/null; mkdir -p src; echo 'mul() { echo 6; }' > src/mul.sh
-        echo '. src/mul.sh; [ \"$(mul)\" = 6 ]' > tests/add.sh; git add -A; \"$0\" < /dev/null";
+        echo '. src/mul.sh; [ \"$(mul)\" = 6 ]' > tests/add.sh
+        git add -A; git commit -qm work; \"$RALPH\" task-complete a";
     let trial = TestProject::new()
         .file(".ralph/config.yaml", &settings)
         .file("check.sh", check)
         .file("tests/add.sh", ":\n")
         .graph("tasks: [{id: a}]\n")
-        .command(["sh", "-c", script, &agent("commit")]);
+        .command(["sh", "-c", script]);
     let printed = trial.run(["run"]).code(0).whole();
     assert!(printed.contains("a proved: without its 1 source file"), "{printed}");
     assert!(printed.contains("the graph is complete"), "{printed}");
