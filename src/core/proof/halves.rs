@@ -384,21 +384,19 @@ fn with_keys_of(base: &str, text: &str) -> String {
             (line, Some(section).filter(|it| is_key && ["[package]", "[lib]"].contains(it)))
         })
     }
-    let mut old: Vec<(&str, &str)> =
-        lines(base).filter_map(|(line, section)| Some((section?, line))).collect();
-    let mut mixed = String::new();
+    let keys = |text| lines(text).filter_map(|(line, section)| Some((section?, line)));
+    if keys(base).eq(keys(text)) {
+        return text.to_owned();
+    }
+    let mut mixed: Vec<&str> = Vec::new();
     for (line, _) in lines(text).filter(|(_, section)| section.is_none()) {
-        mixed = mixed + line + "\n";
-        old.retain(|(section, key)| {
-            let is_here = line.trim() == *section;
-            if is_here {
-                mixed = mixed.clone() + key + "\n";
-            }
-            !is_here
-        });
+        mixed.push(line);
+        mixed.extend(keys(base).filter(|(section, _)| line.trim() == *section).map(|it| it.1));
     }
     // A section that went.
-    old.iter().fold(mixed, |text, (section, key)| format!("{text}{section}\n{key}\n"))
+    let gone = keys(base).filter(|(section, _)| !text.lines().any(|line| line.trim() == *section));
+    mixed.extend(gone.flat_map(|(section, key)| [section, key]));
+    mixed.join("\n") + "\n"
 }
 
 /// A text of sections, `[name]`, of which those that are about checks come from an older one.
@@ -497,6 +495,8 @@ mod tests {
         assert_eq!(old("Cargo.toml", cargo, &narrowed), Some(ControlText::Text(want)));
         let edition = more.replace("\n\n", "\nedition = \"2021\"\n\n");
         assert_eq!(old("Cargo.toml", &more, &edition), None);
+        let kept = "[package]\nname = \"a\"\nautotests = false\n\n[dependencies]\n";
+        assert_eq!(old("Cargo.toml", kept, &format!("{kept}b = \"1\"\n")), None);
         let tests = "[package]\nautotests = true\n";
         let want = Some(ControlText::Text(format!("{tests}name = \"a\"\n")));
         assert_eq!(old("Cargo.toml", tests, "[package]\nautotests = false\nname = \"a\"\n"), want);
