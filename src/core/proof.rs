@@ -230,7 +230,7 @@ pub enum ProofOutcome {
         /// Whether they are known to run it.
         runs: bool,
     },
-    /// The checks call what is new, and pass if it returns nothing.
+    /// The checks call the new functions, and pass if these return nothing.
     OnlyCalled,
     /// The checks never run the changed code.
     NeverRun,

@@ -2,7 +2,6 @@
 //! work was verified, while other attempts go on in other slots.
 
 use std::{
-    collections::BTreeSet,
     convert::Infallible,
     fs,
     path::{Path, PathBuf},
@@ -33,7 +32,7 @@ use crate::{
         graph::{TaskGraph, task::TaskId},
         proof::{
             ControlKind, ControlResult, ControlText, Proof, ProofOutcome, ProofSettings,
-            halves::{Half, HalvesRule, is_code, is_own_code},
+            halves::{Half, HalvesRule, is_own_code},
             plan::{ChangedFile, ProofPlan, ProofSubject},
             tripwire::Tripwire,
         },
@@ -277,8 +276,7 @@ impl ProofOrder {
         } else {
             self.prove(began, &mut controls)
         };
-        let outcome =
-            outcome.unwrap_or_else(|error| ProofOutcome::Skipped { why: format!("{error:#}") });
+        let outcome = outcome.unwrap_or_else(|error| not_made(&error));
         drop(turn);
         let duration_seconds = duration::seconds(began.elapsed());
         let proof = Proof { outcome, controls, duration_seconds };
@@ -301,18 +299,18 @@ impl ProofOrder {
         let head = tree.head()?.commit.context("the slot has no commit")?;
         let files = changed_files(&tree, &self.base, &head)?;
         let paths: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
-        let rule = rule(&tree, &head, &self.settings, (&self.verify, &paths))?;
-        let code = all_code(&tree, &head, &rule)?;
-        let plan = ProofPlan::of(ProofSubject {
+        let all = tree.files_at(&head)?;
+        let rule = HalvesRule::new(&self.settings, (&self.verify, &paths), &all);
+        let subject = ProofSubject {
             files: &files,
-            code: &code,
             rule: &rule,
             policy: self.settings.policy,
             tripwire: Tripwire::new(self.seed),
             idle: &self.idle,
             commands: self.verify.len(),
-        });
-        let plan = match plan {
+        };
+        let all_code = || all_code(&tree, &head, all, &rule).map_err(|error| not_made(&error));
+        let plan = match ProofPlan::of(subject, all_code) {
             Ok(plan) => plan,
             Err(outcome) => return Ok(outcome),
         };
@@ -456,6 +454,10 @@ impl ProofOrder {
     }
 }
 
+fn not_made(error: &anyhow::Error) -> ProofOutcome {
+    ProofOutcome::Skipped { why: format!("{error:#}") }
+}
+
 /// The files that differ between two commits, with their texts.
 fn changed_files(tree: &Repo, base: &CommitId, head: &CommitId) -> Result<Vec<ChangedFile>> {
     let mut files = Vec::new();
@@ -464,37 +466,24 @@ fn changed_files(tree: &Repo, base: &CommitId, head: &CommitId) -> Result<Vec<Ch
         let was_there = bytes[0].is_some();
         let [base, head] = bytes.map(|bytes| bytes.and_then(|it| String::from_utf8(it).ok()));
         let (old, new) = (base.as_deref().unwrap_or(""), head.as_deref().unwrap_or(""));
-        let (lines, removed) = changed_lines(old, new)?;
-        files.push(ChangedFile { path, base, head, was_there, lines, removed });
+        let (lines, has_lost) = changed_lines(old, new)?;
+        files.push(ChangedFile { path, base, head, was_there, lines, has_lost });
     }
     Ok(files)
 }
 
-/// The code of the project in a commit, by its paths; without files that are large.
-fn all_code(tree: &Repo, head: &CommitId, rule: &HalvesRule) -> Result<Vec<(String, String)>> {
-    let paths = tree.files_at(head)?.into_iter();
-    let paths = paths.filter(|path| is_own_code(path) && rule.half(path) == Half::Source);
+/// The code of the project in a commit with these files, by path.
+fn all_code(
+    tree: &Repo,
+    head: &CommitId,
+    files: Vec<String>,
+    rule: &HalvesRule,
+) -> Result<Vec<(String, String)>> {
+    let paths =
+        files.into_iter().filter(|path| is_own_code(path) && rule.half(path) == Half::Source);
     let texts = paths.filter_map(|path| {
         let text = tree.file_at(head, &path).transpose()?;
         text.map(|text| Some((path, String::from_utf8(text).ok()?))).transpose()
     });
     texts.collect()
-}
-
-/// The rule for the halves of a change.
-fn rule(
-    tree: &Repo,
-    head: &CommitId,
-    settings: &ProofSettings,
-    (verify, paths): (&[String], &[String]),
-) -> Result<HalvesRule> {
-    let code_folders = tree
-        .files_at(head)?
-        .into_iter()
-        .filter_map(|path| {
-            let (folder, name) = path.rsplit_once('/')?;
-            is_code(name).then(|| folder.to_owned())
-        })
-        .collect::<BTreeSet<String>>();
-    Ok(HalvesRule::new(settings, (verify, paths), code_folders.into_iter().collect()))
 }

@@ -539,11 +539,11 @@ fn no_type_has_many_methods() {
 /// The budget of lines of code for everything in `src`, without tests, comments and blank lines.
 /// The proof reads five languages and runs controls, the end of a run verifies the whole, git starts
 /// nothing that an attempt in a sandbox wrote, and the words of today's agents are many.
-/// Of these, 80 name proofs that were not made, 530 find settings and tests with which checks notice
+/// Of these, 80 name proofs that were not made, 500 find settings and tests with which checks notice
 /// less, 200 are for ordinary surroundings: hidden files, keys below `.git`, checks that share a port,
 /// repositories that move, hosts that fail; 130 let a run outlive its terminal, 95 keep the machine
 /// awake.
-const LINES: usize = 73_750;
+const LINES: usize = 73_720;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 391;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs};
 use anyhow::{Context, Result};
 use git2::{DiffOptions, Patch};
 
-use super::{CommitMaker, Slot, lossy, program};
+use super::{CommitMaker, Slot, program};
 use crate::{core::commit_id::CommitId, regular_file};
 
 /// The file in the git directory of a slot in which controls run.
@@ -65,8 +65,8 @@ impl Slot<'_> {
         HeadLog(regular_file::read(&self.git_dir.join(HEAD_LOG)).ok())
     }
 
-    /// Leaves the trees of controls for the commit of the work, and forgets that HEAD was moved to
-    /// them: they are nobody's work, and nothing keeps them.
+    /// Leaves the trees of controls for the commit of the work, and forgets the moves of HEAD to them, so
+    /// that no kept ref has them.
     ///
     /// # Errors
     /// The error of `git`; I/O errors.
@@ -97,27 +97,22 @@ impl Slot<'_> {
 }
 
 /// The lines of a text that are not in an older one, counted from 0, with those beside a removed
-/// line; and the removed lines.
+/// line; and whether lines of the older one were removed.
 ///
 /// # Errors
 /// The error of libgit2.
-pub fn changed_lines(old: &str, new: &str) -> Result<(BTreeSet<usize>, Vec<String>)> {
+pub fn changed_lines(old: &str, new: &str) -> Result<(BTreeSet<usize>, bool)> {
     let mut options = DiffOptions::new();
     options.context_lines(0);
     let patch = Patch::from_buffers(old.as_bytes(), None, new.as_bytes(), None, Some(&mut options));
     let patch = patch.context("cannot compare two versions of a file")?;
-    let (mut lines, mut removed) = (BTreeSet::new(), Vec::new());
+    let (mut lines, mut has_lost) = (BTreeSet::new(), false);
     for number in 0..patch.num_hunks() {
-        let (hunk, count) = patch.hunk(number)?;
+        let (hunk, _) = patch.hunk(number)?;
         let (start, length) = (hunk.new_start() as usize, hunk.new_lines() as usize);
         // Without new lines, the start is the line before.
         lines.extend(start.saturating_sub(1)..start.saturating_sub(1) + length.max(1));
-        for at in 0..count {
-            let line = patch.line_in_hunk(number, at)?;
-            if line.origin() == '-' {
-                removed.push(lossy(line.content()).trim_end_matches('\n').to_owned());
-            }
-        }
+        has_lost |= hunk.old_lines() > 0;
     }
-    Ok((lines, removed))
+    Ok((lines, has_lost))
 }

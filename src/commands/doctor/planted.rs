@@ -80,7 +80,7 @@ pub(super) fn notice(
     let wire = Tripwire::new(u64::from(std::process::id()));
     let verify: Vec<String> = green.iter().map(|it| it.command.to_owned()).collect();
     let settings = &place.workspace.config.proof;
-    let rule = HalvesRule::new(settings, (&verify, files), Vec::new());
+    let rule = HalvesRule::new(settings, (&verify, files), &[]);
     let broken = BrokenCode::plant(&place.folder, files, &rule, wire)?;
     if broken.files.is_empty() {
         return Ok(Notice::NoCode);

@@ -1,8 +1,14 @@
 //! The halves of a change: what does the work, and what checks it.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
-use super::{ControlText, ProofSettings, policy::ProofPolicy, source_code::lexer::Language};
+use super::{
+    ControlText, ProofSettings,
+    policy::ProofPolicy,
+    source_code::lexer::{Language, file_name},
+};
 use crate::{
     graph::{glob::Glob, task_paths},
     loop_paths,
@@ -171,15 +177,16 @@ pub struct HalvesRule {
     /// Changed files that a verify command names.
     pub named: Vec<String>,
     /// The folders with code in them.
-    pub code_folders: Vec<String>,
+    pub code_folders: BTreeSet<String>,
 }
 
 impl HalvesRule {
-    /// The rule for these changed paths of work that these commands verify.
+    /// The rule for these changed paths of work that these commands verify. `files` are those of the
+    /// project in whose folders data belongs to code.
     pub fn new(
         settings: &ProofSettings,
         (verify, paths): (&[String], &[String]),
-        code_folders: Vec<String>,
+        files: &[String],
     ) -> HalvesRule {
         let runs = task_paths::running(verify);
         // A file is named by itself, and not only with its folder.
@@ -190,12 +197,16 @@ impl HalvesRule {
         };
         let (tests, source) = (settings.tests.clone(), settings.source.clone());
         let named = paths.iter().filter(is_named).cloned().collect();
-        HalvesRule { tests, source, named, code_folders }
+        let folders = files.iter().filter_map(|path| {
+            let (folder, name) = path.rsplit_once('/')?;
+            is_code(name).then(|| folder.to_owned())
+        });
+        HalvesRule { tests, source, named, code_folders: folders.collect() }
     }
 
     /// Whether work is to be proved: it changes code or tests, or how they are checked.
     pub fn is_due(settings: &ProofSettings, verify: &[String], paths: &[String]) -> bool {
-        let rule = HalvesRule::new(settings, (verify, paths), Vec::new());
+        let rule = HalvesRule::new(settings, (verify, paths), &[]);
         settings.policy != ProofPolicy::None
             && !verify.is_empty()
             && paths.iter().any(|path| {
@@ -207,7 +218,7 @@ impl HalvesRule {
     pub fn decides_checks(&self, path: &str) -> bool {
         match self.half(path) {
             Half::Check => !lists_dependencies(path),
-            Half::Test => path.rsplit('/').next() == Some("conftest.py"),
+            Half::Test => is_conftest(path),
             Half::Source | Half::Other => false,
         }
     }
@@ -215,7 +226,7 @@ impl HalvesRule {
     /// The half of a change that a file belongs to.
     pub fn half(&self, path: &str) -> Half {
         let folders: Vec<&str> = path.split('/').rev().skip(1).collect();
-        let name = path.rsplit('/').next().unwrap_or(path);
+        let name = file_name(path);
         let is_in = |list: &[&str]| folders.iter().any(|folder| list.contains(folder));
         if self.tests.iter().any(|glob| glob.matches(path)) {
             return Half::Test;
@@ -255,7 +266,7 @@ fn is_lock(name: &str) -> bool {
 }
 
 fn lists_dependencies(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
+    let name = file_name(path);
     is_lock(name) || name.starts_with("requirements")
 }
 
@@ -268,10 +279,15 @@ pub fn is_code(name: &str) -> bool {
 /// Whether a file is code of the project, which a check can run: not that of others, and not what only
 /// builds it.
 pub fn is_own_code(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
+    let name = file_name(path);
     is_code(name)
         && name != "build.rs"
         && !path.split('/').rev().skip(1).any(|folder| FOREIGN_FOLDERS.contains(&folder))
+}
+
+/// Whether a file decides which tests pytest runs, and their fixtures.
+pub(super) fn is_conftest(path: &str) -> bool {
+    file_name(path) == "conftest.py"
 }
 
 fn is_check_name(name: &str) -> bool {
@@ -306,7 +322,7 @@ fn is_test_name(name: &str) -> bool {
         stem.strip_suffix(word)
             .is_some_and(|rest| rest.ends_with(|c: char| c.is_lowercase() || c.is_ascii_digit()))
     });
-    name == "conftest.py"
+    is_conftest(name)
         || ending == "snap"
         || (is_code(name) && (is_word(words.first()) || is_word(words.last()) || is_class))
         || (Language::of(name).is_some()
@@ -318,7 +334,7 @@ fn is_test_name(name: &str) -> bool {
 /// The verify settings of a new version of a file with the dependencies of the work: what an older
 /// version of the file says of checks, and this one of all else. `None` if they say the same.
 pub fn as_it_was(path: &str, base: Option<&str>, head: Option<&str>) -> Option<ControlText> {
-    let name = path.rsplit('/').next().unwrap_or(path);
+    let name = file_name(path);
     if lists_dependencies(name) {
         return None;
     }
@@ -327,7 +343,7 @@ pub fn as_it_was(path: &str, base: Option<&str>, head: Option<&str>) -> Option<C
     };
     let mixed = match name {
         "package.json" => package(base, head).unwrap_or_else(|| base.to_owned()),
-        // What is built is code; which targets have tests is not.
+        // The keys that decide which targets are tested; all others are code.
         "Cargo.toml" => {
             let sections = sections(base, head, |name| {
                 ["[test", "profile", "lints", "workspace.lints"]
@@ -452,14 +468,14 @@ mod tests {
         for (want, paths) in table {
             let paths: Vec<String> = paths.split(' ').map(str::to_owned).collect();
             let settings = ProofSettings::default();
-            let rule = HalvesRule::new(&settings, (&verify, &paths), vec!["pkg".to_owned()]);
+            let rule = HalvesRule::new(&settings, (&verify, &paths), &["pkg/a.py".to_owned()]);
             for path in &paths {
                 assert_eq!(rule.half(path), want, "{path}");
             }
         }
         let given = r#"{"policy": "keep", "tests": ["src/*_it.py"], "source": ["spec/*.js"]}"#;
         let given: ProofSettings = serde_json::from_str(given).expect("settings");
-        let rule = HalvesRule::new(&given, (&[], &[]), Vec::new());
+        let rule = HalvesRule::new(&given, (&[], &[]), &[]);
         assert_eq!((rule.half("src/a_it.py"), rule.half("spec/a.js")), (Half::Test, Half::Source));
         let tagged = r#"{"policy": "none", "tags": {"core": "require", "docs": "keep"}}"#;
         let tagged: ProofSettings = serde_json::from_str(tagged).expect("settings");

@@ -11,7 +11,10 @@ use super::{
     ControlKind, ControlResult, ControlText, ProofOutcome,
     halves::{Half, HalvesRule},
     policy::ProofPolicy,
-    source_code::lexer::Language,
+    source_code::{
+        SourceCode,
+        lexer::{Language, file_name},
+    },
     tripwire::Tripwire,
 };
 use crate::verdict::CheckResult;
@@ -31,11 +34,23 @@ pub struct ChangedFile {
     pub was_there: bool,
     /// The lines of the work that changed, counted from 0.
     pub lines: BTreeSet<usize>,
-    /// The lines of the base that are not in the work.
-    pub removed: Vec<String>,
+    /// Whether lines of the base are not in the work.
+    pub has_lost: bool,
 }
 
 impl ChangedFile {
+    fn name(&self) -> &str {
+        file_name(&self.path)
+    }
+
+    /// Its text without comments, if its language is known.
+    fn code_of(&self, text: Option<&String>) -> Option<String> {
+        match (self.language(), text) {
+            (Some(language), Some(text)) => Some(SourceCode::new(language, text).code()),
+            (_, text) => text.cloned(),
+        }
+    }
+
     fn language(&self) -> Option<Language> {
         Language::of(&self.path)
     }
@@ -49,8 +64,6 @@ pub type ControlTree = BTreeMap<String, ControlText>;
 pub struct ProofSubject<'a> {
     /// The files that changed.
     pub files: &'a [ChangedFile],
-    /// All code of the project as it is in the work, by path.
-    pub code: &'a [(String, String)],
     /// The halves of the change.
     pub rule: &'a HalvesRule,
     /// What the proof must show.
@@ -84,7 +97,7 @@ pub struct ProofPlan {
     /// All code is broken; nothing if neither settings of checks nor existing tests changed.
     broken: ControlTree,
     broken_old_checks: ControlTree,
-    /// Nothing if no existing test lost lines, and code changed.
+    /// Nothing if code changed and no existing test.
     broken_old_tests: ControlTree,
     /// Whether the numbers of tests that run with the old settings and the new can be compared.
     counts_tests: bool,
@@ -108,10 +121,9 @@ pub struct ProofPlan {
 /// The last result of a control that is red each time, and the command that failed.
 fn red_of(done: &[ControlResult], kind: ControlKind) -> Option<(&ControlResult, &CheckResult)> {
     let mut all = done.iter().filter(|it| it.control == kind);
-    all.clone().all(|it| it.red.is_some()).then(|| all.next_back())?.and_then(|it| {
-        let red = it.red.as_ref()?;
-        Some((it, red))
-    })
+    let is_red = all.clone().all(|it| it.red.is_some());
+    let last = all.next_back().filter(|_| is_red)?;
+    Some((last, last.red.as_ref()?))
 }
 
 fn paths(files: &[&ChangedFile], of: fn(&ChangedFile) -> bool) -> Vec<String> {
@@ -123,11 +135,15 @@ fn skipped(why: &str) -> ProofOutcome {
 }
 
 impl ProofPlan {
-    /// The controls of a change, or what can be said without any.
+    /// The controls of a change, or the outcome without any. `all_code` reads all code of the project in
+    /// the work, by path.
     ///
     /// # Errors
-    /// The outcome, if no control is needed.
-    pub fn of(subject: ProofSubject<'_>) -> Result<ProofPlan, ProofOutcome> {
+    /// The outcome, if no control is needed; that of `all_code`.
+    pub fn of(
+        subject: ProofSubject<'_>,
+        all_code: impl FnOnce() -> Result<Vec<(String, String)>, ProofOutcome>,
+    ) -> Result<ProofPlan, ProofOutcome> {
         let ProofSubject { files, rule, policy, tripwire, idle, .. } = subject;
         let of = |half: Half| -> Vec<&ChangedFile> {
             files.iter().filter(|file| rule.half(&file.path) == half).collect()
@@ -139,8 +155,7 @@ impl ProofPlan {
         let mut old_checks = old_checks(&checks);
         let mut check_files: Vec<String> = old_checks.keys().cloned().collect();
         let is_of_tests = check_files.is_empty();
-        let conftests = tests.iter().filter(|it| is_conftest(it));
-        check_files.extend(conftests.map(|it| it.path.clone()));
+        check_files.extend(paths(&tests, is_conftest));
         let has_conftest = check_files.len() > old_checks.len();
         if has_conftest {
             old_checks.extend(tests.iter().filter_map(|it| of_its_time(it)));
@@ -165,14 +180,13 @@ impl ProofPlan {
             old_tests.retain(|path, _| !check_files.contains(path));
         }
         let checks_changed = checks_tests || !old_checks.is_empty();
-        let weighs_tests = !old_tests.is_empty() || (otherwise.is_some() && checks_tests);
-        let wires = [tripwire, tripwire.inert()].map(|wire| wired(&code, wire));
-        let is_stub = code.iter().all(|it| is_in_functions(it));
-        let stubbed: &[&ChangedFile] = if is_stub { &code } else { &[] };
-        let is_weighed = weighs_tests || !old_checks.is_empty();
-        let broken = broken(if is_weighed { subject.code } else { &[] }, tripwire);
-        let weighed = if weighs_tests { &broken } else { &UNCHANGED };
         let edits_tests = !old_tests.is_empty();
+        let weighs_tests = edits_tests || (otherwise.is_some() && checks_tests);
+        let wires = [tripwire, tripwire.inert()].map(|wire| wired(&code, wire));
+        let stubbed = if code.iter().all(|it| is_in_functions(it)) { &code[..] } else { &[] };
+        let is_weighed = weighs_tests || !old_checks.is_empty();
+        let broken = if is_weighed { broken(&all_code()?, tripwire) } else { ControlTree::new() };
+        let weighed = if weighs_tests { &broken } else { &UNCHANGED };
         let others = of(Half::Other).into_iter().filter(|it| match otherwise {
             // Data and its test may change together.
             Some(_) => edits_tests,
@@ -180,7 +194,7 @@ impl ProofPlan {
         });
         Ok(ProofPlan {
             policy,
-            source: code.iter().map(|file| file.path.clone()).collect(),
+            source: paths(&code, |_| true),
             checks_changed,
             without_source: without_source(&source),
             test_files: old_tests.keys().cloned().collect(),
@@ -260,8 +274,8 @@ impl ProofPlan {
                 Some(_) => {}
             }
         }
-        let mut without = of(ControlKind::WithoutSource).peekable();
-        let misses_names = without.peek().is_some() && without.all(|it| it.misses_names);
+        let misses_names = red_of(done, ControlKind::WithoutSource).is_some()
+            && of(ControlKind::WithoutSource).all(|it| it.misses_names);
         if misses_names && !self.stub.is_empty() && of(ControlKind::Stub).next().is_none() {
             return Some(ControlKind::Stub);
         }
@@ -295,8 +309,7 @@ impl ProofPlan {
             return Some(ControlKind::Again);
         }
         // Tests that pass as they were are as good as before.
-        let mut old = done.iter().filter(|it| it.control == ControlKind::OldTests).peekable();
-        let are_red = old.peek().is_some() && old.all(|it| it.red.is_some());
+        let are_red = red_of(done, ControlKind::OldTests).is_some();
         let weighs_tests =
             !self.broken_old_tests.is_empty() && (self.otherwise.is_some() || are_red);
         if self.broken.is_empty() || (self.old_checks.is_empty() && !weighs_tests) {
@@ -457,20 +470,21 @@ mod tests {
             base: base.map(str::to_owned),
             head: Some(head.to_owned()),
             lines: (0..head.lines().count()).collect(),
-            removed: Vec::new(),
+            has_lost: false,
         }
     }
 
     fn plan(files: &[ChangedFile]) -> Result<ProofPlan, ProofOutcome> {
-        ProofPlan::of(ProofSubject {
+        let subject = ProofSubject {
             files,
-            code: &[("src/b.py".to_owned(), "def b():\n    return 1\n".to_owned())],
             rule: &HalvesRule::default(),
             policy: ProofPolicy::Report,
             tripwire: Tripwire::new(1),
             idle: &[],
             commands: 1,
-        })
+        };
+        let code = ("src/b.py".to_owned(), "def b():\n    return 1\n".to_owned());
+        ProofPlan::of(subject, || Ok(vec![code]))
     }
 
     fn text(text: &str) -> ControlText {
@@ -525,8 +539,7 @@ mod tests {
         let files = vec!["tests/a.py".to_owned()];
         let edit = |head: &str| {
             let base = "def test_a():\n    assert a() == 2\n    assert b()\n";
-            let removed = base.lines().map(str::to_owned).collect();
-            ChangedFile { removed, ..file("tests/a.py", Some(base), head) }
+            ChangedFile { has_lost: true, ..file("tests/a.py", Some(base), head) }
         };
         for weaker in
             ["def test_a():\n    assert b()\n", "# def test_a():\nassert a() == 2\nassert b()\n"]
@@ -606,8 +619,7 @@ mod tests {
     fn tests_that_notice_less_than_before_are_named() {
         let base = "def test_a():\n    assert a() == 2\n\ndef test_b():\n    assert b()\n";
         let head = base.replace("    assert b()", "    if False:\n        assert b()");
-        let removed = vec!["    assert b()".to_owned()];
-        let edited = ChangedFile { removed, ..file("tests/a.py", Some(base), &head) };
+        let edited = ChangedFile { has_lost: true, ..file("tests/a.py", Some(base), &head) };
         let added = file("tests/c.py", None, "def test_c(): pass\n");
         let source = file("src/a.py", Some("x = 1\n"), "x = 2\n");
         // The number of tests that run and fail with broken code, now and before.

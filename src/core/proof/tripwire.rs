@@ -63,7 +63,7 @@ impl Tripwire {
     }
 
     /// A statement in its place that leaves the function at once: it shows whether the checks look at
-    /// what the function does. In Rust and Go it returns what is there without work, such as 0.
+    /// what the function does. In Rust and Go it returns a default value, such as 0.
     #[must_use]
     pub fn stub(self) -> Tripwire {
         Tripwire { effect: WireEffect::Return, ..self }
@@ -93,29 +93,23 @@ impl Tripwire {
         }
         let mut edits: Vec<(usize, String)> = Vec::new();
         if let Some(at) = load {
-            edits.push((at, self.on_lines(source.language, "") + "\n"));
+            edits.push((at, self.on_lines((source.language, ""), "") + "\n"));
         }
         for function in &functions {
             // Two arrows of one expression have the same end.
             if !bodies.remove(&span(&function.body)) {
                 continue;
             }
-            let leave = leave(source.language, text[function.result.clone()].trim());
-            if let (Some(leave), WireEffect::Return) = (leave, self.effect)
-                && let Body::Statements(at) | Body::Lines(at, _) = function.body
-            {
-                edits.push((at, leave));
-                continue;
-            }
+            let of = (source.language, text[function.result.clone()].trim());
             match function.body {
-                Body::Statements(at) => edits.push((at, self.inline(source.language))),
+                Body::Statements(at) => edits.push((at, self.inline(of))),
                 Body::Lines(at, first) => {
-                    let statement = self.on_lines(source.language, source.indent(first));
+                    let statement = self.on_lines(of, source.indent(first));
                     let before = if at > 0 && !text[..at].ends_with('\n') { "\n" } else { "" };
                     edits.push((at, format!("{before}{statement}\n")));
                 }
                 Body::Expression(from, to) => {
-                    let statement = self.inline(source.language);
+                    let statement = self.inline(of);
                     edits.push((from, format!("{{{statement} return ")));
                     edits.push((to, " }".to_owned()));
                 }
@@ -137,20 +131,13 @@ impl Tripwire {
         (self.number - 1, u32::from(self.effect != WireEffect::Nothing))
     }
 
-    /// The statement among others on a line.
-    fn inline(self, language: Language) -> String {
+    /// The statement among others on a line, for a function of a language with this type of its result.
+    fn inline(self, (language, result): (Language, &str)) -> String {
+        if self.effect == WireEffect::Return {
+            return leave(language, result);
+        }
         let (number, is_live) = self.parts();
         match language {
-            // No type checker knows what it returns.
-            Language::Python if self.effect == WireEffect::Return => {
-                " return eval(\"None\");".to_owned()
-            }
-            Language::JavaScript if self.effect == WireEffect::Return => {
-                " if (Number(1)) { return; }".to_owned()
-            }
-            Language::TypeScript if self.effect == WireEffect::Return => {
-                " if (Number(1)) { return undefined as never; }".to_owned()
-            }
             Language::Python => {
                 let throw = format!("(_ for _ in ()).throw(BaseException({number} + 1))");
                 format!(" abs({is_live}) and {throw};")
@@ -158,7 +145,7 @@ impl Tripwire {
             Language::JavaScript | Language::TypeScript => {
                 format!(" if (Number({is_live})) {{ throw new Error(String({number} + 1)); }}")
             }
-            Language::Rust => format!(" {}", self.on_lines(language, "")),
+            Language::Rust => format!(" {}", self.on_lines((language, result), "")),
             Language::Go => {
                 let text = if self.effect == WireEffect::Nothing { "" } else { "1" };
                 format!(" if len(\"{text}\") > 0 {{ panic({number} + 1) }};")
@@ -167,15 +154,15 @@ impl Tripwire {
     }
 
     /// The statement on lines of its own, as the formatters of the language write it.
-    fn on_lines(self, language: Language, indent: &str) -> String {
+    fn on_lines(self, (language, result): (Language, &str), indent: &str) -> String {
         let (number, is_live) = self.parts();
         let unit = if indent.contains('\t') { "\t" } else { "    " };
         match language {
             Language::Python if self.effect == WireEffect::Return => {
                 format!("{indent}if abs(1):\n{indent}{unit}return eval(\"None\")")
             }
-            Language::JavaScript | Language::TypeScript if self.effect == WireEffect::Return => {
-                format!("{indent}{}", self.inline(language).trim_start())
+            _ if self.effect == WireEffect::Return => {
+                format!("{indent}{}", leave(language, result).trim_start())
             }
             Language::Python => format!(
                 "{indent}if abs({is_live}):\n{indent}{unit}raise BaseException({number} + 1)"
@@ -201,9 +188,13 @@ impl Tripwire {
     }
 }
 
-/// The statement of Rust or Go that leaves a function with a value that needs no work.
-fn leave(language: Language, result: &str) -> Option<String> {
+/// The statement that leaves a function, with a value of its type that needs no work.
+fn leave(language: Language, result: &str) -> String {
     match language {
+        // The type of its value is unknown to every type checker.
+        Language::Python => " return eval(\"None\");".to_owned(),
+        Language::JavaScript => " if (Number(1)) { return; }".to_owned(),
+        Language::TypeScript => " if (Number(1)) { return undefined as never; }".to_owned(),
         Language::Rust => {
             let value = "::core::default::Default::default()";
             let value = match result {
@@ -213,36 +204,34 @@ fn leave(language: Language, result: &str) -> Option<String> {
                 }
                 _ => format!(" {value}"),
             };
-            Some(format!(" if ::core::hint::black_box(true) {{ return{value}; }}\n"))
+            format!(" if ::core::hint::black_box(true) {{ return{value}; }}")
         }
-        Language::Go => {
-            let inner = result.strip_prefix('(').and_then(|it| it.strip_suffix(')'));
-            let (mut types, mut depth) = (vec![String::new()], 0);
-            for c in inner.unwrap_or(result).chars() {
-                depth += i32::from("([{".contains(c)) - i32::from(")]}".contains(c));
-                match c {
-                    ',' if depth == 0 => types.push(String::new()),
-                    _ => types.last_mut()?.push(c),
-                }
-            }
-            let types: Vec<&str> = types.iter().map(|it| it.trim()).collect();
-            let is_name = |it: &&str| {
-                let first = it.split(' ').next().unwrap_or_default();
-                let no_name = ["func", "map", "chan", "struct", "interface"];
-                first.len() < it.len()
-                    && first.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-                    && !no_name.contains(&first)
-            };
-            if result.is_empty() || (inner.is_some() && types.iter().any(is_name)) {
-                return Some(" if len(\"1\") > 0 { return };\n".to_owned());
-            }
-            let names: Vec<String> = (0..types.len()).map(|at| format!("ralph{at}")).collect();
-            let declared = names.iter().zip(types).map(|(name, of)| format!("var {name} {of}; "));
-            let (declared, names) = (declared.collect::<String>(), names.join(", "));
-            Some(format!(" if len(\"1\") > 0 {{ {declared}return {names} }};\n"))
-        }
-        Language::Python | Language::JavaScript | Language::TypeScript => None,
+        Language::Go => leave_go(result),
     }
+}
+
+/// The statement that leaves a function of Go with results of these types.
+fn leave_go(result: &str) -> String {
+    let inner = result.strip_prefix('(').and_then(|it| it.strip_suffix(')'));
+    let mut depth = 0;
+    let types = inner.unwrap_or(result).split(|c: char| {
+        depth += i32::from("([{".contains(c)) - i32::from(")]}".contains(c));
+        c == ',' && depth == 0
+    });
+    let types: Vec<&str> = types.map(str::trim).collect();
+    let has_name = |it: &&str| {
+        let first = it.split(' ').next().unwrap_or_default();
+        first.len() < it.len()
+            && first.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && !["func", "map", "chan", "struct", "interface"].contains(&first)
+    };
+    if result.is_empty() || (inner.is_some() && types.iter().any(has_name)) {
+        return " if len(\"1\") > 0 { return };".to_owned();
+    }
+    let names: Vec<String> = (0..types.len()).map(|at| format!("ralph{at}")).collect();
+    let declared = names.iter().zip(types).map(|(name, of)| format!("var {name} {of}; "));
+    let (declared, names) = (declared.collect::<String>(), names.join(", "));
+    format!(" if len(\"1\") > 0 {{ {declared}return {names} }};")
 }
 
 fn span(body: &Body) -> (usize, usize) {

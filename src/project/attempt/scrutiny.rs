@@ -207,7 +207,7 @@ fn check_inputs(
     evidence: &mut Evidence,
 ) -> Result<()> {
     let Some(base) = &record.base else { return Ok(()) };
-    let rule = HalvesRule::new(&workspace.config.proof, (verify, &changed), Vec::new());
+    let rule = HalvesRule::new(&workspace.config.proof, (verify, &changed), &[]);
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     for path in changed {
         let half = rule.half(&path);

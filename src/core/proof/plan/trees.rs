@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{ChangedFile, ControlTree};
 use crate::proof::{
     ControlText,
-    halves::as_it_was,
+    halves::{self, as_it_was},
     source_code::{SourceCode, lexer::Language},
     tripwire::{Reach, Tripwire, garbage},
 };
@@ -166,16 +166,13 @@ pub(super) fn old_checks(checks: &[&ChangedFile]) -> ControlTree {
 
 /// Whether a changed file decides which tests pytest runs, and what they find.
 pub(super) fn is_conftest(file: &ChangedFile) -> bool {
-    file.path.rsplit('/').next() == Some("conftest.py")
-        && !file.lines.is_empty()
-        && has_code_change(file)
+    halves::is_conftest(&file.path) && !file.lines.is_empty() && has_code_change(file)
 }
 
 /// What an older `conftest.py` finds at the path of a test: the tests as they were. Those that it does
 /// not know, and whose fixtures it may lack, are empty.
 pub(super) fn of_its_time(file: &ChangedFile) -> Option<(String, ControlText)> {
-    let name = file.path.rsplit('/').next().unwrap_or_default();
-    let stem = name.strip_suffix(".py").unwrap_or_default();
+    let stem = file.name().strip_suffix(".py").unwrap_or_default();
     let has_tests = stem.starts_with("test_") || stem.ends_with("_test");
     if !file.was_there && !has_tests && !is_conftest(file) {
         return None;
@@ -202,13 +199,12 @@ pub(super) fn weakened(tests: &[&ChangedFile], source: &[&ChangedFile]) -> Vec<S
     let weigh = |file: &ChangedFile, text: &Option<String>, is_source: bool| -> [usize; 3] {
         let Some(text) = text else { return [0; 3] };
         let text = if is_source { test_half(file, text) } else { text.clone() };
-        let language = file.language();
-        let code = language.map_or(text.clone(), |it| SourceCode::new(it, &text).code());
+        let code = file.code_of(Some(&text)).unwrap_or_default();
         let count = |words: &[&str]| {
             code.lines().filter(|line| words.iter().any(|word| line.contains(word))).count()
         };
         // The data of tests may be the cases of one.
-        [count(TESTS), count(ASSERTS), usize::from(language.is_none())]
+        [count(TESTS), count(ASSERTS), usize::from(file.language().is_none())]
     };
     let files = tests.iter().map(|it| (it, false)).chain(source.iter().map(|it| (it, true)));
     let weights: Vec<(&ChangedFile, [usize; 3], [usize; 3])> = files
@@ -241,17 +237,13 @@ pub(super) fn skips_more(file: &ChangedFile) -> bool {
 /// The tree with the existing tests as they were, if more of them changed than comments, and without
 /// new ones in which tests are left out.
 pub(super) fn old_tests(tests: &[&ChangedFile], source: &[&ChangedFile]) -> ControlTree {
-    let code = |file: &ChangedFile, text: &Option<String>| match (file.language(), text) {
-        (Some(language), Some(text)) => Some(SourceCode::new(language, text).code()),
-        (_, text) => text.clone(),
-    };
-    let name = |file: &ChangedFile| file.path.rsplit('/').next().map(str::to_owned);
     let mut tree = ControlTree::new();
     for file in tests {
-        let is_other = file.was_there && code(file, &file.base) != code(file, &file.head);
+        let code = |text: &Option<String>| file.code_of(text.as_ref());
+        let is_other = file.was_there && code(&file.base) != code(&file.head);
         // Two files of one name cannot be in one run of pytest.
         let is_moved =
-            !file.was_there && tests.iter().any(|it| it.head.is_none() && name(it) == name(file));
+            !file.was_there && tests.iter().any(|it| it.head.is_none() && it.name() == file.name());
         let is_binary = file.was_there && file.base.is_none();
         if is_other || is_moved || is_binary || skips_more(file) {
             tree.insert(file.path.clone(), ControlText::Base);
@@ -293,10 +285,7 @@ pub(super) fn broken(code: &[(String, String)], wire: Tripwire) -> ControlTree {
 
 /// Whether the code of a file is a part of what it was.
 fn only_loses_code(file: &ChangedFile) -> bool {
-    let code = |text: &Option<String>| match (file.language(), text) {
-        (Some(language), Some(text)) => SourceCode::new(language, text).code(),
-        (_, text) => text.clone().unwrap_or_default(),
-    };
+    let code = |text: &Option<String>| file.code_of(text.as_ref()).unwrap_or_default();
     let (base, head) = (code(&file.base), code(&file.head));
     let mut old = base.lines();
     head.lines().all(|line| old.any(|it| it == line))
@@ -304,7 +293,7 @@ fn only_loses_code(file: &ChangedFile) -> bool {
 
 /// Whether lines of an existing file went.
 pub(super) fn loses_lines(file: &ChangedFile) -> bool {
-    file.was_there && !file.removed.is_empty()
+    file.was_there && file.has_lost
 }
 
 /// Whether all code that changed is in functions, or only declares and imports names.

@@ -24,7 +24,7 @@ pub(in crate::proof) enum Body {
 pub(in crate::proof) struct FunctionText {
     pub(in crate::proof) lines: Range<usize>,
     pub(in crate::proof) body: Body,
-    /// Of Rust and Go: what it returns, as it is written; nothing if that is nothing.
+    /// Of Rust and Go: the type of its result; empty without one.
     pub(in crate::proof) result: Range<usize>,
 }
 

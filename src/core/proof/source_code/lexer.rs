@@ -2,6 +2,11 @@
 
 use std::ops::Range;
 
+/// The name of the file at a path.
+pub(in crate::proof) fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 /// A language whose functions are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
@@ -20,7 +25,7 @@ pub enum Language {
 impl Language {
     /// The language of a file, by its name.
     pub fn of(path: &str) -> Option<Language> {
-        let name = path.rsplit('/').next().unwrap_or(path);
+        let name = file_name(path);
         let (stem, ending) = name.rsplit_once('.')?;
         Some(match ending {
             "py" => Language::Python,
