@@ -30,7 +30,7 @@ use crate::{
         task::{Status, TaskId},
     },
     notification_kind::NotificationKind,
-    spend::{self, DAY},
+    spend::{self, DAY, Spend},
     verdict::{Merge, Verdict},
 };
 pub use active::{ActiveAttempt, ActiveAttempts};
@@ -282,6 +282,7 @@ impl History {
             no_contact_since: None,
             placement: None,
             commanded: BTreeSet::new(),
+            spent: None,
             began_after: self.ended,
         });
     }
@@ -322,6 +323,26 @@ impl History {
     pub(crate) fn add_cost(&mut self, at: DateTime<Utc>, cost: Option<f64>) {
         self.recent.retain(|(earlier, _)| at - *earlier < DAY);
         self.recent.extend(cost.map(|cost| (at, cost)));
+    }
+
+    /// The usage of the run, with that of agents that have ended whose work is still open.
+    pub fn spend(&self) -> Spend {
+        self.active.spent().fold(self.run.spend, |sum, (_, spend)| sum.plus(spend))
+    }
+
+    /// The usage of the run without that of the paused run that it continues.
+    pub fn own_spend(&self) -> Spend {
+        self.run.own(&self.spend())
+    }
+
+    /// The costs of the last day with their times.
+    pub fn recent_costs(&self) -> Vec<(DateTime<Utc>, f64)> {
+        let highest = self.spend().highest_cost;
+        let open = self.active.spent().map(|(at, spend)| {
+            let assumed = f64::from(spend.unknown_cost) * highest;
+            (*at, spend.cost_usd + assumed)
+        });
+        self.recent.iter().copied().chain(open).collect()
     }
 
     /// Adds the work of an attempt that has landed.

@@ -44,24 +44,42 @@ pub struct Spend {
 }
 
 impl Spend {
+    /// The usage of one attempt.
+    pub fn of(usage: &Usage, outcome: &Outcome, duration_seconds: f64) -> Spend {
+        Spend {
+            attempts: 1,
+            cost_usd: usage.cost_usd.unwrap_or_default(),
+            unknown_cost: u32::from(is_unknown(usage, outcome)),
+            highest_cost: usage.cost_usd.unwrap_or_default(),
+            tokens: usage.tokens.unwrap_or_default(),
+            unknown_tokens: u32::from(usage.tokens.is_none()),
+            duration_seconds,
+        }
+    }
+
     /// Adds an attempt.
     pub fn add(&mut self, ended: &AttemptResult) {
-        self.add_usage(&ended.usage, &ended.outcome, ended.duration_seconds);
+        let of_one = Spend::of(&ended.usage, &ended.outcome, ended.duration_seconds);
+        *self = self.plus(&of_one);
     }
 
     /// Adds a call of `ralph draft`, which counts as an attempt.
     pub fn add_draft(&mut self, call: &DraftCall) {
-        self.add_usage(&call.usage, &call.outcome, call.duration_seconds);
+        *self = self.plus(&Spend::of(&call.usage, &call.outcome, call.duration_seconds));
     }
 
-    fn add_usage(&mut self, usage: &Usage, outcome: &Outcome, duration_seconds: f64) {
-        self.attempts += 1;
-        self.cost_usd += usage.cost_usd.unwrap_or_default();
-        self.unknown_cost += u32::from(is_unknown(usage, outcome));
-        self.highest_cost = self.highest_cost.max(usage.cost_usd.unwrap_or_default());
-        self.tokens = self.tokens.plus(usage.tokens.unwrap_or_default());
-        self.unknown_tokens += u32::from(usage.tokens.is_none());
-        self.duration_seconds += duration_seconds;
+    /// The usage with that of other attempts.
+    #[must_use]
+    pub fn plus(&self, other: &Spend) -> Spend {
+        Spend {
+            attempts: self.attempts + other.attempts,
+            cost_usd: self.cost_usd + other.cost_usd,
+            unknown_cost: self.unknown_cost + other.unknown_cost,
+            highest_cost: self.highest_cost.max(other.highest_cost),
+            tokens: self.tokens.plus(other.tokens),
+            unknown_tokens: self.unknown_tokens + other.unknown_tokens,
+            duration_seconds: self.duration_seconds + other.duration_seconds,
+        }
     }
 
     /// The usage without that of its first attempts.

@@ -22,7 +22,10 @@ use crate::{
     core::{
         diagnostic::{Diagnostic, nearest},
         exit::{Exit, Failure},
-        graph::{load, yaml::Document},
+        graph::{
+            load,
+            yaml::{Document, NodeKind},
+        },
     },
     project::{
         config::{Config, ConfigLayer},
@@ -309,6 +312,11 @@ fn refused(whose: &str, what: &str) -> anyhow::Error {
 /// The first error.
 fn typed<T: DeserializeOwned>(document: &Document) -> Result<T, Vec<Diagnostic>> {
     let text = document.text();
+    let mut written = document.nodes().filter(|node| node.kind() == NodeKind::Plain);
+    if let Some(node) = written.find(|node| is_not_finite(node.written())) {
+        let words = format!("`{}` is not a number; in quotes it is a text", node.written());
+        return Err(vec![Diagnostic::error(words, node.range())]);
+    }
     // libyaml takes a byte order mark before a mapping for a separate document.
     let bare = text.trim_start_matches('\u{feff}');
     serde_yaml::from_str(bare).map_err(|error| {
@@ -320,6 +328,12 @@ fn typed<T: DeserializeOwned>(document: &Document) -> Result<T, Vec<Diagnostic>>
         let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
         vec![Diagnostic::error(message, at..at)]
     })
+}
+
+/// Whether a plain scalar is one of YAML's numbers that are none, which would stand for no limit.
+fn is_not_finite(text: &str) -> bool {
+    let digits = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
+    matches!(digits.as_str(), ".nan" | ".inf")
 }
 
 /// Returns the settings in a file, each with its line.
@@ -406,6 +420,16 @@ mod tests {
         assert!(told[1].0.starts_with("`timeout`: `90` is not") && told[1].1 == "90");
         assert!(told[2].0.starts_with("`fsync`: invalid type: sequence"));
         assert_eq!(parse("- a\n").unwrap_err().len(), 1);
+        for text in [
+            "max_cost: .nan\n",
+            "max_cost: -.Inf\n",
+            "max_duration: +.INF\n",
+            "limits: {a: .NaN}\n",
+        ] {
+            let faults = parse(text).unwrap_err();
+            assert!(faults[0].message.contains("is not a number"), "{faults:?}");
+        }
+        assert_eq!(parse("learnings: '.nan'\n").unwrap()["learnings"].0, ".nan");
     }
 
     #[test]
@@ -424,5 +448,6 @@ mod tests {
             assert_eq!(read_variable(key, text), Ok(value), "{key}={text}");
         }
         assert!(read_variable("max_iterations", "many").unwrap_err().contains("many"));
+        assert!(read_variable("max_cost", ".inf").unwrap_err().contains("expected a number"));
     }
 }

@@ -168,8 +168,6 @@ pub(super) struct Progress {
     pub(super) is_result_new: bool,
     /// The current activity, if it has changed.
     pub(super) doing: Option<String>,
-    /// Whether the format of its output tells activity from other text.
-    pub(super) typed: bool,
 }
 
 /// The running processes.
@@ -301,7 +299,6 @@ impl Processes {
         let look = |(id, handle): (&AttemptId, &mut ProcessHandle)| {
             handle.process.wake();
             let seen = handle.output.look();
-            let typed = seen.is_some();
             let result = seen.filter(|seen| seen.is_over).map(|seen| seen.background > 0);
             let mut doing = handle.output.doing();
             if handle.in_pane {
@@ -317,7 +314,6 @@ impl Processes {
                 result,
                 is_result_new,
                 doing: doing.filter(|_| is_news),
-                typed,
             }
         };
         self.running.iter_mut().map(look).collect()

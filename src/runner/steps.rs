@@ -14,7 +14,7 @@ use super::{
     graph::{self, Correction, EditTime},
     graph_copy,
     process_spec::{self, ProcessKind},
-    processes::{self, ProcessHandle, Progress, SpawnedProcess, executor_for, spawn_at},
+    processes::{self, ProcessHandle, SpawnedProcess, executor_for, spawn_at},
 };
 use crate::{
     adapters::{
@@ -270,7 +270,7 @@ impl Runner {
                     reporter.doing(&progress.id.task_id, doing);
                 }
             }
-            self.follow_report(&progress)?;
+            self.follow_report(&progress.id)?;
             if progress.is_result_new {
                 self.handle(Input::FinalResult(progress.id, progress.result))?;
             }
@@ -278,14 +278,13 @@ impl Runner {
         Ok(())
     }
 
-    /// Notices that an agent has reported completion, in any way, or is active after that.
-    fn follow_report(&mut self, progress: &Progress) -> Result<()> {
-        let (id, is_active) = (&progress.id, progress.typed && progress.doing.is_some());
+    /// Notices that an agent has reported completion, in any way.
+    fn follow_report(&mut self, id: &AttemptId) -> Result<()> {
         let (Some(record), Some(handle)) = (self.attempts.get(id), self.processes.get_mut(id))
         else {
             return Ok(());
         };
-        if handle.log.is_some() || (handle.reported && !is_active) {
+        if handle.log.is_some() || handle.reported {
             return Ok(());
         }
         let stamp = graph_copy::own_stamp(&self.core.cx.workspace, record);

@@ -220,7 +220,7 @@ impl RunView {
             waiting: WaitingView::of(history, now).filter(|_| facts.standing.is_live()),
             unreachable: UnreachableView::all(history, facts.standing.is_live()),
             completed: run.completed,
-            spend: SpendView::of(&run.own_spend()),
+            spend: SpendView::of(&history.own_spend()),
             limits: LimitsView {
                 timeout_seconds: begun.timeout_seconds,
                 idle_seconds: begun.idle_seconds,

@@ -227,7 +227,7 @@ impl RunReport {
             None => past.last_at.max(source.beat),
         };
         let end = if has_ended { last_at } else { Some(source.now) };
-        let spend = past.own_spend();
+        let spend = source.history.own_spend();
         let is_known = spend.unknown_cost == 0 && !landed.is_empty();
         RunReport {
             number: 1,

@@ -304,6 +304,29 @@ fn an_agent_that_stays_after_any_report_is_ended_and_its_work_counts() {
 }
 
 #[test]
+fn an_agent_that_starts_turns_after_its_report_is_interrupted_and_its_cost_counts() {
+    let result = "{\"type\": \"result\", \"subtype\": \"error_during_execution\", \"is_error\": true, \
+                  \"total_cost_usd\": 1.25}";
+    let turn = "{\"type\": \"assistant\", \"message\": {\"content\": [{\"type\": \"text\", \"text\": \"'$i'\"}]}}";
+    let between = result.replace("error_during_execution", "success").replace("true", "false");
+    let script = format!(
+        "cat > /dev/null; trap \"echo '{}'; exit 0\" INT
+        echo work > work; git add work; git commit -qm Work; \"$RALPH\" task-complete a
+        while :; do i=$((i + 1)); echo '{turn}'; sleep 0.05; [ $i != 2 ] || echo '{between}'; done",
+        result.replace('"', "\\\""),
+    );
+    let agent = format!("{{command: [bash, -c, {}], output: claude-json}}", json!(script));
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", &format!("{SETTINGS}exit_grace: 1s\nagent: {agent}\n"))
+        .graph("tasks: [{id: a}]\n");
+    trial.run(["run"]).graph_complete();
+    let completed = &trial.lines("completed")[0];
+    assert_eq!((&completed["outcome"], &completed["cost_usd"]), (&json!("lingered"), &json!(1.25)));
+    assert_eq!(trial.lines("terminating")[0]["why"], "it did not exit after its report");
+    trial.no_process_is_left();
+}
+
+#[test]
 fn children_have_their_own_limit_after_the_report() {
     let script = "cat > /dev/null; echo work > work; git add work; git commit -qm Work
         \"$RALPH\" task-complete a
@@ -361,6 +384,29 @@ fn a_budget_stops_the_run_when_the_attempt_is_over() {
     assert_eq!(sums["sums"][1]["name"], "s");
     trial.run(["costs", "--by", "agent"]).stdout_has(&format!("streams  {attempts}"));
     trial.run(["status"]).stdout_has("Limits: 0 of 50 attempts used");
+}
+
+#[test]
+fn the_cost_of_an_agent_counts_while_its_work_is_verified() {
+    let script = "cat > /dev/null; echo work > $RALPH_TASK_ID; git add -A; git commit -qm Work
+        \"$RALPH\" task-complete $RALPH_TASK_ID
+        echo '{\"type\": \"result\", \"subtype\": \"success\", \"result\": \"\", \"total_cost_usd\": 1}'";
+    let agent = format!("{{command: [sh, -c, {}], output: claude-json}}", json!(script));
+    let verify = "[ $RALPH_TASK_ID != a ] || until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.05; done";
+    for limit in ["max_cost: 1.5", "max_cost_per_day: 1.5"] {
+        let config = format!("{SETTINGS}jobs: 2\n{limit}\nverify: {}\nagent: {agent}\n", json!(verify));
+        let trial = TestProject::new()
+            .file(".ralph/config.yaml", &config)
+            .graph("tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n");
+        let run = trial.start(["run"]);
+        trial.wait_for_records(1, "completed");
+        trial.run(["status", "--json"]).stdout_has("\"cost_usd\": 2.0");
+        trial.leave("open");
+        run.end(&trial).code(2).stderr_has("limit reached: $1.50");
+        assert_eq!(trial.tasks("started"), ["a", "b"]);
+        let costs = trial.run(["costs", "--json"]).json();
+        assert_eq!(costs["total"]["cost_usd"], 2.0);
+    }
 }
 
 #[test]

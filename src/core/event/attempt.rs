@@ -4,14 +4,19 @@ use serde::{Deserialize, Serialize};
 
 use super::record::Record;
 use crate::{
-    agents::{provider_error::ProviderError, transcript::Format},
+    agents::{
+        provider_error::ProviderError,
+        transcript::{Format, Usage},
+    },
     attempt::AttemptState,
     commit_id::CommitId,
     default_value::is_default,
     executor::Placement,
     history::{Effect, History},
     notification_kind::NotificationKind,
+    outcome::Outcome,
     proof::Proof,
+    spend::Spend,
     verdict::CheckResult,
 };
 
@@ -67,6 +72,8 @@ pub enum AttemptEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         placement: Option<Placement>,
     },
+    /// The agent of the attempt ended, and its work is verified and lands.
+    AgentEnded(AgentEnd),
     /// `ralph` asked the process of the attempt to exit.
     Terminating {
         /// The attempt.
@@ -122,6 +129,12 @@ impl Effect for AttemptEvent {
                     active.placement.clone_from(placement);
                 });
             }
+            AttemptEvent::AgentEnded(end) => {
+                let spend = Spend::of(&end.usage, &end.outcome, end.duration_seconds);
+                history.active.with(record.task_id.as_ref(), |active| {
+                    active.spent = Some((record.timestamp, spend));
+                });
+            }
             AttemptEvent::Promised { kept, .. } => history.run.promised |= kept,
             AttemptEvent::DoneRemoved { .. }
             | AttemptEvent::WorkRestored { .. }
@@ -145,6 +158,21 @@ impl Effect for AttemptEvent {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_text(format: &Format) -> bool {
     *format == Format::Text
+}
+
+/// The end of an agent whose work is verified and lands, so that its cost counts meanwhile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentEnd {
+    /// The attempt.
+    pub attempt: u32,
+    /// How its process ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Its wall time.
+    pub duration_seconds: f64,
+    /// The reported usage.
+    #[serde(flatten)]
+    pub usage: Usage,
 }
 
 /// A change from one agent of a list to another.

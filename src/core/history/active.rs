@@ -10,10 +10,11 @@ use crate::{
     event::{Batch, Held, WaitingWork},
     executor::Placement,
     graph::task::TaskId,
+    spend::Spend,
 };
 
 /// An attempt that has not ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ActiveAttempt {
     /// The task.
     pub task_id: TaskId,
@@ -47,6 +48,9 @@ pub struct ActiveAttempt {
     /// Where its agent really runs.
     #[serde(default)]
     pub placement: Option<Placement>,
+    /// When its agent ended, and what that has used.
+    #[serde(default)]
+    pub spent: Option<(DateTime<Utc>, Spend)>,
     /// The tasks whose status a command changed since it started.
     #[serde(default)]
     pub commanded: BTreeSet<TaskId>,
@@ -56,7 +60,7 @@ pub struct ActiveAttempt {
 }
 
 /// The active attempts and the merge queue.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ActiveAttempts {
     /// The attempts that have not ended, in the order of their start.
@@ -75,6 +79,11 @@ impl ActiveAttempts {
     /// Returns the open attempt at a task, if there is one.
     pub fn of(&self, id: &TaskId) -> Option<&ActiveAttempt> {
         self.attempts.iter().find(|active| active.task_id == *id)
+    }
+
+    /// What the agents have used that have ended, each with the time of its end.
+    pub(super) fn spent(&self) -> impl Iterator<Item = &(DateTime<Utc>, Spend)> {
+        self.attempts.iter().filter_map(|active| active.spent.as_ref())
     }
 
     /// Whether the task is queued to land or is landing.

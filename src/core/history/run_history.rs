@@ -197,9 +197,9 @@ impl RunHistory {
         self.iterations.saturating_sub(self.begun.before)
     }
 
-    /// The usage without that of the paused run that it continues.
-    pub fn own_spend(&self) -> Spend {
-        self.spend.since(&self.spend_before)
+    /// The usage, from `spend` of it so far, without that of the paused run that it continues.
+    pub(super) fn own(&self, spend: &Spend) -> Spend {
+        spend.since(&self.spend_before)
     }
 
     /// The number of attempts that count towards the limit.

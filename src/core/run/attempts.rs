@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     duration,
-    event::{AttemptEvent, AttemptResult, CheckEvent, ChildEvent, ChildrenLeft, Event, Orphans},
+    event::{AgentEnd, AttemptEvent, AttemptResult, CheckEvent, ChildEvent, ChildrenLeft, Event, Orphans},
     verdict::{Outcome, Verdict},
 };
 
@@ -387,12 +387,23 @@ impl Attempts {
         }
         let verdict = Verdict::of(&end.outcome, &end.evidence, attempt.rule);
         let done = verdict == Verdict::Complete || sit.may_commit(verdict);
-        // Also where the task is no longer in the graph: what is not verified must not land.
-        if !done || attempt.verify.is_empty() {
+        if !done {
             return attempt.close(end);
         }
-        end.verified.changed.clone_from(&end.evidence.leftovers);
-        attempt.start_verify(end)
+        let ended = attempt.emit(AttemptEvent::AgentEnded(AgentEnd {
+            attempt: id.attempt,
+            outcome: end.outcome.clone(),
+            duration_seconds: duration::seconds(end.took),
+            usage: end.usage.clone(),
+        }));
+        // Also where the task is no longer in the graph: what is not verified must not land.
+        let next = if attempt.verify.is_empty() {
+            attempt.close(end)
+        } else {
+            end.verified.changed.clone_from(&end.evidence.leftovers);
+            attempt.start_verify(end)
+        };
+        [ended].into_iter().chain(next).collect()
     }
 
     /// Queues a judged attempt to land, or concludes it.

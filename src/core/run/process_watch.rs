@@ -55,13 +55,14 @@ pub enum EndSignal {
 }
 
 impl EndSignal {
-    /// Returns the first signal for a process that is ended with this outcome. An agent that has
-    /// given its result would print another one on SIGINT, and shell commands print none.
-    fn of(outcome: &Outcome, is_agent: bool) -> EndSignal {
+    /// Returns the first signal for a process that is ended with this outcome. An agent at rest after
+    /// its result would print another one on SIGINT, and shell commands print none.
+    fn of(outcome: &Outcome, is_agent: bool, has_result: bool) -> EndSignal {
         match outcome {
             Outcome::TimedOut { .. } | Outcome::Idle { .. } | Outcome::Cancelled if is_agent => {
                 EndSignal::Interrupt
             }
+            Outcome::Lingered { .. } if is_agent && !has_result => EndSignal::Interrupt,
             Outcome::TimedOut { .. }
             | Outcome::Idle { .. }
             | Outcome::Cancelled
@@ -101,7 +102,7 @@ pub struct ProcessWatch {
     cancel_at: Option<Instant>,
     /// The deadline after its final result, and whether its background tasks still run.
     exit_by: Option<(Instant, bool)>,
-    /// The deadline after its report, which its final result replaces.
+    /// The deadline after its report, whatever it does after that.
     report_by: Option<Instant>,
     /// Whether it has exited, and only its work is on the way here.
     has_exited: bool,
@@ -197,7 +198,7 @@ impl ProcessWatch {
     pub fn end(&mut self, outcome: Outcome, now: Instant, graces: &GracePeriods) -> EndSignal {
         /// The longest time between SIGINT and SIGTERM. Claude Code prints its result at once.
         const INTERRUPT: Duration = Duration::from_secs(2);
-        let signal = EndSignal::of(&outcome, self.is_agent);
+        let signal = EndSignal::of(&outcome, self.is_agent, self.exit_by.is_some());
         let terminate_at = match signal {
             EndSignal::Interrupt => Some(now + INTERRUPT.min(graces.kill / 2)),
             EndSignal::Terminate => None,
@@ -233,14 +234,14 @@ impl ProcessWatch {
         });
     }
 
-    /// Records that it has reported, or that it was active after its report.
+    /// Records that it has reported.
     pub fn reported(&mut self, now: Instant, grace: Duration) {
-        self.report_by = now.checked_add(grace);
+        self.report_by = self.report_by.or_else(|| now.checked_add(grace));
     }
 
     /// The time at which it must have exited. Once it has, its children have a limit of their own.
     fn exit_deadline(&self) -> Option<Instant> {
-        let exit_by = self.exit_by.map(|(at, _)| at).or(self.report_by);
+        let exit_by = self.exit_by.map(|(at, _)| at).into_iter().chain(self.report_by).min();
         let exit_by = exit_by.map(|at| self.heard_at.map_or(at, |heard| at.max(heard + NEWS)));
         exit_by.filter(|_| self.children.is_none() && !self.has_exited && !self.is_silent)
     }
@@ -288,7 +289,7 @@ impl ProcessWatch {
             (Outcome::TimedOut { limit_seconds }, why)
         } else if self.exit_deadline().is_some_and(reached) {
             let limit_seconds = graces.exit.as_secs();
-            let after = if self.exit_by.is_some() { "final result" } else { "report" };
+            let after = if self.report_by.is_some() { "report" } else { "final result" };
             let why = format!("it did not exit after its {after}");
             (Outcome::Lingered { limit_seconds }, why)
         } else if self.cancel_at.is_some_and(reached) {

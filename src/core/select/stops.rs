@@ -45,8 +45,8 @@ impl View<'_> {
         if (1..=run.starts_failed).contains(&self.policy.start_limit) {
             return Some(StopReason::StartLimit(run.starts_failed));
         }
-        let recent = &self.history.recent;
-        if let Some(reached) = self.policy.budget.reached(&run.spend, run.started_at, recent, now) {
+        let (spend, recent) = (self.history.spend(), self.history.recent_costs());
+        if let Some(reached) = self.policy.budget.reached(&spend, run.started_at, &recent, now) {
             return Some(StopReason::Limit(reached.to_string()));
         }
         if let Some(max) = iteration_limit_reached(self) {

@@ -55,6 +55,7 @@ impl EventText for AttemptEvent {
             }
             AttemptEvent::Started { .. }
             | AttemptEvent::AgentStarted { .. }
+            | AttemptEvent::AgentEnded(_)
             | AttemptEvent::Promised { kept: true, .. } => Vec::new(),
             AttemptEvent::DoneRemoved { path } => warn(format!(
                 "removed {path}, which was there before the attempt: with it only the attempt \

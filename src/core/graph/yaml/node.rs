@@ -261,12 +261,6 @@ fn resolve(text: &str) -> Option<Scalar<'static>> {
     if let Some(number) = integer(is_negative, digits, 10) {
         return Some(Scalar::Number(number));
     }
-    if let ".inf" | ".Inf" | ".INF" = digits {
-        return Some(Scalar::Null);
-    }
-    if let ".nan" | ".NaN" | ".NAN" = text {
-        return Some(Scalar::Null);
-    }
     let float = text.parse::<f64>().ok().filter(|float| float.is_finite())?;
     Number::from_f64(float).map(Scalar::Number)
 }
@@ -411,9 +405,9 @@ mod tests {
             ("18446744073709551615", json!(u64::MAX)),
             ("-9223372036854775808", json!(i64::MIN)),
             ("1e999", json!("1e999")),
-            (".inf", json!(null)),
-            ("-.INF", json!(null)),
-            (".nan", json!(null)),
+            (".inf", json!(".inf")),
+            ("-.INF", json!("-.INF")),
+            (".nan", json!(".nan")),
             ("infinity", json!("infinity")),
             ("'~'", json!("~")),
             ("\"1\"", json!("1")),
