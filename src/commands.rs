@@ -282,7 +282,10 @@ impl Invocation {
         if env::var("RALPH_LOOP").is_ok_and(|name| name == id.as_str()) {
             return Ok(Some(id));
         }
-        let workspace = self.heard()?;
+        // Without a repository around it, the command says so, or an attempt knows its own.
+        let Ok(workspace) = self.heard() else {
+            return Ok(None);
+        };
         if !workspace.loops().context("list the loops")?.contains(&id) {
             return Ok(None);
         }

@@ -114,15 +114,21 @@ pub fn complete(invocation: &Invocation, id: &str) -> Result<Exit> {
 /// Records a report if an attempt at the task is running. Does not read the graph: a report must not be
 /// lost because the file is being edited.
 fn report(invocation: &Invocation, id: &str) -> Result<bool> {
-    let workspace = invocation.heard()?;
-    // It may stand in a worktree that it made of the repository of the run.
+    let found = invocation.heard();
+    // The agent may stand in a worktree, a submodule or a clone, or in no repository at all. Another
+    // repository with a graph of its own is meant itself.
     let own = AttemptContext::of_environment("task-complete", "").ok();
-    let own = own.and_then(|own| own.workspace().ok());
-    let own = own.filter(|own| {
-        own.place.name() == workspace.place.name()
-            && own.repo.common_dir() == workspace.repo.common_dir()
+    let own = own.and_then(|own| Some((own.task_id.as_str() == id, own.workspace().ok()?)));
+    let own = own.filter(|(is_own_task, own)| match &found {
+        Ok(found) => {
+            own.place.name() == found.place.name()
+                && (own.repo.common_dir() == found.repo.common_dir()
+                    || *is_own_task
+                        && (found.root().starts_with(own.root()) || !found.graph_path().exists()))
+        }
+        Err(_) => *is_own_task,
     });
-    let workspace = own.unwrap_or(workspace);
+    let workspace = own.map_or(found, |(_, own)| Ok(own))?;
     let around = SurroundingAttempt::of(&workspace).map(|around| around.at(id)).transpose()?;
     let Ok(id) = TaskId::new(id) else {
         return Ok(false);

@@ -60,6 +60,17 @@ impl Commit {
     }
 }
 
+/// A branch with commits of an attempt that its own branch does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherBranch {
+    /// Its name; `stash` for what was stashed last.
+    pub branch: String,
+    /// The newest of these commits.
+    pub commit: CommitId,
+    /// Their number.
+    pub commits: usize,
+}
+
 /// The size of the changes between two commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiffStat {
@@ -180,6 +191,9 @@ pub struct Evidence {
     /// Paths with uncommitted changes that were clean before the attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leftovers: Vec<String>,
+    /// Its commits on other branches, and what it stashed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<OtherBranch>,
     /// A description of the branch, if it does not descend from the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strayed: Option<String>,

@@ -360,6 +360,7 @@ pub fn evidence(
         report,
         commits: since.commits,
         diff: since.diff,
+        apart: tree.pins().apart(record.base.as_deref(), record.started_at.timestamp())?,
         leftovers: leftovers::left(workspace, tree, record)?,
         strayed,
         question: reports::question(&record.report_file(workspace, WAIT)),

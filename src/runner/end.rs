@@ -56,9 +56,7 @@ impl Runner {
         let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
         let tree = tree.and_then(|tree| {
             close::return_slot(&self.core.cx.workspace, &record, &tree)?;
-            if record.slot.is_some() {
-                tree.slot().take_in_worktrees()?;
-            }
+            tree.take_in_worktrees(record.started_at.into())?;
             Ok(tree)
         });
         crash::point("close.unlocked");

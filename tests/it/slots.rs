@@ -92,23 +92,61 @@ fn a_slot_is_named_where_it_is_verified_and_has_one_index() {
 fn work_in_a_worktree_inside_of_the_slot_counts() {
     for place in ["slot", "checkout"] {
         let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n");
+        trial.git(&["worktree", "add", "-q", "-b", "of-a-person", ".mine"]);
+        trial.write(".git/info/exclude", ".mine\n");
+        trial.git(&["-C", ".mine", "commit", "-q", "--allow-empty", "-m", "Mine"]);
         let trial = trial.env("RALPH_ISOLATION", place).command([
             "sh",
             "-c",
             "cat > /dev/null; git worktree add -q -b own .claude/worktrees/own
+            git worktree lock .claude/worktrees/own --reason 'the agent, which is gone'
             cd .claude/worktrees/own; mkdir deep; cd deep; echo 1 > work; git add work
             git commit -qm Work; \"$RALPH\" task-complete a",
         ]);
-        let ran = trial.run(["run"]);
-        if place == "slot" {
-            ran.graph_complete();
-            assert_eq!(trial.git(&["show", "HEAD^:deep/work"]).trim(), "1");
-            trial.run(["slots", "remove"]);
-            assert!(!slot_file(&trial, "1").exists());
-        } else {
-            // The worktrees of the checkout are a person's; the commits stay where they are.
-            ran.code(3).stderr_has("reported done, but left 1 changed file uncommitted");
-            assert_eq!(trial.git(&["log", "-1", "--format=%s", "own"]).trim(), "Work");
+        trial.run(["run"]).graph_complete();
+        assert_eq!(trial.git(&["show", "HEAD^:deep/work"]).trim(), "1");
+        assert!(!trial.root().join(".claude/worktrees/own").exists());
+        // The worktrees of a person stay as they are.
+        assert_eq!(trial.git(&["log", "-1", "--format=%s", "of-a-person"]).trim(), "Mine");
+        assert!(!trial.git(&["log", "--format=%s"]).contains("Mine"));
+        trial.run(["slots", "remove"]);
+        assert!(!slot_file(&trial, "1").exists());
+    }
+}
+
+#[test]
+fn commits_on_other_branches_are_named_and_kept() {
+    for place in ["slot", "checkout"] {
+        let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n");
+        let trial = trial.env("RALPH_ISOLATION", place).command([
+            "sh",
+            "-c",
+            "cat > /dev/null; git checkout -q -b side; echo 1 > work; git add work
+            git commit -qm Work; git checkout -q -; \"$RALPH\" task-complete a",
+        ]);
+        trial.run(["run"]).code(3);
+        let failed = &trial.lines("failed")[0];
+        let (apart, why) = (&failed["apart"][0], failed["why"].as_str().unwrap());
+        assert_eq!((&apart["branch"], &apart["commits"]), (&json!("side"), &json!(1)));
+        let commit = apart["commit"].as_str().unwrap();
+        assert!(why.ends_with(&format!("`git merge {}` takes it", &commit[..7])), "{why}");
+        trial.git(&["merge", "-q", commit]);
+        assert_eq!(trial.read("work"), "1\n");
+    }
+}
+
+#[test]
+fn a_report_counts_wherever_the_agent_stands() {
+    for place in ["slot", "checkout"] {
+        for stand in ["/", "inner", "deep/er", "inner/deep"] {
+            let script = format!(
+                "cat > /dev/null; echo 1 > work; git add work; git commit -qm Work
+                git clone -q . inner; echo inner > .git/info/exclude; mkdir -p deep/er inner/deep
+                cd {stand}; \"$RALPH\" task-complete a"
+            );
+            let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n");
+            let trial = trial.env("RALPH_ISOLATION", place).command(["sh", "-c", &script]);
+            trial.run(["run"]).graph_complete();
         }
     }
 }

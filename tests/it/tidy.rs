@@ -542,8 +542,9 @@ fn no_type_has_many_methods() {
 /// Of these, 80 name proofs that were not made, 500 find settings and tests with which checks notice
 /// less, 200 are for ordinary surroundings: hidden files, keys below `.git`, checks that share a port,
 /// repositories that move, hosts that fail; 130 let a run outlive its terminal, 95 keep the machine
-/// awake, 80 count the cost of agents while their work is verified.
-const LINES: usize = 73_800;
+/// awake, 80 count the cost of agents while their work is verified, 65 find what an attempt commits
+/// on other branches.
+const LINES: usize = 73_865;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 391;
@@ -599,8 +600,9 @@ fn every_page_names_its_reader() {
 /// The number of words in README.md, ARCHITECTURE.md, CHANGELOG.md and `docs/`, as `wc -w` counts.
 /// Of these, 30 say when a proof is missing, 220 what makes checks notice less, 70 how a run outlives
 /// its terminal, 120 are on ordinary surroundings: work that waits, checks that run alone,
-/// 60 how far the limit on attempts reaches, 20 that costs count from the end of an agent.
-const WORDS: usize = 31_310;
+/// 60 how far the limit on attempts reaches, 20 that costs count from the end of an agent,
+/// 20 name commits on other branches.
+const WORDS: usize = 31_330;
 
 #[test]
 fn the_documents_stay_short() {

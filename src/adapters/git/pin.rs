@@ -8,11 +8,14 @@ use std::{collections::HashSet, ffi::OsStr, fs, path::Path};
 use anyhow::{Context, Result};
 
 use super::{
-    Codes, Pins, Repo, RepoReader, lossy,
+    Codes, Pins, Repo, RepoReader, branch_name, lossy,
     program::{self, NewCommit},
     reader::refs_in,
 };
-use crate::{core::commit_id::CommitId, regular_file};
+use crate::{
+    core::{commit_id::CommitId, verdict::OtherBranch},
+    regular_file,
+};
 
 /// The size in bytes above which a file is named instead of copied.
 const BIG: u64 = 100 << 20;
@@ -292,6 +295,35 @@ impl Pins<'_> {
         let parents: HashSet<&str> = lines.iter().flat_map(|line| &line[1..]).copied().collect();
         let commits = lines.iter().map(|line| line[0]);
         Ok(commits.filter(|commit| !parents.contains(commit)).map(CommitId::from).collect())
+    }
+
+    /// The branches, and the stash, with commits made since then that neither HEAD nor `base` has,
+    /// except the branches of other worktrees.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn apart(&self, base: Option<&str>, began: i64) -> Result<Vec<OtherBranch>> {
+        let format = "--format=%(committerdate:unix) %(objectname) %(worktreepath)%(refname)";
+        let list = ["for-each-ref", format, "--no-merged=HEAD", "refs/heads", "refs/stash"];
+        // Before the first commit of HEAD there are none.
+        let text = lossy(&program::run(&self.root, &list).unwrap_or_default());
+        let mut apart = Vec::new();
+        for line in text.lines() {
+            let mut words = line.splitn(3, ' ');
+            let at = words.next().and_then(|at| at.parse().ok());
+            let (Some(commit), Some(name)) = (words.next(), words.next()) else { continue };
+            if at.is_none_or(|at: i64| at < began) || !name.starts_with("refs/") {
+                continue;
+            }
+            let branch = if name == "refs/stash" { "stash".to_owned() } else { branch_name(name) };
+            let count = ["rev-list", "--count", commit, "--not", "HEAD"];
+            let count = count.into_iter().chain(base).collect::<Vec<_>>();
+            let commits = lossy(&program::run(&self.root, &count)?).trim().parse().unwrap_or(1);
+            if commits > 0 {
+                apart.push(OtherBranch { branch, commit: commit.into(), commits });
+            }
+        }
+        Ok(apart)
     }
 
     /// The positions of HEAD since then, from the reflog.

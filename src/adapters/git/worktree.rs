@@ -9,6 +9,7 @@ use std::{
     fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use anyhow::Result;
@@ -38,6 +39,8 @@ pub struct Worktree {
     pub locked: Option<String>,
     /// Whether its folder is gone while git still lists it.
     pub missing: bool,
+    /// When it was added; none for the main one.
+    pub added_at: Option<SystemTime>,
 }
 
 /// The folders of a worktree.
@@ -74,22 +77,29 @@ impl Slot<'_> {
         }
         Ok(())
     }
+}
 
-    /// Takes the commits of the worktrees that an attempt has added to its slot onto the branch of the
-    /// slot, where the branch only has to follow them, and removes the worktrees whose work is all
-    /// there. Agents work in such a worktree without being told to.
+impl Repo {
+    /// Takes the commits of the worktrees that an attempt has added since `began` onto the branch of its
+    /// slot, or of the checkout, where the branch only has to follow them, and removes the worktrees
+    /// whose work a branch has. Agents work in such a worktree without being told to.
     ///
     /// # Errors
-    /// The error of `git`; outside of a slot.
-    pub fn take_in_worktrees(&self) -> Result<()> {
-        self.must_be_slot()?;
-        if !self.common_dir.join("worktrees").exists() {
+    /// The error of `git`.
+    pub fn take_in_worktrees(&self, began: SystemTime) -> Result<()> {
+        if !self.common_dir.join("worktrees").exists() || self.is_added() {
             return Ok(());
         }
-        if confined::is_on() {
-            self.confine_worktrees()?;
+        let is_slot = self.slot_of().is_some();
+        if is_slot && confined::is_on() {
+            self.slot().confine_worktrees()?;
         }
-        let added = self.worktrees()?.into_iter().filter(|it| it.path != self.root && !it.missing);
+        let mut added = self.worktrees()?;
+        // Those of the checkout may be a person's.
+        added.retain(|it| {
+            let is_own = is_slot || (it.path.starts_with(&self.root) && it.added_at >= Some(began));
+            it.path != self.root && !it.missing && is_own
+        });
         for tree in added {
             let (Some(commit), Some(head)) = (tree.head, self.head()?.commit) else {
                 continue;
@@ -102,8 +112,9 @@ impl Slot<'_> {
                 Some(head) => head == commit || self.is_ancestor(&commit, &head)?,
                 None => false,
             };
-            if is_taken && let Some(path) = tree.path.to_str() {
-                // It stays where it has uncommitted changes.
+            if let Some(path) = tree.path.to_str().filter(|_| is_taken || tree.branch.is_some()) {
+                // The process that has locked it is gone. It stays where it has uncommitted changes.
+                let _ = self.run_quietly(&[NO_HOOKS, &["worktree", "unlock", path]].concat());
                 let _ = self.run_quietly(&[NO_HOOKS, &["worktree", "remove", path]].concat());
             }
         }
@@ -138,6 +149,8 @@ impl Repo {
                 busy: branches_in_progress(&git_dir),
                 locked: locked.map(|why| lossy(&why).trim().to_owned()),
                 missing: !path.join(".git").exists() && !is_main,
+                added_at: { fs::metadata(git_dir.join("gitdir")).ok() }
+                    .and_then(|file| file.modified().ok()),
                 path,
             }
         };

@@ -2,11 +2,31 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use super::{Autocommit, Evidence, Merge, Outcome, Report, Verdict};
+use super::{Autocommit, Evidence, Merge, OtherBranch, Outcome, Report, Verdict};
 
 impl Verdict {
     /// Explains the verdict, for people and for the next prompt.
     pub fn explain(self, outcome: &Outcome, evidence: &Evidence) -> String {
+        let mut why = self.explain_alone(outcome, evidence);
+        for OtherBranch { branch, commit, commits } in &evidence.apart {
+            let short = commit.short();
+            let _ = match (branch.as_str(), commits) {
+                ("stash", _) => write!(why, "; a stash is kept, `git stash apply {short}` takes it"),
+                (_, 1) => write!(
+                    why,
+                    "; a commit on its branch `{branch}` is kept, `git merge {short}` takes it"
+                ),
+                (_, count) => write!(
+                    why,
+                    "; {count} commits on its branch `{branch}` are kept, `git merge {short}` takes \
+                     them"
+                ),
+            };
+        }
+        why
+    }
+
+    fn explain_alone(self, outcome: &Outcome, evidence: &Evidence) -> String {
         let left = evidence.leftovers.len();
         match self {
             Verdict::Complete => evidence.proof(),
