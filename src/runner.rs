@@ -59,7 +59,7 @@ use crate::{
             command::{AttemptId, RunCommand},
             input::{BuiltBatch, LandOutcome},
         },
-        select::{Decision, Wait},
+        select::{Decision, Policy, Wait},
     },
     crash,
     project::{
@@ -69,7 +69,7 @@ use crate::{
         slot_environment,
         slot_pool::PreparedSlot,
         suspect_slots::SuspectSlot,
-        workspace::Workspace,
+        workspace::{Workspace, landed_elsewhere, landing_branch},
     },
 };
 
@@ -91,6 +91,7 @@ use processes::{ClosedProcess, Processes};
 use proof::RunProofs;
 use slots::RunSlots;
 use sources::RunSources;
+use steps::open_reset;
 use whole::RunWhole;
 
 /// The pause between two looks at a graph file that cannot be read.
@@ -181,6 +182,13 @@ impl Runner {
             let message = inbox::paused(&workspace, &store.history().run);
             return Err(Failure::new(Exit::Waiting, message).into());
         }
+        let elsewhere = landed_elsewhere(
+            &workspace,
+            graph.file.graph(),
+            store.history(),
+            landing_branch(&workspace)?.as_deref(),
+        )?;
+        let policy = Policy { elsewhere, ..policy };
         let landing = RunLanding::of(store.history());
         process::adopt_orphans();
         workspace
@@ -311,6 +319,7 @@ impl Runner {
         self.proofs.record_unmade(&mut self.core)?;
         self.landing.follow(&mut self.core, BUSY)?;
         self.write_back()?;
+        open_reset(&self.core)?;
         self.refresh()?;
         self.follow_history()?;
         if self.core.cx.is_isolated() {

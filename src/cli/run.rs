@@ -96,6 +96,10 @@ pub struct RunArgs {
     /// Work in the checkout instead of a slot, one attempt at a time
     #[arg(long, conflicts_with = "jobs")]
     pub in_place: bool,
+    /// Land on this branch, made from HEAD if missing; your branch, checkout and graph file stay as they
+    /// are
+    #[arg(long, value_name = "BRANCH", conflicts_with = "in_place")]
+    pub onto: Option<String>,
     /// The selection of tasks.
     #[command(flatten)]
     pub which: Which,

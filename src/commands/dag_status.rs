@@ -19,11 +19,12 @@ use crate::{
         graph::{filter::Filter, task::TaskId},
         select::Policy,
     },
-    project::workspace::view,
+    project::workspace::{policy_for, view},
     view::{
         graph::{GraphFacts, GraphView},
         lines::{Line, clock, counted, moment, plain, short},
         plan::{PaceView, PlanView},
+        waits::ElsewhereView,
     },
 };
 
@@ -56,7 +57,8 @@ fn read(invocation: &Invocation, filter: &Filter, now: DateTime<Utc>) -> Result<
     let mut store = workspace.event_store()?;
     status::look_at_checkout(&workspace, &mut store)?;
     let history = store.history();
-    let policy = Policy { filter: filter.clone(), ..workspace.policy() };
+    let policy = policy_for(&workspace, file.graph(), history)?;
+    let policy = Policy { filter: filter.clone(), ..policy };
     check_filter(&file, &policy.filter)?;
     let facts = GraphFacts {
         file: file.name().to_owned(),
@@ -151,16 +153,21 @@ const PLANNED: usize = 30;
 pub fn plan(invocation: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let file = workspace.graph()?;
-    let policy = Policy { filter: filter(options.which), ..workspace.policy() };
-    check_filter(&file, &policy.filter)?;
     let store = workspace.event_store()?;
+    let policy = policy_for(&workspace, file.graph(), store.history())?;
+    let policy = Policy { filter: filter(options.which), ..policy };
+    check_filter(&file, &policy.filter)?;
     let view = view(&file, store.history(), &policy);
     let now = Utc::now();
     let plan = PlanView::of(&view, options.jobs, now);
     success(&if options.json {
         terminal::json(&plan)
     } else {
-        plan_page(&plan, if options.all { usize::MAX } else { PLANNED }, now)
+        let mut page = plan_page(&plan, if options.all { usize::MAX } else { PLANNED }, now);
+        for elsewhere in ElsewhereView::all(&view) {
+            let _ = writeln!(page, "{}; {}", visible(&elsewhere.text()), elsewhere.cure());
+        }
+        page
     })
 }
 

@@ -16,7 +16,7 @@ use crate::{
         graph::filter::Filter,
         select::Policy,
     },
-    project::workspace::Workspace,
+    project::workspace::{Workspace, policy_for},
     view::{
         lines::Line,
         picture::{GraphPicture, PictureNode, TreeLine},
@@ -60,7 +60,7 @@ pub(super) fn picture(
 ) -> Result<GraphPicture> {
     let file = workspace.graph()?;
     let store = workspace.event_store()?;
-    let policy = Policy { filter, ..workspace.policy() };
+    let policy = Policy { filter, ..policy_for(workspace, file.graph(), store.history())? };
     check_filter(&file, &policy.filter)?;
     with_view(workspace, &file, store.history(), &policy, |view| {
         GraphPicture::of(view, file.name(), now)

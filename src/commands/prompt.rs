@@ -19,7 +19,7 @@ use crate::{
     project::{
         attempt::{self, AttemptPlace},
         graph_file::{GraphFile, Write, rfc3339},
-        workspace::{Workspace, find, view},
+        workspace::{Workspace, find, policy_for, view},
     },
     view::{state::StateMark, task::TaskView},
 };
@@ -38,11 +38,11 @@ pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
             return Err(around.refuse("prompt --accept"));
         }
         // The claimed task is then done in the checkout.
-        workspace.config.isolation = Isolation::Checkout;
+        (workspace.config.isolation, workspace.config.onto) = (Isolation::Checkout, None);
     }
     let mut file = workspace.graph()?;
     let mut store = workspace.event_store()?;
-    let policy = workspace.policy();
+    let policy = policy_for(&workspace, file.graph(), store.history())?;
     let open = open_attempts(&workspace, store.history())?;
     let active = active(&open, file.graph(), store.history());
     let view = View { active: &active, ..view(&file, store.history(), &policy) };

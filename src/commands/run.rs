@@ -1,7 +1,7 @@
 //! `ralph run` and `ralph loop`: configure and start a run, or repeat an agent on a prompt file, which is a
 //! run over a graph of one task.
 
-use std::{path::Path, time::Duration};
+use std::{fmt::Write as _, path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -18,6 +18,7 @@ use crate::{
         agents::agent_command::AgentCommand,
         duration,
         event::{Begun, PlainLoop, SourceRefreshed},
+        executor::shell_word,
         exit::{Exit, Failure, fail},
         graph::{
             filter::Filter,
@@ -35,7 +36,7 @@ use crate::{
         failure_output::FailureOutputReader,
         graph_file::GraphFile,
         import, placement,
-        workspace::Workspace,
+        workspace::{Workspace, landing_branch},
     },
     report::{
         awake::AwakeReporter,
@@ -62,6 +63,7 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     flags.extend(options.max_failures.map(|count| ("max_failures".to_owned(), json!(count))));
     flags.extend(options.jobs.map(|jobs| ("jobs".to_owned(), json!(jobs))));
     flags.extend(options.in_place.then(|| ("isolation".to_owned(), json!("checkout"))));
+    flags.extend(options.onto.map(|branch| ("onto".to_owned(), json!(branch))));
     let jobs = workspace.config.jobs;
     let is_reduced = options.in_place && options.jobs.is_none() && jobs > 1;
     flags.extend(is_reduced.then(|| ("jobs".to_owned(), json!(1))));
@@ -130,7 +132,11 @@ fn prepared(workspace: Workspace, run: RunOptions, output: RunOutput) -> Result<
     let says_remarks = workspace.config.remarks && output.verbosity != Verbosity::Quiet;
     let remarks = if says_remarks { check::remarks(&workspace, file.graph()).len() } else { 0 };
     workspace.config.max_iterations.into_iter().for_each(warn_of_many);
-    let unknown = workspace.uncommitted_tasks(file.graph()).unwrap_or_default();
+    // Another branch than that of the checkout gets such a task with its work.
+    let unknown = match &workspace.config.onto {
+        Some(_) => Vec::new(),
+        None => workspace.uncommitted_tasks(file.graph()).unwrap_or_default(),
+    };
     let name = file.name().to_owned();
     let gaps = sandbox_warning(&workspace, &file, &run);
     let runner = runner(workspace, file, run, output)?;
@@ -155,6 +161,9 @@ fn prepared(workspace: Workspace, run: RunOptions, output: RunOutput) -> Result<
     if runner.workspace().config.is_isolated() {
         warn_of_uncommitted(runner.workspace());
     }
+    if let Some(branch) = &runner.workspace().config.onto {
+        say_branch(runner.workspace(), branch)?;
+    }
     Ok(runner)
 }
 
@@ -165,6 +174,29 @@ fn sandbox_warning(workspace: &Workspace, file: &GraphFile, run: &RunOptions) ->
     // The runner reports what is wrong with them.
     let needed = executors::needed(workspace, open.into_iter(), run.run_on.as_deref()).ok()?;
     needed.iter().find_map(|executor| placement::sandbox_support(executor)?.warning())
+}
+
+/// Says that work does not land on the branch of the checkout.
+fn say_branch(workspace: &Workspace, branch: &str) -> Result<()> {
+    let repo = &workspace.repo;
+    if repo.head()?.branch.as_deref() == Some(branch) {
+        return Ok(());
+    }
+    let mut text =
+        format!("lands on `{branch}`; your branch, checkout and graph file stay as they are");
+    if let (Some(head), Some(tip)) = (repo.head()?.commit, repo.landings().tip(branch)?)
+        && !repo.is_ancestor(&head, &tip.commit)?
+    {
+        let cure = if repo.is_ancestor(&tip.commit, &head)? {
+            format!("; `git branch -f {} HEAD` brings it forward", shell_word(branch))
+        } else {
+            String::new()
+        };
+        let _ =
+            write!(text, ". Attempts start from its newest commit, without those of HEAD{cure}");
+    }
+    terminal::say(&terminal::visible(&text));
+    Ok(())
 }
 
 /// Says what happened to the sources if no run records it.
@@ -260,7 +292,14 @@ pub(super) fn again(
             ),
         );
     }
-    workspace.set_flags(begun.flags.clone())?;
+    let mut flags = begun.flags.clone();
+    // A person may have switched to another branch since.
+    if let Some(branch) = &begun.branch
+        && landing_branch(&workspace)?.as_ref() != Some(branch)
+    {
+        flags.insert("onto".to_owned(), json!(branch));
+    }
+    workspace.set_flags(flags)?;
     let refreshed = match &begun.plain {
         Some(_) => Vec::new(),
         None => import::refresh_all(&workspace),

@@ -28,7 +28,7 @@ use crate::{
             task::{Status, TaskId},
             task_edit::{Relink, TaskPlace, move_to, relink, remove},
         },
-        verdict::Outcome,
+        verdict::{Outcome, Verdict},
     },
     project::{
         attempt::AttemptRecord,
@@ -51,8 +51,12 @@ pub fn reset(invocation: &Invocation, ids: &[String]) -> Result<Exit> {
         editor.refuse_if_live(id)?;
     }
     for (id, number) in found {
-        let counted = editor.store.history().of(&id).counted;
-        if editor.status(number) == Status::Pending && counted == 0 {
+        let past = editor.store.history().of(&id);
+        let counted = past.counted;
+        // Another branch may have it as complete.
+        let is_done = past.last.as_ref().is_some_and(|it| it.verdict == Verdict::Complete);
+        let is_new = counted == 0 && (!is_done || past.was_reset);
+        if editor.status(number) == Status::Pending && is_new {
             terminal::print(&format!("{id} is already pending\n"))?;
             continue;
         }

@@ -37,7 +37,7 @@ use crate::{
         event_store::EventStore,
         graph_change::{change_text, record},
         graph_file::{GraphFile, Write, with_status},
-        workspace::{Workspace, checkout_graph, find},
+        workspace::{Workspace, checkout_graph, find, landing_branch, policy_for},
     },
     regular_file,
     view::{
@@ -79,7 +79,12 @@ impl TaskEditor {
     /// Refuses to change a task while an attempt is running.
     pub(super) fn refuse_if_live(&self, id: &TaskId) -> Result<()> {
         let is_done = |file: &GraphFile| file.graph().status_of(id) == Some(Status::Complete);
-        if !is_done(&self.file) && self.workspace.graph().is_ok_and(|landed| is_done(&landed)) {
+        // Another branch than that of the checkout is opened by the next run that lands on it.
+        let is_here = landing_branch(&self.workspace)? == self.workspace.repo.head()?.branch;
+        if is_here
+            && !is_done(&self.file)
+            && self.workspace.graph().is_ok_and(|landed| is_done(&landed))
+        {
             let why = format!(
                 "`{id}` is complete: its work has landed and waits for your checkout; bring it with \
                  `ralph land` first"
@@ -292,7 +297,8 @@ pub(super) fn details(
 ) -> Result<TaskDetails> {
     let (file, store) = (workspace.graph()?, workspace.event_store()?);
     let (id, number) = find(&file, typed)?;
-    let (history, policy) = (store.history(), workspace.policy());
+    let history = store.history();
+    let policy = policy_for(workspace, file.graph(), history)?;
     let facts = TaskFacts {
         file: file.name().to_owned(),
         line: file.line_of(number),

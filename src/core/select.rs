@@ -26,7 +26,11 @@ use crate::{
     agents::agent_command::AgentCommand,
     event::{PlainLoop, StopReason},
     executor::LOCAL,
-    graph::{TaskGraph, filter::Filter, task::Status},
+    graph::{
+        TaskGraph,
+        filter::Filter,
+        task::{Status, TaskId},
+    },
     history::{History, TaskHistory},
     isolation::Isolation,
     spend::Budget,
@@ -102,6 +106,8 @@ pub struct Policy {
     pub run_on: Option<String>,
     /// Whether this executor overrides those of tasks.
     pub run_on_given: bool,
+    /// The tasks that are complete on another branch, with that branch.
+    pub elsewhere: BTreeMap<TaskId, String>,
 }
 
 impl Policy {
@@ -134,6 +140,7 @@ impl Default for Policy {
             isolation: Isolation::default(),
             run_on: None,
             run_on_given: false,
+            elsewhere: BTreeMap::new(),
         }
     }
 }
@@ -169,6 +176,8 @@ pub enum TaskState {
     NeedsInput,
     /// Blocked by a person.
     Blocked,
+    /// Complete on another branch, which `Policy::elsewhere` has.
+    OnBranch,
     /// Waiting on dependencies, which [`View::waits_for`] lists.
     Waiting,
 }
@@ -239,6 +248,7 @@ impl View<'_> {
                 past if self.is_out_of_attempts(number, past) => TaskState::Parked(past.counted),
                 _ => TaskState::Claimed,
             },
+            Status::Pending if self.policy.elsewhere.contains_key(&task.id) => TaskState::OnBranch,
             Status::Pending if self.graph.is_waiting(number) => TaskState::Waiting,
             Status::Pending => {
                 let past = past();
@@ -366,6 +376,7 @@ impl View<'_> {
                 | TaskState::Parked(_)
                 | TaskState::Spent
                 | TaskState::Blocked
+                | TaskState::OnBranch
                 | TaskState::Waiting => {}
             }
         }

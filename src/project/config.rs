@@ -199,6 +199,9 @@ settings! { @ [] []
     /// Files for which a merge keeps the lines of both sides, in addition to the learnings.
     /// Patterns as in `.gitattributes`.
     merge_union: commands = Commands(vec!["CHANGELOG.md".to_owned()]);
+    /// The branch that work lands on, instead of the branch of the checkout; it is made from HEAD if it
+    /// is missing. A change takes effect with the next run.
+    onto: Option<String> = None;
     /// What to do with processes of an agent that still run after `child_wait_timeout`.
     on_orphans: words ["kill", "leave"] Orphans = Orphans::default();
     /// How to treat an agent's promise that everything is complete: `check` it against the graph,

@@ -1,5 +1,6 @@
 //! A repository that `ralph` works in: its paths, and how its files are opened.
 
+mod branch;
 mod graph;
 mod lock;
 mod logs;
@@ -46,6 +47,7 @@ use crate::{
 };
 
 pub use crate::core::loop_paths::GRAPH;
+pub use branch::{landed_elsewhere, landing_branch, policy_for};
 pub use graph::{GraphCommits, checkout_graph};
 pub use lock::LockHolder;
 pub use logs::LogFolder;

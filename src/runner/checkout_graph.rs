@@ -6,7 +6,10 @@ use std::{fs, mem, time::Duration};
 use anyhow::Result;
 
 use crate::{
-    core::graph::task::{Status, TaskId},
+    core::{
+        exit::{Exit, Failure},
+        graph::task::{Status, TaskId},
+    },
     project::{
         graph_file::{Foreign, GraphFile, Rejected, Write, with_status},
         workspace::{self, GraphCommits, Workspace},
@@ -37,6 +40,15 @@ impl CheckoutGraph {
     ) -> Result<Option<CheckoutGraph>> {
         let Some(commits) = GraphCommits::of(workspace, branch)? else { return Ok(None) };
         if workspace.committed_text(&commits.tip)?.is_none() {
+            let head = workspace.repo.head()?.commit.filter(|_| workspace.config.onto.is_some());
+            if head.map(|head| workspace.committed_text(&head)).transpose()?.flatten().is_some() {
+                let name = workspace.graph_name();
+                let message = format!(
+                    "`{branch}` has no `{name}`, so no commit there can say what is complete; merge \
+                     the branch of your checkout into it"
+                );
+                return Err(Failure::new(Exit::Error, message).into());
+            }
             return Ok(None);
         }
         let copy = file.with_text(file.text());

@@ -45,7 +45,7 @@ pub(super) struct RunGraph {
     /// The graph: the file itself if the run writes it.
     pub(super) file: GraphFile,
     /// The file in the checkout, if the run only reads it.
-    checkout: Option<CheckoutGraph>,
+    pub(super) checkout: Option<CheckoutGraph>,
     /// The graph before the running attempt in the checkout.
     pub(super) before: Option<GraphBefore>,
     /// Since when the file cannot be read, which the journal has then. The last valid graph is used, and

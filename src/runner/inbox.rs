@@ -122,6 +122,7 @@ pub(super) fn begun(cx: &RunContext, view: &View<'_>) -> Begun {
         pid: std::process::id(),
         agent: policy.agents.first().map(|call| call.argv.clone()).unwrap_or_default(),
         agents: cx.options.agents.clone().unwrap_or_default(),
+        branch: cx.target.clone(),
         max_iterations: policy
             .max_iterations
             .unwrap_or_else(|| cx.options.before.saturating_add(default_iterations(view))),

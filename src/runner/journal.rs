@@ -166,6 +166,7 @@ impl RunJournal {
             run_id: self.run_id().to_owned(),
             since: rfc3339(Utc::now() - self.began.elapsed()),
             task_id: task_id.map(ToString::to_string),
+            onto: cx.target.clone().filter(|_| cx.workspace.config.onto.is_some()),
         };
         cx.workspace.state.write_holder(&holder).context("record the holder of the lock")
     }

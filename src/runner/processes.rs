@@ -309,12 +309,7 @@ impl Processes {
             if is_news {
                 handle.doing.clone_from(&doing);
             }
-            Progress {
-                id: id.clone(),
-                result,
-                is_result_new,
-                doing: doing.filter(|_| is_news),
-            }
+            Progress { id: id.clone(), result, is_result_new, doing: doing.filter(|_| is_news) }
         };
         self.running.iter_mut().map(look).collect()
     }

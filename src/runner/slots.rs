@@ -23,6 +23,7 @@ use crate::{
     adapters::git::{Repo, RestoredWork, SlotSettings},
     core::{
         commit_id::CommitId,
+        diagnostic::visible,
         event::AttemptEvent,
         executor::{ExecutorFault, LOCAL},
         exit::{self, Exit, Failure},
@@ -39,7 +40,7 @@ use crate::{
         executors, placement,
         slot_pool::{self, LeftWork, PreparedSlot, SlotOrder, SlotPool},
         suspect_slots::{self, SuspectSlot},
-        workspace::Workspace,
+        workspace::{Workspace, landing_branch},
     },
     regular_file,
 };
@@ -71,12 +72,20 @@ impl RunSlots {
         let mut pool = SlotPool::of(workspace);
         if policy.is_isolated() {
             let head = workspace.repo.head()?;
-            let why = match (head.branch, head.commit) {
-                (Some(branch), Some(_)) => {
+            let why = match (landing_branch(workspace)?, head.commit) {
+                (Some(branch), Some(head)) => {
+                    if workspace.config.onto.is_some()
+                        && let Err(why) = workspace.repo.landings().begin(&branch, &head)?
+                    {
+                        let message = format!("work cannot land on `{}`: {why}", visible(&branch));
+                        return Err(Failure::new(Exit::Usage, message).into());
+                    }
                     (target, settings) = (Some(branch), Some(workspace.repo.slots().settings()?));
                     ""
                 }
-                (None, _) => "HEAD is detached; switch to the branch that work lands on",
+                (None, _) => {
+                    "HEAD is detached; switch to the branch that work lands on, name one with `--onto`"
+                }
                 (_, None) => "the repository has no commit; create the first one",
             };
             if !why.is_empty() {
@@ -90,6 +99,12 @@ impl RunSlots {
             // The folder exists now, so this resolves it to the name that git uses.
             pool = SlotPool::of(workspace);
             hide(&pool, workspace)?;
+        } else if let (Some(branch), None) = (&workspace.config.onto, &policy.plain) {
+            let message = format!(
+                "`onto: {branch}` needs slots, since attempts in the checkout land on its branch; \
+                 leave out `--in-place` (`isolation: checkout`) or `onto`"
+            );
+            return Err(Failure::new(Exit::Usage, message).into());
         }
         let kept = suspect_slots::all(&workspace.state).into_iter().map(|slot| slot.path).collect();
         let secured = RefCell::default();

@@ -1,7 +1,7 @@
 //! The steps of a run that concern several owners: the loop takes them one after the other, and hands
 //! each owner what it needs of the others.
 
-use std::{thread, time::Duration};
+use std::{mem, thread, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use chrono::Utc;
@@ -9,8 +9,9 @@ use chrono::Utc;
 use super::{
     Runner, attempts,
     attempts::NextAttempt,
-    away, checkout,
+    away, checkout, checkout_graph,
     context::Facts,
+    core::RunCore,
     graph::{self, Correction, EditTime},
     graph_copy,
     process_spec::{self, ProcessKind},
@@ -24,7 +25,7 @@ use crate::{
     core::{
         agents::transcript::Format,
         event::{AttemptEvent, Cause, ChildrenLeft, GraphEvent},
-        graph::task::TaskId,
+        graph::task::{Status, Task, TaskId},
         run::{
             command::{AttemptId, CheckPurpose, ProcessEnd, StatusWrite},
             input::Input,
@@ -36,7 +37,8 @@ use crate::{
     crash,
     project::{
         attempt::{self, AttemptRecord},
-        config, fatal,
+        config::{self, Config},
+        fatal,
         graph_file::{Write, rfc3339},
         workspace,
     },
@@ -441,17 +443,40 @@ impl Runner {
                 return self.core.emit(None, GraphEvent::SettingsRejected { error }).map(drop);
             }
         };
-        self.core.cx.workspace.configure(config);
+        // The branch of a run does not change.
+        let onto = self.core.cx.workspace.config.onto.clone();
+        self.core.cx.workspace.configure(Config { onto, ..config });
         for reporter in &mut self.core.journal.reporters {
             reporter.settle(&self.core.cx.workspace.config);
         }
-        let stop = self.core.cx.policy.stop;
-        self.core.cx.policy =
-            Policy { stop, ..self.core.cx.options.policy(&self.core.cx.workspace) };
+        let Policy { stop, ref mut elsewhere, .. } = self.core.cx.policy;
+        let elsewhere = mem::take(elsewhere);
+        let policy = self.core.cx.options.policy(&self.core.cx.workspace);
+        self.core.cx.policy = Policy { stop, elsewhere, ..policy };
         self.core.graph.inherit(self.core.cx.policy.inherit);
         if changed.is_empty() {
             return Ok(());
         }
         self.core.emit(None, GraphEvent::SettingsLoaded { changed }).map(drop)
     }
+}
+
+/// Opens the tasks again on a branch that is not the one of the checkout which a person has reset: the
+/// file of the checkout may never have had them as complete.
+pub(super) fn open_reset(core: &RunCore) -> Result<()> {
+    let (workspace, graph) = (&core.cx.workspace, &core.graph);
+    let Some(branch) = core.cx.target.as_ref().filter(|_| workspace.config.onto.is_some()) else {
+        return Ok(());
+    };
+    let Some(checkout) = &graph.checkout else { return Ok(()) };
+    let is_reset = |task: &&Task| {
+        let there = checkout.file.graph().status_of(&task.id);
+        let is_open = (task.status, there) == (Status::Complete, Some(Status::Pending));
+        is_open && core.journal.history().of(&task.id).was_reset
+    };
+    let reset = graph.file.graph().tasks().iter().filter(is_reset);
+    let reset: Vec<_> = reset.map(|task| (task.id.clone(), Status::Pending)).collect();
+    let names: Vec<&str> = reset.iter().map(|(id, _)| id.as_str()).collect();
+    let title = format!("Open again: {}", names.join(", "));
+    checkout_graph::commit_statuses(workspace, branch, &reset, &title)
 }

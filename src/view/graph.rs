@@ -74,6 +74,7 @@ impl GraphView {
                 | StateKind::Parked
                 | StateKind::NeedsInput
                 | StateKind::Blocked
+                | StateKind::OnBranch
                 | StateKind::Conflicting
                 | StateKind::Retrying
                 | StateKind::RateLimited

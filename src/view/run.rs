@@ -69,6 +69,8 @@ pub struct RunView {
     pub spend: SpendView,
     /// Its limits.
     pub limits: LimitsView,
+    /// The branch that its work lands on; none if attempts work in the checkout.
+    pub branch: Option<String>,
     /// The command line of its first agent.
     pub agent: Vec<String>,
     /// What makes it a plain loop.
@@ -227,6 +229,7 @@ impl RunView {
                 max_iterations: run.shown_limit(),
                 max_attempts: facts.name.is_none().then_some(facts.max_attempts),
             },
+            branch: begun.branch.clone(),
             agent: begun.agent.clone(),
             plain: begun.plain.as_ref().map(|plain| LoopView::of(plain, history)),
             done_pattern: flag.or(facts.done_pattern),

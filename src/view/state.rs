@@ -33,6 +33,8 @@ pub enum StateKind {
     NeedsInput,
     /// A person blocked it.
     Blocked,
+    /// It is complete on another branch.
+    OnBranch,
     /// It can start.
     Ready,
     /// It can start once what conflicts with it has ended.
@@ -72,7 +74,7 @@ pub enum StateMark {
 /// A state: its word, the heading of a list, the style of the heading, and its mark.
 type StateRow = (StateKind, &'static str, &'static str, Style, StateMark);
 
-const STATES: [StateRow; 12] = [
+const STATES: [StateRow; 13] = [
     (StateKind::InProgress, "in progress", "In progress", Style::Warn, StateMark::Running),
     (StateKind::Parked, "parked", "Parked: out of attempts", Style::Bad, StateMark::Stuck),
     (
@@ -83,6 +85,13 @@ const STATES: [StateRow; 12] = [
         StateMark::Stuck,
     ),
     (StateKind::Blocked, "blocked", "Blocked by a person", Style::Warn, StateMark::Stuck),
+    (
+        StateKind::OnBranch,
+        "on another branch",
+        "Complete on another branch; merge it, or run with `--onto BRANCH`",
+        Style::Warn,
+        StateMark::Stuck,
+    ),
     (StateKind::Ready, "ready", "Ready, in the order they will run", Style::Good, StateMark::Ready),
     (
         StateKind::Conflicting,
@@ -184,6 +193,7 @@ impl StateKind {
             TaskState::Parked(_) | TaskState::Spent => StateKind::Parked,
             TaskState::NeedsInput => StateKind::NeedsInput,
             TaskState::Blocked => StateKind::Blocked,
+            TaskState::OnBranch => StateKind::OnBranch,
             // A run that begins tries the agent of a denied one again.
             TaskState::Ready | TaskState::Denied => StateKind::Ready,
             TaskState::Conflicting => StateKind::Conflicting,
@@ -326,10 +336,11 @@ impl TaskCounts {
             view.admitted().for_each(|number| add(&mut counts, number));
             return counts;
         }
-        // An attempt may be open at a task that is over or waits by now.
+        // An attempt may be open at a task that is over or waits by now, and another branch may have it.
         let is_late = |number: &usize| !graph.is_in_frontier(*number);
-        let late: BTreeSet<usize> =
-            view.active.iter().filter_map(|active| active.number).filter(is_late).collect();
+        let elsewhere = view.policy.elsewhere.keys().filter_map(|id| graph.number(id));
+        let open = view.active.iter().filter_map(|active| active.number);
+        let late: BTreeSet<usize> = open.chain(elsewhere).filter(is_late).collect();
         graph.frontier().chain(late.iter().copied()).for_each(|number| add(&mut counts, number));
         let others = |status, all: usize| {
             all - late.iter().filter(|number| graph.task(**number).status == status).count()

@@ -78,6 +78,11 @@ pub enum TaskStanding {
         /// The reason that `task-block` was given.
         reason: Option<String>,
     },
+    /// It is complete on another branch.
+    OnBranch {
+        /// The branch.
+        branch: String,
+    },
     /// It is complete.
     Complete {
         /// When its attempt ended, or the time in the graph file.
@@ -203,6 +208,7 @@ impl TaskView {
             TaskStanding::Parked { .. } => StateKind::Parked,
             TaskStanding::NeedsInput { .. } => StateKind::NeedsInput,
             TaskStanding::Blocked { .. } => StateKind::Blocked,
+            TaskStanding::OnBranch { .. } => StateKind::OnBranch,
             TaskStanding::Complete { .. } => StateKind::Complete,
             TaskStanding::Cancelled {} => StateKind::Cancelled,
             TaskStanding::Ready {} => StateKind::Ready,
@@ -224,6 +230,7 @@ impl TaskView {
             TaskStanding::Parked { why } => format!("{why}; `ralph task-reset {}`", self.id),
             TaskStanding::NeedsInput { question } => first(question),
             TaskStanding::Blocked { reason } => first(reason),
+            TaskStanding::OnBranch { branch } => format!("on `{branch}`"),
             TaskStanding::Complete { at, commits } => {
                 let at = at.map(|at| format!("at {}", moment(at, now)));
                 let commits = commits.map(|count| counted(count, "commit"));
@@ -354,6 +361,10 @@ pub(super) fn standing(
             TaskStanding::NeedsInput { question: past.question().map(str::to_owned) }
         }
         TaskState::Blocked => TaskStanding::Blocked { reason: past.reason.clone() },
+        TaskState::OnBranch => {
+            let branch = view.policy.elsewhere.get(&view.graph.task(number).id).cloned();
+            TaskStanding::OnBranch { branch: branch.unwrap_or_default() }
+        }
         TaskState::Ready | TaskState::Denied => TaskStanding::Ready {},
         TaskState::Conflicting => {
             let why = view.conflict(number, now).map(|conflict| view.explain(conflict));
@@ -444,6 +455,7 @@ impl DependencyView {
             | StateKind::Parked
             | StateKind::NeedsInput
             | StateKind::Blocked
+            | StateKind::OnBranch
             | StateKind::Retrying
             | StateKind::RateLimited
             | StateKind::Unreachable

@@ -1,5 +1,7 @@
 //! What a run waits for: a time, the merge queue, and executors that do not answer.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,9 +11,10 @@ use crate::{
     adapters::terminal::visible,
     core::{
         event::{Batch, Held, WaitingWork},
-        graph::task::TaskId,
+        executor::shell_word,
+        graph::task::{Status, TaskId},
         history::{ActiveAttempts, History, UnreachableExecutor, Waiting},
-        select::fault_words,
+        select::{View, fault_words},
     },
 };
 
@@ -172,6 +175,52 @@ impl WaitingWorkView {
             }
             (Some(_), _) | (None, []) => "`ralph land` tries it at once",
         }
+    }
+}
+
+/// The tasks that are complete on another branch.
+pub struct ElsewhereView {
+    /// The branch.
+    branch: String,
+    /// The tasks.
+    pub tasks: Vec<TaskId>,
+}
+
+impl ElsewhereView {
+    /// The selected tasks that are complete on other branches, by branch.
+    pub fn all(view: &View<'_>) -> Vec<ElsewhereView> {
+        let elsewhere = &view.policy.elsewhere;
+        // A person may have merged them since.
+        let open = view.admitted().map(|number| view.graph.task(number));
+        let open = open.filter(|task| task.status == Status::Pending);
+        let mut all: BTreeMap<&String, Vec<TaskId>> = BTreeMap::new();
+        for (task, branch) in open.filter_map(|task| Some((task, elsewhere.get(&task.id)?))) {
+            all.entry(branch).or_default().push(task.id.clone());
+        }
+        let of = |(branch, tasks): (&String, Vec<TaskId>)| ElsewhereView {
+            branch: branch.clone(),
+            tasks,
+        };
+        all.into_iter().map(of).collect()
+    }
+
+    /// How many tasks, and which.
+    pub fn text(&self) -> String {
+        let (count, is) = (self.tasks.len(), if self.tasks.len() == 1 { "is" } else { "are" });
+        let (tasks, branch) = (counted(count, "task"), &self.branch);
+        format!("{tasks} landed on `{branch}` and {is} not on this branch: {}", ids(&self.tasks))
+    }
+
+    /// What a person can do about a branch that is meant to be merged.
+    pub fn merging(&self) -> String {
+        let (count, it) = (counted(self.tasks.len(), "task"), shell_word(&self.branch));
+        format!("`git merge {it}` brings {count} from there to the branch of the checkout")
+    }
+
+    /// What a person can do.
+    pub fn cure(&self) -> String {
+        let word = shell_word(&self.branch);
+        format!("`git merge {word}`, or run with `--onto {word}`")
     }
 }
 

@@ -394,7 +394,8 @@ fn the_cost_of_an_agent_counts_while_its_work_is_verified() {
     let agent = format!("{{command: [sh, -c, {}], output: claude-json}}", json!(script));
     let verify = "[ $RALPH_TASK_ID != a ] || until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.05; done";
     for limit in ["max_cost: 1.5", "max_cost_per_day: 1.5"] {
-        let config = format!("{SETTINGS}jobs: 2\n{limit}\nverify: {}\nagent: {agent}\n", json!(verify));
+        let config =
+            format!("{SETTINGS}jobs: 2\n{limit}\nverify: {}\nagent: {agent}\n", json!(verify));
         let trial = TestProject::new()
             .file(".ralph/config.yaml", &config)
             .graph("tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n");

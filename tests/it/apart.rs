@@ -792,7 +792,7 @@ fn an_unusable_branch_is_an_error_before_any_attempt() {
     trial.git(&["checkout", "--quiet", "--detach"]);
     trial.run(["run"]).code(1).stderr(
         "ralph: error: attempts start from a branch: HEAD is detached; switch to the branch that \
-         work lands on, or use `--in-place`\n",
+         work lands on, name one with `--onto`, or use `--in-place`\n",
     );
     let unborn = TestProject::bare().agent("commit");
     unborn.git(&["-c", "init.defaultBranch=main", "init", "--quiet"]);

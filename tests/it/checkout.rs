@@ -69,6 +69,9 @@ fn a_killed_run_whose_checkout_was_switched_completes_nothing_on_the_other_branc
     trial.leave("go");
     run.end(&trial).code(-1);
     let trial = trial.env("RALPH_CRASH_POINT", "");
+    trial.run(["run"]).code(3).stderr_has("2 tasks landed on `main` and are not on this branch");
+    assert_eq!((trial.status("a"), trial.status("b")), ("pending".into(), "pending".into()));
+    trial.run(["task-reset", "a"]);
     trial.run(["run", "--once"]);
     assert_eq!(trial.tasks("started"), ["a", "b", "a"], "its work is not on this branch");
 }

@@ -49,6 +49,7 @@ fn every_setting_is_shown_with_its_origin() {
     notify_timeout      [took]                                 default
     notify_wait         [took]                                 default
     on_orphans          kill                                default
+    onto                none                                default
     promise             check                               default
     promise_text        <promise>COMPLETE</promise>         default
     proof               report                              default

@@ -46,6 +46,7 @@ mod matrix;
 mod merge;
 mod notes;
 mod notify;
+mod onto;
 mod oracle;
 mod others;
 #[cfg(target_os = "linux")]

@@ -372,7 +372,7 @@ fn the_status_tells_how_a_run_stands() {
       > b; [time] - [time]
       > c; [time] - [time]
       if all goes well, these 2 take 3h: until [time]
-    Run: [run], started [date] [time], process [pid], last beat [took] ago
+    Run: [run], started [date] [time], process [pid], lands on `main`, last beat [took] ago
     Limits: 1 of 50 attempts used, 3 per task; timeout 2h, idle limit 15m; agent: [agents]/gate
     ");
     let said = status(&trial);

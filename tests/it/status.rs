@@ -70,7 +70,7 @@ fn json_says_the_same() {
         status["counts"],
         json!({
             "total": 9, "complete": 1, "cancelled": 1, "in_progress": 1, "queued": 0, "parked": 0,
-            "needs_input": 1, "blocked": 1, "ready": 2, "conflicting": 0, "retrying": 0,
+            "needs_input": 1, "blocked": 1, "on_branch": 0, "ready": 2, "conflicting": 0, "retrying": 0,
             "rate_limited": 0, "unreachable": 0, "waiting": 2
         })
     );

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use git2::{Oid, Repository};
+use git2::{Oid, Reference, Repository};
 
 use super::{
     BranchLandings, lossy, program,
@@ -73,6 +73,30 @@ impl BranchLandings<'_> {
         }
         let is_behind = self.is_ancestor(&head, tip)?;
         at(if is_behind { TipStanding::Behind } else { TipStanding::Diverged }, tip)
+    }
+
+    /// Makes a branch at a commit unless it exists. Returns why work cannot land on a branch of this
+    /// name, if so.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn begin(&self, branch: &str, at: &str) -> Result<Result<(), String>> {
+        let name = format!("refs/heads/{branch}");
+        let is_name = !branch.starts_with(['-', '@']) && !branch.starts_with("refs/");
+        if !is_name || branch == "HEAD" || !Reference::is_valid_name(&name) {
+            return Ok(Err("it is not a valid name of a branch".to_owned()));
+        }
+        if self.branch(branch)?.is_some() {
+            return Ok(Ok(()));
+        }
+        if self.commit_of(&format!("refs/tags/{branch}"))?.is_some() {
+            return Ok(Err("it is a tag; name a branch".to_owned()));
+        }
+        if self.commit_of(&format!("refs/remotes/{branch}"))?.is_some() {
+            let local = branch.split_once('/').map_or(branch, |(_, local)| local);
+            return Ok(Err(format!("it is a branch of a remote; `--onto {local}` is a local one")));
+        }
+        Ok(self.move_ref(&name, None, at).map(drop).map_err(|error| format!("{error:#}")))
     }
 
     /// The branches that do not have all that landed for them.

@@ -18,14 +18,14 @@ use crate::{
     project::{
         failure_output::{FailureOutputReader, FailureOutputs},
         graph_file::GraphFile,
-        workspace::Workspace,
+        workspace::{Workspace, checkout_graph, landed_elsewhere, policy_for, view},
     },
     view::{
         lines::counted,
         run::PastRunView,
         run::{RunFacts, RunView, Standing},
         run_report::{ReportSource, RunReport},
-        waits::QueueView,
+        waits::{ElsewhereView, QueueView},
     },
 };
 
@@ -99,13 +99,27 @@ fn newest(workspace: &mut Workspace, now: DateTime<Utc>) -> Result<RunReport> {
         return Ok(RunReport::of(run, &source));
     }
     let filter = Filter::of_words(&history.run.begun.filter);
-    let policy = Policy { filter, ..workspace.policy() };
     let Ok(file) = workspace.graph() else {
         return Ok(without_graph(RunReport::of(run, &source), workspace));
     };
-    with_view(workspace, &file, history, &policy, |view: &View<'_>| {
+    let policy = Policy { filter, ..policy_for(workspace, file.graph(), history)? };
+    let mut report = with_view(workspace, &file, history, &policy, |view: &View<'_>| {
         RunReport::of(run, &ReportSource { graph: Some(view.graph), view: Some(*view), ..source })
-    })
+    })?;
+    if !live && workspace.config.onto.is_some() {
+        report.next.extend(not_merged(workspace, history)?);
+    }
+    Ok(report)
+}
+
+/// Says which tasks landed on another branch than that of the checkout, which does not have them.
+fn not_merged(workspace: &Workspace, history: &History) -> Result<Vec<String>> {
+    let Ok(file) = checkout_graph(workspace) else { return Ok(Vec::new()) };
+    let here = workspace.repo.head()?.branch;
+    let elsewhere = landed_elsewhere(workspace, file.graph(), history, here.as_deref())?;
+    let policy = Policy { elsewhere, ..workspace.policy() };
+    let all = ElsewhereView::all(&view(&file, history, &policy));
+    Ok(all.iter().map(ElsewhereView::merging).collect())
 }
 
 fn without_graph(mut report: RunReport, workspace: &Workspace) -> RunReport {

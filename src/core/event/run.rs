@@ -128,6 +128,9 @@ pub struct Begun {
     /// The settings file, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<PathBuf>,
+    /// The branch that work lands on; none if attempts work in the checkout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
     /// The limit on attempts, including those made [`before`](Begun::before).
     pub max_iterations: u32,
     /// The number of attempts made by the paused run that this run continues.

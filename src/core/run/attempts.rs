@@ -20,7 +20,9 @@ use super::{
 };
 use crate::{
     duration,
-    event::{AgentEnd, AttemptEvent, AttemptResult, CheckEvent, ChildEvent, ChildrenLeft, Event, Orphans},
+    event::{
+        AgentEnd, AttemptEvent, AttemptResult, CheckEvent, ChildEvent, ChildrenLeft, Event, Orphans,
+    },
     verdict::{Outcome, Verdict},
 };
 

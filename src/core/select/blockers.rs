@@ -54,6 +54,10 @@ impl View<'_> {
                 let more = reason.as_ref().map_or(String::new(), |why| format!(": {why}"));
                 Some(format!("blocked by a person{more}"))
             }
+            TaskState::OnBranch => {
+                let branch = self.policy.elsewhere.get(&self.graph.task(number).id);
+                branch.map(|branch| format!("complete on `{branch}`, not on this branch"))
+            }
             TaskState::Cancelled => self
                 .graph
                 .dependents(number)

@@ -11,7 +11,9 @@ impl Verdict {
         for OtherBranch { branch, commit, commits } in &evidence.apart {
             let short = commit.short();
             let _ = match (branch.as_str(), commits) {
-                ("stash", _) => write!(why, "; a stash is kept, `git stash apply {short}` takes it"),
+                ("stash", _) => {
+                    write!(why, "; a stash is kept, `git stash apply {short}` takes it")
+                }
                 (_, 1) => write!(
                     why,
                     "; a commit on its branch `{branch}` is kept, `git merge {short}` takes it"

@@ -4,7 +4,11 @@ use std::{fs, path::Path, thread, time::Duration};
 
 use anyhow::Result;
 
-use super::{Workspace, refused};
+use super::{
+    Workspace,
+    branch::{landing_branch, named_branch},
+    refused,
+};
 use crate::{
     core::{
         commit_id::CommitId,
@@ -39,7 +43,11 @@ impl GraphCommits {
         let head = workspace.repo.head()?;
         let base = match head.commit {
             // What a person committed on the branch and what landed is read together, too.
-            Some(commit) if head.branch.as_deref() == Some(branch) => {
+            // What a person committed elsewhere belongs to a run that lands on a branch of its own.
+            Some(commit)
+                if head.branch.as_deref() == Some(branch)
+                    || named_branch(workspace).as_deref() == Some(branch) =>
+            {
                 workspace.repo.landings().merge_base(&commit, &tip.commit)?
             }
             commit => commit,
@@ -111,7 +119,7 @@ impl Workspace {
     /// The errors in it, as a drawn diagnostic with its exit code.
     pub fn graph(&self) -> Result<GraphFile> {
         // The commits first: the file gets what lands before HEAD moves.
-        let branch = self.repo.head()?.branch;
+        let branch = landing_branch(self)?;
         let commits = branch.map(|branch| GraphCommits::of(self, &branch)).transpose()?.flatten();
         let file = checkout_graph(self)?;
         let Some(commits) = commits.filter(|it| it.base.as_ref() != Some(&it.tip)) else {

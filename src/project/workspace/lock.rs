@@ -28,6 +28,9 @@ pub struct LockHolder {
     pub since: String,
     /// The task that it works on.
     pub task_id: Option<String>,
+    /// The branch that its work lands on, if that is not the one of the checkout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub onto: Option<String>,
 }
 
 /// How long a guardian may take to clean up after a dead runner.

@@ -12,7 +12,7 @@ import { diffs } from "./diff.js";
 const GOES_ON = ["running", "suspended", "pausing", "stopping"];
 const KINDS = {
   login: "authentication", landing_blocked: "landing is blocked", checkout_waits: "your checkout", baseline: "already broken",
-  question: "question", parked: "parked", spent: "cost limit", blocked: "blocked",
+  question: "question", parked: "parked", spent: "cost limit", blocked: "blocked", on_branch: "other branch",
   claimed: "in progress elsewhere", cancelled: "cancelled dependency", excluded: "not selected",
 };
 // How many entries of a list are shown.
@@ -227,6 +227,7 @@ function totals(now, loadedAt) {
     now.schedule && fact("Schedule", now.schedule.next_wake ? ["next start ", moment(now.schedule.next_wake)] : now.schedule.awake ? "awake" : "waits for requests"),
     now.missed_start && fact("Missed start", moment(now.missed_start)),
     now.run_id && fact("Run", h("code", { class: "faint" }, now.run_id)),
+    now.branch && fact("Lands on", h("code", { class: "wrap" }, now.branch)),
     now.agent.length > 0 && fact("Agent", h("code", { class: "wrap" }, now.agent.map((word, at) => (at ? word : word.split("/").pop())).join(" ").slice(0, 160)))));
 }
 

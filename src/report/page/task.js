@@ -88,6 +88,7 @@ function standing(task, loadedAt) {
   switch (task.state) {
     case "needs_input": return note("stuck", h("h2", null, "The agent asks"), h("pre", { class: "question", tabindex: 0 }, task.question ?? "It left no question."), answerBox(task.id), h("p", { class: "need-foot" }, command(`ralph answer ${task.id} "…"`)));
     case "parked": return note("stuck", h("p", null, h("b", null, "Parked. "), withCommands(task.why)), h("p", { class: "need-foot" }, command(`ralph task-reset ${task.id}`)));
+    case "on_branch": return note("stuck", h("p", null, h("b", null, "Complete on another branch: "), h("code", null, task.branch)));
     case "blocked": return note("stuck", h("p", null, h("b", null, "Blocked by a person. "), task.reason));
     case "waiting": return note("waiting", h("p", null, "Waits on "), h("ul", { class: "inline" }, capped(task.waiting_on, 20, (it) => h("li", { key: it.id }, taskLink(it.id), " ", h("span", { class: "faint" }, said(it.state))))));
     case "conflicting": return note("waiting", h("p", null, task.why));

@@ -17,7 +17,7 @@ use crate::{
     },
     view::{
         task::{TaskStanding, standing},
-        waits::{BlockedLanding, WaitingWorkView},
+        waits::{BlockedLanding, ElsewhereView, WaitingWorkView},
         words::counted,
     },
 };
@@ -73,6 +73,8 @@ pub enum AttentionKind {
     Spent,
     /// A person blocked a task.
     Blocked,
+    /// Tasks are complete on another branch.
+    OnBranch,
     /// A task is in progress, but not by this run.
     Claimed,
     /// A task is cancelled, but others depend on it.
@@ -96,6 +98,7 @@ pub(super) fn now(
     let mut all = denied(view);
     all.extend(landing(source, true));
     all.extend(baseline(source, true));
+    all.extend(on_branches(view));
     all.extend(of_tasks);
     let unproved = view.history.unproved(view.graph, &view.policy.filter).into_iter();
     all.extend(unproved.filter_map(|id| {
@@ -203,6 +206,8 @@ fn of_blocker(
         | TaskState::RateLimited(_)
         | TaskState::Unreachable(_)
         | TaskState::Denied
+        // One line has all tasks of a branch.
+        | TaskState::OnBranch
         | TaskState::Waiting => return None,
     };
     Some(Attention { remedy: Some(remedy), ..of_task(kind, blocker, source) })
@@ -240,6 +245,7 @@ fn of_task(kind: AttentionKind, blocker: Blocker, source: &ReportSource<'_>) -> 
         | AttentionKind::CheckoutWaits
         | AttentionKind::Baseline
         | AttentionKind::Blocked
+        | AttentionKind::OnBranch
         | AttentionKind::Claimed
         | AttentionKind::Cancelled
         | AttentionKind::Excluded => {}
@@ -280,6 +286,21 @@ fn refusal(call: &AgentCommand, view: &View<'_>) -> Option<Attention> {
         show: Some("`ralph doctor`".to_owned()),
         remedy: error.obstacle.remedy(call),
     })
+}
+
+/// The tasks that are complete on other branches, by branch.
+fn on_branches(view: &View<'_>) -> Vec<Attention> {
+    let on = |elsewhere: ElsewhereView| Attention {
+        kind: AttentionKind::OnBranch,
+        task_id: None,
+        title: None,
+        why: elsewhere.text(),
+        detail: Vec::new(),
+        unblocks: elsewhere.tasks.len(),
+        show: None,
+        remedy: Some(elsewhere.cure()),
+    };
+    ElsewhereView::all(view).into_iter().map(on).collect()
 }
 
 /// Why nothing can land, and what landed and waits for the checkout.

@@ -280,11 +280,10 @@ impl RunReport {
         let started = run.started_at.map_or(String::new(), |at| format!(", started {}", full(at)));
         let beat = run.last_beat_seconds;
         let beat = beat.map_or(String::new(), |beat| format!(", last beat {} ago", short(beat)));
-        page.row(
-            Style::Faint,
-            &format!("Run: {run_id}{started}, process {}{beat}", run.pid.unwrap_or_default()),
-            "",
-        );
+        let branch = run.branch.as_ref().map_or(String::new(), |it| format!(", lands on `{it}`"));
+        let process = run.pid.unwrap_or_default();
+        let text = format!("Run: {run_id}{started}, process {process}{branch}{beat}");
+        page.row(Style::Faint, &text, "");
         page.row(Style::Faint, &limits(run), "");
         for earlier in run.earlier_runs.iter().take(fold.earlier) {
             past_run(page, earlier);
@@ -366,6 +365,7 @@ impl Attention {
             | AttentionKind::CheckoutWaits
             | AttentionKind::Question
             | AttentionKind::Blocked
+            | AttentionKind::OnBranch
             | AttentionKind::Claimed
             | AttentionKind::Cancelled
             | AttentionKind::Unproved
