@@ -240,6 +240,7 @@ impl Runner {
         // A reader that finds the run in the journal must also see that it is alive.
         self.core.journal.write_lock_holder(&self.core.cx, None)?;
         let begun = inbox::begun(&self.core.cx, &self.core.view(&[]));
+        away::cancel_left(&self.core.cx, &self.core.journal.history().run.id);
         self.core.emit(None, RunEvent::LoopStarted(begun))?;
         crash::point("run.begun");
         for refreshed in mem::take(&mut self.core.cx.options.refreshed) {

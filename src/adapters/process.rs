@@ -167,6 +167,8 @@ pub enum StartFault {
     Executor,
     /// The executor does not answer.
     Unreachable,
+    /// The executor answers, and cannot take an agent now.
+    Refused,
 }
 
 /// The reason why an agent does not run.
@@ -184,7 +186,7 @@ pub enum NotStarted {
 
 impl From<io::Error> for NotStarted {
     fn from(error: io::Error) -> NotStarted {
-        NotStarted::Refused(error.to_string())
+        NotStarted::Executor(ExecutorFault::passing(error.to_string()))
     }
 }
 

@@ -2,7 +2,7 @@
 //! __work`: sends the work in a slot to another machine, and fetches what became of it.
 
 use std::{
-    env, fs, io,
+    env, fmt, fs, io,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -28,6 +28,21 @@ const REPOSITORIES: &str = ".cache/ralph";
 /// The time for an earlier worker of the same attempt to end what it guarded.
 const IN_USE: Duration = Duration::from_secs(20);
 
+/// The files of an earlier worker of the same attempt are gone.
+#[derive(Debug)]
+struct NothingStays;
+
+impl fmt::Display for NothingStays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "no file stays there from one start to the next, so what `setup` made is gone; let `dir` \
+             be a folder that stays, or have the image prepared and leave `setup` out",
+        )
+    }
+}
+
+impl std::error::Error for NothingStays {}
+
 /// Serves the guardian that started the carrier of this worker, to its end.
 pub fn run() -> Result<Exit> {
     let (worker, begin) = Worker::accept().context("serve as a worker")?;
@@ -44,7 +59,10 @@ pub fn run() -> Result<Exit> {
     };
     match served {
         Ok(()) => worker.done(),
-        Err(error) => worker.refuse(&format!("{error:#}"), error.is::<BrokenSlot>()),
+        Err(error) => {
+            let (is_broken, lasts) = (error.is::<BrokenSlot>(), error.is::<NothingStays>());
+            worker.refuse(&format!("{error:#}"), is_broken, lasts);
+        }
     }
     worker.finish();
     Ok(Exit::Success)
@@ -66,10 +84,14 @@ fn with_shared_files(worker: &Worker) -> Result<()> {
 /// did not send, and tells how its agent ended.
 fn with_sent_files(worker: &Worker, files: &WorkerFiles, begin: &WorkerBegin) -> Result<()> {
     let dir = repositories(files.dir.as_deref())?;
+    let processes = dir.join(&files.repository).join("processes");
+    if files.is_set_up && !processes.is_dir() {
+        return Err(NothingStays.into());
+    }
     let store = WorkerStore::open(&dir, &files.repository, files.is_sha256)?;
     let mut slot = free_slot(&store, files)?;
     // It has the name of the slot, so that the next worker finds what a killed one left running.
-    let folder = dir.join(&files.repository).join("processes").join(slot.name());
+    let folder = processes.join(slot.name());
     fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
     worker::end_orphans(&folder);
     let end = KeptEnd::of(&folder, &files.token);

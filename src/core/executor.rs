@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{diagnostic::nearest, graph::task::TaskId};
 pub use carrier_command::{
-    CarrierFacts, ContainerEngine, ContainerUser, HostAnswer, ProgramBuild, SharedPath,
+    CarrierFacts, ContainerEngine, ContainerUser, HostAnswer, JOB_PREFIX, ProgramBuild, SharedPath,
     carrier_command, container_name, job_name, shell_word, ssh_command, ssh_trial,
 };
 pub use container_fault::ContainerFault;

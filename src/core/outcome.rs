@@ -67,10 +67,14 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The loss of a process at this executor.
+    pub fn lost(run_on: Option<&str>, why: &str) -> Outcome {
+        Outcome::Lost { executor: run_on.unwrap_or(LOCAL).to_owned(), why: why.to_owned() }
+    }
+
     /// The end of a process whose guardian was killed, at this executor.
     pub fn unguarded(run_on: Option<&str>) -> Outcome {
-        let executor = run_on.unwrap_or(LOCAL).to_owned();
-        Outcome::Lost { executor, why: "its guardian was killed".to_owned() }
+        Outcome::lost(run_on, "its guardian was killed")
     }
 
     /// Whether it was ended at a limit of time, activity or memory.

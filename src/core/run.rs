@@ -278,7 +278,7 @@ impl Run {
             }
             Input::Unanswered { id, run_on, why } => attempts.unanswered(&id, run_on, why, sit),
             Input::Contact(id, since) => attempts.contact(&id, since, sit.now),
-            Input::Unreachable { id, run_on, fault } => attempts.withdraw(&id, run_on, fault, sit),
+            Input::Unreachable { id, fault } => attempts.withdraw(&id, fault, sit),
             Input::ProcessEnded(id, end) => {
                 let next = attempts.process_ended(&id, *end, sit);
                 self.go_on(next, sit)

@@ -25,7 +25,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::{
     agents::agent_command::AgentCommand,
     event::{PlainLoop, StopReason},
-    executor::LOCAL,
     graph::{
         TaskGraph,
         filter::Filter,
@@ -164,8 +163,8 @@ pub enum TaskState {
     Retrying(DateTime<Utc>),
     /// Its agents are rate-limited until this time.
     RateLimited(DateTime<Utc>),
-    /// Its executor does not answer or cannot be used, and is tried again then.
-    Unreachable(NextTry),
+    /// Its executor is out, and is tried again then; none while it is tried.
+    Unreachable(Option<DateTime<Utc>>),
     /// All of its agents are denied access.
     Denied,
     /// Out of attempts; this many were made.
@@ -180,27 +179,6 @@ pub enum TaskState {
     OnBranch,
     /// Waiting on dependencies, which [`View::waits_for`] lists.
     Waiting,
-}
-
-/// When an executor is tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NextTry {
-    /// An attempt tries it.
-    Now,
-    /// At this time.
-    At(DateTime<Utc>),
-    /// Not in this run: a person must mend something.
-    Never,
-}
-
-impl NextTry {
-    /// The time, if one is set.
-    pub fn time(self) -> Option<DateTime<Utc>> {
-        match self {
-            NextTry::At(time) => Some(time),
-            NextTry::Now | NextTry::Never => None,
-        }
-    }
 }
 
 /// The input for states and decisions, apart from the time.
@@ -367,7 +345,7 @@ impl View<'_> {
                         matches!(self.conflict(number, now), Some(TaskConflict::Touches(_)));
                     conflicting.extend(for_files.then_some(self.key(number)));
                 }
-                TaskState::Unreachable(_) => away.extend([self.executor(number).unwrap_or(LOCAL)]),
+                TaskState::Unreachable(_) => away.extend([self.place(number)]),
                 TaskState::Denied => denied = Some(number),
                 TaskState::Claimed | TaskState::NeedsInput => elsewhere = true,
                 TaskState::Complete

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{
     core::{
-        executor::{Executor, ExecutorKind, LOCAL},
+        executor::{Executor, ExecutorKind, FileTravel, LOCAL},
         exit::{Exit, Failure},
         graph::task::Task,
     },
@@ -24,6 +24,15 @@ pub fn name_of<'a>(config: &'a Config, task: &'a Task, given: Option<&'a str>) -
 pub fn find(config: &Config, name: Option<&str>) -> Result<Executor> {
     let found = Executor::find(name.unwrap_or(LOCAL), &config.executors);
     found.map_err(|why| Failure::new(Exit::Invalid, why).into())
+}
+
+/// Returns the commands that set up a slot for this executor, and where that is: what they made is
+/// nowhere else if files are sent there.
+pub fn setup(config: &Config, run_on: Option<&str>) -> Vec<String> {
+    let is_sent = |it: &Executor| it.files() == Some(FileTravel::Sent);
+    let at = find(config, run_on).ok().filter(|it| is_sent(it) && !config.setup.0.is_empty());
+    let at = at.map(|executor| format!("at {}", executor.name));
+    config.setup.0.iter().cloned().chain(at).collect()
 }
 
 /// Returns the executor that verifies the work of attempts at this one before it lands.

@@ -404,6 +404,7 @@ fn transfer(
             slot,
             token: facts.mark.clone(),
             is_sha256: facts.base.as_ref().is_some_and(|base| base.len() == 64),
+            is_set_up: false,
         },
         send: step("send"),
         fetch: step("fetch"),

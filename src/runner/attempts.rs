@@ -134,13 +134,13 @@ impl RunAttempts {
         purpose: Option<CheckPurpose>,
     ) -> Option<Input> {
         let record = self.records.get_mut(id)?;
-        let setup = &cx.workspace.config.setup.0;
+        let setup = executors::setup(&cx.workspace.config, record.run_on.as_deref());
         let changed = record.tree(&cx.workspace).and_then(|tree| {
             let changed = attempt::changed(&cx.workspace, &tree)?;
             // Files that git does not ignore do not stay in a slot.
             let stays = changed.keys().all(|path| record.inherited.contains(path));
             if purpose == Some(CheckPurpose::Setup) && stays {
-                slot_pool::note_setup(&tree, setup)?;
+                slot_pool::note_setup(&tree, &setup)?;
             }
             Ok(changed)
         });
@@ -417,8 +417,7 @@ pub(super) fn not_started(
     let outcome = match reason {
         NotStarted::Missing(error) | NotStarted::Refused(error) => Outcome::NotStarted { error },
         NotStarted::Executor(ExecutorFault { why, .. }) => {
-            let executor = record.run_on.clone().unwrap_or_default();
-            Outcome::Lost { executor, why }
+            Outcome::lost(record.run_on.as_deref(), &why)
         }
         NotStarted::Unguarded => Outcome::unguarded(record.run_on.as_deref()),
     };

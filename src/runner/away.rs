@@ -143,8 +143,7 @@ impl RunAway {
         }
         let started = reached.and_then(|executor| spawn_fetch(cx, graph, record, &executor));
         Some(started.map_err(|why| {
-            let executor = record.run_on.clone().unwrap_or_default();
-            let outcome = Some(Outcome::Lost { executor, why });
+            let outcome = Some(Outcome::lost(record.run_on.as_deref(), &why));
             Input::ProcessEnded(id, Box::new(ProcessEnd { outcome, ..ProcessEnd::default() }))
         }))
     }
@@ -219,6 +218,38 @@ pub(super) fn ask_clusters(cx: &RunContext, waiting: Vec<AttemptId>, records: &R
     }
 }
 
+/// Cancels the jobs that a cluster still has of an attempt that has ended.
+pub(super) fn cancel_jobs(cx: &RunContext, record: &AttemptRecord) {
+    let executor = executors::find(&cx.workspace.config, record.run_on.as_deref());
+    if let Ok(Executor { kind: ExecutorKind::Slurm(settings), .. }) = executor {
+        let mark = record.mark();
+        order_until_taken(move || slurm::cancel(&settings, &mark));
+    }
+}
+
+/// Cancels the jobs that clusters still have of an earlier run, except those of its open attempts.
+pub(super) fn cancel_left(cx: &RunContext, run_id: &str) {
+    let open: Vec<String> = cx.workspace.state.peek().iter().map(AttemptRecord::mark).collect();
+    for kind in cx.workspace.config.executors.values() {
+        if let ExecutorKind::Slurm(settings) = kind.clone() {
+            let (run_id, open) = (run_id.to_owned(), open.clone());
+            order_until_taken(move || slurm::cancel_left(&settings, &run_id, &open));
+        }
+    }
+}
+
+/// Gives an order on another thread, again and again for an hour if a cluster does not take it.
+fn order_until_taken(order: impl Fn() -> Result<(), String> + Send + 'static) {
+    thread::spawn(move || {
+        for tries in 1..=20 {
+            if order().is_ok() {
+                return;
+            }
+            thread::sleep(pause_before_retry(tries));
+        }
+    });
+}
+
 /// Ends what an attempt of an earlier run left at its executor, as far as the engine there can.
 /// Returns why a process of the attempt may still work in its slot.
 pub(super) fn end_elsewhere(cx: &RunContext, record: &AttemptRecord) -> Option<String> {
@@ -233,9 +264,9 @@ impl ClosedProcess {
         (process, record): (Option<&AttemptProcess>, &AttemptRecord),
         word: Option<&EngineWord>,
     ) -> Input {
-        let missed = process.and_then(|it| missed_why(cx, (it, record), &self, word));
-        if let Some((run_on, fault)) = missed {
-            return Input::Unreachable { id: record.id(), run_on, fault };
+        let missed = process.and_then(|it| missed_why(cx, it, &self, word));
+        if let Some(fault) = missed {
+            return Input::Unreachable { id: record.id(), fault };
         }
         let ClosedProcess { closed, head, log, .. } = self;
         let is_agent = log.is_none();
@@ -259,38 +290,40 @@ impl ClosedProcess {
     }
 }
 
-/// Returns the executor, and its fault, because of which an attempt must be withdrawn whose
+/// Returns the fault of its executor because of which an attempt must be withdrawn whose
 /// process has ended like this; none if it must not: only an attempt of which no process has got
 /// to its executor can be.
 fn missed_why(
     cx: &RunContext,
-    (process, record): (&AttemptProcess, &AttemptRecord),
+    process: &AttemptProcess,
     ended: &ClosedProcess,
     word: Option<&EngineWord>,
-) -> Option<(String, ExecutorFault)> {
-    if !is_before_agent(process.purpose) || word.is_some_and(|word| !word.is_missed) {
+) -> Option<ExecutorFault> {
+    if !is_before_agent(process.purpose) {
         return None;
     }
-    let run_on = record.run_on.clone()?;
+    let is_there = word.is_some_and(|word| !word.is_missed);
     let ending = process.watch.as_ref().and_then(ProcessWatch::ending);
     if let Some(Outcome::TimedOut { .. }) = ending
         && !ended.has_arrived
+        && !is_there
         && !ended.was_queued
     {
         let limit = duration::short(cx.workspace.config.max_wait);
         let why = format!("it said nothing for {limit}");
-        return Some((run_on, ExecutorFault::passing(why)));
+        return Some(ExecutorFault::passing(why));
     }
     let Closed { outcome: Some(Outcome::Lost { why, .. }), fault: Some(fault), .. } = &ended.closed
     else {
         return None;
     };
     let fault = match fault {
-        StartFault::Unreachable => ExecutorFault::passing(why.clone()),
+        StartFault::Unreachable if is_there => return None,
+        StartFault::Unreachable | StartFault::Refused => ExecutorFault::passing(why.clone()),
         StartFault::Executor => ExecutorFault::lasting(why.clone()),
         StartFault::Program => return None,
     };
-    ending.is_none().then_some((run_on, fault))
+    ending.is_none().then_some(fault)
 }
 
 /// Handles the silence of a process, or its end. A process that has not got to its executor says

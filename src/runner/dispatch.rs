@@ -30,8 +30,7 @@ impl Runner {
             Some(RunnerMessage::News(id, news)) => self.process_news(id, news)?,
             Some(RunnerMessage::Missed(id, fault)) => {
                 self.slots.prepared();
-                let run_on = self.attempts.get(&id).and_then(|record| record.run_on.clone());
-                run_on.map(|run_on| Input::Unreachable { id, run_on, fault })
+                Some(Input::Unreachable { id, fault })
             }
             Some(RunnerMessage::MayFetch(id, reached)) => {
                 let Some(record) = self.attempts.get_mut(&id) else { return Ok(()) };
@@ -193,7 +192,12 @@ impl Runner {
                 let (pinned, unpinned) = kept;
                 return Ok(Some(Input::Kept { id, pinned, unpinned }));
             }
-            RunCommand::Release { id, believed } => self.release(&id, believed)?,
+            RunCommand::Release { id, believed } => {
+                if let Some(record) = self.attempts.get(&id) {
+                    away::cancel_jobs(&self.core.cx, record);
+                }
+                self.release(&id, believed)?;
+            }
             RunCommand::Withdraw(id) => self.withdraw(&id)?,
             RunCommand::AfterAttempt(_) => {
                 let mut hooks = mem::take(&mut self.hooks);

@@ -374,9 +374,12 @@ impl Runner {
             let _ = std::fs::remove_file(record.file(workspace, name));
         }
         let is_prepared = record.slot.is_some() && record.controls.is_some();
-        let tree = is_prepared.then(|| self.slots.secured_tree(workspace, &record).ok());
-        let pinned =
-            tree.flatten().and_then(|tree| leftovers::pin(workspace, &tree, &record, &[]).0);
+        let tree = is_prepared.then(|| self.slots.secured_tree(workspace, &record).ok()).flatten();
+        if let Some(tree) = &tree {
+            // What the setup made may not be there, wherever that is.
+            tree.slot().note_setup(None)?;
+        }
+        let pinned = tree.and_then(|tree| leftovers::pin(workspace, &tree, &record, &[]).0);
         self.release(id, true)?;
         pinned.map_or(Ok(()), |name| self.core.cx.workspace.repo.drop_ref(&name))
     }

@@ -25,7 +25,7 @@ use crate::{
         commit_id::CommitId,
         diagnostic::visible,
         event::AttemptEvent,
-        executor::{ExecutorFault, LOCAL},
+        executor::ExecutorFault,
         exit::{self, Exit, Failure},
         graph::task::TaskId,
         history::History,
@@ -252,7 +252,7 @@ impl RunSlots {
             base: record.base.clone().context("an attempt without a base")?,
             left: left.map(|(_, commit)| LeftWork { commit, attributes }),
             graph: workspace.graph_in_git(),
-            setup: workspace.config.setup.0.clone(),
+            setup: executors::setup(&workspace.config, record.run_on.as_deref()),
             base_ref: workspace.place.base_ref(&record.task_id, record.attempt),
         };
         let (outbox, id) = (cx.outbox.clone(), id.clone());
@@ -284,9 +284,8 @@ impl RunSlots {
             Err(error) if exit::of_error(&error) == Exit::Disk => return Err(error),
             // It may pass, as the failure of a filter that needs a network or a key.
             Err(error) => {
-                let run_on = record.run_on.clone().unwrap_or_else(|| LOCAL.to_owned());
                 let fault = ExecutorFault::passing(format!("{error:#}"));
-                Input::Unreachable { id, run_on, fault }
+                Input::Unreachable { id, fault }
             }
             Ok(PreparedSlot::Kept(why)) => {
                 let tree = record.slot.as_ref().map(|slot| slot.path.clone());
@@ -423,7 +422,8 @@ impl RunSlots {
             // What the setup left there is not ignored by git, so it goes with the rest.
             tree.slot().note_setup(None)?;
         }
-        let (main, setup) = (&workspace.repo, &workspace.config.setup.0);
+        let (main, setup) =
+            (&workspace.repo, executors::setup(&workspace.config, record.run_on.as_deref()));
         // A damaged slot is recognized below.
         let head = tree.head().ok().and_then(|head| head.commit);
         if let (Some(base), Some(head)) = (&record.base, head)
@@ -432,7 +432,7 @@ impl RunSlots {
             let why = format!("it has the repository `{path}`, whose commits are nowhere else");
             return Ok(Some(why));
         }
-        Ok(match slot_pool::release(main, &tree, kept.as_deref(), setup) {
+        Ok(match slot_pool::release(main, &tree, kept.as_deref(), &setup) {
             Ok(why) => why,
             Err(error) => Some(format!("{error:#}")),
         })

@@ -151,8 +151,7 @@ impl Runner {
         let SpawnedProcess { process, start, limits, on_its_way } = match started {
             Ok(started) => started,
             Err(NotStarted::Executor(fault)) if !kind.verifies() => {
-                let run_on = record.run_on.clone().unwrap_or_default();
-                return Ok(Some(Input::Unreachable { id: id.clone(), run_on, fault }));
+                return Ok(Some(Input::Unreachable { id: id.clone(), fault }));
             }
             Err(reason) => {
                 let head = verifies.and_then(|(_, head)| head);

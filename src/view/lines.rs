@@ -437,24 +437,19 @@ impl EventText for ExecutorEvent {
                 vec![line(Style::Faint, text)]
             }
             ExecutorEvent::Withdrawn { .. } => Vec::new(),
-            ExecutorEvent::ExecutorUnreachable { run_on, why, tries, pause_seconds } => {
-                let lasts = pause_seconds.is_none();
+            ExecutorEvent::ExecutorUnreachable { run_on, why, tries, pause_seconds, lasts } => {
                 // What is known need not be said again.
-                if *tries > 1 && !lasts && !at.verbose {
+                if *tries > 1 && !at.verbose {
                     return Vec::new();
                 }
-                let next = match pause_seconds {
-                    None => "; its tasks wait for the next run".to_owned(),
-                    Some(seconds) if *tries > 0 => {
-                        format!("; next try in {}", duration::short(Duration::from_secs(*seconds)))
-                    }
-                    Some(_) => String::new(),
-                };
-                let text = format!("executor `{run_on}` {}: {why}{next}", fault_words(lasts));
+                let pause = duration::short(Duration::from_secs(*pause_seconds));
+                let next = format!("; next try in {pause}");
+                let next = if *tries > 0 { next } else { String::new() };
+                let text = format!("executor `{run_on}` {}: {why}{next}", fault_words(*lasts));
                 vec![line(Style::Warn, text)]
             }
             ExecutorEvent::ExecutorReachable { run_on } => {
-                good(format!("executor `{run_on}` answers again"))
+                good(format!("executor `{run_on}` is back"))
             }
             ExecutorEvent::ContactLost { since, .. } => {
                 let since = moment(*since, at.record.timestamp);

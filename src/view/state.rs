@@ -43,7 +43,7 @@ pub enum StateKind {
     Retrying,
     /// The provider of its agent refuses for a time.
     RateLimited,
-    /// Its executor does not answer or cannot be used.
+    /// Its executor is out.
     Unreachable,
     /// It waits on other tasks.
     Waiting,

@@ -21,7 +21,7 @@ use crate::core::{
         load::fields::in_templates,
         task::{Priority, Status, Task, TaskId},
     },
-    select::{NextTry, TaskState, View},
+    select::{TaskState, View},
     verdict::Verdict,
 };
 
@@ -112,13 +112,13 @@ pub enum TaskStanding {
         #[schemars(with = "String", extend("format" = "date-time"))]
         until: DateTime<Utc>,
     },
-    /// Its executor does not answer or cannot be used.
+    /// Its executor is out.
     Unreachable {
         /// The executor.
         executor: String,
-        /// Whether only a person can mend it, and the run does not try it again.
+        /// Whether only a person can mend it: the run does not wait for that.
         permanent: bool,
-        /// When it is tried again; none while it is tried, or if it is not.
+        /// When it is tried again; none while it is tried.
         #[schemars(with = "Option<String>", extend("format" = "date-time"))]
         until: Option<DateTime<Utc>>,
     },
@@ -373,9 +373,9 @@ pub(super) fn standing(
         TaskState::Retrying(until) => TaskStanding::Retrying { until },
         TaskState::RateLimited(until) => TaskStanding::RateLimited { until },
         TaskState::Unreachable(next) => {
-            let executor = view.executor(number).unwrap_or_default().to_owned();
-            let permanent = next == NextTry::Never;
-            TaskStanding::Unreachable { executor, permanent, until: next.time() }
+            let executor = view.place(number).to_owned();
+            let permanent = view.history.unreachable.get(&executor).is_some_and(|it| it.lasts);
+            TaskStanding::Unreachable { executor, permanent, until: next }
         }
         TaskState::Waiting => waiting(view, number, now),
     }

@@ -224,21 +224,21 @@ impl ElsewhereView {
     }
 }
 
-/// An executor that does not answer or cannot be used.
+/// An executor that is out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UnreachableView {
     /// Its name.
     pub executor: String,
-    /// When it did not answer for the first time.
+    /// Since when.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
     /// The newest reason.
     pub why: String,
-    /// The number of tries since it answered last.
+    /// The number of tries since it took work last.
     pub tries: u32,
-    /// Whether only a person can mend it, and the run does not try it again.
+    /// Whether only a person can mend it: the run does not wait for that.
     pub permanent: bool,
-    /// When it is tried again; none while it is tried, if it is not, and where no run goes on.
+    /// When it is tried again; none while it is tried, and where no run goes on.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub next_try: Option<DateTime<Utc>>,
 }
@@ -249,13 +249,13 @@ impl UnreachableView {
     pub(super) fn all(history: &History, goes_on: bool) -> Vec<UnreachableView> {
         let known = history.unreachable.iter();
         let view = |(name, known): (&String, &UnreachableExecutor)| {
-            let next_try = known.next_try.filter(|_| known.trying.is_none() && goes_on);
+            let next_try = Some(known.next_try).filter(|_| known.trying.is_none() && goes_on);
             UnreachableView {
                 executor: name.clone(),
                 since: known.since,
                 why: known.why.clone(),
                 tries: known.tries,
-                permanent: known.next_try.is_none(),
+                permanent: known.lasts,
                 next_try,
             }
         };
@@ -264,9 +264,6 @@ impl UnreachableView {
 
     /// Which executor a run cannot have, since when and why; where a run goes on, also the next try.
     pub fn text(&self, goes_on: bool, now: DateTime<Utc>) -> String {
-        if self.permanent {
-            return format!("{} {}: {}", self.executor, fault_words(true), self.why);
-        }
         let tries = match self.tries {
             0 => String::new(),
             tries => format!(" ({})", counted(tries as usize, "failed start")),
@@ -276,8 +273,12 @@ impl UnreachableView {
             Some(at) => format!("; next try at {}", moment(at, now)),
             None => "; tried again now".to_owned(),
         };
-        let Self { executor, since, why, .. } = self;
-        format!("{executor} has not answered since {}{tries}: {why}{next}", moment(*since, now))
+        let Self { executor, since, why, permanent, .. } = self;
+        format!(
+            "{executor} {} since {}{tries}: {why}{next}",
+            fault_words(*permanent),
+            moment(*since, now)
+        )
     }
 }
 
@@ -289,7 +290,6 @@ pub fn until_text(
     now: DateTime<Utc>,
 ) -> String {
     let next = match until {
-        _ if permanent => String::new(),
         Some(until) => format!(", next try at {}", moment(until, now)),
         None => ", tried again now".to_owned(),
     };

@@ -509,16 +509,25 @@ fn files_left_by_commands_do_not_block_a_slot() {
 }
 
 #[test]
-fn a_setup_that_fails_parks_its_task_and_no_other() {
-    let more = "setup: ['[ \"$RALPH_TASK_ID\" != b ] || { echo no luck > left; exit 3; }']\n";
-    let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", more);
-    trial.run(["run"]).code(3);
-    let failed = json!({"task_id": "b", "verdict": "setup-failed"});
+fn a_setup_that_fails_counts_for_no_task_whose_work_did_not_break_it() {
+    let broken = "[ ! -e broken ] && [ ! -e \"$TRIAL_DIR/broken\" ]";
+    let more = format!(
+        "max_attempts: 2\nsetup: ['{broken} || {{ echo no luck > left; echo no luck; exit 3; }}']\n"
+    );
+    let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", &more);
+    trial.leave("broken");
+    tell(&trial, "b-1", "touch broken package.json; git add -A; git commit -qm broken; exit 1");
+    let run = trial.start(["run"]);
+    trial.wait_for_records(2, "executor_unreachable");
+    trial.run(["status"]).stdout_has("Executor local is out since").stdout_has("no luck");
+    assert_eq!(trial.lines("failed"), Vec::<Value>::new());
+    fs::remove_file(trial.sign("broken")).unwrap();
+    run.end(&trial).code(3);
+    let failed = json!({"task_id": "b", "attempt": 2, "verdict": "setup-failed"});
     trial.assert_record("failed", &failed);
     sound_but_parked(&trial);
     assert_eq!(trial.tasks("completed"), ["a", "c"]);
-    assert_eq!(trial.tasks("started").iter().filter(|id| *id == "b").count(), 1);
-    assert_eq!(trial.git(&["show", "refs/ralph/b/1:left"]), "no luck\n");
+    assert_eq!(trial.git(&["show", "refs/ralph/b/2:left"]), "no luck\n");
 }
 
 /// A filter like that of git-crypt finds its key in the git directory of a slot. Where it fails all the

@@ -1,6 +1,9 @@
 //! Where attempts run: which executor a task gets, what is refused, and what is told about it. A
 //! sandbox and a command on this machine stand for all executors.
 
+use std::fs;
+
+use ralph::core::executor::ProgramBuild;
 use serde_json::json;
 
 use crate::support::{RALPH, SETTINGS, TestProject};
@@ -152,4 +155,21 @@ fn the_doctor_tries_an_executor() {
     trial.run(["doctor", "--on", "gone", "--", "true"]).code(69).stdout_has("/no/such/carrier");
     trial.run(["run", "--on", "gone"]).code(69).stderr_has("/no/such/carrier");
     assert!(!trial.root().join("logs/ralph.jsonl").exists());
+}
+
+#[test]
+fn a_host_without_small_programs_is_told_which() {
+    let trial = TestProject::new();
+    let few = trial.dir().join("few");
+    fs::create_dir(&few).unwrap();
+    for name in ["cat", "chmod", "mkdir", "mv"] {
+        trial.script(&few.join(name), "#!/bin/sh\nexit 1\n");
+    }
+    let word = |text: &str| text.to_owned();
+    let (version, system, hash) = (word("1"), word("Linux"), word("x"));
+    let build = ProgramBuild { version, system, hash, size: 9 };
+    let mut shell = trial.process("/bin/sh");
+    let ran = shell.args(["-c", &build.script(None).unwrap()]).env("PATH", &few).output().unwrap();
+    assert_eq!(ran.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&ran.stderr), "it lacks the programs uname wc rm\n");
 }

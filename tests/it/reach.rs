@@ -1,7 +1,7 @@
 //! Executors that do not answer: a start there costs nothing, one attempt at a time tries again, and
 //! status says so. A command that fails unless a file is there stands for all executors.
 
-use std::{fs, path::PathBuf};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use serde_json::{Value, json};
 
@@ -74,14 +74,14 @@ fn a_start_at_an_executor_that_is_away_costs_nothing() {
     let run = trial.start(["run"]);
     trial.wait_for_records(2, "executor_unreachable");
     let text = trial.run(["status"]).out();
-    assert!(text.contains("Executor far has not answered since"), "{text}");
+    assert!(text.contains("Executor far is out since"), "{text}");
     assert!(text.contains("no route to far"), "{text}");
     let found = trial.run(["status", "--json"]).json();
     let far = &found["unreachable"][0];
     assert_eq!(far["executor"], json!("far"), "{found}");
     assert!(far["why"].as_str().unwrap().contains("no route to far"), "{found}");
     assert!(far["since"].is_string() && far["tries"].as_u64() >= Some(2), "{found}");
-    trial.run(["dag-status"]).stdout_has("executor far has not answered since");
+    trial.run(["dag-status"]).stdout_has("executor far is out since");
     fs::write(open(&trial), "").unwrap();
     run.end(&trial).graph_complete();
     let journal = trial.journal();
@@ -123,7 +123,7 @@ tasks:
     assert_eq!(tries(&trial), 1);
     let told = trial.lines("executor_unreachable");
     assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0]["pause_seconds"], Value::Null);
+    assert_eq!((&told[0]["lasts"], &told[0]["pause_seconds"]), (&json!(true), &json!(32)));
     assert_eq!(trial.lines("withdrawn").len(), 1);
     assert_eq!(trial.lines("denied"), Vec::<Value>::new());
     assert_eq!(refs(&trial), "");
@@ -131,6 +131,57 @@ tasks:
     trial.run(["run"]).graph_complete();
     let attempts = trial.lines("started");
     assert!(attempts.iter().all(|line| line["attempt"] == 1), "{attempts:?}");
+    trial.no_process_is_left();
+}
+
+#[test]
+fn an_executor_that_cannot_take_work_blames_no_task_and_ends_no_run() {
+    let graph = "\
+tasks:
+  - {id: a, run_on: far, priority: 1}
+  - {id: b, run_on: far, priority: 1}
+  - {id: c}
+  - {id: d, depends_on: [c]}
+";
+    let trial = project(graph, "max_attempts: 1\n");
+    fs::write(open(&trial), "").unwrap();
+    let gate = trial.dir().join("gate");
+    let text = fs::read_to_string(&gate).unwrap();
+    trial.script(&gate, &text.replace("\"PATH=$PATH\"", "PATH=/nowhere"));
+    let run = trial.start(["run"]);
+    trial.wait_for_records(2, "completed");
+    trial.wait_for_records(2, "executor_unreachable");
+    assert_eq!(trial.tasks("completed"), ["c", "d"]);
+    trial
+        .run(["status"])
+        .stdout_has("Executor far is out since")
+        .stdout_has("`git` is not on PATH");
+    let tried: BTreeSet<String> = trial.tasks("withdrawn").into_iter().collect();
+    assert_eq!(tried.len(), 2, "another task may be what it can take: {tried:?}");
+    trial.script(&gate, &text);
+    run.end(&trial).graph_complete();
+    assert_eq!(trial.lines("failed"), Vec::<Value>::new());
+    assert_eq!(trial.lines("executor_reachable").len(), 1);
+    assert_eq!(refs(&trial), "");
+    trial.no_process_is_left();
+}
+
+#[test]
+fn an_executor_where_nothing_stays_is_refused_if_there_is_a_setup() {
+    let graph = "tasks: [{id: a, run_on: far, max_attempts: 1}]\n";
+    let trial = project(graph, "setup: ['true', touch dep]\n").file(".gitignore", "dep\n");
+    fs::write(open(&trial), "").unwrap();
+    let gate = trial.dir().join("gate");
+    let text = fs::read_to_string(&gate).unwrap();
+    let home = format!("'HOME={}'", trial.dir().join("elsewhere").display());
+    trial.script(&gate, &text.replace(&home, "\"HOME=$(mktemp -d)\""));
+    let ran = trial.run(["run"]).code(69);
+    let why = ran.finished()["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("no file stays there from one start to the next"), "{why}");
+    assert_eq!(trial.lines("failed"), Vec::<Value>::new());
+    assert_eq!(tries(&trial), 2, "two commands of the setup are enough");
+    trial.script(&gate, &text);
+    trial.run(["run"]).graph_complete();
     trial.no_process_is_left();
 }
 
@@ -168,15 +219,15 @@ fn a_run_that_waits_longer_than_max_wait_says_for_what() {
     let trial = project(graph, "max_wait: 2s\n");
     let ran = trial.run(["run"]).code(69);
     let why = ran.finished()["why"].as_str().unwrap().to_owned();
-    assert!(why.contains("executor `far` has not answered") && why.contains("no route"), "{why}");
+    assert!(why.contains("executor `far` is out") && why.contains("no route"), "{why}");
     let said = ran.err();
     assert!(said.contains("no route to far"));
     // A run that has ended tries nothing again, and the next one tries at once.
-    let (_, end) = said.split_once("has not answered for longer").unwrap();
+    let (_, end) = said.split_once("is out for longer").unwrap();
     assert!(!end.contains("next try"), "{said}");
     let text = trial.run(["status"]).stdout_has("no route to far").out();
     assert!(!text.contains("next try") && !text.contains("tried again"), "{text}");
-    let text = trial.run(["dag-status"]).stdout_has("executor far has not answered").out();
+    let text = trial.run(["dag-status"]).stdout_has("executor far is out").out();
     assert!(!text.contains("next try") && !text.contains("tried again"), "{text}");
     let graph = trial.run(["dag-status", "--json"]).json();
     for found in [&graph, &trial.run(["status", "--json"]).json()] {
@@ -260,9 +311,9 @@ fn a_command_that_says_nothing_is_told_until_it_answers() {
     let told = trial.lines("executor_unreachable").remove(0);
     assert_eq!((&told["task_id"], &told["tries"]), (&json!("a"), &json!(0)), "{told}");
     let text = trial.run(["status"]).out();
-    assert!(text.contains("Executor far has not answered since"), "{text}");
+    assert!(text.contains("Executor far is out since"), "{text}");
     assert!(text.contains("it has said nothing for"), "{text}");
-    trial.run(["dag-status"]).stdout_has("executor far has not answered since");
+    trial.run(["dag-status"]).stdout_has("executor far is out since");
     let found = trial.run(["status", "--json"]).json();
     assert_eq!(found["unreachable"][0]["next_try"], Value::Null, "{found}");
     fs::write(open(&trial), "").unwrap();

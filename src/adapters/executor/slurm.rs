@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{LIMIT, ask, words};
-use crate::core::executor::{JobState, JobTracking, SlurmSettings, job_name};
+use crate::core::executor::{JOB_PREFIX, JobState, JobTracking, SlurmSettings, job_name};
 
 /// The variables that select the cluster, and that every program of Slurm needs.
 const KEPT: [&str; 3] = ["SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"];
@@ -49,6 +49,26 @@ pub fn cancel(settings: &SlurmSettings, mark: &str) -> Result<(), String> {
         Ok(answer) => Err(answer.why()),
         Err(error) => Err(format!("scancel: {error}")),
     }
+}
+
+/// Cancels the jobs of a run whose attempts have ended: a controller that was away may never learn
+/// that their processes have. `open` are the marks of those that have not.
+///
+/// # Errors
+/// The cluster does not answer, or did not take the order.
+pub fn cancel_left(settings: &SlurmSettings, run_id: &str, open: &[String]) -> Result<(), String> {
+    let mut argv = words(["squeue", "--me", "--noheader", "--format=%j"]);
+    argv.extend(cluster(settings));
+    let answer = ask(&argv, LIMIT).map_err(|error| format!("squeue: {error}"))?;
+    if !answer.is_good() {
+        return Err(answer.why());
+    }
+    let marks = answer.output.lines().filter_map(|name| name.trim().strip_prefix(JOB_PREFIX));
+    let is_left = |mark: &&str| {
+        let is_its = mark.strip_prefix(run_id).is_some_and(|rest| rest.starts_with('.'));
+        is_its && !open.iter().any(|open| open == mark)
+    };
+    marks.filter(is_left).try_for_each(|mark| cancel(settings, mark))
 }
 
 /// The time for a cluster to note the end of a job whose `srun` has ended, and that of one that was

@@ -97,9 +97,10 @@ fn send(settings: &SshSettings, program: &Path) -> Result<String, ExecutorFault>
         Some(HostAnswer::Has(path) | HostAnswer::Wants(path)) if code == Some(0) => Ok(path),
         _ => {
             let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-            // What a host says itself is wrong with it, such as a full disk.
-            let lasts = last.is_some() && code.is_some_and(|code| code != NOT_CONNECTED);
+            // What a host says itself is wrong with it.
             let why = last.unwrap_or("the connection ended early").to_owned();
+            let is_its = last.is_some() && code.is_some_and(|code| code != NOT_CONNECTED);
+            let lasts = is_its && !why.contains("No space left");
             Err(ExecutorFault { why, lasts })
         }
     }

@@ -217,7 +217,9 @@ fn not_started(notice: Option<GuardianNotice>, is_killed: bool) -> NotStarted {
         Some(GuardianNotice::NotStarted { error, fault }) => match fault {
             Some(StartFault::Program) => NotStarted::Missing(error),
             Some(StartFault::Executor) => NotStarted::Executor(ExecutorFault::lasting(error)),
-            Some(StartFault::Unreachable) => NotStarted::Executor(ExecutorFault::passing(error)),
+            Some(StartFault::Unreachable | StartFault::Refused) => {
+                NotStarted::Executor(ExecutorFault::passing(error))
+            }
             None => NotStarted::Refused(error),
         },
         _ if is_killed => NotStarted::Unguarded,

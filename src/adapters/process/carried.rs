@@ -317,7 +317,9 @@ impl<'a> CarriedGuard<'a> {
     fn hear(&mut self, heard: CarrierNews) -> io::Result<Option<CarriedEnd>> {
         Ok(match heard {
             CarrierNews::Message(message) => self.hear_message(message)?,
-            CarrierNews::Sent(sent) => sent.err().map(|why| CarriedEnd::Impossible(why, None)),
+            CarrierNews::Sent(sent) => {
+                sent.err().map(|why| CarriedEnd::Impossible(why, self.missed()))
+            }
             CarrierNews::Fetched(Ok(())) => {
                 self.connection.line.send(&ToWorker::Received {});
                 None
@@ -346,7 +348,10 @@ impl<'a> CarriedGuard<'a> {
     fn hear_message(&mut self, message: FromWorker) -> io::Result<Option<CarriedEnd>> {
         match message {
             FromWorker::Hello(hello) => return Ok(self.greet(&hello)),
-            FromWorker::Refused { error, is_broken } => {
+            FromWorker::Refused { error, is_broken: _, lasts: true } => {
+                return Ok(Some(CarriedEnd::Impossible(error, Some(StartFault::Executor))));
+            }
+            FromWorker::Refused { error, is_broken, lasts: false } => {
                 return Ok(Some(self.refused(error, is_broken)));
             }
             FromWorker::Ready {} => self.start_agent(),
@@ -359,7 +364,7 @@ impl<'a> CarriedGuard<'a> {
             }
             FromWorker::Notice(GuardianNotice::NotStarted { error, fault }) => {
                 sign_of_life::remove(self.sign.as_deref());
-                return Ok(Some(CarriedEnd::Impossible(error, fault)));
+                return Ok(Some(CarriedEnd::Impossible(error, fault.or(self.missed()))));
             }
             FromWorker::Notice(GuardianNotice::News(news)) => match news {
                 ProcessNews::Closed(closed) => self.close(closed)?,

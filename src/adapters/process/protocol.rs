@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::{Carrier, Identity, ProcessNews, ProcessSpec, StartFault, program::NoProgram, send};
 
 /// The number of this protocol between a guardian and a worker.
-pub const PROTOCOL: u32 = 7;
+pub const PROTOCOL: u32 = 8;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -278,6 +278,8 @@ pub struct WorkerFiles {
     pub token: String,
     /// Whether the ids of its commits are those of SHA-256.
     pub is_sha256: bool,
+    /// Whether an earlier worker of this attempt has run its setup: what that left must be there.
+    pub is_set_up: bool,
 }
 
 /// A line from a worker to a guardian.
@@ -293,6 +295,8 @@ pub(super) enum FromWorker {
         /// Whether the reason is a slot that the agent has broken.
         #[serde(default)]
         is_broken: bool,
+        /// Whether no later worker there can do it either.
+        lasts: bool,
     },
     /// Git there waits for the work to start from.
     Takes {},

@@ -158,9 +158,10 @@ impl Worker {
         }
     }
 
-    /// Tells why nothing can be done, and whether that is a slot which an agent has broken.
-    pub fn refuse(&self, error: &str, is_broken: bool) {
-        self.line.send(&FromWorker::Refused { error: error.to_owned(), is_broken });
+    /// Tells why nothing can be done, whether that is a slot which an agent has broken, and whether no
+    /// later worker can do it either.
+    pub fn refuse(&self, error: &str, is_broken: bool, lasts: bool) {
+        self.line.send(&FromWorker::Refused { error: error.to_owned(), is_broken, lasts });
     }
 
     /// Waits until everything is told or the line is cut.

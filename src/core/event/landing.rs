@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::record::Record;
 use crate::{
     commit_id::CommitId,
+    default_value::is_default,
     graph::task::TaskId,
     history::{Effect, History},
     notification_kind::NotificationKind,
@@ -218,7 +219,7 @@ pub enum ExecutorEvent {
         /// What it waits for, as far as that is known.
         why: String,
     },
-    /// The attempt was taken back before its agent started, because its executor does not answer: it
+    /// The attempt was taken back before its agent started, because its executor is out: it
     /// costs neither an iteration nor an attempt, and its number is used again.
     Withdrawn {
         /// The attempt.
@@ -228,8 +229,8 @@ pub enum ExecutorEvent {
         /// What was tried, and how it failed.
         why: String,
     },
-    /// An executor does not answer or cannot be used. One attempt at a time tries it again, unless
-    /// only a person can mend what is wrong.
+    /// An executor is out: it does not answer, or cannot take work. One attempt at a time tries it
+    /// again.
     ExecutorUnreachable {
         /// The executor.
         run_on: String,
@@ -237,10 +238,13 @@ pub enum ExecutorEvent {
         why: String,
         /// The number of tries that have failed since it answered last; 0 if the first one goes on.
         tries: u32,
-        /// The pause before the next try; none if the run does not try it again.
-        pause_seconds: Option<u64>,
+        /// The pause before the next try.
+        pause_seconds: u64,
+        /// Whether only a person can mend it: the run does not wait for that.
+        #[serde(default, skip_serializing_if = "is_default")]
+        lasts: bool,
     },
-    /// An executor that did not answer does so again.
+    /// An executor that was out has taken a process.
     ExecutorReachable {
         /// The executor.
         run_on: String,

@@ -43,17 +43,19 @@ pub enum StopReason {
         /// The limit.
         max_wait: Duration,
     },
-    /// An executor that everything left needs cannot be used, or has not answered for longer than
-    /// `max_wait`.
+    /// Every executor that what is left needs is out, for longer than `max_wait` or until a person
+    /// mends it.
     Unreachable {
         /// The executor.
         run_on: String,
-        /// When it did not answer for the first time.
+        /// Since when.
         since: DateTime<Utc>,
         /// The newest reason.
         why: String,
-        /// The limit; none if the executor cannot be used.
+        /// The limit; none if only a person can mend it.
         max_wait: Option<Duration>,
+        /// The others, each with its reason.
+        others: Vec<(String, String)>,
     },
     /// No task can start.
     Blocked(Vec<Blocker>),
@@ -174,15 +176,17 @@ impl fmt::Display for StopReason {
             }
             StopReason::Limit(what) => write!(f, "limit reached: {what}"),
             StopReason::Provider { .. } => f.write_str(&self.text(&Utc)),
-            StopReason::Unreachable { run_on, why, max_wait, .. } => {
+            StopReason::Unreachable { run_on, why, max_wait, others, since: _ } => {
                 match max_wait.map(duration::short) {
-                    Some(limit) => write!(
-                        f,
-                        "executor `{run_on}` has not answered for longer than `max_wait` ({limit})"
-                    ),
+                    Some(limit) => {
+                        write!(f, "executor `{run_on}` is out for longer than `max_wait` ({limit})")
+                    }
                     None => write!(f, "executor `{run_on}` cannot be used"),
                 }?;
-                write!(f, ": {why}; `ralph doctor --on {run_on}` tries it")
+                write!(f, ": {why}; `ralph doctor --on {run_on}` tries it")?;
+                others.iter().try_for_each(|(name, why)| {
+                    write!(f, "; `{name}`: {why}; `ralph doctor --on {name}` tries it")
+                })
             }
             StopReason::Blocked(_) => f.write_str("everything left is blocked"),
             StopReason::NeedsInput(holders) => match holders.as_slice() {

@@ -95,9 +95,12 @@ pub fn container_name(mark: &str) -> String {
     format!("ralph-{mark}")
 }
 
+/// What the names of jobs on a cluster begin with, before the mark of their attempt.
+pub const JOB_PREFIX: &str = "ralph:";
+
 /// Returns the name of an attempt's jobs on a cluster.
 pub fn job_name(mark: &str) -> String {
-    format!("ralph:{mark}")
+    format!("{JOB_PREFIX}{mark}")
 }
 
 /// Returns the command that starts a worker at this executor.
@@ -314,7 +317,22 @@ fn by_command(settings: &CommandSettings, facts: &CarrierFacts<'_>) -> Result<Ve
         return Err("`argv` is empty".to_owned());
     }
     let ralph = there(settings.ralph.as_deref(), settings.files, facts)?;
-    Ok([settings.argv.clone(), vec![ralph, WORKER.to_owned()]].concat())
+    let argv = settings.argv.iter().map(|word| with_names(word, facts.mark));
+    Ok(argv.chain([ralph, WORKER.to_owned()]).collect())
+}
+
+/// Returns a word of a command with the names of the run, the task and the attempt, in letters that
+/// may stand in the name of a machine.
+fn with_names(word: &str, mark: &str) -> String {
+    let (run, rest) = mark.split_once('.').unwrap_or((mark, ""));
+    let (task, attempt) = rest.rsplit_once('.').unwrap_or((rest, ""));
+    let name = |text: &str| -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+        text.chars().map(plain).collect()
+    };
+    [("{run}", run), ("{task}", task), ("{attempt}", attempt)]
+        .iter()
+        .fold(word.to_owned(), |word, (mark, text)| word.replace(mark, &name(text)))
 }
 
 /// Returns the path of the program at the executor.
@@ -400,7 +418,9 @@ impl ProgramBuild {
         let ProgramBuild { version, hash, size, .. } = self;
         let name = quoted(&format!("ralph-{version}-{hash}"));
         Ok(format!(
-            "trap \"\" HUP PIPE; d={dir}/bin; f=$d/{name}; echo ralph-host $(uname -sm); \
+            "m=; for c in uname wc mkdir cat chmod mv rm; do command -v $c >/dev/null || m=\"$m $c\"; \
+             done; if [ -n \"$m\" ]; then echo \"it lacks the programs$m\" >&2; exit 1; fi; \
+             trap \"\" HUP PIPE; d={dir}/bin; f=$d/{name}; echo ralph-host $(uname -sm); \
              whole() {{ [ -f \"$1\" ] && [ $(wc -c < \"$1\") -eq {size} ]; }}; \
              if whole \"$f\" && \"$f\" --version >/dev/null 2>&1; \
              then echo \"has $f\"; exit 0; fi; \
@@ -588,6 +608,11 @@ mod tests {
             let command = command(&kind, &facts(&resources)).unwrap();
             assert_eq!(command, ["nsenter", "-t", "7", ralph, "__worker"]);
         }
+        let kind = r#"{"command": ["kubectl", "run", "{run}-{task}-{attempt}", "--"]}"#;
+        let kind = crate::executor::in_full(serde_json::from_str(kind).unwrap()).to_string();
+        let facts_of = CarrierFacts { mark: "20261126T0842Z-e41f.A_b.2", ..facts(&resources) };
+        let named = command(&kind, &facts_of).unwrap();
+        assert_eq!(named[2], "20261126t0842z-e41f-a-b-2");
         command(r#"{"command": {"argv": []}}"#, &facts(&resources)).unwrap_err();
         command(r#""local""#, &facts(&resources)).unwrap_err();
     }

@@ -1,4 +1,4 @@
-//! The executors that do not answer or cannot be used, and the attempts that were withdrawn because of that.
+//! The executors that are out, and the attempts that were withdrawn because of that.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
@@ -9,17 +9,19 @@ use crate::{
     graph::task::TaskId,
 };
 
-/// An executor that does not answer or cannot be used.
+/// An executor that is out: it does not answer, or cannot take work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreachableExecutor {
-    /// When it did not answer for the first time.
+    /// Since when.
     pub since: DateTime<Utc>,
     /// The newest reason.
     pub why: String,
-    /// The number of tries since it answered last.
+    /// The number of tries since it took work last.
     pub tries: u32,
-    /// When it is tried again; none if the run does not try it again.
-    pub next_try: Option<DateTime<Utc>>,
+    /// When it is tried again.
+    pub next_try: DateTime<Utc>,
+    /// Whether only a person can mend it: no run waits for that.
+    pub lasts: bool,
     /// The task whose attempt tries it now.
     pub trying: Option<TaskId>,
 }
@@ -37,29 +39,28 @@ impl History {
         });
     }
 
-    /// Records that an executor does not answer.
+    /// Records that an executor is out.
     pub(crate) fn lose_executor(&mut self, record: &Record, event: &ExecutorEvent) {
-        let ExecutorEvent::ExecutorUnreachable { run_on, why, tries, pause_seconds } = event else {
+        let ExecutorEvent::ExecutorUnreachable { run_on, why, tries, pause_seconds, lasts } = event
+        else {
             return;
         };
         let at = record.timestamp;
-        let pause = |seconds: u64| {
-            let pause = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
-            at + pause.unwrap_or_default()
-        };
+        let pause = i64::try_from(*pause_seconds).ok().and_then(TimeDelta::try_seconds);
         let known = self.unreachable.get(run_on);
         let executor = UnreachableExecutor {
             since: known.map_or(at, |known| known.since),
             why: why.clone(),
             tries: *tries,
-            next_try: pause_seconds.map(pause),
+            next_try: at + pause.unwrap_or_default(),
+            lasts: *lasts,
             // The task whose attempt goes on waiting, if one does.
             trying: record.task_id.clone(),
         };
         self.unreachable.insert(run_on.clone(), executor);
     }
 
-    /// Lets the attempt at a task try an executor that does not answer, unless another one does.
+    /// Lets the attempt at a task try an executor that is out, unless another one does.
     pub(super) fn try_executor(&mut self, id: Option<&TaskId>, run_on: &str) {
         let executor = self.unreachable.get_mut(run_on);
         if let Some(executor) = executor.filter(|executor| executor.trying.is_none()) {

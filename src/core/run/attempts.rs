@@ -185,6 +185,9 @@ impl Attempts {
             self.open.retain(|open| open.id != *id);
             return Vec::new().into();
         }
+        if let Some(fault) = arrival::place_fault(&process, &outcome, &end, id, sit) {
+            return self.withdraw(id, fault, sit).into();
+        }
         let Some(purpose) = process.purpose else {
             let waited = watch.and_then(|watch| watch.children_ended(sit.now));
             let ended = waited.filter(|_| end.outcome.is_some()).map(|waited| {

@@ -77,8 +77,6 @@ pub enum Input {
     Unreachable {
         /// The attempt.
         id: AttemptId,
-        /// The executor.
-        run_on: String,
         /// Why.
         fault: ExecutorFault,
     },

@@ -656,7 +656,7 @@ impl World {
         let run_on = task.run_on.as_deref().unwrap_or(LOCAL);
         let is_far = run_on == FAR;
         if let Some(known) = self.history.unreachable.get(run_on) {
-            let may = known.next_try.is_some_and(|next_try| next_try <= self.time());
+            let may = known.next_try <= self.time();
             assert!(may, "{id} tries too early");
             let other = self.trying.get(run_on).and_then(|id| self.run.attempts().get(id));
             assert!(other.is_none(), "{id} tries at the same time as another attempt");
@@ -784,10 +784,9 @@ impl World {
 
     /// The executor of an attempt does not answer, or its slot cannot be made.
     fn unreachable(&mut self, id: AttemptId) -> Input {
-        let run_on = if self.is_far(&id) { FAR } else { LOCAL };
         let lasts = self.rough && self.dice.chance(10);
         let fault = ExecutorFault { why: "no route".to_owned(), lasts };
-        Input::Unreachable { id, run_on: run_on.to_owned(), fault }
+        Input::Unreachable { id, fault }
     }
 
     /// Returns the evidence of an attempt.

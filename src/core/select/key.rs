@@ -18,6 +18,9 @@ pub struct SelectionKey {
     pub priority: Priority,
     /// Then tasks that have not failed since the last success of any task.
     pub has_failed: bool,
+    /// Then tasks whose newest start was not withdrawn: another task may be what its executor can
+    /// take.
+    pub was_withdrawn: bool,
     /// Then the longest chain of unfinished work through its dependents, including itself, in
     /// minutes.
     pub chain: Reverse<u64>,
@@ -48,6 +51,7 @@ pub fn keys(graph: &TaskGraph, inherit: bool) -> Vec<SelectionKey> {
         .map(|number| SelectionKey {
             priority: graph.task(number).priority,
             has_failed: false,
+            was_withdrawn: false,
             chain: Reverse(0),
             unblocks: Reverse(0),
             number,
@@ -78,8 +82,10 @@ impl View<'_> {
     /// Returns the current key of a task: a task that failed since the last success comes after the
     /// others of its priority, so that the tasks not yet tried are tried before its retry.
     pub fn key(&self, number: usize) -> SelectionKey {
-        let has_failed = self.history.has_failed(&self.graph.task(number).id);
-        SelectionKey { has_failed, ..self.keys[number] }
+        let id = &self.graph.task(number).id;
+        let has_failed = self.history.has_failed(id);
+        let was_withdrawn = self.history.of(id).withdrawn.is_some();
+        SelectionKey { has_failed, was_withdrawn, ..self.keys[number] }
     }
 }
 

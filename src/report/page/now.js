@@ -144,14 +144,14 @@ function running(now, loadedAt) {
     h("ul", { class: "rows" }, capped(now.attempts, LIST, row)));
 }
 
-// The executors that do not answer or cannot be used.
+// The executors that are out.
 function unreachable(now) {
   if (!now.unreachable?.length || !GOES_ON.includes(now.status)) return null;
-  return panel("Executors that cannot be had", { count: now.unreachable.length },
+  return panel("Executors that are out", { count: now.unreachable.length },
     h("ul", { class: "rows" }, capped(now.unreachable, LIST, (it) => h("li", { class: "row is-tall", key: it.executor },
       sign("waiting"), h("span", { class: "row-main" }, h("bdi", null, it.executor), h("span", { class: "line" }, it.why)),
       h("span", { class: "row-facts" }, h("span", { class: "faint" }, "since ", moment(it.since)),
-        it.permanent ? h("span", { class: "faint" }, "not tried again in this run") : it.next_try ? h("span", { class: "faint" }, "next try ", moment(it.next_try)) : it.tries > 0 && h("span", { class: "faint" }, "tried again now"))))));
+        it.next_try ? h("span", { class: "faint" }, "next try ", moment(it.next_try)) : it.tries > 0 && h("span", { class: "faint" }, "tried again now"))))));
 }
 
 // The failed tasks that do not need a person: those are told above.

@@ -94,7 +94,7 @@ function standing(task, loadedAt) {
     case "conflicting": return note("waiting", h("p", null, task.why));
     case "retrying": return note("waiting", h("p", null, "It failed, and is tried again at ", moment(task.until, true)));
     case "rate_limited": return note("waiting", h("p", null, "Its agent is rate-limited until ", moment(task.until, true)));
-    case "unreachable": return note("waiting", h("p", null, "Its executor ", h("bdi", null, task.executor), task.permanent ? " cannot be used, and this run does not try it again" : [" does not answer, and is tried again ", task.until ? ["at ", moment(task.until, true)] : "now"]));
+    case "unreachable": return note("waiting", h("p", null, "Its executor ", h("bdi", null, task.executor), task.permanent ? " cannot be used, and is tried again " : " is out, and is tried again ", [task.until ? ["at ", moment(task.until, true)] : "now"]));
     case "in_progress": return note(task.live ? "running" : "stuck", h("p", null, task.live ? ["An attempt works on it: ", said(task.stage), task.no_contact_since && [", no contact since ", moment(task.no_contact_since)], ", ", age(task.age_seconds ?? 0, loadedAt)] : "It is in progress by the graph file, but no run works on it."));
     default: return null;
   }

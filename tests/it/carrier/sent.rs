@@ -8,7 +8,7 @@ use std::{
 use ralph::{
     adapters::{
         git::Repo,
-        process::{GuardianCommand, ProcessSpec, WorkTransfer, WorkerFiles},
+        process::{GuardianCommand, ProcessSpec, StartFault, WorkTransfer, WorkerFiles},
     },
     core::verdict::Outcome,
 };
@@ -74,6 +74,7 @@ impl SentProject {
                 dir: None,
                 token: token.to_owned(),
                 is_sha256: false,
+                is_set_up: false,
             },
             send: step("send"),
             fetch: step("fetch"),
@@ -232,10 +233,9 @@ fn work_that_cannot_be_sent_or_fetched_is_told() {
         |why: &str| ["sh", "-c", &format!("echo '{why}' >&2; exit 1")].map(str::to_owned).to_vec();
     let mut agent = top.agent("t1", "echo ran\n");
     agent.transfer.as_mut().unwrap().send = fails("the slot is gone");
-    let Some(Outcome::NotStarted { error }) = agent.run().outcome else {
-        panic!("it was started");
-    };
-    assert!(error.contains("the slot is gone") && error.contains("far"), "{error}");
+    let closed = agent.run();
+    assert_eq!(closed.fault, Some(StartFault::Refused));
+    assert!(why(closed).contains("the slot is gone"));
     let mut agent = top.agent("t2", "git commit -q --allow-empty -m Made\n");
     agent.transfer.as_mut().unwrap().fetch = fails("the disk is full");
     let running = agent.start().arrived();

@@ -118,7 +118,7 @@ impl CarriedGuard<'_> {
     /// sent, which says nothing about what the agent did, unless that has broken its slot.
     pub(super) fn refused(&self, error: String, is_broken: bool) -> CarriedEnd {
         if self.closed.is_none() {
-            return CarriedEnd::Impossible(error, None);
+            return CarriedEnd::Impossible(error, self.missed());
         }
         if is_broken {
             lock(&self.arrivals).say(&format!("its work is lost: {error}"));
@@ -126,6 +126,11 @@ impl CarriedGuard<'_> {
         }
         lock(&self.arrivals).is_refused = true;
         CarriedEnd::Lost(error)
+    }
+
+    /// What it means that an agent could not be started by a worker that answers.
+    pub(super) fn missed(&self) -> Option<StartFault> {
+        (self.purpose == ConnectionPurpose::Run).then_some(StartFault::Refused)
     }
 
     /// Whether the worker was asked for long enough. Finished work is asked for as long as the
@@ -221,9 +226,13 @@ impl CarriedGuard<'_> {
                 (closed, self.lost(why), is_missed.then_some(StartFault::Unreachable))
             }
             (CarriedEnd::Stopped(outcome), closed) => (closed, outcome, None),
-            (CarriedEnd::Impossible(why, fault @ Some(StartFault::Executor)), closed) => {
-                (closed, self.lost(why), fault)
-            }
+            (
+                CarriedEnd::Impossible(
+                    why,
+                    fault @ Some(StartFault::Executor | StartFault::Refused),
+                ),
+                closed,
+            ) => (closed, self.lost(why), fault),
             (CarriedEnd::Impossible(why, fault), closed) => {
                 let error = format!("executor `{}`: {why}", self.carrier.executor);
                 (closed, Outcome::NotStarted { error }, fault)

@@ -12,12 +12,13 @@ use crate::{
     graph::task::Status,
     run::{
         Situation,
-        command::{AttemptId, RunCommand, StatusWrite},
+        command::{AttemptId, CheckPurpose, ProcessEnd, RunCommand, StatusWrite},
         input::ProcessStart,
-        open_attempt::OpenAttempt,
+        open_attempt::{AttemptProcess, OpenAttempt},
         process_watch::{ProcessLimits, ProcessWatch},
     },
     select::pause_before_retry,
+    verdict::Outcome,
 };
 
 impl Attempts {
@@ -110,8 +111,8 @@ impl Attempts {
     ) -> Vec<RunCommand> {
         let is_known = sit.view.history.unreachable.contains_key(&run_on);
         let attempt = self.get_mut(id).filter(|it| it.phase.process().is_some() && !is_known);
-        let event =
-            ExecutorEvent::ExecutorUnreachable { run_on, why, tries: 0, pause_seconds: Some(0) };
+        let (tries, pause_seconds, lasts) = (0, 0, false);
+        let event = ExecutorEvent::ExecutorUnreachable { run_on, why, tries, pause_seconds, lasts };
         attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(event)])
     }
 
@@ -137,7 +138,6 @@ impl Attempts {
     pub(in crate::run) fn withdraw(
         &mut self,
         id: &AttemptId,
-        run_on: String,
         fault: ExecutorFault,
         sit: &Situation<'_>,
     ) -> Vec<RunCommand> {
@@ -146,6 +146,8 @@ impl Attempts {
             return Vec::new();
         };
         let attempt = self.open.remove(at);
+        let active = sit.view.history.active.of(&id.task_id);
+        let run_on = active.and_then(|active| active.run_on.as_deref()).unwrap_or(LOCAL).to_owned();
         let known = sit.view.history.unreachable.get(&run_on);
         let is_try = known.is_none_or(|known| known.trying.as_ref() == Some(&id.task_id));
         let tries = known.map_or(0, |known| known.tries) + 1;
@@ -156,8 +158,11 @@ impl Attempts {
             why: why.clone(),
         }));
         if is_try || lasts {
-            let pause_seconds = (!lasts).then(|| pause_before_retry(tries).as_secs());
-            let event = ExecutorEvent::ExecutorUnreachable { run_on, why, tries, pause_seconds };
+            // A person needs longer than a network.
+            let length = if lasts { tries + 5 } else { tries };
+            let pause_seconds = pause_before_retry(length).as_secs();
+            let event =
+                ExecutorEvent::ExecutorUnreachable { run_on, why, tries, pause_seconds, lasts };
             commands.push(RunCommand::Emit(None, Box::new(event.into())));
         }
         commands.push(RunCommand::Withdraw(id.clone()));
@@ -176,9 +181,55 @@ pub(super) fn without_claim(attempt: &OpenAttempt, sit: &Situation<'_>) -> Vec<R
     if status == Some(Status::InProgress) { vec![pending] } else { Vec::new() }
 }
 
-/// Returns the command that journals that an executor answers again, if it did not.
+/// Returns the command that journals that an executor is back, if it was out.
 fn reached(run_on: &str, sit: &Situation<'_>) -> Option<RunCommand> {
     let is_known = sit.view.history.unreachable.contains_key(run_on);
     let event = ExecutorEvent::ExecutorReachable { run_on: run_on.to_owned() };
     is_known.then(|| RunCommand::Emit(None, Box::new(event.into())))
+}
+
+/// Returns why the executor of an attempt cannot take one now, if its process has ended before the
+/// agent worked and neither the task nor what is left of earlier work is to blame.
+pub(super) fn place_fault(
+    process: &AttemptProcess,
+    outcome: &Outcome,
+    end: &ProcessEnd,
+    id: &AttemptId,
+    sit: &Situation<'_>,
+) -> Option<ExecutorFault> {
+    let is_bad = match outcome {
+        Outcome::Exited { exit_code } => *exit_code != 0,
+        Outcome::Signaled { .. }
+        | Outcome::TimedOut { .. }
+        | Outcome::Idle { .. }
+        | Outcome::Lingered { .. }
+        | Outcome::Exceeded { .. }
+        | Outcome::NotStarted { .. } => true,
+        Outcome::Cancelled | Outcome::Interrupted | Outcome::Lost { .. } => false,
+    };
+    if !is_bad || process.recovers || sit.is_ending() || sit.view.policy.plain.is_some() {
+        return None;
+    }
+    match process.purpose {
+        Some(CheckPurpose::Setup) if sit.view.history.of(&id.task_id).left.is_none() => {
+            let command = process.commands.get(process.done.len())?;
+            let said = end.last_line.as_ref().map_or_else(String::new, |line| format!(": {line}"));
+            let why = format!("its `setup` fails: `{command}` {outcome}{said}");
+            Some(ExecutorFault::passing(why))
+        }
+        None if end.no_program => {
+            // Another agent may be there.
+            let number = sit.view.graph.number(&id.task_id)?;
+            let is_only = sit.view.agents(number).len() == 1 && sit.view.place(number) != LOCAL;
+            let Outcome::NotStarted { error } = outcome else { return None };
+            is_only.then(|| ExecutorFault::lasting(error.clone()))
+        }
+        None
+        | Some(
+            CheckPurpose::Setup
+            | CheckPurpose::Baseline
+            | CheckPurpose::Verify
+            | CheckPurpose::Trial,
+        ) => None,
+    }
 }
