@@ -142,8 +142,8 @@ settings! { @ [] []
     hook_timeout: length = minutes(1);
     /// Commands to run before and after runs and attempts.
     hooks: Hooks = Hooks::default();
-    /// End an attempt after this long without output, CPU time or changed files; `0s` disables the
-    /// limit.
+    /// End an attempt after this long without output, CPU time or changed files, and not while its
+    /// agent says that it waits for its provider; `0s` disables the limit.
     idle: length = minutes(15);
     /// Where attempts work: each in a slot, a copy of the repository of its own (`slot`), or one
     /// after the other in the checkout (`checkout`).

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chrono::{DateTime, TimeDelta, Utc};
+
 use super::{
     attempts::Records,
     context::{RunContext, task_of},
@@ -72,6 +74,8 @@ pub(super) struct ProcessHandle {
     pub(super) on_its_way: Option<ProcessOnItsWay>,
     /// Whether it only fetches the end and the work of an agent whose guardian was lost.
     pub(super) fetches: bool,
+    /// The time until which its agent waits by itself, and how often it has said so.
+    pub(super) waits: (Option<DateTime<Utc>>, u64),
     /// HEAD and the uncommitted changes at the last check for signs of life.
     pub(super) seen: (Option<CommitId>, BTreeMap<String, String>),
 }
@@ -95,6 +99,7 @@ impl ProcessHandle {
             graph: None,
             on_its_way: None,
             fetches: false,
+            waits: (None, 0),
             seen,
         }
     }
@@ -258,6 +263,14 @@ impl Processes {
             Ok((tree.head()?.commit, attempt::changed(&cx.workspace, &tree)?))
         });
         let handle = self.running.get_mut(&record.id())?;
+        if let Some(seen) = handle.output.look() {
+            handle.waits = (seen.waits_until(handle.waits, Utc::now()), seen.waits);
+        }
+        // Once it may go on, it has as long as any other.
+        let grace = TimeDelta::from_std(cx.workspace.config.idle).unwrap_or_default();
+        if handle.waits.0.is_some_and(|until| Utc::now() - grace < until) {
+            return Some(Input::ProcessIdle(record.id(), true));
+        }
         let changed = seen.ok().filter(|seen| handle.seen != *seen);
         let is_changed = changed.is_some();
         if let Some(seen) = changed {
@@ -492,8 +505,6 @@ pub(super) fn spawn_fetch(
 
 #[cfg(test)]
 mod tests {
-    use chrono::DateTime;
-
     use super::*;
     use crate::core::{
         event::{ChildAgent, Identity},

@@ -23,7 +23,7 @@ use crate::{
         tmux,
     },
     core::{
-        agents::transcript::Format,
+        agents::{agent_command::AgentCommand, transcript::Format},
         event::{AttemptEvent, Cause, ChildrenLeft, GraphEvent},
         graph::task::{Status, Task, TaskId},
         run::{
@@ -143,6 +143,7 @@ impl Runner {
         let stamp = graph_copy::own_stamp(&cx.workspace, &record);
         let guard = GuardianSpec {
             idle: limits.idle,
+            is_restless: is_agent && record.call.as_ref().is_some_and(AgentCommand::is_restless),
             screen: pane.as_deref().map(tmux::screen),
             ..cx.guarded(spec, &record, is_agent)
         };

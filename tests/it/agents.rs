@@ -411,6 +411,52 @@ fn the_cost_of_an_agent_counts_while_its_work_is_verified() {
 }
 
 #[test]
+fn an_agent_that_waits_for_its_limit_is_not_idle() {
+    let event = json!({"type": "rate_limit_event", "rate_limit_info":
+        {"status": "rejected", "rateLimitType": "five_hour", "resetsAt": "AT"}});
+    let event = event.to_string().replace("\"AT\"", "'$(($(date +%s) + 4))'");
+    let work = "sleep 5; echo work > work; git add work; git commit -qm Work
+        \"$RALPH\" task-complete a; echo '{\"type\": \"result\", \"subtype\": \"success\"}'";
+    let run = |then: &str| {
+        let script = format!("cat > /dev/null; echo '{event}'; {then}");
+        let agent = format!("{{command: [sh, -c, {}], output: claude-json}}", json!(script));
+        let config = format!("{SETTINGS}idle: 3s\nmax_wait: 1s\nagent: {agent}\n");
+        let trial = TestProject::new().file(".ralph/config.yaml", &config);
+        trial.graph("tasks: [{id: a}]\n")
+    };
+    let trial = run(work);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("terminating"), [""; 0]);
+    let trial = run("sleep 600");
+    trial.run(["run"]).code(2);
+    let why = trial.lines("terminating")[0]["why"].clone();
+    assert!(why.as_str().unwrap().starts_with("idle for 3"), "{why}");
+    let limited = &trial.lines("rate_limited")[0];
+    assert_eq!(limited["obstacle"]["kind"], "usage_limit");
+    assert!(limited["duration_seconds"].as_f64() > Some(5.0), "{limited}");
+}
+
+#[test]
+fn the_processor_time_of_a_restless_agent_is_no_sign_of_life() {
+    // Its own loop does not count, and what it runs in a group of its own does.
+    let spins = "while :; do :; done";
+    for (script, ends_by) in [
+        (spins.to_owned(), "idle"),
+        (format!("setsid timeout 4 sh -c '{spins}' & {spins}"), "idle"),
+    ] {
+        let trial = TestProject::new().graph("tasks: [{id: a}]\n");
+        let program = trial.sign("opencode");
+        trial.script(&program, &format!("cat > /dev/null; {script}"));
+        let config = format!("{SETTINGS}idle: 2s\nmax_wait: 1s\nagent: [{}]\n", json!(program));
+        let trial = trial.file(".ralph/config.yaml", &config);
+        trial.run(["run", "--once"]).code(1);
+        let ended = trial.journal().into_iter().find(|it| it["outcome"] == ends_by).unwrap();
+        let is_long = ended["duration_seconds"].as_f64() > Some(4.0);
+        assert_eq!(is_long, script.contains("setsid"), "{ended}");
+    }
+}
+
+#[test]
 fn each_run_has_its_own_budget() {
     let trial = speaking("claude-success:0 claude-success:0 claude-success:0")
         .graph("tasks: [{id: a}, {id: b}, {id: c}]\n");

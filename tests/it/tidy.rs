@@ -544,11 +544,12 @@ fn no_type_has_many_methods() {
 /// repositories that move, hosts that fail; 130 let a run outlive its terminal, 95 keep the machine
 /// awake, 80 count the cost of agents while their work is verified, 65 find what an attempt commits
 /// on other branches, 320 land on another branch and say what is complete there;
-/// 290 keep executors out that cannot take work, end jobs that a cluster forgot, and spread a pool.
-const LINES: usize = 74_490;
+/// 290 keep executors out that cannot take work, end jobs that a cluster forgot, and spread a pool;
+/// 250 read more words and waits of agents.
+const LINES: usize = 74_740;
 
 /// The number of files in `src` that the budget allows.
-const FILES: usize = 392;
+const FILES: usize = 393;
 
 #[test]
 fn the_whole_stays_small() {
@@ -604,8 +605,8 @@ fn every_page_names_its_reader() {
 /// 60 how far the limit on attempts reaches, 20 that costs count from the end of an agent,
 /// 20 name commits on other branches, 190 how work lands on another
 /// branch;
-/// 290 what counts for an executor and not for a task, and pools.
-const WORDS: usize = 31_810;
+/// 290 what counts for an executor and not for a task, and pools, 10 on waits.
+const WORDS: usize = 31_820;
 
 #[test]
 fn the_documents_stay_short() {

@@ -1,7 +1,7 @@
 //! Agent output, read at once and in pieces: fixtures of every format and class, real recordings if
 //! available, and random input.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use ralph::core::{
     agents::{
         provider_error::{AttemptOutput, ProviderErrorKind, classify},
         reset::LimitWindow,
-        transcript::{AgentTranscript, Format, Tokens, TranscriptReader},
+        transcript::{AgentTranscript, AgentWait, Format, Tokens, TranscriptReader},
     },
     verdict::Outcome,
 };
@@ -242,6 +242,243 @@ fn todays_words_are_told_apart() {
     ] {
         let told = read(format, &[line.to_string().as_bytes()]);
         assert_eq!(judge(format, &told, 1, ""), Some(want), "{line}");
+    }
+}
+
+/// Errors as providers word them, each as the message of codex and, after `ERROR: `, as its text.
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn words_of_providers_have_their_kind() {
+    use ProviderErrorKind as O;
+    let now = now().with_timezone(&Utc);
+    let (rate, usage) =
+        (O::RateLimit { retry_at: None }, O::UsageLimit { resets_at: None, window: None });
+    let after = |seconds| Some(now + TimeDelta::seconds(seconds));
+    let retry = |seconds| O::RateLimit { retry_at: after(seconds) };
+    let until = |seconds| O::UsageLimit { resets_at: after(seconds), window: None };
+    for (words, want) in [
+        // Too much for now.
+        (
+            "Rate limit reached for gpt-5 on tokens per min (TPM): Limit 30000. Please try again in 2.5s.",
+            retry(3),
+        ),
+        (
+            "stream disconnected before completion: Rate limit reached for gpt-5. Please try again in 1s.",
+            retry(1),
+        ),
+        (
+            "429 {\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\",\"message\":\"slow\"}}",
+            rate,
+        ),
+        ("exceeded retry limit, last status: 429 Too Many Requests, request id: x", rate),
+        ("Error code: 429 - {'error': {'message': 'slow down'}}", rate),
+        (
+            "{\"error\":{\"code\":429,\"status\":\"RESOURCE_EXHAUSTED\",\"details\":[{\"retryDelay\":\"15s\"}]}}",
+            retry(15),
+        ),
+        (
+            "{\"error\":{\"code\":429,\"status\":\"RESOURCE_EXHAUSTED\",\"details\":[{\"retryDelay\":\"82800s\"}]}}",
+            until(82_800),
+        ),
+        (
+            "Requests to the endpoint have exceeded the rate limit. Too Many Requests. Please retry after 20 seconds.",
+            retry(20),
+        ),
+        ("ThrottlingException: Too many tokens, please wait before trying again.", rate),
+        ("x/y:free is temporarily rate-limited upstream. Please retry shortly", rate),
+        (
+            "You have exhausted your capacity on this model. Your quota will reset after 0h0m40s.",
+            retry(40),
+        ),
+        (
+            "You have exhausted your capacity on this model. Your quota will reset after 5h30m0s.",
+            until(19_800),
+        ),
+        // Used up until a reset.
+        ("You have exhausted your daily quota on this model.", usage),
+        ("Quota exceeded for quota metric 'Requests' and limit 'Requests per day per user'", usage),
+        ("{\"error\":{\"type\":\"usage_limit_reached\",\"resets_in_seconds\":7200}}", until(7200)),
+        (
+            "You've hit your usage limit. Upgrade to Pro or try again in 3 days 4 hours 9 minutes.",
+            until(274_140),
+        ),
+        // Used up for good.
+        (
+            "{\"error\":{\"message\":\"x\",\"type\":\"insufficient_quota\",\"code\":\"insufficient_quota\"}}",
+            O::Credit,
+        ),
+        ("You exceeded your current quota, please check your plan and billing details.", O::Credit),
+        ("Quota exceeded. Check your plan and billing details.", O::Credit),
+        ("Your credit balance is too low to access the Anthropic API.", O::Credit),
+        ("402 Insufficient Balance", O::Credit),
+        ("Insufficient credits. Add more using https://x.example/credits", O::Credit),
+        ("This request requires more credits, or fewer max_tokens.", O::Credit),
+        ("402 You have no quota (Request ID: 1)", O::Credit),
+        (
+            "Your account is not active, please check your billing details on our website.",
+            O::Credit,
+        ),
+        // No key.
+        ("Incorrect API key provided: sk-x.", O::Authentication),
+        (
+            "401 {\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"invalid x-api-key\"}}",
+            O::Authentication,
+        ),
+        ("API key not valid. Please pass a valid API key.", O::Authentication),
+        ("unexpected status 401 Unauthorized: Missing bearer", O::Authentication),
+        ("unexpected status 403 Forbidden: x", O::Authentication),
+        ("No auth credentials found", O::Authentication),
+        ("Your login has expired", O::Authentication),
+        (
+            "Your access token could not be refreshed because your refresh token was already used. Please log out and sign in again.",
+            O::Authentication,
+        ),
+        (
+            "Your authentication token has been invalidated. Please try signing in again.",
+            O::Authentication,
+        ),
+        ("The security token included in the request is expired", O::Authentication),
+        ("Could not load the default credentials.", O::Authentication),
+        ("No authentication information found.", O::Authentication),
+        // No model.
+        ("The model `gpt-9` does not exist", O::Model),
+        (
+            "stream disconnected before completion: The model `gpt-9` does not exist or you do not have access to it.",
+            O::Model,
+        ),
+        ("The 'gpt-9' model is not supported when using Codex with a ChatGPT account.", O::Model),
+        ("models/gemini-9 is not found for API version v1beta, or is not supported", O::Model),
+        (
+            "Publisher Model `projects/p/models/x` was not found or your project does not have access to it.",
+            O::Model,
+        ),
+        ("No endpoints found for x/y.", O::Model),
+        ("model 'llama9' not found, try pulling it first", O::Model),
+        ("x/y is not a valid model ID", O::Model),
+        ("unexpected status 404 Not Found: x", O::Model),
+        // Too much to do.
+        ("503 Service Unavailable", O::Overloaded),
+        ("Selected model is at capacity. Please try a different model.", O::Overloaded),
+        ("No capacity available for model gemini-3-pro on the server", O::Overloaded),
+        (
+            "{\"error\":{\"code\":503,\"message\":\"The model is overloaded.\",\"status\":\"UNAVAILABLE\"}}",
+            O::Overloaded,
+        ),
+        (
+            "We\u{2019}re currently experiencing high demand, which may cause temporary errors.",
+            O::Overloaded,
+        ),
+        ("HTTP 529", O::Overloaded),
+        // Broken.
+        ("unexpected status 502 Bad Gateway: <html>", O::ServerError),
+        ("504 Gateway Time-out", O::ServerError),
+        (
+            "The server had an error while processing your request. Sorry about that!",
+            O::ServerError,
+        ),
+        ("Provider returned error", O::ServerError),
+        ("An internal error has occurred. Please retry", O::ServerError),
+        // Out of reach.
+        (
+            "stream disconnected before completion: error sending request for url (https://x.example)",
+            O::Network,
+        ),
+        ("getaddrinfo EAI_AGAIN api.example.com", O::Network),
+        ("Connection error.", O::Network),
+        ("TypeError: fetch failed (UND_ERR_CONNECT_TIMEOUT)", O::Network),
+        ("dns error: failed to lookup address information: Name or service not known", O::Network),
+        ("Connection reset by peer (os error 104)", O::Network),
+        ("Cannot connect to API: The socket connection was closed unexpectedly.", O::Network),
+        ("read tcp: operation timed out", O::Network),
+        // The task's.
+        ("This model's maximum context length is 128000 tokens.", O::TooLong),
+        ("Your input exceeds the context window of this model.", O::TooLong),
+        (
+            "The input token count (2000000) exceeds the maximum number of tokens allowed (1048576).",
+            O::TooLong,
+        ),
+        ("{\"error\":{\"code\":\"context_length_exceeded\"}}", O::TooLong),
+        (
+            "Request too large for gpt-5 on tokens per min (TPM): Limit 10000, Requested 12000.",
+            O::TooLong,
+        ),
+        (
+            "The response was filtered due to the prompt triggering Azure's content management policy.",
+            O::Refused,
+        ),
+        (
+            "Invalid prompt: your prompt was flagged as potentially violating our usage policy.",
+            O::Refused,
+        ),
+        ("Response was blocked: PROHIBITED_CONTENT", O::Refused),
+    ] {
+        let line = json!({"type": "turn.failed", "error": {"message": words}}).to_string();
+        let told = read(Format::CodexJson, &[line.as_bytes()]);
+        assert_eq!(judge(Format::CodexJson, &told, 1, ""), Some(want), "{words}");
+        let text = format!("working\nERROR: {words}\n\nTip: use another model\n");
+        let told = read(Format::Text, &[text.as_bytes()]);
+        assert_eq!(judge(Format::Text, &told, 1, ""), Some(want), "{text}");
+        // An agent that has not failed quotes it.
+        assert_eq!(judge(Format::Text, &told, 0, ""), None, "{text}");
+    }
+    for words in [
+        "error: 12 of 429 tests failed",
+        "error[E0425]: cannot find value `quota`",
+        "error: test failed",
+    ] {
+        let told = read(Format::Text, &[words.as_bytes()]);
+        assert_eq!(judge(Format::Text, &told, 1, ""), None, "{words}");
+    }
+}
+
+#[test]
+fn what_an_agent_waits_for_by_itself_is_known_until_it_goes_on() {
+    use ProviderErrorKind as O;
+    let limited = json!({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected",
+        "resetsAt": 1_795_212_000, "rateLimitType": "five_hour"}});
+    let retry = json!({"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 10,
+        "retry_delay_ms": 3_599_074, "error_status": 529, "error": "overloaded"});
+    let says = json!({"type": "assistant", "message": {"id": "m",
+        "content": [{"type": "text", "text": "Going on"}]}});
+    let network = json!({"type": "error", "message": "Reconnecting... waiting for network"});
+    let reset = AgentWait::Until(now() + TimeDelta::minutes(64));
+    for (format, lines, wait, at_limit, alone) in [
+        (Format::ClaudeJson, vec![&says, &limited], Some(reset), Some(limit(20, 22, 0)), None),
+        (Format::ClaudeJson, vec![&limited, &retry], Some(reset), Some(limit(20, 22, 0)), None),
+        (Format::ClaudeJson, vec![&limited, &says], None, None, None),
+        (
+            Format::ClaudeJson,
+            vec![&says, &retry],
+            Some(AgentWait::For(Duration::from_millis(3_599_074))),
+            Some(O::NoAnswer),
+            Some(O::Overloaded),
+        ),
+        (
+            Format::CodexJson,
+            vec![&network],
+            Some(AgentWait::Network),
+            Some(O::NoAnswer),
+            Some(O::Network),
+        ),
+    ] {
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let mut reader = TranscriptReader::new(format);
+        reader.push(text.as_bytes());
+        assert_eq!(reader.transcript().wait, wait, "{text}");
+        let told = reader.finish();
+        let outcome = Outcome::TimedOut { limit_seconds: 1 };
+        let (streams, transcript) = (true, &told);
+        let ended = AttemptOutput { format, streams, transcript, outcome: &outcome, stderr: "" };
+        let judged = classify(&ended, &now());
+        let is_limit = matches!(judged, Some(O::UsageLimit { .. }));
+        assert_eq!(
+            (is_limit, judged.is_some()),
+            (matches!(wait, Some(AgentWait::Until(_))), at_limit.is_some()),
+            "{text}"
+        );
+        if alone.is_some() {
+            assert_eq!(judge(format, &told, 1, ""), alone, "{text}");
+        }
     }
 }
 

@@ -57,6 +57,8 @@ struct Pulse {
     /// Bytes of output so far.
     printed: Arc<AtomicU64>,
     screen: Option<PathBuf>,
+    /// The process group whose processor time is no sign of life.
+    restless: Option<u32>,
     seen: (u64, u64),
     last: Instant,
     told: bool,
@@ -65,7 +67,7 @@ struct Pulse {
 impl Pulse {
     fn new(screen: Option<PathBuf>) -> Pulse {
         let printed = Arc::default();
-        Pulse { printed, screen, seen: (0, 0), last: Instant::now(), told: false }
+        Pulse { printed, screen, restless: None, seen: (0, 0), last: Instant::now(), told: false }
     }
 
     fn beat(&mut self) {
@@ -80,7 +82,7 @@ impl Pulse {
         let (shown, ticks) = match &self.screen {
             None => {
                 let printed = self.printed.load(Ordering::Relaxed);
-                (printed, tree::ticks_of_tree(std::process::id()))
+                (printed, tree::ticks_of_tree(std::process::id(), self.restless))
             }
             Some(screen) => {
                 let text = fs::read_to_string(screen).unwrap_or_default();
@@ -144,7 +146,7 @@ pub fn run() -> io::Result<()> {
 /// Guards an agent on this machine. Returns none if it was not started, which is told.
 fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
     let (outbox, inbox) = mpsc::channel();
-    let pulse = Pulse::new(brief.screen.clone());
+    let mut pulse = Pulse::new(brief.screen.clone());
     let started = relay::listen(&brief.spec)
         .and_then(|relay| Ok((start(brief, outbox.clone(), &pulse.printed)?, relay)));
     let ((agent, streams), relay) = match started {
@@ -155,6 +157,7 @@ fn guard_here(brief: &GuardianSpec) -> io::Result<Option<GuardedEnd>> {
         }
     };
     crash::point("guard.spawned");
+    pulse.restless = brief.is_restless.then_some(agent.identity().pid);
     tell(&GuardianNotice::Started { identity: agent.identity().clone() })?;
     crash::point("guard.told");
     listen(move |order| {

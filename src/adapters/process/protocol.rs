@@ -47,6 +47,9 @@ pub struct GuardianSpec {
     pub exit: Option<PathBuf>,
     /// The time without a sign of life after which the runner is notified.
     pub idle: Option<Duration>,
+    /// Whether the processor time of the agent's own process group is no sign of life.
+    #[serde(default)]
+    pub is_restless: bool,
     /// Whether secrets are removed from the output. Their values are in the agent's environment.
     pub redact: bool,
     /// The file with the fingerprint of the screen, if the agent has a terminal of its own. A
@@ -68,6 +71,7 @@ impl GuardianSpec {
             record,
             exit: None,
             idle: None,
+            is_restless: false,
             redact,
             screen: None,
             carrier: None,

@@ -353,10 +353,10 @@ fn has_open(pid: u32, file: &Path) -> bool {
     })
 }
 
-/// The processor time of all descendants of a process, in clock ticks.
-pub(super) fn ticks_of_tree(ancestor: u32) -> u64 {
-    let ticks = |member: &Member| Stat::of(member.pid).map(|stat| stat.ticks);
-    descendants(ancestor).iter().filter_map(ticks).sum()
+/// The processor time of all descendants of a process but those of a process group, in clock ticks.
+pub(super) fn ticks_of_tree(ancestor: u32, but: Option<u32>) -> u64 {
+    let members = descendants(ancestor).into_iter().filter_map(|member| Stat::of(member.pid));
+    members.filter(|stat| Some(stat.group) != but).map(|stat| stat.ticks).sum()
 }
 
 /// Ends a process and its descendants: TERM, and KILL for those that still run after `grace`.
@@ -604,12 +604,12 @@ mod tests {
     fn the_processor_time_of_a_tree_is_that_of_all_descendants() {
         let script = "sh -c 'while :; do :; done' & wait";
         let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
-        until("the tree has used time", || ticks_of_tree(child.id()) > 2);
+        until("the tree has used time", || ticks_of_tree(child.id(), None) > 2);
         for member in descendants(child.id()) {
             assert!(signal_if(member.pid, Signal::KILL, || true));
         }
         child.wait().unwrap();
-        assert_eq!(ticks_of_tree(child.id()), 0);
+        assert_eq!(ticks_of_tree(child.id(), None), 0);
     }
 
     #[test]

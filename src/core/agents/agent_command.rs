@@ -60,6 +60,11 @@ impl AgentCommand {
         agent_preset::of_command(&self.name, self.argv.first().map_or("", String::as_str))
     }
 
+    /// Whether it uses processor time while it waits.
+    pub fn is_restless(&self) -> bool {
+        self.known().is_some_and(|preset| preset.is_restless)
+    }
+
     /// The name of its preset, if it has one.
     pub fn preset_name(&self) -> Option<String> {
         self.known().map(|preset| preset.name.to_owned())

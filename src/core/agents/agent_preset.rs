@@ -44,6 +44,8 @@ pub struct AgentPreset {
     /// Patterns, as in `.gitignore`, of files of its own that it leaves in the repository it works
     /// in.
     pub litter: &'static [&'static str],
+    /// Whether it uses processor time while it waits. It runs commands in other process groups.
+    pub is_restless: bool,
     /// Whether its model can only edit files: it runs no command, and creates no file that git
     /// ignores, such as `DONE`.
     pub edits_only: bool,
@@ -90,6 +92,7 @@ const PLAIN: AgentPreset = AgentPreset {
     install: "",
     login: None,
     litter: &[],
+    is_restless: false,
     edits_only: false,
 };
 
@@ -175,7 +178,8 @@ const GEMINI: AgentPreset = AgentPreset {
     ..PLAIN
 };
 
-/// opencode 1.18.33. It works in `$PWD`, whatever its working directory is.
+/// opencode 1.18.33. It works in `$PWD`, whatever its working directory is. Its screen, which no one sees,
+/// takes a quarter of a core while it waits.
 const OPENCODE: AgentPreset = AgentPreset {
     name: "opencode",
     argv: &["opencode", "run", "--format", "json", "--auto"],
@@ -185,6 +189,7 @@ const OPENCODE: AgentPreset = AgentPreset {
     typed: &["json"],
     version: &["opencode", "--version"],
     install: "npm install -g opencode-ai",
+    is_restless: true,
     ..PLAIN
 };
 

@@ -18,7 +18,7 @@ use crate::{
         agent_command::AgentCommand,
         agent_preset::AgentPreset,
         reset::{LimitWindow, reset},
-        transcript::{AgentTranscript, FinalResult, Format},
+        transcript::{AgentTranscript, AgentWait, FinalResult, Format},
     },
     exit::Exit,
     outcome::Outcome,
@@ -356,7 +356,11 @@ fn without_end(output: &AttemptOutput<'_>) -> Option<ProviderErrorKind> {
     if !output.streams {
         return None;
     }
-    if !transcript.has_answered() {
+    if let (Some(AgentWait::Until(at)), end) = (transcript.wait, &transcript.end) {
+        let window = end.as_ref().and_then(|end| end.window);
+        return Some(ProviderErrorKind::UsageLimit { resets_at: Some(at), window });
+    }
+    if !transcript.has_answered() || transcript.wait.is_some() {
         let has_asked = transcript.last_line().is_some_and(signs::is_question);
         return Some(if has_asked {
             ProviderErrorKind::Asked

@@ -72,9 +72,11 @@ const JUST: TimeDelta = TimeDelta::minutes(15);
 /// - `resets 10pm (Europe/Berlin)`, `reset at 9:56pm`, `resets Nov 23, 9pm`, `resets Mar 5, 2027,
 ///   1am`, `try again at Jan 1st, 2030 12:00 AM`. Without a zone, the zone of `now` applies;
 ///   without a date, the next such time; without a year, the next such day.
+/// - `"resets_at": 1760000400`, `"resets_in_seconds": 90`, `retry-after: 90`, `resets at
+///   2026-11-20T22:00:00Z`.
 /// - `retry in 15.002899939s`, `try again in 1h 20m`, `resets in 3 days`: from `now` on.
 pub fn reset<Z: TimeZone>(text: &str, now: &DateTime<Z>) -> Option<DateTime<Utc>> {
-    epoch(text).or_else(|| after(text, now)).or_else(|| {
+    epoch(text).or_else(|| field(text, now)).or_else(|| after(text, now)).or_else(|| {
         let clock = Clock::find(text)?;
         match clock.zone.as_deref().map(time_zone::named) {
             Some(Ok(zone)) => clock.next(&now.with_timezone(&zone)),
@@ -91,11 +93,31 @@ fn epoch(text: &str) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(seconds, 0)
 }
 
+/// A time in the fields and headers of providers: a moment, or seconds from now.
+static FIELD: LazyLock<Regex> = LazyLock::new(|| {
+    let moment = r#"(?:resets?[_ ]?at|try again at|available at)"?:?\s*"?(\d{10}\b|\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d))"#;
+    let seconds = r#"(?:resets_in_seconds|retry[-_]after)"?:?\s*"?(\d{1,8}(?:\.\d+)?)\b"#;
+    Regex::new(&format!("(?i){moment}|{seconds}")).expect("the expression is valid")
+});
+
+/// Returns the time in a field or a header.
+fn field<Z: TimeZone>(text: &str, now: &DateTime<Z>) -> Option<DateTime<Utc>> {
+    let found = FIELD.captures_iter(text).last()?;
+    if let Some(moment) = found.get(1).map(|moment| moment.as_str()) {
+        return match moment.parse() {
+            Ok(seconds) => DateTime::from_timestamp(seconds, 0),
+            Err(_) => Some(DateTime::parse_from_rfc3339(moment).ok()?.with_timezone(&Utc)),
+        };
+    }
+    let seconds: f64 = found.get(2)?.as_str().parse().ok()?;
+    let span = TimeDelta::from_std(Duration::try_from_secs_f64(seconds.ceil()).ok()?).ok()?;
+    now.with_timezone(&Utc).checked_add_signed(span)
+}
+
 /// A length of time from now, as printed.
 static SPAN: LazyLock<Regex> = LazyLock::new(|| {
     let number = r"\d+(?:\.\d+)?";
-    let before =
-        r"(?:retry|try again|resets?|retry after|available again)\s+(?:in|after)\s+(?:about\s+)?";
+    let before = r#"(?:(?:retry|try again|resets?|available again)\s+(?:in|after):?\s+(?:about\s+)?|\bwait(?:ing)?\s+(?:for\s+)?|"retrydelay":\s*")"#;
     let joined = format!(r"(?:{number}(?:ms|[dhms]))+\b");
     let unit = "milliseconds?|ms|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s";
     let spaced = format!(r"(?:{number}\s*(?:{unit})\b[\s,]*(?:and\s+)?)+");
@@ -129,8 +151,9 @@ static CLOCK: LazyLock<Regex> = LazyLock::new(|| {
     let date = r"([a-z]{3})[a-z]*\s+(\d{1,2})[a-z]*,?\s+(?:(\d{4}),?\s+)?(?:at\s+)?";
     let time = r"(\d{1,2})(?::(\d{2}))?(?:\s*(am|pm))?";
     let zone = r"[^\s(]*\s+\(([^)]*)\)";
-    let before = r"(?:resets|reset at|try again at)\s+(?:at\s+)?";
-    let whole = format!("(?i){before}(?:{date})?{time}(?:{zone})?");
+    let day = r"(?:on\s+)?(tomorrow|(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*),?\s+(?:at\s+)?";
+    let before = r"(?:resets?|try again|available again)\s+(?:at\s+|on\s+)?";
+    let whole = format!("(?i){before}(?:{date}|{day})?{time}(?:{zone})?");
     Regex::new(&whole).expect("the expression is valid")
 });
 
@@ -139,6 +162,8 @@ static CLOCK: LazyLock<Regex> = LazyLock::new(|| {
 struct Clock {
     month_and_day: Option<(u32, u32)>,
     year: Option<i32>,
+    /// `tomorrow` or the name of a day.
+    day: Option<String>,
     time: NaiveTime,
     zone: Option<String>,
 }
@@ -158,8 +183,8 @@ impl Clock {
             Some(name) => Some((month(name)?.0, number(2)?)),
             None => None,
         };
-        let (hour, minute) = (number(4)?, number(5));
-        let hour = match (part(6).as_deref(), minute) {
+        let (hour, minute) = (number(5)?, number(6));
+        let hour = match (part(7).as_deref(), minute) {
             (Some(half), _) if (1..=12).contains(&hour) => {
                 hour % 12 + if half == "pm" { 12 } else { 0 }
             }
@@ -169,8 +194,9 @@ impl Clock {
         Some(Clock {
             month_and_day,
             year: part(3).and_then(|year| year.parse().ok()),
+            day: part(4),
             time: NaiveTime::from_hms_opt(hour, minute.unwrap_or(0), 0)?,
-            zone: found.get(7).map(|zone| zone.as_str().to_owned()),
+            zone: found.get(8).map(|zone| zone.as_str().to_owned()),
         })
     }
 
@@ -181,6 +207,17 @@ impl Clock {
         let at = |date: NaiveDate| instant(&zone, date, self.time);
         let is_over = |at: &DateTime<Utc>| *at + JUST < now.with_timezone(&Utc);
         match (self.month_and_day, self.year) {
+            (None, _) if self.day.is_some() => {
+                const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+                let name = self.day.as_deref().unwrap_or_default();
+                let of_week = (0..).zip(DAYS).find(|(_, day)| name.starts_with(day));
+                let ahead = of_week.map_or(1, |(number, _)| {
+                    (number + 7 - u64::from(today.weekday().num_days_from_monday())) % 7
+                });
+                let time = at(today.checked_add_days(Days::new(ahead))?)?;
+                let is_past = is_over(&time);
+                if is_past { at(today.checked_add_days(Days::new(ahead + 7))?) } else { Some(time) }
+            }
             (None, _) => match at(today) {
                 Some(time) if is_over(&time) => at(today.checked_add_days(Days::new(1))?),
                 time => time,
@@ -266,6 +303,16 @@ mod tests {
             ("Rate limit reached. Please try again in 1 hour 20 minutes", "2026-11-20 21:50"),
             ("resets in 3 days", "2026-11-23 20:30"),
             ("try again in 250ms", "2026-11-20 20:30"),
+            ("Your quota will reset after 2h30m15s.", "2026-11-20 23:00"),
+            ("Please wait 90 seconds before trying again", "2026-11-20 20:31"),
+            ("resets at 2026-11-20T23:15:00Z", "2026-11-20 23:15"),
+            (r#"{"resets_at":1795212000,"resets_in_seconds":5400}"#, "2026-11-20 22:00"),
+            (r#"{"retryDelay": "75s"}"#, "2026-11-20 20:31"),
+            ("429 Too Many Requests; retry-after: 3600", "2026-11-20 21:30"),
+            ("resets tomorrow at 9am (UTC)", "2026-11-21 09:00"),
+            ("resets Mon 9:30am (UTC)", "2026-11-23 09:30"),
+            ("Your limit resets on Friday at 9pm (UTC)", "2026-11-20 21:00"),
+            ("try again on Friday at 8pm (UTC)", "2026-11-27 20:00"),
         ] {
             assert_eq!(at(text, now).as_deref(), Some(want), "{text}");
         }

@@ -10,6 +10,7 @@
 mod formats;
 mod lines;
 mod pieces;
+mod wait;
 
 use std::{collections::BTreeMap, fmt};
 
@@ -21,6 +22,7 @@ use formats::{AiderReader, EventReader};
 use lines::{LineSplitter, TextEnd, short};
 pub use pieces::OutputPiece;
 use pieces::PieceCollector;
+pub use wait::AgentWait;
 
 use crate::agents::reset::LimitWindow;
 
@@ -172,6 +174,10 @@ pub struct AgentTranscript {
     /// Whether the agent waits for its provider, as far as its output shows: it has asked the model,
     /// and no tool runs.
     pub awaits_provider: bool,
+    /// What it waits for by itself, if it says so.
+    pub wait: Option<AgentWait>,
+    /// The number of times that it has said so.
+    pub waits: u64,
     /// The number of tools that run, of those whose end the agent prints.
     tools_running: usize,
     /// The number of running background tasks. The agent waits for them after its result.
@@ -266,17 +272,9 @@ impl AgentTranscript {
         self.doing = Some(phrase(what));
     }
 
-    /// Shows that the agent waits for its provider.
-    fn record_wait(&mut self, why: &str) {
-        self.set_activity(&format!("waiting for the provider ({why})"));
-        if let (Some(pieces), Some(doing)) = (&mut self.pieces, &self.doing) {
-            pieces.push(OutputPiece::Action(doing.clone()));
-        }
-    }
-
     /// Notes that something started, so the result so far is not final.
     fn reopen(&mut self) {
-        self.is_over = false;
+        (self.is_over, self.wait) = (false, None);
     }
 
     fn count_turn(&mut self) {
@@ -302,6 +300,7 @@ impl AgentTranscript {
         self.doing = None;
         // An agent that is interrupted reports a failure, whatever it waited for.
         self.awaits_provider &= end.is_error;
+        self.wait = self.wait.filter(|_| end.is_error);
         self.tools_running = 0;
         self.is_over = true;
         self.end = Some(end);

@@ -1,5 +1,9 @@
 //! The signs of each provider error in the output of agents: codes, HTTP statuses, texts.
 
+use std::sync::LazyLock;
+
+use regex_lite::Regex;
+
 use super::ProviderErrorKind;
 
 const USAGE: ProviderErrorKind = ProviderErrorKind::UsageLimit { resets_at: None, window: None };
@@ -13,16 +17,21 @@ const SURE_CODES: &[(ProviderErrorKind, &str)] = &[
     (
         ProviderErrorKind::Authentication,
         "authentication authentication_failed oauth_org_not_allowed account_on_hold \
-         verification_required cloud_credential_error AuthenticationError PermissionDeniedError",
+         verification_required cloud_credential_error AuthenticationError PermissionDeniedError \
+         ProviderAuthError FatalAuthenticationError",
     ),
     (ProviderErrorKind::Credit, "billing_error"),
-    (ProviderErrorKind::Model, "model_not_found ModelNotFoundError NotFoundError"),
+    (
+        ProviderErrorKind::Model,
+        "model_not_found ModelNotFoundError ProviderModelNotFoundError NotFoundError",
+    ),
     (ProviderErrorKind::Network, "connection_failed APIConnectionError"),
     (
         ProviderErrorKind::TooLong,
-        "prompt_too_long max_output_tokens ContextOverflowError ContextWindowExceededError",
+        "prompt_too_long max_output_tokens ContextOverflowError ContextWindowExceededError \
+         MessageOutputLengthError",
     ),
-    (ProviderErrorKind::TurnLimit, "error_max_turns max_turns"),
+    (ProviderErrorKind::TurnLimit, "error_max_turns max_turns FatalTurnLimitedError"),
     (ProviderErrorKind::Budget, "error_max_budget_usd budget_exhausted BudgetExceededError"),
     (ProviderErrorKind::Refused, "refusal ContentPolicyViolationError"),
 ];
@@ -31,6 +40,7 @@ const SURE_CODES: &[(ProviderErrorKind, &str)] = &[
 const CODES: &[(ProviderErrorKind, &str)] = &[
     (RATE, "rate_limit rate_limit_error RateLimitError"),
     (ProviderErrorKind::Overloaded, "overloaded overloaded_error"),
+    (ProviderErrorKind::Credit, "quota quota_exceeded"),
     (
         ProviderErrorKind::ServerError,
         "server_error InternalServerError ServiceUnavailableError Timeout",
@@ -66,19 +76,43 @@ pub(super) fn of_status(status: u16) -> Option<ProviderErrorKind> {
     })
 }
 
-/// Phrases that are specific to one error, more specific ones first. In lower case.
+/// Phrases that are specific to one error, more specific ones first; `*` stands for any text. In lower
+/// case.
 const WORDS: &[(&str, ProviderErrorKind)] = &[
     // Codex words every end of a stream alike.
-    ("reason: content_filter", ProviderErrorKind::Refused),
+    ("content_filter", ProviderErrorKind::Refused),
+    ("content filter", ProviderErrorKind::Refused),
+    ("content management policy", ProviderErrorKind::Refused),
+    ("content policy", ProviderErrorKind::Refused),
+    ("prohibited_content", ProviderErrorKind::Refused),
+    ("usage polic*violat", ProviderErrorKind::Refused),
+    ("violat*usage polic", ProviderErrorKind::Refused),
+    ("limited access to this content for safety", ProviderErrorKind::Refused),
+    ("safeguards flagged", ProviderErrorKind::Refused),
     ("reason: max_output_tokens", ProviderErrorKind::TooLong),
+    ("prompt is too long", ProviderErrorKind::TooLong),
+    ("input is too long", ProviderErrorKind::TooLong),
+    ("request too large", ProviderErrorKind::TooLong),
+    ("context window", ProviderErrorKind::TooLong),
+    ("context length", ProviderErrorKind::TooLong),
+    ("context_length_exceeded", ProviderErrorKind::TooLong),
+    ("exceeds the maximum number of tokens", ProviderErrorKind::TooLong),
+    ("output token maximum", ProviderErrorKind::TooLong),
     // Google words a limit for a minute as OpenAI does an account without credit.
+    ("model_capacity_exhausted", ProviderErrorKind::Overloaded),
+    ("no capacity available", ProviderErrorKind::Overloaded),
     ("per_day", USAGE),
     ("perday", USAGE),
+    ("requests per day", USAGE),
+    ("daily quota", USAGE),
+    ("daily limit", USAGE),
     ("gemini-api/docs/rate-limits", RATE),
     ("quota exceeded for metric", RATE),
     ("quota exceeded for quota metric", RATE),
+    ("exhausted your capacity on this model", RATE),
     ("(not your usage limit)", RATE),
     ("rate limit reached", RATE),
+    ("rate_limit_exceeded", RATE),
     // These have no reset time: only the owner of the account can act.
     ("your org is out of usage", ProviderErrorKind::Credit),
     ("your seat type doesn't include", ProviderErrorKind::Credit),
@@ -86,71 +120,165 @@ const WORDS: &[(&str, ProviderErrorKind)] = &[
     ("usage limit is set to $0", ProviderErrorKind::Credit),
     ("requires usage credits", ProviderErrorKind::Credit),
     ("credit balance is too low", ProviderErrorKind::Credit),
+    ("insufficient_quota", ProviderErrorKind::Credit),
+    ("insufficient credits", ProviderErrorKind::Credit),
+    ("insufficient balance", ProviderErrorKind::Credit),
+    ("insufficient funds", ProviderErrorKind::Credit),
+    ("requires more credits", ProviderErrorKind::Credit),
+    ("used all available credits", ProviderErrorKind::Credit),
+    ("monthly spending limit", ProviderErrorKind::Credit),
+    ("out of credits", ProviderErrorKind::Credit),
+    ("you have no quota", ProviderErrorKind::Credit),
+    ("billing_not_active", ProviderErrorKind::Credit),
+    ("billing hard limit", ProviderErrorKind::Credit),
+    ("account is not active", ProviderErrorKind::Credit),
+    ("payment required", ProviderErrorKind::Credit),
     ("quota exceeded", ProviderErrorKind::Credit),
     ("exceeded your current quota", ProviderErrorKind::Credit),
     ("out of extra usage", USAGE),
     ("out of usage credits", USAGE),
     ("spending cap reached", USAGE),
+    ("usage_limit_reached", USAGE),
     ("usage limit", USAGE),
     ("limit reached", USAGE),
-    ("prompt is too long", ProviderErrorKind::TooLong),
-    ("context window", ProviderErrorKind::TooLong),
-    ("output token maximum", ProviderErrorKind::TooLong),
-    ("safeguards flagged", ProviderErrorKind::Refused),
+    ("exceeded your premium request", USAGE),
+    ("premium request allowance", USAGE),
+    ("exceeded your*quota", USAGE),
     ("reached max turns", ProviderErrorKind::TurnLimit),
     ("maximum number of turns", ProviderErrorKind::TurnLimit),
+    ("max session turns", ProviderErrorKind::TurnLimit),
     ("exceeded usd budget", ProviderErrorKind::Budget),
     ("not logged in", ProviderErrorKind::Authentication),
     ("please run /login", ProviderErrorKind::Authentication),
+    ("run*login*to authenticate", ProviderErrorKind::Authentication),
     ("invalid api key", ProviderErrorKind::Authentication),
-    ("failed to authenticate", ProviderErrorKind::Authentication),
+    ("incorrect api key", ProviderErrorKind::Authentication),
+    ("api key not valid", ProviderErrorKind::Authentication),
+    ("api key expired", ProviderErrorKind::Authentication),
+    ("api_key_invalid", ProviderErrorKind::Authentication),
+    ("invalid_api_key", ProviderErrorKind::Authentication),
+    ("invalid x-api-key", ProviderErrorKind::Authentication),
+    ("authentication_error", ProviderErrorKind::Authentication),
     ("authenticationerror", ProviderErrorKind::Authentication),
+    ("missing authentication", ProviderErrorKind::Authentication),
+    ("no auth credentials", ProviderErrorKind::Authentication),
+    ("no authentication information", ProviderErrorKind::Authentication),
+    ("bad credentials", ProviderErrorKind::Authentication),
+    ("failed to authenticate", ProviderErrorKind::Authentication),
+    ("authentication failed", ProviderErrorKind::Authentication),
+    ("authentication required", ProviderErrorKind::Authentication),
     ("login has expired", ProviderErrorKind::Authentication),
+    ("login expired", ProviderErrorKind::Authentication),
     ("session has expired", ProviderErrorKind::Authentication),
+    ("session expired", ProviderErrorKind::Authentication),
     ("token has expired", ProviderErrorKind::Authentication),
+    ("token is expired", ProviderErrorKind::Authentication),
     ("token expired", ProviderErrorKind::Authentication),
+    ("token*has been invalidated", ProviderErrorKind::Authentication),
+    ("credentials have expired", ProviderErrorKind::Authentication),
+    ("security token*expired", ProviderErrorKind::Authentication),
+    ("oauth token revoked", ProviderErrorKind::Authentication),
+    ("refresh token", ProviderErrorKind::Authentication),
+    ("invalid_grant", ProviderErrorKind::Authentication),
     ("please log in again", ProviderErrorKind::Authentication),
+    ("please sign in", ProviderErrorKind::Authentication),
+    ("sign in again", ProviderErrorKind::Authentication),
+    ("must be logged in", ProviderErrorKind::Authentication),
+    ("could not load*credentials", ProviderErrorKind::Authentication),
+    ("reauthentication", ProviderErrorKind::Authentication),
     ("issue with the selected model", ProviderErrorKind::Model),
-    ("is not found for api version", ProviderErrorKind::Model),
-    ("does not exist or you do not have access", ProviderErrorKind::Model),
-    ("model does not exist", ProviderErrorKind::Model),
-    ("model not found", ProviderErrorKind::Model),
-    ("model is not supported", ProviderErrorKind::Model),
+    ("model*is not found", ProviderErrorKind::Model),
+    ("model*not found", ProviderErrorKind::Model),
+    ("model*was not found", ProviderErrorKind::Model),
+    ("model*does not exist", ProviderErrorKind::Model),
+    ("model*is not supported", ProviderErrorKind::Model),
+    ("model*is not available", ProviderErrorKind::Model),
+    ("unknown model", ProviderErrorKind::Model),
+    ("invalid model", ProviderErrorKind::Model),
+    ("no such model", ProviderErrorKind::Model),
+    ("is not a valid model", ProviderErrorKind::Model),
+    ("no endpoints found for", ProviderErrorKind::Model),
     ("requested entity was not found", ProviderErrorKind::Model),
     ("ratelimiterror", RATE),
     ("too many requests", RATE),
+    ("too many tokens, please wait", RATE),
+    ("throttlingexception", RATE),
     ("temporarily limiting", RATE),
     ("account's rate limit", RATE),
+    ("rate limit exceeded", RATE),
+    ("rate-limited upstream", RATE),
     ("resource_exhausted", RATE),
+    ("resource has been exhausted", RATE),
     ("overloaded", ProviderErrorKind::Overloaded),
-    ("experiencing high demand", ProviderErrorKind::Overloaded),
+    ("high demand", ProviderErrorKind::Overloaded),
+    ("at capacity", ProviderErrorKind::Overloaded),
+    ("service unavailable", ProviderErrorKind::Overloaded),
+    ("temporarily unavailable", ProviderErrorKind::Overloaded),
+    ("\"unavailable\"", ProviderErrorKind::Overloaded),
     ("internal server error", ProviderErrorKind::ServerError),
+    ("internal error", ProviderErrorKind::ServerError),
+    ("bad gateway", ProviderErrorKind::ServerError),
+    ("gateway time", ProviderErrorKind::ServerError),
+    ("the server had an error", ProviderErrorKind::ServerError),
+    ("an error occurred while processing your request", ProviderErrorKind::ServerError),
+    ("provider returned error", ProviderErrorKind::ServerError),
+    ("upstream connect error", ProviderErrorKind::ServerError),
     ("request timed out", ProviderErrorKind::NoAnswer),
+    ("request timeout", ProviderErrorKind::NoAnswer),
+    ("deadline exceeded", ProviderErrorKind::NoAnswer),
     ("econnreset", ProviderErrorKind::Network),
     ("econnrefused", ProviderErrorKind::Network),
+    ("econnaborted", ProviderErrorKind::Network),
     ("enotfound", ProviderErrorKind::Network),
+    ("eai_again", ProviderErrorKind::Network),
+    ("etimedout", ProviderErrorKind::Network),
+    ("ehostunreach", ProviderErrorKind::Network),
+    ("enetunreach", ProviderErrorKind::Network),
+    ("epipe", ProviderErrorKind::Network),
+    ("err_network", ProviderErrorKind::Network),
+    ("err_internet", ProviderErrorKind::Network),
+    ("und_err", ProviderErrorKind::Network),
     ("connection refused", ProviderErrorKind::Network),
     ("connection dropped", ProviderErrorKind::Network),
+    ("connection reset", ProviderErrorKind::Network),
+    ("connection was closed", ProviderErrorKind::Network),
+    ("connection closed", ProviderErrorKind::Network),
+    ("connection error", ProviderErrorKind::Network),
+    ("connection timed out", ProviderErrorKind::Network),
+    ("operation timed out", ProviderErrorKind::Network),
+    ("connect timeout", ProviderErrorKind::Network),
     ("can't reach the api server", ProviderErrorKind::Network),
     ("stream disconnected", ProviderErrorKind::Network),
     ("cannot connect to api", ProviderErrorKind::Network),
     ("unable to connect", ProviderErrorKind::Network),
     ("could not connect to ", ProviderErrorKind::Network),
-    ("connection was closed", ProviderErrorKind::Network),
-    ("connection error", ProviderErrorKind::Network),
     ("error sending request", ProviderErrorKind::Network),
     ("error reading a body", ProviderErrorKind::Network),
     ("error decoding response body", ProviderErrorKind::Network),
     ("unexpected eof", ProviderErrorKind::Network),
+    ("premature close", ProviderErrorKind::Network),
+    ("other side closed", ProviderErrorKind::Network),
     ("fetch failed", ProviderErrorKind::Network),
     ("socket hang up", ProviderErrorKind::Network),
-    ("eai_again", ProviderErrorKind::Network),
-    ("etimedout", ProviderErrorKind::Network),
-    ("ehostunreach", ProviderErrorKind::Network),
-    ("enetunreach", ProviderErrorKind::Network),
     ("network is unreachable", ProviderErrorKind::Network),
+    ("network error", ProviderErrorKind::Network),
+    ("waiting for network", ProviderErrorKind::Network),
+    ("dns error", ProviderErrorKind::Network),
+    ("failed to lookup address", ProviderErrorKind::Network),
+    ("could not resolve host", ProviderErrorKind::Network),
+    ("name or service not known", ProviderErrorKind::Network),
     ("temporary failure in name resolution", ProviderErrorKind::Network),
+    ("tls handshake", ProviderErrorKind::Network),
 ];
+
+/// Whether a text contains the parts of a phrase in their order.
+fn has(text: &str, phrase: &str) -> bool {
+    let mut rest = Some(text);
+    for part in phrase.split('*') {
+        rest = rest.and_then(|rest| Some(rest.split_once(part)?.1));
+    }
+    rest.is_some()
+}
 
 /// Classifies the text of an error. For a text that may not be an error, call [`is_error`] first.
 pub(super) fn of_text(text: &str) -> Option<ProviderErrorKind> {
@@ -158,7 +286,7 @@ pub(super) fn of_text(text: &str) -> Option<ProviderErrorKind> {
     let reached = ["hit your ", "reached your "]
         .iter()
         .any(|start| text.split_once(start).is_some_and(|(_, rest)| rest.contains("limit")));
-    let by_word = WORDS.iter().find(|(words, _)| text.contains(words)).map(|(_, found)| *found);
+    let by_word = WORDS.iter().find(|(words, _)| has(&text, words)).map(|(_, found)| *found);
     match by_word {
         None | Some(ProviderErrorKind::UsageLimit { .. }) if reached => Some(USAGE),
         None => status_in(&text).and_then(of_status),
@@ -166,20 +294,24 @@ pub(super) fn of_text(text: &str) -> Option<ProviderErrorKind> {
     }
 }
 
-/// Finds an HTTP status in a text, in the forms that agents print. In lower case.
-fn status_in(text: &str) -> Option<u16> {
-    const BEFORE: &[&str] = &[
-        "api error: request rejected (",
-        "api error: ",
-        "unexpected status ",
-        "last status: ",
-        "\"code\":",
+/// An HTTP status in a text, in the forms that agents print.
+static STATUS: LazyLock<Regex> = LazyLock::new(|| {
+    let before = [
+        "^",
+        r"\[",
+        r"api error:? (?:request rejected \()?",
+        r"(?:last |unexpected |http )?status(?: code)?:? ",
+        r"http(?:/[0-9.]+)?:? (?:error )?",
+        "error(?: code)?:? ",
+        r#""(?:code|status|statuscode|status_code|error_status)": ?"?"#,
     ];
-    BEFORE.iter().find_map(|before| {
-        let (_, rest) = text.split_once(before)?;
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        rest[..digits].parse().ok().filter(|_| digits == 3)
-    })
+    let whole = format!(r"(?:{})([45]\d\d)\b", before.join("|"));
+    Regex::new(&whole).expect("the expression is valid")
+});
+
+/// Finds an HTTP status in a text. In lower case.
+fn status_in(text: &str) -> Option<u16> {
+    STATUS.captures_iter(text).find_map(|found| found[1].parse().ok().filter(|it| *it != 400))
 }
 
 /// The beginnings of lines that are errors of agents. In lower case.
@@ -218,6 +350,24 @@ const OPENINGS: &[&str] = &[
     "stream disconnected before completion",
     "codex ran out of room",
     "litellm.",
+    "apierror",
+    "ai_apicallerror",
+    "providermodelnotfounderror",
+    "rate limit",
+    "too many requests",
+    "insufficient ",
+    "incorrect api key",
+    "unable to connect",
+    "connection error",
+    "network error",
+    "authentication ",
+    "no auth",
+    "please log in",
+    "please sign in",
+    "you have exceeded ",
+    "you exceeded ",
+    "you have exhausted ",
+    "you have no quota",
 ];
 
 /// Whether a line is an error message of an agent, not part of its answer.

@@ -1,13 +1,13 @@
 //! The readers of each agent's output. Those of JSON lines share one state, [`EventReader`].
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{
-    AgentTranscript, FinalResult, Format, LimitWindow, MESSAGE, PHRASE, TextEnd, Tokens, code,
-    count, cut, dollars, http_status, short, target,
+    AgentTranscript, AgentWait, FinalResult, Format, LimitWindow, MESSAGE, PHRASE, TextEnd, Tokens,
+    code, count, cut, dollars, http_status, short, target,
 };
 
 /// The state between the events of one attempt.
@@ -77,7 +77,11 @@ impl EventReader {
                 }
             }
             "error" => {
-                transcript.set_activity(event["message"].as_str().unwrap_or("error"));
+                let message = event["message"].as_str().unwrap_or("error");
+                transcript.set_activity(message);
+                if message.contains("waiting for network") {
+                    transcript.set_wait(AgentWait::Network);
+                }
                 self.error = Some(FinalResult::failure(&event["message"]));
             }
             "turn.completed" => {
@@ -268,6 +272,8 @@ struct ClaudeState {
     last: Tokens,
     /// The error name of the last message.
     error: Option<String>,
+    /// The error for which it asks its provider again, since the last answer.
+    retried: Option<FinalResult>,
     /// The reset time of a limit that was hit, and its period.
     rejected_until: Option<DateTime<Utc>>,
     rejected_window: Option<LimitWindow>,
@@ -277,7 +283,7 @@ impl ClaudeState {
     fn event(&mut self, kind: &str, transcript: &mut AgentTranscript, event: &Value) {
         transcript.set_conversation(&event["session_id"]);
         match kind {
-            "system" => system(transcript, event),
+            "system" => self.system(transcript, event),
             "assistant" => self.assistant(transcript, event),
             "user" if event["message"]["content"][0]["type"] == "tool_result" => {
                 let parts = event["message"]["content"].as_array().map_or(0, Vec::len);
@@ -288,6 +294,9 @@ impl ClaudeState {
                 let is_hit = limit["status"] == "rejected";
                 self.rejected_until = instant(&limit["resetsAt"]).filter(|_| is_hit);
                 self.rejected_window = window(limit).filter(|_| is_hit);
+                if let Some(at) = self.rejected_until {
+                    transcript.set_wait(AgentWait::Until(at));
+                }
             }
             "result" => self.result(transcript, event),
             _ => {}
@@ -298,24 +307,26 @@ impl ClaudeState {
     fn unfinished(self, transcript: &AgentTranscript) -> Option<FinalResult> {
         let resets_at = self.rejected_until;
         if self.error.is_none() && resets_at.is_none() {
-            return None;
+            return self.retried;
         }
         Some(FinalResult {
             text: transcript.message.clone().unwrap_or_default(),
             is_error: true,
             codes: self.error.into_iter().collect(),
+            status: self.retried.and_then(|retried| retried.status),
             resets_at,
             window: self.rejected_window,
-            ..FinalResult::default()
         })
     }
 
     fn assistant(&mut self, transcript: &mut AgentTranscript, event: &Value) {
+        let wait = transcript.wait;
         transcript.reopen();
         let message = &event["message"];
         let is_own = event["parent_tool_use_id"].is_null();
         transcript.set_model(message["model"].as_str());
         self.error = code(&event["error"]);
+        let _ = self.retried.take_if(|_| self.error.is_none());
         transcript.usage.tokens = Some(self.settled.plus(self.spend(message)));
         transcript.usage.turns = Some(self.turns.saturating_add(self.open_turns));
         for part in message["content"].as_array().into_iter().flatten() {
@@ -325,6 +336,38 @@ impl ClaudeState {
                 "thinking" => transcript.thinks(),
                 _ => {}
             }
+        }
+        // It says why it waits, too.
+        transcript.wait = wait.filter(|_| self.error.is_some());
+    }
+
+    fn system(&mut self, transcript: &mut AgentTranscript, event: &Value) {
+        match event["subtype"].as_str().unwrap_or_default() {
+            "init" => {
+                transcript.reopen();
+                transcript.set_model(event["model"].as_str());
+                transcript.thinks();
+            }
+            "api_retry" => {
+                let error = event["error"].as_str().unwrap_or("error");
+                transcript.record_wait(&format!(
+                    "{error}, retry {} of {}",
+                    count(&event["attempt"]),
+                    count(&event["max_retries"]),
+                ));
+                let delay = Duration::from_millis(count(&event["retry_delay_ms"]));
+                let until = self.rejected_until.map(AgentWait::Until);
+                transcript.set_wait(until.unwrap_or(AgentWait::For(delay)));
+                self.retried = Some(FinalResult {
+                    status: http_status(&event["error_status"]),
+                    codes: code(&event["error"]).into_iter().collect(),
+                    ..FinalResult::failure(&Value::Null)
+                });
+            }
+            "background_tasks_changed" => {
+                transcript.background = event["tasks"].as_array().map_or(0, Vec::len);
+            }
+            _ => {}
         }
     }
 
@@ -352,6 +395,7 @@ impl ClaudeState {
             transcript.set_model(models.keys().next().map(String::as_str));
         }
 
+        self.retried = None;
         let subtype = event["subtype"].as_str().unwrap_or_default();
         let is_error = event["is_error"] == true || subtype.starts_with("error");
         let errors = || -> Vec<&str> {
@@ -378,26 +422,6 @@ impl ClaudeState {
             transcript.record_message(&text);
         }
         transcript.ends(end);
-    }
-}
-
-fn system(transcript: &mut AgentTranscript, event: &Value) {
-    match event["subtype"].as_str().unwrap_or_default() {
-        "init" => {
-            transcript.reopen();
-            transcript.set_model(event["model"].as_str());
-            transcript.thinks();
-        }
-        "api_retry" => transcript.record_wait(&format!(
-            "{}, retry {} of {}",
-            event["error"].as_str().unwrap_or("error"),
-            count(&event["attempt"]),
-            count(&event["max_retries"]),
-        )),
-        "background_tasks_changed" => {
-            transcript.background = event["tasks"].as_array().map_or(0, Vec::len);
-        }
-        _ => {}
     }
 }
 
