@@ -67,6 +67,8 @@ pub enum Command {
     Run(Flags<Box<RunArgs>>),
     /// Repeat an agent on a prompt file, without a graph
     Loop(Flags<Box<LoopArgs>>),
+    /// Foresee a run: what it will do, when and why it ends
+    Tonight(Flags<Box<TonightArgs>>),
     /// Predict the order and the duration of a run
     Plan(Flags<PlanArgs>),
     /// Show the next prompt, or claim its task with `--accept`

@@ -19,6 +19,7 @@ mod logs;
 mod merge_driver;
 mod notify;
 mod page_data;
+mod outlook;
 mod pane;
 mod printed;
 mod probe;
@@ -36,6 +37,7 @@ mod task;
 mod task_add;
 mod task_edit;
 mod task_editor;
+mod tonight;
 mod undo;
 mod worker;
 
@@ -139,6 +141,7 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Loop(Flags(options)) => run::plain_loop(at, *options),
         Command::Ls(Flags(options)) => status::ls(at, options.json),
         Command::Prompt(Flags(options)) => prompt::run(at, &options),
+        Command::Tonight(Flags(options)) => tonight::run(at, *options),
         Command::Plan(Flags(options)) => dag_status::plan(at, options),
         Command::DagStatus(Flags(options)) => dag_status::run(at, options),
         Command::Graph(Flags(options)) => graph::run(at, options),
@@ -185,9 +188,7 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Land(Flags(LandArgs {})) => land::run(at),
         Command::Serve(Flags(options)) => serve::run(at, &options),
         Command::Schedule(Flags(options)) => schedule::run(at, &options),
-        Command::Heartbeat(Flags(options)) => {
-            status::heartbeat(&at.named(&options.named), options.max_age)
-        }
+        Command::Heartbeat(Flags(beat)) => status::heartbeat(&at.named(&beat.named), beat.max_age),
         Command::Logs(Flags(options)) => logs::run(&at.named(&options.named), &options),
         Command::Attach(Flags(options)) => logs::attach(&at.named(&options.named), &options),
         Command::Attempts(Flags(options)) => attempts::list(&at.named(&options.named), &options),

@@ -10,6 +10,7 @@ pub mod lines;
 pub mod log;
 pub mod message;
 pub mod picture;
+pub mod night;
 pub mod plan;
 pub mod proof;
 pub mod run;

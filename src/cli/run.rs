@@ -143,6 +143,17 @@ pub struct RunArgs {
     pub verbose: bool,
 }
 
+/// `ralph tonight`.
+#[derive(Debug, Args)]
+pub struct TonightArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The run.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
 /// `ralph __pane`.
 #[derive(Debug, Args)]
 pub struct PaneArgs {

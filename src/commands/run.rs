@@ -1,7 +1,7 @@
 //! `ralph run` and `ralph loop`: configure and start a run, or repeat an agent on a prompt file, which is a
 //! run over a graph of one task.
 
-use std::{fmt::Write as _, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -9,7 +9,9 @@ use serde_json::json;
 use super::{
     Invocation,
     background::{self, BackgroundReporter},
-    check, check_filter, filter, serve,
+    check_filter, filter,
+    outlook::{foreseen, many, notes, uncommitted},
+    serve,
 };
 use crate::{
     adapters::{bounded_log::BoundedLog, process, state, terminal},
@@ -18,7 +20,6 @@ use crate::{
         agents::agent_command::AgentCommand,
         duration,
         event::{Begun, PlainLoop, SourceRefreshed},
-        executor::shell_word,
         exit::{Exit, Failure, fail},
         graph::{
             filter::Filter,
@@ -27,15 +28,13 @@ use crate::{
         isolation::Isolation,
         loop_paths::LoopPaths,
         redact::MARK,
-        select::MAX_ITERATIONS,
     },
     project::{
         attempt::{self, prompt_file},
         config::{self, ConfigLayer, NotifierTarget},
-        executors,
         failure_output::FailureOutputReader,
         graph_file::GraphFile,
-        import, placement,
+        import,
         workspace::{Workspace, landing_branch},
     },
     report::{
@@ -46,7 +45,10 @@ use crate::{
         plain::PlainReporter,
     },
     runner::{self, Reporter, RunOptions, Runner},
-    view::lines::{Verbosity, counted, first_paths, ids},
+    view::{
+        lines::Verbosity,
+        night::{NightView, Patience},
+    },
 };
 
 /// Runs the graph.
@@ -58,6 +60,31 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
         return background::start(&LoopPaths::default());
     }
     let output = RunOutput::of(options.quiet, options.verbose, &options.background);
+    let port = options.serve;
+    let (workspace, run) = configured(invocation, options)?;
+    let refreshed = import::refresh_all(&workspace);
+    let runner = prepared(workspace, RunOptions { refreshed: refreshed.clone(), ..run }, output)
+        .inspect_err(|_| say_refreshed(&refreshed))?;
+    let page = port.map(|port| serve::start(invocation, &ServeArgs::on(port)));
+    if let Some(link) = page.transpose()? {
+        terminal::say(&format!("the page: {link}"));
+    }
+    let exit = runner.run()?.exit();
+    // A script waits for the end; a person looks at it.
+    if port.is_some() && terminal::is_interactive() && !matches!(exit, Exit::Signal(_)) {
+        serve::stay()?;
+    }
+    Ok(exit)
+}
+
+/// Opens the repository with the settings and the options of a run that these flags ask for.
+///
+/// # Errors
+/// No repository, invalid settings or flags.
+pub(super) fn configured(
+    invocation: &Invocation,
+    options: RunArgs,
+) -> Result<(Workspace, RunOptions)> {
     let mut workspace = invocation.workspace()?;
     let mut flags = limits(options.max_iterations, options.idle, &options.limits);
     flags.extend(options.max_failures.map(|count| ("max_failures".to_owned(), json!(count))));
@@ -86,19 +113,7 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
         refreshed: Vec::new(),
         plain: None,
     };
-    let refreshed = import::refresh_all(&workspace);
-    let runner = prepared(workspace, RunOptions { refreshed: refreshed.clone(), ..run }, output)
-        .inspect_err(|_| say_refreshed(&refreshed))?;
-    let page = options.serve.map(|port| serve::start(invocation, &ServeArgs::on(port)));
-    if let Some(link) = page.transpose()? {
-        terminal::say(&format!("the page: {link}"));
-    }
-    let exit = runner.run()?.exit();
-    // A script waits for the end; a person looks at it.
-    if options.serve.is_some() && terminal::is_interactive() && !matches!(exit, Exit::Signal(_)) {
-        serve::stay()?;
-    }
-    Ok(exit)
+    Ok((workspace, run))
 }
 
 /// Checks that the attempts of a run do not share a folder.
@@ -120,83 +135,27 @@ pub(super) fn check_jobs(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Returns the runner of the graph, after warnings about it.
+/// Returns the runner of the graph, after what is to be known before it starts.
 fn prepared(workspace: Workspace, run: RunOptions, output: RunOutput) -> Result<Runner> {
     let file = attempt::graph(&workspace)?;
     check_filter(&file, &run.filter)?;
-    let odd = file.warnings().len();
-    if odd > 0 {
-        let odd = counted(odd, "warning");
-        terminal::say(&format!("{odd} in `{}`; `ralph check` shows them", file.name()));
-    }
-    let says_remarks = workspace.config.remarks && output.verbosity != Verbosity::Quiet;
-    let remarks = if says_remarks { check::remarks(&workspace, file.graph()).len() } else { 0 };
-    workspace.config.max_iterations.into_iter().for_each(warn_of_many);
-    // Another branch than that of the checkout gets such a task with its work.
-    let unknown = match &workspace.config.onto {
-        Some(_) => Vec::new(),
-        None => workspace.uncommitted_tasks(file.graph()).unwrap_or_default(),
+    let is_quiet = output.verbosity == Verbosity::Quiet;
+    let notes = notes(&workspace, &file, &run, workspace.config.remarks && !is_quiet);
+    let policy = run.policy(&workspace);
+    let foreseen = if is_quiet || run.once {
+        None
+    } else {
+        foreseen(&workspace, &file, &policy, false, Patience::Short)?
     };
-    let name = file.name().to_owned();
-    let gaps = sandbox_warning(&workspace, &file, &run);
     let runner = runner(workspace, file, run, output)?;
-    if let Some(gaps) = gaps {
-        terminal::say(&format!("warning: {gaps}; `ralph doctor` lists all"));
-    }
-    if let Err(error) = runner.workspace().repo.commits().check_committer() {
-        let more = "an agent that has no name of its own cannot commit";
-        terminal::say(&terminal::visible(&format!("warning: {error:#}; {more}")));
-    }
-    if !unknown.is_empty() {
-        let (count, ids) = (counted(unknown.len(), "task"), ids(&unknown));
-        terminal::say(&format!(
-            "warning: {count} not committed, so no commit will say that they are complete: {ids}; \
-             commit `{name}`"
-        ));
-    }
-    if remarks > 0 {
-        let remarks = counted(remarks, "remark");
-        terminal::say(&format!("{remarks} about the tasks; `ralph check --strict` shows them"));
-    }
-    if runner.workspace().config.is_isolated() {
-        warn_of_uncommitted(runner.workspace());
-    }
-    if let Some(branch) = &runner.workspace().config.onto {
-        say_branch(runner.workspace(), branch)?;
-    }
+    // What ends at once says why itself.
+    let foreseen = foreseen.filter(|it| it.ends_at.high > it.from);
+    let lines = foreseen.iter().flat_map(NightView::lines);
+    notes
+        .into_iter()
+        .chain(lines)
+        .for_each(|text| terminal::say_wrapped(&terminal::visible(&text)));
     Ok(runner)
-}
-
-/// What a sandbox of the run does not hold.
-fn sandbox_warning(workspace: &Workspace, file: &GraphFile, run: &RunOptions) -> Option<String> {
-    let policy = run.policy(workspace);
-    let open = runner::open(&policy, file.graph().tasks());
-    // The runner reports what is wrong with them.
-    let needed = executors::needed(workspace, open.into_iter(), run.run_on.as_deref()).ok()?;
-    needed.iter().find_map(|executor| placement::sandbox_support(executor)?.warning())
-}
-
-/// Says that work does not land on the branch of the checkout.
-fn say_branch(workspace: &Workspace, branch: &str) -> Result<()> {
-    let repo = &workspace.repo;
-    if repo.head()?.branch.as_deref() == Some(branch) {
-        return Ok(());
-    }
-    let mut text =
-        format!("lands on `{branch}`; your branch, checkout and graph file stay as they are");
-    if let (Some(head), Some(tip)) = (repo.head()?.commit, repo.landings().tip(branch)?)
-        && !repo.is_ancestor(&head, &tip.commit)?
-    {
-        let cure = if repo.is_ancestor(&tip.commit, &head)? {
-            format!("; `git branch -f {} HEAD` brings it forward", shell_word(branch))
-        } else {
-            String::new()
-        };
-        let _ =
-            write!(text, ". Attempts start from its newest commit, without those of HEAD{cure}");
-    }
-    terminal::say(&terminal::visible(&text));
-    Ok(())
 }
 
 /// Says what happened to the sources if no run records it.
@@ -204,16 +163,6 @@ fn say_refreshed(refreshed: &[SourceRefreshed]) {
     for SourceRefreshed { source, what } in refreshed {
         terminal::say(&terminal::visible(&format!("source `{source}`: {what}")));
     }
-}
-
-/// Warns that attempts do not see what is not committed.
-fn warn_of_uncommitted(workspace: &Workspace) {
-    let (paths, more) = attempt::first_changed(workspace).unwrap_or_default();
-    if paths.is_empty() {
-        return;
-    }
-    let text = format!("not committed, so attempts do not have it: {}", first_paths(&paths, more));
-    terminal::say(&terminal::visible(&text));
 }
 
 /// What a run prints, and where.
@@ -395,16 +344,6 @@ pub(super) fn given_agent(
     Ok(Some(calls.into_iter().map(|call| config::anchored(call, &dir)).collect()))
 }
 
-/// Warns of a high iteration limit.
-fn warn_of_many(max_iterations: u32) {
-    if max_iterations > MAX_ITERATIONS {
-        terminal::say(&format!(
-            "warning: up to {max_iterations} iterations (over {MAX_ITERATIONS}) may consume \
-             significant resources"
-        ));
-    }
-}
-
 /// The pause between two iterations, unless one is given.
 const DELAY: Duration = Duration::from_secs(1);
 
@@ -434,13 +373,15 @@ pub fn plain_loop(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exi
         max_failures: options.max_failures,
     };
     let agents = given_agent(invocation, options.agent)?;
-    warn_of_many(options.max_iterations);
+    if let Some(warning) = many(options.max_iterations) {
+        terminal::say(&warning);
+    }
     let file = loop_graph(&workspace, &plain.name)?;
     let (tmux, run_on) = (options.tmux, options.run_on);
     let run = RunOptions { agents, tmux, run_on, plain: Some(plain), ..RunOptions::default() };
     let runner = runner(workspace, file, run, output)?;
-    if options.isolated {
-        warn_of_uncommitted(runner.workspace());
+    if let Some(text) = uncommitted(runner.workspace()).filter(|_| options.isolated) {
+        terminal::say(&terminal::visible(&text));
     }
     Ok(runner.run()?.exit())
 }

@@ -8,6 +8,7 @@ mod active;
 mod cooldown;
 mod reach;
 mod run_history;
+mod sample;
 mod stored_result;
 mod task_history;
 
@@ -39,6 +40,7 @@ pub use cooldown::AgentCooldown;
 pub use reach::UnreachableExecutor;
 use run_history::KEPT_RUNS;
 pub use run_history::{LandedWork, PastRun, RunHistory, Waiting};
+pub use sample::{AttemptSample, AttemptSamples};
 pub use stored_result::StoredResult;
 use task_history::NO_HISTORY;
 pub use task_history::{LastAttempt, Reopened, TaskHistory};
@@ -74,6 +76,8 @@ pub struct History {
     pub paused: bool,
     /// The costs of the last day, with their times.
     pub recent: Vec<(DateTime<Utc>, f64)>,
+    /// The newest attempts, as far as they tell of the next ones.
+    pub samples: AttemptSamples,
     /// The child agents that have not ended, oldest first.
     pub children: Vec<OpenChild>,
     /// Every attempt, if the whole journal was read for it.
@@ -277,6 +281,7 @@ impl History {
             log: log.clone(),
             reported: false,
             has_agent: false,
+            queued_at: None,
             run_on: run_on.clone(),
             awaits: None,
             no_contact_since: None,
@@ -371,6 +376,10 @@ impl History {
         let open = id.and_then(|id| self.active.of(id));
         let began = open.map_or(self.ended, |active| active.began_after);
         let had_agent = open.is_none_or(|active| active.has_agent);
+        if let Some(open) = open {
+            let is_retry = self.of(&open.task_id).counted > 0;
+            self.samples.add(open, is_retry, record.timestamp, ended);
+        }
         self.ended += 1;
         let is_of_run = open.is_some_and(|active| Some(active.since) >= self.run.started_at);
         self.run.close(id, self.ended, began, ended);

@@ -3,12 +3,10 @@
 //! They are compiled into the library because a test of another crate cannot use what exists only in
 //! the tests of this one.
 
-use std::collections::BTreeMap;
-
 use chrono::DateTime;
 
 use crate::{
-    agents::transcript::{Format, Usage},
+    agents::transcript::Format,
     event::{AttemptEvent, AttemptResult, Event, record::Record},
     graph::{
         TaskGraph,
@@ -49,23 +47,8 @@ pub fn record(id: &str, at: i64, event: impl Into<Event>) -> Record {
 
 /// Returns the result of attempt `attempt` with `verdict`.
 pub fn end(attempt: u32, verdict: Verdict) -> AttemptResult {
-    AttemptResult {
-        attempt,
-        verdict,
-        why: String::new(),
-        outcome: Outcome::Exited { exit_code: 0 },
-        duration_seconds: 1.0,
-        evidence: Box::default(),
-        agent: None,
-        usage: Usage::default(),
-        tools: BTreeMap::new(),
-        last_line: None,
-        swept: Vec::new(),
-        unlocked: Vec::new(),
-        pinned: None,
-        unpinned: Vec::new(),
-        log: String::new(),
-    }
+    let outcome = Outcome::Exited { exit_code: 0 };
+    AttemptResult { duration_seconds: 1.0, ..AttemptResult::new(attempt, verdict, outcome) }
 }
 
 /// Returns the start of attempt `attempt`.

@@ -20,7 +20,7 @@ use crate::{
         graph::task::TaskId,
         loop_paths::LoopPaths,
         proof::Proof,
-        select::{View, default_iterations, fault_words},
+        select::{View, fault_words},
         verdict::CheckResult,
     },
     view::waits::{BlockedLanding, WaitingWorkView},
@@ -237,25 +237,7 @@ fn run_started(at: &EventContext<'_>, begun: &Begun) -> Vec<Line> {
          leaves it"
     );
     let faint = [at.verbose.then_some(started), begun.tmux.then_some(windows)];
-    let faint = faint.into_iter().flatten().map(|text| line(Style::Faint, text));
-    faint.chain(low_limit(at).map(|text| line(Style::Warn, text))).collect()
-}
-
-/// Says that the limit on attempts ends a run over a graph before the end of the graph.
-fn low_limit(at: &EventContext<'_>) -> Option<String> {
-    let View { policy, history, .. } = at.view;
-    let max = policy.max_iterations.filter(|_| policy.plain.is_none() && !policy.once)?;
-    let slots = at.view.forecast(1, &|_| 1, at.record.timestamp).slots;
-    let left = max.saturating_sub(history.run.used());
-    let enough = history.run.begun.before + default_iterations(at.view);
-    (slots.len() > left as usize).then(|| {
-        format!(
-            "at most {} for {}, so the run ends before the graph does; leave `max_iterations` out, or \
-             `--max-iterations {enough}`",
-            counted(left as usize, "attempt"),
-            counted(slots.len(), "open task"),
-        )
-    })
+    faint.into_iter().flatten().map(|text| line(Style::Faint, text)).collect()
 }
 
 impl EventText for RequestEvent {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     attempt::CommitSchema,
+    night::NightView,
     proof::ProofView,
     run::PastRunView,
     run::{RunView, Standing},
@@ -33,7 +34,7 @@ use crate::{
     project::failure_output::FailureOutputs,
 };
 pub use attention::{Attention, AttentionKind};
-pub use next::{RunForecast, UpcomingTask};
+pub use next::UpcomingTask;
 pub use page::Fold;
 
 /// The report of a run that ended or goes on.
@@ -63,8 +64,8 @@ pub struct RunReport {
     pub failed: Vec<FailedTask>,
     /// The tasks that are next, in the order in which they start; only the first ones.
     pub upcoming: Vec<UpcomingTask>,
-    /// When everything that can start would be done; none if nothing can.
-    pub forecast: Option<RunForecast>,
+    /// How the run goes on, or how one that starts now would go; none if nothing can start.
+    pub forecast: Option<NightView>,
     /// How many tasks are in each state; none if the graph is not known.
     pub left: Option<TaskCounts>,
     /// How many tasks were neither complete nor cancelled when it ended.
@@ -474,8 +475,7 @@ mod tests {
         let upcoming: Vec<&str> = report.upcoming.iter().map(|task| task.id.as_str()).collect();
         assert_eq!(upcoming, ["other", "parked", "after"]);
         let all = report.forecast.as_ref().unwrap();
-        assert_eq!((all.tasks, all.jobs), (3, 2));
-        assert_eq!(report.upcoming.last().unwrap().ends_at, Some(all.done_at));
+        assert_eq!((all.open, all.learned_from), (3, 0));
         assert_eq!((report.run.failures, report.remaining), (1, Some(3)));
         assert_eq!((report.duration_seconds, report.cost_per_task_usd), (Some(61.0), None));
         assert!(report.is_good());

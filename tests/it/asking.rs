@@ -26,6 +26,7 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r##"
     exit code 4
     --- stderr ---
+    the run ends about [time] ([time] to [time]): all is done; a guess, since no attempt has ended here
     [time]  3 tasks, 0 done
     [time]  Iteration 1 of 50 · ask · P1 · attempt 1
     [time]    Paint it

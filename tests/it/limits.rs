@@ -21,7 +21,7 @@ fn the_limit_of_iterations_ends_a_run_with_two() {
     [time]  left: 2 (1 ready, 1 waiting)
     [time]    > left: The left half; [time] - [time]
     [time]    > end: Put it together; [time] - [time]
-    [time]    if all goes well, these 2 take 2h: until [time]
+    [time]    a run now would end about [time] ([time] to [time]): all is done
     [time]  next: `ralph run` continues
     ");
     assert_eq!(trial.tasks("completed"), ["start", "right"]);
@@ -38,8 +38,10 @@ fn reaching_the_limit_with_the_last_task_is_complete() {
 fn a_limit_that_is_too_low_is_said_and_can_be_raised_afterwards() {
     let trial = TestProject::new().graph(DIAMOND).agent("commit");
     let said = trial.run(["run", "--max-iterations", "2"]).code(2).err();
-    let low = "at most 2 attempts for 4 open tasks, so the run ends before the graph does";
-    assert!(said.contains(low) && said.contains("`--max-iterations 50`"), "{said}");
+    assert!(
+        said.contains("limit reached: 2 iterations") && said.contains("`--max-iterations 50`"),
+        "{said}"
+    );
     trial
         .run(["resume", "--max-iterations", "2"])
         .code(2)

@@ -1,6 +1,6 @@
 //! `ralph plan`: the forecast of a run.
 
-use crate::support::TestProject;
+use crate::support::{DIAMOND, TestProject};
 
 const GRAPH: &str = "\
 tasks:
@@ -85,4 +85,42 @@ fn past_attempts_say_how_long_tasks_take() {
     assert!(plan["forecasts"][0]["seconds"].as_u64().unwrap() < 600);
     trial.run(["run", "-q"]);
     trial.run(["plan"]).stdout("nothing is left that can be done\n");
+}
+
+#[test]
+fn a_night_is_foreseen_with_what_would_end_it() {
+    let graph = "tasks:\n  - {id: a}\n  - {id: b, depends_on: [a]}\n  - {id: c}\n  \
+                 - {id: choice, status: needs-input}\n  - {id: after, depends_on: [choice]}\n";
+    let trial = TestProject::new().graph(graph).agent("commit");
+    trial.write("mine", "1\n");
+    let before = trial.graph_text();
+    trial
+        .run(["tonight"])
+        .stdout_has("choice (needs input) holds 2 tasks; a guess, since no attempt has ended here")
+        .stdout_has("not committed, so attempts do not have it: `mine`; commit or stash it");
+    let limited = trial.run(["tonight", "--max-iterations", "2"]);
+    limited.stdout_has("limit reached: 2 iterations").stdout_has("`--max-iterations 50`");
+    let seen = trial.run(["tonight", "--max-iterations", "2", "--json"]).json();
+    assert_eq!(seen["reasons"][0]["exit_code"], 2);
+    assert_eq!((&seen["open"], &seen["learned_from"]), (&5.into(), &0.into()));
+    assert_eq!(trial.graph_text(), before);
+    assert!(!trial.root().join("logs").exists(), "it changes nothing");
+    // It learns from what has ended.
+    trial.run(["run", "--max-iterations", "2"]).code(2).stderr_has("limit reached: 2 iterations");
+    let seen = trial.run(["tonight", "--json"]).json();
+    assert_eq!((&seen["learned_from"], &seen["open"]), (&2.into(), &3.into()));
+    trial.run(["tonight"]).stdout_has("(learned from 2 attempts only)");
+    trial.run(["answer", "choice", "yes"]);
+    trial.run(["run"]).graph_complete();
+    trial.run(["tonight"]).stdout("nothing is left that can be done\n");
+}
+
+#[test]
+fn the_rest_of_a_run_is_foreseen_while_it_goes_on() {
+    let trial = TestProject::new().graph(DIAMOND).agent("gate");
+    let run = trial.start_until(["run"], "waiting-start");
+    let seen = trial.run(["tonight", "--json"]).json();
+    assert_eq!((&seen["goes_on"], &seen["open"]), (&true.into(), &4.into()));
+    trial.leave("open");
+    run.end(&trial).graph_complete();
 }

@@ -115,7 +115,7 @@ fn a_night_is_told_in_one_look() {
     trial.write("check.sh", "true\n");
     let after = trial.run(["report", "--json"]).json();
     assert!(needs(&after).iter().all(|(kind, _)| kind == "checkout_waits"), "{after:#}");
-    assert_eq!(after["forecast"]["tasks"], 5);
+    assert_eq!(after["forecast"]["open"], 5);
     assert_eq!(after["upcoming"][0]["why"], Value::Null);
 }
 

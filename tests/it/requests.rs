@@ -371,7 +371,7 @@ fn the_status_tells_how_a_run_stands() {
     left: 3 (1 in progress, 2 ready)
       > b; [time] - [time]
       > c; [time] - [time]
-      if all goes well, these 2 take 3h: until [time]
+      the run ends about [time] ([time] to [time]): all is done; a guess, since no attempt has ended here
     Run: [run], started [date] [time], process [pid], lands on `main`, last beat [took] ago
     Limits: 1 of 50 attempts used, 3 per task; timeout 2h, idle limit 15m; agent: [agents]/gate
     ");

@@ -10,6 +10,7 @@ fn a_diamond_is_worked_off_in_order() {
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r"
     exit code 0
     --- stderr ---
+    the run ends about [time] ([time] to [time]): all is done; a guess, since no attempt has ended here
     [time]  4 tasks, 0 done
     [time]  Iteration 1 of 50 · start · P2 · attempt 1
     [time]    Begin
@@ -115,6 +116,7 @@ fn the_journal_tells_all_of_it() {
     1 start status_changed
     1 start started
     1 start agent_started
+    1 start agent_ended
     1 start queued
     1 start merging
     1 start status_changed
@@ -122,6 +124,7 @@ fn the_journal_tells_all_of_it() {
     2 right status_changed
     2 right started
     2 right agent_started
+    2 right agent_ended
     2 right queued
     2 right merging
     2 right status_changed
@@ -129,6 +132,7 @@ fn the_journal_tells_all_of_it() {
     3 left status_changed
     3 left started
     3 left agent_started
+    3 left agent_ended
     3 left queued
     3 left merging
     3 left status_changed
@@ -136,6 +140,7 @@ fn the_journal_tells_all_of_it() {
     4 end status_changed
     4 end started
     4 end agent_started
+    4 end agent_ended
     4 end queued
     4 end merging
     4 end status_changed
@@ -204,6 +209,7 @@ fn verbose_says_all_that_is_in_the_journal() {
     insta::assert_snapshot!(trial.run(["run", "-v"]).whole(), @r"
     exit code 0
     --- stderr ---
+    the run ends about [time] ([time] to [time]): all is done; a guess, since no attempt has ended here
     [time]  run [run], agent: [agents]/commit
     [time]  1 task, 0 done
     [time]  a: pending -> in-progress by this run

@@ -29,6 +29,7 @@ fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
     insta::assert_snapshot!(said, @r"
     exit code 130
     --- stderr ---
+    the run ends about [time] ([time] to [time]): all is done; a guess, since no attempt has ended here
     [time]  1 task, 0 done
     [time]  Iteration 1 of 50 · a · P2 · attempt 1
     [time]    a
@@ -39,7 +40,7 @@ fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
     [time]  nothing done in 1 attempt, [took]; 0 of 1 done
     [time]  left: 1 (1 ready)
     [time]    > a; [time] - [time]
-    [time]    if all goes well, it takes 1h: until [time]
+    [time]    a run now would end about [time] ([time] to [time]): all is done
     [time]  next: `ralph run` continues
     ");
     trial.run(["prompt", "a"]).stdout_has("This is attempt 2 at the task.");

@@ -58,13 +58,13 @@ pub struct AttemptResult {
 }
 
 impl AttemptResult {
-    /// What stands for a stored result that this build cannot read.
-    pub(crate) fn unreadable() -> AttemptResult {
+    /// The bare result of an attempt.
+    pub fn new(attempt: u32, verdict: Verdict, outcome: Outcome) -> AttemptResult {
         AttemptResult {
-            attempt: 0,
-            verdict: Verdict::Interrupted,
-            why: "the stored result was written by another build".to_owned(),
-            outcome: Outcome::Interrupted,
+            attempt,
+            verdict,
+            why: String::new(),
+            outcome,
             duration_seconds: 0.0,
             evidence: Box::default(),
             agent: None,
@@ -78,9 +78,15 @@ impl AttemptResult {
             log: String::new(),
         }
     }
-}
 
-impl AttemptResult {
+    /// What stands for a stored result that this build cannot read.
+    pub(crate) fn unreadable() -> AttemptResult {
+        AttemptResult {
+            why: "the stored result was written by another build".to_owned(),
+            ..AttemptResult::new(0, Verdict::Interrupted, Outcome::Interrupted)
+        }
+    }
+
     /// Wall time.
     pub fn duration(&self) -> Duration {
         Duration::try_from_secs_f64(self.duration_seconds).unwrap_or_default()

@@ -80,7 +80,9 @@ impl Effect for LandingEvent {
     fn apply(&self, record: &Record, history: &mut History) {
         let active = &mut history.active;
         match self {
-            LandingEvent::Queued { .. } => active.queue(record.task_id.as_ref()),
+            LandingEvent::Queued { .. } => {
+                active.queue(record.task_id.as_ref(), record.timestamp);
+            }
             LandingEvent::Merging(batch) => active.start_trial(batch),
             LandingEvent::Split(_) => active.end_trial(),
             LandingEvent::MergeHeld(held) => {

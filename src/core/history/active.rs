@@ -36,6 +36,9 @@ pub struct ActiveAttempt {
     /// Whether its agent has started.
     #[serde(default)]
     pub has_agent: bool,
+    /// When its work was queued to land.
+    #[serde(default)]
+    pub queued_at: Option<DateTime<Utc>>,
     /// Where it is to run, if that is not this machine as it is.
     #[serde(default)]
     pub run_on: Option<String>,
@@ -110,8 +113,9 @@ impl ActiveAttempts {
     }
 
     /// Adds a task to the merge queue.
-    pub(crate) fn queue(&mut self, id: Option<&TaskId>) {
+    pub(crate) fn queue(&mut self, id: Option<&TaskId>, at: DateTime<Utc>) {
         self.set_state(id, AttemptState::Queued);
+        self.with(id, |active| active.queued_at = active.queued_at.or(Some(at)));
         self.queue.extend(id.filter(|id| !self.queue.contains(id)).cloned());
     }
 

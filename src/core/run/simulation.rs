@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     commit_id::CommitId,
+    dice::Dice,
     event::{
         Answer, AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildrenLeft, Event,
         ExecutorEvent, GraphEvent, LandingEvent, Orphans, RequestEvent, RunEvent, StopReason,
@@ -50,28 +51,6 @@ const SCHEDULES: u64 = 2_000;
 const FAR: &str = "far";
 /// A schedule with more steps than this counts as endless.
 const STEPS: usize = 20_000;
-
-/// A pseudo-random sequence (splitmix64).
-struct ScheduleDice(u64);
-
-impl ScheduleDice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.roll() % bound.max(1) as u64) as usize
-    }
-
-    /// Returns true with this probability.
-    fn chance(&mut self, percent: u64) -> bool {
-        self.roll() % 100 < percent
-    }
-}
 
 /// A commit: the attempts whose work is in it.
 type Works = BTreeSet<AttemptId>;
@@ -117,7 +96,7 @@ impl SimProcess {
 /// The world around a run.
 #[expect(clippy::struct_excessive_bools, reason = "these are switches")]
 struct World {
-    dice: ScheduleDice,
+    dice: Dice,
     graph: TaskGraph,
     history: History,
     policy: Policy,
@@ -187,7 +166,7 @@ enum End {
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut dice = ScheduleDice(seed);
+        let mut dice = Dice(seed);
         let count = 1 + dice.below(7);
         let isolated = dice.chance(70);
         let has_far = dice.chance(40);

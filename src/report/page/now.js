@@ -199,7 +199,7 @@ function upcoming(now) {
     sign(task.why ? "waiting" : "ready"),
     h("span", { class: "row-main" }, taskLink(task.id), " ", h("bdi", { class: "title" }, task.title)),
     h("span", { class: "row-facts faint" }, task.why ? h("span", { class: "wrap" }, task.why) : task.starts_at ? ["about ", moment(task.starts_at)] : null));
-  const until = now.forecast && h("span", { class: "faint" }, `${counted(now.forecast.tasks, "task")}, about ${duration(now.forecast.seconds)}, done `, moment(now.forecast.done_at));
+  const until = now.forecast && h("span", { class: "faint" }, `${now.forecast.reasons[0].why}, about `, moment(now.forecast.ends_at.middle));
   return panel("Next", { tools: until }, h("ul", { class: "rows" }, capped(all, 12, row)));
 }
 

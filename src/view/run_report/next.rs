@@ -10,10 +10,11 @@ use crate::{
         event::StopReason,
         exit::Exit,
         graph::task::TaskId,
-        select::{Decision, TaskState, View},
+        select::{Decision, Policy, TaskState, View},
     },
     view::{
-        plan::{ForecastView, PaceView},
+        night::{NightView, Patience},
+        plan::PaceView,
         run::{RunView, Standing},
         state::{StateKind, StateMark},
         task::TaskView,
@@ -41,36 +42,18 @@ pub struct UpcomingTask {
     pub why: Option<String>,
 }
 
-/// When everything that can start would be done if every attempt succeeds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct RunForecast {
-    /// The number of attempts at once.
-    pub jobs: usize,
-    /// The number of tasks.
-    pub tasks: usize,
-    /// How long they take.
-    pub seconds: u64,
-    /// When the first one starts: now, or at the next start of the schedule.
-    #[schemars(with = "String", extend("format" = "date-time"))]
-    pub from: DateTime<Utc>,
-    /// When the last one is done.
-    #[schemars(with = "String", extend("format" = "date-time"))]
-    pub done_at: DateTime<Utc>,
-}
-
 /// The first tasks that have not started, and the forecast for all of them.
 pub(super) fn upcoming(
     view: &View<'_>,
     run: &RunView,
     now: DateTime<Utc>,
-) -> (Vec<UpcomingTask>, Option<RunForecast>) {
+) -> (Vec<UpcomingTask>, Option<NightView>) {
     let jobs = view.policy.jobs.max(1);
     let pace = PaceView::of(view);
     let length = |number: usize| pace.seconds(view.graph.task(number).minutes);
     let wake = run.schedule.as_ref().and_then(|schedule| schedule.next_wake);
     let from = wake.filter(|wake| *wake > now && !run.goes_on()).unwrap_or(now);
     let slots = view.forecast(jobs, &length, now);
-    let forecast = ForecastView::of(view, jobs, &slots, from);
     let after = |seconds: u64| {
         let length = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
         from.checked_add_signed(length?)
@@ -102,13 +85,11 @@ pub(super) fn upcoming(
         .filter(|number| !is_planned[*number] && view.state(*number, now) == TaskState::Waiting);
     let room = TASKS - tasks.len();
     tasks.extend(waiting.take(room).map(task));
-    let forecast = (!slots.slots.is_empty()).then_some(RunForecast {
-        jobs,
-        tasks: slots.slots.len(),
-        seconds: forecast.seconds,
-        from,
-        done_at: forecast.done_at,
-    });
+    // What follows a run that made only one attempt, or was stopped, is another run.
+    let policy = Policy { once: false, stop: None, ..view.policy.clone() };
+    let rest = View { policy: &policy, ..*view };
+    let forecast = NightView::of(&rest, run.goes_on(), from, Patience::Short)
+        .filter(|_| !slots.slots.is_empty());
     (tasks, forecast)
 }
 

@@ -242,15 +242,11 @@ impl RunReport {
             counts.states.iter().filter(|(kind, _)| is_next(*kind)).map(|(_, count)| count).sum();
         let shown = self.upcoming.len().min(fold.upcoming);
         page.more(all.saturating_sub(shown), "ralph dag-status");
-        if let Some(all) = &self.forecast {
-            let what = match all.tasks {
-                1 => "it takes".to_owned(),
-                count => format!("these {count} take"),
-            };
-            let at_once =
-                if all.jobs == 1 { String::new() } else { format!(" with {} jobs", all.jobs) };
-            let (took, done) = (short(all.seconds), moment(all.done_at, all.from));
-            let text = format!("if all goes well, {what} {took}{at_once}: until {done}");
+        let lines = self
+            .forecast
+            .as_ref()
+            .map(|it| if it.goes_on { it.lines() } else { vec![it.outlook()] });
+        for text in lines.unwrap_or_default() {
             page.aside(Style::Faint, &text);
         }
     }

@@ -1,0 +1,557 @@
+//! The rest of a run, foreseen: it is played many times in virtual time, with the real decisions. What
+//! attempts bring is drawn from the newest ones of this repository.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::{
+    agents::transcript::{Format, Usage},
+    dice::Dice,
+    event::{AttemptEvent, AttemptResult, Event, StopReason, record::Record},
+    graph::{TaskGraph, task::Status},
+    history::{AttemptSample, History},
+    outcome::Outcome,
+    select::{Active, Decision, Turn, View},
+    spend::Spend,
+    verdict::Verdict,
+};
+
+/// What an attempt brings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DrawnAttempt {
+    /// From its start until its work is queued to land, or until it ends without.
+    pub work: TimeDelta,
+    /// From then until it ends.
+    pub queue: TimeDelta,
+    /// How it ends.
+    pub verdict: Verdict,
+    /// What it uses.
+    pub usage: Usage,
+}
+
+/// One way in which a run may go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlayedNight {
+    /// When it ends.
+    pub ends_at: DateTime<Utc>,
+    /// Why it ends; none if it goes on for longer than [`HORIZON`].
+    pub why: Option<StopReason>,
+    /// The tasks that it completes, with the times.
+    pub done: Vec<(usize, DateTime<Utc>)>,
+    /// What its attempts use, with those that have ended already.
+    pub spend: Spend,
+}
+
+/// A run that goes on for longer is not foreseen.
+pub const HORIZON: TimeDelta = TimeDelta::days(14);
+
+/// An attempt that is open while a night is played.
+struct PlayedAttempt {
+    number: usize,
+    agent: Option<String>,
+    attempt: u32,
+    queued_at: DateTime<Utc>,
+    ends_at: DateTime<Utc>,
+    drawn: DrawnAttempt,
+}
+
+/// A night while it is played.
+struct Play<'a> {
+    view: View<'a>,
+    graph: TaskGraph,
+    history: History,
+    now: DateTime<Utc>,
+    open: Vec<PlayedAttempt>,
+    done: Vec<(usize, DateTime<Utc>)>,
+}
+
+/// Plays the rest of the run that the history has, from `now` on. `draw` says what the next attempt at
+/// a task brings; its second argument is whether an attempt at it failed before.
+pub fn play(
+    view: &View<'_>,
+    now: DateTime<Utc>,
+    draw: &mut dyn FnMut(usize, bool) -> DrawnAttempt,
+) -> PlayedNight {
+    let mut play = Play::of(view, now, draw);
+    let why = play.go_on(now + HORIZON, draw);
+    let spend = play.history.run.spend;
+    PlayedNight { ends_at: play.now, why, done: play.done, spend }
+}
+
+impl<'a> Play<'a> {
+    fn of(
+        view: &View<'a>,
+        now: DateTime<Utc>,
+        draw: &mut dyn FnMut(usize, bool) -> DrawnAttempt,
+    ) -> Play<'a> {
+        let (graph, history) = (view.graph.clone(), view.history.clone());
+        let mut play =
+            Play { view: *view, graph, history, now, open: Vec::new(), done: Vec::new() };
+        play.take_over(draw);
+        play
+    }
+
+    /// Plays until then, and returns why the run has ended if it has.
+    fn go_on(
+        &mut self,
+        until: DateTime<Utc>,
+        draw: &mut dyn FnMut(usize, bool) -> DrawnAttempt,
+    ) -> Option<StopReason> {
+        while self.now < until {
+            match self.decide() {
+                Decision::Stop(why) => return Some(why),
+                Decision::Start(key) => self.start(key.number, draw),
+                Decision::Wait(wait) if self.wait(wait.until) => {}
+                Decision::Wait(_) => return None,
+            }
+        }
+        None
+    }
+
+    /// The number of queued attempts beyond `jobs`, which keep others from starting, is at work as in
+    /// [`crate::run::Run::open_work`].
+    fn decide(&self) -> Decision {
+        let mut waiting = 0;
+        let active: Vec<Active<'_>> = self
+            .open
+            .iter()
+            .map(|open| {
+                let queued = open.queued_at <= self.now;
+                waiting += usize::from(queued);
+                Active {
+                    number: Some(open.number),
+                    agent: open.agent.as_deref(),
+                    works: !queued || waiting >= self.view.policy.jobs,
+                }
+            })
+            .collect();
+        let (graph, history) = (&self.graph, &self.history);
+        View { graph, history, active: &active, ..self.view }.decide(self.now)
+    }
+
+    /// The attempts that are open at the start. What is drawn for them is longer than they have taken.
+    fn take_over(&mut self, draw: &mut dyn FnMut(usize, bool) -> DrawnAttempt) {
+        /// How often an attempt is drawn that would have ended already.
+        const DRAWS: usize = 20;
+        for active in self.view.active {
+            let Some(number) = active.number else { continue };
+            let id = &self.graph.task(number).id;
+            let past = self.history.of(id);
+            let (attempt, is_retry) = (past.attempts, past.counted > 0);
+            let open = self.history.active.of(id);
+            let since = open.map_or(self.now, |open| open.since);
+            let queued_at = open.and_then(|open| open.queued_at);
+            let from = queued_at.unwrap_or(since);
+            let ran = self.now - from;
+            let length = |drawn: &DrawnAttempt| {
+                if queued_at.is_some() { drawn.queue } else { drawn.work }
+            };
+            let mut drawn = draw(number, is_retry);
+            for _ in 0..DRAWS {
+                if length(&drawn) > ran {
+                    break;
+                }
+                drawn = draw(number, is_retry);
+            }
+            let left = (length(&drawn) - ran).max(ran / 4);
+            let (works_on, ends_at) = match queued_at {
+                Some(at) => (at, self.now + left),
+                None => (self.now + left, self.now + left + drawn.queue),
+            };
+            let agent = active.agent.map(str::to_owned);
+            let open =
+                PlayedAttempt { number, agent, attempt, queued_at: works_on, ends_at, drawn };
+            self.open.push(open);
+        }
+    }
+
+    /// Starts an attempt.
+    fn start(&mut self, number: usize, draw: &mut dyn FnMut(usize, bool) -> DrawnAttempt) {
+        let view = View { graph: &self.graph, history: &self.history, ..self.view };
+        let agent = match view.agent(number, self.now) {
+            Turn::Now(Some(call)) => Some(call.name.clone()),
+            Turn::Now(None) | Turn::Busy(_) | Turn::Later(_) | Turn::Never => None,
+        };
+        let past = self.history.of(&self.graph.task(number).id);
+        let (attempt, is_retry) = (past.attempts + 1, past.counted > 0);
+        self.apply(
+            number,
+            AttemptEvent::Started {
+                attempt,
+                base: None,
+                branch: None,
+                log: String::new(),
+                why: String::new(),
+                format: Format::Text,
+                slot: None,
+                run_on: None,
+            }
+            .into(),
+        );
+        let drawn = draw(number, is_retry);
+        let queued_at = self.now + drawn.work;
+        let ends_at = queued_at + drawn.queue;
+        self.open.push(PlayedAttempt { number, agent, attempt, queued_at, ends_at, drawn });
+    }
+
+    /// Waits for the next change, at most until then. Returns false if nothing will change.
+    fn wait(&mut self, until: Option<DateTime<Utc>>) -> bool {
+        let steps = self.open.iter().flat_map(|open| [open.queued_at, open.ends_at]);
+        let next = steps.chain(until).filter(|at| *at > self.now).min();
+        // A step that takes no time has been made.
+        let ends_now = self.open.iter().any(|open| open.ends_at <= self.now);
+        let Some(next) = next.filter(|_| !ends_now).or(ends_now.then_some(self.now)) else {
+            return false;
+        };
+        self.now = next;
+        let over = |open: &mut PlayedAttempt| open.ends_at <= next;
+        let mut ended: Vec<PlayedAttempt> = self.open.extract_if(.., over).collect();
+        ended.sort_by_key(|open| open.ends_at);
+        for open in ended {
+            self.end(open);
+        }
+        true
+    }
+
+    fn end(&mut self, open: PlayedAttempt) {
+        let PlayedAttempt { number, agent, attempt, drawn, .. } = open;
+        if drawn.verdict == Verdict::Complete {
+            self.graph.set_status(number, Status::Complete);
+            self.done.push((number, self.now));
+        }
+        let outcome = Outcome::Exited { exit_code: 0 };
+        let result = AttemptResult {
+            duration_seconds: (drawn.work + drawn.queue).as_seconds_f64(),
+            usage: drawn.usage,
+            agent,
+            ..AttemptResult::new(attempt, drawn.verdict, outcome)
+        };
+        self.apply(number, Event::Ended(result));
+    }
+
+    fn apply(&mut self, number: usize, event: Event) {
+        let run = &self.history.run;
+        self.history.apply(&Record {
+            timestamp: self.now,
+            run_id: run.id.clone(),
+            seq: 0,
+            iteration: Some(run.next_iteration()),
+            task_id: Some(self.graph.task(number).id.clone()),
+            event,
+        });
+    }
+}
+
+/// What is known of the attempts of a repository: the newest ones, relative to the estimates of their
+/// tasks.
+#[derive(Clone, Debug)]
+pub struct AttemptLaw<'a> {
+    /// Each with the estimate of its task, in seconds.
+    samples: Vec<(&'a AttemptSample, f64)>,
+}
+
+/// One guess at what is behind the attempts of a repository: as many of them as there are, drawn with
+/// repetition, so that guesses differ as much as so few attempts can mislead.
+struct GuessedLaw<'a> {
+    first: Vec<(&'a AttemptSample, f64)>,
+    retries: Vec<(&'a AttemptSample, f64)>,
+    /// How long attempts take relative to the estimate, where none has ended.
+    pace: f64,
+}
+
+/// How many attempts the assumption weighs that four of five succeed.
+const ASSUMED: usize = 5;
+/// Fewer retries than this say nothing about retries.
+const ENOUGH: usize = 4;
+
+impl<'a> AttemptLaw<'a> {
+    /// What the history says about tasks of the graph.
+    pub fn of(view: &View<'a>) -> AttemptLaw<'a> {
+        let tells = |it: &&AttemptSample| {
+            it.verdict == Verdict::Complete
+                || it.verdict == Verdict::NeedsInput
+                || it.verdict.counts() && it.verdict != Verdict::SetupFailed
+        };
+        let estimated = |it: &'a AttemptSample| {
+            let task = view.graph.number(&it.task_id).map(|number| view.graph.task(number))?;
+            Some((it, f64::from(task.minutes) * 60.0))
+        };
+        AttemptLaw {
+            samples: view.history.samples.iter().filter(tells).filter_map(estimated).collect(),
+        }
+    }
+
+    /// How many attempts tell of the next ones.
+    pub fn known(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// Plays the rest of a run so many times.
+    pub fn nights(&self, view: &View<'_>, now: DateTime<Utc>, count: usize) -> Vec<PlayedNight> {
+        let mut dice = Dice(view.history.run.iterations.into());
+        let mut night = || {
+            let law = self.guess(&mut dice);
+            play(view, now, &mut |number, is_retry| {
+                law.draw(f64::from(view.graph.task(number).minutes) * 60.0, is_retry, &mut dice)
+            })
+        };
+        (0..count).map(|_| night()).collect()
+    }
+
+    fn guess(&self, dice: &mut Dice) -> GuessedLaw<'a> {
+        let count = self.samples.len();
+        let drawn = (0..count).map(|_| self.samples[dice.below(count)]);
+        let (retries, first): (Vec<_>, Vec<_>) = drawn.partition(|(sample, _)| sample.is_retry);
+        // Between a tenth of the estimate and all of it.
+        GuessedLaw { first, retries, pace: 10_f64.powf(-dice.part()) }
+    }
+}
+
+impl GuessedLaw<'_> {
+    fn draw(&self, estimate: f64, is_retry: bool, dice: &mut Dice) -> DrawnAttempt {
+        let retries = is_retry && self.retries.len() >= ENOUGH || self.first.is_empty();
+        let samples = if retries { &self.retries } else { &self.first };
+        let assumed = dice.below(samples.len() + ASSUMED) < ASSUMED;
+        let complete = if dice.chance(80) { Verdict::Complete } else { Verdict::Incomplete };
+        let length = |seconds: f64| TimeDelta::milliseconds((seconds * 1000.0) as i64);
+        let Some((sample, its)) = samples.get(dice.below(samples.len())) else {
+            let spread = 0.5 + dice.part();
+            return DrawnAttempt {
+                work: length(estimate * self.pace * spread),
+                queue: TimeDelta::zero(),
+                verdict: Verdict::Complete,
+                usage: Usage::default(),
+            };
+        };
+        DrawnAttempt {
+            work: length(sample.work_seconds / its * estimate),
+            queue: length(sample.queue_seconds),
+            verdict: if assumed { complete } else { sample.verdict },
+            usage: Usage { cost_usd: sample.cost_usd, tokens: sample.tokens, ..Usage::default() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, mem};
+
+    use super::*;
+    use crate::{
+        event::{Begun, RunEvent},
+        graph::task::{Task, TaskId},
+        samples::{record, task},
+        select::{Policy, keys},
+        spend::Budget,
+    };
+
+    /// The laws of a repository, which a forecast has to find out: how long attempts take and how much
+    /// they differ, how many succeed, and what they cost.
+    struct TrueLaw {
+        pace: f64,
+        spread: f64,
+        succeeds: u64,
+        queue: f64,
+        cost: f64,
+    }
+
+    impl TrueLaw {
+        fn any(dice: &mut Dice) -> TrueLaw {
+            TrueLaw {
+                pace: 0.1 + dice.part() * 0.5,
+                spread: 0.2 + dice.part() * 0.4,
+                succeeds: 75 + dice.roll() % 25,
+                queue: dice.part() * 120.0,
+                cost: 0.2 + dice.part(),
+            }
+        }
+
+        fn draw(&self, minutes: u32, dice: &mut Dice) -> DrawnAttempt {
+            let normal = (0..12).map(|_| dice.part()).sum::<f64>() - 6.0;
+            let length = f64::from(minutes) * 60.0 * self.pace * (normal * self.spread).exp();
+            let seconds = |seconds: f64| TimeDelta::milliseconds((seconds * 1000.0) as i64);
+            let is_complete = dice.chance(self.succeeds);
+            DrawnAttempt {
+                work: seconds(length),
+                queue: seconds(self.queue * dice.part()),
+                verdict: if is_complete { Verdict::Complete } else { Verdict::VerifyFailed },
+                usage: Usage {
+                    cost_usd: Some(self.cost * (0.5 + dice.part())),
+                    ..Usage::default()
+                },
+            }
+        }
+    }
+
+    /// A repository before a night: its graph, the policy, and the history of an earlier night with
+    /// other tasks.
+    fn any_repository(law: &TrueLaw, dice: &mut Dice) -> (TaskGraph, Policy, History) {
+        let count = 24 + dice.below(73);
+        let mut tasks: Vec<Task> = (0..2 * count).map(|n| task(&format!("t{n}"))).collect();
+        for task in &mut tasks {
+            task.minutes = [30, 60, 120][dice.below(3)];
+        }
+        let mut edges = Vec::new();
+        for to in 1..count {
+            edges.extend(dice.chance(60).then(|| (dice.below(to), to)));
+        }
+        let mut history = History::default();
+        history.apply(&record("t0", -100_000, RunEvent::LoopStarted(Begun::default())));
+        let earlier = 40 + dice.below(count - 20);
+        for (at, task) in tasks[count..][..earlier.min(count)].iter_mut().enumerate() {
+            let at = i64::try_from(at).unwrap() * 1000 - 100_000;
+            attempted(&mut history, &task.id, task.minutes, at, law, dice);
+            task.status = Status::Complete;
+        }
+        for task in &mut tasks[count..] {
+            task.status = Status::Complete;
+        }
+        let attempts = count as f64 / (law.succeeds as f64 / 100.0);
+        let some = |dice: &mut Dice| 0.3 + 1.2 * dice.part();
+        #[expect(clippy::cast_sign_loss, reason = "the number is positive")]
+        let whole = |number: f64| number as u32 + 1;
+        let policy = Policy {
+            jobs: 1 + dice.below(6),
+            max_iterations: dice.chance(30).then(|| whole(attempts * some(dice))),
+            budget: Budget {
+                cost: dice.chance(30).then(|| attempts * law.cost * some(dice)),
+                ..Budget::default()
+            },
+            ..Policy::default()
+        };
+        (TaskGraph::new(tasks, edges).unwrap(), policy, history)
+    }
+
+    /// Journals attempts at a task until one completes it.
+    fn attempted(
+        history: &mut History,
+        id: &TaskId,
+        minutes: u32,
+        at: i64,
+        law: &TrueLaw,
+        dice: &mut Dice,
+    ) {
+        for attempt in 1.. {
+            let drawn = law.draw(minutes, dice);
+            history.apply(&record(id.as_str(), at, crate::samples::started(attempt)));
+            history.active.with(Some(id), |open| open.has_agent = true);
+            let queued = at + drawn.work.num_seconds();
+            history.active.with(Some(id), |open| {
+                open.queued_at = DateTime::from_timestamp(queued, 0);
+            });
+            let result = AttemptResult {
+                usage: drawn.usage,
+                ..AttemptResult::new(attempt, drawn.verdict, Outcome::Exited { exit_code: 0 })
+            };
+            let end = queued + drawn.queue.num_seconds();
+            history.apply(&record(id.as_str(), end, Event::Ended(result)));
+            if drawn.verdict == Verdict::Complete {
+                return;
+            }
+        }
+    }
+
+    /// How forecasts of nights came true, in parts of all nights.
+    #[derive(Debug, Default)]
+    struct Truth {
+        nights: usize,
+        /// The most likely reason was the reason.
+        right: usize,
+        /// The reason was one of those with a share of a tenth.
+        said: usize,
+        /// The middle of the forecast was within 15 % of the time that it took.
+        near: usize,
+        /// The time was within the range of eight in ten.
+        within: usize,
+        /// After a quarter of the night, the middle was within 20 % of the time that was left.
+        near_later: usize,
+    }
+
+    fn compare(truth: &mut Truth, nights: &[PlayedNight], night: &PlayedNight, now: DateTime<Utc>) {
+        let kind = |night: &PlayedNight| night.why.as_ref().map(mem::discriminant);
+        let share = |one: &PlayedNight| nights.iter().filter(|it| kind(it) == kind(one)).count();
+        let most = nights.iter().max_by_key(|one| share(one)).unwrap();
+        let mut lengths: Vec<f64> =
+            nights.iter().map(|it| (it.ends_at - now).as_seconds_f64()).collect();
+        lengths.sort_by(f64::total_cmp);
+        let took = (night.ends_at - now).as_seconds_f64();
+        truth.nights += 1;
+        truth.right += usize::from(kind(most) == kind(night));
+        truth.said += usize::from(share(night) * 10 >= nights.len());
+        truth.near += usize::from((lengths[lengths.len() / 2] / took - 1.0).abs() <= 0.15);
+        let (low, high) = (lengths.len() / 10, lengths.len() * 9 / 10);
+        truth.within += usize::from((lengths[low]..=lengths[high]).contains(&took));
+    }
+
+    /// Foresees the rest of a night once a quarter of it is over.
+    fn is_near_after_a_quarter(
+        view: &View<'_>,
+        law: &TrueLaw,
+        now: DateTime<Utc>,
+        seed: u64,
+    ) -> bool {
+        let took = |until: DateTime<Utc>| {
+            let mut dice = Dice(seed + 1);
+            let mut draw =
+                |number: usize, _: bool| law.draw(view.graph.task(number).minutes, &mut dice);
+            let mut play = Play::of(view, now, &mut draw);
+            play.go_on(until, &mut draw);
+            play
+        };
+        let end = took(now + HORIZON).now;
+        let play = took(now + (end - now) / 4);
+        let mut history = play.history.clone();
+        for open in &play.open {
+            let id = &view.graph.task(open.number).id;
+            let queued = Some(open.queued_at).filter(|at| *at <= play.now);
+            history.active.with(Some(id), |active| active.queued_at = queued);
+        }
+        let active: Vec<Active<'_>> = play
+            .open
+            .iter()
+            .map(|open| Active {
+                number: Some(open.number),
+                agent: None,
+                works: open.queued_at > play.now,
+            })
+            .collect();
+        let view = View { graph: &play.graph, history: &history, active: &active, ..*view };
+        let mut left: Vec<f64> = AttemptLaw::of(&view)
+            .nights(&view, play.now, 60)
+            .iter()
+            .map(|it| (it.ends_at - play.now).as_seconds_f64())
+            .collect();
+        left.sort_by(f64::total_cmp);
+        let came = (end - play.now).as_seconds_f64();
+        (left[left.len() / 2] / came - 1.0).abs() <= 0.2
+    }
+
+    /// `RALPH_NIGHTS=1000 cargo test --release --lib night -- --nocapture` measures more nights.
+    #[test]
+    fn forecasts_come_true() {
+        let count = env::var("RALPH_NIGHTS").map_or(12, |count| count.parse().unwrap());
+        let mut truth = Truth::default();
+        for seed in 0..count {
+            let mut dice = Dice(seed);
+            let law = TrueLaw::any(&mut dice);
+            let (graph, policy, mut history) = any_repository(&law, &mut dice);
+            let begun = Begun { max_iterations: 500, ..Begun::default() };
+            history.apply(&record("t0", 0, RunEvent::LoopStarted(begun)));
+            let (keys, now) = (keys(&graph, false), DateTime::UNIX_EPOCH);
+            let view = View {
+                graph: &graph,
+                keys: &keys,
+                history: &history,
+                policy: &policy,
+                active: &[],
+            };
+            let nights = AttemptLaw::of(&view).nights(&view, now, 60);
+            let night =
+                play(&view, now, &mut |number, _| law.draw(graph.task(number).minutes, &mut dice));
+            compare(&mut truth, &nights, &night, now);
+            truth.near_later += usize::from(is_near_after_a_quarter(&view, &law, now, seed));
+        }
+        println!("{truth:?}");
+        let of = |part: usize| part * 100 / truth.nights;
+        assert!(of(truth.said) >= 90 && of(truth.near) >= 75, "{truth:?}");
+    }
+}

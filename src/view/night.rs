@@ -1,0 +1,351 @@
+//! The night foreseen: what a run that starts now, or goes on, will have done in the morning, when and
+//! why it ends, and what it costs.
+
+use std::{collections::BTreeMap, mem};
+
+use chrono::{DateTime, Days, Local, NaiveTime, Utc};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    VERSION,
+    words::{counted, ids, moment},
+};
+use crate::core::{
+    event::{Begun, Blocker, RunEvent, StopReason, record::Record},
+    graph::task::{Status, TaskId},
+    history::History,
+    night::{AttemptLaw, PlayedNight},
+    select::{View, default_iterations},
+    spend::dollars,
+};
+
+/// A night foreseen.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct NightView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The time from which it is foreseen.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub from: DateTime<Utc>,
+    /// Whether it is the rest of a run that goes on; if not, a run that starts then.
+    pub goes_on: bool,
+    /// How many ways were played in which it may go.
+    pub played: usize,
+    /// How many ended attempts it is learned from.
+    pub learned_from: usize,
+    /// The number of tasks that are open.
+    pub open: usize,
+    /// When the run ends.
+    pub ends_at: RangeView<DateTime<Utc>>,
+    /// The morning, or the end of the run if that is certain to be before.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub morning: DateTime<Utc>,
+    /// How many tasks it has completed by then in nine of ten cases.
+    pub done: usize,
+    /// How many more in half of the cases.
+    pub likely: usize,
+    /// Why it ends, the most frequent first.
+    pub reasons: Vec<NightEnd>,
+    /// What the run costs, in US dollars; none if no attempt has told its cost.
+    pub cost_usd: Option<RangeView<f64>>,
+    /// The limit on that, if there is one.
+    pub max_cost_usd: Option<f64>,
+}
+
+/// What lies between two values in eight of ten cases.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RangeView<T> {
+    /// Less in one of ten cases.
+    #[schemars(with = "serde_json::Value")]
+    pub low: T,
+    /// Less in half of the cases.
+    #[schemars(with = "serde_json::Value")]
+    pub middle: T,
+    /// More in one of ten cases.
+    #[schemars(with = "serde_json::Value")]
+    pub high: T,
+}
+
+/// A way in which the run ends.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct NightEnd {
+    /// In what part of the cases, from 0 to 1.
+    pub share: f64,
+    /// Why it ends.
+    pub why: String,
+    /// The exit code; none if it goes on for too long to be foreseen.
+    pub exit_code: Option<u8>,
+    /// What can be done about it now.
+    pub remedy: Option<String>,
+}
+
+/// An end that is rarer is not named.
+const RARE: f64 = 0.1;
+
+impl<T: Copy> RangeView<T> {
+    /// The range of these values; none if there are none.
+    fn of(
+        mut values: Vec<T>,
+        order: impl Fn(&T, &T) -> std::cmp::Ordering,
+    ) -> Option<RangeView<T>> {
+        values.sort_by(order);
+        let at =
+            |part: usize| values.get((values.len() * part / 10).min(values.len() - 1)).copied();
+        values.first()?;
+        Some(RangeView { low: at(1)?, middle: at(5)?, high: at(9)? })
+    }
+}
+
+/// How long it may take to foresee a night.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// A person asked for it.
+    Long,
+    /// It is shown beside other things.
+    Short,
+}
+
+impl Patience {
+    /// How many nights of so many steps are played. A step takes less than a microsecond.
+    fn nights(self, steps: usize) -> usize {
+        match self {
+            Patience::Long => (2_000_000 / steps.max(1)).clamp(3, 400),
+            Patience::Short => {
+                Some(100_000 / steps.max(1)).filter(|it| *it >= 5).map_or(0, |it| it.min(60))
+            }
+        }
+    }
+}
+
+impl NightView {
+    /// Foresees the rest of the run that goes on, or one that starts now. None if nothing is open, or
+    /// if so many tasks are that this takes longer than `patience`.
+    pub fn of(
+        view: &View<'_>,
+        goes_on: bool,
+        now: DateTime<Utc>,
+        patience: Patience,
+    ) -> Option<NightView> {
+        let is_open = |number: &usize| !view.graph.task(*number).status.is_over();
+        let open = view.admitted().filter(is_open).count();
+        let count = patience.nights(open * view.frontier().count().max(4));
+        if open == 0 || count == 0 {
+            return None;
+        }
+        let history = started(view, goes_on, now);
+        let view = &View { history: &history, ..*view };
+        let law = AttemptLaw::of(view);
+        let nights = law.nights(view, now, count);
+        let ends_at = RangeView::of(nights.iter().map(|it| it.ends_at).collect(), Ord::cmp)?;
+        let morning = next_morning(now).min(ends_at.high);
+        let mut times = BTreeMap::new();
+        for (number, at) in nights.iter().flat_map(|it| &it.done) {
+            *times.entry(*number).or_insert(0) += usize::from(*at <= morning);
+        }
+        let in_part =
+            |tenths: usize| times.values().filter(|it| **it * 10 >= count * tenths).count();
+        let knows_cost = nights.iter().any(|it| it.spend.cost_usd > 0.0);
+        let costs = nights.iter().map(|it| it.spend.assumed_cost()).collect();
+        Some(NightView {
+            schema: VERSION,
+            from: now,
+            goes_on,
+            played: count,
+            learned_from: law.known(),
+            open,
+            ends_at,
+            morning,
+            done: in_part(9),
+            likely: in_part(5) - in_part(9),
+            reasons: reasons(view, &nights),
+            cost_usd: RangeView::of(costs, f64::total_cmp).filter(|_| knows_cost),
+            max_cost_usd: view.policy.budget.cost,
+        })
+    }
+
+    /// The most frequent reason.
+    fn end(&self) -> &NightEnd {
+        &self.reasons[0]
+    }
+
+    /// When and why it ends.
+    fn ending(&self) -> String {
+        let RangeView { low, middle, high } = self.ends_at;
+        let at = |time: DateTime<Utc>| minute(time, self.from);
+        let why = &self.end().why;
+        format!("about {} ({} to {}): {why}", at(middle), at(low), at(high))
+    }
+
+    /// What a run now would come to, in one line.
+    pub fn outlook(&self) -> String {
+        format!("a run now would end {}", self.ending())
+    }
+
+    /// It in lines for a person, with what can be done about it.
+    pub fn lines(&self) -> Vec<String> {
+        let at = |time: DateTime<Utc>| minute(time, self.from);
+        let more =
+            if self.likely > 0 { format!(", {} more likely", self.likely) } else { String::new() };
+        let (done, open, morning) = (self.done, counted(self.open, "open task"), at(self.morning));
+
+        let few = (self.learned_from < 10).then(|| counted(self.learned_from, "attempt"));
+        let learned = few.map_or(String::new(), |few| format!(" (learned from {few} only)"));
+        let what = format!("the run will do {done} of {open} by {morning}{more}{learned}");
+        let mut lines = vec![format!("the run ends {}", self.ending())];
+        // Without any attempt this says nothing.
+        if self.learned_from > 0 {
+            lines.insert(0, what);
+        } else {
+            lines[0] += "; a guess, since no attempt has ended here";
+        }
+        lines.extend(self.end().remedy.clone().map(|remedy| format!("  {remedy}")));
+        for NightEnd { share, why, remedy, .. } in &self.reasons[1..] {
+            let cases = (share * 10.0).round().max(1.0);
+            let remedy = remedy.as_ref().map_or(String::new(), |remedy| format!("; {remedy}"));
+            lines.push(format!("in {cases} of 10 cases: {why}{remedy}"));
+        }
+        if let Some(RangeView { low, high, .. }) = self.cost_usd {
+            let limit = self.max_cost_usd;
+            let limit =
+                limit.map_or(String::new(), |limit| format!(" (`max_cost`: {})", dollars(limit)));
+            lines.push(format!("the run costs {} to {}{limit}", dollars(low), dollars(high)));
+        }
+        lines
+    }
+}
+
+/// The history once a run has started now; as it is if one goes on.
+fn started(view: &View<'_>, goes_on: bool, now: DateTime<Utc>) -> History {
+    let mut history = view.history.clone();
+    if !goes_on {
+        let max_iterations = view.policy.max_iterations.unwrap_or(default_iterations(view));
+        history.apply(&Record {
+            timestamp: now,
+            run_id: "foreseen".to_owned(),
+            seq: 0,
+            iteration: None,
+            task_id: None,
+            event: RunEvent::LoopStarted(Begun { max_iterations, ..Begun::default() }).into(),
+        });
+    }
+    history
+}
+
+/// The time when a person looks: seven o'clock.
+fn next_morning(now: DateTime<Utc>) -> DateTime<Utc> {
+    let seven = NaiveTime::from_hms_opt(7, 0, 0).expect("a time of day");
+    let here = now.with_timezone(&Local);
+    let at = |days: u64| {
+        let day = here.date_naive().checked_add_days(Days::new(days))?;
+        day.and_time(seven).and_local_timezone(Local).earliest()
+    };
+    let times = [at(0), at(1)].into_iter().flatten().map(|time| time.with_timezone(&Utc));
+    times.filter(|time| *time > now).min().unwrap_or(now)
+}
+
+/// A time without seconds, which a forecast does not know.
+fn minute(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    let text = moment(at, now);
+    match text.rsplit_once(':') {
+        Some((minute, _)) if text.matches(':').count() == 2 => minute.to_owned(),
+        _ => text,
+    }
+}
+
+/// The ways in which these nights end.
+fn reasons(view: &View<'_>, nights: &[PlayedNight]) -> Vec<NightEnd> {
+    let kind = |night: &PlayedNight| night.why.as_ref().map(mem::discriminant);
+    let mut groups: Vec<Vec<&PlayedNight>> = Vec::new();
+    for night in nights {
+        match groups.iter_mut().find(|group| kind(group[0]) == kind(night)) {
+            Some(group) => group.push(night),
+            None => groups.push(vec![night]),
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
+    let end = |group: &Vec<&PlayedNight>| {
+        let (why, remedy) = words(view, group);
+        NightEnd {
+            share: group.len() as f64 / nights.len() as f64,
+            why,
+            exit_code: group[0].why.as_ref().map(|why| why.exit().code()),
+            remedy,
+        }
+    };
+    let mut ends: Vec<NightEnd> = groups.iter().map(end).collect();
+    let first = ends.first().map(|end| end.share);
+    ends.retain(|end| end.share >= RARE || Some(end.share) == first);
+    ends
+}
+
+/// Why these nights end, and what can be done about it now.
+fn words(view: &View<'_>, nights: &[&PlayedNight]) -> (String, Option<String>) {
+    let Some(why) = &nights[0].why else {
+        return ("it goes on for more than two weeks".to_owned(), None);
+    };
+    match why {
+        StopReason::Limit(limit) => {
+            let all = default_iterations(view);
+            let is_count = view.policy.max_iterations.is_some() && limit.contains("iteration");
+            let remedy = is_count.then(|| {
+                format!("leave `max_iterations` out, or `--max-iterations {all}`, to reach the end")
+            });
+            (why.to_string(), remedy)
+        }
+        StopReason::Blocked(_) | StopReason::NeedsInput(_) => blocked(view, nights),
+        StopReason::FailedTasks(tasks) => {
+            (format!("{} different tasks failed in a row", tasks.len()), None)
+        }
+        // A forecast does not call anything complete.
+        StopReason::Complete | StopReason::SelectionComplete => ("all is done".to_owned(), None),
+        StopReason::Red(_)
+        | StopReason::Done { .. }
+        | StopReason::Provider { .. }
+        | StopReason::Unreachable { .. }
+        | StopReason::MergeHeld(_)
+        | StopReason::Failures(_)
+        | StopReason::StartLimit(_)
+        | StopReason::Promised
+        | StopReason::Denied(..)
+        | StopReason::HookFailed(_)
+        | StopReason::BaselineBroken(_)
+        | StopReason::BadBase(_)
+        | StopReason::Once { .. }
+        | StopReason::Paused(_)
+        | StopReason::Stopped
+        | StopReason::Signal(..) => (why.to_string(), None),
+    }
+}
+
+/// What blocks the rest: tasks that wait for a person already, or tasks that use up their attempts.
+fn blocked(view: &View<'_>, nights: &[&PlayedNight]) -> (String, Option<String>) {
+    let waits = |it: &Blocker| {
+        let status = view.graph.number(&it.task_id).map(|number| view.graph.task(number).status);
+        !it.why.starts_with("parked") || status == Some(Status::InProgress)
+    };
+    let blockers = |night: &&PlayedNight| -> Vec<Blocker> {
+        match &night.why {
+            Some(StopReason::Blocked(blockers) | StopReason::NeedsInput(blockers)) => {
+                blockers.clone()
+            }
+            Some(_) | None => Vec::new(),
+        }
+    };
+    let now: Vec<Blocker> =
+        nights.first().map(blockers).unwrap_or_default().into_iter().filter(waits).collect();
+    if now.is_empty() {
+        return (
+            "a task that used up its attempts holds what is left".to_owned(),
+            Some("`max_attempts` in the settings allows more".to_owned()),
+        );
+    }
+    let frees: usize = now.iter().map(|it| it.frees).sum();
+    let named: Vec<TaskId> = now.iter().map(|it| it.task_id.clone()).collect();
+    let verb = if now.len() == 1 { "holds" } else { "hold" };
+    let held = counted(frees, "task");
+    (
+        format!("{} ({}) {verb} {held}", ids(&named), now[0].why),
+        Some("`ralph dag-status` says what each needs".to_owned()),
+    )
+}
