@@ -10,7 +10,7 @@ use super::{
     VERSION,
     attempt::AttemptView,
     state::{StateKind, StateTable, TaskCounts},
-    task::{TaskStanding, TaskView, completed, standing},
+    task::{TaskStanding, TaskView, standing},
     waits::{BlockedLanding, UnreachableView, WaitingView, WaitingWorkView},
 };
 use crate::core::select::{SelectionKey, View};
@@ -24,8 +24,8 @@ pub struct GraphView {
     pub file: String,
     /// How many tasks are in each state.
     pub counts: TaskCounts,
-    /// The tasks by state. Ready tasks are in the order in which they will start. Of the complete
-    /// ones, those that attempts completed, the newest first; cancelled ones are only counted.
+    /// The tasks by state: ready ones in the order in which they will start, complete ones the newest
+    /// first; cancelled ones are only counted.
     pub tasks: StateTable<Vec<TaskView>>,
     /// What a run waits for while no attempt can start.
     pub waiting: Option<WaitingView>,
@@ -65,12 +65,9 @@ impl GraphView {
                     ready.push(view.key(number));
                     continue;
                 }
-                StateKind::Complete => match completed(view, number) {
-                    Some(standing) => standing,
-                    None => continue,
-                },
                 StateKind::Cancelled => continue,
-                StateKind::InProgress
+                StateKind::Complete
+                | StateKind::InProgress
                 | StateKind::Parked
                 | StateKind::NeedsInput
                 | StateKind::Blocked

@@ -406,7 +406,7 @@ fn in_progress(
 }
 
 /// The end of the attempt that completed a task; none if no attempt did.
-pub(super) fn completed(view: &View<'_>, number: usize) -> Option<TaskStanding> {
+fn completed(view: &View<'_>, number: usize) -> Option<TaskStanding> {
     let past = view.history.of(&view.graph.task(number).id);
     let last = past.last.as_ref().filter(|last| last.verdict == Verdict::Complete)?;
     Some(TaskStanding::Complete { at: Some(last.at), commits: Some(past.commits.len()) })

@@ -46,6 +46,9 @@ fn every_state_has_its_part() {
     Waiting
       later   Has to wait  waiting on next, theirs (in progress)
       orphan  Wants what is given up  waiting on never (cancelled)
+
+    Completed, the newest first
+      done  Already there
     "##);
     let after = trial.everything();
     assert!(before == after, "looking changed something");
