@@ -32,6 +32,7 @@ mod proof_turn;
 mod slots;
 mod sources;
 mod steps;
+mod target;
 mod whole;
 
 use std::{
@@ -91,7 +92,7 @@ use processes::{ClosedProcess, Processes};
 use proof::RunProofs;
 use slots::RunSlots;
 use sources::RunSources;
-use steps::open_reset;
+use target::{follow_rename, open_reset};
 use whole::RunWhole;
 
 /// The pause between two looks at a graph file that cannot be read.
@@ -175,6 +176,7 @@ impl Runner {
             return Err(Failure::new(Exit::Running, held(&workspace)).into());
         };
         crash::point("run.locked");
+        let home = workspace.repo.head()?.branch;
         let (slots, target) = RunSlots::of(&workspace, &policy)?;
         let graph = RunGraph::new(&workspace, file, target.as_deref())?;
         let store = workspace.event_store()?;
@@ -206,7 +208,7 @@ impl Runner {
         Ok(Runner {
             core: RunCore {
                 proves: false,
-                cx: RunContext { workspace, options, policy, guardians, target, outbox },
+                cx: RunContext { workspace, options, policy, guardians, target, home, outbox },
                 run: Run::default(),
                 journal: RunJournal::new(store, reporters, lock),
                 graph,
@@ -357,6 +359,9 @@ impl Runner {
             RunDecision::Act(commands) => self.carry_out(commands)?,
             RunDecision::Land(branch) => {
                 let tip = self.landing.base_of_trial(&self.core.cx.workspace, &branch)?;
+                if tip.is_none() && follow_rename(self, &branch)? {
+                    return Ok(None);
+                }
                 let commands = self.core.with_run(|run, sit| run.land(tip.as_ref(), sit));
                 self.carry_out(commands)?;
             }
@@ -365,6 +370,17 @@ impl Runner {
                 self.wait(Wait::default())?;
             }
             RunDecision::Select(Decision::Start(key)) => {
+                if let Some(target) = self.core.cx.target.clone()
+                    && self.core.cx.workspace.repo.branch(&target)?.is_none()
+                {
+                    if self.core.run.landing().is_trying() {
+                        self.wait(Wait::default())?;
+                        return Ok(None);
+                    }
+                    if follow_rename(self, &target)? {
+                        return Ok(None);
+                    }
+                }
                 let seen = (self.core.graph.file.graph(), self.core.journal.history());
                 let due =
                     self.hooks.before_attempt(&self.core.cx, seen, self.core.journal.run_id(), key);
@@ -411,9 +427,11 @@ impl Runner {
             (&self.core.journal, &self.processes, &self.core.graph.file);
         let message = self.inbox.listen(pause, || {
             journal.has_news()
+                || !journal.is_in_place()
                 || processes.has_report_news(&self.core.cx, self.attempts.records(), graph)
         });
         let is_quiet = message.is_none();
+        self.core.journal.check_place()?;
         self.receive(message)?;
         self.landing.look(&self.core.cx);
         self.check_clocks()?;

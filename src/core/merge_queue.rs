@@ -44,6 +44,11 @@ impl<T> MergeQueue<T> {
         &self.waiting
     }
 
+    /// The waiting entries, to change them.
+    pub fn waiting_mut(&mut self) -> &mut [T] {
+        &mut self.waiting
+    }
+
     /// Returns the next step.
     pub fn next(&self) -> QueueStep {
         match (self.waiting.len(), self.suspects) {

@@ -135,6 +135,20 @@ impl Run {
         &self.attempts
     }
 
+    /// Gives the work for a branch that was renamed its new name. No batch is being tried.
+    pub fn rename_branch(&mut self, from: &str, to: &str) {
+        let open: Vec<AttemptId> = self.attempts.open().iter().map(|it| it.id.clone()).collect();
+        for id in open {
+            let open = self.attempts.get_mut(&id);
+            if let Some(target) =
+                open.and_then(|open| open.target.as_mut()).filter(|it| *it == from)
+            {
+                to.clone_into(target);
+            }
+        }
+        self.landing.rename_branch(from, to);
+    }
+
     /// The merge queue.
     pub fn landing(&self) -> &LandingQueue {
         &self.landing

@@ -141,6 +141,11 @@ impl EventStore {
         self.past.history.active.waiting = waiting;
     }
 
+    /// The state folder.
+    pub fn state_dir(&self) -> &Path {
+        self.state.dir()
+    }
+
     /// The history.
     pub fn history(&self) -> &History {
         &self.past.history

@@ -70,6 +70,17 @@ impl RunAttempts {
         &self.records
     }
 
+    /// Gives the records of a branch that was renamed its new name.
+    pub(super) fn rename_branch(&mut self, cx: &RunContext, from: &str, to: &str) -> Result<()> {
+        for record in self.records.values_mut() {
+            if let Some(slot) = record.slot.as_mut().filter(|slot| slot.target == from) {
+                to.clone_into(&mut slot.target);
+                record.write(&cx.workspace)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn get(&self, id: &AttemptId) -> Option<&AttemptRecord> {
         self.records.get(id)
     }

@@ -23,7 +23,7 @@ const SWITCHING: Duration = Duration::from_secs(10);
 pub(super) struct CheckoutGraph {
     pub(super) file: GraphFile,
     /// The branch that work lands on.
-    branch: String,
+    pub(super) branch: String,
     /// The commits that were read together with the file.
     commits: Option<GraphCommits>,
     /// Whether the graph differs from what has landed.

@@ -3,6 +3,8 @@
 
 use std::sync::mpsc::Sender;
 
+use anyhow::Result;
+
 use super::RunnerMessage;
 use crate::{
     adapters::process::{GuardianProgram, GuardianSpec, ProcessNews, ProcessSpec},
@@ -75,11 +77,24 @@ pub(super) struct RunContext {
     pub(super) guardians: GuardianProgram,
     /// The branch that all work lands on; none if attempts work in the checkout.
     pub(super) target: Option<String>,
+    /// The branch that was checked out when the run started. The settings in the checkout of another
+    /// branch are not those of the run.
+    pub(super) home: Option<String>,
     /// Where threads and callbacks send their messages.
     pub(super) outbox: Sender<RunnerMessage>,
 }
 
 impl RunContext {
+    /// Whether the settings in the checkout are not those of the run: a person looks at another branch,
+    /// or git is about to show it and has removed the file.
+    pub(super) fn has_other_settings(&self) -> Result<bool> {
+        let own = self.workspace.layers.own_text();
+        let is_gone = own.is_some_and(|(path, text)| {
+            text.is_some() && !self.workspace.root().join(path).exists()
+        });
+        Ok(is_gone || self.workspace.repo.head()?.branch != self.home)
+    }
+
     /// Whether attempts are isolated.
     pub(super) fn is_isolated(&self) -> bool {
         self.target.is_some()

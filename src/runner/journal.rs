@@ -102,7 +102,11 @@ impl RunJournal {
     }
 
     /// Writes a fact. Returns all new records, to be published, and the record of the fact among them.
+    ///
+    /// # Errors
+    /// The repository or the state folder was moved or removed: nothing may be made again in its place.
     pub(super) fn write(&mut self, fact: Fact) -> Result<(Vec<Record>, Record)> {
+        self.check_place()?;
         let Fact { task_id, iteration, event } = fact;
         let Emitted { records, own } = self.store.emit(iteration, task_id.as_ref(), event)?;
         Ok((records, own))
@@ -146,21 +150,31 @@ impl RunJournal {
         facts
     }
 
+    /// Whether the lock of the run is still where other runs look for it.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.lock.is_on(self.store.state_dir())
+    }
+
+    /// Checks that the repository is where it was, with the lock.
+    pub(super) fn check_place(&self) -> Result<()> {
+        if self.is_in_place() {
+            return Ok(());
+        }
+        let folder = self.store.state_dir().display();
+        let message = format!(
+            "`{folder}` was moved or removed while this run held its lock, so another run may have \
+             started; run again where the repository is now"
+        );
+        Err(Failure::new(Exit::Disk, message).into())
+    }
+
     /// Writes the holder of the lock, after checking that the lock is still valid.
     pub(super) fn write_lock_holder(
         &self,
         cx: &RunContext,
         task_id: Option<&TaskId>,
     ) -> Result<()> {
-        let folder = cx.workspace.state.dir();
-        if !self.lock.is_on(folder) {
-            let folder = folder.strip_prefix(cx.workspace.root()).unwrap_or(folder).display();
-            let message = format!(
-                "`{folder}` was removed while this run held its lock, so another run may \
-                 have started; run again"
-            );
-            return Err(Failure::new(Exit::Disk, message).into());
-        }
+        self.check_place()?;
         let holder = LockHolder {
             process: process::own_identity(),
             run_id: self.run_id().to_owned(),
@@ -173,7 +187,9 @@ impl RunJournal {
 
     /// Saves a snapshot of the history.
     pub(super) fn save(&mut self) {
-        self.store.save();
+        if self.is_in_place() {
+            self.store.save();
+        }
     }
 }
 

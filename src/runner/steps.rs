@@ -9,9 +9,8 @@ use chrono::Utc;
 use super::{
     Runner, attempts,
     attempts::NextAttempt,
-    away, checkout, checkout_graph,
+    away, checkout,
     context::Facts,
-    core::RunCore,
     graph::{self, Correction, EditTime},
     graph_copy,
     process_spec::{self, ProcessKind},
@@ -25,7 +24,7 @@ use crate::{
     core::{
         agents::{agent_command::AgentCommand, transcript::Format},
         event::{AttemptEvent, Cause, ChildrenLeft, GraphEvent},
-        graph::task::{Status, Task, TaskId},
+        graph::task::TaskId,
         run::{
             command::{AttemptId, CheckPurpose, ProcessEnd, StatusWrite},
             input::Input,
@@ -435,6 +434,9 @@ impl Runner {
         if self.core.run.attempts().any_process() && !self.core.cx.is_isolated() {
             return Ok(());
         }
+        if self.core.cx.is_isolated() && self.core.cx.has_other_settings()? {
+            return Ok(());
+        }
         let (config, changed) = match self.core.cx.workspace.layers.refresh() {
             Ok(None) => return Ok(()),
             Ok(Some(new)) => new,
@@ -459,24 +461,4 @@ impl Runner {
         }
         self.core.emit(None, GraphEvent::SettingsLoaded { changed }).map(drop)
     }
-}
-
-/// Opens the tasks again on a branch that is not the one of the checkout which a person has reset: the
-/// file of the checkout may never have had them as complete.
-pub(super) fn open_reset(core: &RunCore) -> Result<()> {
-    let (workspace, graph) = (&core.cx.workspace, &core.graph);
-    let Some(branch) = core.cx.target.as_ref().filter(|_| workspace.config.onto.is_some()) else {
-        return Ok(());
-    };
-    let Some(checkout) = &graph.checkout else { return Ok(()) };
-    let is_reset = |task: &&Task| {
-        let there = checkout.file.graph().status_of(&task.id);
-        let is_open = (task.status, there) == (Status::Complete, Some(Status::Pending));
-        is_open && core.journal.history().of(&task.id).was_reset
-    };
-    let reset = graph.file.graph().tasks().iter().filter(is_reset);
-    let reset: Vec<_> = reset.map(|task| (task.id.clone(), Status::Pending)).collect();
-    let names: Vec<&str> = reset.iter().map(|(id, _)| id.as_str()).collect();
-    let title = format!("Open again: {}", names.join(", "));
-    checkout_graph::commit_statuses(workspace, branch, &reset, &title)
 }

@@ -367,6 +367,9 @@ impl EventText for LandingEvent {
                 );
                 vec![line(Style::Warn, text)]
             }
+            LandingEvent::BranchRenamed { from, to } => {
+                vec![line(Style::Warn, format!("`{from}` was renamed: work lands on `{to}`"))]
+            }
             LandingEvent::TipCarried { branch, kept, is_there } => {
                 let text = if *is_there {
                     format!(
@@ -399,6 +402,7 @@ impl EventText for LandingEvent {
             | LandingEvent::Merging(_)
             | LandingEvent::Split(_)
             | LandingEvent::CheckoutFollowed { .. }
+            | LandingEvent::BranchRenamed { .. }
             | LandingEvent::TipCarried { .. } => None,
         }
     }

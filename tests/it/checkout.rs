@@ -1,6 +1,8 @@
 //! The person's checkout while a run goes on: what is staged, converted or switched there.
 
-use crate::support::TestProject;
+use std::fs;
+
+use crate::support::{SETTINGS, TestProject};
 
 const GRAPH: &str = "tasks:\n  - id: a\n    title: First\n  - id: b\n    title: Second\n";
 
@@ -161,4 +163,43 @@ fn what_a_killed_runs_verify_command_left_is_not_committed() {
         let files = trial.git(&["ls-tree", "--name-only", "HEAD"]);
         assert!(files.contains("w.txt") && !files.contains("made.lock"), "{point}: {files}");
     }
+}
+
+/// A branch without the settings has no `verify` either.
+#[test]
+fn the_settings_of_a_run_are_not_those_of_a_branch_that_a_person_looks_at() {
+    let trial = project();
+    trial.git(&["checkout", "--quiet", "-b", "old", "HEAD"]);
+    trial.git(&["rm", "--quiet", ".ralph/config.yaml"]);
+    trial.git(&["commit", "--quiet", "--message", "Before `ralph init`"]);
+    trial.git(&["checkout", "--quiet", "main"]);
+    let trial = trial.file(".ralph/config.yaml", &format!("{SETTINGS}verify: [touch checked]\n"));
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "agent_started");
+    trial.git(&["checkout", "--quiet", "old"]);
+    trial.leave("go");
+    run.end(&trial).graph_complete();
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+    let verified = trial.lines("completed");
+    assert!(
+        verified.iter().all(|line| line["verify"][0]["command"] == "touch checked"),
+        "{verified:?}"
+    );
+    assert_eq!(trial.lines("settings_loaded").len(), 0);
+}
+
+/// Nothing is made again in the place where the repository was.
+#[test]
+fn a_run_ends_when_its_repository_is_moved() {
+    let trial = project();
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "agent_started");
+    let (there, here) = (trial.dir().join("moved"), trial.root().to_owned());
+    fs::rename(&here, &there).unwrap();
+    run.end(&trial).code(74).stderr_has("run again where the repository is now");
+    assert!(!here.exists(), "something was made again in the old place");
+    fs::rename(&there, &here).unwrap();
+    trial.leave("go");
+    trial.run(["run"]).graph_complete();
+    trial.no_process_is_left();
 }

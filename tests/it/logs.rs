@@ -164,6 +164,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("merge_held", "a", r#""branch":"main","why":"git failed""#),
     ("checkout_waits", "", r#""branch":"main","checkout":"/r","tasks":["a"],"paths":["x"]"#),
     ("checkout_followed", "", r#""branch":"main","commit":"b""#),
+    ("branch_renamed", "", r#""from":"main","to":"trunk""#),
     ("tip_carried", "", r#""branch":"main","kept":"refs/ralph/stale/tip/main/b","is_there":true"#),
     ("verifying_whole", "", r#""branch":"main","commit":"b","commands":2"#),
     (

@@ -141,3 +141,26 @@ fn what_is_no_branch_is_refused() {
     trial.run(["run", "--onto", "main"]).graph_complete();
     sound(&trial);
 }
+
+#[test]
+fn a_run_follows_a_branch_that_is_renamed() {
+    let trial = stage(GRAPH, "");
+    tell(&trial, "a", "await go; work");
+    let run = trial.start(["run"]);
+    wait_for(&trial.sign("waiting-a"));
+    trial.git(&["branch", "-m", "main", "trunk"]);
+    trial.leave("go");
+    run.end(&trial).graph_complete().stderr_has("`main` was renamed: work lands on `trunk`");
+    assert_eq!((trial.tasks("started").len(), done_on(&trial, "trunk")), (2, 2));
+    assert_eq!(trial.git(&["status", "--porcelain"]), "");
+    // So does the next run with what was queued to land, here on a branch without a checkout.
+    let trial = stage(GRAPH, "jobs: 1\n");
+    let record = trial.sign("points").display().to_string();
+    let trial =
+        trial.env("RALPH_CRASH_RECORD", &record).env("RALPH_CRASH_POINT", "merge.intended:1");
+    trial.run(["run", "--onto", "night"]).code(-1);
+    trial.git(&["branch", "-m", "night", "day"]);
+    let trial = trial.env("RALPH_CRASH_POINT", "");
+    trial.run(["run", "--onto", "day"]).graph_complete();
+    assert_eq!((trial.tasks("started").len(), done_on(&trial, "day")), (2, 2));
+}

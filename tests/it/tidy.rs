@@ -545,11 +545,12 @@ fn no_type_has_many_methods() {
 /// awake, 80 count the cost of agents while their work is verified, 65 find what an attempt commits
 /// on other branches, 320 land on another branch and say what is complete there, 290 keep executors out
 /// that cannot take work, end jobs that a cluster forgot, and spread a pool, 250 read more words and
-/// waits of agents, 720 foresee a night by playing it with the real decisions.
-const LINES: usize = 75_460;
+/// waits of agents, 720 foresee a night by playing it with the real decisions, 110 follow a branch
+/// that is renamed.
+const LINES: usize = 75_570;
 
 /// The number of files in `src` that the budget allows.
-const FILES: usize = 399;
+const FILES: usize = 400;
 
 #[test]
 fn the_whole_stays_small() {
@@ -605,7 +606,7 @@ fn every_page_names_its_reader() {
 /// 60 how far the limit on attempts reaches, 20 that costs count from the end of an agent,
 /// 20 name commits on other branches, 190 how work lands on another branch, 290 what counts for an
 /// executor and not for a task, and pools, 10 on waits, 330 how a night is foreseen.
-const WORDS: usize = 32_150;
+const WORDS: usize = 32_190;
 
 #[test]
 fn the_documents_stay_short() {

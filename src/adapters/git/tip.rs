@@ -99,6 +99,31 @@ impl BranchLandings<'_> {
         Ok(self.move_ref(&name, None, at).map(drop).map_err(|error| format!("{error:#}")))
     }
 
+    /// The name that a branch has now which a person has renamed, by the reflogs; none if there is no such
+    /// branch. What landed for it waits for it under that name, too.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn renamed(&self, from: &str) -> Result<Option<String>> {
+        let refs = lossy(&self.refs(&["refs/heads"])?);
+        let names = refs.lines().filter_map(|line| line.split_once(" refs/heads/"));
+        for (_, to) in names {
+            let entry = format!("Branch: renamed refs/heads/{from} to refs/heads/{to}");
+            let log = ["log", "-g", "--format=%gs", &format!("refs/heads/{to}"), "--"];
+            let found = program::run_raw(&self.root, &log, &[])?;
+            if lossy(&found.stdout).lines().any(|line| line == entry) {
+                for name in [tip_ref, origin_ref] {
+                    if let Some(commit) = self.commit_of(&name(from))? {
+                        self.set_ref(&name(to), &commit)?;
+                        self.drop_ref(&name(from))?;
+                    }
+                }
+                return Ok(Some(to.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
     /// The branches that do not have all that landed for them.
     ///
     /// # Errors

@@ -52,6 +52,13 @@ pub enum LandingEvent {
         /// Whether the work is on top of the branch; if not, it conflicts with it.
         is_there: bool,
     },
+    /// A person has renamed the target branch; work lands on it under its new name.
+    BranchRenamed {
+        /// The name before.
+        from: String,
+        /// The name now.
+        to: String,
+    },
     /// Everything that landed is verified together on the tip.
     VerifyingWhole {
         /// The branch.
@@ -93,6 +100,9 @@ impl Effect for LandingEvent {
             LandingEvent::CheckoutFollowed { .. } => active.waiting = None,
             LandingEvent::TipRed(red) => {
                 history.with(record.task_id.as_ref(), |past| past.reopen(red));
+            }
+            LandingEvent::BranchRenamed { to, .. } => {
+                history.run.begun.branch = Some(to.clone());
             }
             LandingEvent::TipCarried { .. }
             | LandingEvent::VerifyingWhole { .. }

@@ -97,6 +97,11 @@ impl LandingQueue {
         self.queue.waiting().iter().map(|work| &work.id)
     }
 
+    pub(super) fn rename_branch(&mut self, from: &str, to: &str) {
+        let targets = self.queue.waiting_mut().iter_mut().map(|work| &mut work.target);
+        targets.filter(|target| *target == from).for_each(|target| to.clone_into(target));
+    }
+
     /// Whether a batch is being tried.
     pub fn is_trying(&self) -> bool {
         self.trial.is_some()
