@@ -17,6 +17,9 @@ use crate::{core::executor::shell_word, regular_file};
 /// The reflog message.
 const LANDED: &str = "ralph: landed";
 
+/// The note of the commit to which git is moving the files of a checkout, in the git directory.
+const BEGUN: &str = "ralph-begun";
+
 /// The time that another run has to move a branch.
 const ALONE: Duration = Duration::from_secs(3);
 /// The time between two looks whether it has.
@@ -174,7 +177,14 @@ impl BranchLandings<'_> {
         old: &str,
         new: &str,
     ) -> Result<Following> {
+        // What a killed git has begun to write is told from a person's files by this note.
+        let note = self.git_dir.join(BEGUN);
+        let was_cut = fs::read_to_string(&note).is_ok_and(|begun| begun == new);
+        fs::write(&note, new).with_context(|| format!("write `{}`", note.display()))?;
         let forwarded = fast_forward(&tree.path, new)?;
+        if forwarded.as_ref().map_or_else(|(said, _)| !was_cut && !said.is_empty(), |()| true) {
+            let _ = fs::remove_file(&note);
+        }
         if let Some(landing) = self.landing_state(branch, old, new)? {
             return Ok(landing);
         }
@@ -189,8 +199,10 @@ impl BranchLandings<'_> {
         let paths = paths_in(&refused);
         let opened = Repo::discover(&checkout)?;
         if !paths.is_empty() {
-            if opened.landings().has_already(new, &paths)? && fast_forward(&checkout, new)?.is_ok()
+            if opened.landings().has_already(new, &paths, was_cut)?
+                && fast_forward(&checkout, new)?.is_ok()
             {
+                let _ = fs::remove_file(&note);
                 return Ok(self.landing_state(branch, old, new)?.unwrap_or(Following::Moved));
             }
             if let Some(why) = opened.landings().hidden(&paths)? {
@@ -215,8 +227,9 @@ impl BranchLandings<'_> {
     }
 
     /// Whether all these files already have the contents of the commit, because a killed git wrote
-    /// them. Then the index is updated, so that git sees it as well.
-    fn has_already(&self, new: &str, paths: &[String]) -> Result<bool> {
+    /// them. Then the index is updated, so that git sees it as well. `was_cut` says whether git may have
+    /// written only a part of the last one.
+    fn has_already(&self, new: &str, paths: &[String], was_cut: bool) -> Result<bool> {
         let bytes: Vec<Vec<u8>> = paths.iter().map(|path| path.clone().into_bytes()).collect();
         let scratch = self.git_dir.join("ralph-index");
         // Only a file can be added to an index; anything else differs from the commit.
@@ -225,7 +238,7 @@ impl BranchLandings<'_> {
         match &*self.differing(Some(new), &tree)? {
             [] => {}
             // Git writes one file after the other; if it has written some, this one was the last.
-            [last] if paths.len() > 1 && self.is_begun(new, last)? => {
+            [last] if was_cut && self.is_begun(new, last)? => {
                 fs::remove_file(self.root.join(last))
                     .with_context(|| format!("cannot remove the partly written `{last}`"))?;
             }
@@ -523,6 +536,8 @@ mod tests {
         place.git(&["reset", "-q", "--hard", &place.old]);
         place.trees.place.write("a", "new\n");
         place.trees.place.write("b", "ne");
+        assert_eq!(place.in_the_way().0, ["a", "b"], "it may be a person's");
+        fs::write(place.main.root().join(".git").join(BEGUN), &*place.new).unwrap();
         assert_eq!(place.land(), Following::Done);
         assert_eq!(
             (place.read("b"), place.git(&["status", "--porcelain"])),
