@@ -111,6 +111,8 @@ pub struct SourceTask {
     pub key: String,
     /// Whether the source has no id for it, so that the key was made from its title or its number.
     pub is_key_made: bool,
+    /// Its other names in the source.
+    pub aliases: Vec<String>,
     /// A name that identifies it everywhere, such as the address of an issue.
     pub source: Option<String>,
     /// The bytes of its id, or of its first line.

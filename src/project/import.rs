@@ -188,7 +188,13 @@ pub fn format_of(name: &str, text: &str, named: Option<BacklogFormat>) -> Result
     if let Some(format) = named {
         return Ok(format);
     }
-    import::detect(text).ok_or_else(|| {
+    let is_org = name.to_ascii_lowercase().ends_with(".org");
+    import::detect(text).filter(|_| !is_org).ok_or_else(|| {
+        if is_org {
+            let fault =
+                Diagnostic::error(format!("`{name}` is an Org file, which is not read"), 0..0);
+            return refused(name, "", &[fault.help("export it as Markdown, and import that")]);
+        }
         let formats = BacklogFormat::ALL.map(BacklogFormat::name).join(", ");
         let message = if text.trim().is_empty() {
             format!("`{name}` is empty")

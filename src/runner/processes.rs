@@ -268,15 +268,11 @@ impl Processes {
         }
         // Once it may go on, it has as long as any other.
         let grace = TimeDelta::from_std(cx.workspace.config.idle).unwrap_or_default();
-        if handle.waits.0.is_some_and(|until| Utc::now() - grace < until) {
-            return Some(Input::ProcessIdle(record.id(), true));
-        }
-        let changed = seen.ok().filter(|seen| handle.seen != *seen);
-        let is_changed = changed.is_some();
-        if let Some(seen) = changed {
-            handle.seen = seen;
-        }
-        Some(Input::ProcessIdle(record.id(), is_changed))
+        let waits = handle.waits.0.is_some_and(|until| Utc::now() - grace < until);
+        let changed = seen.ok().filter(|seen| !waits && handle.seen != *seen);
+        let is_alive = waits || changed.is_some();
+        handle.seen = changed.unwrap_or_else(|| std::mem::take(&mut handle.seen));
+        Some(Input::ProcessIdle(record.id(), is_alive))
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -183,6 +183,8 @@ plan.md (markdown): 5 tasks (3 pending, 1 in-progress, 1 complete), 1 dependency
                             pending      Find a hill with wind, in the morning.
 Lost:
   text: it is in no task (plan.md:3:1)
+  order of phases: a later phase does not wait for an earlier one; write dependencies where it must
+    (plan.md:15:1)
   text: it has no checkbox (plan.md:20:1)
 task-graph.yaml: 5 tasks would be added
 ",
@@ -920,4 +922,84 @@ fn a_changed_text_is_shown_by_its_lines() {
     trial.write("PLAN.md", "- [ ] `a`: A\n\n  one\n  three\n  four\n");
     let said = trial.run(["import", "--refresh"]).out();
     assert!(said.contains("a: description changed: 2 added and 1 removed, 3 lines now"), "{said}");
+}
+
+#[test]
+fn backlogs_of_other_tools_keep_their_meaning() {
+    let linear = r#"[{"id":"9f1","identifier":"ENG-1","title":"Someday","priority":0},
+        {"id":"9f2","identifier":"ENG-2","title":"Fire","priority":1,"inverseRelations":{"nodes":
+        [{"type":"blocks","issue":{"identifier":"ENG-1"}},{"type":"related","issue":{"identifier":"ENG-1"}}]}}]"#;
+    let project = r#"{"items":[{"id":"P1","title":"Sign out","status":"Todo","content":{"type":"Issue",
+        "number":2,"body":"End it","url":"https://github.com/o/r/issues/2"}}]}"#;
+    // The file, its text, what the graph has, and what the report says.
+    for (name, text, graph, report) in [
+        ("k.md", "- [x] 1. Set up\n- [-] 2. Add\n", &["status: cancelled"][..], "`[-]` is read as"),
+        (
+            "s.md",
+            "# Plan\n\n- [x] Step 1: Make\n- [ ] Step 2: Run\n\n## Step 1: Make\n\nA crate.\n\n## Step 2: Run\n\nOne.\n",
+            &["title: Make\n    status: complete", "title: Run\n    status: pending"],
+            "2 tasks added",
+        ),
+        (
+            "asana.csv",
+            "Task ID,Completed At,Name,Blocked By (Dependencies)\n1,2025-01-02,Sign in,\n2,,Sign out,Sign in\n",
+            &["status: complete", "depends_on: [\"1\"]"],
+            "",
+        ),
+        (
+            "jira.csv",
+            "Summary,Issue key,Issue id,Parent id,Status,Inward issue link (Blocks),Outward issue link (Blocks)\n\
+             In,WEB-1,101,,To Do,,WEB-2\nOut,WEB-2,102,101,To Do,WEB-1,\n",
+            &["depends_on: [WEB-1]", "story: WEB-1"],
+            "",
+        ),
+        (
+            "l.json",
+            linear,
+            &["id: ENG-1", "depends_on: [ENG-1]"],
+            "the type `related` does not make",
+        ),
+        (
+            "p.json",
+            project,
+            &["description: End it", "source: https://github.com/o/r/issues/2"],
+            "",
+        ),
+        (
+            "phases.md",
+            "## Phase 1: Set up\n\n- [ ] T1 Make\n\n## Phase 2: Rest\n\n- [ ] T2 Run\n",
+            &["milestone: \"Phase 1: Set up\""],
+            "a later phase does not wait",
+        ),
+    ] {
+        let trial = TestProject::new();
+        fs::remove_file(trial.root().join("task-graph.yaml")).ok();
+        trial.write(name, text);
+        let ran = trial.run(["import", name]);
+        let (said, made) = (ran.whole(), trial.read("task-graph.yaml"));
+        for part in graph {
+            assert!(made.contains(part), "{name}: no `{part}` in\n{made}");
+        }
+        assert!(said.contains(report), "{name}: {said}");
+        assert!(!said.contains("no task `"), "{name}: {said}");
+        assert!(name != "l.json" || !made.contains("priority: 0"), "{made}");
+        assert!(name != "s.md" || made.matches("title:").count() == 2, "{made}");
+    }
+    let trial = TestProject::new();
+    trial.write("tasks.org", "* DONE Sign in\n* TODO Sign out\n");
+    trial.run(["import", "tasks.org"]).code(65).stderr_has("is an Org file, which is not read");
+}
+
+#[test]
+fn tickets_name_each_other_in_any_case_and_close_in_their_own_words() {
+    let trial = TestProject::new();
+    fs::remove_file(trial.root().join("task-graph.yaml")).ok();
+    trial.write("tasks/1.md", "---\nid: TASK-1\ntitle: In\nstatus: Done\n---\nx\n");
+    let second = "---\nid: TASK-2\ntitle: Out\nstatus: To Do\ndependencies:\n  - task-1\n---\ny\n";
+    trial.write("tasks/2.md", second);
+    trial.run(["import", "tasks"]);
+    assert!(trial.read("task-graph.yaml").contains("depends_on: [TASK-1]"));
+    trial.run(["task-complete", "TASK-2"]);
+    trial.run(["export", "--to", "tickets", "tasks"]);
+    assert!(trial.read("tasks/2.md").contains("status: Done\n"));
 }

@@ -150,6 +150,8 @@ pub(super) struct TaskBuilder {
     lost: Vec<LostField>,
     blocks: Vec<SourceLink>,
     taken: Vec<FieldRole>,
+    /// Whether it has the `identifier` of an issue in Linear.
+    has_identifier: bool,
 }
 
 impl TaskBuilder {
@@ -173,6 +175,12 @@ impl TaskBuilder {
         let mut builder = TaskBuilder::new(item.at.start..item.at.start + 1);
         builder.task.fields_end = item.entries().last().map(|entry| entry.value.at.end);
         for entry in item.entries() {
+            // An item of a project on GitHub is around its issue.
+            if let (true, Some(body)) = (entry.name == "content", entry.value.get("body")) {
+                builder.describe(&body.text().unwrap_or_default());
+                builder.task.source = entry.value.word_of(&["url"]);
+                continue;
+            }
             let role = other(&entry.name).unwrap_or_else(|| role(&entry.name));
             builder.take(reading, entry, role);
         }
@@ -191,9 +199,23 @@ impl TaskBuilder {
             let what = format!("`{}` is {} KiB long", clipped(&entry.name), length >> 10);
             return reading.too_long(&what, entry.key_at.clone());
         }
+        if role == FieldRole::Id && fields::fold(&entry.name) == "identifier" {
+            // Linear's `id` is one that no person knows.
+            self.has_identifier = true;
+            if !self.task.key.is_empty() {
+                self.task.aliases.push(std::mem::take(&mut self.task.key));
+                self.taken.retain(|taken| *taken != FieldRole::Id);
+            }
+        }
         let is_single = !matches!(
             role,
-            FieldRole::DependsOn | FieldRole::Blocks | FieldRole::Tags | FieldRole::Other
+            FieldRole::DependsOn
+                | FieldRole::Blocks
+                | FieldRole::Relations
+                | FieldRole::InverseRelations
+                | FieldRole::Alias
+                | FieldRole::Tags
+                | FieldRole::Other
         );
         if is_single && self.taken.contains(&role) || !self.set_role(entry, role) {
             self.keep(reading, entry);
@@ -214,6 +236,9 @@ impl TaskBuilder {
         match role {
             FieldRole::DependsOn => self.task.depends_on.extend(links()),
             FieldRole::Blocks => self.blocks.extend(links()),
+            FieldRole::Relations => self.relate(value, "relatedIssue", false),
+            FieldRole::InverseRelations => self.relate(value, "issue", true),
+            FieldRole::Alias => self.task.aliases.extend(value.word()),
             FieldRole::Tags => self.tag(names(value)),
             FieldRole::Notes => self.set("notes", value.json()),
             FieldRole::Dropped(why) => self.lose(&entry.name, why, entry.key_at.clone()),
@@ -241,6 +266,22 @@ impl TaskBuilder {
             FieldRole::Milestone => return self.set_name("milestone", value).is_some(),
         }
         true
+    }
+
+    /// Takes the relations to other issues.
+    fn relate(&mut self, value: &SourceValue, to: &str, is_inverse: bool) {
+        for relation in value.get("nodes").unwrap_or(value).items() {
+            let found = relation.get(to).map(links).unwrap_or_default();
+            match relation.word_of(&["type"]).as_deref() {
+                Some("blocks") if is_inverse => self.task.depends_on.extend(found),
+                Some("blocks") => self.blocks.extend(found),
+                kind => {
+                    let kind = clipped(kind.unwrap_or("none"));
+                    let why = format!("the type `{kind}` does not make a task wait");
+                    self.lose("relations", why, relation.at.clone());
+                }
+            }
+        }
     }
 
     fn set_key(&mut self, link: SourceLink) {
@@ -393,8 +434,14 @@ impl TaskBuilder {
         let status = match (self.is_done, self.status) {
             (Some(true), _) => Status::Complete,
             (Some(false), Some(Status::Complete)) => Status::Pending,
-            (_, status) => status.unwrap_or(Status::Pending),
+            (_, Some(status)) => status,
+            (_, None) if self.completed_at.is_some() => Status::Complete,
+            (_, None) => Status::Pending,
         };
+        if self.has_identifier && self.task.get("priority") == Some(&json!(0)) {
+            // Linear's 0 is none, and 1 the most urgent.
+            self.task.fields.retain(|(name, _)| name != "priority");
+        }
         self.set("status", json!(status.word()));
         if let Some(time) = self.completed_at.take() {
             if status == Status::Complete {

@@ -108,6 +108,21 @@ fn spelling(text: &str, tasks: &[SourceTask]) -> Spelling {
             }
         }
     }
+    let words = || tasks.iter().flat_map(|task| &task.status_at).map(|(_, at)| &text[at.clone()]);
+    let is_known = words().any(|word| fields::status(word).is_some_and(|it| it.0.is_over()));
+    if let Some(word) = words().find(|word| fields::fold(word) == "todo" && !is_known) {
+        // Its opposite in every tool.
+        let is_lower = |word: &str| !word.contains(|c: char| c.is_ascii_uppercase());
+        let is_upper = !word.contains(|c: char| c.is_ascii_lowercase());
+        let done = if is_upper {
+            "DONE"
+        } else if is_lower(word) {
+            "done"
+        } else {
+            "Done"
+        };
+        spelling.note(Status::Complete, done);
+    }
     spelling
 }
 

@@ -19,6 +19,12 @@ pub(super) enum FieldRole {
     DependsOn,
     /// What waits for it.
     Blocks,
+    /// Its relations, as Linear writes them: some are what waits for it.
+    Relations,
+    /// Those of others to it.
+    InverseRelations,
+    /// Another name of it.
+    Alias,
     Tags,
     Story,
     Milestone,
@@ -52,13 +58,17 @@ const ROLES: &[(FieldRole, &str)] = &[
     (FieldRole::Priority, "priority prio urgency"),
     (
         FieldRole::DependsOn,
-        "dependson dependencies deps blockedby requires prerequisites needs after",
+        "dependson dependencies deps blockedby requires prerequisites needs after \
+         blockedbydependencies inwardissuelinkblocks",
     ),
-    (FieldRole::Blocks, "blocks before"),
+    (FieldRole::Blocks, "blocks before outwardissuelinkblocks"),
+    (FieldRole::Relations, "relations"),
+    (FieldRole::InverseRelations, "inverserelations"),
+    (FieldRole::Alias, "issueid"),
     (FieldRole::Tags, "tags labels label tag keywords"),
     (FieldRole::Story, "story userstory"),
     (FieldRole::Milestone, "milestone"),
-    (FieldRole::Parent, "parent parentid epic epicid parentissue epiclink"),
+    (FieldRole::Parent, "parent parentid epic epicid parentissue parenttask epiclink"),
     (FieldRole::Notes, "notes"),
     (FieldRole::CompletedAt, "completedat closedat finishedat doneat resolvedat resolved"),
 ];
@@ -169,8 +179,17 @@ pub(super) fn long_text(value: &SourceValue) -> Option<String> {
 
 /// The names in a list of tasks: items, objects with an id, or one text with separators.
 pub(super) fn links(value: &SourceValue) -> Vec<SourceLink> {
-    const NAMES: [&str; 8] =
-        ["id", "key", "number", "depends_on_id", "dependsOn", "issue", "task", "title"];
+    const NAMES: [&str; 9] = [
+        "identifier",
+        "id",
+        "key",
+        "number",
+        "depends_on_id",
+        "dependsOn",
+        "issue",
+        "task",
+        "title",
+    ];
     if value.is_list() {
         return value.items().iter().flat_map(links).collect();
     }

@@ -102,8 +102,34 @@ fn plan(text: &str) -> PlanText {
             PlanPart::Item(_) | PlanPart::Prose(_) => {}
         }
     }
+    join_steps(&mut found.items);
     name_alike(&mut found.items);
     found
+}
+
+/// Whether a heading names a phase of a plan.
+fn is_phase(title: &str) -> bool {
+    title.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("phase"))
+}
+
+/// Joins an item of a checklist with the section that describes the same step.
+fn join_steps(items: &mut Vec<PlannedItem>) {
+    let names: Vec<Option<String>> =
+        { items.iter() }.map(|item| words::task_heading(&item.title).map(|(key, _)| key)).collect();
+    let mut joined = vec![false; items.len()];
+    for number in 0..items.len() {
+        let Some(name) = names[number].as_ref().filter(|_| !items[number].boxes.is_empty()) else {
+            continue;
+        };
+        let is_it = |other: &usize| *other != number && items[*other].key == *name;
+        let section = (0..items.len()).find(is_it);
+        if let Some(section) = section.filter(|section| items[*section].boxes.is_empty()) {
+            items[section].boxes = std::mem::take(&mut items[number].boxes);
+            joined[number] = items.iter().all(|item| item.parent.is_none());
+        }
+    }
+    let mut joined = joined.into_iter();
+    items.retain(|_| !joined.next().unwrap_or(false));
 }
 
 /// Gives tasks of the same name numbers.
@@ -256,6 +282,9 @@ pub(super) fn read(text: &str) -> Reading {
                 builder.set(name, serde_json::json!(value));
             }
         }
+        for at in item.boxes.iter().filter(|at| &text[(*at).clone()] == "-") {
+            builder.note("checkbox", "`[-]` is read as cancelled", at.clone());
+        }
         builder.tag(item.tags.clone());
         let parent = item.parent.map(|parent| found.items[parent].key.as_str());
         builder.task.parent = parent.map(|key| SourceLink::new(key, &item.at));
@@ -270,6 +299,14 @@ pub(super) fn read(text: &str) -> Reading {
             builder.note("dependency", why, item.at.clone());
         }
         builder.finish(&mut reading);
+    }
+    let phases: Vec<&PlannedItem> = { found.items.iter() }
+        .filter(|item| item.milestone.as_ref().is_some_and(|name| is_phase(name)))
+        .collect();
+    if let Some(later) = phases.iter().find(|item| item.milestone != phases[0].milestone) {
+        let why =
+            "a later phase does not wait for an earlier one; write dependencies where it must";
+        reading.lose("order of phases", why, later.at.clone());
     }
     for (at, why) in found.outside {
         reading.lose("text", why, at);

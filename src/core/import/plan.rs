@@ -239,8 +239,10 @@ struct SourceNames<'a> {
     by_key: HashMap<(usize, &'a str), Option<usize>>,
     /// By key in any file.
     anywhere: HashMap<&'a str, Option<usize>>,
-    /// By title, in lower case.
-    by_title: HashMap<(usize, String), Option<usize>>,
+    /// By title, key or another name, in lower case.
+    by_name: HashMap<(usize, String), Option<usize>>,
+    /// By key in any file, in lower case.
+    by_any_case: HashMap<String, Option<usize>>,
     sources: Vec<String>,
     /// The ids in the graph, with whether they differ from the keys.
     ids: Vec<(String, bool)>,
@@ -276,10 +278,19 @@ impl<'a> SourceNames<'a> {
             None => mapped.next().expect("each new task has an id"),
         };
         let ids = tasks.iter().enumerate().map(id).collect();
+        let mut by_name = HashMap::new();
+        for (number, (file, task)) in tasks.iter().enumerate() {
+            let others = task.aliases.iter().chain([&task.key]).map(|name| name.to_lowercase());
+            for name in others.chain([title(task)]) {
+                let known = by_name.entry((*file, name)).or_insert(Some(number));
+                *known = known.filter(|known| *known == number);
+            }
+        }
         SourceNames {
             by_key: numbers(tasks.iter().map(|(file, task)| (*file, task.key.as_str()))),
             anywhere: numbers(tasks.iter().map(|(_, task)| task.key.as_str())),
-            by_title: numbers(tasks.iter().map(|(file, task)| (*file, title(task)))),
+            by_name,
+            by_any_case: numbers(tasks.iter().map(|(_, task)| task.key.to_lowercase())),
             tasks,
             sources,
             ids,
@@ -289,8 +300,9 @@ impl<'a> SourceNames<'a> {
     fn find(&self, file: usize, key: &str) -> Option<usize> {
         let own = self.by_key.get(&(file, key)).copied().flatten();
         let anywhere = || self.anywhere.get(key).copied().flatten();
-        own.or_else(anywhere)
-            .or_else(|| self.by_title.get(&(file, key.to_lowercase())).copied().flatten())
+        let lower = key.to_lowercase();
+        let found = own.or_else(anywhere).or_else(|| self.by_any_case.get(&lower).copied()?);
+        found.or_else(|| self.by_name.get(&(file, lower)).copied().flatten())
     }
 
     /// Resolves the links of all tasks. With `nested`, tasks wait for those that they contain.

@@ -395,12 +395,10 @@ impl Attempts {
         if !done {
             return attempt.close(end);
         }
-        let ended = attempt.emit(AttemptEvent::AgentEnded(AgentEnd {
-            attempt: id.attempt,
-            outcome: end.outcome.clone(),
-            duration_seconds: duration::seconds(end.took),
-            usage: end.usage.clone(),
-        }));
+        let (outcome, usage) = (end.outcome.clone(), end.usage.clone());
+        let duration_seconds = duration::seconds(end.took);
+        let ended = AgentEnd { attempt: id.attempt, outcome, duration_seconds, usage };
+        let ended = attempt.emit(AttemptEvent::AgentEnded(ended));
         // Also where the task is no longer in the graph: what is not verified must not land.
         let next = if attempt.verify.is_empty() {
             attempt.close(end)
