@@ -460,10 +460,7 @@ impl Attempts {
         end.evidence.leftovers.truncate(LEFTOVERS);
         let promised = mem::take(&mut end.promised);
         commands.push(attempt.emit(Event::Ended(AttemptResult {
-            attempt: id.attempt,
-            verdict,
             why,
-            outcome: end.outcome,
             duration_seconds: duration::seconds(end.took),
             evidence: Box::new(end.evidence),
             agent: attempt.agent.clone(),
@@ -475,6 +472,7 @@ impl Attempts {
             pinned,
             unpinned,
             log: attempt.log.clone(),
+            ..AttemptResult::new(id.attempt, verdict, end.outcome)
         })));
         if promised {
             let is_open = |n: usize| {
