@@ -96,7 +96,12 @@ impl<'a> Play<'a> {
         until: DateTime<Utc>,
         draw: &mut dyn FnMut(usize, bool) -> DrawnAttempt,
     ) -> Option<StopReason> {
-        while self.now < until {
+        /// Of so many steps a task no run is made.
+        const STEPS: usize = 200;
+        for _ in 0..STEPS * (self.graph.tasks().len() + 1) {
+            if self.now >= until {
+                break;
+            }
             match self.decide() {
                 Decision::Stop(why) => return Some(why),
                 Decision::Start(key) => self.start(key.number, draw),

@@ -16,7 +16,7 @@ use crate::core::{
     graph::task::{Status, TaskId},
     history::History,
     night::{AttemptLaw, PlayedNight},
-    select::{View, default_iterations},
+    select::{Policy, View, default_iterations},
     spend::dollars,
 };
 
@@ -134,7 +134,9 @@ impl NightView {
             return None;
         }
         let history = started(view, goes_on, now);
-        let view = &View { history: &history, ..*view };
+        // What a person does meanwhile cannot be foreseen.
+        let policy = Policy { wait: false, ..view.policy.clone() };
+        let view = &View { history: &history, policy: &policy, ..*view };
         let law = AttemptLaw::of(view);
         let nights = law.nights(view, now, count);
         let ends_at = RangeView::of(nights.iter().map(|it| it.ends_at).collect(), Ord::cmp)?;
