@@ -275,8 +275,13 @@ impl FileTravel {
 #[serde(transparent)]
 pub struct Resources(pub BTreeMap<String, Value>);
 
+/// Returns the name in `run_on` of an executor, which may be a host of a pool: `big` of `big@a`.
+pub fn pool_of(name: &str) -> &str {
+    name.split_once('@').map_or(name, |(pool, _)| pool)
+}
+
 /// Reads executors from the settings, by name. `ssh` may be a host, `container` an image, `command` a
-/// command line, and `sandbox` may be empty.
+/// command line, and `sandbox` may be empty. One with `hosts` becomes one for each, such as `big@a`.
 ///
 /// # Errors
 /// The first that is invalid, with its name.
@@ -288,10 +293,57 @@ pub fn read_executors(
         if name == LOCAL {
             return Err(format!("executor `{LOCAL}` is this machine as it is; use another name"));
         }
-        let kind = serde_json::from_value(in_full(value.clone()));
-        Ok((name.clone(), kind.map_err(|why| format!("executor `{name}`: {why}"))?))
+        let hosts = on_hosts(name, in_full(value.clone()));
+        let hosts = hosts.map_err(|why| format!("executor `{name}`: {why}"))?;
+        let kind = |(at, value)| match serde_json::from_value(value) {
+            Ok(kind) => Ok((at, kind)),
+            Err(why) => Err(format!("executor `{name}`: {why}")),
+        };
+        hosts.into_iter().map(kind).collect::<Result<Vec<_>, String>>()
     };
-    written.iter().map(read).collect()
+    let read: Vec<Vec<(String, ExecutorKind)>> =
+        written.iter().map(read).collect::<Result<_, _>>()?;
+    Ok(read.into_iter().flatten().collect())
+}
+
+/// The executors of an executor with `hosts`, each with its name; itself if it has none.
+fn on_hosts(name: &str, mut value: Value) -> Result<Vec<(String, Value)>, String> {
+    let mut kinds = value.as_object_mut().into_iter().flat_map(Map::iter_mut);
+    let Some((kind, hosts)) = kinds.find_map(|(kind, settings)| {
+        Some((kind.clone(), settings.as_object_mut()?.remove("hosts")?))
+    }) else {
+        return Ok(vec![(name.to_owned(), value)]);
+    };
+    let hosts: Vec<String> = serde_json::from_value(hosts)
+        .map_err(|_| "`hosts` must be a list such as `[a, b]`".to_owned())?;
+    let text = value.to_string();
+    match kind.as_str() {
+        _ if hosts.is_empty() => return Err("`hosts` is empty".to_owned()),
+        "ssh" if value["ssh"].get("host").is_none() => {}
+        "command" if text.contains("{host}") => {}
+        "ssh" => return Err("it has `host` and `hosts`".to_owned()),
+        "command" => return Err("`hosts` needs `{host}` in `argv`".to_owned()),
+        other => return Err(format!("`hosts` is for `ssh` and `command`, not for `{other}`")),
+    }
+    let at = |host: String| {
+        let mut value = value.clone();
+        match kind.as_str() {
+            "ssh" => value["ssh"]["host"] = Value::String(host.clone()),
+            _ => each_text(&mut value, &|text| text.replace("{host}", &host)),
+        }
+        (format!("{name}@{host}"), value)
+    };
+    Ok(hosts.into_iter().map(at).collect())
+}
+
+/// Changes each text in a value.
+fn each_text(value: &mut Value, change: &impl Fn(&str) -> String) {
+    match value {
+        Value::String(text) => *text = change(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| each_text(value, change)),
+        Value::Object(values) => values.values_mut().for_each(|value| each_text(value, change)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// An executor without the short forms of its settings.
@@ -316,11 +368,34 @@ impl Executor {
         Executor { name: LOCAL.to_owned(), kind: ExecutorKind::Local }
     }
 
-    /// Returns the executor of this name: one of the settings, or one that needs none.
+    /// Returns the executors of this name: each host of a pool, or one.
+    ///
+    /// # Errors
+    /// As for [`Executor::find`].
+    pub fn all(
+        name: &str,
+        known: &BTreeMap<String, ExecutorKind>,
+    ) -> Result<Vec<Executor>, String> {
+        let hosts = known.iter().filter(|(host, _)| *host != name && pool_of(host) == name);
+        let executor = |(name, kind): (&String, &ExecutorKind)| Executor {
+            name: name.clone(),
+            kind: kind.clone(),
+        };
+        let hosts: Vec<Executor> = hosts.map(executor).collect();
+        if hosts.is_empty() { Ok(vec![Executor::find(name, known)?]) } else { Ok(hosts) }
+    }
+
+    /// Returns the executor of this name: one of the settings, or one that needs none; the first host
+    /// of a pool.
     ///
     /// # Errors
     /// A message with the names there are.
     pub fn find(name: &str, known: &BTreeMap<String, ExecutorKind>) -> Result<Executor, String> {
+        if !known.contains_key(name)
+            && let Some((host, kind)) = known.iter().find(|(host, _)| pool_of(host) == name)
+        {
+            return Ok(Executor { name: host.clone(), kind: kind.clone() });
+        }
         let kind = known.get(name).cloned().or_else(|| match name {
             LOCAL => Some(ExecutorKind::Local),
             SANDBOX => Some(ExecutorKind::Sandbox(SandboxSettings::default())),
@@ -329,7 +404,8 @@ impl Executor {
         if let Some(kind) = kind {
             return Ok(Executor { name: name.to_owned(), kind });
         }
-        let mut names: Vec<&str> = known.keys().map(String::as_str).collect();
+        let mut names: Vec<&str> = known.keys().map(|name| pool_of(name)).collect();
+        names.dedup();
         names.extend([LOCAL, SANDBOX].into_iter().filter(|name| !known.contains_key(*name)));
         let hint = match nearest(name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
@@ -413,6 +489,33 @@ mod tests {
         });
         assert_eq!(read(&short), read(&whole));
         assert_eq!(read(&short).unwrap().len(), 5);
+    }
+
+    #[test]
+    fn a_pool_is_an_executor_on_each_host() {
+        let pool = json!({
+            "big": {"ssh": {"hosts": ["a", "me@b"], "dir": "/d"}},
+            "pods": {"command": {"argv": ["kubectl", "--context={host}"], "hosts": ["x"]}},
+        });
+        let found = read(&pool).unwrap();
+        let names: Vec<&str> = found.keys().map(String::as_str).collect();
+        assert_eq!(names, ["big@a", "big@me@b", "pods@x"]);
+        let b = read(&json!({"b": {"ssh": {"host": "me@b", "dir": "/d"}}})).unwrap();
+        assert_eq!(found["big@me@b"], b["b"]);
+        let x = read(&json!({"x": {"command": ["kubectl", "--context=x"]}})).unwrap();
+        assert_eq!(found["pods@x"], x["x"]);
+        assert_eq!(Executor::find("big", &found).unwrap().name, "big@a");
+        assert_eq!(Executor::all("big", &found).unwrap().len(), 2);
+        assert_eq!(Executor::all("big@a", &found).unwrap().len(), 1);
+        for wrong in [
+            json!({"big": {"ssh": {"hosts": []}}}),
+            json!({"big": {"ssh": {"hosts": ["a"], "host": "b"}}}),
+            json!({"big": {"command": {"hosts": ["a"], "argv": ["x"]}}}),
+            json!({"big": {"slurm": {"hosts": ["a"]}}}),
+        ] {
+            let why = read(&wrong).unwrap_err();
+            assert!(why.contains("executor `big`") && why.contains("host"), "{why}");
+        }
     }
 
     #[test]

@@ -105,6 +105,8 @@ pub struct Policy {
     pub run_on: Option<String>,
     /// Whether this executor overrides those of tasks.
     pub run_on_given: bool,
+    /// The executors that are hosts of a pool, such as `big@a`.
+    pub hosts: BTreeSet<String>,
     /// The tasks that are complete on another branch, with that branch.
     pub elsewhere: BTreeMap<TaskId, String>,
 }
@@ -139,6 +141,7 @@ impl Default for Policy {
             isolation: Isolation::default(),
             run_on: None,
             run_on_given: false,
+            hosts: BTreeSet::new(),
             elsewhere: BTreeMap::new(),
         }
     }
@@ -248,11 +251,14 @@ impl View<'_> {
                         return TaskState::Retrying(until);
                     }
                 }
-                if let Some(unreachable) = self.unreachable(number, now) {
-                    return unreachable;
-                }
+                let host = match self.host(number, now) {
+                    Ok(host) => host,
+                    Err(next_try) => return TaskState::Unreachable(next_try),
+                };
                 match self.agent(number, now) {
-                    Turn::Now(_) if self.conflict_for_any_agent(number).is_none() => {
+                    Turn::Now(_)
+                        if host.is_some() && self.conflict_for_any_agent(number).is_none() =>
+                    {
                         TaskState::Ready
                     }
                     Turn::Now(_) | Turn::Busy(_) => TaskState::Conflicting,
@@ -345,7 +351,7 @@ impl View<'_> {
                         matches!(self.conflict(number, now), Some(TaskConflict::Touches(_)));
                     conflicting.extend(for_files.then_some(self.key(number)));
                 }
-                TaskState::Unreachable(_) => away.extend([self.place(number)]),
+                TaskState::Unreachable(_) => away.extend(self.policy.places(self.place(number))),
                 TaskState::Denied => denied = Some(number),
                 TaskState::Claimed | TaskState::NeedsInput => elsewhere = true,
                 TaskState::Complete
@@ -363,7 +369,7 @@ impl View<'_> {
         }
         let at_work = self.active.iter().filter(|active| active.works).count();
         if !idle && (best.is_none() || at_work >= self.policy.jobs) {
-            let until = wake.map(|(until, _)| until).into_iter().chain(self.next_try(&away)).min();
+            let until = wake.map(|(until, _)| until).into_iter().chain(self.first_try(&away)).min();
             return Decision::Wait(Wait { until, why: "an attempt is running".to_owned() });
         }
         if best.is_none() && !self.is_unfinished() {

@@ -156,8 +156,8 @@ settings! { @ [] []
     keep_awake: Option<bool> = None;
     /// The file in which agents record what they learned.
     learnings: String = LEARNINGS.to_owned();
-    /// The number of attempts at a time per agent or tag: a mapping of names to numbers, such as
-    /// `{claude: 3, db: 1}`.
+    /// The number of attempts at a time per agent, tag or executor: a mapping of names to numbers,
+    /// such as `{claude: 3, db: 1}`.
     #[schemars(with = "BTreeMap<String, NonZeroU32>")]
     limits: ConcurrencyLimits = ConcurrencyLimits::default();
     /// How long to wait for the lock of the journal, the graph file or the notes, which another
@@ -361,6 +361,7 @@ impl Config {
         Policy {
             jobs: self.jobs,
             limits: self.limits.0.clone(),
+            hosts: self.executors.keys().filter(|it| it.contains('@')).cloned().collect(),
             max_iterations: self.max_iterations,
             max_attempts: self.max_attempts,
             stale_after: self.stale_after,

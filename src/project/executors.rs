@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{
     core::{
-        executor::{Executor, ExecutorKind, FileTravel, LOCAL},
+        executor::{Executor, ExecutorKind, FileTravel, LOCAL, pool_of},
         exit::{Exit, Failure},
         graph::task::Task,
     },
@@ -67,23 +67,23 @@ pub fn needed<'a>(
     let mut needed: Vec<Executor> = Vec::new();
     let of_tasks = tasks.map(|task| (name_of(config, task, given), Some(task)));
     for (name, task) in given.map(|given| (given, None)).into_iter().chain(of_tasks) {
-        if needed.iter().any(|known| known.name == name) {
+        if needed.iter().any(|known| known.name == name || pool_of(&known.name) == name) {
             continue;
         }
-        let executor = Executor::find(name, &config.executors).map_err(|why| {
+        let executors = Executor::all(name, &config.executors).map_err(|why| {
             let own = task.filter(|task| task.run_on.as_deref() == Some(name));
             let by =
                 own.map_or_else(String::new, |task| format!("`run_on` of task `{}`: ", task.id));
             Failure::new(Exit::Invalid, format!("{by}{why}"))
         })?;
-        if !executor.is_here() && !config.is_isolated() {
+        if !executors.iter().all(Executor::is_here) && !config.is_isolated() {
             let message = format!(
                 "attempts that work in the checkout run on this machine, and `run_on` is `{name}`; \
                  leave out `--in-place` or `isolation: checkout`, or add `--on {LOCAL}`"
             );
             return Err(Failure::new(Exit::Usage, message).into());
         }
-        needed.push(executor);
+        needed.extend(executors);
     }
     Ok(needed)
 }
@@ -95,7 +95,10 @@ pub fn at<'a>(
     tasks: Vec<&'a Task>,
     given: Option<&str>,
 ) -> Vec<&'a Task> {
-    let is_there = |task: &&Task| name_of(&workspace.config, task, given) == executor.name;
+    let is_there = |task: &&Task| {
+        let name = name_of(&workspace.config, task, given);
+        name == executor.name || name == pool_of(&executor.name)
+    };
     tasks.into_iter().filter(is_there).collect()
 }
 

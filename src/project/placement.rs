@@ -51,6 +51,16 @@ impl PlacedProcess {
     pub fn here(spec: ProcessSpec) -> PlacedProcess {
         PlacedProcess { spec, carrier: None, placement: None }
     }
+
+    /// The same process of an attempt at this executor, whose setup has run there if it has a log.
+    #[must_use]
+    pub fn after_setup(mut self, run_on: Option<&str>, log: &Path) -> PlacedProcess {
+        let carrier = self.carrier.as_mut().filter(|it| Some(&*it.executor) == run_on);
+        if let Some(transfer) = carrier.and_then(|carrier| carrier.transfer.as_mut()) {
+            transfer.files.is_set_up = log.exists();
+        }
+        self
+    }
 }
 
 /// What an executor must know about a process.

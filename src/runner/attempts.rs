@@ -235,6 +235,8 @@ pub(super) struct NextAttempt<'a> {
     pub(super) call: Option<AgentCommand>,
     /// The folder in which it reports.
     pub(super) folder: String,
+    /// Its executor.
+    pub(super) run_on: String,
     /// Its slot and its base; none if it works in the checkout.
     pub(super) place: Option<(SlotAssignment, CommitId)>,
 }
@@ -246,7 +248,7 @@ impl NextAttempt<'_> {
         cx: &RunContext,
         number: usize,
     ) -> Result<(AttemptRecord, Vec<String>)> {
-        let NextAttempt { graph: file, history, run_id, call, folder, place } = self;
+        let NextAttempt { graph: file, history, run_id, call, folder, run_on, place } = self;
         let graph = file.graph();
         let task = graph.task(number);
         let past = history.of(&task.id);
@@ -265,14 +267,12 @@ impl NextAttempt<'_> {
             // The work of an earlier attempt may be there.
             baseline.retain(|command| !is_own_check(cx, graph, task, command));
         }
-        let given = cx.options.run_on.as_deref();
-        let run_on = executors::name_of(&cx.workspace.config, task, given);
         let record = AttemptRecord {
             call,
             terms: Some(AcceptanceCriteria::of(task, required)),
             pane: cx.options.tmux.then(tmux::folder),
             status_word: Some(file.status_word(number).unwrap_or_default()),
-            run_on: Some(run_on.to_owned()).filter(|name| name != LOCAL),
+            run_on: Some(run_on).filter(|name| name != LOCAL),
             ..record
         };
         Ok((record, baseline))

@@ -14,6 +14,7 @@ use crate::{
     },
     core::{
         event::Harm,
+        executor::pool_of,
         graph::{
             TaskGraph,
             merge::{self, Texts},
@@ -168,7 +169,9 @@ pub(super) fn examine(
         // A new task must not get out of where its author is kept.
         let gets_out = |id: &TaskId| {
             let task = new.number(id).map(|number| new.task(number));
-            task.is_some_and(|task| executors::name_of(&workspace.config, task, None) != own)
+            task.is_some_and(|task| {
+                executors::name_of(&workspace.config, task, None) != pool_of(own)
+            })
         };
         if added.iter().any(gets_out) {
             let added = std::mem::take(&mut added);

@@ -463,12 +463,8 @@ pub(super) fn placed(
         limit: Some(limit),
         resources: task_of(graph, record).and_then(|task| task.extra.get(RESOURCES).cloned()),
     };
-    let mut placed = placement::placed(&cx.workspace, executor, &facts, spec.clone())?;
-    let transfer = placed.carrier.as_mut().and_then(|carrier| carrier.transfer.as_mut());
-    if let Some(transfer) = transfer.filter(|_| record.run_on.as_ref() == Some(&executor.name)) {
-        transfer.files.is_set_up = record.file(&cx.workspace, "setup-1.log").exists();
-    }
-    Ok(placed)
+    let placed = placement::placed(&cx.workspace, executor, &facts, spec.clone())?;
+    Ok(placed.after_setup(record.run_on.as_deref(), &record.file(&cx.workspace, "setup-1.log")))
 }
 
 /// Starts a guardian that fetches the end and the work of an agent.

@@ -48,7 +48,7 @@ impl Runner {
     /// others have changed it since it was chosen.
     pub(super) fn record(&mut self, key: SelectionKey) -> Result<Option<Input>> {
         let (number, now) = (key.number, Utc::now());
-        let (call, change, max_attempts) = self.core.with_view(|view| {
+        let (call, change, max_attempts, run_on) = self.core.with_view(|view| {
             let call = match view.agent(number, now) {
                 Turn::Now(call) => call.cloned(),
                 // The clock was set back since the agent was chosen.
@@ -56,7 +56,8 @@ impl Runner {
                     view.agents(number).first().cloned()
                 }
             };
-            (call, view.agent_change(number, now), view.max_attempts(number))
+            let host = view.host(number, now).ok().flatten().unwrap_or(view.place(number));
+            (call, view.agent_change(number, now), view.max_attempts(number), host.to_owned())
         });
         let call = call.map(|call| config::anchored(call, self.core.cx.workspace.root()));
         let (file, history) = (&self.core.graph.file, self.core.journal.history());
@@ -71,6 +72,7 @@ impl Runner {
             run_id: self.core.journal.run_id(),
             call,
             folder,
+            run_on,
             place: self.slots.assign(
                 &self.core.cx,
                 self.attempts.records(),

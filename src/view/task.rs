@@ -374,7 +374,9 @@ pub(super) fn standing(
         TaskState::RateLimited(until) => TaskStanding::RateLimited { until },
         TaskState::Unreachable(next) => {
             let executor = view.place(number).to_owned();
-            let permanent = view.history.unreachable.get(&executor).is_some_and(|it| it.lasts);
+            let places = view.policy.places(&executor);
+            let known = places.iter().filter_map(|name| view.history.unreachable.get(*name));
+            let permanent = known.clone().next().is_some() && known.clone().all(|it| it.lasts);
             TaskStanding::Unreachable { executor, permanent, until: next }
         }
         TaskState::Waiting => waiting(view, number, now),

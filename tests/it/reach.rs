@@ -1,7 +1,11 @@
 //! Executors that do not answer: a start there costs nothing, one attempt at a time tries again, and
 //! status says so. A command that fails unless a file is there stands for all executors.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+};
 
 use serde_json::{Value, json};
 
@@ -321,5 +325,57 @@ fn a_command_that_says_nothing_is_told_until_it_answers() {
     assert_eq!(trial.lines("executor_reachable").len(), 1);
     assert_eq!(trial.lines("withdrawn"), Vec::<Value>::new());
     assert_eq!((trial.completions(), tries(&trial)), (vec!["a".to_owned()], 1));
+    trial.no_process_is_left();
+}
+
+#[test]
+fn a_pool_spreads_attempts_over_its_hosts_and_does_without_one_that_is_out() {
+    let graph = "tasks: [{id: a}, {id: b}, {id: c}, {id: d}, {id: e, run_on: big@x, depends_on: [a, b, c, d]}]\n";
+    let trial = project(graph, "jobs: 3\nrun_on: big\nlimits: {big: 1}\nproof: none\n");
+    let gate = trial.dir().join("gate");
+    let text = fs::read_to_string(&gate).unwrap();
+    let text = text.replace("echo try", "host=$1; shift; echo try");
+    let shut = format!("[ ! -e '{}.'$host ]", open(&trial).display());
+    trial.script(&gate, &text.replace(&format!("[ ! -e '{}' ]", open(&trial).display()), &shut));
+    let config = fs::read_to_string(trial.root().join(".ralph/config.yaml")).unwrap();
+    let pool = json!({"big": {"command": {
+        "argv": [gate, "{host}"], "hosts": ["x", "y", "z"], "ralph": RALPH,
+    }}});
+    let lines = config.lines().map(|line| {
+        let is_it = line.starts_with("executors:");
+        if is_it { format!("executors: {pool}") } else { line.to_owned() }
+    });
+    let trial = trial.file(".ralph/config.yaml", &lines.collect::<Vec<_>>().join("\n"));
+    for host in ["x", "y"] {
+        trial.leave(&format!("open.{host}"));
+    }
+    trial.run(["run"]).graph_complete();
+    let hosts = |action: &str| -> BTreeSet<String> {
+        let lines = trial.lines(action);
+        lines.iter().filter_map(|line| Some(line["run_on"].as_str()?.to_owned())).collect()
+    };
+    assert_eq!(hosts("withdrawn"), BTreeSet::from(["big@z".to_owned()]));
+    assert!(
+        hosts("started").is_superset(&BTreeSet::from(["big@x".to_owned(), "big@y".to_owned()]))
+    );
+    assert_eq!(trial.lines("failed"), Vec::<Value>::new());
+    let of_e = trial.lines("started").into_iter().find(|line| line["task_id"] == "e").unwrap();
+    assert_eq!(of_e["run_on"], "big@x");
+    let (mut at_work, mut task_at) = (BTreeMap::new(), BTreeMap::new());
+    for line in trial.journal() {
+        let task = line["task_id"].as_str().unwrap_or_default().to_owned();
+        match line["action"].as_str().unwrap() {
+            "started" => {
+                let host = line["run_on"].as_str().unwrap().to_owned();
+                *at_work.entry(host.clone()).or_insert(0) += 1;
+                assert_eq!(at_work[&host], 1, "{line}");
+                task_at.insert(task, host);
+            }
+            "withdrawn" | "queued" | "completed" => {
+                task_at.remove(&task).map(|host| at_work.remove(&host));
+            }
+            _ => {}
+        }
+    }
     trial.no_process_is_left();
 }

@@ -174,8 +174,7 @@ impl Attempts {
         let started = watch.as_ref().map(|watch| watch.limits().started);
         let took = started.map_or(end.took, |at| sit.now.saturating_duration_since(at));
         let end = ProcessEnd { took, ..end };
-        // The reason why `ralph` ended it is more precise than its exit status. Without contact it is
-        // unknown whether it had exited, and its work may not be here.
+        // Why `ralph` ended it is more precise than how it exited, which is not known of a lost one.
         let is_lost = matches!(end.outcome, Some(Outcome::Lost { .. }));
         let ours = watch.as_ref().and_then(|watch| watch.ending().cloned());
         let ours = ours.filter(|ours| !(is_lost && matches!(ours, Outcome::Lingered { .. })));

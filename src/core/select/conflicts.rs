@@ -15,7 +15,8 @@ use crate::{agents::agent_command::AgentCommand, graph::task::Task, verdict::Mer
 pub enum TaskConflict<'a> {
     /// The task of this number changes the same files.
     Touches(usize),
-    /// This number of attempts with this agent or tag are working, which is the limit.
+    /// This number of attempts with this agent or tag, or at this executor, are
+    /// working, which is the limit.
     Limit(&'a str, NonZeroU32),
 }
 
@@ -24,7 +25,13 @@ impl<'a> View<'a> {
     pub fn conflict(&self, number: usize, now: DateTime<Utc>) -> Option<TaskConflict<'a>> {
         match self.agent(number, now) {
             Turn::Busy(conflict) => Some(conflict),
-            Turn::Now(_) | Turn::Later(_) | Turn::Never => self.conflict_for_any_agent(number),
+            Turn::Now(_) | Turn::Later(_) | Turn::Never => {
+                self.conflict_for_any_agent(number).or_else(|| {
+                    let (name, limit) = self.policy.limits.get_key_value(self.place(number))?;
+                    let is_full = self.host(number, now) == Ok(None);
+                    is_full.then_some(TaskConflict::Limit(name, *limit))
+                })
+            }
         }
     }
 
