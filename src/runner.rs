@@ -427,11 +427,11 @@ impl Runner {
             (&self.core.journal, &self.processes, &self.core.graph.file);
         let message = self.inbox.listen(pause, || {
             journal.has_news()
-                || !journal.is_in_place()
+                || journal.check_repository().is_err()
                 || processes.has_report_news(&self.core.cx, self.attempts.records(), graph)
         });
         let is_quiet = message.is_none();
-        self.core.journal.check_place()?;
+        self.core.journal.check_repository()?;
         self.receive(message)?;
         self.landing.look(&self.core.cx);
         self.check_clocks()?;

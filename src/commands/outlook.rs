@@ -11,7 +11,12 @@ use crate::{
         executor::shell_word,
         select::{MAX_ITERATIONS, Policy, View},
     },
-    project::{attempt, executors, graph_file::GraphFile, placement, workspace::Workspace},
+    project::{
+        attempt, executors,
+        graph_file::GraphFile,
+        placement,
+        workspace::{Workspace, landed_elsewhere, landing_branch},
+    },
     runner::{self, RunOptions},
     view::{
         lines::{counted, first_paths, ids},
@@ -31,6 +36,12 @@ pub(super) fn foreseen(
     patience: Patience,
 ) -> Result<Option<NightView>> {
     let store = workspace.event_store()?;
+    // With what has landed and waits for the checkout, or on the branch that the settings name.
+    let landed = workspace.graph().ok();
+    let file = landed.as_ref().unwrap_or(file);
+    let own = landing_branch(workspace)?;
+    let elsewhere = landed_elsewhere(workspace, file.graph(), store.history(), own.as_deref())?;
+    let policy = &Policy { elsewhere, ..policy.clone() };
     with_view(workspace, file, store.history(), policy, |view: &View<'_>| {
         NightView::of(view, goes_on, Utc::now(), patience)
     })

@@ -1,7 +1,10 @@
 //! The journal of a run: events go to the journal first, then to the history, then to the reporters.
 //! It also holds the lock, and says in it who works on what.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use chrono::Utc;
@@ -104,9 +107,9 @@ impl RunJournal {
     /// Writes a fact. Returns all new records, to be published, and the record of the fact among them.
     ///
     /// # Errors
-    /// The repository or the state folder was moved or removed: nothing may be made again in its place.
+    /// The repository was moved or removed: nothing may be made again in its place.
     pub(super) fn write(&mut self, fact: Fact) -> Result<(Vec<Record>, Record)> {
-        self.check_place()?;
+        self.check_repository()?;
         let Fact { task_id, iteration, event } = fact;
         let Emitted { records, own } = self.store.emit(iteration, task_id.as_ref(), event)?;
         Ok((records, own))
@@ -151,12 +154,19 @@ impl RunJournal {
     }
 
     /// Whether the lock of the run is still where other runs look for it.
-    pub(super) fn is_in_place(&self) -> bool {
+    fn is_in_place(&self) -> bool {
         self.lock.is_on(self.store.state_dir())
     }
 
+    /// Checks that the repository is where it was. Where only the state folder is gone, the ends of its
+    /// attempts are still journaled.
+    pub(super) fn check_repository(&self) -> Result<()> {
+        let is_there = self.store.state_dir().parent().is_some_and(Path::is_dir);
+        if is_there { Ok(()) } else { self.check_place() }
+    }
+
     /// Checks that the repository is where it was, with the lock.
-    pub(super) fn check_place(&self) -> Result<()> {
+    fn check_place(&self) -> Result<()> {
         if self.is_in_place() {
             return Ok(());
         }

@@ -71,6 +71,9 @@ pub struct RunView {
     pub limits: LimitsView,
     /// The branch that its work lands on; none if attempts work in the checkout.
     pub branch: Option<String>,
+    /// The branch that `--onto` named.
+    #[serde(skip)]
+    pub onto: Option<String>,
     /// The command line of its first agent.
     pub agent: Vec<String>,
     /// What makes it a plain loop.
@@ -230,6 +233,7 @@ impl RunView {
                 max_attempts: facts.name.is_none().then_some(facts.max_attempts),
             },
             branch: begun.branch.clone(),
+            onto: begun.flags.get("onto").and_then(|it| Some(it.as_str()?.to_owned())),
             agent: begun.agent.clone(),
             plain: begun.plain.as_ref().map(|plain| LoopView::of(plain, history)),
             done_pattern: flag.or(facts.done_pattern),

@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::{
     apart::{sound, stage, tell},
-    support::{TestProject, wait_for},
+    support::{DIAMOND, TestProject, wait_for},
 };
 
 const GRAPH: &str = "tasks: [{id: a, title: A}, {id: b, title: B, depends_on: [a]}]\n";
@@ -163,4 +163,16 @@ fn a_run_follows_a_branch_that_is_renamed() {
     let trial = trial.env("RALPH_CRASH_POINT", "");
     trial.run(["run", "--onto", "day"]).graph_complete();
     assert_eq!((trial.tasks("started").len(), done_on(&trial, "day")), (2, 2));
+}
+
+#[test]
+fn what_is_complete_on_the_other_branch_is_not_foreseen_again() {
+    let trial = TestProject::new().graph(DIAMOND).agent("commit");
+    let run = trial.run(["run", "--onto", "night", "--max-iterations", "1"]).code(2);
+    run.stderr_has("`ralph run --onto night` continues");
+    let there = trial.run(["tonight", "--json", "--onto", "night"]).json();
+    assert_eq!(there["open"], 3);
+    // On the branch of the checkout that task is neither complete nor to be done again.
+    let here = trial.run(["tonight", "--json"]).json();
+    assert_eq!((&here["done"], &here["reasons"][0]["exit_code"]), (&0.into(), &3.into()));
 }

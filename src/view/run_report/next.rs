@@ -8,6 +8,7 @@ use super::attention::Attention;
 use crate::{
     core::{
         event::StopReason,
+        executor::shell_word,
         exit::Exit,
         graph::task::TaskId,
         select::{Decision, Policy, TaskState, View},
@@ -119,12 +120,12 @@ pub(super) fn steps(decision: &Decision, run: &RunView, attention: &[Attention])
         return Vec::new();
     }
     let name = run.plain.as_ref().map(|plain| plain.name.as_str());
-    let goes_on = name.map_or("`ralph run` continues".to_owned(), |name| {
-        format!("`ralph resume --name {name}` continues")
-    });
-    let again = name.map_or("`ralph run` continues".to_owned(), |_| {
-        "`ralph loop` with the same flags starts it again".to_owned()
-    });
+    let onto = run.onto.as_ref().map(|branch| format!(" --onto {}", shell_word(branch)));
+    let run_on = format!("`ralph run{}` continues", onto.unwrap_or_default());
+    let goes_on =
+        name.map_or(run_on.clone(), |name| format!("`ralph resume --name {name}` continues"));
+    let again =
+        name.map_or(run_on, |_| "`ralph loop` with the same flags starts it again".to_owned());
     let flag = name.map_or(String::new(), |name| format!(" --name {name}"));
     let doctor = "`ralph doctor` checks the agent and the setup".to_owned();
     let is_paused = matches!(decision, Decision::Stop(StopReason::Paused(_)));
