@@ -388,7 +388,10 @@ fn a_budget_stops_the_run_when_the_attempt_is_over() {
 
 #[test]
 fn the_cost_of_an_agent_counts_while_its_work_is_verified() {
+    // The others end after the agent of `a`, whatever the load.
     let script = "cat > /dev/null; echo work > $RALPH_TASK_ID; git add -A; git commit -qm Work
+        journal=\"$TRIAL_DIR/repo/logs/ralph.jsonl\"
+        [ $RALPH_TASK_ID = a ] || until grep -q agent_ended \"$journal\"; do sleep 0.05; done
         \"$RALPH\" task-complete $RALPH_TASK_ID
         echo '{\"type\": \"result\", \"subtype\": \"success\", \"result\": \"\", \"total_cost_usd\": 1}'";
     let agent = format!("{{command: [sh, -c, {}], output: claude-json}}", json!(script));

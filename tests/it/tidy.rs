@@ -547,7 +547,7 @@ fn no_type_has_many_methods() {
 /// that cannot take work, end jobs that a cluster forgot, and spread a pool, 250 read more words and
 /// waits of agents, 720 foresee a night by playing it with the real decisions, 110 follow a branch
 /// that is renamed.
-const LINES: usize = 75_690;
+const LINES: usize = 75_710;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 400;
