@@ -60,7 +60,7 @@ use crate::{
             command::{AttemptId, RunCommand},
             input::{BuiltBatch, LandOutcome},
         },
-        select::{Decision, Policy, Wait},
+        select::{Decision, View, Wait},
     },
     crash,
     project::{
@@ -70,7 +70,7 @@ use crate::{
         slot_environment,
         slot_pool::PreparedSlot,
         suspect_slots::SuspectSlot,
-        workspace::{Workspace, landed_elsewhere, landing_branch},
+        workspace::{Workspace, policy_for},
     },
 };
 
@@ -184,13 +184,7 @@ impl Runner {
             let message = inbox::paused(&workspace, &store.history().run);
             return Err(Failure::new(Exit::Waiting, message).into());
         }
-        let elsewhere = landed_elsewhere(
-            &workspace,
-            graph.file.graph(),
-            store.history(),
-            landing_branch(&workspace)?.as_deref(),
-        )?;
-        let policy = Policy { elsewhere, ..policy };
+        let policy = policy_for(&workspace, policy, graph.file.graph(), store.history())?;
         let landing = RunLanding::of(store.history());
         process::adopt_orphans();
         workspace
@@ -229,9 +223,9 @@ impl Runner {
         })
     }
 
-    /// The repository of the run. Git calls in it end when the run is asked to stop.
-    pub fn workspace(&self) -> &Workspace {
-        &self.core.cx.workspace
+    /// Calls `see` with the view of the run before it starts.
+    pub fn with_view<T>(&self, see: impl FnOnce(&View<'_>) -> T) -> T {
+        self.core.with_view(see)
     }
 
     /// Runs until there is a reason to stop.

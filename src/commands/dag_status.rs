@@ -57,8 +57,8 @@ fn read(invocation: &Invocation, filter: &Filter, now: DateTime<Utc>) -> Result<
     let mut store = workspace.event_store()?;
     status::look_at_checkout(&workspace, &mut store)?;
     let history = store.history();
-    let policy = policy_for(&workspace, file.graph(), history)?;
-    let policy = Policy { filter: filter.clone(), ..policy };
+    let policy = Policy { filter: filter.clone(), ..workspace.policy() };
+    let policy = policy_for(&workspace, policy, file.graph(), history)?;
     check_filter(&file, &policy.filter)?;
     let facts = GraphFacts {
         file: file.name().to_owned(),
@@ -154,8 +154,8 @@ pub fn plan(invocation: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let file = workspace.graph()?;
     let store = workspace.event_store()?;
-    let policy = policy_for(&workspace, file.graph(), store.history())?;
-    let policy = Policy { filter: filter(options.which), ..policy };
+    let policy = Policy { filter: filter(options.which), ..workspace.policy() };
+    let policy = policy_for(&workspace, policy, file.graph(), store.history())?;
     check_filter(&file, &policy.filter)?;
     let view = view(&file, store.history(), &policy);
     let now = Utc::now();

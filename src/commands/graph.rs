@@ -60,7 +60,8 @@ pub(super) fn picture(
 ) -> Result<GraphPicture> {
     let file = workspace.graph()?;
     let store = workspace.event_store()?;
-    let policy = Policy { filter, ..policy_for(workspace, file.graph(), store.history())? };
+    let policy = Policy { filter, ..workspace.policy() };
+    let policy = policy_for(workspace, policy, file.graph(), store.history())?;
     check_filter(&file, &policy.filter)?;
     with_view(workspace, &file, store.history(), &policy, |view| {
         GraphPicture::of(view, file.name(), now)

@@ -1,51 +1,16 @@
-//! What a person should know before a run: how it will go, and what would spoil it.
+//! What a person should know before a run, since it would spoil it.
 
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use chrono::Utc;
 
-use super::{check, with_view};
+use super::check;
 use crate::{
-    core::{
-        executor::shell_word,
-        select::{MAX_ITERATIONS, Policy, View},
-    },
-    project::{
-        attempt, executors,
-        graph_file::GraphFile,
-        placement,
-        workspace::{Workspace, landed_elsewhere, landing_branch},
-    },
+    core::{executor::shell_word, select::MAX_ITERATIONS},
+    project::{attempt, executors, graph_file::GraphFile, placement, workspace::Workspace},
     runner::{self, RunOptions},
-    view::{
-        lines::{counted, first_paths, ids},
-        night::{NightView, Patience},
-    },
+    view::lines::{counted, first_paths, ids},
 };
-
-/// Foresees a run, or the rest of the one that goes on.
-///
-/// # Errors
-/// Errors of the disk.
-pub(super) fn foreseen(
-    workspace: &Workspace,
-    file: &GraphFile,
-    policy: &Policy,
-    goes_on: bool,
-    patience: Patience,
-) -> Result<Option<NightView>> {
-    let store = workspace.event_store()?;
-    // With what has landed and waits for the checkout, or on the branch that the settings name.
-    let landed = workspace.graph().ok();
-    let file = landed.as_ref().unwrap_or(file);
-    let own = landing_branch(workspace)?;
-    let elsewhere = landed_elsewhere(workspace, file.graph(), store.history(), own.as_deref())?;
-    let policy = &Policy { elsewhere, ..policy.clone() };
-    with_view(workspace, file, store.history(), policy, |view: &View<'_>| {
-        NightView::of(view, goes_on, Utc::now(), patience)
-    })
-}
 
 /// What a person should know before a run starts, with what can be done about it.
 pub(super) fn notes(
@@ -106,12 +71,13 @@ fn sandbox_warning(workspace: &Workspace, file: &GraphFile, run: &RunOptions) ->
 /// That work does not land on the branch of the checkout.
 fn other_branch(workspace: &Workspace, branch: &str) -> Result<Option<String>> {
     let repo = &workspace.repo;
-    if repo.head()?.branch.as_deref() == Some(branch) {
+    let head = repo.head()?;
+    if head.branch.as_deref() == Some(branch) {
         return Ok(None);
     }
     let mut text =
         format!("lands on `{branch}`; your branch, checkout and graph file stay as they are");
-    if let (Some(head), Some(tip)) = (repo.head()?.commit, repo.landings().tip(branch)?)
+    if let (Some(head), Some(tip)) = (head.commit, repo.landings().tip(branch)?)
         && !repo.is_ancestor(&head, &tip.commit)?
     {
         let cure = if repo.is_ancestor(&tip.commit, &head)? {

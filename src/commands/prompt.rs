@@ -42,7 +42,7 @@ pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
     }
     let mut file = workspace.graph()?;
     let mut store = workspace.event_store()?;
-    let policy = policy_for(&workspace, file.graph(), store.history())?;
+    let policy = policy_for(&workspace, workspace.policy(), file.graph(), store.history())?;
     let open = open_attempts(&workspace, store.history())?;
     let active = active(&open, file.graph(), store.history());
     let view = View { active: &active, ..view(&file, store.history(), &policy) };

@@ -4,13 +4,14 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
+use chrono::Utc;
 use serde_json::json;
 
 use super::{
     Invocation,
     background::{self, BackgroundReporter},
     check_filter, filter,
-    outlook::{foreseen, many, notes, uncommitted},
+    outlook::{many, notes, uncommitted},
     serve,
 };
 use crate::{
@@ -28,6 +29,7 @@ use crate::{
         isolation::Isolation,
         loop_paths::LoopPaths,
         redact::MARK,
+        select::View,
     },
     project::{
         attempt::{self, prompt_file},
@@ -141,20 +143,15 @@ fn prepared(workspace: Workspace, run: RunOptions, output: RunOutput) -> Result<
     check_filter(&file, &run.filter)?;
     let is_quiet = output.verbosity == Verbosity::Quiet;
     let notes = notes(&workspace, &file, &run, workspace.config.remarks && !is_quiet);
-    let policy = run.policy(&workspace);
-    let foreseen = if is_quiet || run.once {
-        None
-    } else {
-        foreseen(&workspace, &file, &policy, false, Patience::Short)?
-    };
+    let is_foreseen = !is_quiet && !run.once;
     let runner = runner(workspace, file, run, output)?;
+    let foresee = |view: &View<'_>| NightView::of(view, false, Utc::now(), Patience::Short);
+    let foreseen = if is_foreseen { runner.with_view(foresee) } else { None };
     // What ends at once says why itself.
     let foreseen = foreseen.filter(|it| it.ends_at.high > it.from);
-    let lines = foreseen.iter().flat_map(NightView::lines);
-    notes
-        .into_iter()
-        .chain(lines)
-        .for_each(|text| terminal::say_wrapped(&terminal::visible(&text)));
+    for text in notes.into_iter().chain(foreseen.iter().flat_map(NightView::lines)) {
+        terminal::say_wrapped(&terminal::visible(&text));
+    }
     Ok(runner)
 }
 
@@ -379,8 +376,9 @@ pub fn plain_loop(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exi
     let file = loop_graph(&workspace, &plain.name)?;
     let (tmux, run_on) = (options.tmux, options.run_on);
     let run = RunOptions { agents, tmux, run_on, plain: Some(plain), ..RunOptions::default() };
+    let uncommitted = if options.isolated { uncommitted(&workspace) } else { None };
     let runner = runner(workspace, file, run, output)?;
-    if let Some(text) = uncommitted(runner.workspace()).filter(|_| options.isolated) {
+    if let Some(text) = uncommitted {
         terminal::say(&terminal::visible(&text));
     }
     Ok(runner.run()?.exit())

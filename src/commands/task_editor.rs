@@ -298,7 +298,7 @@ pub(super) fn details(
     let (file, store) = (workspace.graph()?, workspace.event_store()?);
     let (id, number) = find(&file, typed)?;
     let history = store.history();
-    let policy = policy_for(workspace, file.graph(), history)?;
+    let policy = policy_for(workspace, workspace.policy(), file.graph(), history)?;
     let facts = TaskFacts {
         file: file.name().to_owned(),
         line: file.line_of(number),

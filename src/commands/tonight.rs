@@ -1,21 +1,22 @@
 //! `ralph tonight`: foresees a run, and says what would end it early or spoil it.
 
 use anyhow::Result;
+use chrono::Utc;
 
-use super::{
-    Invocation, check_filter,
-    outlook::{foreseen, notes},
-    run, success,
-};
+use super::{Invocation, check_filter, outlook::notes, run, success, with_view};
 use crate::{
     adapters::{
         awake::{self, AwakeHold},
         terminal::{self, visible},
     },
     cli::TonightArgs,
-    core::{exit::Exit, graph::filter::Filter, select::Policy},
-    project::attempt,
-    view::night::Patience,
+    core::{
+        exit::Exit,
+        graph::filter::Filter,
+        select::{Policy, View},
+    },
+    project::{attempt, workspace::policy_for},
+    view::night::{NightView, Patience},
 };
 
 /// Foresees the run that would start now with these flags, or the rest of the one that goes on. Changes
@@ -37,7 +38,13 @@ pub fn run(invocation: &Invocation, options: TonightArgs) -> Result<Exit> {
     } else {
         run.policy(&workspace)
     };
-    let foreseen = foreseen(&workspace, &file, &policy, goes_on, Patience::Long)?;
+    // With what has landed and waits for the checkout, or on the branch that the settings name.
+    let landed = workspace.graph().ok();
+    let graph = landed.as_ref().unwrap_or(&file);
+    let policy = policy_for(&workspace, policy, graph.graph(), store.history())?;
+    let foreseen = with_view(&workspace, graph, store.history(), &policy, |view: &View<'_>| {
+        NightView::of(view, goes_on, Utc::now(), Patience::Long)
+    })?;
     if options.json {
         return success(&terminal::json(&foreseen));
     }

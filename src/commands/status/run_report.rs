@@ -102,7 +102,8 @@ fn newest(workspace: &mut Workspace, now: DateTime<Utc>) -> Result<RunReport> {
     let Ok(file) = workspace.graph() else {
         return Ok(without_graph(RunReport::of(run, &source), workspace));
     };
-    let policy = Policy { filter, ..policy_for(workspace, file.graph(), history)? };
+    let policy = Policy { filter, ..workspace.policy() };
+    let policy = policy_for(workspace, policy, file.graph(), history)?;
     let mut report = with_view(workspace, &file, history, &policy, |view: &View<'_>| {
         RunReport::of(run, &ReportSource { graph: Some(view.graph), view: Some(*view), ..source })
     })?;

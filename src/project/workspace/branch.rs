@@ -18,14 +18,19 @@ use crate::{
     project::graph_file::GraphFile,
 };
 
-/// The policy that the settings make for a graph with this history.
+/// The policy for a graph with this history: with the tasks that are complete on another branch.
 ///
 /// # Errors
 /// The error of `git`.
-pub fn policy_for(workspace: &Workspace, graph: &TaskGraph, history: &History) -> Result<Policy> {
-    let elsewhere =
-        landed_elsewhere(workspace, graph, history, landing_branch(workspace)?.as_deref())?;
-    Ok(Policy { elsewhere, ..workspace.policy() })
+pub fn policy_for(
+    workspace: &Workspace,
+    policy: Policy,
+    graph: &TaskGraph,
+    history: &History,
+) -> Result<Policy> {
+    let own = landing_branch(workspace)?;
+    let elsewhere = landed_elsewhere(workspace, graph, history, own.as_deref())?;
+    Ok(Policy { elsewhere, ..policy })
 }
 
 /// The branch whose graph this is: the one that the settings or a living run name, and otherwise
