@@ -293,7 +293,7 @@ impl DraftRounds<'_> {
     fn limit_reached(&self) -> Option<Reached> {
         let budget = self.workspace.policy().budget;
         let recent = self.store.history().recent_costs();
-        budget.reached(&self.spend, Some(self.began), &recent, Utc::now())
+        budget.reached(&self.spend, Some(self.began), recent, Utc::now())
     }
 
     fn out_of_budget(&self, reached: &Reached) -> anyhow::Error {

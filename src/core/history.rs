@@ -341,13 +341,13 @@ impl History {
     }
 
     /// The costs of the last day with their times.
-    pub fn recent_costs(&self) -> Vec<(DateTime<Utc>, f64)> {
+    pub fn recent_costs(&self) -> impl Iterator<Item = (DateTime<Utc>, f64)> {
         let highest = self.spend().highest_cost;
-        let open = self.active.spent().map(|(at, spend)| {
+        let open = self.active.spent().map(move |(at, spend)| {
             let assumed = f64::from(spend.unknown_cost) * highest;
             (*at, spend.cost_usd + assumed)
         });
-        self.recent.iter().copied().chain(open).collect()
+        self.recent.iter().copied().chain(open)
     }
 
     /// Adds the work of an attempt that has landed.

@@ -186,7 +186,7 @@ impl Budget {
         &self,
         run: &Spend,
         began: Option<DateTime<Utc>>,
-        recent: &[(DateTime<Utc>, f64)],
+        recent: impl IntoIterator<Item = (DateTime<Utc>, f64)>,
         now: DateTime<Utc>,
     ) -> Option<Reached> {
         let tokens = run.tokens.input + run.tokens.output + run.tokens.cache_write;
@@ -200,7 +200,8 @@ impl Budget {
         if let Some(limit) = self.duration.filter(|limit| ran >= *limit) {
             return Some(Reached::Duration(limit));
         }
-        let day: f64 = recent.iter().filter(|(at, _)| now - *at < DAY).map(|(_, cost)| cost).sum();
+        let day: f64 =
+            recent.into_iter().filter(|(at, _)| now - *at < DAY).map(|(_, cost)| cost).sum();
         let limit = self.cost_per_day.filter(|limit| day >= *limit)?;
         Some(Reached::Day(limit, day))
     }
@@ -239,20 +240,17 @@ mod tests {
         let run = Spend { cost_usd: 2.0, tokens, ..Spend::default() };
         let recent = [(at(1), 5.0), (at(30), 1.0)];
         let reached = |budget: Budget| {
-            budget.reached(&run, Some(at(29)), &recent, at(31)).map(|reached| reached.to_string())
+            budget.reached(&run, Some(at(29)), recent, at(31)).map(|reached| reached.to_string())
         };
         let blank = Budget::default();
         let unknown = Spend { unknown_cost: 2, highest_cost: 1.5, ..run };
         let limit = Budget { cost: Some(5.0), ..blank };
         assert_eq!(
-            limit
-                .reached(&unknown, None, &[], at(31))
-                .map(|reached| reached.to_string())
-                .as_deref(),
+            limit.reached(&unknown, None, [], at(31)).map(|reached| reached.to_string()).as_deref(),
             Some("$5.00 per run ($2.00 spent, and 2 of unknown cost counted as $1.50 each)")
         );
         let limit = Budget { cost: Some(5.01), ..blank };
-        assert_eq!(limit.reached(&unknown, None, &[], at(31)), None);
+        assert_eq!(limit.reached(&unknown, None, [], at(31)), None);
         assert_eq!(reached(blank), None);
         for (budget, want) in [
             (Budget { cost: Some(2.0), ..blank }, Some("$2.00 per run ($2.00 spent)")),

@@ -46,7 +46,7 @@ impl View<'_> {
             return Some(StopReason::StartLimit(run.starts_failed));
         }
         let (spend, recent) = (self.history.spend(), self.history.recent_costs());
-        if let Some(reached) = self.policy.budget.reached(&spend, run.started_at, &recent, now) {
+        if let Some(reached) = self.policy.budget.reached(&spend, run.started_at, recent, now) {
             return Some(StopReason::Limit(reached.to_string()));
         }
         if let Some(max) = iteration_limit_reached(self) {
