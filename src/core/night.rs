@@ -4,7 +4,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::{
-    agents::transcript::{Format, Usage},
+    agents::transcript::Usage,
     dice::Dice,
     event::{AttemptEvent, AttemptResult, Event, StopReason, record::Record},
     graph::{TaskGraph, task::Status},
@@ -178,20 +178,7 @@ impl<'a> Play<'a> {
         };
         let past = self.history.of(&self.graph.task(number).id);
         let (attempt, is_retry) = (past.attempts + 1, past.counted > 0);
-        self.apply(
-            number,
-            AttemptEvent::Started {
-                attempt,
-                base: None,
-                branch: None,
-                log: String::new(),
-                why: String::new(),
-                format: Format::Text,
-                slot: None,
-                run_on: None,
-            }
-            .into(),
-        );
+        self.apply(number, AttemptEvent::started(attempt).into());
         let drawn = draw(number, is_retry);
         let queued_at = self.now + drawn.work;
         let ends_at = queued_at + drawn.queue;

@@ -6,7 +6,6 @@
 use chrono::DateTime;
 
 use crate::{
-    agents::transcript::Format,
     event::{AttemptEvent, AttemptResult, Event, record::Record},
     graph::{
         TaskGraph,
@@ -53,15 +52,5 @@ pub fn end(attempt: u32, verdict: Verdict) -> AttemptResult {
 
 /// Returns the start of attempt `attempt`.
 pub fn started(attempt: u32) -> Event {
-    AttemptEvent::Started {
-        attempt,
-        base: None,
-        branch: None,
-        log: String::new(),
-        why: String::new(),
-        format: Format::Text,
-        slot: None,
-        run_on: None,
-    }
-    .into()
+    AttemptEvent::started(attempt).into()
 }

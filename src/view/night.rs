@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     VERSION,
-    words::{counted, ids, moment},
+    words::{counted, ids, minute},
 };
 use crate::core::{
     event::{Begun, Blocker, RunEvent, StopReason, record::Record},
@@ -90,9 +90,7 @@ impl<T: Copy> RangeView<T> {
         order: impl Fn(&T, &T) -> std::cmp::Ordering,
     ) -> Option<RangeView<T>> {
         values.sort_by(order);
-        let at =
-            |part: usize| values.get((values.len() * part / 10).min(values.len() - 1)).copied();
-        values.first()?;
+        let at = |tenths: usize| values.get(values.len() * tenths / 10).copied();
         Some(RangeView { low: at(1)?, middle: at(5)?, high: at(9)? })
     }
 }
@@ -112,7 +110,7 @@ impl Patience {
         match self {
             Patience::Long => (2_000_000 / steps.max(1)).clamp(3, 400),
             Patience::Short => {
-                Some(100_000 / steps.max(1)).filter(|it| *it >= 5).map_or(0, |it| it.min(60))
+                Some(100_000 / steps.max(1)).filter(|it| *it >= 5).unwrap_or(0).min(60)
             }
         }
     }
@@ -246,15 +244,6 @@ fn next_morning(now: DateTime<Utc>) -> DateTime<Utc> {
     times.filter(|time| *time > now).min().unwrap_or(now)
 }
 
-/// A time without seconds, which a forecast does not know.
-fn minute(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
-    let text = moment(at, now);
-    match text.rsplit_once(':') {
-        Some((minute, _)) if text.matches(':').count() == 2 => minute.to_owned(),
-        _ => text,
-    }
-}
-
 /// The ways in which these nights end.
 fn reasons(view: &View<'_>, nights: &[PlayedNight]) -> Vec<NightEnd> {
     let kind = |night: &PlayedNight| night.why.as_ref().map(mem::discriminant);
@@ -267,7 +256,7 @@ fn reasons(view: &View<'_>, nights: &[PlayedNight]) -> Vec<NightEnd> {
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
     let end = |group: &Vec<&PlayedNight>| {
-        let (why, remedy) = words(view, group);
+        let (why, remedy) = words(view, group[0].why.as_ref());
         NightEnd {
             share: group.len() as f64 / nights.len() as f64,
             why,
@@ -281,9 +270,9 @@ fn reasons(view: &View<'_>, nights: &[PlayedNight]) -> Vec<NightEnd> {
     ends
 }
 
-/// Why these nights end, and what can be done about it now.
-fn words(view: &View<'_>, nights: &[&PlayedNight]) -> (String, Option<String>) {
-    let Some(why) = &nights[0].why else {
+/// Why a night ends, and what can be done about it now.
+fn words(view: &View<'_>, why: Option<&StopReason>) -> (String, Option<String>) {
+    let Some(why) = why else {
         return ("it goes on for more than two weeks".to_owned(), None);
     };
     match why {
@@ -295,7 +284,7 @@ fn words(view: &View<'_>, nights: &[&PlayedNight]) -> (String, Option<String>) {
             });
             (why.to_string(), remedy)
         }
-        StopReason::Blocked(_) | StopReason::NeedsInput(_) => blocked(view, nights),
+        StopReason::Blocked(blockers) | StopReason::NeedsInput(blockers) => blocked(view, blockers),
         StopReason::FailedTasks(tasks) => {
             (format!("{} different tasks failed in a row", tasks.len()), None)
         }
@@ -321,21 +310,12 @@ fn words(view: &View<'_>, nights: &[&PlayedNight]) -> (String, Option<String>) {
 }
 
 /// What blocks the rest: tasks that wait for a person already, or tasks that use up their attempts.
-fn blocked(view: &View<'_>, nights: &[&PlayedNight]) -> (String, Option<String>) {
-    let waits = |it: &Blocker| {
+fn blocked(view: &View<'_>, blockers: &[Blocker]) -> (String, Option<String>) {
+    let waits = |it: &&Blocker| {
         let status = view.graph.number(&it.task_id).map(|number| view.graph.task(number).status);
         !it.why.starts_with("parked") || status == Some(Status::InProgress)
     };
-    let blockers = |night: &&PlayedNight| -> Vec<Blocker> {
-        match &night.why {
-            Some(StopReason::Blocked(blockers) | StopReason::NeedsInput(blockers)) => {
-                blockers.clone()
-            }
-            Some(_) | None => Vec::new(),
-        }
-    };
-    let now: Vec<Blocker> =
-        nights.first().map(blockers).unwrap_or_default().into_iter().filter(waits).collect();
+    let now: Vec<&Blocker> = blockers.iter().filter(waits).collect();
     if now.is_empty() {
         return (
             "a task that used up its attempts holds what is left".to_owned(),

@@ -21,11 +21,19 @@ pub fn clock(at: DateTime<Utc>) -> String {
 
 /// A time to come: of day, with the date where it is another day.
 pub fn moment(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
-    let day = |time: DateTime<Utc>| time.with_timezone(&Local).date_naive();
-    if day(at) == day(now) {
-        return clock(at);
-    }
-    at.with_timezone(&Local).format("%a %b %-d, %H:%M").to_string()
+    on_day(at, now, "%H:%M:%S")
+}
+
+/// The same without seconds.
+pub fn minute(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    on_day(at, now, "%H:%M")
+}
+
+/// A time in this format, or with the date where it is another day.
+fn on_day(at: DateTime<Utc>, now: DateTime<Utc>, format: &str) -> String {
+    let [at, now] = [at, now].map(|time| time.with_timezone(&Local));
+    let is_today = at.date_naive() == now.date_naive();
+    at.format(if is_today { format } else { "%a %b %-d, %H:%M" }).to_string()
 }
 
 /// Day and time here.

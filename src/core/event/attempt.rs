@@ -117,6 +117,22 @@ pub enum AttemptEvent {
     },
 }
 
+impl AttemptEvent {
+    /// The bare start of an attempt.
+    pub fn started(attempt: u32) -> AttemptEvent {
+        AttemptEvent::Started {
+            attempt,
+            base: None,
+            branch: None,
+            log: String::new(),
+            why: String::new(),
+            format: Format::Text,
+            slot: None,
+            run_on: None,
+        }
+    }
+}
+
 impl Effect for AttemptEvent {
     fn apply(&self, record: &Record, history: &mut History) {
         match self {
