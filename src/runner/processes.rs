@@ -271,7 +271,9 @@ impl Processes {
         let waits = handle.waits.0.is_some_and(|until| Utc::now() - grace < until);
         let changed = seen.ok().filter(|seen| !waits && handle.seen != *seen);
         let is_alive = waits || changed.is_some();
-        handle.seen = changed.unwrap_or_else(|| std::mem::take(&mut handle.seen));
+        if let Some(seen) = changed {
+            handle.seen = seen;
+        }
         Some(Input::ProcessIdle(record.id(), is_alive))
     }
 

@@ -16,6 +16,7 @@ use crate::{
     support::{RALPH, SOON, TestProject, agent},
     workload::{self, Shape, Workload},
 };
+use ralph::core::dice::Dice;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -24,22 +25,18 @@ const TASKS: usize = 6;
 /// The kills in one repository, after which the graph is completed undisturbed.
 const KILLS: usize = 8;
 
-/// Pseudo-random numbers from a seed (`SplitMix64`).
-pub struct SeededNumbers(u64);
+/// Pseudo-random numbers from a seed.
+pub struct SeededNumbers(Dice);
 
 impl SeededNumbers {
     /// Numbers of this seed.
     pub fn new(seed: u64) -> SeededNumbers {
-        SeededNumbers(seed)
+        SeededNumbers(Dice(seed))
     }
 
     /// A number below this one.
     pub fn roll(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
+        self.0.roll() % below
     }
 }
 
