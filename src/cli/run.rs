@@ -79,10 +79,9 @@ pub struct BackgroundArgs {
     pub detached: bool,
 }
 
-/// `ralph run`.
+/// What a run does.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
-pub struct RunArgs {
+pub struct RunWorkArgs {
     /// Stop after this many attempts [default: open tasks × `max_attempts`, at least 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iterations: Option<u32>,
@@ -118,8 +117,17 @@ pub struct RunArgs {
     pub agent: AgentArgs,
     /// Run attempts there instead of where tasks and settings say: local, sandbox, or one of
     /// `executors` of the settings
-    #[arg(long = "on", value_name = "NAME", conflicts_with = "tmux")]
+    #[arg(long = "on", value_name = "NAME")]
     pub run_on: Option<String>,
+}
+
+/// `ralph run`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "these are flags")]
+pub struct RunArgs {
+    /// What it does.
+    #[command(flatten)]
+    pub work: RunWorkArgs,
     /// Wait instead of stopping when all remaining tasks are claimed elsewhere or need input
     #[arg(long)]
     pub wait: bool,
@@ -130,7 +138,7 @@ pub struct RunArgs {
     pub serve: Option<u16>,
     /// Run each agent in a tmux window, for `ralph attach`; only screen changes and changed files
     /// count as activity for `--idle`
-    #[arg(long)]
+    #[arg(long, conflicts_with = "run_on")]
     pub tmux: bool,
     /// Where the run goes.
     #[command(flatten)]
@@ -151,7 +159,7 @@ pub struct TonightArgs {
     pub json: bool,
     /// The run.
     #[command(flatten)]
-    pub run: RunArgs,
+    pub work: RunWorkArgs,
 }
 
 /// `ralph __pane`.

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     adapters::{bounded_log::BoundedLog, process, state, terminal},
-    cli::{self, AgentArgs, BackgroundArgs, LimitArgs, RunArgs, ServeArgs},
+    cli::{self, AgentArgs, BackgroundArgs, LimitArgs, RunArgs, RunWorkArgs, ServeArgs},
     core::{
         agents::agent_command::AgentCommand,
         duration,
@@ -63,10 +63,11 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     }
     let output = RunOutput::of(options.quiet, options.verbose, &options.background);
     let port = options.serve;
-    let (workspace, run) = configured(invocation, options)?;
+    let (workspace, run) = configured(invocation, options.work)?;
     let refreshed = import::refresh_all(&workspace);
-    let runner = prepared(workspace, RunOptions { refreshed: refreshed.clone(), ..run }, output)
-        .inspect_err(|_| say_refreshed(&refreshed))?;
+    let (wait, tmux) = (options.wait, options.tmux);
+    let run = RunOptions { refreshed: refreshed.clone(), wait, tmux, ..run };
+    let runner = prepared(workspace, run, output).inspect_err(|_| say_refreshed(&refreshed))?;
     let page = port.map(|port| serve::start(invocation, &ServeArgs::on(port)));
     if let Some(link) = page.transpose()? {
         terminal::say(&format!("the page: {link}"));
@@ -85,7 +86,7 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
 /// No repository, invalid settings or flags.
 pub(super) fn configured(
     invocation: &Invocation,
-    options: RunArgs,
+    options: RunWorkArgs,
 ) -> Result<(Workspace, RunOptions)> {
     let mut workspace = invocation.workspace()?;
     let mut flags = limits(options.max_iterations, options.idle, &options.limits);
@@ -108,9 +109,9 @@ pub(super) fn configured(
         filter: filter(options.which),
         agents: given_agent(invocation, options.agent)?,
         once: options.once,
-        wait: options.wait,
+        wait: false,
         before: 0,
-        tmux: options.tmux,
+        tmux: false,
         run_on: options.run_on,
         refreshed: Vec::new(),
         plain: None,
@@ -376,7 +377,7 @@ pub fn plain_loop(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exi
     let file = loop_graph(&workspace, &plain.name)?;
     let (tmux, run_on) = (options.tmux, options.run_on);
     let run = RunOptions { agents, tmux, run_on, plain: Some(plain), ..RunOptions::default() };
-    let uncommitted = if options.isolated { uncommitted(&workspace) } else { None };
+    let uncommitted = if options.isolated { uncommitted(&workspace, None) } else { None };
     let runner = runner(workspace, file, run, output)?;
     if let Some(text) = uncommitted {
         terminal::say(&terminal::visible(&text));

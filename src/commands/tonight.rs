@@ -25,7 +25,7 @@ use crate::{
 /// # Errors
 /// No repository, an invalid graph, an unknown task or agent.
 pub fn run(invocation: &Invocation, options: TonightArgs) -> Result<Exit> {
-    let (mut workspace, run) = run::configured(invocation, options.run)?;
+    let (mut workspace, run) = run::configured(invocation, options.work)?;
     let store = workspace.event_store()?;
     let goes_on = workspace.is_live(store.history())?;
     if goes_on {
