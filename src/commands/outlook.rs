@@ -6,10 +6,14 @@ use anyhow::Result;
 
 use super::check;
 use crate::{
-    core::{executor::shell_word, select::MAX_ITERATIONS},
+    core::{
+        executor::shell_word,
+        graph::{TaskGraph, glob::Glob, task::Task},
+        select::MAX_ITERATIONS,
+    },
     project::{attempt, executors, graph_file::GraphFile, placement, workspace::Workspace},
     runner::{self, RunOptions},
-    view::lines::{counted, first_paths, ids},
+    view::lines::{counted, few, ids},
 };
 
 /// What a person should know before a run starts, with what can be done about it.
@@ -33,6 +37,9 @@ pub(super) fn notes(
         let more = "an agent that has no name of its own cannot commit";
         notes.push(format!("warning: {error:#}; {more}"));
     }
+    if let Some(why) = workspace.repo.commits().signing_fault() {
+        notes.push(format!("warning: the commits of `ralph` will not be signed: {why}"));
+    }
     // Another branch than that of the checkout gets such a task with its work.
     let unknown = match &workspace.config.onto {
         Some(_) => Vec::new(),
@@ -52,7 +59,7 @@ pub(super) fn notes(
         notes.push(format!("{remarks} about the tasks; `ralph check --strict` shows them"));
     }
     if workspace.config.is_isolated() {
-        notes.extend(uncommitted(workspace));
+        notes.extend(uncommitted(workspace, Some(file.graph())));
     }
     let branch = workspace.config.onto.as_ref();
     notes.extend(branch.and_then(|branch| other_branch(workspace, branch).ok()?));
@@ -92,15 +99,26 @@ fn other_branch(workspace: &Workspace, branch: &str) -> Result<Option<String>> {
 }
 
 /// That attempts do not see what is not committed, and that it can hold back what lands.
-pub(super) fn uncommitted(workspace: &Workspace) -> Option<String> {
-    let (paths, more) = attempt::first_changed(workspace).unwrap_or_default();
-    (!paths.is_empty()).then(|| {
-        let paths = first_paths(&paths, more);
-        format!(
-            "not committed, so attempts do not have it: {paths}; commit or stash it, or all that lands \
-             waits for your checkout once work changes it"
-        )
-    })
+pub(super) fn uncommitted(workspace: &Workspace, graph: Option<&TaskGraph>) -> Option<String> {
+    let changed = attempt::changed(workspace, &workspace.repo).unwrap_or_default();
+    if changed.is_empty() {
+        return None;
+    }
+    let touches = |task: &&Task| {
+        let in_way = |glob: &Glob| changed.keys().any(|path| glob.matches(path));
+        !task.status.is_over() && task.touches.iter().any(in_way)
+    };
+    let count = graph.map_or(0, |graph| graph.tasks().iter().filter(touches).count());
+    let known = match count {
+        0 => String::new(),
+        1 => ", as 1 task says it will".to_owned(),
+        _ => format!(", as {count} tasks say they will"),
+    };
+    let paths = few(changed.keys().map(|path| format!("`{path}`")), 3);
+    Some(format!(
+        "not committed, so attempts do not have it: {paths}; commit or stash it, or all that lands \
+         waits for your checkout once work changes it{known}"
+    ))
 }
 
 /// A warning of a high iteration limit.

@@ -242,6 +242,12 @@ fn signing_and_identity_are_those_of_the_project() {
     let why = ended(&trial)["why"].as_str().unwrap().to_owned();
     assert!(why.contains("no secret key") && why.contains("failed to sign"), "{why}");
 
+    // What `ralph` itself commits waits for no key.
+    let trial = reports(ONE, "echo 1 > one; git add one; git -c commit.gpgSign=no commit -qm One");
+    trial.git(&["config", "commit.gpgSign", "true"]);
+    trial.git(&["config", "gpg.program", gpg.to_str().unwrap()]);
+    trial.run(["run"]).graph_complete().stderr_has("of `ralph` will not be signed: ");
+
     let trial = reports(ONE, "echo 1 > one");
     trial.git(&["config", "--unset", "user.email"]);
     trial.run(["run"]).graph_complete().stderr_has("warning: git does not know who commits");

@@ -89,15 +89,19 @@ fn past_attempts_say_how_long_tasks_take() {
 
 #[test]
 fn a_night_is_foreseen_with_what_would_end_it() {
-    let graph = "tasks:\n  - {id: a}\n  - {id: b, depends_on: [a]}\n  - {id: c}\n  \
+    let graph = "tasks:\n  - {id: a, touches: [mine]}\n  - {id: b, depends_on: [a]}\n  - {id: c}\n  \
                  - {id: choice, status: needs-input}\n  - {id: after, depends_on: [choice]}\n";
     let trial = TestProject::new().graph(graph).agent("commit");
     trial.write("mine", "1\n");
+    for flag in ["--serve", "--tmux", "--detach", "--wait", "-q"] {
+        trial.run(["tonight", flag]).code(64);
+    }
     let before = trial.graph_text();
     trial
         .run(["tonight"])
         .stdout_has("choice (needs input) holds 2 tasks; a guess, since no attempt has ended here")
-        .stdout_has("not committed, so attempts do not have it: `mine`; commit or stash it");
+        .stdout_has("not committed, so attempts do not have it: `mine`; commit or stash it")
+        .stdout_has("once work changes it, as 1 task says it will");
     let limited = trial.run(["tonight", "--max-iterations", "2"]);
     limited.stdout_has("limit reached: 2 iterations").stdout_has("`--max-iterations 50`");
     let seen = trial.run(["tonight", "--max-iterations", "2", "--json"]).json();

@@ -388,6 +388,20 @@ impl CommitMaker<'_> {
         Ok(answer.as_deref() == Some("true"))
     }
 
+    /// Why the commits of `ralph` cannot be signed, if they are to be.
+    pub fn signing_fault(&self) -> Option<String> {
+        let fault = || -> Result<()> {
+            if self.signs_commits()? {
+                let (tree, env) = (&program::empty_tree(&self.root)?, &self.identity()[..]);
+                let message = "A signature on trial\n";
+                let new = NewCommit { tree, parents: &[], message, env, is_signed: true };
+                program::try_commit_tree(&self.root, &new, true)?;
+            }
+            Ok(())
+        };
+        fault().err().map(|error| format!("{error:#}"))
+    }
+
     /// The tree of a commit with other entries at the paths.
     pub(super) fn with_entries(
         &self,

@@ -11,13 +11,17 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Output},
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use anyhow::{Result, anyhow, bail};
 
 use super::{
-    Codes, Head, RepositoryFolders, bounded, bounded::CallStreams, branch_name, confined, lossy,
+    CallStopped, Codes, Head, RepositoryFolders, bounded, bounded::CallStreams, branch_name,
+    confined, lossy,
 };
 use crate::core::{commit_id::CommitId, verdict::DiffStat};
 
@@ -115,10 +119,32 @@ pub(super) struct NewCommit<'a> {
     pub(super) is_signed: bool,
 }
 
-/// Makes a commit that no ref names.
+/// Whether a commit could not be signed in this process. Each failure may take as long as a call of git.
+static CANNOT_SIGN: AtomicBool = AtomicBool::new(false);
+
+/// Makes a commit that no ref names. One that cannot be signed is made without a signature: work that is verified
+/// does not wait for a key.
 pub(super) fn commit_tree(root: &Path, new: &NewCommit<'_>) -> Result<CommitId> {
+    if new.is_signed && !CANNOT_SIGN.load(Ordering::Relaxed) {
+        match try_commit_tree(root, new, true) {
+            Err(error) if !error.chain().any(<dyn std::error::Error>::is::<CallStopped>) => {}
+            made => return made,
+        }
+        let made = try_commit_tree(root, new, false)?;
+        CANNOT_SIGN.store(true, Ordering::Relaxed);
+        return Ok(made);
+    }
+    try_commit_tree(root, new, false)
+}
+
+/// Makes a commit that no ref names, signed or not.
+pub(super) fn try_commit_tree(
+    root: &Path,
+    new: &NewCommit<'_>,
+    is_signed: bool,
+) -> Result<CommitId> {
     let mut words = vec!["-c", "i18n.commitEncoding=UTF-8", "commit-tree"];
-    words.extend(new.is_signed.then_some("-S"));
+    words.extend(is_signed.then_some("-S"));
     words.extend(new.parents.iter().flat_map(|parent| ["-p", *parent]));
     words.push(new.tree);
     let id = run_with_input(root, &words, new.env, new.message.as_bytes())?;
