@@ -523,6 +523,10 @@ fn a_setup_that_fails_counts_for_no_task_whose_work_did_not_break_it() {
     assert_eq!(trial.lines("failed"), Vec::<Value>::new());
     fs::remove_file(trial.sign("broken")).unwrap();
     run.end(&trial).code(3);
+    // It is not back because its setup starts once more.
+    let out = trial.lines("executor_unreachable");
+    assert_eq!((&out[0]["tries"], &out[1]["tries"]), (&1.into(), &2.into()));
+    assert_eq!(trial.lines("executor_reachable").len(), 1);
     let failed = json!({"task_id": "b", "attempt": 2, "verdict": "setup-failed"});
     trial.assert_record("failed", &failed);
     sound_but_parked(&trial);

@@ -546,8 +546,9 @@ fn no_type_has_many_methods() {
 /// on other branches, 320 land on another branch and say what is complete there, 290 keep executors out
 /// that cannot take work, end jobs that a cluster forgot, and spread a pool, 250 read more words and
 /// waits of agents, 720 foresee a night by playing it with the real decisions, 110 follow a branch
-/// that is renamed.
-const LINES: usize = 75_710;
+/// that is renamed, 45 let a run go on without a key for signatures and end at a `setup` that always
+/// fails.
+const LINES: usize = 75_755;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 400;

@@ -21,6 +21,12 @@ use crate::{
     verdict::Outcome,
 };
 
+/// How the reason begins why an executor is out whose `setup` fails.
+const SETUP_FAULT: &str = "its `setup` fails";
+/// How often `setup` may fail before only a person can mend it: with the pauses between, a quarter of an
+/// hour.
+const SETUPS: u32 = 10;
+
 impl Attempts {
     /// Records that the process of an attempt was started.
     pub(in crate::run) fn process_started(
@@ -49,7 +55,8 @@ impl Attempts {
     ) -> Vec<RunCommand> {
         let is_agent = self.watch(id, limits);
         let run_on = placement.as_ref().map_or(LOCAL, |placement| placement.run_on.as_str());
-        let mut commands: Vec<RunCommand> = reached(run_on, sit).into_iter().collect();
+        let mut commands: Vec<RunCommand> =
+            reached(self.get(id), run_on, sit).into_iter().collect();
         let attempt = self.get_mut(id).filter(|_| is_agent);
         let started = AttemptEvent::AgentStarted { attempt: id.attempt, placement };
         commands.extend(attempt.map(|attempt| attempt.emit(started)));
@@ -90,11 +97,12 @@ impl Attempts {
         why: String,
         sit: &Situation<'_>,
     ) -> Vec<RunCommand> {
+        let mut commands: Vec<RunCommand> =
+            reached(self.get(id), &run_on, sit).into_iter().collect();
         let Some(attempt) = self.get_mut(id).filter(|attempt| attempt.phase.process().is_some())
         else {
             return Vec::new();
         };
-        let mut commands: Vec<RunCommand> = reached(&run_on, sit).into_iter().collect();
         let awaiting = ExecutorEvent::AwaitingExecutor { attempt: id.attempt, run_on, why };
         commands.push(attempt.emit(awaiting));
         commands
@@ -181,11 +189,16 @@ pub(super) fn without_claim(attempt: &OpenAttempt, sit: &Situation<'_>) -> Vec<R
     if status == Some(Status::InProgress) { vec![pending] } else { Vec::new() }
 }
 
-/// Returns the command that journals that an executor is back, if it was out.
-fn reached(run_on: &str, sit: &Situation<'_>) -> Option<RunCommand> {
-    let is_known = sit.view.history.unreachable.contains_key(run_on);
+/// Returns the command that journals that an executor is back, if it was out. One whose `setup` failed is
+/// not back when that starts again.
+fn reached(attempt: Option<&OpenAttempt>, run_on: &str, sit: &Situation<'_>) -> Option<RunCommand> {
+    let known = sit.view.history.unreachable.get(run_on)?;
+    let purpose = attempt.and_then(|attempt| attempt.phase.process()?.purpose);
+    if purpose == Some(CheckPurpose::Setup) && known.why.starts_with(SETUP_FAULT) {
+        return None;
+    }
     let event = ExecutorEvent::ExecutorReachable { run_on: run_on.to_owned() };
-    is_known.then(|| RunCommand::Emit(None, Box::new(event.into())))
+    Some(RunCommand::Emit(None, Box::new(event.into())))
 }
 
 /// Returns why the executor of an attempt cannot take one now, if its process has ended before the
@@ -214,8 +227,13 @@ pub(super) fn place_fault(
         Some(CheckPurpose::Setup) if sit.view.history.of(&id.task_id).left.is_none() => {
             let command = process.commands.get(process.done.len())?;
             let said = end.last_line.as_ref().map_or_else(String::new, |line| format!(": {line}"));
-            let why = format!("its `setup` fails: `{command}` {outcome}{said}");
-            Some(ExecutorFault::passing(why))
+            let why = format!("{SETUP_FAULT}: `{command}` {outcome}{said}");
+            let active = sit.view.history.active.of(&id.task_id);
+            let run_on = active.and_then(|active| active.run_on.as_deref()).unwrap_or(LOCAL);
+            let known = sit.view.history.unreachable.get(run_on);
+            let tries = known.filter(|known| known.why.starts_with(SETUP_FAULT));
+            let lasts = tries.is_some_and(|known| known.tries >= SETUPS);
+            Some(ExecutorFault { why, lasts })
         }
         None if end.no_program => {
             // Another agent may be there.
