@@ -311,6 +311,20 @@ impl Repo {
         }
     }
 
+    /// Packs the refs once those of attempts are many files: a long run makes one for each task.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn pack_refs(&self) -> Result<()> {
+        /// How many tasks may have a folder of refs.
+        const MOST: usize = 100;
+        let folders = fs::read_dir(self.common_dir.join("refs/ralph")).map_or(0, Iterator::count);
+        if folders <= MOST {
+            return Ok(());
+        }
+        program::run(&self.root, &["pack-refs", "--all"]).map(drop)
+    }
+
     fn codes(&self) -> Result<Codes> {
         if self.is_live.get() && confined::is_on() {
             return self.codes_by_library();
@@ -766,6 +780,21 @@ mod tests {
         fs::write(place.top.join(".git/HEAD"), "").unwrap();
         let error = format!("{:#}", both.library.head().unwrap_err());
         assert!(error.starts_with("cannot read HEAD: `git symbolic-ref` failed:"), "{error}");
+    }
+
+    #[test]
+    fn many_refs_of_attempts_are_packed() {
+        let place = TestRepository::new();
+        let first = place.commit("a", "1\n", "First");
+        let repo = Repo::discover(&place.top).unwrap();
+        let folders = || fs::read_dir(place.top.join(".git/refs/ralph")).map_or(0, Iterator::count);
+        for number in 0..=100 {
+            assert_eq!(folders(), number);
+            repo.keep(&format!("refs/ralph/t{number}/1"), &first).unwrap();
+            repo.pack_refs().unwrap();
+        }
+        assert_eq!(folders(), 0);
+        assert_eq!(repo.commit_of("refs/ralph/t100/1").unwrap(), Some(first.into()));
     }
 
     #[test]

@@ -270,6 +270,8 @@ impl Runner {
         close::return_files(&self.core.cx, &record, believed)?;
         record.forget(&self.core.cx.workspace)?;
         crash::point("close.removed");
+        // While another process has the lock of the refs, the next attempt is early enough.
+        let _ = self.core.cx.workspace.repo.pack_refs();
         Ok(())
     }
 

@@ -11,7 +11,7 @@
 //! those of the repository, where work arrives checked, and `git` reads the others.
 
 use std::{
-    cell::{Ref, RefCell},
+    cell::{Cell, Ref, RefCell},
     collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
@@ -59,7 +59,12 @@ pub(super) struct OpenedRepository {
     repo: Repository,
     /// When a pack was last added or removed. libgit2 keeps a removed pack open.
     packed_at: Option<SystemTime>,
+    /// How often it was asked. libgit2 keeps the small objects that it has read, up to 256 MiB.
+    asked: Cell<u32>,
 }
+
+/// After so many questions a repository is opened again.
+const MOST_ASKED: u32 = 1000;
 
 /// Reads the commits and refs of a repository, with libgit2 where possible and else with the `git`
 /// program.
@@ -78,7 +83,7 @@ impl OpenedRepository {
         // in `git fsck`.
         git2::opts::strict_hash_verification(false);
         let packed_at = packed_at(&repo);
-        OpenedRepository { repo, packed_at }
+        OpenedRepository { repo, packed_at, asked: Cell::new(0) }
     }
 }
 
@@ -86,9 +91,12 @@ fn packed_at(repo: &Repository) -> Option<SystemTime> {
     fs::metadata(repo.commondir().join("objects/pack")).ok()?.modified().ok()
 }
 
-/// The repository, opened again if its packs have changed.
+/// The repository, opened again if its packs have changed or it was asked often.
 fn opened(place: &RefCell<Option<OpenedRepository>>) -> Option<Ref<'_, Repository>> {
-    let is_old = |it: &OpenedRepository| packed_at(&it.repo) != it.packed_at;
+    let is_old = |it: &OpenedRepository| {
+        it.asked.set(it.asked.get() + 1);
+        it.asked.get() > MOST_ASKED || packed_at(&it.repo) != it.packed_at
+    };
     if place.borrow().as_ref().is_some_and(is_old)
         && let Ok(mut place) = place.try_borrow_mut()
         && let Some(old) = place.take()

@@ -5,21 +5,26 @@
 use std::{ops::Deref, sync::OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
-use crate::event::AttemptResult;
+use crate::{event::AttemptResult, verdict::Verdict};
 
 /// The result of an attempt, or the text from which it is read.
 #[derive(Clone, Debug)]
 pub struct StoredResult {
-    /// None if the result is not from a stored history.
+    /// None if the result is at hand.
     text: Option<Box<RawValue>>,
     result: OnceLock<Box<AttemptResult>>,
 }
 
 impl From<AttemptResult> for StoredResult {
     fn from(result: AttemptResult) -> StoredResult {
-        StoredResult { text: None, result: OnceLock::from(Box::new(result)) }
+        // What completed a task is rarely looked at, and a long run has thousands of them.
+        let is_over = result.verdict == Verdict::Complete;
+        match is_over.then(|| to_raw_value(&result).ok()).flatten() {
+            Some(text) => StoredResult { text: Some(text), result: OnceLock::new() },
+            None => StoredResult { text: None, result: OnceLock::from(Box::new(result)) },
+        }
     }
 }
 
