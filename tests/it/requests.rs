@@ -1,9 +1,6 @@
 //! `ralph pause`, `resume`, `stop` and `status`: requests to a run from another terminal.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::fs;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -107,13 +104,11 @@ fn a_run_that_is_resumed_before_its_attempt_ends_just_goes_on() {
     assert_eq!(trial.lines("loop_started").len(), 1);
 }
 
-/// A run that waits for time to pass handles this request at once.
+/// A run that waits for time to pass ends at this request.
 fn obeyed(trial: &TestProject, run: Live, request: &str) {
-    let began = Instant::now();
     trial.run([request]);
     run.end(trial).code(4);
     assert_eq!(trial.lines(&format!("{request}_requested")).len(), 1);
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 #[test]

@@ -2,17 +2,16 @@
 
 use std::fs;
 
-use ralph::core::redact::MARK;
+use ralph::core::{dice::Dice, redact::MARK};
 
 use crate::support::{SETTINGS, TestProject, until, wait_for};
 
 /// Pseudo-random secrets, the same in every run.
-struct SecretMaker(u64);
+struct SecretMaker(Dice);
 
 impl SecretMaker {
     fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) as usize % sides
+        self.0.below(sides)
     }
 
     fn word(&mut self, of: &[u8], length: usize) -> String {
@@ -62,7 +61,8 @@ fn planted(dice: &mut SecretMaker, values: &[String]) -> (String, String, Vec<St
             5 => format!("sk-ant-api03-aB3-{shape}_{shape}"),
             _ => format!("eyJ{shape}.eyJ{shape}.{shape}-aB3"),
         };
-        let filler = dice.word(b"abc de.\n", 1 + dice.0 as usize % 50);
+        let length = 1 + dice.roll(50);
+        let filler = dice.word(b"abc de.\n", length);
         let space = [" ", "\n", "\":\"", "("][dice.roll(4)];
         for (to, word) in [(&mut text, secret.as_str()), (&mut clean, MARK)] {
             to.extend([&filler, space, word, space]);
@@ -86,7 +86,7 @@ fn written(trial: &TestProject) -> Vec<(String, String)> {
 
 #[test]
 fn of_five_thousand_secrets_none_is_written() {
-    let mut dice = SecretMaker(11);
+    let mut dice = SecretMaker(Dice(11));
     let mut values = values(&mut dice);
     let key = &values[0].clone();
     let (text, clean, secrets) = planted(&mut dice, &values);
