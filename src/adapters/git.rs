@@ -794,7 +794,7 @@ mod tests {
             repo.pack_refs().unwrap();
         }
         assert_eq!(folders(), 0);
-        assert_eq!(repo.commit_of("refs/ralph/t100/1").unwrap(), Some(first.into()));
+        assert_eq!(repo.commit_of("refs/ralph/t100/1").unwrap(), Some(first));
     }
 
     #[test]

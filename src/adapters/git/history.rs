@@ -332,6 +332,14 @@ impl RepoReader {
     }
 }
 
+impl WalkedCommit {
+    /// The first paragraph of the message, in one line.
+    pub(super) fn subject(&self) -> String {
+        let lines = self.message.lines().map(str::trim).skip_while(|line| line.is_empty());
+        lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Repo;

@@ -35,14 +35,6 @@ pub(super) struct WalkedCommit {
     pub(super) message: String,
 }
 
-impl WalkedCommit {
-    /// The first paragraph of the message, in one line.
-    pub(super) fn subject(&self) -> String {
-        let lines = self.message.lines().map(str::trim).skip_while(|line| line.is_empty());
-        lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
-    }
-}
-
 /// The part of the history that a walk covers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk<'a> {
