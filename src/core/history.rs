@@ -422,7 +422,8 @@ impl History {
                 }
             }
             if ended.verdict == Verdict::Complete {
-                (past.counted, past.was_reset) = (0, false);
+                (past.counted, past.brief, past.repeated) = (0, 0, 0);
+                past.was_reset = false;
                 past.awaits_proof = ended.evidence.to_prove.then_some(ended.attempt);
                 if let Some(reopened) = &mut past.reopened {
                     reopened.is_done = true;
@@ -432,7 +433,8 @@ impl History {
                 past.answers.clear();
                 past.owed.clear();
             } else if ended.verdict.counts() {
-                (past.counted, past.failed_at) = (past.counted + 1, at);
+                past.count_failure(ended);
+                past.failed_at = at;
             }
             // Another attempt would fail in the same way; a person has to resolve it.
             past.stuck = ended.verdict == Verdict::SetupFailed;

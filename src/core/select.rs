@@ -37,6 +37,7 @@ use crate::{
 pub use agents::Turn;
 pub use conflicts::TaskConflict;
 pub use forecast::{Forecast, Slot};
+use key::unfinished;
 pub use key::{SelectionKey, keys};
 pub use reach::fault_words;
 pub use stops::{default_iterations, iteration_limit_reached};
@@ -45,6 +46,8 @@ pub use stops::{default_iterations, iteration_limit_reached};
 pub const MAX_ATTEMPTS: u32 = 3;
 /// The least default number of attempts of one run. Above this, a limit is worth a warning.
 pub const MAX_ITERATIONS: u32 = 50;
+/// The default number of rounds of attempts at a task that holds others.
+pub const ROUNDS: u32 = 2;
 /// The default number of different tasks that fail in a row and stop a run, and of iterations that
 /// fail in a row and stop a plain loop.
 pub const MAX_FAILURES: u32 = 5;
@@ -73,6 +76,9 @@ pub struct Policy {
     pub max_iterations: Option<u32>,
     /// The number of attempts per task since its last reset; a task can override it.
     pub max_attempts: u32,
+    /// How often a task that holds others gets that number of attempts before it is parked. Each
+    /// further round is after everything else.
+    pub rounds: u32,
     /// The number of different tasks that fail in a row, with none completed between them, and stop
     /// the run; 0 for no limit. A plain loop has its own limit on iterations.
     pub max_failures: u32,
@@ -126,6 +132,7 @@ impl Default for Policy {
             limits: BTreeMap::new(),
             max_iterations: None,
             max_attempts: MAX_ATTEMPTS,
+            rounds: ROUNDS,
             max_failures: MAX_FAILURES,
             start_limit: START_LIMIT,
             agents: Vec::new(),
@@ -280,8 +287,22 @@ impl View<'_> {
         self.is_out_of_attempts(number, self.history.of(&self.graph.task(number).id))
     }
 
-    fn is_out_of_attempts(&self, number: usize, past: &TaskHistory) -> bool {
-        past.stuck || past.counted >= self.max_attempts(number)
+    /// The same with this history of the task.
+    pub fn is_out_of_attempts(&self, number: usize, past: &TaskHistory) -> bool {
+        let max = self.max_attempts(number).saturating_mul(rounds(self, number));
+        past.stuck || used_attempts(self, number, past) >= max
+    }
+
+    /// The number of attempts at a task until its round ends.
+    pub fn limit_of_round(&self, number: usize) -> u32 {
+        let rounds = (self.round(number) + 1).min(rounds(self, number));
+        self.max_attempts(number).saturating_mul(rounds)
+    }
+
+    /// The number of the round of attempts at a task, from 0.
+    pub(super) fn round(&self, number: usize) -> u32 {
+        let past = self.history.of(&self.graph.task(number).id);
+        used_attempts(self, number, past) / self.max_attempts(number).max(1)
     }
 
     /// The number of attempts before a task is parked.
@@ -405,6 +426,26 @@ impl View<'_> {
     }
 }
 
+/// The number of rounds of attempts at a task: one if nothing depends on it, or if it has its own
+/// limit.
+fn rounds(view: &View<'_>, number: usize) -> u32 {
+    let holds = || view.graph.dependents(number).any(|d| unfinished(view.graph.task(d)));
+    let has_own = view.graph.task(number).max_attempts.is_some();
+    if has_own || !holds() { 1 } else { view.policy.rounds }
+}
+
+/// The number of attempts that a task has used. Three failures within seconds weigh as one, because
+/// they cost little; without a limit on failed starts nothing would end a series of them. A failure as
+/// the one before uses up the round: a third one would be paid for nothing.
+fn used_attempts(view: &View<'_>, number: usize, past: &TaskHistory) -> u32 {
+    if view.policy.plain.is_some() {
+        return past.counted;
+    }
+    let light = if view.policy.start_limit == 0 { 0 } else { past.brief - past.brief / 3 };
+    let more = view.max_attempts(number).saturating_sub(2).saturating_mul(past.repeated);
+    past.counted.saturating_sub(light).saturating_add(more)
+}
+
 /// Whether a task can start now or after time, its provider or other attempts allow it.
 fn can_start(state: TaskState) -> bool {
     matches!(
@@ -457,11 +498,11 @@ mod tests {
     use crate::samples::{end, graph, record, started, task};
     use proptest::prelude::*;
 
-    use super::{key::unfinished, *};
+    use super::*;
     use crate::{
         event::{AttemptResult, Begun, Blocker, Event, RequestEvent, RunEvent, StopRequest},
         graph::task::{Priority, Task},
-        verdict::Verdict,
+        verdict::{CheckResult, Outcome, Verdict},
     };
 
     pub(super) fn at(seconds: i64) -> DateTime<Utc> {
@@ -615,7 +656,7 @@ mod tests {
                 max_iterations: max,
                 ..Begun::default()
             })));
-            let policy = Policy { max_iterations: Some(max), ..Policy::default() };
+            let policy = Policy { max_iterations: Some(max), start_limit: 0, ..Policy::default() };
             let (mut now, mut verdicts) = (0, verdicts.into_iter().cycle());
             let foreseen = View {
                 graph: &graph, keys: &keys(&graph, false), history: &history, policy: &policy, active: &[],
@@ -630,7 +671,9 @@ mod tests {
                         prop_assert!(graph.dependencies(n).all(|d| graph.task(d).status == Status::Complete));
                         let id = graph.task(n).id.to_string();
                         let attempt = history.of(&graph.task(n).id).attempts + 1;
-                        prop_assert!(history.of(&graph.task(n).id).counted < MAX_ATTEMPTS);
+                        let holds = graph.dependents(n).any(|d| !graph.task(d).status.is_over());
+                        let most = MAX_ATTEMPTS * if holds { ROUNDS } else { 1 };
+                        prop_assert!(history.of(&graph.task(n).id).counted < most);
                         history.apply(&record(&id, now, started(attempt)));
                         now += 1;
                         order.push(key);
@@ -697,10 +740,82 @@ mod tests {
     }
 
     #[test]
+    fn a_task_that_holds_others_gets_a_second_round_after_everything_else_with_the_next_agent() {
+        let mut tasks: Vec<Task> = (0..3).map(|i| task(&format!("t{i}"))).collect();
+        tasks[0].priority = Priority(0);
+        let graph = TaskGraph::new(tasks, vec![(0, 1)]).unwrap();
+        let call = |name: &str| AgentCommand::preset(name).unwrap();
+        let agents = vec![call("claude"), call("codex")];
+        let policy = Policy { start_limit: 0, agents, ..Policy::default() };
+        let keys = keys(&graph, false);
+        let mut history = History::default();
+        let started_first = |history: &History| {
+            let (policy, active) = (&policy, &[][..]);
+            let view = View { graph: &graph, keys: &keys, history, policy, active };
+            let decision = view.decide(at(999));
+            if let Decision::Stop(StopReason::Blocked(blockers)) = &decision {
+                return Err(blockers[0].why.clone());
+            }
+            let Decision::Start(key) = decision else { panic!("{decision:?}") };
+            let turn = view.agent(key.number, at(999));
+            let Turn::Now(Some(agent)) = turn else { panic!("{turn:?}") };
+            Ok((key.number, agent.name.clone()))
+        };
+        let fail = |history: &mut History, id: &str, attempt| {
+            history.apply(&record(id, 100, Event::Ended(end(attempt, Verdict::Failed))));
+        };
+        (1..=2).for_each(|attempt| fail(&mut history, "t0", attempt));
+        history.apply(&record("t2", 100, Event::Ended(end(1, Verdict::Conflict))));
+        assert_eq!(started_first(&history), Ok((0, "claude".to_owned())));
+        fail(&mut history, "t0", 3);
+        assert_eq!(started_first(&history), Ok((2, "claude".to_owned())), "no conflict counts");
+        (2..=4).for_each(|attempt| fail(&mut history, "t2", attempt));
+        assert_eq!(started_first(&history), Ok((0, "codex".to_owned())), "nothing waits for t2");
+        (4..=6).for_each(|attempt| fail(&mut history, "t0", attempt));
+        assert_eq!(started_first(&history), Err("parked after 6 attempts".to_owned()));
+    }
+
+    #[test]
+    fn brief_failures_weigh_less_and_the_same_failure_is_not_paid_for_three_times() {
+        let graph = graph(1, &[]);
+        let state = |ended: &[AttemptResult], start_limit| {
+            let mut history = History::default();
+            for ended in ended {
+                history.apply(&record("t0", 100, Event::Ended(ended.clone())));
+            }
+            let policy = Policy { start_limit, ..Policy::default() };
+            let (keys, history) = (keys(&graph, false), &history);
+            let view = View { graph: &graph, keys: &keys, history, policy: &policy, active: &[] };
+            view.state(0, at(99_999))
+        };
+        let brief = |count: usize| vec![end(1, Verdict::Failed); count];
+        assert_eq!(state(&brief(3), 0), TaskState::Parked(3));
+        assert_eq!(state(&brief(8), 3), TaskState::Ready);
+        assert_eq!(state(&brief(9), 3), TaskState::Parked(9));
+        let long = AttemptResult { duration_seconds: 60.0, ..end(1, Verdict::Failed) };
+        assert_eq!(state(&vec![long; 3], 3), TaskState::Parked(3));
+        let red = |line: Option<&str>| {
+            let mut red = end(1, Verdict::VerifyFailed);
+            red.evidence.verify = vec![CheckResult {
+                command: "make".to_owned(),
+                outcome: Outcome::Exited { exit_code: 1 },
+                duration_seconds: 1.0,
+                last_line: line.map(str::to_owned),
+                log: String::new(),
+                no_test: false,
+            }];
+            red
+        };
+        assert_eq!(state(&[red(Some("x")), red(Some("y"))], 3), TaskState::Ready);
+        assert_eq!(state(&[red(None), red(None)], 3), TaskState::Ready);
+        assert_eq!(state(&[red(Some("x")), red(Some("x"))], 3), TaskState::Parked(2));
+    }
+
+    #[test]
     fn failures_are_retried_then_park_the_task_then_stop_the_run() {
         let graph = graph(2, &[(0, 1)]);
         let mut history = History::default();
-        let policy = Policy { start_limit: 0, ..Policy::default() };
+        let policy = Policy { start_limit: 0, rounds: 1, ..Policy::default() };
         for (attempt, pause) in [(1, 1), (2, 2)] {
             history.apply(&record("t0", 100, Event::Ended(end(attempt, Verdict::Failed))));
             let Decision::Wait(wait) = decide(&graph, &history, &policy, 100) else {

@@ -212,8 +212,7 @@ pub struct Evidence {
     /// Git hooks and settings that changed during the attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tampered: Vec<String>,
-    /// Changed files that existed before and decide what is checked: those that the task's `verify`
-    /// commands name, and the settings of checks.
+    /// Changed files of before that decide what is checked: settings, and what `verify` names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verify_inputs_changed: Vec<String>,
     /// Changed tests that existed before.
@@ -240,8 +239,7 @@ pub struct Evidence {
     /// Other tasks whose status the attempt set. It was not taken over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<TaskId>,
-    /// Tasks that this attempt or an earlier one added to the graph, if the graph is an output of the
-    /// task.
+    /// Tasks that its attempts added to the graph, if the graph is an output of the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<TaskId>,
     /// The number of tasks that it added, if the graph is no output of the task.
@@ -335,12 +333,13 @@ pub enum Verdict {
     RateLimited,
     /// The provider or the agent refused permanently: no key, no credit, unknown model.
     Denied,
-    /// A verify command failed before the attempt, or its base cannot be checked out, so no agent
-    /// was started.
+    /// A verify command failed before the agent, or the base cannot be checked out.
     BaselineBroken,
     /// A command that prepares the slot failed, so no agent was started.
     SetupFailed,
-    /// Reported and proven in its own slot, but the work cannot land.
+    /// Reported and proven in its own slot, but in conflict with what has landed since.
+    Conflict,
+    /// Reported and proven in its own slot, but git refuses to land the work.
     MergeFailed,
     /// An iteration of a plain loop ended normally; the next one follows.
     Again,
@@ -426,7 +425,8 @@ impl Verdict {
             .map(|check| Verdict::of_cut_off(&check.outcome).unwrap_or(Verdict::VerifyFailed));
         let merge = match &evidence.merge {
             Some(Merge::Red { .. }) => Some(Verdict::VerifyFailed),
-            Some(Merge::Conflict { .. } | Merge::Refused { .. }) => Some(Verdict::MergeFailed),
+            Some(Merge::Conflict { .. }) => Some(Verdict::Conflict),
+            Some(Merge::Refused { .. }) => Some(Verdict::MergeFailed),
             Some(Merge::Landed { .. }) | None => None,
         };
         let commit = match &evidence.autocommit {
@@ -462,8 +462,7 @@ impl Verdict {
         self.limits().0
     }
 
-    /// Whether it counts towards `max_iterations` of its run: not if its provider refused, or if it
-    /// was interrupted.
+    /// Whether it counts towards `max_iterations` of its run: not if refused or interrupted.
     pub fn uses_iteration(self) -> bool {
         self.limits().1
     }
@@ -481,7 +480,9 @@ impl Verdict {
             | Verdict::SetupFailed
             | Verdict::MergeFailed => (true, true),
             Verdict::Interrupted => (crate::known_bug::is_on("count-interrupted-attempts"), false),
-            Verdict::Complete | Verdict::NeedsInput | Verdict::Again => (false, true),
+            Verdict::Complete | Verdict::NeedsInput | Verdict::Conflict | Verdict::Again => {
+                (false, true)
+            }
             Verdict::Cancelled
             | Verdict::RateLimited
             | Verdict::Denied
@@ -686,7 +687,7 @@ mod tests {
             (Merge::Red { branch: branch.clone(), onto: onto.clone() }, Verdict::VerifyFailed),
             (
                 Merge::Conflict { branch: branch.clone(), onto: onto.clone(), paths: Vec::new() },
-                Verdict::MergeFailed,
+                Verdict::Conflict,
             ),
             (Merge::Refused { branch: branch.clone(), why: String::new() }, Verdict::MergeFailed),
             (Merge::Landed { branch, commit: onto, waits: false }, Verdict::Complete),

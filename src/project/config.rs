@@ -196,6 +196,10 @@ settings! { @ [] []
     /// How work from a slot lands on the target branch: its commits one by one (`rebase`), with
     /// a merge commit (`merge`), or as one commit (`squash`).
     merge: words ["rebase", "merge", "squash"] IntegrationMethod = IntegrationMethod::Rebase;
+    /// Files in which lines that both sides added at the same place are a conflict. In other files,
+    /// except lock files, the lines of both are kept if there are `verify` commands, which decide.
+    /// Patterns as in `.gitattributes`.
+    merge_strict: commands = Commands::default();
     /// Files for which a merge keeps the lines of both sides, in addition to the learnings.
     /// Patterns as in `.gitattributes`.
     merge_union: commands = Commands(vec!["CHANGELOG.md".to_owned()]);
@@ -232,6 +236,11 @@ settings! { @ [] []
     /// How another attempt at a task starts: with the commits and the uncommitted changes of the
     /// attempt before (`continue`), or without them (`fresh`). For attempts in slots.
     retry: words ["continue", "fresh"] Retry = Retry::default();
+    /// How often a task on which others depend gets `max_attempts` attempts before it is parked. Each
+    /// further round is after everything else, and begins with the next agent of the list. Not for
+    /// tasks with their own `max_attempts`.
+    #[schemars(range(min = 1))]
+    rounds: u32 = select::ROUNDS;
     /// Where attempts run: `local`, `sandbox` or one of `executors`. A task can set its own.
     run_on: String = executor::LOCAL.to_owned();
     /// Which priority selects the next task: its `own`, or the most urgent of its own and those of
@@ -364,6 +373,7 @@ impl Config {
             hosts: self.executors.keys().filter(|it| it.contains('@')).cloned().collect(),
             max_iterations: self.max_iterations,
             max_attempts: self.max_attempts,
+            rounds: self.rounds,
             stale_after: self.stale_after,
             agents: self.agent.calls.clone(),
             budget: Budget {

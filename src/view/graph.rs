@@ -131,7 +131,10 @@ mod tests {
         for event in [started(1), LandingEvent::Queued { attempt: 1, waiting: 1 }.into()] {
             history.apply(&record("open", 2, event));
         }
-        let (keys, policy) = (keys(&graph, false), Policy { max_attempts: 1, ..Policy::default() });
+        let (keys, policy) = (
+            keys(&graph, false),
+            Policy { max_attempts: 1, rounds: 1, start_limit: 0, ..Policy::default() },
+        );
         let view =
             View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
         let now = DateTime::from_timestamp(60, 0).unwrap();

@@ -78,7 +78,7 @@ pub fn heading(record: &Record, attempt: u32, number: usize, view: &View<'_>) ->
     let iteration = record.iteration.unwrap_or(0);
     let used = match view.history.of(&task.id).counted {
         0 => String::new(),
-        used => format!(" ({used} of {} used)", view.max_attempts(number)),
+        used => format!(" ({used} of {} used)", view.limit_of_round(number)),
     };
     let text = format!(
         "Iteration {iteration} of {of} · {} · {} · attempt {attempt}{used}",

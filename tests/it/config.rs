@@ -7,12 +7,18 @@ use serde_json::{Value, json};
 
 use crate::support::{DIAMOND, SETTINGS, TestProject, agent};
 
-#[test]
-fn every_setting_is_shown_with_its_origin() {
+/// A project with settings from all sources.
+fn layered() -> TestProject {
     let trial = TestProject::new()
         .file(".ralph/config.yaml", &format!("{SETTINGS}verify: [cargo fmt --check, cargo test]\n"))
         .env("RALPH_TIMEOUT", "45m");
     trial.write("../.ralph/config.yaml", "# for all projects\nmax_cost: 20\ntimeout: 1h\n");
+    trial
+}
+
+#[test]
+fn every_setting_is_shown_with_its_origin() {
+    let trial = layered();
     insta::assert_snapshot!(trial.run(["config"]).out(), @r#"
     agent               claude                              default
     allow_files         []                                  default
@@ -44,6 +50,7 @@ fn every_setting_is_shown_with_its_origin() {
     max_tokens          none                                default
     max_wait            6h                                  default
     merge               rebase                              default
+    merge_strict        []                                  default
     merge_union         ["CHANGELOG.md"]                    default
     notify              []                                  default
     notify_timeout      [took]                                 default
@@ -58,6 +65,7 @@ fn every_setting_is_shown_with_its_origin() {
     redact              true                                default
     remarks             false                               .ralph/config.yaml:2
     retry               continue                            default
+    rounds              1                                   .ralph/config.yaml:7
     run_on              local                               default
     schedule            none                                default
     select              own                                 default
@@ -69,7 +77,7 @@ fn every_setting_is_shown_with_its_origin() {
     start_limit         0                                   .ralph/config.yaml:5
     term_grace          [took]                               .ralph/config.yaml:4
     timeout             45m                                 RALPH_TIMEOUT
-    verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:7
+    verify              ["cargo fmt --check","cargo test"]  .ralph/config.yaml:8
     verify_all_every    0                                   default
     verify_baseline     false                               default
     verify_exclusive    false                               default

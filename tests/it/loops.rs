@@ -746,7 +746,7 @@ fn an_isolated_loop_brings_its_conflict_to_the_next_iteration() {
     trial.leave("open");
     run.end(&trial).code(0);
     assert_eq!(trial.read("file"), "both\n");
-    assert_eq!(verdicts(&trial), ["merge-failed", "complete"]);
+    assert_eq!(verdicts(&trial), ["conflict", "complete"]);
     let text = prompt(&trial, 2);
     assert!(text.contains("the same lines of `file`") && text.contains("+theirs"), "{text}");
 }

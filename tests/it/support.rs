@@ -61,9 +61,9 @@ tasks:
 ";
 
 /// The settings of a test project: short graces, no wait for leftover processes, no fsync, and no
-/// limit on agents that fail at once, and no remarks about tasks.
+/// limit on agents that fail at once, no remarks about tasks, and one round of attempts.
 pub const SETTINGS: &str = "fsync: false\nremarks: false\ngrace: 200ms\nterm_grace: 200ms\nstart_limit: 0\n\
-                            child_wait_timeout: 0s\n";
+                            child_wait_timeout: 0s\nrounds: 1\n";
 
 /// The path of a fake agent.
 pub fn agent(name: &str) -> String {

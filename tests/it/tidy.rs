@@ -493,7 +493,7 @@ fn files_and_functions_are_short() {
 }
 
 /// The types with more methods than the limit, and how many they may have.
-const LARGE_TYPES: &[(&str, usize)] = &[("View", 49), ("Runner", 45)];
+const LARGE_TYPES: &[(&str, usize)] = &[("View", 51), ("Runner", 45)];
 
 /// The number of methods of each type, in all its `impl` blocks that are not of a trait.
 fn methods() -> BTreeMap<String, usize> {
@@ -547,11 +547,12 @@ fn no_type_has_many_methods() {
 /// that cannot take work, end jobs that a cluster forgot, and spread a pool, 250 read more words and
 /// waits of agents, 720 foresee a night by playing it with the real decisions, 110 follow a branch
 /// that is renamed, 45 let a run go on without a key for signatures and end at a `setup` that always
-/// fails.
-const LINES: usize = 75_755;
+/// fails, 290 keep the lines that two sides add, count no conflict, and give tasks that hold others a
+/// second round.
+const LINES: usize = 76_045;
 
 /// The number of files in `src` that the budget allows.
-const FILES: usize = 400;
+const FILES: usize = 403;
 
 #[test]
 fn the_whole_stays_small() {
@@ -606,8 +607,9 @@ fn every_page_names_its_reader() {
 /// its terminal, 120 are on ordinary surroundings: work that waits, checks that run alone,
 /// 60 how far the limit on attempts reaches, 20 that costs count from the end of an agent,
 /// 20 name commits on other branches, 190 how work lands on another branch, 290 what counts for an
-/// executor and not for a task, and pools, 10 on waits, 330 how a night is foreseen.
-const WORDS: usize = 32_190;
+/// executor and not for a task, and pools, 10 on waits, 330 how a night is foreseen, 250 on conflicts and
+/// rounds.
+const WORDS: usize = 32_460;
 
 #[test]
 fn the_documents_stay_short() {

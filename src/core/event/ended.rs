@@ -136,6 +136,8 @@ impl AttemptResult {
                     "interrupted"
                 }
             }
+            // Its work did not land, but it is not over for the task, and nobody is told.
+            Verdict::Conflict => "failed",
         }
     }
 }
@@ -148,7 +150,7 @@ impl Effect for AttemptResult {
     fn notification(&self) -> Option<NotificationKind> {
         match self.action() {
             "completed" => Some(NotificationKind::Completed),
-            "failed" => Some(NotificationKind::Failed),
+            "failed" if self.verdict.counts() => Some(NotificationKind::Failed),
             "needs_input" => Some(NotificationKind::NeedsInput),
             "rate_limited" => Some(NotificationKind::Limit),
             "denied" => Some(NotificationKind::Denied),

@@ -1,5 +1,7 @@
 //! The history of one task: its attempts, and what is known of the newest.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +31,12 @@ pub struct TaskHistory {
     /// The number of attempts since the last reset that count towards `max_attempts`.
     #[serde(skip_serializing_if = "is_default")]
     pub counted: u32,
+    /// How many of these failed within a minute and without a commit.
+    #[serde(skip_serializing_if = "is_default")]
+    pub brief: u32,
+    /// How many of these failed as the attempt before: the same verify command with the same last line.
+    #[serde(skip_serializing_if = "is_default")]
+    pub repeated: u32,
     /// The number of ended attempts when its newest counted attempt failed; 0 after a reset.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) failed_at: u64,
@@ -142,6 +150,8 @@ pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
     attempts: 0,
     withdrawn: None,
     counted: 0,
+    brief: 0,
+    repeated: 0,
     failed_at: 0,
     stuck: false,
     lost: 0,
@@ -172,6 +182,25 @@ pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
 const MAX_LOST_HERE: u32 = 3;
 
 impl TaskHistory {
+    /// Counts a failed attempt, before it is the newest one.
+    pub fn count_failure(&mut self, ended: &AttemptResult) {
+        const BRIEF: Duration = Duration::from_secs(60);
+        self.counted += 1;
+        let is_brief = ended.verdict == Verdict::Failed
+            && ended.duration() < BRIEF
+            && ended.evidence.commits.is_empty();
+        self.brief += u32::from(is_brief);
+        self.repeated += u32::from(self.repeats(ended));
+    }
+
+    /// Whether an attempt fails as the newest one.
+    fn repeats(&self, ended: &AttemptResult) -> bool {
+        let before = self.last.as_ref().and_then(|last| last.ended.evidence.red());
+        let (Some(before), Some(red)) = (before, ended.evidence.red()) else { return false };
+        red.last_line.is_some()
+            && (&red.command, &red.last_line) == (&before.command, &before.last_line)
+    }
+
     /// Notes that the newest attempt was lost, or was not.
     pub(super) fn count_lost(&mut self, outcome: &Outcome, at: u64) {
         let Outcome::Lost { executor, .. } = outcome else {
@@ -206,7 +235,8 @@ impl TaskHistory {
 
     pub(super) fn reset(&mut self) {
         (self.reopened, self.proof, self.awaits_proof) = (None, None, None);
-        (self.counted, self.stuck, self.spend) = (0, false, Spend::default());
+        (self.counted, self.brief, self.repeated) = (0, 0, 0);
+        (self.stuck, self.spend) = (false, Spend::default());
         self.lost = 0;
         self.failed_at = 0;
         self.owed.clear();

@@ -441,16 +441,6 @@ impl Attempts {
             return Vec::new();
         };
         let number = sit.view.graph.number(&id.task_id);
-        let spent = sit.view.history.of(&id.task_id).counted + u32::from(verdict.counts());
-        let max = number.map_or(u32::MAX, |number| sit.view.max_attempts(number));
-        let parks = verdict == Verdict::SetupFailed || (verdict.counts() && spent >= max);
-        let mut status = number.map(|number| sit.view.graph.task(number).status);
-        let mut commands = Vec::new();
-        if let Some((write, cause)) = status.and_then(|was| status_after(verdict, parks, was)) {
-            status = Some(write.status());
-            let task_id = id.task_id.clone();
-            commands.push(RunCommand::WriteStatus(task_id, attempt.iteration, write, cause));
-        }
         let mut why = verdict.explain(&end.outcome, &end.evidence);
         if number.is_none() {
             why += "; the task is no longer in the graph";
@@ -458,7 +448,7 @@ impl Attempts {
         let believed = verdict == Verdict::Complete || end.evidence.report.is_none();
         end.evidence.leftovers.truncate(LEFTOVERS);
         let promised = mem::take(&mut end.promised);
-        commands.push(attempt.emit(Event::Ended(AttemptResult {
+        let ended = AttemptResult {
             why,
             duration_seconds: duration::seconds(end.took),
             evidence: Box::new(end.evidence),
@@ -472,7 +462,21 @@ impl Attempts {
             unpinned,
             log: attempt.log.clone(),
             ..AttemptResult::new(id.attempt, verdict, end.outcome)
-        })));
+        };
+        let mut past = sit.view.history.of(&id.task_id).clone();
+        if verdict.counts() {
+            past.count_failure(&ended);
+        }
+        let is_out = number.is_some_and(|number| sit.view.is_out_of_attempts(number, &past));
+        let parks = verdict == Verdict::SetupFailed || (verdict.counts() && is_out);
+        let mut status = number.map(|number| sit.view.graph.task(number).status);
+        let mut commands = Vec::new();
+        if let Some((write, cause)) = status.and_then(|was| status_after(verdict, parks, was)) {
+            status = Some(write.status());
+            let task_id = id.task_id.clone();
+            commands.push(RunCommand::WriteStatus(task_id, attempt.iteration, write, cause));
+        }
+        commands.push(attempt.emit(Event::Ended(ended)));
         if promised {
             let is_open = |n: usize| {
                 // What is written of its own task is not in the graph yet.
@@ -483,7 +487,7 @@ impl Attempts {
             commands.push(attempt.emit(AttemptEvent::Promised { attempt: id.attempt, kept }));
         }
         if parks {
-            commands.push(attempt.emit(AttemptEvent::Parked { attempts: spent }));
+            commands.push(attempt.emit(AttemptEvent::Parked { attempts: past.counted }));
         }
         commands.push(RunCommand::Release { id: id.clone(), believed });
         commands.push(RunCommand::SetHolder(None));

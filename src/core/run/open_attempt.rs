@@ -479,6 +479,7 @@ pub(super) fn status_after(
         | Verdict::Denied
         | Verdict::BaselineBroken
         | Verdict::SetupFailed
+        | Verdict::Conflict
         | Verdict::MergeFailed
         | Verdict::Again => Some((StatusWrite::Plain(Status::Pending), Cause::Released)),
     }

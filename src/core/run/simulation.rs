@@ -280,6 +280,15 @@ impl World {
         onto.difference(base).any(|other| World::clash(&other.task_id, &id.task_id, 5))
     }
 
+    /// Whether a task has used up its rounds of attempts: two if others wait for it.
+    fn is_out_of_attempts(&self, id: &TaskId) -> bool {
+        let number = self.graph.number(id).expect("the task is in the graph");
+        let mut dependents = self.graph.dependents(number);
+        let holds = dependents.any(|d| !self.graph.task(d).status.is_over());
+        let rounds = if holds { self.policy.rounds } else { 1 };
+        self.history.of(id).counted >= self.policy.max_attempts * rounds
+    }
+
     fn with<T>(&mut self, act: impl FnOnce(&mut Run, &Situation<'_>) -> T) -> T {
         let keys = select::keys(&self.graph, false);
         let mut run = std::mem::take(&mut self.run);
@@ -641,8 +650,7 @@ impl World {
             assert!(other.is_none(), "{id} tries at the same time as another attempt");
             self.trying.insert(run_on.to_owned(), id.clone());
         }
-        let counted = self.history.of(&task.id).counted;
-        assert!(counted < self.policy.max_attempts, "{id} is one attempt too many");
+        assert!(!self.is_out_of_attempts(&task.id), "{id} is one attempt too many");
         let open = self.run.attempts().open().len();
         assert!(open < 2 * self.policy.jobs, "{open} attempts are open");
         let used: BTreeSet<usize> = {
@@ -1227,7 +1235,7 @@ impl World {
     fn stopped(&mut self, reason: &StopReason) {
         assert!(self.processes.is_empty(), "processes still run: {reason}");
         for task in self.graph.tasks().iter().filter(|task| task.status == Status::InProgress) {
-            let spent = self.history.of(&task.id).counted >= self.policy.max_attempts;
+            let spent = self.is_out_of_attempts(&task.id);
             // A crash right after the end of an attempt loses the line, not the state.
             let told = self.crashes > 0 || self.parked.contains(&task.id);
             assert!(!spent || told, "{} is not parked", task.id);

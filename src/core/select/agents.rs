@@ -30,11 +30,13 @@ impl<'a> View<'a> {
         if self.policy.agents_given || own.is_empty() { &self.policy.agents } else { own }
     }
 
-    /// Returns the first agent of a task that can start now.
+    /// Returns the first agent of a task that can start now. Each round of attempts at it begins with
+    /// another agent.
     pub fn agent(&self, number: usize, now: DateTime<Utc>) -> Turn<'a> {
         let calls = self.agents(number);
         let mut turn = if calls.is_empty() { Turn::Now(None) } else { Turn::Never };
-        for call in calls {
+        let first = self.round(number) as usize % calls.len().max(1);
+        for call in calls[first..].iter().chain(&calls[..first]) {
             match self.history.cooldowns.get(&call.name).map(|cooldown| cooldown.error.advice()) {
                 Some(Advice::Wait { until }) if now < until => {
                     turn = match turn {

@@ -38,7 +38,12 @@ impl View<'_> {
                     return Some(format!("parked, opened again {times} times: {red}"));
                 }
                 let plural = if attempts == 1 { "" } else { "s" };
-                Some(format!("parked after {attempts} attempt{plural}"))
+                let last = past.last.as_ref().filter(|_| past.repeated > 0);
+                let red = last.and_then(|last| last.ended.evidence.red());
+                let same = red.map_or_else(String::new, |red| {
+                    format!(", `{}` failed in the same way twice", red.command)
+                });
+                Some(format!("parked after {attempts} attempt{plural}{same}"))
             }
             TaskState::NeedsInput => {
                 let question = self.history.of(&self.graph.task(number).id).question();

@@ -116,7 +116,8 @@ impl<'a> View<'a> {
     ) -> bool {
         let task = self.graph.task(key.number);
         conflicting.into_iter().any(|other| {
-            other.priority < key.priority && overlap(task, self.graph.task(other.number))
+            (other.round, other.priority) < (key.round, key.priority)
+                && overlap(task, self.graph.task(other.number))
         })
     }
 
@@ -502,20 +503,28 @@ mod tests {
         fn expected(&self) -> Option<usize> {
             let mut conflicting: Vec<usize> = Vec::new();
             let mut order = brute_force(&self.graph);
+            let urgency = |number: usize| {
+                let task = self.graph.task(number);
+                let counted = self.history.of(&task.id).counted;
+                (counted / self.policy.max_attempts, task.priority)
+            };
             order.sort_by_key(|number| {
-                let task = self.graph.task(*number);
-                (task.priority, self.history.has_failed(&task.id))
+                (urgency(*number), self.history.has_failed(&self.graph.task(*number).id))
             });
             order.into_iter().find(|number| {
                 let task = self.graph.task(*number);
                 let past = self.history.of(&task.id);
-                let pause = [0, 1, 2][past.counted.min(2) as usize];
+                let pause = [0, 1, 2, 4, 8, 16, 32, 64][past.counted as usize];
                 let is_retrying =
                     past.last.as_ref().is_some_and(|last| at(self.now) < last.at + secs(pause));
                 let agents = self.agents(*number);
                 let available: Vec<&String> =
                     agents.iter().filter(|name| !self.is_cooling_down(name)).collect();
-                if past.counted >= self.policy.max_attempts || is_retrying || available.is_empty() {
+                let is_open = |d: usize| self.graph.task(d).status != Status::Complete;
+                let holds = self.graph.dependents(*number).any(is_open);
+                let rounds = if holds { self.policy.rounds } else { 1 };
+                let is_parked = past.counted >= self.policy.max_attempts * rounds;
+                if is_parked || is_retrying || available.is_empty() {
                     return false;
                 }
                 if task.tags.iter().any(|tag| {
@@ -528,9 +537,9 @@ mod tests {
                 }
                 let shares = |other: usize| self.files[*number] & self.files[other] != 0;
                 let conflicts = self.open.iter().any(|open| shares(open.number));
-                let yields = conflicting.iter().any(|other| {
-                    shares(*other) && self.graph.task(*other).priority < task.priority
-                });
+                let yields = conflicting
+                    .iter()
+                    .any(|other| shares(*other) && urgency(*other) < urgency(*number));
                 if conflicts || yields {
                     conflicting.push(*number);
                 }
@@ -616,9 +625,9 @@ mod tests {
         );
         let fields = proptest::collection::vec(fields, 10);
         let limit = || 0u32..4;
-        let policy = (1..=5usize, limit(), limit(), limit(), any::<bool>());
+        let policy = (1..=5usize, limit(), limit(), limit(), any::<bool>(), 1..=3u32);
         (any_graph(&[Status::Pending]), fields, policy).prop_map(|(graph, fields, policy)| {
-            let (jobs, p, t, q, both) = policy;
+            let (jobs, p, t, q, both, attempts) = policy;
             let mut files = Vec::new();
             let mut tasks = graph.tasks().to_vec();
             for (task, (places, agents, tags, free)) in tasks.iter_mut().zip(&fields) {
@@ -634,6 +643,7 @@ mod tests {
                 limits: limits(&[("p", p), ("q", q), ("t", t), ("u", t)]),
                 agents: calls(if both { &["q", "p"] } else { &["p"] }),
                 start_limit: 0,
+                max_attempts: attempts,
                 max_iterations: Some(1000),
                 ..Policy::default()
             };

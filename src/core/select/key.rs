@@ -14,7 +14,9 @@ use crate::{
 /// The sort key of a ready task; the smallest is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SelectionKey {
-    /// The most urgent task first.
+    /// The tasks that have not used up a round of attempts first.
+    pub round: u32,
+    /// Then the most urgent task first.
     pub priority: Priority,
     /// Then tasks that have not failed since the last success of any task.
     pub has_failed: bool,
@@ -35,11 +37,12 @@ impl fmt::Display for SelectionKey {
         let chain = duration::short(Duration::from_secs(self.chain.0 * 60));
         write!(
             f,
-            "{}, longest chain {chain}, unblocks {}, place {}{}",
+            "{}, longest chain {chain}, unblocks {}, place {}{}{}",
             self.priority,
             self.unblocks.0,
             self.number + 1,
-            if self.has_failed { ", failed since the last success" } else { "" }
+            if self.has_failed { ", failed since the last success" } else { "" },
+            if self.round > 0 { ", after everything else" } else { "" }
         )
     }
 }
@@ -49,6 +52,7 @@ impl fmt::Display for SelectionKey {
 pub fn keys(graph: &TaskGraph, inherit: bool) -> Vec<SelectionKey> {
     let mut keys: Vec<SelectionKey> = (0..graph.tasks().len())
         .map(|number| SelectionKey {
+            round: 0,
             priority: graph.task(number).priority,
             has_failed: false,
             was_withdrawn: false,
@@ -85,7 +89,7 @@ impl View<'_> {
         let id = &self.graph.task(number).id;
         let has_failed = self.history.has_failed(id);
         let was_withdrawn = self.history.of(id).withdrawn.is_some();
-        SelectionKey { has_failed, was_withdrawn, ..self.keys[number] }
+        SelectionKey { round: self.round(number), has_failed, was_withdrawn, ..self.keys[number] }
     }
 }
 

@@ -132,8 +132,9 @@ impl<'a> Ready<'a> {
                 self.conflicting.insert(first);
                 continue;
             }
-            let urgent =
-                self.conflicting.iter().take_while(|(other, _)| other.priority < key.priority);
+            let is_urgent =
+                |other: &SelectionKey| (other.round, other.priority) < (key.round, key.priority);
+            let urgent = self.conflicting.iter().take_while(|(other, _)| is_urgent(other));
             let free = urgent.filter(|(_, number)| places[self.queues[*number].kind].is_some());
             if view.gives_way(key, free.map(|(key, _)| *key)) {
                 self.yielding.push(first);

@@ -53,7 +53,7 @@ impl Verdict {
                 .setup
                 .as_ref()
                 .map_or_else(String::new, |check| format!("setup command {check}")),
-            Verdict::MergeFailed => match &evidence.merge {
+            Verdict::Conflict | Verdict::MergeFailed => match &evidence.merge {
                 Some(Merge::Conflict { branch, paths, .. }) => {
                     format!("reported done, but it conflicts with `{branch}`: {}", paths.join(", "))
                 }

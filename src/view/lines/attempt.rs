@@ -147,6 +147,7 @@ impl EventText for AttemptResult {
             | Verdict::Failed
             | Verdict::TimedOut
             | Verdict::SetupFailed
+            | Verdict::Conflict
             | Verdict::MergeFailed
             | Verdict::Cancelled
             | Verdict::Interrupted
@@ -212,11 +213,9 @@ fn failed(id: &str, ended: &AttemptResult, view: &View<'_>) -> Vec<Line> {
     }
     if let Some(number) = TaskId::new(id).ok().and_then(|id| view.graph.number(&id)) {
         let counted = view.history.of(&view.graph.task(number).id).counted;
-        let max = view.max_attempts(number);
-        lines.push(line(
-            Style::Faint,
-            format!("  {counted} of {max} attempts used; output in {}", ended.log),
-        ));
+        let max = view.limit_of_round(number);
+        let text = format!("  {counted} of {max} attempts used; output in {}", ended.log);
+        lines.push(line(Style::Faint, text));
     }
     lines
 }
