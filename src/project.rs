@@ -9,6 +9,7 @@ pub mod failure_output;
 pub mod graph_change;
 pub mod graph_file;
 pub mod kept_change;
+pub mod merge_attributes;
 pub mod workspace;
 pub mod executors;
 pub mod shell_faults;

@@ -21,6 +21,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use git2::{ErrorCode, Repository, Status, StatusOptions, StatusShow};
 
+mod added_lines;
 mod bounded;
 mod commit;
 mod confined;
@@ -41,6 +42,7 @@ mod tip;
 mod transfer;
 mod worktree;
 
+pub use added_lines::KEEPS_ADDED;
 pub use bounded::{CallStopped, ask_while_waiting, end_calls, mark_calls, set_limit, stop_calls};
 pub use commit::CommitDraft;
 pub use confined::{confine, remove_redirect};

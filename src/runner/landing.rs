@@ -19,7 +19,7 @@ use super::{
     context::{RunContext, task_of},
     core::RunCore,
     graph_copy::GraphChange,
-    slots::{RunSlots, attributes},
+    slots::RunSlots,
 };
 use crate::{
     adapters::git::{BranchWork, Integrated, IntegrationMethod, Repo, SlotSettings, TipStanding},
@@ -45,6 +45,7 @@ use crate::{
     project::{
         attempt::{AttemptRecord, CONFLICT, leftovers},
         follower::{BUSY, Followed, Follower},
+        merge_attributes::attributes,
         slot_pool::{self, SlotPool},
         workspace::Workspace,
     },

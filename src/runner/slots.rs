@@ -37,12 +37,13 @@ use crate::{
     },
     project::{
         attempt::{self, AttemptRecord, SlotAssignment},
-        executors, placement,
+        executors,
+        merge_attributes::attributes,
+        placement,
         slot_pool::{self, LeftWork, PreparedSlot, SlotOrder, SlotPool},
         suspect_slots::{self, SuspectSlot},
         workspace::{Workspace, landing_branch},
     },
-    regular_file,
 };
 
 /// The slots of a run.
@@ -450,19 +451,6 @@ fn left_work(
         return Ok(None);
     };
     Ok(cx.workspace.repo.commit_of(&name)?.map(|commit| (name, commit)))
-}
-
-/// Returns the attributes file that makes git merge files that several agents write.
-pub(super) fn attributes(workspace: &Workspace) -> Result<PathBuf> {
-    let union = workspace.config.merge_union.0.iter().map(String::as_str);
-    let union = union.chain([workspace.config.learnings.as_str()]);
-    let lines: Vec<String> = union.map(|path| format!("{path} merge=union\n")).collect();
-    let lines = lines.concat();
-    let path = workspace.state.dir().join("attributes");
-    if regular_file::read_to_string(&path).ok().as_ref() != Some(&lines) {
-        fs::write(&path, lines).with_context(|| format!("write `{}`", path.display()))?;
-    }
-    Ok(path)
 }
 
 /// Excludes slots inside the repository from its `git status`.

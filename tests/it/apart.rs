@@ -149,7 +149,7 @@ fn the_second_of_two_conflicting_attempts_is_retried_with_the_conflict() {
     let failed = trial.lines("failed").remove(0);
     assert_eq!(
         (&failed["task_id"], &failed["verdict"]),
-        (&second.clone().into(), &"merge-failed".into())
+        (&second.clone().into(), &"conflict".into())
     );
     assert_eq!(failed["merge"]["paths"], serde_json::json!(["line"]));
     let told = prompt(&trial, &format!("{second}-2"));
@@ -174,6 +174,35 @@ fn tasks_that_all_change_one_file_land_one_after_the_other() {
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.read("list").lines().count(), 4);
     assert_eq!(trial.lines("started").len(), 7, "each conflicts once at most");
+}
+
+/// With verify commands, which decide. Lock files are never put together.
+#[test]
+fn lines_that_two_attempts_add_at_one_place_are_both_kept() {
+    for (file, verify, started) in
+        [("list", "[ -e list ]", 2), ("list", "", 3), ("yarn.lock", "true", 3)]
+    {
+        let verify_line = format!("verify: '{verify}'\n");
+        let settings =
+            format!("{SETTINGS}{}", if verify.is_empty() { "jobs: 2\n" } else { &verify_line });
+        let agent = format!(
+            "cat > /dev/null; echo $RALPH_TASK_ID >> {file}
+            until [ $(ls \"$TRIAL_DIR\" | grep -c ^at-) -ge 2 ]; do
+                touch \"$TRIAL_DIR/at-$RALPH_TASK_ID\"; sleep 0.02; done
+            git add {file}; git commit -qm Add; \"$RALPH\" task-complete $RALPH_TASK_ID"
+        );
+        let trial = TestProject::new()
+            .graph("tasks: [{id: a, max_attempts: 1}, {id: b, max_attempts: 1}]\n")
+            .file(".ralph/config.yaml", &settings)
+            .file(file, "first\n")
+            .command(["sh", "-c", &agent])
+            .env("RALPH_JOBS", "2");
+        trial.run(["run"]).graph_complete();
+        assert_eq!(trial.read(file).lines().count(), 3);
+        assert_eq!(trial.lines("started").len(), started, "{file} {verify}");
+        let conflicts = trial.lines("failed");
+        assert!(conflicts.iter().all(|line| line["verdict"] == "conflict"), "it does not count");
+    }
 }
 
 #[test]

@@ -233,9 +233,14 @@ impl Integration<'_> {
         let rebase = ["rebase", "--merge", "--empty=drop", "--reapply-cherry-picks"];
         let rest = ["--no-fork-point", "--no-stat", "--onto", onto, from.unwrap_or("--root"), head];
         let arguments = [&rebase[..], &rest].concat();
-        let output = git.run_raw(&arguments)?;
-        if !output.status.success() {
-            return git.conflict(&arguments, &output);
+        let mut output = git.run_raw(&arguments)?;
+        while !output.status.success() {
+            // Git would clean up the message.
+            let commit = ["commit", "-q", "--no-verify", "--cleanup=verbatim", "-C", "REBASE_HEAD"];
+            if !git.keep_added()? || !git.run_raw(&commit)?.status.success() {
+                return git.conflict(&arguments, &output);
+            }
+            output = git.run_raw(&["rebase", "--continue"])?;
         }
         let result = self.head()?.commit.context("HEAD is at no commit after a rebase")?;
         Ok(if result == *onto { Integrated::Nothing } else { Integrated::Done(result) })
@@ -262,7 +267,12 @@ impl Integration<'_> {
             [&merge[..], &["--allow-unrelated-histories", "-m", piece.message, piece.head]]
                 .concat();
         let output = git.run_raw(&arguments)?;
-        if !output.status.success() {
+        let commit = ["commit", "-q", "--no-verify", "-m", piece.message];
+        let mut is_done = output.status.success();
+        if !is_done && git.keep_added()? {
+            is_done = git.run_raw(&commit)?.status.success();
+        }
+        if !is_done {
             return git.conflict(&arguments, &output);
         }
         let result = self.head()?.commit.context("HEAD is at no commit after a merge")?;
@@ -302,15 +312,15 @@ impl Integration<'_> {
 }
 
 /// How git is called for one integration.
-struct GitCalls<'a> {
-    repo: &'a Integration<'a>,
+pub(super) struct GitCalls<'a> {
+    pub(super) repo: &'a Integration<'a>,
     /// A setting.
     attributes: Option<String>,
     env: Vec<(&'static str, &'static OsStr)>,
 }
 
 impl GitCalls<'_> {
-    fn run_raw(&self, arguments: &[&str]) -> Result<Output> {
+    pub(super) fn run_raw(&self, arguments: &[&str]) -> Result<Output> {
         let attributes: Vec<&str> =
             self.attributes.iter().flat_map(|setting| ["-c", setting]).collect();
         program::run_raw(&self.repo.root, &[QUIET, OWN, &attributes, arguments].concat(), &self.env)
@@ -453,7 +463,7 @@ impl Integration<'_> {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
-    use super::super::Repo;
+    use super::super::{KEEPS_ADDED, Repo};
     use super::*;
     use crate::adapters::git::pin::IDENTITY;
     use crate::adapters::git::tests::{TestSlots, said, without_library};
@@ -804,6 +814,63 @@ mod tests {
             assert!(matches!(bring(None), Integrated::Conflict { .. }));
             let Integrated::Done(done) = bring(Some(&attributes)) else { panic!("{how:?}") };
             assert_eq!(place.show(&done, "notes"), "target\nbranch");
+        }
+    }
+
+    #[test]
+    fn lines_that_both_added_are_kept_in_files_with_the_attribute() {
+        let place = IntegratePlace::new();
+        let base = place.main("list", "start\nend\n");
+        place.trees.git(&place.slot, &["merge", "-q", "main"]);
+        place.work("list", "start\nmine\nend\n");
+        place.work("b", "1\n");
+        let message = "again\n\n# no comment\n  Kept: as it is";
+        fs::write(place.slot.root().join("list"), "start\nmine\nmore\nend\n").unwrap();
+        place.trees.git(&place.slot, &["add", "-A"]);
+        let author = ["--author=Somebody Else <e@example.org>", "--date=2001-02-03T04:05:06Z"];
+        let commit = [&["commit", "-q", "--cleanup=verbatim", "-m", message], &author[..]];
+        place.trees.git(&place.slot, &commit.concat());
+        let head = place.trees.git(&place.slot, &["rev-parse", "HEAD"]);
+        place.trees.bring(&place.slot, &head);
+        let attributes = place.trees.path("attributes");
+        let bring = |onto: &str, how, text: &str| {
+            fs::write(&attributes, text).unwrap();
+            let piece = BranchWork { head: &head, base: &base, message: "All\n\nRalph-Task: x" };
+            let work = place.merger.integration();
+            let integrated = work.integrate(onto, &piece, how, &[], Some(&attributes)).unwrap();
+            assert_eq!((place.merger.unfinished(), place.merger.dirty().unwrap().len()), (None, 0));
+            integrated
+        };
+        let onto = place.main("list", "start\ntheirs\nend\n");
+        for how in HOWS {
+            let all = format!("* {KEEPS_ADDED}\n");
+            let Integrated::Done(done) = bring(&onto, how, &all) else { panic!("{how:?}") };
+            assert_eq!(place.show(&done, "list"), "start\ntheirs\nmine\nmore\nend");
+            let told = ["log", "-1", "--format=%an %at%n%B", &done];
+            let told = place.trees.git(&place.merger, &told);
+            let same = format!("Somebody Else 981173106\n{message}");
+            match how {
+                IntegrationMethod::Rebase => assert_eq!(told, same),
+                IntegrationMethod::Merge => {
+                    assert_eq!(place.parents(&done), format!("{onto} {head}"));
+                }
+                IntegrationMethod::Squash => assert_eq!(place.parents(&done), onto),
+            }
+            for one in ["list -ralph-keep-added", "list merge", "list -merge", "list merge=x"] {
+                let strict = bring(&onto, how, &format!("{all}{one}\n"));
+                assert!(matches!(strict, Integrated::Conflict { .. }), "{how:?} {one}");
+            }
+            assert!(matches!(bring(&onto, how, ""), Integrated::Conflict { .. }));
+        }
+        // A changed line is a conflict, also besides added ones, and so is a removed file.
+        let changed = place.main("list", "begin\ntheirs\nend\n");
+        place.git(&["rm", "-q", "list"]);
+        let gone = place.main("other", "1\n");
+        for how in HOWS {
+            for onto in [&changed, &gone] {
+                let conflict = bring(onto, how, &format!("* {KEEPS_ADDED}\n"));
+                assert!(matches!(conflict, Integrated::Conflict { .. }), "{how:?} {onto}");
+            }
         }
     }
 
