@@ -19,6 +19,7 @@ use crate::{
         history::attempt_log::{self, AttemptEntry, AttemptLog},
         spend::{Spend, dollars},
         verdict::{Autocommit, Verdict},
+        waste::PaidAttempts,
     },
     project::{attempt::leftovers::pin_name, failure_output, workspace::Workspace},
     view::{
@@ -402,7 +403,7 @@ pub(super) fn cost_sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Resu
         let graph = graph.as_ref()?.graph();
         graph.task(graph.number(&entry.task_id)?).story.clone()
     };
-    let mut total = Spend::default();
+    let (mut total, mut paid) = (Spend::default(), PaidAttempts::default());
     let mut sums: BTreeMap<String, Spend> = BTreeMap::new();
     for entry in log.of(None) {
         let Some((at, ended)) = &entry.ended else {
@@ -416,6 +417,7 @@ pub(super) fn cost_sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Resu
         };
         sums.entry(key).or_default().add(ended);
         total.add(ended);
+        paid.add(ended);
     }
     for (at, call) in log.drafts() {
         let key = match by {
@@ -426,7 +428,7 @@ pub(super) fn cost_sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Resu
         sums.entry(key).or_default().add_draft(call);
         total.add_draft(call);
     }
-    Ok(CostView::of(&sums, &total))
+    Ok(CostView::of(&sums, &total, &paid))
 }
 
 fn cost_table(costs: &CostView) -> String {
@@ -436,7 +438,8 @@ fn cost_table(costs: &CostView) -> String {
     if costs.sums.len() > 1 {
         rows.push(cost_row(&costs.total));
     }
-    terminal::table(&rows)
+    let waste = costs.waste.text.iter().map(|text| format!("{text}\n"));
+    terminal::table(&rows) + &waste.collect::<String>()
 }
 
 fn cost_row(CostSum { name, spend: sum }: &CostSum) -> [String; 7] {

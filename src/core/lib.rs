@@ -28,6 +28,7 @@ pub mod environment;
 pub mod event;
 pub mod attempt;
 pub mod spend;
+pub mod waste;
 pub mod notification_kind;
 pub mod hmac;
 pub mod history;

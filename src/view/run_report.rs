@@ -18,6 +18,7 @@ use super::{
     proof::ProofView,
     run::PastRunView,
     run::{RunView, Standing},
+    spend::WasteView,
     state::TaskCounts,
     words::ids,
 };
@@ -56,6 +57,8 @@ pub struct RunReport {
     /// The mean of what its attempts cost per completed task, in US dollars; none if a cost is
     /// unknown or nothing was completed.
     pub cost_per_task_usd: Option<f64>,
+    /// How many of its attempts were needed.
+    pub waste: WasteView,
     /// What needs a person, the most useful first.
     pub attention: Vec<Attention>,
     /// The tasks that it completed, in the order of completion.
@@ -237,6 +240,7 @@ impl RunReport {
             duration_seconds: past.duration_seconds.or_else(|| wall_time(past.started_at?, end?)),
             #[expect(clippy::cast_precision_loss, reason = "there are not that many tasks")]
             cost_per_task_usd: is_known.then(|| spend.cost_usd / landed.len() as f64),
+            waste: WasteView::of(&past.paid),
             attention,
             failed: source.failed(),
             landed,
@@ -442,7 +446,7 @@ mod tests {
 
     #[test]
     fn a_blocked_run_names_who_is_needed_with_the_next_commands() {
-        let policy = Policy { max_attempts: 1, ..Policy::default() };
+        let policy = Policy { max_attempts: 1, rounds: 1, start_limit: 0, ..Policy::default() };
         let mut tasks = tasks();
         tasks[3].status = Status::Blocked;
         let report = report_of(tasks, 4, &policy, &finished(1, 1, 3));

@@ -6,7 +6,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::VERSION;
-use crate::core::{agents::transcript::Tokens, spend::Spend};
+use crate::core::{
+    agents::transcript::Tokens,
+    spend::Spend,
+    waste::{PaidAttempts, WasteKind},
+};
 
 /// What some attempts used. What no attempt told has no sum.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -50,6 +54,31 @@ pub struct CostView {
     pub sums: Vec<CostSum>,
     /// All of them together.
     pub total: CostSum,
+    /// How many of the attempts were needed.
+    pub waste: WasteView,
+}
+
+/// How many attempts were paid for, and how many of them were needed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct WasteView {
+    /// The attempts whose agents worked.
+    pub paid: u32,
+    /// Those that completed a task or asked a question.
+    pub needed: u32,
+    /// The others, by what went wrong.
+    #[schemars(with = "BTreeMap<String, u32>")]
+    pub wasted: BTreeMap<WasteKind, u32>,
+    /// The same in words; none if all were needed.
+    #[serde(skip)]
+    pub text: Option<String>,
+}
+
+impl WasteView {
+    /// The attempts of a run, or of the journal.
+    pub fn of(paid: &PaidAttempts) -> WasteView {
+        let (needed, wasted) = (paid.needed(), paid.wasted.clone());
+        WasteView { paid: paid.paid, needed, wasted, text: paid.text() }
+    }
 }
 
 /// What one group of attempts used.
@@ -93,10 +122,11 @@ impl SpendView {
 
 impl CostView {
     /// The sums of some groups, and of all attempts.
-    pub fn of(sums: &BTreeMap<String, Spend>, total: &Spend) -> CostView {
+    pub fn of(sums: &BTreeMap<String, Spend>, total: &Spend, paid: &PaidAttempts) -> CostView {
         let sum =
             |name: &str, spend| CostSum { name: name.to_owned(), spend: SpendView::of(spend) };
         let sums = sums.iter().map(|(name, spend)| sum(name, spend)).collect();
-        CostView { schema: VERSION, sums, total: sum("total", total) }
+        let (total, waste) = (sum("total", total), WasteView::of(paid));
+        CostView { schema: VERSION, sums, total, waste }
     }
 }

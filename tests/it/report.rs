@@ -140,6 +140,7 @@ fn the_screen_of_the_morning_fits_the_terminal() {
             insta::assert_snapshot!(text, @r#"
             Status: finished: everything left is blocked (exit code 3)
             2 completed in 4 attempts, [took]; 2 of 7 complete
+            paid 4, needed 3: 1 red check
             needs you:
               - lexer (Cut it into tokens): parked after 1 attempt: verify-failed: reported done, but `sh
                 check.sh` exited with code 9; 1 other waits on it
@@ -167,6 +168,7 @@ fn the_screen_of_the_morning_fits_the_terminal() {
             insta::assert_snapshot!(text, @r#"
             Status: finished: everything left is blocked (exit code 3)
             2 completed in 4 attempts, [took]; 2 of 7 complete
+            paid 4, needed 3: 1 red check
             needs you:
               - lexer: parked after 1 attempt: verify-failed: reported
                 done, but `sh check.sh` exited with code 9; 1 other

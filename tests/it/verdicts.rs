@@ -211,6 +211,7 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
 [time]    3 left (1 parked; 2 waiting)
 [time]  everything left is blocked (exit code 3)
 [time]  1 completed in 2 attempts, [took]; 1 of 4 complete
+[time]  paid 2, needed 1: 1 crash
 [time]  needs you:
 [time]    - bad: parked after 1 attempt: failed: exited with code 7; 2 others wait on it
 [time]        no idea how to do bad

@@ -15,6 +15,7 @@ use crate::{
     graph::task::{Status, TaskId},
     spend::Spend,
     verdict::Verdict,
+    waste::PaidAttempts,
 };
 
 /// The number of earlier runs that are kept.
@@ -58,6 +59,9 @@ pub struct RunHistory {
     pub failures: u32,
     /// The usage of its attempts, including those of the paused run that it continues.
     pub spend: Spend,
+    /// How many of its attempts were needed.
+    #[serde(default)]
+    pub paid: PaidAttempts,
     /// The usage of the paused run that it continues; none in a plain loop, which goes on as one.
     spend_before: Spend,
     /// The number of waits for other processes or people since the last attempt.
@@ -269,6 +273,7 @@ impl RunHistory {
     ) {
         self.last_completed = ended.verdict == Verdict::Complete;
         self.spend.add(ended);
+        self.paid.add(ended);
         if !failed_to_start(ended) {
             (self.starts_failed, self.start_failed_at) = (0, 0);
         } else if began >= self.start_failed_at {
@@ -312,6 +317,7 @@ impl RunHistory {
             spend: continued.spend,
             spend_before: if begun.plain.is_none() { continued.spend } else { Spend::default() },
             failures: continued.failures,
+            paid: continued.paid,
             failures_in_a_row: continued.failures_in_a_row,
             failed_tasks: continued.failed_tasks,
             failed_at: continued.failed_at,

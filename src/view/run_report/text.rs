@@ -188,6 +188,10 @@ impl RunReport {
             );
             page.aside(Style::Warn, &text);
         }
+        let is_told = self.run.completed > 0 && plain.is_none();
+        if let Some(waste) = self.waste.text.as_ref().filter(|_| is_told) {
+            page.text(None, waste);
+        }
         self.people(page, fold);
         if !self.landed.is_empty() {
             page.heading("landed:");

@@ -1,0 +1,142 @@
+//! What was paid for and not needed: attempts that completed nothing, by what went wrong.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::AttemptResult,
+    outcome::Outcome,
+    verdict::{Merge, Verdict},
+};
+
+/// Why an attempt that was paid for was not needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WasteKind {
+    /// Its work conflicted with what had landed since.
+    Conflict,
+    /// Its work failed together with what had landed since, or git refused it.
+    Queue,
+    /// Its work failed a verify command.
+    Check,
+    /// It ended without a report, or without what a report needs.
+    Report,
+    /// Its agent failed.
+    Crash,
+    /// It reached its time limit.
+    Time,
+    /// Its provider refused service.
+    Limit,
+    /// Somebody or something ended it.
+    Interruption,
+}
+
+impl WasteKind {
+    /// What was not needed of an attempt; none if it was needed, or its agent did no work.
+    fn of(ended: &AttemptResult) -> Option<WasteKind> {
+        match ended.verdict {
+            Verdict::Complete
+            | Verdict::NeedsInput
+            | Verdict::Again
+            | Verdict::Denied
+            | Verdict::BaselineBroken
+            | Verdict::SetupFailed => None,
+            Verdict::Conflict => Some(WasteKind::Conflict),
+            Verdict::MergeFailed => Some(WasteKind::Queue),
+            Verdict::VerifyFailed => {
+                let is_red = matches!(ended.evidence.merge, Some(Merge::Red { .. }));
+                Some(if is_red { WasteKind::Queue } else { WasteKind::Check })
+            }
+            Verdict::Incomplete
+            | Verdict::Unverified
+            | Verdict::Uncommitted
+            | Verdict::OffBranch => Some(WasteKind::Report),
+            Verdict::Failed => Some(WasteKind::Crash),
+            Verdict::TimedOut => Some(WasteKind::Time),
+            Verdict::RateLimited => Some(WasteKind::Limit),
+            Verdict::Cancelled | Verdict::Interrupted => Some(WasteKind::Interruption),
+        }
+    }
+
+    /// Its words, for one and for several.
+    fn words(self) -> [&'static str; 2] {
+        match self {
+            WasteKind::Conflict => ["conflict", "conflicts"],
+            WasteKind::Queue => ["sent back", "sent back"],
+            WasteKind::Check => ["red check", "red checks"],
+            WasteKind::Report => ["not done", "not done"],
+            WasteKind::Crash => ["crash", "crashes"],
+            WasteKind::Time => ["time limit", "time limits"],
+            WasteKind::Limit => ["limit", "limits"],
+            WasteKind::Interruption => ["interrupted", "interrupted"],
+        }
+    }
+}
+
+/// How many attempts were paid for, and how many of them were not needed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PaidAttempts {
+    /// The attempts whose agents worked.
+    pub paid: u32,
+    /// Those that completed nothing, by what went wrong.
+    pub wasted: BTreeMap<WasteKind, u32>,
+}
+
+impl PaidAttempts {
+    /// Adds an attempt that ended.
+    pub fn add(&mut self, ended: &AttemptResult) {
+        let kind = WasteKind::of(ended);
+        let has_worked = !matches!(ended.outcome, Outcome::NotStarted { .. })
+            && ended.verdict != Verdict::Denied;
+        if has_worked {
+            self.paid += 1;
+            if let Some(kind) = kind {
+                *self.wasted.entry(kind).or_default() += 1;
+            }
+        }
+    }
+
+    /// The number of attempts that were needed.
+    pub fn needed(&self) -> u32 {
+        self.paid - self.wasted.values().sum::<u32>()
+    }
+
+    /// What was wasted, in words; none if nothing was.
+    pub fn text(&self) -> Option<String> {
+        let part = |(kind, count): (&WasteKind, &u32)| {
+            format!("{count} {}", kind.words()[usize::from(*count > 1)])
+        };
+        let parts: Vec<String> = self.wasted.iter().map(part).collect();
+        let (paid, needed) = (self.paid, self.needed());
+        (!parts.is_empty()).then(|| format!("paid {paid}, needed {needed}: {}", parts.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{commit_id::CommitId, samples::end};
+
+    #[test]
+    fn what_was_wasted_is_said_by_kind() {
+        let mut paid = PaidAttempts::default();
+        for verdict in [Verdict::Complete, Verdict::NeedsInput, Verdict::Denied] {
+            paid.add(&end(1, verdict));
+        }
+        assert_eq!((paid.paid, paid.text()), (2, None));
+        let failed = [Verdict::Conflict, Verdict::Conflict, Verdict::RateLimited];
+        for verdict in failed.into_iter().chain([Verdict::VerifyFailed, Verdict::Cancelled]) {
+            paid.add(&end(1, verdict));
+        }
+        let mut red = end(2, Verdict::VerifyFailed);
+        let (branch, onto) = ("main".to_owned(), CommitId::from("0"));
+        red.evidence.merge = Some(Merge::Red { branch, onto });
+        paid.add(&red);
+        let outcome = Outcome::NotStarted { error: "no program".to_owned() };
+        paid.add(&AttemptResult { outcome, ..end(3, Verdict::Failed) });
+        let text =
+            "paid 8, needed 2: 2 conflicts, 1 sent back, 1 red check, 1 limit, 1 interrupted";
+        assert_eq!(paid.text().as_deref(), Some(text));
+    }
+}
