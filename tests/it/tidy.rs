@@ -547,9 +547,9 @@ fn no_type_has_many_methods() {
 /// that cannot take work, end jobs that a cluster forgot, and spread a pool, 250 read more words and
 /// waits of agents, 720 foresee a night by playing it with the real decisions, 110 follow a branch
 /// that is renamed, 45 let a run go on without a key for signatures and end at a `setup` that always
-/// fails, 290 keep the lines that two sides add, count no conflict, and give tasks that hold others a
+/// fails, 300 keep the lines that two sides add, count no conflict, and give tasks that hold others a
 /// second round.
-const LINES: usize = 76_045;
+const LINES: usize = 76_055;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 403;
