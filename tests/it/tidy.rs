@@ -548,8 +548,9 @@ fn no_type_has_many_methods() {
 /// waits of agents, 720 foresee a night by playing it with the real decisions, 110 follow a branch
 /// that is renamed, 45 let a run go on without a key for signatures and end at a `setup` that always
 /// fails, 300 keep the lines that two sides add, count no conflict, and give tasks that hold others a
-/// second round.
-const LINES: usize = 76_055;
+/// second round, 35 set repositories aside that an attempt made in its slot, and foresee a graph with
+/// claims of a run that is over.
+const LINES: usize = 76_090;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 403;
