@@ -550,7 +550,7 @@ fn no_type_has_many_methods() {
 /// fails, 300 keep the lines that two sides add, count no conflict, and give tasks that hold others a
 /// second round, 35 set repositories aside that an attempt made in its slot, and foresee a graph with
 /// claims of a run that is over.
-const LINES: usize = 76_090;
+const LINES: usize = 76_105;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 403;
