@@ -105,12 +105,12 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// How many nights of so many steps are played. A step takes about 50 ns.
+    /// How many nights of so many steps are played. A step takes about 100 ns.
     fn nights(self, steps: usize) -> usize {
         match self {
-            Patience::Long => (20_000_000 / steps.max(1)).clamp(3, 400),
+            Patience::Long => (2_000_000 / steps.max(1)).clamp(3, 400),
             Patience::Short => {
-                Some(2_000_000 / steps.max(1)).filter(|it| *it >= 5).unwrap_or(0).min(60)
+                Some(1_000_000 / steps.max(1)).filter(|it| *it >= 3).unwrap_or(0).min(60)
             }
         }
     }
