@@ -435,14 +435,18 @@ fn rounds(view: &View<'_>, number: usize) -> u32 {
 }
 
 /// The number of attempts that a task has used. Three failures within seconds weigh as one, because
-/// they cost little; without a limit on failed starts nothing would end a series of them. A failure as
-/// the one before uses up the round: a third one would be paid for nothing.
+/// they cost little; without a limit on failed starts nothing would end a series of them. The third
+/// failure of the same kind, and each further one, uses up its round: more would be paid for nothing.
 fn used_attempts(view: &View<'_>, number: usize, past: &TaskHistory) -> u32 {
     if view.policy.plain.is_some() {
         return past.counted;
     }
     let light = if view.policy.start_limit == 0 { 0 } else { past.brief - past.brief / 3 };
-    let more = view.max_attempts(number).saturating_sub(2).saturating_mul(past.repeated);
+    let max = view.max_attempts(number);
+    let more = match past.repeated {
+        0 => 0,
+        more => (max - max.min(3)).saturating_add((max - max.min(1)).saturating_mul(more - 1)),
+    };
     past.counted.saturating_sub(light).saturating_add(more)
 }
 
@@ -776,18 +780,19 @@ mod tests {
     }
 
     #[test]
-    fn brief_failures_weigh_less_and_the_same_failure_is_not_paid_for_three_times() {
-        let graph = graph(1, &[]);
-        let state = |ended: &[AttemptResult], start_limit| {
+    fn brief_failures_weigh_less_and_the_same_failure_is_not_paid_for_again_and_again() {
+        let graph = graph(3, &[(1, 2)]);
+        let state_of = |id: &str, ended: &[AttemptResult], start_limit, max_attempts| {
             let mut history = History::default();
             for ended in ended {
-                history.apply(&record("t0", 100, Event::Ended(ended.clone())));
+                history.apply(&record(id, 100, Event::Ended(ended.clone())));
             }
-            let policy = Policy { start_limit, ..Policy::default() };
+            let policy = Policy { start_limit, max_attempts, ..Policy::default() };
             let (keys, history) = (keys(&graph, false), &history);
             let view = View { graph: &graph, keys: &keys, history, policy: &policy, active: &[] };
-            view.state(0, at(99_999))
+            view.state(graph.number(&TaskId::new(id).unwrap()).unwrap(), at(99_999))
         };
+        let state = |ended: &[AttemptResult], limit| state_of("t0", ended, limit, MAX_ATTEMPTS);
         let brief = |count: usize| vec![end(1, Verdict::Failed); count];
         assert_eq!(state(&brief(3), 0), TaskState::Parked(3));
         assert_eq!(state(&brief(8), 3), TaskState::Ready);
@@ -806,9 +811,13 @@ mod tests {
             }];
             red
         };
-        assert_eq!(state(&[red(Some("x")), red(Some("y"))], 3), TaskState::Ready);
-        assert_eq!(state(&[red(None), red(None)], 3), TaskState::Ready);
-        assert_eq!(state(&[red(Some("x")), red(Some("x"))], 3), TaskState::Parked(2));
+        let many = |line, count: usize| vec![red(line); count];
+        let of = |ended: &[AttemptResult]| state_of("t0", ended, 3, 9);
+        assert_eq!(of(&many(None, 5)), TaskState::Ready);
+        assert_eq!(of(&[many(Some("x"), 2), many(Some("y"), 2)].concat()), TaskState::Ready);
+        assert_eq!(of(&many(Some("x"), 3)), TaskState::Parked(3));
+        let holder = |count| state_of("t1", &many(Some("x"), count), 3, 9);
+        assert_eq!((holder(3), holder(4)), (TaskState::Ready, TaskState::Parked(4)));
     }
 
     #[test]

@@ -34,7 +34,11 @@ pub struct TaskHistory {
     /// How many of these failed within a minute and without a commit.
     #[serde(skip_serializing_if = "is_default")]
     pub brief: u32,
-    /// How many of these failed as the attempt before: the same verify command with the same last line.
+    /// How many failed in the same way, up to the newest: the same verify command with the same last
+    /// line.
+    #[serde(skip_serializing_if = "is_default")]
+    pub same: u32,
+    /// How many failed in the same way as the two before.
     #[serde(skip_serializing_if = "is_default")]
     pub repeated: u32,
     /// The number of ended attempts when its newest counted attempt failed; 0 after a reset.
@@ -151,6 +155,7 @@ pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
     withdrawn: None,
     counted: 0,
     brief: 0,
+    same: 0,
     repeated: 0,
     failed_at: 0,
     stuck: false,
@@ -190,7 +195,8 @@ impl TaskHistory {
             && ended.duration() < BRIEF
             && ended.evidence.commits.is_empty();
         self.brief += u32::from(is_brief);
-        self.repeated += u32::from(self.repeats(ended));
+        self.same = if self.repeats(ended) { self.same + 1 } else { 1 };
+        self.repeated += u32::from(self.same > 2);
     }
 
     /// Whether an attempt fails as the newest one.
@@ -235,7 +241,7 @@ impl TaskHistory {
 
     pub(super) fn reset(&mut self) {
         (self.reopened, self.proof, self.awaits_proof) = (None, None, None);
-        (self.counted, self.brief, self.repeated) = (0, 0, 0);
+        (self.counted, self.brief, self.same, self.repeated) = (0, 0, 0, 0);
         (self.stuck, self.spend) = (false, Spend::default());
         self.lost = 0;
         self.failed_at = 0;

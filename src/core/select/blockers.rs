@@ -41,7 +41,7 @@ impl View<'_> {
                 let last = past.last.as_ref().filter(|_| past.repeated > 0);
                 let red = last.and_then(|last| last.ended.evidence.red());
                 let same = red.map_or_else(String::new, |red| {
-                    format!(", `{}` failed in the same way twice", red.command)
+                    format!(", `{}` failed {} times in the same way", red.command, past.same)
                 });
                 Some(format!("parked after {attempts} attempt{plural}{same}"))
             }
