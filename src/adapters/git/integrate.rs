@@ -87,7 +87,8 @@ pub enum Integrated {
     Conflict {
         /// The paths that both have changed.
         paths: Vec<String>,
-        /// The messages of git and the conflicted diff, at most 64 KiB.
+        /// The messages of git, the conflicted diff, at most 64 KiB, and the commits of the target
+        /// that changed these paths.
         diff: String,
     },
     /// There is nothing to integrate: the target contains all of it, or it was left out.
@@ -140,7 +141,10 @@ impl Integration<'_> {
         own: &[&str],
         attributes: Option<&Path>,
     ) -> Result<Integrated> {
-        let integrated = self.combine(onto, piece, how, own, attributes)?;
+        let mut integrated = self.combine(onto, piece, how, own, attributes)?;
+        if let Integrated::Conflict { paths, diff } = &mut integrated {
+            diff.push_str(&self.other_side(onto, piece.base, paths)?);
+        }
         if matches!(integrated, Integrated::Conflict { .. })
             && (crate::core::known_bug::is_on("leave-head-at-the-conflict")
                 || crate::core::known_bug::is_on("verify-at-the-conflict"))
@@ -153,6 +157,22 @@ impl Integration<'_> {
             Integrated::Conflict { .. } | Integrated::Nothing => onto,
         })?;
         Ok(integrated)
+    }
+
+    /// What the newest commits that changed these paths since `base` are for.
+    fn other_side(&self, onto: &str, base: &str, paths: &[String]) -> Result<String> {
+        const COMMITS: &str = "-5";
+        const LINES: usize = 40;
+        let range = format!("{base}..{onto}");
+        let log = ["--literal-pathspecs", "log", COMMITS, "--no-merges", "--no-color"];
+        let rest = ["--format=%h %s%n%w(0,2,2)%b", &range, "--"];
+        let paths = paths.iter().map(String::as_str);
+        let arguments: Vec<&str> = log.into_iter().chain(rest).chain(paths).collect();
+        let said = lossy(&program::run(&self.root, &arguments)?);
+        let lines = said.lines().filter(|line| !line.trim().is_empty()).take(LINES);
+        let lines: String = lines.map(|line| format!("{line}\n")).collect();
+        let head = "\nThe other side has these commits:\n";
+        Ok(if lines.is_empty() { lines } else { format!("{head}{lines}") })
     }
 
     /// Checks out a commit in the slot for merges, without what commands have left there.
@@ -655,6 +675,8 @@ mod tests {
             assert_eq!(paths, ["a", "gone"]);
             for part in
                 ["CONFLICT (modify/delete): gone", "++<<<<<<<", " +target", "++1", "+ branch"]
+                    .into_iter()
+                    .chain(["\nThe other side has these commits:\n", " gone\n"])
             {
                 assert!(diff.contains(part), "{part} in {diff}");
             }
@@ -671,8 +693,9 @@ mod tests {
         else {
             panic!("no conflict");
         };
+        let (diff, commits) = diff.split_once("\nThe other side").unwrap();
         assert!(diff.len() <= LONG && diff.len() > LONG - 100, "{}", diff.len());
-        assert!(diff.ends_with("ber\n(truncated)\n"));
+        assert!(diff.ends_with("ber\n(truncated)\n") && commits.contains(" a\n"));
     }
 
     #[test]
