@@ -8,7 +8,11 @@ use std::num::NonZeroU32;
 use chrono::{DateTime, Utc};
 
 use super::{Active, SelectionKey, Turn, View};
-use crate::{agents::agent_command::AgentCommand, graph::task::Task, verdict::Merge};
+use crate::{
+    agents::agent_command::AgentCommand,
+    graph::{glob::Glob, task::Task},
+    verdict::Merge,
+};
 
 /// The reason why a task cannot start alongside the active attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,14 +95,21 @@ impl<'a> View<'a> {
             return None;
         }
         others.find(|other| {
-            overlap(task, self.graph.task(*other))
-                || self.collided(*other).iter().any(|path| collided.contains(path))
+            let their = self.graph.task(*other);
+            let touches = |task: &Task, path: &str| {
+                let path = Glob::of_path(path);
+                task.touches.iter().any(|it| it.overlaps(&path))
+            };
+            let theirs = self.collided(*other);
+            overlap(task, their)
+                || theirs.iter().any(|path| collided.contains(path) || touches(task, path))
+                || collided.iter().any(|path| touches(their, path))
         })
     }
 
     /// Returns the files in which the last attempt at a task conflicted with work that had landed.
     /// Two tasks that conflicted in the same file would do so again if they ran together.
-    fn collided(&self, number: usize) -> &[String] {
+    pub(super) fn collided(&self, number: usize) -> &'a [String] {
         let last = self.history.of(&self.graph.task(number).id).last.as_ref();
         match last.and_then(|last| last.ended.evidence.merge.as_ref()) {
             Some(Merge::Conflict { paths, .. }) => paths,
@@ -231,6 +242,42 @@ mod tests {
                 assert!(matches!(view.decide(at(0)), Decision::Wait(_)));
             },
         );
+    }
+
+    #[test]
+    fn a_task_that_collided_waits_only_for_tasks_of_the_same_files() {
+        let graph = graph(&[("", &[], &[]), ("", &[], &[]), ("src", &[], &[]), ("", &[], &[])]);
+        let mut history = History::default();
+        for id in ["t0", "t1"] {
+            let mut ended = end(1, Verdict::Conflict);
+            let (branch, onto) = ("main".to_owned(), crate::commit_id::CommitId::from("0"));
+            ended.evidence.merge =
+                Some(Merge::Conflict { branch, onto, paths: strings(&["src/list"]) });
+            history.apply(&record(id, 0, Event::Ended(ended)));
+        }
+        let (keys, policy) = (keys(&graph, false), Policy { jobs: 4, ..Policy::default() });
+        let of = |number: usize, other: usize| {
+            let active = [active(other, None, true)];
+            let view = View {
+                graph: &graph,
+                keys: &keys,
+                history: &history,
+                policy: &policy,
+                active: &active,
+            };
+            view.state(number, at(9))
+        };
+        for (number, other) in [(0, 1), (0, 2), (2, 0)] {
+            assert_eq!(of(number, other), TaskState::Conflicting, "{number} while {other} runs");
+        }
+        for (number, other) in [(0, 3), (3, 0), (3, 1), (2, 3)] {
+            assert_eq!(of(number, other), TaskState::Ready, "{number} while {other} runs");
+        }
+        let view =
+            View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
+        let foreseen = view.forecast(4, &|_| 10, at(9));
+        let starts: Vec<_> = foreseen.slots.iter().map(|it| (it.key.number, it.start)).collect();
+        assert_eq!(starts, [(0, 0), (3, 0), (1, 10), (2, 20)]);
     }
 
     #[test]

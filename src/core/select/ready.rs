@@ -65,7 +65,8 @@ impl<'a> Ready<'a> {
     }
 
     fn has_files(&self, view: &View<'a>, number: usize) -> bool {
-        self.constrained && !view.graph.task(number).touches.is_empty()
+        let declares = || !view.graph.task(number).touches.is_empty();
+        self.constrained && (declares() || !view.collided(number).is_empty())
     }
 
     fn kind(&self, view: &View<'a>, number: usize) -> ReadyKind<'a> {
@@ -90,9 +91,10 @@ impl<'a> Ready<'a> {
         if kind == next {
             self.firsts.push((number, BTreeSet::new()));
         }
-        let touches = view.graph.task(number).touches.iter().filter(|_| self.constrained);
+        let touches = view.graph.task(number).touches.iter().map(Glob::as_str);
+        let files = touches.chain(view.collided(number).iter().map(String::as_str));
         let next = self.queues.len();
-        let line = (kind, touches.map(Glob::as_str).collect());
+        let line = (kind, files.filter(|_| self.constrained).collect());
         let queue = *self.numbers.entry(line).or_insert(next);
         if queue == next {
             self.queues.push(ReadyQueue { kind, keys: BinaryHeap::new() });
