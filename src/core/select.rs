@@ -787,7 +787,7 @@ mod tests {
             for ended in ended {
                 history.apply(&record(id, 100, Event::Ended(ended.clone())));
             }
-            let policy = Policy { start_limit, max_attempts, ..Policy::default() };
+            let policy = Policy { max_attempts, start_limit, ..Policy::default() };
             let (keys, history) = (keys(&graph, false), &history);
             let view = View { graph: &graph, keys: &keys, history, policy: &policy, active: &[] };
             view.state(graph.number(&TaskId::new(id).unwrap()).unwrap(), at(99_999))

@@ -170,9 +170,11 @@ impl Integration<'_> {
         let arguments: Vec<&str> = log.into_iter().chain(rest).chain(paths).collect();
         let said = lossy(&program::run(&self.root, &arguments)?);
         let lines = said.lines().filter(|line| !line.trim().is_empty()).take(LINES);
-        let lines: String = lines.map(|line| format!("{line}\n")).collect();
-        let head = "\nThe other side has these commits:\n";
-        Ok(if lines.is_empty() { lines } else { format!("{head}{lines}") })
+        let lines: Vec<&str> = lines.collect();
+        if lines.is_empty() {
+            return Ok(String::new());
+        }
+        Ok(format!("\nThe other side has these commits:\n{}\n", lines.join("\n")))
     }
 
     /// Checks out a commit in the slot for merges, without what commands have left there.
