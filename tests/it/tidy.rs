@@ -547,10 +547,10 @@ fn no_type_has_many_methods() {
 /// that cannot take work, end jobs that a cluster forgot, and spread a pool, 250 read more words and
 /// waits of agents, 720 foresee a night by playing it with the real decisions, 110 follow a branch
 /// that is renamed, 45 let a run go on without a key for signatures and end at a `setup` that always
-/// fails, 300 keep the lines that two sides add, count no conflict, and give tasks that hold others a
+/// fails, 345 keep the lines that two sides add, count no conflict, and give tasks that hold others a
 /// second round, 35 set repositories aside that an attempt made in its slot, and foresee a graph with
 /// claims of a run that is over.
-const LINES: usize = 76_105;
+const LINES: usize = 76_150;
 
 /// The number of files in `src` that the budget allows.
 const FILES: usize = 403;
@@ -608,9 +608,9 @@ fn every_page_names_its_reader() {
 /// its terminal, 120 are on ordinary surroundings: work that waits, checks that run alone,
 /// 60 how far the limit on attempts reaches, 20 that costs count from the end of an agent,
 /// 20 name commits on other branches, 190 how work lands on another branch, 290 what counts for an
-/// executor and not for a task, and pools, 10 on waits, 330 how a night is foreseen, 250 on conflicts and
+/// executor and not for a task, and pools, 10 on waits, 330 how a night is foreseen, 280 on conflicts and
 /// rounds.
-const WORDS: usize = 32_460;
+const WORDS: usize = 32_490;
 
 #[test]
 fn the_documents_stay_short() {
