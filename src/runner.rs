@@ -121,7 +121,7 @@ enum RunnerMessage {
     /// does.
     Suspicion(SuspectSlot, Option<String>),
     /// The merge queue built a batch, or failed to.
-    Built(Result<BuiltBatch>),
+    Built(AttemptId, Result<BuiltBatch>),
     /// The tip was moved, or moving it failed; and what became of the branch then.
     Landed(Result<LandOutcome>, Option<Result<Followed>>),
     /// The branch was to follow its tip.

@@ -1,7 +1,7 @@
 //! `ralph dag-status`: what is complete, in progress, ready and waiting, and on what; `ralph plan`: in which
 //! order, with how many agents at once, until when.
 
-use std::{borrow::Cow, fmt::Write as _, io::ErrorKind, thread, time::Duration};
+use std::{fmt::Write as _, io::ErrorKind, thread, time::Duration};
 
 use anyhow::Result;
 use chrono::{DateTime, Utc};
@@ -17,7 +17,7 @@ use crate::{
     core::{
         exit::{Exit, fail},
         graph::{filter::Filter, task::TaskId},
-        select::{Policy, View},
+        select::Policy,
     },
     project::workspace::{policy_for, view},
     view::{
@@ -157,9 +157,7 @@ pub fn plan(invocation: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
     let policy = Policy { filter: filter(options.which), ..workspace.policy() };
     let policy = policy_for(&workspace, policy, file.graph(), store.history())?;
     check_filter(&file, &policy.filter)?;
-    let is_live = workspace.is_live(store.history())?;
-    let graph = if is_live { Cow::Borrowed(file.graph()) } else { file.graph().released() };
-    let view = View { graph: &graph, ..view(&file, store.history(), &policy) };
+    let view = view(&file, store.history(), &policy);
     let now = Utc::now();
     let plan = PlanView::of(&view, options.jobs, now);
     success(&if options.json {

@@ -230,14 +230,14 @@ impl ListedSlot {
                 let used = records
                     .iter()
                     .find(|open| open.slot.as_ref().is_some_and(|slot| slot.path == path));
-                let is_merge = path == pool.merge();
+                let is_merge = pool.is_merge(&path);
                 let state = match used {
                     Some(open) => used_by(open, &attempts, live),
                     // It is in the middle of a trial most of the time.
                     None if live && is_merge => SlotState::Free,
                     None => match suspects.iter().find(|slot| slot.path == path) {
                         Some(slot) => SlotState::Suspect(slot.text()),
-                        None => state(workspace, &path),
+                        None => state(workspace, &path, is_merge),
                     },
                 };
                 ListedSlot {
@@ -315,14 +315,17 @@ fn used_by(open: &AttemptRecord, attempts: &[AttemptView], live: bool) -> SlotSt
     SlotState::Used { attempt: open.name(), stage, live }
 }
 
-fn state(workspace: &Workspace, path: &Path) -> SlotState {
+fn state(workspace: &Workspace, path: &Path, is_merge: bool) -> SlotState {
     if workspace.repo.slots().is_incomplete(path) {
         return SlotState::Free;
     }
     let Some(slot) = workspace.repo.slots().open(path) else {
         return SlotState::Strange;
     };
+    // The commits in a slot for merges are copies of work that is kept.
+    let is_clean = || slot.unfinished().is_none() && slot.dirty().is_ok_and(|it| it.is_empty());
     match slot_pool::unkept(&workspace.repo, &slot) {
+        Ok(Some(_)) if is_merge && is_clean() => SlotState::Free,
         Ok(None) => SlotState::Free,
         Ok(Some(why)) => SlotState::Kept(why),
         Err(error) => SlotState::Kept(format!("it cannot be read: {error:#}")),

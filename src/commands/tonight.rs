@@ -1,7 +1,5 @@
 //! `ralph tonight`: foresees a run, and says what would end it early or spoil it.
 
-use std::borrow::Cow;
-
 use anyhow::Result;
 use chrono::Utc;
 
@@ -45,8 +43,7 @@ pub fn run(invocation: &Invocation, options: TonightArgs) -> Result<Exit> {
     let graph = landed.as_ref().unwrap_or(&file);
     let policy = policy_for(&workspace, policy, graph.graph(), store.history())?;
     let foreseen = with_view(&workspace, graph, store.history(), &policy, |view: &View<'_>| {
-        let graph = if goes_on { Cow::Borrowed(view.graph) } else { view.graph.released() };
-        NightView::of(&View { graph: &graph, ..*view }, goes_on, Utc::now(), Patience::Long)
+        NightView::of(view, goes_on, Utc::now(), Patience::Long)
     })?;
     if options.json {
         return success(&terminal::json(&foreseen));

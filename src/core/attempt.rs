@@ -53,8 +53,8 @@ impl AttemptState {
         }
     }
 
-    /// Whether its work has passed and only landing is left.
-    pub fn has_passed(self) -> bool {
+    /// Whether its agent has done its part: its work is queued to be verified where it lands.
+    pub fn is_queued(self) -> bool {
         match self {
             AttemptState::Queued | AttemptState::Landing => true,
             AttemptState::Preparing

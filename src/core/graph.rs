@@ -15,10 +15,7 @@ pub mod task_edit;
 pub mod task_paths;
 pub mod yaml;
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeSet, HashMap, HashSet, VecDeque, hash_map::Entry},
-};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque, hash_map::Entry};
 
 use petgraph::{
     Direction::{Incoming, Outgoing},
@@ -167,18 +164,6 @@ impl TaskGraph {
     pub fn set_status(&mut self, number: usize, status: Status) {
         let was = std::mem::replace(&mut self.tasks[number].status, status);
         self.frontier.follow(&self.tasks, &self.dag, number, was);
-    }
-
-    /// The graph as a run finds it that starts now: it releases the claims of runs that are over.
-    #[must_use]
-    pub fn released(&self) -> Cow<'_, TaskGraph> {
-        let mut graph = Cow::Borrowed(self);
-        for number in 0..self.tasks.len() {
-            if self.tasks[number].is_claimed_by_run() {
-                graph.to_mut().set_status(number, Status::Pending);
-            }
-        }
-        graph
     }
 
     /// Updates a claim after an edit of the file.

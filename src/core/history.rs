@@ -39,7 +39,7 @@ use attempt_log::AttemptLog;
 pub use cooldown::AgentCooldown;
 pub use reach::UnreachableExecutor;
 use run_history::KEPT_RUNS;
-pub use run_history::{LandedWork, PastRun, RunHistory, Waiting};
+pub use run_history::{CheckCount, LandedWork, PastRun, RunHistory, Waiting};
 pub use sample::{AttemptSample, AttemptSamples};
 pub use stored_result::StoredResult;
 use task_history::NO_HISTORY;
@@ -253,7 +253,7 @@ impl History {
         self.earlier.drain(..self.earlier.len().saturating_sub(KEPT_RUNS));
         self.run.begin(record, begun);
         // A new run rebuilds the queue, and tries again what blocked the branch and the executors.
-        self.active.end_trial();
+        self.active.end_all_trials();
         (self.active.queue, self.active.held) = (Vec::new(), None);
         self.unreachable.clear();
     }
@@ -355,7 +355,7 @@ impl History {
         let (Some(id), Some(Merge::Landed { commit, .. })) = (id, &ended.evidence.merge) else {
             return;
         };
-        let trial = self.active.trial.as_ref();
+        let trial = self.active.trials.iter().find(|trial| trial.tasks.contains(id));
         self.run.landed.push(LandedWork {
             task_id: id.clone(),
             attempt: ended.attempt,

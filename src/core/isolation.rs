@@ -13,6 +13,17 @@ pub enum Isolation {
     Checkout,
 }
 
+/// How the merge queue verifies queued work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueMode {
+    /// Piece by piece, many at once.
+    #[default]
+    Parallel,
+    /// Several pieces together, one trial at a time.
+    Batch,
+}
+
 /// How another attempt at a task starts in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

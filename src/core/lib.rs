@@ -37,7 +37,6 @@ pub mod graph;
 pub mod import;
 pub mod isolation;
 pub mod sandbox;
-pub mod merge_queue;
 pub mod select;
 pub mod night;
 pub mod run;

@@ -152,12 +152,13 @@ impl LoopPaths {
         format!("{}/{attempt}", ref_of(&format!("base+{}", self.kind()), id))
     }
 
-    /// The ref that keeps the result of the current trial of the merge queue.
-    pub fn trial_ref(&self) -> String {
-        match &self.name {
+    /// The ref that keeps the result of the current trial in a slot of the merge queue.
+    pub fn trial_ref(&self, slot: usize) -> String {
+        let first = match &self.name {
             Some(name) => ref_of("trial+", name),
             None => "refs/ralph/trial+".to_owned(),
-        }
+        };
+        if slot == 0 { first } else { format!("{first}+{slot}") }
     }
 
     /// The ref that keeps the commit at which a draft is made.
@@ -223,7 +224,7 @@ mod tests {
                 paths.folder(task),
                 paths.pins(task),
                 paths.base_ref(task, 1),
-                paths.trial_ref(),
+                paths.trial_ref(0),
                 paths.slot("1"),
                 shown(paths.state(git)),
                 shown(paths.graph(root, git)),

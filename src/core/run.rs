@@ -17,7 +17,6 @@ mod simulation;
 pub mod verified_batch;
 
 use std::{
-    collections::HashSet,
     mem,
     time::{Duration, Instant},
 };
@@ -25,7 +24,7 @@ use std::{
 use attempts::Attempts;
 use command::{AttemptId, PendingResult, RunCommand, StatusWrite};
 use input::Input;
-use landing::{LandingNext, LandingQueue, QueuedWork};
+use landing::{EndedLanding, LandingNext, LandingQueue, QueueLimits, QueuedWork, TrialChecks};
 use open_attempt::{AttemptPhase, Next, OpenAttempt};
 use process_watch::GracePeriods;
 
@@ -37,7 +36,7 @@ use crate::{
         task::{Status, TaskId},
     },
     select::{Active, Decision, View},
-    verdict::Verdict,
+    verdict::{CheckResult, Verdict},
 };
 
 /// The facts for a decision.
@@ -60,6 +59,8 @@ pub struct Situation<'a> {
     pub one_check: bool,
     /// Whether a proof runs verify commands.
     pub proves: bool,
+    /// How the merge queue makes trials.
+    pub queue: QueueLimits,
 }
 
 impl Situation<'_> {
@@ -259,7 +260,7 @@ impl Run {
     pub fn land(&mut self, tip: Option<&CommitId>, sit: &Situation<'_>) -> Vec<RunCommand> {
         let is_alone = self.has_only_queued();
         let next = self.landing.step(tip, is_alone, sit);
-        self.go_on_landing(next)
+        self.go_on_landing(next, sit)
     }
 
     /// Handles an input and returns the commands that follow.
@@ -314,18 +315,18 @@ impl Run {
                 let next = attempts.judged(&id, *end);
                 self.go_on(next, sit)
             }
+            Input::VerifyFirst(id, end) => {
+                attempts.get_mut(&id).map_or_else(Vec::new, |attempt| attempt.start_verify(*end))
+            }
             Input::Kept { id, pinned, unpinned } => attempts.kept(&id, pinned, unpinned, sit),
-            Input::Built(built) => {
-                let (members, is_set_up) = built
-                    .as_ref()
-                    .map_or((0, false), |built| (built.commits.len(), built.is_set_up));
-                let commands = self.lands(sit).then(|| self.trial_commands(members, is_set_up));
-                let next = self.landing.built(built, commands, sit);
-                self.go_on_landing(next)
+            Input::Built(leader, built) => {
+                let lands = self.lands(sit);
+                let next = self.landing.built(&leader, built, lands, sit);
+                self.go_on_landing(next, sit)
             }
             Input::Landed(landed) => {
                 let next = self.landing.landed(landed, sit);
-                self.go_on_landing(next)
+                self.go_on_landing(next, sit)
             }
             Input::Signal(number, name) => self.signalled(number, name, sit),
             Input::StoodStill(length) => {
@@ -343,59 +344,56 @@ impl Run {
                 let Some(attempt) = self.attempts.get(&id) else {
                     return Vec::new();
                 };
-                let end = attempt.phase.result();
                 let waiting = self.landing.push(QueuedWork {
                     id: id.clone(),
                     iteration: attempt.iteration,
                     target,
+                    setup: attempt.setup.clone(),
                     verify: attempt.verify.clone(),
-                    own_run: end.map(|end| end.verified.clone()).unwrap_or_default(),
+                    own: attempt.own_checks.clone(),
+                    flaky: 0,
+                    after: Vec::new(),
                 });
                 vec![attempt.emit(LandingEvent::Queued { attempt: id.attempt, waiting })]
             }
-            Next::Tried(commands) => self.landing.verified(commands, sit),
-        }
-    }
-
-    fn go_on_landing(&mut self, next: LandingNext) -> Vec<RunCommand> {
-        match next {
-            LandingNext::Commands(commands) => commands,
-            LandingNext::Verify(leader, commands) => {
-                let attempt = self.attempts.get_mut(&leader);
-                attempt.map_or_else(Vec::new, |it| it.start_trial(commands))
-            }
-            LandingNext::Ended(mut commands, ended) => {
-                for (id, merge, check, built) in ended {
-                    let Some(attempt) = self.attempts.get_mut(&id) else {
-                        continue;
-                    };
-                    let AttemptPhase::Queued(_, end) = mem::take(&mut attempt.phase) else {
-                        continue;
-                    };
-                    let mut end = *end;
-                    if let Some((commits, diff)) = built.and_then(|built| built.rebuilt) {
-                        (end.evidence.commits, end.evidence.diff) = (commits, Some(diff));
-                    }
-                    end.evidence.merge = Some(merge);
-                    end.evidence.verify.extend(check);
-                    commands.extend(attempt.conclude(end));
-                }
-                commands
+            Next::Tried { id, mut told, done, crowded } => {
+                let next = self.landing.verified(&id, done, crowded, sit);
+                told.extend(self.go_on_landing(next, sit));
+                told
             }
         }
     }
 
-    /// Returns the commands that must pass for a batch of the first `count` queued attempts: the
-    /// setup of the first one, unless the slot is set up, and the verify commands of all.
-    fn trial_commands(&self, count: usize, is_set_up: bool) -> Vec<String> {
-        let members: Vec<&OpenAttempt> =
-            self.landing.queued().take(count).filter_map(|id| self.attempts.get(id)).collect();
-        let mut seen = HashSet::new();
-        let verify = members.iter().flat_map(|open| open.verify.iter());
-        let verify: Vec<&String> = verify.filter(|command| seen.insert(*command)).collect();
-        let setup = members.first().filter(|_| !verify.is_empty() && !is_set_up);
-        let setup = setup.into_iter().flat_map(|open| open.setup.iter());
-        setup.chain(verify).cloned().collect()
+    fn go_on_landing(&mut self, next: LandingNext, sit: &Situation<'_>) -> Vec<RunCommand> {
+        let LandingNext { mut commands, ended, verify, cancel } = next;
+        for id in cancel {
+            let Some(attempt) = self.attempts.get_mut(&id) else { continue };
+            let (has_ended, end) = attempt.end_trial(sit);
+            commands.extend(end);
+            if has_ended {
+                self.landing.has_ended(&id);
+            }
+        }
+        for EndedLanding { id, merge, checks, built } in ended {
+            let Some(attempt) = self.attempts.get_mut(&id) else { continue };
+            let AttemptPhase::Queued(_, end) = mem::take(&mut attempt.phase) else { continue };
+            let mut end = *end;
+            if let Some((commits, diff)) = built.and_then(|built| built.rebuilt) {
+                (end.evidence.commits, end.evidence.diff) = (commits, Some(diff));
+            }
+            end.took += checks.iter().map(CheckResult::took).sum();
+            end.evidence.merge = Some(merge);
+            if !checks.is_empty() {
+                end.evidence.verify = checks;
+            }
+            commands.extend(attempt.conclude(end));
+        }
+        if let Some(TrialChecks { id, run, commands: checks, alone }) = verify
+            && let Some(attempt) = self.attempts.get_mut(&id)
+        {
+            commands.extend(attempt.start_trial(run, checks, alone));
+        }
+        commands
     }
 
     /// Handles a signal. The first one stops the run: Ctrl-C ends the attempts, TERM gives

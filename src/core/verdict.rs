@@ -4,10 +4,13 @@
 //! is done" are three facts, and a runner that mixes them up never ends or stops too early.
 
 mod explanation;
+mod merge;
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
+
+pub use merge::Merge;
 
 pub use crate::outcome::{Outcome, WAITS};
 use crate::{
@@ -114,6 +117,11 @@ impl CheckResult {
     pub fn is_green(&self) -> bool {
         self.outcome == Outcome::Exited { exit_code: 0 }
     }
+
+    /// The wall time.
+    pub fn took(&self) -> Duration {
+        Duration::try_from_secs_f64(self.duration_seconds).unwrap_or_default()
+    }
 }
 
 impl fmt::Display for CheckResult {
@@ -132,45 +140,6 @@ pub enum Autocommit {
     Refused(String),
     /// `ralph` may not commit them, and the agent left them in addition to its own commits.
     Off,
-}
-
-/// The result of landing the branch of an isolated attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "result", rename_all = "snake_case")]
-pub enum Merge {
-    /// Its work is in the target branch.
-    Landed {
-        /// The target branch.
-        branch: String,
-        /// The last commit of its work there.
-        commit: CommitId,
-        /// Whether the branch and its checkout did not follow yet.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        waits: bool,
-    },
-    /// Its work conflicts with the current target branch.
-    Conflict {
-        /// The target branch.
-        branch: String,
-        /// The commit of the target branch.
-        onto: CommitId,
-        /// The files in conflict.
-        paths: Vec<String>,
-    },
-    /// A verify command fails on the merge with the current target branch.
-    Red {
-        /// The target branch.
-        branch: String,
-        /// The commit of the target branch.
-        onto: CommitId,
-    },
-    /// Git refused.
-    Refused {
-        /// The target branch.
-        branch: String,
-        /// The message of git.
-        why: String,
-    },
 }
 
 /// The evidence that the repository and the graph show after an attempt.
@@ -333,7 +302,8 @@ pub enum Verdict {
     RateLimited,
     /// The provider or the agent refused permanently: no key, no credit, unknown model.
     Denied,
-    /// A verify command failed before the agent, or the base cannot be checked out.
+    /// A verify command fails without the work of the attempt as well, or its base cannot be checked
+    /// out.
     BaselineBroken,
     /// A command that prepares the slot failed, so no agent was started.
     SetupFailed,
@@ -425,6 +395,7 @@ impl Verdict {
             .map(|check| Verdict::of_cut_off(&check.outcome).unwrap_or(Verdict::VerifyFailed));
         let merge = match &evidence.merge {
             Some(Merge::Red { .. }) => Some(Verdict::VerifyFailed),
+            Some(Merge::RedBase { .. }) => return Some(Verdict::BaselineBroken),
             Some(Merge::Conflict { .. }) => Some(Verdict::Conflict),
             Some(Merge::Refused { .. }) => Some(Verdict::MergeFailed),
             Some(Merge::Landed { .. }) | None => None,
@@ -684,7 +655,10 @@ mod tests {
     fn work_that_did_not_land_is_not_complete_whatever_its_checks_say() {
         let (branch, onto) = ("main".to_owned(), CommitId::from("0"));
         let merges = [
-            (Merge::Red { branch: branch.clone(), onto: onto.clone() }, Verdict::VerifyFailed),
+            (
+                Merge::Red { branch: branch.clone(), onto: onto.clone(), already: false },
+                Verdict::VerifyFailed,
+            ),
             (
                 Merge::Conflict { branch: branch.clone(), onto: onto.clone(), paths: Vec::new() },
                 Verdict::Conflict,

@@ -16,10 +16,12 @@ use crate::{
 pub enum WasteKind {
     /// Its work conflicted with what had landed since.
     Conflict,
-    /// Its work failed together with what had landed since, or git refused it.
-    Queue,
+    /// Git refused its work.
+    Refused,
     /// Its work failed a verify command.
     Check,
+    /// A verify command failed without its work as well.
+    Base,
     /// It ended without a report, or without what a report needs.
     Report,
     /// Its agent failed.
@@ -40,14 +42,14 @@ impl WasteKind {
             | Verdict::NeedsInput
             | Verdict::Again
             | Verdict::Denied
-            | Verdict::BaselineBroken
             | Verdict::SetupFailed => None,
-            Verdict::Conflict => Some(WasteKind::Conflict),
-            Verdict::MergeFailed => Some(WasteKind::Queue),
-            Verdict::VerifyFailed => {
-                let is_red = matches!(ended.evidence.merge, Some(Merge::Red { .. }));
-                Some(if is_red { WasteKind::Queue } else { WasteKind::Check })
+            Verdict::BaselineBroken => {
+                let is_red = matches!(ended.evidence.merge, Some(Merge::RedBase { .. }));
+                is_red.then_some(WasteKind::Base)
             }
+            Verdict::Conflict => Some(WasteKind::Conflict),
+            Verdict::MergeFailed => Some(WasteKind::Refused),
+            Verdict::VerifyFailed => Some(WasteKind::Check),
             Verdict::Incomplete
             | Verdict::Unverified
             | Verdict::Uncommitted
@@ -63,8 +65,9 @@ impl WasteKind {
     fn words(self) -> [&'static str; 2] {
         match self {
             WasteKind::Conflict => ["conflict", "conflicts"],
-            WasteKind::Queue => ["sent back", "sent back"],
+            WasteKind::Refused => ["refused by git", "refused by git"],
             WasteKind::Check => ["red check", "red checks"],
+            WasteKind::Base => ["already red", "already red"],
             WasteKind::Report => ["not done", "not done"],
             WasteKind::Crash => ["crash", "crashes"],
             WasteKind::Time => ["time limit", "time limits"],
@@ -129,14 +132,14 @@ mod tests {
         for verdict in failed.into_iter().chain([Verdict::VerifyFailed, Verdict::Cancelled]) {
             paid.add(&end(1, verdict));
         }
-        let mut red = end(2, Verdict::VerifyFailed);
+        let mut red = end(2, Verdict::BaselineBroken);
         let (branch, onto) = ("main".to_owned(), CommitId::from("0"));
-        red.evidence.merge = Some(Merge::Red { branch, onto });
+        red.evidence.merge = Some(Merge::RedBase { branch, onto });
         paid.add(&red);
         let outcome = Outcome::NotStarted { error: "no program".to_owned() };
         paid.add(&AttemptResult { outcome, ..end(3, Verdict::Failed) });
         let text =
-            "paid 8, needed 2: 2 conflicts, 1 sent back, 1 red check, 1 limit, 1 interrupted";
+            "paid 8, needed 2: 2 conflicts, 1 red check, 1 already red, 1 limit, 1 interrupted";
         assert_eq!(paid.text().as_deref(), Some(text));
     }
 }

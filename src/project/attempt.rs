@@ -225,8 +225,6 @@ pub fn begin(
         left: None,
         end_head: None,
         asks: 0,
-        ignored: None,
-        has_own_ignored: false,
         inherited: BTreeSet::new(),
         slot: None,
         run_on: None,

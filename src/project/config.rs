@@ -30,8 +30,9 @@ use crate::{
         event::Orphans,
         executor::{self, ExecutorKind},
         graph::glob::Glob,
-        isolation::{Isolation, Retry},
+        isolation::{Isolation, QueueMode, Retry},
         proof::ProofSettings,
+        run::landing::QueueLimits,
         select::{self, Policy},
         spend::Budget,
     },
@@ -225,6 +226,10 @@ settings! { @ [] []
     /// Files that no attempt may change: patterns as in `touches`.
     #[schemars(with = "Vec<String>")]
     protect: Vec<Glob> = Vec::new();
+    /// How queued work is verified before it lands: piece by piece and many at once (`parallel`), or
+    /// several pieces together (`batch`), which uses less of the machine. With `verify_exclusive` it
+    /// is `batch`.
+    queue: words ["parallel", "batch"] QueueMode = QueueMode::default();
     /// Whether to redact secrets in `logs/`.
     redact: bool = true;
     /// When `ralph schedule` starts a run: a cron expression, a list of them, or a mapping with
@@ -272,10 +277,11 @@ settings! { @ [] []
     verify_all_every: u32 = 0;
     /// Whether to run the verify commands before each attempt too.
     verify_baseline: bool = false;
+    /// How many pieces of work are verified at once before they land; 0 for as many as there are jobs.
+    verify_jobs: usize = 0;
     /// Whether verify commands run one at a time, because they share a port, a database or a daemon.
     verify_exclusive: bool = false;
-    /// Where the verify commands run that try work on the target branch before it lands. The default
-    /// is where the attempt ran if that is a sandbox or a container, and otherwise `local`.
+    /// Where work is verified before it lands. The default is where the attempt ran.
     verify_on: Option<String> = None;
     /// The time limit for each verify command.
     verify_timeout: length = minutes(15);
@@ -285,6 +291,12 @@ settings! { @ [] []
 }
 
 impl Config {
+    /// How the merge queue of a run with this number of jobs makes trials.
+    pub fn queue_limits(&self, jobs: usize) -> QueueLimits {
+        let width = if self.verify_jobs == 0 { jobs } else { self.verify_jobs };
+        QueueLimits { width, batches: self.queue == QueueMode::Batch || self.verify_exclusive }
+    }
+
     /// Returns the settings of a layer, with defaults for the others.
     ///
     /// # Errors

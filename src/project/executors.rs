@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{
     core::{
-        executor::{Executor, ExecutorKind, FileTravel, LOCAL, pool_of},
+        executor::{Executor, FileTravel, LOCAL, pool_of},
         exit::{Exit, Failure},
         graph::task::Task,
     },
@@ -40,17 +40,11 @@ pub fn setup(config: &Config, run_on: Option<&str>) -> Vec<String> {
 /// # Errors
 /// There is none of the name in `verify_on`.
 pub fn verifier(config: &Config, executor: Executor) -> Result<Executor> {
-    if let Some(given) = &config.verify_on {
-        return find(config, Some(given));
-    }
-    Ok(match executor.kind {
+    match &config.verify_on {
+        Some(given) => find(config, Some(given)),
         // What keeps an agent in, or gives it its tools, is right for what it wrote.
-        ExecutorKind::Sandbox(_) | ExecutorKind::Container(_) => executor,
-        ExecutorKind::Local
-        | ExecutorKind::Slurm(_)
-        | ExecutorKind::Ssh(_)
-        | ExecutorKind::Command(_) => Executor::local(),
-    })
+        None => Ok(executor),
+    }
 }
 
 /// Returns the executors that these tasks need, each once.

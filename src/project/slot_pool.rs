@@ -25,6 +25,9 @@ use crate::{
     project::{graph_file::read_graph, slot_files, workspace::Workspace},
 };
 
+/// The name of the slots of the merge queue.
+const MERGE: &str = "merge";
+
 /// The slots of one loop in a repository.
 #[derive(Clone, Debug)]
 pub struct SlotPool {
@@ -57,9 +60,18 @@ impl SlotPool {
         &self.folder
     }
 
-    /// Returns the slot of the merge queue.
-    pub fn merge(&self) -> PathBuf {
-        self.folder.join(self.place.slot("merge"))
+    /// Returns a slot of the merge queue, in which no agent works.
+    pub fn merge(&self, number: usize) -> PathBuf {
+        let name = if number == 0 { MERGE.to_owned() } else { format!("{MERGE}-{}", number + 1) };
+        self.folder.join(self.place.slot(&name))
+    }
+
+    /// Whether a slot is one of the merge queue.
+    pub fn is_merge(&self, slot: &Path) -> bool {
+        let name = slot.file_name().and_then(|name| name.to_str());
+        let number = name.and_then(|name| name.rsplit('-').next()?.parse::<usize>().ok());
+        slot == self.merge(0)
+            || number.and_then(|it| it.checked_sub(1)).is_some_and(|it| slot == self.merge(it))
     }
 
     /// Returns the slot of `ralph draft`.
@@ -91,7 +103,7 @@ impl SlotPool {
 
     /// Whether a folder is for slots of this loop.
     pub fn is_its(&self, slot: &Path) -> bool {
-        slot == self.merge() || self.number(slot).is_some()
+        self.is_merge(slot) || self.number(slot).is_some()
     }
 
     /// Opens a slot, with the settings and refs that the repository has now. Makes it at `base` if

@@ -193,7 +193,7 @@ impl Board {
                 return (None, format!("{frame} {} {text}", age(now - news.since)));
             }
             let (mark, age) =
-                (if state.has_passed() { STILL } else { frame }, age(now - attempt.since));
+                (if state.is_queued() { STILL } else { frame }, age(now - attempt.since));
             let id = fit(news.id.as_str(), ID);
             let style = (state != AttemptState::Running).then_some(Style::Faint);
             (style, format!("{mark} {age:>TIME$}  {id:<ids$}  {lead}{text}"))

@@ -185,8 +185,6 @@ impl RunAttempts {
             let last = evidence.commits.last().map(|commit| commit.id.clone());
             record.end_head = last.or_else(|| record.base.clone());
         }
-        let before = record.ignored.take();
-        record.has_own_ignored = before.is_some() && ignored_in_slot(cx, record) != before;
         record.write(&cx.workspace)
     }
 
@@ -324,11 +322,10 @@ pub(super) fn open_attempt(
     // The criteria of the attempt do not tell the commands of the project from those of the task.
     let number = graph.graph().number(&record.task_id);
     let written = number.map(|number| graph.graph().task(number));
-    let written = written.filter(|task| cx.workspace.verifies_baseline(task));
     let own = |command: &&String| {
         written.is_some_and(|task| is_own_check(cx, graph.graph(), task, command))
     };
-    let own_baseline = verify.iter().filter(own).cloned().collect();
+    let own_checks = verify.iter().filter(own).cloned().collect();
     OpenAttempt {
         id: record.id(),
         iteration: record.iteration,
@@ -338,7 +335,7 @@ pub(super) fn open_attempt(
         log: record.log.clone(),
         setup,
         baseline: Vec::new(),
-        own_baseline,
+        own_checks,
         verify,
         rule: cx.rule(task.as_ref()),
         phase: AttemptPhase::Preparing,
@@ -388,13 +385,6 @@ pub(super) fn report(
     }
     let by_pattern = Promise { text: String::new(), ..promise.clone() };
     promise.report(&words).or_else(|| by_pattern.report(&errors))
-}
-
-/// Returns the files that git ignores in the slot of an attempt whose work is verified.
-pub(super) fn ignored_in_slot(cx: &RunContext, record: &AttemptRecord) -> Option<Vec<String>> {
-    let verifies = record.terms.as_ref().is_some_and(|terms| !terms.verify().is_empty());
-    record.slot.as_ref().filter(|_| verifies)?;
-    record.tree(&cx.workspace).ok()?.local().ignored().ok()
 }
 
 /// Hides the files that an agent leaves for itself from git, in the checkout; slots hide them
@@ -452,7 +442,7 @@ pub(super) fn spec_of(
     // A killed run may have left this file.
     let _ = fs::remove_file(&path);
     let dir = match purpose {
-        CheckPurpose::Trial => merge,
+        CheckPurpose::Trial(_) => merge,
         CheckPurpose::Setup | CheckPurpose::Baseline | CheckPurpose::Verify => agent.dir.clone(),
     };
     (process_spec::check(agent, command, &dir, &path), Some(log))
@@ -473,7 +463,7 @@ pub(super) fn limits_of(cx: &RunContext, task: Option<&Task>, kind: &ProcessKind
             ProcessLimits { started, limit: config.setup_timeout, idle: None }
         }
         ProcessKind::Check(
-            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial,
+            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial(_),
             ..,
         ) => ProcessLimits { started, limit: config.verify_timeout, idle: None },
     }

@@ -407,6 +407,6 @@ fn reach(executor: &Executor, longest: Duration) -> Result<Executor, String> {
 fn is_before_agent(purpose: Option<CheckPurpose>) -> bool {
     match purpose {
         None | Some(CheckPurpose::Setup | CheckPurpose::Baseline) => true,
-        Some(CheckPurpose::Verify | CheckPurpose::Trial) => false,
+        Some(CheckPurpose::Verify | CheckPurpose::Trial(_)) => false,
     }
 }

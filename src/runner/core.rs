@@ -79,6 +79,7 @@ impl RunCore {
             done_file: false,
             one_check: config.verify_exclusive,
             proves: self.proves,
+            queue: config.queue_limits(self.cx.policy.jobs),
         })
     }
 

@@ -59,9 +59,9 @@ impl Runner {
                 Some(ended.settled(&self.core.cx, (process, &record), Some(&word)))
             }
             Some(RunnerMessage::Prepared(id, prepared)) => self.slot_prepared(&id, prepared)?,
-            Some(RunnerMessage::Built(built)) => {
+            Some(RunnerMessage::Built(leader, built)) => {
                 crash::point("merge.built");
-                Some(Input::Built(built.map_err(|error| format!("{error:#}"))))
+                Some(Input::Built(leader, built.map_err(|error| format!("{error:#}"))))
             }
             Some(RunnerMessage::Landed(landed, followed)) => {
                 crash::point("merge.landed");

@@ -14,6 +14,7 @@ use super::{
     context::{Facts, task_of},
     graph_copy,
     graph_guard::{COMMAND, GraphBefore, GraphChanges},
+    landing::drop_trials,
 };
 use crate::{
     core::{
@@ -209,7 +210,10 @@ impl Runner {
             } else if close::lacks_commit(verdict, rule, evidence) {
                 evidence.autocommit = Some(Autocommit::Off);
             }
-            scrutiny::check_evidence(workspace, tree, record, &task, evidence)?;
+            // Not again after its verify commands ran here.
+            if evidence.verify.is_empty() || record.slot.is_none() {
+                scrutiny::check_evidence(workspace, tree, record, &task, evidence)?;
+            }
         }
         // Also where the task is no longer in the graph.
         if Verdict::of(&end.outcome, evidence, rule) == Verdict::Complete {
@@ -224,6 +228,10 @@ impl Runner {
                 || (policy != ProofPolicy::None && evidence.settings_changed);
             if evidence.to_prove && is_first && record.slot.is_some() {
                 drop(tree);
+                let open = self.core.run.attempts().get(id);
+                if evidence.verify.is_empty() && open.is_some_and(|open| !open.verify.is_empty()) {
+                    return Ok(Some(Input::VerifyFirst(id.clone(), Box::new(end))));
+                }
                 return Ok(self.prove_first(record, end));
             }
         }
@@ -361,6 +369,7 @@ impl Runner {
             self.core.journal.tick();
         }
         self.proofs.stop();
+        drop_trials(&self.core.cx.workspace)?;
         self.proofs.record_unmade(&mut self.core)
     }
 
@@ -433,8 +442,7 @@ impl Runner {
             self.handle(Input::Found(Box::new(found)))?;
         }
         // What was about to land has landed or is built again.
-        let workspace = &self.core.cx.workspace;
-        workspace.repo.drop_ref(&workspace.place.trial_ref())?;
+        drop_trials(&self.core.cx.workspace)?;
         self.core.tell(self.core.journal.dead_children(None))
     }
 }

@@ -62,6 +62,7 @@ const MODULES: &str = ".gitmodules";
 struct TrialOrder {
     main: PathBuf,
     pool: SlotPool,
+    slot: usize,
     settings: SlotSettings,
     trial_ref: String,
     setup: Vec<String>,
@@ -151,7 +152,11 @@ impl LandOrder {
 
 fn build(order: &TrialOrder) -> Result<BuiltBatch> {
     let main = Repo::discover(&order.main)?;
-    let tree = order.pool.open(&order.pool.merge(), &order.settings, &order.onto)?;
+    let slot = order.pool.merge(order.slot);
+    let tree = order.pool.open(&slot, &order.settings, &order.onto)?;
+    if order.work.is_empty() {
+        tree.integration().check_out(&order.onto)?;
+    }
     let own: Vec<&str> = order.own.iter().map(String::as_str).collect();
     let mut built = BuiltBatch::default();
     let mut tip = order.onto.clone();
@@ -204,6 +209,19 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
     Ok(built)
 }
 
+/// Removes what is left of trials, none of which goes on.
+pub(super) fn drop_trials(workspace: &Workspace) -> Result<()> {
+    /// More slots than the merge queue of a run has.
+    const MOST: usize = 64;
+    let pool = SlotPool::of(workspace);
+    (0..MOST).try_for_each(|slot| {
+        let name = pool.merge(slot);
+        let name = name.file_name().unwrap_or_default().to_string_lossy();
+        let _ = fs::remove_file(workspace.state.work(&name));
+        workspace.repo.drop_ref(&workspace.place.trial_ref(slot))
+    })
+}
+
 /// The landings of a run.
 #[derive(Default)]
 pub(super) struct RunLanding {
@@ -246,10 +264,14 @@ impl RunLanding {
         view: LandingView<'_>,
     ) -> Result<Option<Input>> {
         match command {
-            LandingCommand::Build { onto, members, in_trial } => {
-                return self.build(cx, onto, &members, in_trial, view);
+            LandingCommand::Build { onto, members, slot } => {
+                let leader = members.first().context("a trial without work")?;
+                self.build(cx, onto, (leader, &members), slot, view)?;
             }
-            LandingCommand::Land(batch) => self.land(cx, &batch),
+            LandingCommand::CheckOut { leader, onto, slot } => {
+                self.build(cx, onto, (&leader, &[]), slot, view)?;
+            }
+            LandingCommand::Land { batch, slot } => self.land(cx, &batch, slot),
             LandingCommand::KeepLog { from, to } => {
                 let root = cx.workspace.root();
                 // A missing file needs no action.
@@ -261,16 +283,16 @@ impl RunLanding {
         Ok(None)
     }
 
-    /// Combines the work of attempts on top of a commit of the target branch. `in_trial` as in
-    /// [`LandingCommand::Build`].
+    /// Combines the work of attempts on top of a commit, in another thread and in a slot of the merge
+    /// queue. The attempt `leader` stands for the trial.
     fn build(
         &self,
         cx: &RunContext,
         onto: CommitId,
-        members: &[AttemptId],
-        in_trial: bool,
+        (leader, members): (&AttemptId, &[AttemptId]),
+        slot: usize,
         view: LandingView<'_>,
-    ) -> Result<Option<Input>> {
+    ) -> Result<()> {
         let workspace = &cx.workspace;
         let (how, repo) = (workspace.config.merge, &workspace.repo);
         let mut own: Vec<String> = workspace.graph_in_git().into_iter().collect();
@@ -289,48 +311,30 @@ impl RunLanding {
                 has_new_modules = changed.iter().any(|path| path == MODULES);
                 own.extend(changed.into_iter().filter(|path| loop_paths::is_own_or_above(path)));
             }
-            // What passed in its slot may have needed what is only there, such as the clone of a
-            // submodule that no other slot can make.
-            let is_proven =
-                !record.has_own_ignored && evidence.tampered.is_empty() && !has_new_modules;
             let title = task_of(view.graph, record).map(|task| task.title);
             let title = title.unwrap_or_else(|| record.task_id.to_string());
             let completion = self.completion(workspace, id, record, &title, view.edited)?;
-            if members.len() == 1 && base == onto && !in_trial && is_proven {
-                let own: Vec<&str> = own.iter().map(String::as_str).collect();
-                let piece = BranchWork { head: &head, base: &base, message: "" };
-                let fits = if head == base {
-                    Some(head.clone())
-                } else {
-                    repo.integration().fits_as_it_is(&onto, &piece, how, &own)?
-                };
-                if let Some(verified) = fits {
-                    let commit = completed(repo, &verified, completion.as_ref())?;
-                    let commits = vec![BuiltCommit { commit, verified, rebuilt: None }];
-                    let built = BuiltBatch { commits, as_is: true, ..BuiltBatch::default() };
-                    return Ok(Some(Input::Built(Ok(built))));
-                }
-            }
             let message = leftovers::message(record, &title);
             work.push(WorkToLand { base, head, message, has_new_modules, completion });
         }
-        let first = members.first().and_then(|id| view.records.get(id));
+        let first = view.records.get(leader).context("a trial without a record")?;
         let order = TrialOrder {
             main: workspace.root().to_owned(),
             pool: view.slots.pool.clone(),
+            slot,
             settings: view.slots.settings(workspace)?,
-            trial_ref: workspace.place.trial_ref(),
+            trial_ref: workspace.place.trial_ref(slot),
             setup: workspace.config.setup.0.clone(),
             onto,
             work,
             how,
             own,
             attributes: attributes(workspace)?,
-            conflict: first.context("a batch without members")?.file(workspace, CONFLICT),
+            conflict: first.file(workspace, CONFLICT),
         };
-        let outbox = cx.outbox.clone();
-        thread::spawn(move || drop(outbox.send(RunnerMessage::Built(build(&order)))));
-        Ok(None)
+        let (outbox, leader) = (cx.outbox.clone(), leader.clone());
+        thread::spawn(move || drop(outbox.send(RunnerMessage::Built(leader, build(&order)))));
+        Ok(())
     }
 
     /// Returns what completes the task of an attempt in git; none if the graph is not there.
@@ -349,11 +353,11 @@ impl RunLanding {
     }
 
     /// Moves the tip to the last commit of a batch, and the branch, in another thread.
-    fn land(&mut self, cx: &RunContext, batch: &VerifiedBatch) {
+    fn land(&mut self, cx: &RunContext, batch: &VerifiedBatch, slot: usize) {
         let order = LandOrder {
             follower: Follower::of(&cx.workspace, batch.branch()),
             root: cx.workspace.root().to_owned(),
-            trial_ref: cx.workspace.place.trial_ref(),
+            trial_ref: cx.workspace.place.trial_ref(slot),
             branch: batch.branch().to_owned(),
             onto: batch.onto().clone(),
             commit: batch.tip().clone(),

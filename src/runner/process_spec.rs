@@ -23,7 +23,7 @@ impl ProcessKind {
     /// Whether it verifies the work of an attempt.
     pub(super) fn verifies(&self) -> bool {
         match self {
-            ProcessKind::Check(CheckPurpose::Verify | CheckPurpose::Trial, ..) => true,
+            ProcessKind::Check(CheckPurpose::Verify | CheckPurpose::Trial(_), ..) => true,
             ProcessKind::Check(CheckPurpose::Setup | CheckPurpose::Baseline, ..)
             | ProcessKind::Agent => false,
         }

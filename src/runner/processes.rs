@@ -388,7 +388,7 @@ pub(super) fn executor_of(
     let config = &cx.workspace.config;
     let found = executors::find(config, record.run_on.as_deref());
     let found = match purpose {
-        Some(CheckPurpose::Trial) => found.and_then(|found| executors::verifier(config, found)),
+        Some(CheckPurpose::Trial(_)) => found.and_then(|found| executors::verifier(config, found)),
         Some(CheckPurpose::Setup | CheckPurpose::Baseline | CheckPurpose::Verify) | None => found,
     };
     found.map_err(|error| format!("{error:#}"))

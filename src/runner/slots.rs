@@ -370,18 +370,6 @@ impl RunSlots {
         secured.map_or_else(|| record.tree(workspace), Ok)
     }
 
-    /// Notes that the slot for merges is set up, before command `number` of a trial: its first
-    /// commands are those of the setup, and all before this one have passed.
-    pub(super) fn note_trial_setup(&self, workspace: &Workspace, number: usize) -> Result<()> {
-        let setup = &workspace.config.setup.0;
-        let merge = self.pool.merge();
-        match workspace.repo.slots().open(&merge).filter(|_| number == setup.len() + 1) {
-            // Files that git does not ignore do not stay in a slot.
-            Some(slot) if slot.dirty()?.is_empty() => slot_pool::note_setup(&slot, setup),
-            _ => Ok(()),
-        }
-    }
-
     /// Releases the slot of an attempt whose end is recorded.
     pub(super) fn release(
         &mut self,
@@ -437,6 +425,17 @@ impl RunSlots {
             Ok(why) => why,
             Err(error) => Some(format!("{error:#}")),
         })
+    }
+}
+
+/// Notes that a slot for merges is set up, before command `number` of a trial: its first
+/// commands are those of the setup, and all before this one have passed.
+pub(super) fn note_trial_setup(workspace: &Workspace, merge: &Path, number: usize) -> Result<()> {
+    let setup = &workspace.config.setup.0;
+    match workspace.repo.slots().open(merge).filter(|_| number == setup.len() + 1) {
+        // Files that git does not ignore do not stay in a slot.
+        Some(slot) if slot.dirty()?.is_empty() => slot_pool::note_setup(&slot, setup),
+        _ => Ok(()),
     }
 }
 

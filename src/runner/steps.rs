@@ -15,6 +15,7 @@ use super::{
     graph_copy,
     process_spec::{self, ProcessKind},
     processes::{self, ProcessHandle, SpawnedProcess, executor_for, spawn_at},
+    slots,
 };
 use crate::{
     adapters::{
@@ -125,10 +126,10 @@ impl Runner {
         let is_agent = matches!(kind, ProcessKind::Agent);
         if is_agent {
             attempts::ignore_litter(cx, &record, &call)?;
-            record.ignored = attempts::ignored_in_slot(cx, &record);
         }
         let executor = executor_for(cx, &record, kind, &spec);
-        let (mut spec, log) = attempts::spec_of(cx, spec, &record, kind, self.slots.pool.merge());
+        let merge = self.slots.pool.merge(self.core.run.landing().slot_of(id));
+        let (mut spec, log) = attempts::spec_of(cx, spec, &record, kind, merge.clone());
         let task = graph.number(&id.task_id).map(|number| graph.task(number));
         let limits = attempts::limits_of(cx, task, kind);
         let sign = cx.workspace.state.attempt(&record.name());
@@ -136,8 +137,8 @@ impl Runner {
         if let Some(folder) = &pane {
             spec = process_spec::in_pane(spec, folder, &record, &sign, limits.idle);
         }
-        if let ProcessKind::Check(CheckPurpose::Trial, number, _) = kind {
-            self.slots.note_trial_setup(&cx.workspace, *number)?;
+        if let ProcessKind::Check(CheckPurpose::Trial(_), number, _) = kind {
+            slots::note_trial_setup(&cx.workspace, &merge, *number)?;
         }
         let verifies = record.slot.is_some() && kind.verifies();
         let verifies = verifies.then(|| (spec.dir.clone(), processes::head_of(&spec.dir)));

@@ -19,7 +19,7 @@ use crate::{
         executor::Executor,
         graph::task::{Status, TaskId},
         history::LandedWork,
-        run::command::CheckPurpose,
+        run::command::{CheckPurpose, TrialRun},
         verdict::{CheckResult, Outcome},
         whole::{WholeCheck, first_red},
     },
@@ -83,7 +83,7 @@ pub(super) fn is_due(runner: &Runner) -> bool {
 }
 
 /// Verifies on the tip what landed since that was done last. Returns whether a task was opened again.
-/// Costs nothing if the last landing has proved all of it, in a slot without files that git ignores.
+/// Costs nothing if the last landing has proved all of it.
 pub(super) fn verify(runner: &mut Runner) -> Result<bool> {
     let landed = runner.core.journal.history().run.landed.clone();
     let Some(branch) = runner.core.cx.target.clone().filter(|_| !landed.is_empty()) else {
@@ -148,21 +148,10 @@ impl WholeTrial<'_> {
             number.map_or_else(Vec::new, |number| workspace.verify_of(graph.task(number)))
         };
         let mut checks = WholeCheck::all(&self.landed, &workspace.config.verify.0, verify_of);
-        let proven = core.run.landing().proven().filter(|_| !self.needs_clean_slot());
-        if let Some(proven) = proven {
+        if let Some(proven) = core.run.landing().proven() {
             checks.retain(|check| !check.is_proven(&self.landed, &self.tip, proven));
         }
         checks
-    }
-
-    /// Whether an attempt had files that git ignores in its slot: what passed there may need them, and
-    /// they do not land.
-    fn needs_clean_slot(&self) -> bool {
-        let (pool, main) = (&self.runner.slots.pool, &self.runner.core.cx.workspace.repo);
-        let slots = fs::read_dir(pool.folder()).into_iter().flatten().flatten();
-        let slots = slots.map(|entry| entry.path()).filter(|path| pool.number(path).is_some());
-        let mut slots = slots.filter_map(|path| main.slots().open(&path));
-        slots.any(|slot| slot.local().ignored().is_ok_and(|found| !found.is_empty()))
     }
 
     /// Runs a command again that failed on the tip: there, on the commit where it must have passed, and on
@@ -288,7 +277,7 @@ impl WholeTrial<'_> {
         let pool = &self.runner.slots.pool;
         let settings = self.runner.slots.settings(workspace)?;
         let prepare = || {
-            let tree = pool.open(&pool.merge(), &settings, commit)?;
+            let tree = pool.open(&pool.merge(0), &settings, commit)?;
             tree.integration().check_out(commit)?;
             tree.slot().update_submodules(&workspace.repo)?;
             Ok(tree)
@@ -309,7 +298,7 @@ impl WholeTrial<'_> {
             None => given.unwrap_or(&workspace.config.run_on),
         };
         let target = cx.target.clone().context("no branch to land on")?;
-        let slot = SlotAssignment { path: self.runner.slots.pool.merge(), target, landing: None };
+        let slot = SlotAssignment { path: self.runner.slots.pool.merge(0), target, landing: None };
         Ok(AttemptRecord {
             log: work.log.clone(),
             slot: Some(slot),
@@ -337,7 +326,7 @@ impl WholeTrial<'_> {
         });
         let call = call.context("no agent is set")?;
         let agent = process_spec::agent(workspace, record, &call);
-        let spec = process_spec::check(agent, command, &self.runner.slots.pool.merge(), &output);
+        let spec = process_spec::check(agent, command, &self.runner.slots.pool.merge(0), &output);
         let limits = (workspace.config.verify_timeout, workspace.config.grace);
         let placed = self.placed_check(record, spec, &output);
         let (PlacedProcess { spec, carrier, .. }, executor) = match placed {
@@ -382,7 +371,8 @@ impl WholeTrial<'_> {
     ) -> Result<(PlacedProcess, Executor), String> {
         let workspace = &self.runner.core.cx.workspace;
         let cx = &self.runner.core.cx;
-        let executor = processes::executor_of(cx, record, Some(CheckPurpose::Trial))?;
+        let executor =
+            processes::executor_of(cx, record, Some(CheckPurpose::Trial(TrialRun::First)))?;
         let facts = ProcessFacts {
             mark: record.mark(),
             slot: spec.dir.clone(),

@@ -154,7 +154,7 @@ impl AttemptView {
 impl AttemptView {
     /// How long it has run; `goes_on` is whether its run does.
     pub fn age(&self, goes_on: bool) -> String {
-        if goes_on || self.position.state.has_passed() {
+        if goes_on || self.position.state.is_queued() {
             format!("for {}", short(self.seconds))
         } else {
             "cut off".to_owned()

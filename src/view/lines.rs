@@ -312,11 +312,9 @@ impl EventText for LandingEvent {
         match self {
             // It lands at once, and the next line says so.
             LandingEvent::Queued { waiting: 1, .. } if !at.verbose => Vec::new(),
-            LandingEvent::Queued { waiting: 1, .. } => {
-                faint(format!("{id} passed; queued to land"))
-            }
+            LandingEvent::Queued { waiting: 1, .. } => faint(format!("{id} is queued to land")),
             LandingEvent::Queued { waiting, .. } => {
-                faint(format!("{id} passed; queued to land as number {waiting}"))
+                faint(format!("{id} is queued to land as number {waiting}"))
             }
             LandingEvent::Merging(batch) if !at.verbose && batch.tasks.len() == 1 => Vec::new(),
             LandingEvent::Merging(batch) => {

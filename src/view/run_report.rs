@@ -7,6 +7,8 @@ mod next;
 mod page;
 mod text;
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -27,7 +29,7 @@ use crate::{
         event::{AttemptResult, Event, RunEvent, record::Record},
         exit::Exit,
         graph::{TaskGraph, task::TaskId},
-        history::{History, LastAttempt},
+        history::{CheckCount, History, LastAttempt},
         select::{Decision, View},
         spend::Spend,
         verdict::Commit,
@@ -65,6 +67,8 @@ pub struct RunReport {
     pub landed: Vec<LandedTask>,
     /// The tasks whose newest attempt failed in it, in the order of failure.
     pub failed: Vec<FailedTask>,
+    /// The verify commands that failed in it and then passed on the same files.
+    pub flaky: Vec<FlakyCheck>,
     /// The tasks that are next, in the order in which they start; only the first ones.
     pub upcoming: Vec<UpcomingTask>,
     /// How the run goes on, or how one that starts now would go; none if nothing can start.
@@ -131,6 +135,29 @@ pub struct FailedTask {
     /// When it ended.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: DateTime<Utc>,
+}
+
+/// A verify command that failed in a run and then passed on the same files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FlakyCheck {
+    /// The command.
+    pub command: String,
+    /// How often it did so.
+    pub failed: u32,
+    /// How often it ran in all.
+    pub runs: u32,
+}
+
+impl FlakyCheck {
+    fn all(checks: &BTreeMap<String, CheckCount>) -> Vec<FlakyCheck> {
+        let flaky = checks.iter().filter(|(_, count)| count.flaky > 0);
+        let of = |(command, count): (&String, &CheckCount)| FlakyCheck {
+            command: command.clone(),
+            failed: count.flaky,
+            runs: count.runs,
+        };
+        flaky.map(of).collect()
+    }
 }
 
 /// What a report is made of.
@@ -249,6 +276,7 @@ impl RunReport {
             left: source.view.map(|view| TaskCounts::of(&view, source.now)),
             remaining: past.remaining,
             next,
+            flaky: FlakyCheck::all(&source.history.run.checks),
             unknown: source.unproven().into_iter().collect(),
             run,
         }

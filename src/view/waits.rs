@@ -98,7 +98,7 @@ impl QueueView {
     pub fn of(active: &ActiveAttempts) -> QueueView {
         QueueView {
             waiting: active.queue.clone(),
-            landing: active.trial.as_ref().map(BatchView::of),
+            landing: BatchView::of(&active.trials),
             blocked: active.held.as_ref().map(BlockedLanding::of),
             landed: active.waiting.as_ref().map(WaitingWorkView::of),
         }
@@ -119,10 +119,11 @@ impl QueueView {
 }
 
 impl BatchView {
-    /// A batch of the history.
-    pub fn of(batch: &Batch) -> BatchView {
-        let Batch { branch, onto, tasks } = batch.clone();
-        BatchView { branch, onto: onto.into(), tasks }
+    /// The trials of the merge queue as one, if there are any.
+    fn of(trials: &[Batch]) -> Option<BatchView> {
+        let Batch { branch, onto, .. } = trials.first()?.clone();
+        let tasks = trials.iter().flat_map(|trial| trial.tasks.clone()).collect();
+        Some(BatchView { branch, onto: onto.into(), tasks })
     }
 
     /// The first few tasks.

@@ -62,6 +62,7 @@ fn every_setting_is_shown_with_its_origin() {
     proof               report                              default
     proof_timeout       30m                                 default
     protect             []                                  default
+    queue               parallel                            default
     redact              true                                default
     remarks             false                               .ralph/config.yaml:2
     retry               continue                            default
@@ -81,6 +82,7 @@ fn every_setting_is_shown_with_its_origin() {
     verify_all_every    0                                   default
     verify_baseline     false                               default
     verify_exclusive    false                               default
+    verify_jobs         0                                   default
     verify_on           none                                default
     verify_timeout      15m                                 default
     write_back          false                               default
@@ -187,7 +189,10 @@ fn settings_that_a_person_changes_count_from_the_next_attempt_on() {
     let graph = "tasks: [{id: a, priority: high}, {id: b}, {id: c}]\n";
     let trial = TestProject::new().graph(graph).agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
-    trial.save(".ralph/config.yaml", &format!("{SETTINGS}verify: 'false'\nmax_attempts: 1\n"));
+    trial.save(
+        ".ralph/config.yaml",
+        &format!("{SETTINGS}verify: 'echo $RALPH_TASK_ID; false'\nmax_attempts: 1\n"),
+    );
     trial.leave("open");
     run.end(&trial).code(3);
     assert_eq!(trial.tasks("completed"), ["a"], "it is judged by the settings of its start");

@@ -117,8 +117,9 @@ fn the_end_of_an_agent_is_not_that_of_a_verify_command_whose_line_broke() {
     assert_eq!(trial.lines("completed"), Vec::<Value>::new());
     let verified = trial.lines("verified");
     assert!(verified.iter().all(|line| line["exit_code"] != 0), "{verified:?}");
-    // Only the command is repeated.
-    assert_eq!((trial.tasks("started"), trial.lines("verifying").len()), (vec!["a".to_owned()], 2));
+    // Only the command is repeated, and asked about.
+    assert_eq!(trial.tasks("started"), ["a"]);
+    assert!(trial.lines("verifying").len() > 2);
     assert_eq!(trial.git(&["ls-tree", "-r", "--name-only", "main", "work"]), "");
     trial.no_process_is_left();
 }

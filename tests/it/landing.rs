@@ -46,7 +46,7 @@ fn work_before_a_conflict_is_not_verified_on_the_conflicting_work() {
     let only_one = "[ \"$(cat of-a of-b 2> /dev/null | grep -c first)\" -lt 2 ]\n";
     let work = |form: &&str| {
         let graph = "tasks: [{id: a}, {id: b}, {id: c}]\n";
-        let trial = stage(graph, &format!("jobs: 3\nmerge: {form}\n"));
+        let trial = stage(graph, &format!("jobs: 3\nqueue: batch\nmerge: {form}\n"));
         let trial = trial.file("tests/only-one.sh", only_one);
         tell(&trial, "a", "await a; put of-a first; work");
         tell(&trial, "b-1", "await b; put of-b first; put line 'by b'; work");
@@ -68,7 +68,7 @@ fn what_a_task_broke_of_another_verifies_its_next_attempts() {
     let needs = "test ! -e of-c || test -e fix";
     let graph =
         format!("tasks: [{{id: a}}, {{id: b, verify: '{needs}'}}, {{id: c, verify: 'true'}}]\n");
-    let trial = stage(&graph, "jobs: 3\n").file("tests/hold.sh", HOLD);
+    let trial = stage(&graph, "jobs: 3\nqueue: batch\n").file("tests/hold.sh", HOLD);
     tell(&trial, "a", "await a; work");
     tell(&trial, "b", "await b; work");
     tell(&trial, "c-1", "await c; put of-c 1; work");
@@ -93,7 +93,7 @@ fn what_a_task_broke_of_another_verifies_its_next_attempts() {
 fn work_before_a_conflict_is_not_sent_back_for_the_conflicting_work() {
     let work = |form: &&str| {
         let graph = "tasks: [{id: a}, {id: b, verify: test -e of-b}, {id: c}]\n";
-        let trial = stage(graph, &format!("jobs: 3\nmerge: {form}\n"));
+        let trial = stage(graph, &format!("jobs: 3\nqueue: batch\nmerge: {form}\n"));
         tell(&trial, "a", "await a; work");
         tell(&trial, "b", "await b; put of-b 1; put line 'by b'; work");
         tell(&trial, "c-2", "put line 'by b and c'; work");
@@ -154,8 +154,6 @@ fn held_work_is_judged_again_as_its_agent_left_it() {
         assert!(!log.contains("Stray"), "{stray}: {log}");
         assert!(!trial.read("work/a.txt").is_empty(), "{stray}");
         assert_eq!(trial.lines("started").len(), 1, "{stray}: the agent was not blamed");
-        let kept = trial.git(&["log", "--format=%s", "--glob=refs/ralph/stale/*", "--not", "main"]);
-        assert_eq!(kept.contains("Stray"), stray.contains("Stray"), "{stray}: {kept}");
         trial.no_process_is_left();
     };
     each(3, &strays, work);
@@ -383,4 +381,60 @@ fn work_that_lands_is_not_taken_for_an_edit_of_the_graph() {
         "{:?}",
         causes.collect::<Vec<_>>()
     );
+}
+
+/// Each check ends only while all of them run.
+#[test]
+fn queued_work_is_verified_once_and_many_pieces_at_once() {
+    let together = "touch \"$TRIAL_DIR/began-$RALPH_TASK_ID\"
+        for id in a b c; do until [ -e \"$TRIAL_DIR/began-$id\" ]; do sleep 0.05; done; done\n";
+    let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", "jobs: 3\nverify: sh check\n");
+    let trial = trial.file("check", together);
+    trial.run(["run"]).graph_complete();
+    sound(&trial);
+    assert_eq!(trial.lines("verified").len(), 3);
+}
+
+#[test]
+fn a_check_that_fails_now_and_then_is_nobodys_failure() {
+    let once = "mkdir \"$TRIAL_DIR/once-$RALPH_TASK_ID\" 2> /dev/null && exit 1; true\n";
+    let trial = stage("tasks: [{id: a}, {id: b}]\n", "jobs: 2\nproof: none\nverify: sh check\n");
+    let trial = trial.file("check", once);
+    let run = trial.run(["run"]).graph_complete();
+    run.stderr_has("failed and then passed on the same files");
+    assert_eq!((trial.lines("flaky").len(), trial.tasks("started").len()), (2, 2));
+    for command in ["status", "report"] {
+        trial.run([command]).stdout_has("flaky: `sh check` failed 2 of");
+    }
+    sound(&trial);
+}
+
+/// The first task that fails like the branch itself may be there to mend it; those after it are not.
+#[test]
+fn a_branch_that_is_red_already_is_not_paid_for_by_every_task() {
+    let graph = "tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n";
+    let trial = stage(graph, "jobs: 2\nmax_attempts: 2\nverify: 'echo 7 tests failed; false'\n");
+    let run = trial.run(["run"]).code(3);
+    run.stderr_has("with the work of several tasks and on `main` at [commit]");
+    assert!(trial.tasks("started").len() < 5, "{:?}", trial.tasks("started"));
+    let red = trial.lines("failed").remove(0);
+    assert_eq!(
+        (&red["verdict"], &red["merge"]["already"]),
+        (&json!("verify-failed"), &json!(true))
+    );
+    assert_eq!(trial.lines("interrupted")[0]["verdict"], "baseline-broken");
+    // With the branch mended, all of it lands.
+    let trial = trial.env("RALPH_VERIFY", "true");
+    trial.run(["run"]).graph_complete();
+}
+
+/// In a new project every check fails until the first task has landed.
+#[test]
+fn a_task_that_mends_the_branch_has_all_its_attempts() {
+    let trial =
+        stage("tasks: [{id: a}, {id: b, depends_on: [a]}]\n", "jobs: 2\nverify: test -e made\n");
+    tell(&trial, "a-1", "work");
+    tell(&trial, "a-2", "put made 1; work");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("failed"), ["a"]);
 }

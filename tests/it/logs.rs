@@ -39,7 +39,7 @@ fn every_fact_is_a_line() {
 [time]  a failed after [took]: exited with code 1
 [time]  Iteration 2 of 2 · a · attempt 2
 [time]  a was reported done
-[time]  a passed; queued to land
+[time]  a is queued to land
 [time]  landing a on main at [commit]
 [time]  a complete in [took]: reported done, and committed; landed on `main`
 [time]  limit reached: 2 iterations (exit code 2): 1 completed in 2 attempts, 1 left
@@ -199,6 +199,11 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "verify_repeated",
+        "a",
+        r#""command":"make","outcome":"exited","exit_code":2,"duration_seconds":1.0,"log":"[log]""#,
+    ),
+    (
+        "flaky",
         "a",
         r#""command":"make","outcome":"exited","exit_code":2,"duration_seconds":1.0,"log":"[log]""#,
     ),

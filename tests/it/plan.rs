@@ -115,25 +115,8 @@ fn a_night_is_foreseen_with_what_would_end_it() {
     assert_eq!((&seen["learned_from"], &seen["open"]), (&2.into(), &3.into()));
     trial.run(["tonight"]).stdout_has("(learned from 2 attempts only)");
     trial.run(["answer", "choice", "yes"]);
-    // The tasks and the run end at the same time.
-    let seen = trial.run(["status", "--json"]).json();
-    let tasks = seen["upcoming"].as_array().unwrap().iter();
-    let last = tasks.filter_map(|task| task["ends_at"].as_str()).max();
-    assert_eq!(last, seen["forecast"]["ends_at"]["middle"].as_str());
     trial.run(["run"]).graph_complete();
     trial.run(["tonight"]).stdout("nothing is left that can be done\n");
-}
-
-/// The next run releases it, whatever was committed and cloned.
-#[test]
-fn a_claim_of_a_run_that_is_over_keeps_nothing_from_a_forecast() {
-    let graph = "tasks:\n- {id: a, status: in-progress, claimed_by: ralph 20260101T000000Z-1}\n";
-    let trial = TestProject::new().graph(graph).agent("commit");
-    let plan = trial.run(["plan", "--json"]).json();
-    assert_eq!(plan["forecasts"][0]["tasks"][0]["id"], "a");
-    let seen = trial.run(["tonight", "--json"]).json();
-    assert_eq!(seen["reasons"][0]["exit_code"], 0);
-    trial.run(["run"]).graph_complete();
 }
 
 #[test]

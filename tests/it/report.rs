@@ -143,7 +143,7 @@ fn the_screen_of_the_morning_fits_the_terminal() {
             paid 4, needed 3: 1 red check
             needs you:
               - lexer (Cut it into tokens): parked after 1 attempt: verify-failed: reported done, but `sh
-                check.sh` exited with code 9; 1 other waits on it
+                check.sh` exited with code 9 on top of `main`; 1 other waits on it
                   test 1 ok
                   test 2 ok
                   test 3 ok
@@ -171,8 +171,8 @@ fn the_screen_of_the_morning_fits_the_terminal() {
             paid 4, needed 3: 1 red check
             needs you:
               - lexer: parked after 1 attempt: verify-failed: reported
-                done, but `sh check.sh` exited with code 9; 1 other
-                waits on it
+                done, but `sh check.sh` exited with code 9 on top of
+                `main`; 1 other waits on it
                   test 1 ok
                   test 2 ok
                   test 3 ok

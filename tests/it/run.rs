@@ -218,7 +218,7 @@ fn verbose_says_all_that_is_in_the_journal() {
     [time]  chosen by: P2, longest chain 1h, unblocks 0, place 1
     [time]  from [commit] on ralph/a; prompt and output in logs/attempts/a/1
     [time]  a was reported done
-    [time]  a passed; queued to land
+    [time]  a is queued to land
     [time]  landing a on main at [commit]
     [time]  a: in-progress -> complete by this run
     [time]  a complete in [took]: reported done, and committed; landed on `main`

@@ -81,20 +81,6 @@ fn programs_that_a_child_names_after_its_agent_are_never_run() {
     nothing_ran(&trial);
 }
 
-/// What was read of a slot before a verify command ran in it does not count after it.
-#[test]
-fn a_verify_command_cannot_hide_what_it_leaves() {
-    let hide = "echo '*' > .git/info/exclude; git config core.hooksPath mine; echo 1 > left.txt";
-    let trial = tempted(HONEST).env("RALPH_VERIFY", hide);
-    trial.run(["run", "--once"]);
-    let refs = trial.git(&["for-each-ref", "--format=%(refname)", "refs/ralph"]);
-    let kept = refs.lines().next().expect("what it left is kept");
-    assert_eq!(trial.git(&["show", &format!("{kept}:left.txt")]), "1\n");
-    let slot = trial.dir().join("repo.slots/1/.git");
-    assert!(!fs::read_to_string(slot.join("config")).unwrap().contains("mine"));
-    assert!(!fs::read_to_string(slot.join("info/exclude")).unwrap().contains("*\n"));
-}
-
 /// Hooks of the repository often run files of the worktree, which are the attempt's.
 #[test]
 fn a_hook_cannot_hide_what_it_leaves() {

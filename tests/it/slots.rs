@@ -21,7 +21,7 @@ fn stage(more: &str) -> TestProject {
 
 /// A repository in which the work of two attempts has landed, with their slots.
 fn landed() -> TestProject {
-    let trial = stage("verify: [\"true\"]\n").agent("commit");
+    let trial = stage("verify: [\"true\"]\nverify_jobs: 1\n").agent("commit");
     trial.run(["run", "-q"]);
     trial
 }
@@ -198,21 +198,23 @@ fn every_view_shows_the_slots_of_attempts() {
             attempts.map(|one| one["stage"].as_str().unwrap().to_owned()).collect();
         (stages.join(" "), status)
     };
-    until("both are verified", || stages().0 == "verifying verifying");
+    until("both are verified", || stages().0 == "landing landing");
     let (_, status) = stages();
     assert_eq!(status["attempts"][0]["slot"], "[repo].slots/1");
     assert_eq!(
-        status["merge_queue"],
-        json!({"waiting": [], "landing": null, "blocked": null, "landed": null})
+        status["merge_queue"]["landing"]["tasks"].as_array().map(Vec::len),
+        Some(2),
+        "{status}"
     );
     trial.leave("green");
     run.end(&trial).code(0);
     live.kill();
     insta::assert_snapshot!(trial.run(["slots"]).out(), @r"
-    slot                 task  state
-    ../repo.slots/1      -     free
-    ../repo.slots/2      -     free
-    ../repo.slots/merge  -     merge queue; free
+    slot                   task  state
+    ../repo.slots/1        -     free
+    ../repo.slots/2        -     free
+    ../repo.slots/merge    -     merge queue; free
+    ../repo.slots/merge-2  -     merge queue; free
     ");
     let list = trial.run(["slots", "--json"]).json();
     assert_eq!((&list[0]["state"], &list[0]["kind"]), (&json!("free"), &json!("attempt")));
@@ -312,7 +314,9 @@ fn all_slots_that_hold_nothing_are_removed_at_once() {
 
 #[test]
 fn lines_of_several_attempts_can_be_told_apart() {
-    let trial = stage("verify: 'test -e good || { echo not good; false; }'\nmax_attempts: 1\n");
+    let trial = stage(
+        "verify: 'test -e good || { echo not good for $RALPH_TASK_ID; false; }'\nmax_attempts: 1\n",
+    );
     let trial = trial.agent("commit");
     let text = trial.run(["run", "-v"]).whole();
     let text = text.split_once("--- stderr ---\n").unwrap().1;
@@ -335,11 +339,12 @@ fn lines_of_several_attempts_can_be_told_apart() {
     // Each head line is followed by its details.
     for id in ["a", "b"] {
         let at = lines.iter().position(|line| line.starts_with(&format!("{id}: `test"))).unwrap();
-        let head =
-            format!("{id}: `test -e good || {{ echo not good; false; }}` exited with code 1");
+        let head = format!(
+            "{id}: `test -e good || {{ echo not good for $RALPH_TASK_ID; false; }}` exited with code 1"
+        );
         assert!(lines[at].starts_with(&head), "{text}");
-        assert_eq!(lines[at + 1], "    its last line: not good", "{text}");
-        let log = format!("    output in logs/attempts/{id}/1/verify-1.log");
+        assert_eq!(lines[at + 1], format!("    its last line: not good for {id}"), "{text}");
+        let log = format!("    output in logs/attempts/{id}/1/red-merge-1.log");
         assert_eq!(lines[at + 2], log, "{text}");
     }
     assert!(text.contains("Iteration 1 of 50 · a · P2 · attempt 1 · The first\n"), "{text}");

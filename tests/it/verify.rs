@@ -25,7 +25,7 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
         .graph_complete()
         .stderr_has(
             "\
-[time]  verifying a: `test -e value`
+[time]  verifying a on main: `test -e value`
 [time]    succeeded in [took]
 ",
         )
@@ -33,7 +33,7 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
             "\
 [time]    exited with code 3 after [took]
 [time]      its last line: wanted good, found bad
-[time]      output in logs/attempts/a/1/verify-2.log
+[time]      output in logs/attempts/a/1/red-merge-2.log
 ",
         )
         .stderr_has(
@@ -53,7 +53,7 @@ fn a_failed_verify_is_told_to_the_next_attempt() {
         (proof[0]["exit_code"].as_i64(), proof[1]["exit_code"].as_i64()),
         (Some(0), Some(0))
     );
-    assert_eq!(trial.read("logs/attempts/a/1/verify-2.log"), "wanted good, found bad\n");
+    assert_eq!(trial.read("logs/attempts/a/1/red-merge-2.log"), "wanted good, found bad\n");
     assert!(trial.read("logs/attempts/a/2/prompt.md").contains("verify a`"));
     trial.no_process_is_left();
 }
@@ -255,7 +255,7 @@ fn the_next_run_continues_a_stopped_verification() {
             trial.assert_record("verify_postponed", &json!({"task_id": "a", "attempt": 1}));
         }
         trial.no_process_is_left();
-        trial.run(["status"]).stdout_has("Current attempt: a, attempt 1, since [time], cut off");
+        trial.run(["status"]).stdout_has("Merge queue: a");
         trial.leave("go");
         trial.run(["run"]).graph_complete();
         trial.assert_record("recovered", &json!({"task_id": "a", "attempt": 1}));

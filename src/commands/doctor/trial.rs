@@ -92,7 +92,7 @@ fn prepare(workspace: &Workspace) -> (TrialSlot, Option<Lock>) {
     let wanted = SlotUse {
         root: SlotPool::of(workspace).probe(),
         branch: BRANCH,
-        base_ref: workspace.place.trial_ref(),
+        base_ref: workspace.place.trial_ref(0),
         mark: FILE,
     };
     let slot = TemporarySlot::prepare(workspace, wanted);

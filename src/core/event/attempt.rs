@@ -257,8 +257,10 @@ pub enum CheckEvent {
     Verified(CheckResult),
     /// A verify command failed.
     VerifyFailed(CheckResult),
-    /// A verify command failed while others ran, and runs once more alone before that counts.
+    /// A verify command failed, and runs once more before that counts.
     VerifyRepeated(CheckResult),
+    /// A verify command failed, and then passed on the same tree.
+    Flaky(CheckResult),
     /// The run was stopped before all verify commands had ended; the next run continues with them.
     VerifyPostponed {
         /// The attempt.
@@ -281,6 +283,20 @@ impl Effect for CheckEvent {
                 (past.proof, past.awaits_proof) = (Some(Box::new(proof.clone())), None);
             });
         }
+        match self {
+            CheckEvent::Verified(check) | CheckEvent::VerifyFailed(check) => {
+                history.run.checks.entry(check.command.clone()).or_default().runs += 1;
+            }
+            CheckEvent::Flaky(check) => {
+                history.run.checks.entry(check.command.clone()).or_default().flaky += 1;
+            }
+            CheckEvent::SettingUp { .. }
+            | CheckEvent::Verifying { .. }
+            | CheckEvent::AlreadyPasses { .. }
+            | CheckEvent::VerifyRepeated(_)
+            | CheckEvent::VerifyPostponed { .. }
+            | CheckEvent::Proved { .. } => {}
+        }
         history.active.with(record.task_id.as_ref(), |active| {
             let state = match self {
                 CheckEvent::SettingUp { .. } => AttemptState::SettingUp,
@@ -292,13 +308,12 @@ impl Effect for CheckEvent {
                 | CheckEvent::Verified(_)
                 | CheckEvent::VerifyFailed(_)
                 | CheckEvent::VerifyRepeated(_)
+                | CheckEvent::Flaky(_)
                 | CheckEvent::VerifyPostponed { .. }
                 | CheckEvent::Proved { .. } => return,
             };
             // The journal records the checks of a trial under the first task of the batch.
-            if !active.state.is_landing() {
-                active.state = state;
-            }
+            active.state = if active.state.is_queued() { AttemptState::Landing } else { state };
         });
     }
 }

@@ -19,14 +19,15 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LandingEvent {
-    /// The attempt passed in its own slot and is queued to land.
+    /// The work of the attempt is queued to land.
     Queued {
         /// The attempt.
         attempt: u32,
         /// The number of queued attempts, including this one.
         waiting: usize,
     },
-    /// The merge queue combines the work of these tasks on the target branch for a trial.
+    /// The merge queue tries the work of these tasks, on top of the target branch and of what is
+    /// queued before it.
     Merging(Batch),
     /// The batch failed; a smaller one is tried.
     Split(Batch),
@@ -91,10 +92,10 @@ impl Effect for LandingEvent {
                 active.queue(record.task_id.as_ref(), record.timestamp);
             }
             LandingEvent::Merging(batch) => active.start_trial(batch),
-            LandingEvent::Split(_) => active.end_trial(),
+            LandingEvent::Split(batch) => active.end_trials(&batch.tasks),
             LandingEvent::MergeHeld(held) => {
                 active.held = Some(held.clone());
-                active.end_trial();
+                active.end_all_trials();
             }
             LandingEvent::CheckoutWaits(waiting) => active.waiting = Some(waiting.clone()),
             LandingEvent::CheckoutFollowed { .. } => active.waiting = None,
@@ -179,9 +180,9 @@ impl fmt::Display for TipRed {
 pub struct Batch {
     /// The target branch.
     pub branch: String,
-    /// The commit of the target branch.
+    /// The commit on top of which they are tried: of the target branch, or of the trial before.
     pub onto: CommitId,
-    /// The tasks whose work is tried on top of it, in this order.
+    /// The tasks whose work is tried, in this order.
     pub tasks: Vec<TaskId>,
 }
 

@@ -85,7 +85,7 @@ impl Effect for RunEvent {
                 run.finished = Some((why.clone(), *exit_code));
                 run.remaining = Some(*remaining);
                 run.duration_seconds = Some(*duration_seconds);
-                history.active.end_trial();
+                history.active.end_all_trials();
             }
         }
     }

@@ -70,8 +70,8 @@ pub struct ActiveAttempts {
     pub attempts: Vec<ActiveAttempt>,
     /// The tasks queued to land, in order, including those in the current trial.
     pub queue: Vec<TaskId>,
-    /// The batch that the merge queue is trying.
-    pub trial: Option<Batch>,
+    /// What the merge queue is trying, in order.
+    pub trials: Vec<Batch>,
     /// Why nothing can land.
     pub held: Option<Held>,
     /// What landed and waits for the branch of a person.
@@ -119,22 +119,35 @@ impl ActiveAttempts {
         self.queue.extend(id.filter(|id| !self.queue.contains(id)).cloned());
     }
 
-    /// Starts a trial, in place of the current one.
+    /// Starts a trial of tasks, which are in no other.
     pub(crate) fn start_trial(&mut self, batch: &Batch) {
-        self.end_trial();
-        for active in self.attempts.iter_mut().filter(|it| batch.tasks.contains(&it.task_id)) {
-            active.state = AttemptState::Landing;
-        }
-        self.trial = Some(batch.clone());
+        batch.tasks.iter().for_each(|id| self.leave_trial(id));
+        self.set_states(&batch.tasks, AttemptState::Landing);
+        self.trials.push(batch.clone());
     }
 
-    /// Ends the trial, if there is one; its tasks are queued again.
-    pub(crate) fn end_trial(&mut self) {
-        if self.trial.take().is_some() {
-            for active in self.attempts.iter_mut().filter(|it| it.state.is_landing()) {
-                active.state = AttemptState::Queued;
-            }
+    /// Ends the trials of these tasks, which are queued again.
+    pub(crate) fn end_trials(&mut self, tasks: &[TaskId]) {
+        let is_of = |trial: &mut Batch| trial.tasks.iter().any(|id| tasks.contains(id));
+        for trial in self.trials.extract_if(.., is_of).collect::<Vec<_>>() {
+            self.set_states(&trial.tasks, AttemptState::Queued);
         }
+    }
+
+    /// Ends all trials.
+    pub(crate) fn end_all_trials(&mut self) {
+        let tasks: Vec<TaskId> = self.trials.iter().flat_map(|trial| trial.tasks.clone()).collect();
+        self.end_trials(&tasks);
+    }
+
+    fn leave_trial(&mut self, id: &TaskId) {
+        self.trials.iter_mut().for_each(|trial| trial.tasks.retain(|tried| tried != id));
+        self.trials.retain(|trial| !trial.tasks.is_empty());
+    }
+
+    fn set_states(&mut self, tasks: &[TaskId], state: AttemptState) {
+        let attempts = self.attempts.iter_mut().filter(|it| tasks.contains(&it.task_id));
+        attempts.for_each(|active| active.state = state);
     }
 
     /// Sets the state of the open attempt at a task, if there is one.
@@ -146,10 +159,7 @@ impl ActiveAttempts {
     pub(super) fn end(&mut self, id: &TaskId) {
         self.attempts.retain(|active| active.task_id != *id);
         self.queue.retain(|queued| queued != id);
-        if let Some(trial) = &mut self.trial {
-            trial.tasks.retain(|tried| tried != id);
-        }
-        self.trial.take_if(|trial| trial.tasks.is_empty());
+        self.leave_trial(id);
     }
 }
 
@@ -241,7 +251,7 @@ mod tests {
         b running
         ");
         let active = history.active;
-        assert_eq!((active.queue, active.trial), (Vec::new(), None));
+        assert_eq!((active.queue, active.trials), (Vec::new(), Vec::new()));
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! The history of the newest run.
 
-use std::{collections::BTreeSet, mem, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    time::Duration,
+};
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -100,6 +104,18 @@ pub struct RunHistory {
     /// verify the whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub landed: Vec<LandedWork>,
+    /// How often each verify command ran.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub checks: BTreeMap<String, CheckCount>,
+}
+
+/// How often a verify command ran in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckCount {
+    /// In all.
+    pub runs: u32,
+    /// With a failure after which it passed on the same files.
+    pub flaky: u32,
 }
 
 /// Work that has landed.

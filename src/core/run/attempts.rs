@@ -13,9 +13,10 @@ use super::{
     Situation,
     command::{
         AttemptId, CheckPurpose, PendingResult, ProcessEnd, ProcessOrder, RunCommand, SlotCommand,
+        StatusWrite,
     },
     input::SlotReason,
-    open_attempt::{AttemptPhase, AttemptProcess, Next, OpenAttempt, status_after},
+    open_attempt::{AttemptPhase, AttemptProcess, Next, OpenAttempt},
     process_watch::{LimitReached, ProcessWatch},
 };
 use crate::{
@@ -205,14 +206,20 @@ impl Attempts {
             return vec![postponed].into();
         }
         let is_lost = matches!(outcome, Outcome::Lost { .. });
-        if is_lost && purpose == CheckPurpose::Verify && process.may_repeat() && !sit.is_ending() {
+        let verifies = matches!(purpose, CheckPurpose::Verify | CheckPurpose::Trial(_));
+        if is_lost && verifies && process.may_repeat() && !sit.is_ending() {
             return attempt.repeat_check(process, result.unwrap_or_default()).into();
         }
-        let cut_off = is_lost || matches!(outcome, Outcome::Cancelled | Outcome::Interrupted);
+        let is_trial = matches!(purpose, CheckPurpose::Trial(_));
+        let is_over = is_lost && (!is_trial || sit.is_ending());
+        let cut_off = is_over || matches!(outcome, Outcome::Cancelled | Outcome::Interrupted);
         if cut_off && purpose != CheckPurpose::Verify {
-            if purpose == CheckPurpose::Trial {
+            if is_trial {
                 attempt.phase = AttemptPhase::Queued(None, result.unwrap_or_default());
-                return Next::Tried(None);
+                let postponed = CheckEvent::VerifyPostponed { attempt: id.attempt };
+                let postponed = sit.is_stopping().then(|| attempt.emit(postponed));
+                let told = postponed.into_iter().collect();
+                return Next::Tried { id: id.clone(), told, done: None, crowded: false };
             }
             return attempt.close(PendingResult::cut_off(outcome, end.took)).into();
         }
@@ -249,36 +256,6 @@ impl Attempts {
         }
         watch.wait_for_children(sit.now, graces.children);
         vec![waiting]
-    }
-
-    /// Ends an idle process, unless files have changed.
-    pub(super) fn process_idle(
-        &mut self,
-        id: &AttemptId,
-        changed: bool,
-        sit: &Situation<'_>,
-    ) -> Vec<RunCommand> {
-        let Some(attempt) = self.get_mut(id) else {
-            return Vec::new();
-        };
-        let watch = attempt.phase.process().and_then(|process| process.watch.as_ref());
-        let Some(limit) = watch.and_then(|watch| watch.limits().idle) else {
-            return Vec::new();
-        };
-        if changed {
-            let is_ending = watch.is_some_and(ProcessWatch::is_ending);
-            return if is_ending {
-                Vec::new()
-            } else {
-                vec![RunCommand::Process(id.clone(), ProcessOrder::KeepAwake)]
-            };
-        }
-        let Some(end) = attempt.end_process(Outcome::Idle { limit_seconds: limit.as_secs() }, sit)
-        else {
-            return Vec::new();
-        };
-        let why = format!("idle for {}", duration::short(limit));
-        vec![end, attempt.emit(AttemptEvent::Terminating { attempt: id.attempt, why })]
     }
 
     /// Records whether an agent has given its final result.
@@ -399,7 +376,8 @@ impl Attempts {
         let ended = AgentEnd { attempt: id.attempt, outcome, duration_seconds, usage };
         let ended = attempt.emit(AttemptEvent::AgentEnded(ended));
         // Also where the task is no longer in the graph: what is not verified must not land.
-        let next = if attempt.verify.is_empty() {
+        // Isolated work is verified where it will land.
+        let next = if attempt.verify.is_empty() || attempt.target.is_some() {
             attempt.close(end)
         } else {
             end.verified.changed.clone_from(&end.evidence.leftovers);
@@ -471,7 +449,8 @@ impl Attempts {
         let parks = verdict == Verdict::SetupFailed || (verdict.counts() && is_out);
         let mut status = number.map(|number| sit.view.graph.task(number).status);
         let mut commands = Vec::new();
-        if let Some((write, cause)) = status.and_then(|was| status_after(verdict, parks, was)) {
+        if let Some((write, cause)) = status.and_then(|was| StatusWrite::after(verdict, parks, was))
+        {
             status = Some(write.status());
             let task_id = id.task_id.clone();
             commands.push(RunCommand::WriteStatus(task_id, attempt.iteration, write, cause));

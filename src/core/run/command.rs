@@ -37,6 +37,37 @@ pub enum StatusWrite {
 }
 
 impl StatusWrite {
+    /// The status to write at the end of an attempt with this verdict, if it changes.
+    pub(super) fn after(
+        verdict: Verdict,
+        parks: bool,
+        was: Status,
+    ) -> Option<(StatusWrite, Cause)> {
+        match verdict {
+            Verdict::Complete => Some((StatusWrite::Complete, Cause::Completed)),
+            _ if parks => Some((StatusWrite::Plain(Status::InProgress), Cause::Released)),
+            // A person blocked or cancelled the task during the attempt, which takes precedence.
+            _ if !matches!(was, Status::InProgress | Status::Complete | Status::Pending) => None,
+            Verdict::NeedsInput => Some((StatusWrite::Plain(Status::NeedsInput), Cause::Asked)),
+            Verdict::Incomplete
+            | Verdict::Unverified
+            | Verdict::VerifyFailed
+            | Verdict::Uncommitted
+            | Verdict::OffBranch
+            | Verdict::Failed
+            | Verdict::TimedOut
+            | Verdict::Cancelled
+            | Verdict::Interrupted
+            | Verdict::RateLimited
+            | Verdict::Denied
+            | Verdict::BaselineBroken
+            | Verdict::SetupFailed
+            | Verdict::Conflict
+            | Verdict::MergeFailed
+            | Verdict::Again => Some((StatusWrite::Plain(Status::Pending), Cause::Released)),
+        }
+    }
+
     /// The status.
     pub fn status(&self) -> Status {
         match self {
@@ -192,19 +223,34 @@ pub enum SlotCommand {
 /// A step of the merge queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LandingCommand {
-    /// Combine the work of these attempts on top of a commit of the target branch.
+    /// Combine the work of these attempts on top of a commit, in a slot of the merge queue. The first
+    /// attempt stands for the trial.
     Build {
         /// The commit.
         onto: CommitId,
         /// The attempts, in order.
         members: Vec<AttemptId>,
-        /// Whether to use the worktree for merges even if there is nothing to combine.
-        in_trial: bool,
+        /// The number of the slot.
+        slot: usize,
+    },
+    /// Check a commit out, in the slot in which the work of an attempt was tried.
+    CheckOut {
+        /// The attempt.
+        leader: AttemptId,
+        /// The commit.
+        onto: CommitId,
+        /// The number of the slot.
+        slot: usize,
     },
     /// Write the commit that is about to land into the record of an attempt.
     Record(AttemptId, CommitId),
     /// Move a branch to the last commit of a batch.
-    Land(VerifiedBatch),
+    Land {
+        /// The batch.
+        batch: VerifiedBatch,
+        /// The number of the slot in which it was verified.
+        slot: usize,
+    },
     /// Rename the output of a failed trial, because the next trial writes the same files.
     KeepLog {
         /// The file, relative to the repository.
@@ -229,8 +275,19 @@ pub enum CheckPurpose {
     Baseline,
     /// Verifying after its agent ended.
     Verify,
-    /// Verifying a batch of the merge queue.
-    Trial,
+    /// Verifying work where it will land.
+    Trial(TrialRun),
+}
+
+/// What a command of the merge queue runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrialRun {
+    /// The work on top of what is ahead of it.
+    First,
+    /// The same once more, because it failed.
+    Again,
+    /// What is ahead, without the work.
+    Base,
 }
 
 impl CheckPurpose {
@@ -240,7 +297,9 @@ impl CheckPurpose {
             CheckPurpose::Setup => "setup",
             CheckPurpose::Baseline => "baseline",
             CheckPurpose::Verify => "verify",
-            CheckPurpose::Trial => "merge",
+            CheckPurpose::Trial(TrialRun::First) => "merge",
+            CheckPurpose::Trial(TrialRun::Again) => "again",
+            CheckPurpose::Trial(TrialRun::Base) => "base",
         }
     }
 }

@@ -102,6 +102,9 @@ pub enum Input {
     Collected(AttemptId, Box<PendingResult>),
     /// The evidence after leftovers were committed and outputs were examined.
     Judged(AttemptId, Box<PendingResult>),
+    /// The work of an attempt is to be verified in its own slot before it is judged, because its proof
+    /// is made before it lands.
+    VerifyFirst(AttemptId, Box<PendingResult>),
     /// The work of an attempt is saved.
     Kept {
         /// The attempt.
@@ -111,8 +114,9 @@ pub enum Input {
         /// The work that could not be saved, and why.
         unpinned: Vec<String>,
     },
-    /// The merge queue has built a batch, or an error occurred.
-    Built(Result<BuiltBatch, String>),
+    /// The work of a trial is combined, or the commit without it is checked out; or an error occurred.
+    /// The attempt is the first one.
+    Built(AttemptId, Result<BuiltBatch, String>),
     /// The result of moving the tip.
     Landed(Result<LandOutcome, String>),
     /// A signal that asks the run to stop: its number and its name.
@@ -164,9 +168,6 @@ pub struct BuiltBatch {
     pub refused: Option<String>,
     /// The files of the worktree for merges that differ from the last commit, which is its HEAD.
     pub changed: Vec<String>,
-    /// Whether nothing was built: the only work is on top of the target branch already, and the
-    /// worktree for merges was not used.
-    pub as_is: bool,
     /// Whether the commands that prepare a slot have run in the slot for merges, and what they read
     /// is unchanged.
     pub is_set_up: bool,

@@ -1,70 +1,58 @@
-//! Landing: the trials of the merge queue of a run, and their results.
+//! Landing: the merge queue of a run, which verifies work where it will land.
+//!
+//! Queued work is tried in trials, each on top of the one before and the first on the tip of the
+//! target branch, many at once. They land in order. One that fails leaves the queue, and those that
+//! were on top of it are tried again without it; why it failed is a question, answered beside the
+//! queue. Where verify commands run one at a time, a trial combines several pieces of work, and is
+//! split if it fails.
 
-use std::time::{Duration, Instant};
+mod question;
+mod trial;
+mod tests;
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::{Duration, Instant},
+};
 
 use super::{
     Situation,
-    command::{AttemptId, LandingCommand, RunCommand},
+    command::{AttemptId, LandingCommand, RunCommand, TrialRun},
     input::{BuiltBatch, LandOutcome},
-    verified_batch::{BuiltCommit, CheckedCommand, Unproven, VerifiedBatch, VerifyRun},
+    verified_batch::{CheckedCommand, Unproven, VerifiedBatch, VerifyRun},
 };
 use crate::{
     commit_id::CommitId,
-    event::{Batch, Event, Held, LandingEvent},
-    merge_queue::{MergeQueue, QueueStep},
+    event::{CheckEvent, Held, LandingEvent},
     verdict::{CheckResult, Merge},
     whole::ProvenTip,
 };
+use question::{Known, Question};
+pub(super) use trial::{EndedLanding, LandingNext, QueuedWork, TrialChecks};
+use trial::{QueueTrial, TrialStage, batch_of, emit, ended, required};
+
+/// The most pieces of work in one trial.
+const BATCH: usize = 16;
 
 /// The pause before another step after one that failed.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Work that passed and is queued to land.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct QueuedWork {
-    pub(super) id: AttemptId,
-    pub(super) iteration: u32,
-    pub(super) target: String,
-    /// The commands that verify it.
-    pub(super) verify: Vec<String>,
-    /// The run of these commands in its own worktree.
-    pub(super) own_run: VerifyRun,
-}
-
-/// A batch in a trial.
-#[derive(Clone, Debug, PartialEq)]
-struct QueueTrial {
-    branch: String,
-    onto: CommitId,
-    began: Instant,
-    stage: TrialStage,
-}
-
-/// The step of a trial.
-#[derive(Clone, Debug, PartialEq)]
-enum TrialStage {
-    /// The work of the members is being combined.
-    Building,
-    /// The commands that verify the batch run.
-    Verifying {
-        /// The work of each member on top of the members before it.
-        commits: Vec<BuiltCommit>,
-        /// The files that differed from the last commit before the first command.
-        changed: Vec<String>,
-        /// The commands that must pass.
-        required: Vec<String>,
-    },
-    /// The tip is being moved.
-    Landing(VerifiedBatch),
-}
-
 /// The merge queue of a run.
 #[derive(Clone, Debug, Default)]
 pub struct LandingQueue {
-    queue: MergeQueue<QueuedWork>,
-    trial: Option<QueueTrial>,
-    /// The command that failed with the suspects, and the tip of that trial.
-    red: Option<(CheckResult, CommitId)>,
+    /// In order: each is on top of the one before it.
+    trials: Vec<QueueTrial>,
+    waiting: VecDeque<QueuedWork>,
+    /// The number of entries at the front of `waiting` that fail together on the current tip.
+    suspects: usize,
+    /// The command that fails with them.
+    suspected: Option<String>,
+    /// The trials whose result no longer counts, until their command has ended.
+    ending: Vec<QueueTrial>,
+    /// The work whose verify command failed, until it is known why.
+    questions: Vec<Question>,
+    /// What is known of commits.
+    known: Known,
     /// The tip of the last trial, if its commands did not run on the batch.
     strayed: Option<CommitId>,
     /// What blocked landing at the last step.
@@ -79,32 +67,50 @@ pub struct LandingQueue {
     proven: Option<ProvenTip>,
 }
 
-/// The result of a step of the merge queue.
-#[derive(Debug)]
-pub(super) enum LandingNext {
-    /// Execute these commands.
-    Commands(Vec<RunCommand>),
-    /// Run these commands in the trial, under its first member, this attempt.
-    Verify(AttemptId, Vec<String>),
-    /// Execute the commands, then conclude these attempts. Each has the outcome of its landing, the
-    /// failed command if there is one, and its work on the target branch.
-    Ended(Vec<RunCommand>, Vec<(AttemptId, Merge, Option<CheckResult>, Option<BuiltCommit>)>),
+/// How trials are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// How many trials are verified at once.
+    pub width: usize,
+    /// Whether a trial combines several pieces of work.
+    pub batches: bool,
 }
 
 impl LandingQueue {
-    /// The attempts that are queued, in order.
-    pub fn queued(&self) -> impl Iterator<Item = &AttemptId> {
-        self.queue.waiting().iter().map(|work| &work.id)
+    fn all(&self) -> impl Iterator<Item = &QueuedWork> {
+        let tried = self.trials.iter().chain(&self.ending).flat_map(|trial| &trial.members);
+        tried.chain(self.questions.iter().map(|question| &question.work)).chain(&self.waiting)
     }
 
+    /// The attempts that are queued, in order.
+    pub fn queued(&self) -> impl Iterator<Item = &AttemptId> {
+        self.all().map(|work| &work.id)
+    }
+
+    /// Gives the work for a branch that was renamed its new name. Nothing is being tried.
     pub(super) fn rename_branch(&mut self, from: &str, to: &str) {
-        let targets = self.queue.waiting_mut().iter_mut().map(|work| &mut work.target);
+        self.dissolve(0);
+        let asked = self.questions.iter_mut().map(|question| &mut question.work);
+        let targets = self.waiting.iter_mut().chain(asked).map(|work| &mut work.target);
         targets.filter(|target| *target == from).for_each(|target| to.clone_into(target));
     }
 
-    /// Whether a batch is being tried.
+    /// Whether anything of it runs: a command, or a step of git.
     pub fn is_trying(&self) -> bool {
-        self.trial.is_some()
+        let has_passed = |trial: &QueueTrial| matches!(trial.stage, TrialStage::Passed(_));
+        !self.trials.iter().all(has_passed)
+            || !self.ending.is_empty()
+            || self.questions.iter().any(Question::is_running)
+    }
+
+    /// The number of the slot in which the work of an attempt is tried.
+    pub fn slot_of(&self, id: &AttemptId) -> usize {
+        let mut trials = self.trials.iter().chain(&self.ending);
+        let trial = trials.find(|trial| trial.leader().id == *id).map(|trial| trial.slot);
+        let mut questions = self.questions.iter();
+        trial
+            .or_else(|| questions.find(|it| it.work.id == *id).map(|it| it.slot))
+            .unwrap_or_default()
     }
 
     /// The target branch of the next step, if a step is due. `is_alone` says whether only queued
@@ -113,12 +119,17 @@ impl LandingQueue {
         self.is_last_step &= is_alone;
         // What blocked landing before may be gone, and the run is about to stop because of it.
         let is_stale = is_alone && self.held().is_some() && !self.is_last_step;
-        let is_due = |at: Option<Instant>| is_stale || at.is_none_or(|at| at <= sit.now);
-        if self.is_trying() {
+        if !is_stale && self.again.is_some_and(|at| at > sit.now) {
             return None;
         }
-        let waiting = self.queue.waiting().first().filter(|_| is_due(self.again));
-        waiting.map(|work| work.target.as_str())
+        let first = self.trials.first();
+        let is_landing = first.is_some_and(|it| matches!(it.stage, TrialStage::Landing(_)));
+        let passed = first.is_some_and(|it| matches!(it.stage, TrialStage::Passed(_)));
+        let is_due = passed || self.answerable().is_some() || self.next(sit.queue).is_some();
+        if is_landing || !is_due {
+            return None;
+        }
+        self.all().next().map(|work| work.target.as_str())
     }
 
     /// The time until the next step is due.
@@ -126,9 +137,9 @@ impl LandingQueue {
         self.again.map(|at| at.saturating_duration_since(now))
     }
 
-    /// What blocks all landing, while work is queued and no trial runs.
+    /// What blocks all landing, while work is queued and none is being tried.
     pub fn held(&self) -> Option<&Held> {
-        self.held.as_ref().filter(|_| !self.is_trying() && !self.queue.waiting().is_empty())
+        self.held.as_ref().filter(|_| !self.is_trying() && !self.waiting.is_empty())
     }
 
     /// What passed on the commit that landed last in this run.
@@ -138,8 +149,58 @@ impl LandingQueue {
 
     /// Queues work at the end; returns how many are queued.
     pub(super) fn push(&mut self, work: QueuedWork) -> usize {
-        self.queue.push(work);
-        self.queue.waiting().len()
+        self.waiting.push_back(work);
+        self.all().count()
+    }
+
+    /// Puts work back to the front, in its order.
+    fn put_back(&mut self, members: Vec<QueuedWork>) {
+        members.into_iter().rev().for_each(|work| self.waiting.push_front(work));
+    }
+
+    /// Whether work is being combined somewhere.
+    fn is_building(&self) -> bool {
+        let mut trials = self.trials.iter().chain(&self.ending);
+        trials.any(QueueTrial::is_building) || self.questions.iter().any(Question::is_building)
+    }
+
+    /// The first entry of `waiting` to try next and how many from there, if a trial may begin.
+    fn next(&self, limits: QueueLimits) -> Option<(usize, usize)> {
+        let is_verifying =
+            |trial: &&QueueTrial| matches!(trial.stage, TrialStage::Verifying { .. });
+        let width = if limits.batches { 1 } else { limits.width };
+        let is_full = if limits.batches {
+            !self.trials.is_empty()
+        } else {
+            self.trials.iter().filter(is_verifying).count() >= width
+        };
+        if is_full || self.is_building() {
+            return None;
+        }
+        let ahead: BTreeSet<&AttemptId> =
+            self.trials.iter().flat_map(|trial| &trial.members).map(|work| &work.id).collect();
+        let branch = self.trials.first().map(|trial| &trial.leader().target);
+        let may = |work: &QueuedWork| {
+            branch.is_none_or(|branch| *branch == work.target)
+                && work.after.iter().all(|id| !ahead.contains(id))
+        };
+        let first = self.waiting.iter().position(may)?;
+        let most = match (limits.batches, self.suspects) {
+            (false, _) | (true, 1) => 1,
+            (true, 0) => BATCH,
+            (true, suspects) => suspects / 2,
+        };
+        let target = &self.waiting[first].target;
+        let rest = self.waiting.range(first..).take(most);
+        Some((first, rest.take_while(|work| work.target == *target && may(work)).count()))
+    }
+
+    /// The lowest number of a slot in which nothing is tried.
+    fn free_slot(&self) -> usize {
+        let trials = self.trials.iter().chain(&self.ending).map(|trial| trial.slot);
+        let taken: BTreeSet<usize> =
+            trials.chain(self.questions.iter().map(|it| it.slot)).collect();
+        (0..=taken.len()).find(|slot| !taken.contains(slot)).unwrap_or_default()
     }
 
     /// Takes the next step, with the work on top of `tip`; `is_alone` as in
@@ -151,184 +212,229 @@ impl LandingQueue {
         sit: &Situation<'_>,
     ) -> LandingNext {
         (self.again, self.held, self.is_last_step) = (None, None, is_alone);
-        if self.red.as_ref().is_some_and(|(_, onto)| Some(onto) != tip) {
-            self.red = None;
-            self.queue.moved();
-        }
-        match self.queue.next() {
-            QueueStep::Nothing => LandingNext::Commands(Vec::new()),
-            QueueStep::Try(count) => LandingNext::Commands(self.build(count, tip, sit)),
-            QueueStep::SendBack => {
-                let (check, onto) = match self.red.take() {
-                    Some((check, onto)) => (Some(check), onto),
-                    None => (None, CommitId::from("")),
-                };
-                let merge = |branch| Merge::Red { branch, onto };
-                self.send_back(Vec::new(), merge, check)
-            }
-        }
-    }
-
-    fn batch(&self, count: usize, branch: &str, onto: &CommitId) -> Batch {
-        let members = self.queue.waiting().iter().take(count);
-        let tasks = members.map(|work| work.id.task_id.clone()).collect();
-        Batch { branch: branch.to_owned(), onto: onto.clone(), tasks }
-    }
-
-    /// Returns the command that journals an event about the first entry of the queue.
-    fn emit(&self, event: impl Into<Event>) -> RunCommand {
-        let first = self.queue.waiting().first();
-        let about = first.map(|work| (work.id.task_id.clone(), work.iteration));
-        RunCommand::Emit(about, Box::new(event.into()))
-    }
-
-    /// Returns the commands that build a batch of the first `count` entries on the target branch.
-    fn build(
-        &mut self,
-        count: usize,
-        tip: Option<&CommitId>,
-        sit: &Situation<'_>,
-    ) -> Vec<RunCommand> {
-        let waiting = self.queue.waiting();
-        let Some(branch) = waiting.first().map(|work| work.target.clone()) else {
-            return Vec::new();
+        let Some(branch) = self.all().next().map(|work| work.target.clone()) else {
+            return LandingNext::default();
         };
-        let Some(onto) = tip.cloned() else {
+        let Some(tip) = tip else {
             let why =
                 format!("branch `{branch}` is gone; `git branch {branch}` makes it again here");
-            return self.hold(Held { branch, why }, sit);
+            return self.hold(Held { branch, why }, sit).into();
         };
-        let members = waiting[..count].iter().take_while(|work| work.target == branch);
-        let members: Vec<AttemptId> = members.map(|work| work.id.clone()).collect();
-        let merging = self.emit(LandingEvent::Merging(self.batch(members.len(), &branch, &onto)));
-        let (stage, began) = (TrialStage::Building, sit.now);
-        self.trial = Some(QueueTrial { branch, onto: onto.clone(), began, stage });
-        vec![merging, LandingCommand::Build { onto, members, in_trial: false }.into()]
+        let mut next = LandingNext::default();
+        if self.trials.first().is_some_and(|trial| trial.onto != *tip) {
+            // Others have moved the branch: what failed may pass now.
+            next.cancel = self.dissolve(0);
+            self.suspects = 0;
+        }
+        if matches!(self.trials.first(), Some(QueueTrial { stage: TrialStage::Passed(_), .. })) {
+            return next.and(self.land().into());
+        }
+        if let Some(at) = self.answerable() {
+            return next.and(self.answer(at, tip));
+        }
+        if let Some((first, count)) = self.next(sit.queue) {
+            next.commands.extend(self.build(first, count, tip, sit));
+        }
+        next
     }
 
-    /// Handles a built batch. `required` are the commands that must pass on it; `None` if it can no
-    /// longer land.
+    /// Ends the trials from this one on, whose results no longer count. Returns the attempts whose
+    /// command is to be ended.
+    fn dissolve(&mut self, from: usize) -> Vec<AttemptId> {
+        let (mut back, mut cancel) = (Vec::new(), Vec::new());
+        for trial in self.trials.drain(from..) {
+            match &trial.stage {
+                TrialStage::Building => self.ending.push(trial),
+                TrialStage::Verifying { .. } => {
+                    cancel.push(trial.leader().id.clone());
+                    self.ending.push(trial);
+                }
+                TrialStage::Passed(_) | TrialStage::Landing(_) => back.extend(trial.members),
+            }
+        }
+        self.put_back(back);
+        cancel
+    }
+
+    /// Notes that what a trial did has ended whose result no longer counts. Whether this was one.
+    pub(super) fn has_ended(&mut self, leader: &AttemptId) -> bool {
+        let at = self.ending.iter().position(|trial| trial.leader().id == *leader);
+        let ended = at.map(|at| self.ending.remove(at));
+        let is_one = ended.is_some();
+        self.put_back(ended.map_or_else(Vec::new, |trial| trial.members));
+        is_one
+    }
+
+    /// Returns the commands that build a trial of waiting entries on the last trial or the tip.
+    fn build(
+        &mut self,
+        first: usize,
+        count: usize,
+        tip: &CommitId,
+        sit: &Situation<'_>,
+    ) -> Vec<RunCommand> {
+        let onto = self.trials.last().and_then(QueueTrial::tip).unwrap_or(tip).clone();
+        let slot = self.free_slot();
+        let members: Vec<QueuedWork> = self.waiting.drain(first..first + count).collect();
+        let merging = emit(&members[0], LandingEvent::Merging(batch_of(&members, &onto)));
+        let ids = members.iter().map(|work| work.id.clone()).collect();
+        let (stage, began) = (TrialStage::Building, sit.now);
+        self.trials.push(QueueTrial { members, onto: onto.clone(), slot, began, stage });
+        vec![merging, LandingCommand::Build { onto, members: ids, slot }.into()]
+    }
+
+    /// Handles what was built for the trial of an attempt. `lands` says whether it can still land.
     pub(super) fn built(
         &mut self,
+        leader: &AttemptId,
         built: Result<BuiltBatch, String>,
-        required: Option<Vec<String>>,
+        lands: bool,
         sit: &Situation<'_>,
     ) -> LandingNext {
-        let Some(trial) = self.trial.take() else {
-            return LandingNext::Commands(Vec::new());
+        if self.has_ended(leader) {
+            return LandingNext::default();
+        }
+        let Some(at) = self.trial_of(leader) else {
+            return self.built_base(leader, built, lands, sit);
         };
-        let QueueTrial { branch, onto, .. } = trial.clone();
-        let BuiltBatch { commits, conflict, refused, changed, as_is, is_set_up: _ } = match built {
+        let branch = self.trials[at].leader().target.clone();
+        let built = match built {
             Ok(built) => built,
-            Err(why) => return LandingNext::Commands(self.hold(Held { branch, why }, sit)),
+            Err(why) => {
+                let members = self.trials.remove(at).members;
+                self.put_back(members);
+                return self.hold(Held { branch, why }, sit).into();
+            }
         };
+        let BuiltBatch { commits, conflict, refused, changed, is_set_up } = built;
+        let trial = &mut self.trials[at];
+        let rest = trial.members.split_off(commits.len().max(1));
         if commits.is_empty() {
-            let paths = conflict.unwrap_or_default();
-            let result = |branch| match refused {
+            let QueueTrial { mut members, onto, .. } = self.trials.remove(at);
+            self.put_back(rest);
+            let Some(mut work) = members.pop() else { return LandingNext::default() };
+            if at > 0 {
+                // What is ahead may not land.
+                let ahead = self.trials.iter().flat_map(|trial| &trial.members);
+                work.after = ahead.map(|work| work.id.clone()).collect();
+                self.put_back(vec![work]);
+                return LandingNext::default();
+            }
+            self.suspects = 0;
+            let merge = match refused {
                 Some(why) => Merge::Refused { branch, why },
-                None => Merge::Conflict { branch, onto, paths },
+                None => Merge::Conflict { branch, onto, paths: conflict.unwrap_or_default() },
             };
-            return self.send_back(Vec::new(), result, None);
+            return ended(work, merge, Vec::new());
         }
-        if as_is {
-            return LandingNext::Commands(self.land_as_is(trial, &commits, sit));
+        let mut required = required(&trial.members, is_set_up);
+        let suspected = self.suspected.iter().filter(|_| self.suspects > 0);
+        let more: Vec<_> = suspected.filter(|it| !required.contains(it)).cloned().collect();
+        required.extend(more);
+        trial.stage = TrialStage::Verifying { commits, changed, required: required.clone() };
+        self.put_back(rest);
+        if required.is_empty() {
+            return self.verified(leader, Some(Vec::new()), false, sit);
         }
-        let Some(required) = required else {
-            return LandingNext::Commands(Vec::new());
-        };
-        let leader = self.queued().next().cloned();
-        let stage = TrialStage::Verifying { commits, changed, required: required.clone() };
-        self.trial = Some(QueueTrial { stage, ..trial });
-        match leader {
-            Some(leader) if !required.is_empty() => LandingNext::Verify(leader, required),
-            _ => LandingNext::Commands(self.verified(Some(Vec::new()), sit)),
+        if !lands {
+            let members = self.trials.remove(at).members;
+            self.put_back(members);
+            return LandingNext::default();
         }
+        let id = leader.clone();
+        TrialChecks { id, run: TrialRun::First, commands: required, alone: false }.into()
     }
 
-    /// Lands the first entry, whose work is on top of the target branch already, if its verify
-    /// commands passed there. If not, it is tried as any other work.
-    fn land_as_is(
-        &mut self,
-        trial: QueueTrial,
-        commits: &[BuiltCommit],
-        sit: &Situation<'_>,
-    ) -> Vec<RunCommand> {
-        let Some(QueuedWork { id, verify, own_run, .. }) = self.queue.waiting().first() else {
-            return Vec::new();
-        };
-        let (branch, onto) = (&trial.branch, trial.onto.clone());
-        if let Ok(batch) = VerifiedBatch::new(branch, &onto, commits, verify, own_run) {
-            return self.land(batch, sit);
-        }
-        let members = vec![id.clone()];
-        self.trial = Some(trial);
-        vec![LandingCommand::Build { onto, members, in_trial: true }.into()]
+    fn trial_of(&self, leader: &AttemptId) -> Option<usize> {
+        self.trials.iter().position(|trial| trial.leader().id == *leader)
     }
 
-    /// Handles the results of the verify commands of a trial. None means that they were
-    /// interrupted; the next run tries again.
+    /// Handles the results of verify commands that ran as those of an attempt, beside others if it
+    /// `crowded`. None means that they were interrupted.
     pub(super) fn verified(
         &mut self,
+        leader: &AttemptId,
         commands: Option<Vec<CheckedCommand>>,
+        crowded: bool,
         sit: &Situation<'_>,
-    ) -> Vec<RunCommand> {
-        let Some(QueueTrial { branch, onto, began, stage }) = self.trial.take() else {
-            return Vec::new();
+    ) -> LandingNext {
+        if self.has_ended(leader) {
+            return LandingNext::default();
+        }
+        let Some(at) = self.trial_of(leader) else {
+            return self.questioned(leader, commands);
         };
+        let QueueTrial { onto, began, stage, .. } = self.trials[at].clone();
+        let branch = self.trials[at].leader().target.clone();
         let (Some(commands), TrialStage::Verifying { commits, changed, required }) =
             (commands, stage)
         else {
-            return Vec::new();
+            return self.back(at);
         };
         let run = VerifyRun { changed, commands };
         match VerifiedBatch::new(&branch, &onto, &commits, &required, &run) {
-            Ok(batch) => self.land(batch, sit),
-            Err(Unproven::Red(check)) => self.red(*check, commits.len(), &branch, onto),
+            Ok(batch) => {
+                self.known.passed(batch.tip(), batch.required());
+                self.trials[at].stage = TrialStage::Passed(batch);
+                LandingNext::default()
+            }
+            Err(Unproven::Red(check)) => self.red(at, *check, crowded),
             // It is no verdict on the work. The next trial starts from a clean worktree.
             Err(Unproven::Strayed(why)) => {
+                let mut next = self.back(at);
                 if self.strayed.replace(onto.clone()) != Some(onto) {
-                    return Vec::new();
+                    return next;
                 }
-                let commands = self.hold(Held { branch, why }, sit);
+                next.commands.extend(self.hold(Held { branch, why }, sit));
                 // Verify commands can take long.
                 self.again = self.again.max(Some(sit.now + (sit.now - began)));
-                commands
+                next
             }
         }
     }
 
-    /// Handles a batch of the first `count` entries that fails.
-    fn red(
-        &mut self,
-        mut check: CheckResult,
-        count: usize,
-        branch: &str,
-        onto: CommitId,
-    ) -> Vec<RunCommand> {
+    /// Ends a trial without a result, and those on top of it: all are tried again.
+    fn back(&mut self, at: usize) -> LandingNext {
+        let cancel = self.dissolve(at + 1);
+        let members = self.trials.remove(at).members;
+        self.put_back(members);
+        LandingNext { cancel, ..LandingNext::default() }
+    }
+
+    /// Handles a trial that fails. Those on top of it are tried again without it.
+    fn red(&mut self, at: usize, mut check: CheckResult, crowded: bool) -> LandingNext {
         // The next trial under the same attempt writes to the same file.
         let from = check.log.clone();
         check.log = check.log.replace("/merge-", "/red-merge-");
         let mut commands = vec![LandingCommand::KeepLog { from, to: check.log.clone() }.into()];
-        if count > 1 {
-            commands.push(self.emit(LandingEvent::Split(self.batch(count, branch, &onto))));
+        let cancel = self.dissolve(at + 1);
+        let trial = self.trials.remove(at);
+        commands.push(emit(trial.leader(), CheckEvent::VerifyFailed(check.clone())));
+        (self.strayed, self.suspects) = (None, 0);
+        if let count @ 2.. = trial.members.len() {
+            let split = LandingEvent::Split(batch_of(&trial.members, &trial.onto));
+            commands.push(emit(trial.leader(), split));
+            (self.suspects, self.suspected) = (count, Some(check.command));
+            self.put_back(trial.members);
+            return LandingNext { commands, cancel, ..LandingNext::default() };
         }
-        self.strayed = None;
-        self.red = Some((check, onto));
-        self.queue.red(count);
-        commands
+        let next = LandingNext { commands, cancel, ..LandingNext::default() };
+        next.and(self.ask(trial, check, crowded))
     }
 
-    /// Moves the tip, after the records contain the commits that are about to land.
-    fn land(&mut self, batch: VerifiedBatch, sit: &Situation<'_>) -> Vec<RunCommand> {
+    /// Moves the tip to the first trial, after the records contain the commits that are about to land.
+    fn land(&mut self) -> Vec<RunCommand> {
         self.strayed = None;
-        let members = self.queue.waiting().iter().zip(batch.commits());
-        let record = members.map(|(work, built)| {
+        let Some(QueueTrial { members, stage, slot, .. }) = self.trials.first_mut() else {
+            return Vec::new();
+        };
+        let TrialStage::Passed(batch) = stage.clone() else { return Vec::new() };
+        *stage = TrialStage::Landing(batch.clone());
+        let record = members.iter().zip(batch.commits()).map(|(work, built)| {
             LandingCommand::Record(work.id.clone(), built.commit.clone()).into()
         });
-        let commands = record.chain([LandingCommand::Land(batch.clone()).into()]).collect();
-        let (branch, onto) = (batch.branch().to_owned(), batch.onto().clone());
-        let (stage, began) = (TrialStage::Landing(batch), sit.now);
-        self.trial = Some(QueueTrial { branch, onto, began, stage });
+        let mut commands: Vec<RunCommand> = record.collect();
+        commands.push(LandingCommand::Land { batch, slot: *slot }.into());
         commands
     }
 
@@ -338,38 +444,43 @@ impl LandingQueue {
         landed: Result<LandOutcome, String>,
         sit: &Situation<'_>,
     ) -> LandingNext {
-        let Some(QueueTrial { branch, stage: TrialStage::Landing(batch), .. }) = self.trial.take()
-        else {
-            return LandingNext::Commands(Vec::new());
+        let Some(QueueTrial { stage: TrialStage::Landing(batch), .. }) = self.trials.first() else {
+            return LandingNext::default();
         };
-        let commands = match landed {
-            Ok(LandOutcome::Landed { waits }) => return self.has_landed(&batch, waits),
+        let batch = batch.clone();
+        match landed {
+            Ok(LandOutcome::Landed { waits }) => self.has_landed(&batch, waits),
             Ok(LandOutcome::Moved) => {
-                self.queue.moved();
-                Vec::new()
+                self.suspects = 0;
+                LandingNext { cancel: self.dissolve(0), ..LandingNext::default() }
             }
-            Err(why) => self.hold(Held { branch, why }, sit),
-        };
-        LandingNext::Commands(commands)
+            Err(why) => {
+                let cancel = self.dissolve(0);
+                let held = Held { branch: batch.branch().to_owned(), why };
+                LandingNext { cancel, ..self.hold(held, sit).into() }
+            }
+        }
     }
 
     fn has_landed(&mut self, batch: &VerifiedBatch, waits: bool) -> LandingNext {
         self.told = None;
-        if let Some((_, onto)) = &mut self.red {
-            onto.clone_from(batch.tip());
-        }
-        let commits = batch.commits();
-        let members = self.queue.landed(commits.len());
+        let members = self.trials.remove(0).members;
+        // The remaining suspects fail on the new tip too: together it is the same batch.
+        self.suspects = self.suspects.saturating_sub(members.len());
         self.proven = members.first().map(|leader| ProvenTip {
             commit: batch.tip().clone(),
             task_id: leader.id.task_id.clone(),
             commands: batch.required().to_vec(),
         });
-        let ended = members.into_iter().zip(commits).map(|(work, built)| {
+        let ended = members.into_iter().zip(batch.commits()).map(|(work, built)| {
             let (branch, commit) = (batch.branch().to_owned(), built.commit.clone());
-            (work.id, Merge::Landed { branch, commit, waits }, None, Some(built.clone()))
+            let merge = Merge::Landed { branch, commit, waits };
+            let checks = batch.results().iter();
+            let checks = checks.filter(|check| work.verify.contains(&check.command)).cloned();
+            let checks = checks.collect();
+            EndedLanding { id: work.id, merge, checks, built: Some(built.clone()) }
         });
-        LandingNext::Ended(Vec::new(), ended.collect())
+        LandingNext { ended: ended.collect(), ..LandingNext::default() }
     }
 
     /// Pauses landing, and journals each new reason once.
@@ -380,17 +491,5 @@ impl LandingQueue {
             return Vec::new();
         }
         vec![RunCommand::Emit(None, Box::new(LandingEvent::MergeHeld(held).into()))]
-    }
-
-    /// Removes the first entry, whose work cannot land.
-    fn send_back(
-        &mut self,
-        commands: Vec<RunCommand>,
-        merge: impl FnOnce(String) -> Merge,
-        check: Option<CheckResult>,
-    ) -> LandingNext {
-        let first = self.queue.send_back();
-        let ended = first.map(|work| (work.id, merge(work.target), check, None));
-        LandingNext::Ended(commands, ended.into_iter().collect())
     }
 }

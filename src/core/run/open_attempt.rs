@@ -6,7 +6,7 @@ use super::{
     Situation,
     command::{
         AttemptId, CheckPurpose, PendingResult, ProcessEnd, ProcessOrder, RunCommand, SlotCommand,
-        StatusWrite,
+        TrialRun,
     },
     process_watch::{EndSignal, ProcessWatch},
     verified_batch::CheckedCommand,
@@ -15,8 +15,7 @@ use crate::{
     attempt::AttemptState,
     commit_id::CommitId,
     duration,
-    event::{Cause, CheckEvent, ChildrenLeft, Event, ExecutorEvent},
-    graph::task::Status,
+    event::{CheckEvent, ChildrenLeft, Event, ExecutorEvent},
     verdict::{CheckResult, Evidence, Merge, Outcome, Rule, Verdict},
 };
 
@@ -99,17 +98,14 @@ impl AttemptPhase {
                 Some(CheckPurpose::Setup) => state == AttemptState::SettingUp,
                 Some(CheckPurpose::Baseline) if process.waits => is_before_agent,
                 Some(CheckPurpose::Baseline) => state == AttemptState::Baseline,
-                Some(CheckPurpose::Verify | CheckPurpose::Trial) => false,
+                Some(CheckPurpose::Verify | CheckPurpose::Trial(_)) => false,
                 // An earlier run may have got further.
                 None => is_before_agent || is_running || process.recovers,
             },
             AttemptPhase::Verifying(process, _) => {
                 process.waits || state == AttemptState::Verifying
             }
-            AttemptPhase::Queued(None, _) => {
-                matches!(state, AttemptState::Queued | AttemptState::Landing)
-            }
-            AttemptPhase::Queued(Some(_), _) => state == AttemptState::Landing,
+            AttemptPhase::Queued(..) => state.is_queued(),
             AttemptPhase::Collecting(_) | AttemptPhase::Judging | AttemptPhase::Keeping(..) => true,
         }
     }
@@ -134,8 +130,8 @@ pub struct OpenAttempt {
     pub setup: Vec<String>,
     /// The verify commands to run before its agent starts.
     pub baseline: Vec<String>,
-    /// The commands among these that should fail then, because its task adds them for its own work.
-    pub own_baseline: Vec<String>,
+    /// The verify commands that its task adds for its own work: they should fail without it.
+    pub own_checks: Vec<String>,
     /// The verify commands to run after its agent ended.
     pub verify: Vec<String>,
     /// The rule for completion.
@@ -200,9 +196,18 @@ pub(super) enum Next {
     Commands(Vec<RunCommand>),
     /// Queue the work of the attempt to land on this branch.
     Queue(AttemptId, String),
-    /// Handle the results of the merge queue's trial that this attempt leads; none if the trial was
-    /// interrupted.
-    Tried(Option<Vec<CheckedCommand>>),
+    /// Handle the results of the commands of the merge queue that ran as those of an attempt; none if
+    /// they were interrupted.
+    Tried {
+        /// The attempt.
+        id: AttemptId,
+        /// The commands to execute first.
+        told: Vec<RunCommand>,
+        /// The results.
+        done: Option<Vec<CheckedCommand>>,
+        /// Whether others ran beside them.
+        crowded: bool,
+    },
 }
 
 impl EndSignal {
@@ -267,11 +272,27 @@ impl OpenAttempt {
         self.start_check()
     }
 
-    /// Starts the first command of a trial of the merge queue that it leads.
-    pub(super) fn start_trial(&mut self, commands: Vec<String>) -> Vec<RunCommand> {
+    /// Starts the first of the commands of the merge queue that run as its own, alone if so.
+    pub(super) fn start_trial(
+        &mut self,
+        run: TrialRun,
+        commands: Vec<String>,
+        alone: bool,
+    ) -> Vec<RunCommand> {
         let AttemptPhase::Queued(process, _) = &mut self.phase else { return Vec::new() };
-        *process = Some(AttemptProcess::new(Some(CheckPurpose::Trial), commands));
+        let started = AttemptProcess::new(Some(CheckPurpose::Trial(run)), commands);
+        *process = Some(AttemptProcess { alone, ..started });
         self.start_check()
+    }
+
+    /// Ends its command of the merge queue, whose result no longer counts. Whether it had not begun.
+    pub(super) fn end_trial(&mut self, sit: &Situation<'_>) -> (bool, Option<RunCommand>) {
+        if let AttemptPhase::Queued(process, _) = &mut self.phase
+            && process.take_if(|process| process.waits).is_some()
+        {
+            return (true, None);
+        }
+        (false, self.end_process(Outcome::Cancelled, sit))
     }
 
     /// Asks its executor for the end of its agent, which worked for this long.
@@ -288,7 +309,7 @@ impl OpenAttempt {
         match self.phase.process().and_then(|process| process.purpose) {
             Some(CheckPurpose::Setup) => self.start_first(),
             Some(CheckPurpose::Baseline) => self.start_agent(),
-            Some(CheckPurpose::Verify | CheckPurpose::Trial) | None => Vec::new(),
+            Some(CheckPurpose::Verify | CheckPurpose::Trial(_)) | None => Vec::new(),
         }
     }
 
@@ -304,7 +325,7 @@ impl OpenAttempt {
         let log = format!("{}/{}-{number}.log", self.log, purpose.log_name());
         let event = match purpose {
             CheckPurpose::Setup => CheckEvent::SettingUp { attempt, command: command.clone(), log },
-            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
+            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial(_) => {
                 let baseline = purpose == CheckPurpose::Baseline;
                 CheckEvent::Verifying { attempt, command: command.clone(), baseline, log }
             }
@@ -320,7 +341,12 @@ impl OpenAttempt {
         end: Box<PendingResult>,
     ) -> Vec<RunCommand> {
         let process = AttemptProcess { lost: process.lost + 1, ..process };
-        self.phase = AttemptPhase::Verifying(process, end);
+        self.phase = match process.purpose {
+            Some(CheckPurpose::Trial(_)) => AttemptPhase::Queued(Some(process), end),
+            Some(CheckPurpose::Setup | CheckPurpose::Baseline | CheckPurpose::Verify) | None => {
+                AttemptPhase::Verifying(process, end)
+            }
+        };
         self.start_check()
     }
 
@@ -351,7 +377,9 @@ impl OpenAttempt {
                 vec![self.emit(CheckEvent::AlreadyPasses { attempt, command })]
             }
             CheckPurpose::Baseline if is_own => Vec::new(),
-            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial => {
+            // The merge queue says where its output stays.
+            CheckPurpose::Trial(TrialRun::First) if !is_green => Vec::new(),
+            CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial(_) => {
                 let event = if is_green {
                     CheckEvent::Verified(check)
                 } else {
@@ -381,10 +409,10 @@ impl OpenAttempt {
             log: end.log,
         };
         let is_green = check.is_green();
-        let is_own =
-            purpose == CheckPurpose::Baseline && self.own_baseline.contains(&check.command);
+        let is_own = purpose == CheckPurpose::Baseline && self.own_checks.contains(&check.command);
         let passes = is_green || is_own;
-        if mem::take(&mut process.crowded) && !passes {
+        let crowded = mem::take(&mut process.crowded);
+        if crowded && !passes && !matches!(purpose, CheckPurpose::Trial(_)) {
             return self.check_again((process, purpose), result, check).into();
         }
         process.alone = false;
@@ -425,12 +453,13 @@ impl OpenAttempt {
                     commands.extend(self.close(*result));
                 }
             }
-            CheckPurpose::Trial if goes_on => {
+            CheckPurpose::Trial(_) if goes_on => {
                 self.phase = AttemptPhase::Queued(Some(process), result);
             }
-            CheckPurpose::Trial => {
+            CheckPurpose::Trial(_) => {
                 self.phase = AttemptPhase::Queued(None, result);
-                return Next::Tried(Some(process.done));
+                let (id, done) = (self.id.clone(), Some(process.done));
+                return Next::Tried { id, told: commands, done, crowded };
             }
         }
         if goes_on {
@@ -451,36 +480,5 @@ impl OpenAttempt {
         let evidence = Box::new(end.evidence.clone());
         self.phase = AttemptPhase::Keeping(verdict, Box::new(end));
         vec![RunCommand::Keep(self.id.clone(), verdict, evidence)]
-    }
-}
-
-/// Returns the status to write at the end of an attempt with this verdict, if it changes.
-pub(super) fn status_after(
-    verdict: Verdict,
-    parks: bool,
-    was: Status,
-) -> Option<(StatusWrite, Cause)> {
-    match verdict {
-        Verdict::Complete => Some((StatusWrite::Complete, Cause::Completed)),
-        _ if parks => Some((StatusWrite::Plain(Status::InProgress), Cause::Released)),
-        // A person blocked or cancelled the task during the attempt, which takes precedence.
-        _ if !matches!(was, Status::InProgress | Status::Complete | Status::Pending) => None,
-        Verdict::NeedsInput => Some((StatusWrite::Plain(Status::NeedsInput), Cause::Asked)),
-        Verdict::Incomplete
-        | Verdict::Unverified
-        | Verdict::VerifyFailed
-        | Verdict::Uncommitted
-        | Verdict::OffBranch
-        | Verdict::Failed
-        | Verdict::TimedOut
-        | Verdict::Cancelled
-        | Verdict::Interrupted
-        | Verdict::RateLimited
-        | Verdict::Denied
-        | Verdict::BaselineBroken
-        | Verdict::SetupFailed
-        | Verdict::Conflict
-        | Verdict::MergeFailed
-        | Verdict::Again => Some((StatusWrite::Plain(Status::Pending), Cause::Released)),
     }
 }

@@ -23,6 +23,7 @@ use super::{
         RunCommand, SlotCommand,
     },
     input::{BuiltBatch, FoundAttempt, Input, LandOutcome, ProcessStart, SlotReason},
+    landing::QueueLimits,
     open_attempt::{AttemptPhase, OpenAttempt},
     process_watch::{GracePeriods, ProcessLimits},
     verified_batch::{BuiltCommit, HeadSpan, VerifiedBatch},
@@ -93,6 +94,24 @@ impl SimProcess {
     }
 }
 
+/// A slot of the merge queue.
+#[derive(Clone)]
+struct SimSlot {
+    head: CommitId,
+    /// The commit that HEAD should be at.
+    tip: Option<CommitId>,
+    /// Whether its files differ from HEAD.
+    changed: bool,
+}
+
+/// A trial that is being built.
+struct SimBuild {
+    onto: CommitId,
+    leader: AttemptId,
+    members: Vec<AttemptId>,
+    slot: usize,
+}
+
 /// The world around a run.
 #[expect(clippy::struct_excessive_bools, reason = "these are switches")]
 struct World {
@@ -115,12 +134,10 @@ struct World {
     preparing: BTreeSet<AttemptId>,
     /// The attempts whose slots were set up before.
     set_up: BTreeSet<AttemptId>,
-    building: Option<(CommitId, Vec<AttemptId>, bool)>,
-    /// HEAD of the worktree for merges, the commit that it should be at, and whether its files
-    /// differ from HEAD.
-    trial_head: CommitId,
-    trial_tip: Option<CommitId>,
-    trial_changed: bool,
+    building: Option<SimBuild>,
+    trial_slots: BTreeMap<usize, SimSlot>,
+    /// How many trials are verified at once, and whether they combine work.
+    queue: QueueLimits,
     landing: Option<VerifiedBatch>,
     /// The attempts that had started at the last step of the merge queue, if it was taken when only
     /// queued work was left.
@@ -158,6 +175,11 @@ struct World {
     shown: bool,
 }
 
+/// Whether a process is one of the merge queue.
+fn is_trial(purpose: Option<CheckPurpose>) -> bool {
+    matches!(purpose, Some(CheckPurpose::Trial(_)))
+}
+
 /// Why a step ends a run.
 enum End {
     Stopped(StopReason),
@@ -192,6 +214,7 @@ impl World {
             start_limit: 0,
             ..Policy::default()
         };
+        let queue = QueueLimits { width: 1 + dice.below(4), batches: dice.chance(30) };
         let verify = dice.chance(75);
         let one_check = dice.chance(30);
         let tip = CommitId::from("c0");
@@ -213,9 +236,8 @@ impl World {
             preparing: BTreeSet::new(),
             set_up: BTreeSet::new(),
             building: None,
-            trial_head: tip.clone(),
-            trial_tip: None,
-            trial_changed: false,
+            trial_slots: BTreeMap::new(),
+            queue,
             landing: None,
             last_step: None,
             commits: BTreeMap::from([(tip.clone(), Works::new())]),
@@ -319,6 +341,7 @@ impl World {
             done_file: false,
             one_check: self.one_check,
             proves: false,
+            queue: self.queue,
         };
         let result = act(&mut run, &sit);
         self.run = run;
@@ -377,6 +400,11 @@ impl World {
         }
         if let Some(Merge::Red { onto, .. }) = &ended.evidence.merge {
             self.check_sent_back(id, onto);
+        }
+        if let Some(Merge::RedBase { onto, .. }) = &ended.evidence.merge {
+            let works = &self.commits[onto];
+            let failed = self.reds.iter().any(|red| self.commits[red] == *works);
+            assert!(failed, "{id} is said to fail without its work, and that was not tried");
         }
         let count = self.ended.entry(id.clone()).or_default();
         *count += 1;
@@ -517,19 +545,19 @@ impl World {
                 self.passed.retain(|(of, _), _| *of != id);
                 self.set_up.remove(&id);
             }
-            RunCommand::Landing(LandingCommand::Build { onto, members, in_trial }) => {
-                assert!(self.building.is_none() && self.landing.is_none());
-                let has_time = self.signalled.0.is_none_or(|at| self.now < at + 20);
-                assert!(in_trial || has_time, "landing begins after the grace period of SIGTERM");
-                self.passed.retain(|(_, purpose), _| *purpose != "merge");
-                self.building = Some((onto, members, in_trial));
+            RunCommand::Landing(LandingCommand::Build { onto, members, slot }) => {
+                let leader = members[0].clone();
+                self.begin_build(SimBuild { onto, leader, members, slot });
+            }
+            RunCommand::Landing(LandingCommand::CheckOut { leader, onto, slot }) => {
+                self.begin_build(SimBuild { onto, leader, members: Vec::new(), slot });
             }
             RunCommand::Landing(LandingCommand::Record(id, commit)) => {
                 if let Some(record) = self.records.get_mut(&id) {
                     record.landing = Some(commit);
                 }
             }
-            RunCommand::Landing(LandingCommand::Land(batch)) => {
+            RunCommand::Landing(LandingCommand::Land { batch, .. }) => {
                 for id in self.new_works(batch.onto(), batch.tip()) {
                     let record = self.records.get(&id);
                     assert!(record.is_some_and(|it| it.landing.is_some()), "no intent of {id}");
@@ -553,6 +581,23 @@ impl World {
             | RunCommand::Landing(LandingCommand::KeepLog { .. }) => {}
         }
         Ok(None)
+    }
+
+    fn begin_build(&mut self, trial: SimBuild) {
+        assert!(self.building.is_none() && self.landing.is_none());
+        let has_time = self.signalled.0.is_none_or(|at| self.now < at + 20);
+        assert!(has_time, "landing begins after the grace period of SIGTERM");
+        let at_work = self.processes.iter().filter(|(_, it)| is_trial(it.purpose));
+        let mut slots = at_work.map(|(id, _)| self.run.landing().slot_of(id));
+        assert!(!slots.any(|slot| slot == trial.slot), "two trials in slot {}", trial.slot);
+        self.passed.remove(&(trial.leader.clone(), "merge"));
+        self.building = Some(trial);
+    }
+
+    /// HEAD of the slot in which the work of an attempt is tried.
+    fn trial_slot(&mut self, id: &AttemptId) -> &mut SimSlot {
+        let slot = self.run.landing().slot_of(id);
+        self.trial_slots.get_mut(&slot).expect("the trial was built")
     }
 
     /// Commits what an agent left, if its verify commands passed.
@@ -667,6 +712,8 @@ impl World {
         let own = format!("check {}", id.task_id);
         let verify = if self.verify { vec!["check".to_owned(), own] } else { Vec::new() };
         let baseline = if self.dice.chance(20) { verify.clone() } else { Vec::new() };
+        let has_own = baseline.is_empty() && self.dice.chance(50);
+        let own_checks = verify.iter().skip(1).filter(|_| has_own).cloned().collect();
         let setup = if self.isolated && self.dice.chance(30) {
             vec!["one".to_owned(), "two".to_owned()]
         } else {
@@ -681,7 +728,7 @@ impl World {
             log: String::new(),
             setup,
             baseline,
-            own_baseline: Vec::new(),
+            own_checks,
             verify,
             rule: Rule::Task(CommitRule::Required),
             phase: AttemptPhase::Preparing,
@@ -709,10 +756,10 @@ impl World {
     }
 
     fn start(&mut self, id: AttemptId, purpose: Option<CheckPurpose>, command: &str) -> Input {
-        let is_trial = purpose == Some(CheckPurpose::Trial);
+        let is_trial = is_trial(purpose);
         let own = self.records[&id].tree_head.clone();
-        let tree_head = if is_trial { Some(self.trial_head.clone()) } else { own };
-        let is_verified = matches!(purpose, Some(CheckPurpose::Verify | CheckPurpose::Trial));
+        let tree_head = if is_trial { Some(self.trial_slot(&id).head.clone()) } else { own };
+        let is_verified = matches!(purpose, Some(CheckPurpose::Verify | CheckPurpose::Trial(_)));
         let is_far = !is_verified && self.is_far(&id);
         if is_far && self.is_away {
             return self.unreachable(id);
@@ -727,7 +774,7 @@ impl World {
         assert!(!self.found_landed.contains(&id), "{id} had landed");
         let slot = self.records[&id].slot;
         for other in self.processes.keys().filter(|_| !is_trial) {
-            let trial = self.processes[other].purpose == Some(CheckPurpose::Trial);
+            let trial = crate::run::simulation::is_trial(self.processes[other].purpose);
             assert!(trial || self.records[other].slot != slot, "{id} runs alongside {other}");
         }
         let command = command.to_owned();
@@ -902,12 +949,16 @@ impl World {
 
     fn end_process(&mut self, id: AttemptId) -> Result<(), End> {
         let process = self.processes.remove(&id).expect("it was chosen");
-        let is_trial = process.purpose == Some(CheckPurpose::Trial);
+        let is_trial = is_trial(process.purpose);
         let verifies = is_trial || process.purpose == Some(CheckPurpose::Verify);
         // What it finds depends on HEAD, whatever was meant to be verified.
         let works = process.head.as_ref().map(|head| self.commits[head].clone());
         let good = match process.purpose {
-            Some(CheckPurpose::Trial) => works.is_some_and(|works| self.is_green(&works)),
+            // Some fail now and then.
+            Some(CheckPurpose::Trial(_)) => {
+                works.is_some_and(|works| self.is_green(&works))
+                    && !(self.rough && self.dice.chance(8))
+            }
             Some(CheckPurpose::Verify) => {
                 works.is_none_or(|works| self.is_green(&works))
                     && !(self.rough && self.dice.chance(10))
@@ -924,17 +975,20 @@ impl World {
             (true, false) => Some(Outcome::Signaled { signal: 15 }),
             (false, false) => Some(Outcome::Exited { exit_code: i32::from(!good) }),
         };
-        let is_elsewhere = is_trial && Some(&self.trial_head) != self.trial_tip.as_ref();
+        let is_elsewhere = is_trial && {
+            let slot = self.trial_slot(&id);
+            Some(&slot.head) != slot.tip.as_ref()
+        };
         if verifies && self.rough && self.dice.chance(if is_elsewhere { 30 } else { 3 }) {
             self.move_head(&id, is_trial);
         }
         let own = self.records[&id].tree_head.clone();
-        let after = if is_trial { Some(self.trial_head.clone()) } else { own };
+        let after = if is_trial { Some(self.trial_slot(&id).head.clone()) } else { own };
         let head = HeadSpan { before: process.head, after };
         let is_green = outcome == Some(Outcome::Exited { exit_code: 0 });
         let end = self.run.attempts().get(&id).and_then(|open| open.phase.result());
         let leftovers = end.is_some_and(|end| !end.evidence.leftovers.is_empty());
-        let is_clean = if is_trial { !self.trial_changed } else { !leftovers };
+        let is_clean = if is_trial { !self.trial_slot(&id).changed } else { !leftovers };
         let is_proof = verifies && is_clean && head.before == head.after;
         let stayed = head.after.clone().filter(|_| is_proof);
         if let Some(commit) = stayed.clone().filter(|_| is_green) {
@@ -966,57 +1020,48 @@ impl World {
         let any = self.commits.keys().nth(number).cloned().expect("a number below the length");
         // A command may also go where HEAD should have been.
         let verified =
-            if is_trial { self.trial_tip.clone() } else { self.records[id].head.clone() };
+            if is_trial { self.trial_slot(id).tip.clone() } else { self.records[id].head.clone() };
         let commit = verified.filter(|_| self.dice.chance(50)).unwrap_or(any);
         if is_trial {
-            self.trial_head = commit;
+            self.trial_slot(id).head = commit;
         } else if let Some(record) = self.records.get_mut(id) {
             record.tree_head = Some(commit);
         }
     }
 
     fn end_build(&mut self) -> Result<(), End> {
-        let (onto, members, in_trial) = self.building.take().expect("it was chosen");
+        let SimBuild { onto, leader, members, slot } = self.building.take().expect("it was chosen");
         if self.rough && self.dice.chance(3) {
-            return self.handle(Input::Built(Err("git failed".to_owned())));
+            return self.handle(Input::Built(leader, Err("git failed".to_owned())));
         }
         let mut batch = BuiltBatch::default();
-        if let ([id], false) = (&members[..], in_trial)
-            && self.records[id].attempt.base.as_ref() == Some(&onto)
-            && self.dice.chance(80)
-        {
-            let commit = self.records[id].head.clone().expect("queued work has a commit");
-            batch.commits.push(BuiltCommit { verified: commit.clone(), commit, rebuilt: None });
-            return self.handle(Input::Built(Ok(BuiltBatch { as_is: true, ..batch })));
-        }
-        self.trial_head = onto;
+        let mut head = onto;
+        let mut tip = Some(head.clone());
         for id in &members {
-            let mut works = self.commits[&self.trial_head].clone();
-            self.trial_tip = Some(self.trial_head.clone());
+            let mut works = self.commits[&head].clone();
             if self.conflicts(id, &works) {
                 batch.conflict = Some(vec!["file".to_owned()]);
                 if self.rough && self.dice.chance(20) {
                     // What git left of the conflict was not cleaned up.
-                    self.trial_head = self.records[id].head.clone().expect("it has a commit");
+                    head = self.records[id].head.clone().expect("it has a commit");
                 }
                 break;
             }
             works.insert(id.clone());
-            self.trial_head = self.commit(works);
-            let commit = self.trial_head.clone();
-            let rebuilt = vec![Commit { id: commit.clone(), subject: String::new() }];
-            batch.commits.push(BuiltCommit {
-                verified: commit.clone(),
-                commit,
-                rebuilt: Some((rebuilt, DiffStat::default())),
-            });
+            let own = self.records[id].head.clone().expect("queued work has a commit");
+            // Work on top of what it started from stays as it is.
+            let is_on_top = self.commits[&own] == works;
+            head = if is_on_top { own } else { self.commit(works) };
+            let commit = head.clone();
+            tip = Some(commit.clone());
+            let commits = vec![Commit { id: commit.clone(), subject: String::new() }];
+            let rebuilt = (!is_on_top).then(|| (commits, DiffStat::default()));
+            batch.commits.push(BuiltCommit { verified: commit.clone(), commit, rebuilt });
         }
-        if batch.conflict.is_none() {
-            self.trial_tip = Some(self.trial_head.clone());
-        }
-        self.trial_changed = self.rough && self.dice.chance(2);
-        batch.changed.extend(self.trial_changed.then(|| "file".to_owned()));
-        self.handle(Input::Built(Ok(batch)))
+        let changed = self.rough && self.dice.chance(2);
+        batch.changed.extend(changed.then(|| "file".to_owned()));
+        self.trial_slots.insert(slot, SimSlot { head, tip, changed });
+        self.handle(Input::Built(leader, Ok(batch)))
     }
 
     fn end_landing(&mut self) -> Result<(), End> {
@@ -1163,10 +1208,8 @@ impl World {
                 }
                 RunDecision::Select(Decision::Start(key)) => {
                     self.carry_out(vec![RunCommand::Record(key)])?;
-                    let at_work = self
-                        .processes
-                        .iter()
-                        .filter(|(_, process)| process.purpose != Some(CheckPurpose::Trial));
+                    let at_work =
+                        self.processes.iter().filter(|(_, process)| !is_trial(process.purpose));
                     assert!(at_work.count() <= self.policy.jobs, "more than `jobs` at work");
                 }
                 RunDecision::Select(Decision::Wait(wait)) => self.happen(wait.until)?,

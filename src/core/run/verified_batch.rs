@@ -92,6 +92,7 @@ pub struct VerifiedBatch {
     commits: Vec<BuiltCommit>,
     tip: CommitId,
     required: Vec<String>,
+    results: Vec<CheckResult>,
 }
 
 impl VerifiedBatch {
@@ -130,6 +131,7 @@ impl VerifiedBatch {
             commits: commits.to_vec(),
             tip: tip.clone(),
             required: required.to_vec(),
+            results: run.commands.iter().map(|it| it.result.clone()).collect(),
         })
     }
 
@@ -151,6 +153,11 @@ impl VerifiedBatch {
     /// The commands that passed on it.
     pub fn required(&self) -> &[String] {
         &self.required
+    }
+
+    /// Their results.
+    pub fn results(&self) -> &[CheckResult] {
+        &self.results
     }
 
     /// The work of each member on top of the members before it.

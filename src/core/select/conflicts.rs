@@ -113,7 +113,13 @@ impl<'a> View<'a> {
         let last = self.history.of(&self.graph.task(number).id).last.as_ref();
         match last.and_then(|last| last.ended.evidence.merge.as_ref()) {
             Some(Merge::Conflict { paths, .. }) => paths,
-            Some(Merge::Landed { .. } | Merge::Red { .. } | Merge::Refused { .. }) | None => &[],
+            Some(
+                Merge::Landed { .. }
+                | Merge::Red { .. }
+                | Merge::RedBase { .. }
+                | Merge::Refused { .. },
+            )
+            | None => &[],
         }
     }
 

@@ -36,19 +36,16 @@ impl Verdict {
                 let report = evidence.report.unwrap_or(Report::Command);
                 let red = evidence.red().map(ToString::to_string);
                 let red = red.unwrap_or_else(|| "a verify command failed".to_owned());
-                let merged = match &evidence.merge {
-                    Some(Merge::Red { branch, .. }) => format!("merged with `{branch}`, "),
+                let place = match &evidence.merge {
+                    Some(Merge::Red { branch, already, .. }) => {
+                        let same = if *already { ", as it does without this work" } else { "" };
+                        format!(" on top of `{branch}`{same}")
+                    }
                     _ => String::new(),
                 };
-                format!("{report}, but {merged}{red}")
+                format!("{report}, but {red}{place}")
             }
-            Verdict::BaselineBroken => match &evidence.bad_base {
-                Some(why) => why.clone(),
-                None => format!(
-                    "{} before the attempt",
-                    evidence.red().map_or_else(String::new, ToString::to_string)
-                ),
-            },
+            Verdict::BaselineBroken => evidence.baseline(),
             Verdict::SetupFailed => evidence
                 .setup
                 .as_ref()
@@ -109,18 +106,20 @@ impl Verdict {
     }
 }
 
-impl Merge {
-    /// Where landed work is, for the end of a sentence; empty if it did not land.
-    pub fn landed(&self) -> String {
-        match self {
-            Merge::Landed { waits: true, .. } => "; landed, waits for your checkout".to_owned(),
-            Merge::Landed { branch, waits: false, .. } => format!("; landed on `{branch}`"),
-            Merge::Conflict { .. } | Merge::Red { .. } | Merge::Refused { .. } => String::new(),
+impl Evidence {
+    /// What fails without the work of the attempt as well.
+    fn baseline(&self) -> String {
+        let red = || self.red().map_or_else(String::new, ToString::to_string);
+        match (&self.bad_base, &self.merge) {
+            (Some(why), _) => why.clone(),
+            (None, Some(Merge::RedBase { branch, onto })) => {
+                let onto = onto.short();
+                format!("{}, with the work of several tasks and on `{branch}` at {onto}", red())
+            }
+            (None, _) => format!("{} before the attempt", red()),
         }
     }
-}
 
-impl Evidence {
     /// A description of the proof that the task is complete.
     fn proof(&self) -> String {
         let proof = match (&self.autocommit, self.added.len()) {

@@ -84,12 +84,6 @@ pub struct AttemptRecord {
     /// The number of times that its executor was asked for its end and its work.
     #[serde(default)]
     pub asks: u32,
-    /// The files that git ignored in its slot before its agent started, if verify commands follow.
-    #[serde(default)]
-    pub ignored: Option<Vec<String>>,
-    /// Whether its agent left other files that git ignores: what passes there may fail elsewhere.
-    #[serde(default)]
-    pub has_own_ignored: bool,
     /// The paths of `dirty` that an earlier attempt at the task left. They count as the attempt's
     /// own.
     #[serde(default)]

@@ -49,7 +49,13 @@ pub fn prompt(workspace: &Workspace, path: &Path, past: &TaskHistory) -> Result<
         Some(Merge::Conflict { paths, .. }) => {
             Some((paths.as_slice(), tail(&format!("{}/{CONFLICT}", last.log))))
         }
-        Some(Merge::Landed { .. } | Merge::Red { .. } | Merge::Refused { .. }) | None => None,
+        Some(
+            Merge::Landed { .. }
+            | Merge::Red { .. }
+            | Merge::RedBase { .. }
+            | Merge::Refused { .. },
+        )
+        | None => None,
     });
     let more = PromptAppendix {
         answers: &past.answers,

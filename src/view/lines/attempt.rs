@@ -14,7 +14,7 @@ use crate::{
         commit_id::CommitId,
         duration,
         event::{
-            AgentChange, AttemptEvent, AttemptResult, Cause, CheckEvent, CheckoutRestored,
+            AgentChange, AttemptEvent, AttemptResult, Batch, Cause, CheckEvent, CheckoutRestored,
             ChildEnded, ChildEvent, ChildOutcome, ChildrenLeft, Event, GraphEvent, Orphans,
             PlainLoop, RequestEvent, RunEvent, record::Record,
         },
@@ -266,26 +266,20 @@ pub(super) fn proof(ended: &AttemptResult) -> Vec<Line> {
     lines
 }
 
-/// What is said of a verify command that failed while others ran.
-const AGAIN: &str = " while other commands ran; once more alone, before that counts";
+/// What is said of a verify command that failed and runs again.
+const AGAIN: &str = "; once more, before that counts";
 
 impl EventText for CheckEvent {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         let (id, view) = (at.id, at.view);
-        let active = &view.history.active;
-        let is_landing = |id: &TaskId| active.is_landing(id);
-        let trial =
-            active.trial.as_ref().filter(|_| at.record.task_id.as_ref().is_some_and(is_landing));
+        let of_task = |trial: &&Batch| at.record.task_id.iter().any(|id| trial.tasks.contains(id));
+        let trial = view.history.active.trials.iter().find(of_task);
         let result = |check: &CheckResult| {
             let prefix = match trial {
-                Some(_) if view.policy.jobs > 1 => "merge queue: ".to_owned(),
+                Some(trial) if trial.tasks.len() > 1 => "merge queue: ".to_owned(),
                 _ => line_prefix(id, view),
             };
-            let command = match view.policy.jobs {
-                0 | 1 => String::new(),
-                _ => format!("`{}` ", check.command),
-            };
-            format!("{prefix}{command}")
+            if view.policy.jobs < 2 { prefix } else { format!("{prefix}`{}` ", check.command) }
         };
         match self {
             CheckEvent::SettingUp { command, .. } => {
@@ -312,6 +306,10 @@ impl EventText for CheckEvent {
                 let again = if matches!(self, CheckEvent::VerifyRepeated(_)) { AGAIN } else { "" };
                 let head = format!("{}{} after {took}{again}", result(check), check.outcome);
                 with_output(line(Style::Warn, head), check)
+            }
+            CheckEvent::Flaky(check) => {
+                let what = "failed and then passed on the same files: nobody's failure";
+                vec![line(Style::Warn, format!("{id}: `{}` {what}", check.command))]
             }
             CheckEvent::VerifyPostponed { .. } => {
                 let text = "are left to the next run; its work is kept";

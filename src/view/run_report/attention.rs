@@ -347,8 +347,10 @@ fn clearing(waiting: &WaitingWorkView) -> String {
 /// The verify command that failed before an attempt, or the base from which none can start.
 fn baseline(source: &ReportSource<'_>, is_now: bool) -> Option<Attention> {
     let run = &source.history.run;
-    let broken =
-        run.baseline_broken.as_ref().map(|why| format!("failed before the attempt: {why}"));
+    let broken = run
+        .baseline_broken
+        .as_ref()
+        .map(|why| format!("no work of an attempt makes it fail: {why}"));
     let why = run.bad_base.clone().or(broken).filter(|_| run.finished.is_some())?;
     let tasks = source.history.tasks().into_iter();
     let broken = tasks.filter_map(|(id, past)| Some((id, past.last.as_deref()?)));

@@ -55,18 +55,8 @@ pub(super) fn upcoming(
     let wake = run.schedule.as_ref().and_then(|schedule| schedule.next_wake);
     let from = wake.filter(|wake| *wake > now && !run.goes_on()).unwrap_or(now);
     let slots = view.forecast(jobs, &length, now);
-    // What follows a run that made only one attempt, or was stopped, is another run.
-    let policy = Policy { once: false, stop: None, ..view.policy.clone() };
-    let rest = View { policy: &policy, ..*view };
-    let foreseen = NightView::of(&rest, run.goes_on(), from, Patience::Short)
-        .filter(|_| !slots.slots.is_empty());
-    // All that is planned ends when the run does.
-    let planned_end = slots.slots.iter().map(|slot| slot.end).max().unwrap_or(0);
-    let whole = foreseen.as_ref().filter(|it| it.reasons[0].exit_code == Some(0));
-    let end = whole.map(|it| (it.ends_at.middle - from).as_seconds_f64());
     let after = |seconds: u64| {
-        let pace = end.map_or(1.0, |end| end / planned_end.max(1) as f64);
-        let length = TimeDelta::try_milliseconds((seconds as f64 * pace * 1000.0).round() as i64);
+        let length = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
         from.checked_add_signed(length?)
     };
     let mut is_planned = vec![false; view.graph.tasks().len()];
@@ -96,7 +86,12 @@ pub(super) fn upcoming(
         .filter(|number| !is_planned[*number] && view.state(*number, now) == TaskState::Waiting);
     let room = TASKS - tasks.len();
     tasks.extend(waiting.take(room).map(task));
-    (tasks, foreseen)
+    // What follows a run that made only one attempt, or was stopped, is another run.
+    let policy = Policy { once: false, stop: None, ..view.policy.clone() };
+    let rest = View { policy: &policy, ..*view };
+    let forecast = NightView::of(&rest, run.goes_on(), from, Patience::Short)
+        .filter(|_| !slots.slots.is_empty());
+    (tasks, forecast)
 }
 
 /// Why a task cannot start now.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use chrono::{DateTime, Utc};
 
 use super::{
-    Attention, AttentionKind, FailedTask, LandedTask, RunReport, UpcomingTask,
+    Attention, AttentionKind, FailedTask, FlakyCheck, LandedTask, RunReport, UpcomingTask,
     page::{Fold, Markup, ReportPage, fitting},
 };
 use crate::{
@@ -109,7 +109,7 @@ impl RunReport {
         let goes_on = self.run.goes_on();
         for attempt in &self.run.attempts {
             // What waits to land after the end of its run is in the merge queue.
-            if goes_on || !attempt.position.state.has_passed() {
+            if goes_on || !attempt.position.state.is_queued() {
                 page.text(None, &current(&self.run, attempt));
             }
             for child in &attempt.children {
@@ -204,6 +204,12 @@ impl RunReport {
             page.heading("failed:");
             failed.iter().take(fold.failed).for_each(|task| task.show(page, fold.rows));
             page.more(failed.len().saturating_sub(fold.failed), &self.command());
+        }
+        for FlakyCheck { command, failed, runs } in &self.flaky {
+            let text = format!(
+                "flaky: `{command}` failed {failed} of {runs} times, then passed on the same files"
+            );
+            page.text(Style::Warn, &text);
         }
         self.future(page, fold);
         for next in &self.next {

@@ -1,5 +1,5 @@
-//! The processes of attempts on their way to their executors, when they have arrived, and when their
-//! executors do not answer.
+//! The processes of attempts on their way to their executors, when they have arrived, when they are
+//! idle, and when their executors do not answer.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,13 @@ use chrono::{DateTime, Utc};
 
 use super::Attempts;
 use crate::{
+    duration,
     event::{AttemptEvent, Cause, ExecutorEvent},
     executor::{ExecutorFault, LOCAL, Placement},
     graph::task::Status,
     run::{
         Situation,
-        command::{AttemptId, CheckPurpose, ProcessEnd, RunCommand, StatusWrite},
+        command::{AttemptId, CheckPurpose, ProcessEnd, ProcessOrder, RunCommand, StatusWrite},
         input::ProcessStart,
         open_attempt::{AttemptProcess, OpenAttempt},
         process_watch::{ProcessLimits, ProcessWatch},
@@ -142,6 +143,36 @@ impl Attempts {
         attempt.map_or_else(Vec::new, |attempt| vec![attempt.emit(event)])
     }
 
+    /// Ends an idle process, unless files have changed.
+    pub(in crate::run) fn process_idle(
+        &mut self,
+        id: &AttemptId,
+        changed: bool,
+        sit: &Situation<'_>,
+    ) -> Vec<RunCommand> {
+        let Some(attempt) = self.get_mut(id) else {
+            return Vec::new();
+        };
+        let watch = attempt.phase.process().and_then(|process| process.watch.as_ref());
+        let Some(limit) = watch.and_then(|watch| watch.limits().idle) else {
+            return Vec::new();
+        };
+        if changed {
+            let is_ending = watch.is_some_and(ProcessWatch::is_ending);
+            return if is_ending {
+                Vec::new()
+            } else {
+                vec![RunCommand::Process(id.clone(), ProcessOrder::KeepAwake)]
+            };
+        }
+        let Some(end) = attempt.end_process(Outcome::Idle { limit_seconds: limit.as_secs() }, sit)
+        else {
+            return Vec::new();
+        };
+        let why = format!("idle for {}", duration::short(limit));
+        vec![end, attempt.emit(AttemptEvent::Terminating { attempt: id.attempt, why })]
+    }
+
     /// Takes back an attempt that its executor has not taken. Its task stays ready.
     pub(in crate::run) fn withdraw(
         &mut self,
@@ -247,7 +278,7 @@ pub(super) fn place_fault(
             CheckPurpose::Setup
             | CheckPurpose::Baseline
             | CheckPurpose::Verify
-            | CheckPurpose::Trial,
+            | CheckPurpose::Trial(_),
         ) => None,
     }
 }

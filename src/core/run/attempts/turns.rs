@@ -16,7 +16,7 @@ impl AttemptProcess {
     /// Whether it is a verify command.
     fn verifies(&self) -> bool {
         match self.purpose {
-            Some(CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial) => true,
+            Some(CheckPurpose::Baseline | CheckPurpose::Verify | CheckPurpose::Trial(_)) => true,
             Some(CheckPurpose::Setup) | None => false,
         }
     }
@@ -35,7 +35,7 @@ impl OpenAttempt {
         self.phase = match purpose {
             CheckPurpose::Setup | CheckPurpose::Baseline => AttemptPhase::Working(process),
             CheckPurpose::Verify => AttemptPhase::Verifying(process, result),
-            CheckPurpose::Trial => AttemptPhase::Queued(Some(process), result),
+            CheckPurpose::Trial(_) => AttemptPhase::Queued(Some(process), result),
         };
         let mut commands = vec![self.emit(CheckEvent::VerifyRepeated(check))];
         commands.extend(self.start_check());

@@ -1,0 +1,276 @@
+//! Why a verify command failed on queued work: it runs again on the same tree, and then where the
+//! work is missing, beside the queue.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::{
+    LandingNext, LandingQueue, QueueTrial, QueuedWork, TrialChecks, emit, ended, required,
+};
+use crate::{
+    commit_id::CommitId,
+    event::{CheckEvent, Held},
+    graph::task::TaskId,
+    run::{
+        Situation,
+        command::{AttemptId, LandingCommand, TrialRun},
+        input::BuiltBatch,
+        verified_batch::CheckedCommand,
+    },
+    verdict::{CheckResult, Merge, Outcome},
+};
+
+/// How often in a row a command may fail on the same work and then pass: after that it counts.
+const MOST_FLAKY: u32 = 3;
+
+/// The most commits of which it is known what passed there.
+const KNOWN: usize = 256;
+
+/// Work whose verify command failed, until it is known why.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Question {
+    pub(super) work: QueuedWork,
+    pub(super) slot: usize,
+    /// The commit on top of which it failed.
+    onto: CommitId,
+    /// The first failure.
+    check: CheckResult,
+    stage: QuestionStage,
+}
+
+/// The step of a question.
+#[derive(Clone, Debug, PartialEq)]
+enum QuestionStage {
+    /// The command runs once more on the same tree.
+    Again,
+    /// It failed again, and what it does without the work is not known.
+    Base,
+    /// The commit without the work is being checked out.
+    Building,
+    /// The command runs there. The number of times that it has failed there.
+    OnBase(u32),
+}
+
+impl Question {
+    pub(super) fn is_building(&self) -> bool {
+        self.stage == QuestionStage::Building
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_again(&self) -> bool {
+        self.stage == QuestionStage::Again
+    }
+
+    #[cfg(test)]
+    pub(super) fn onto(&self) -> &CommitId {
+        &self.onto
+    }
+
+    /// Whether something of it runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.stage != QuestionStage::Base
+    }
+}
+
+/// What is known of commits of the target branch and of trials.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// The commands that passed on commits, oldest first.
+    green: VecDeque<(CommitId, Vec<String>)>,
+    /// What failed on commits of the branch, each with the task that was the first to be asked about.
+    red: Vec<(CommitId, CheckResult, TaskId)>,
+    /// The commands that failed beside others, and then alone as well: others do not disturb them.
+    undisturbed: BTreeSet<String>,
+}
+
+impl Known {
+    /// Notes that these commands passed on a commit.
+    pub(super) fn passed(&mut self, commit: &CommitId, commands: &[String]) {
+        self.green.push_back((commit.clone(), commands.to_vec()));
+        if self.green.len() > KNOWN {
+            self.green.pop_front();
+        }
+    }
+
+    /// Whether anything passed on a commit.
+    fn has(&self, commit: &CommitId) -> bool {
+        self.green.iter().any(|(at, _)| at == commit)
+    }
+
+    /// Whether a command passes on a commit.
+    fn passes(&self, commit: &CommitId, command: &String) -> bool {
+        let mut green = self.green.iter();
+        green.any(|(at, commands)| at == commit && commands.contains(command))
+    }
+
+    /// How a command fails on a commit, and the first task that was asked about it.
+    fn fails(
+        &self,
+        commit: &CommitId,
+        command: &String,
+    ) -> Option<&(CommitId, CheckResult, TaskId)> {
+        self.red.iter().find(|(at, red, _)| at == commit && red.command == *command)
+    }
+
+    /// Whether it is known what a command does on a commit.
+    fn knows(&self, commit: &CommitId, command: &String) -> bool {
+        self.passes(commit, command) || self.fails(commit, command).is_some()
+    }
+}
+
+impl LandingQueue {
+    /// Asks why the only work of a trial fails.
+    pub(super) fn ask(
+        &mut self,
+        trial: QueueTrial,
+        check: CheckResult,
+        crowded: bool,
+    ) -> LandingNext {
+        let QueueTrial { mut members, onto, slot, .. } = trial;
+        let Some(work) = members.pop() else { return LandingNext::default() };
+        if matches!(check.outcome, Outcome::Lost { .. }) {
+            // It was started again several times already.
+            let branch = work.target.clone();
+            return ended(work, Merge::Red { branch, onto, already: false }, vec![check]);
+        }
+        let is_alone = crowded && !self.known.undisturbed.contains(&check.command);
+        let (id, commands) = (work.id.clone(), vec![check.command.clone()]);
+        let stage = QuestionStage::Again;
+        self.questions.push(Question { work, slot, onto, check, stage });
+        TrialChecks { id, run: TrialRun::Again, commands, alone: is_alone }.into()
+    }
+
+    /// Handles the result of a command that ran for a question. None means that it was interrupted.
+    pub(super) fn questioned(
+        &mut self,
+        id: &AttemptId,
+        commands: Option<Vec<CheckedCommand>>,
+    ) -> LandingNext {
+        let Some(at) = self.questions.iter().position(|it| it.work.id == *id) else {
+            return LandingNext::default();
+        };
+        let last = commands.and_then(|mut commands| commands.pop());
+        let question = &mut self.questions[at];
+        let command = &question.check.command;
+        let Some(last) = last else {
+            let work = self.questions.remove(at).work;
+            self.waiting.push_front(work);
+            return LandingNext::default();
+        };
+        if last.result.command != *command {
+            // The setup fails where the work is missing, so that the command cannot run there.
+            self.known.passed(&question.onto, std::slice::from_ref(command));
+            question.stage = QuestionStage::Base;
+            return LandingNext::default();
+        }
+        match (question.stage.clone(), last.result.is_green()) {
+            (QuestionStage::Again, true) if question.work.flaky + 1 < MOST_FLAKY => {
+                let Question { mut work, check, .. } = self.questions.remove(at);
+                work.flaky += 1;
+                let commands = vec![emit(&work, CheckEvent::Flaky(check))];
+                self.waiting.push_front(work);
+                commands.into()
+            }
+            (QuestionStage::Again, is_green) => {
+                if !is_green {
+                    self.known.undisturbed.insert(command.clone());
+                }
+                question.stage = QuestionStage::Base;
+                LandingNext::default()
+            }
+            (QuestionStage::OnBase(_), true) => {
+                self.known.passed(&question.onto, std::slice::from_ref(command));
+                question.stage = QuestionStage::Base;
+                LandingNext::default()
+            }
+            (QuestionStage::OnBase(0), false) => {
+                question.stage = QuestionStage::OnBase(1);
+                let commands = vec![command.clone()];
+                TrialChecks { id: id.clone(), run: TrialRun::Base, commands, alone: false }.into()
+            }
+            (QuestionStage::OnBase(_), false) => {
+                let first = question.work.id.task_id.clone();
+                self.known.red.push((question.onto.clone(), last.result, first));
+                question.stage = QuestionStage::Base;
+                LandingNext::default()
+            }
+            (QuestionStage::Base | QuestionStage::Building, _) => LandingNext::default(),
+        }
+    }
+
+    /// The first question that can be answered, or whose next command can start.
+    pub(super) fn answerable(&self) -> Option<usize> {
+        let is_open = |onto: &CommitId| self.trials.iter().any(|it| it.tip() == Some(onto));
+        self.questions.iter().position(|question| {
+            question.stage == QuestionStage::Base
+                && (self.known.knows(&question.onto, &question.check.command)
+                    || (!is_open(&question.onto) && !self.is_building()))
+        })
+    }
+
+    /// Answers a question, or starts the command that does; `tip` is that of the target branch.
+    pub(super) fn answer(&mut self, at: usize, tip: &CommitId) -> LandingNext {
+        let Question { work, onto, check, .. } = &self.questions[at];
+        let (onto, branch) = (onto.clone(), work.target.clone());
+        // A command that the task adds says nothing where its work is missing.
+        let is_own = work.own.contains(&check.command);
+        let is_good = is_own && (onto == *tip || self.known.has(&onto));
+        if !is_good && !self.known.knows(&onto, &check.command) {
+            if onto != *tip {
+                // It failed on top of work that did not land.
+                let work = self.questions.remove(at).work;
+                self.waiting.push_front(work);
+                return LandingNext::default();
+            }
+            let question = &mut self.questions[at];
+            question.stage = QuestionStage::Building;
+            let (slot, leader) = (question.slot, question.work.id.clone());
+            return vec![LandingCommand::CheckOut { leader, onto, slot }.into()].into();
+        }
+        let Question { work, check, .. } = self.questions.remove(at);
+        // Numbers are times and addresses.
+        let words = |check: &CheckResult| {
+            let line = check.last_line.as_deref().unwrap_or_default();
+            line.replace(|letter: char| letter.is_ascii_digit(), "")
+        };
+        let is_same =
+            |red: &CheckResult| red.outcome == check.outcome && words(red) == words(&check);
+        let red = self.known.fails(&onto, &check.command).filter(|(_, red, _)| is_same(red));
+        let already = red.is_some();
+        // A task may be there to mend it. That several fail in this way says that they are not.
+        let merge = if red.is_some_and(|(_, _, first)| *first != work.id.task_id) {
+            Merge::RedBase { branch, onto }
+        } else {
+            Merge::Red { branch, onto, already }
+        };
+        ended(work, merge, vec![check])
+    }
+
+    /// Handles that the commit without the work of a question was checked out.
+    pub(super) fn built_base(
+        &mut self,
+        id: &AttemptId,
+        built: Result<BuiltBatch, String>,
+        lands: bool,
+        sit: &Situation<'_>,
+    ) -> LandingNext {
+        let at = self.questions.iter().position(|it| it.work.id == *id && it.is_building());
+        let Some(at) = at else { return LandingNext::default() };
+        let built = match built {
+            Ok(built) if lands => built,
+            built => {
+                let work = self.questions.remove(at).work;
+                let held =
+                    Held { branch: work.target.clone(), why: built.err().unwrap_or_default() };
+                self.waiting.push_front(work);
+                let is_held = !held.why.is_empty();
+                return if is_held { self.hold(held, sit) } else { Vec::new() }.into();
+            }
+        };
+        let question = &mut self.questions[at];
+        question.stage = QuestionStage::OnBase(0);
+        let mut commands = required(std::slice::from_ref(&question.work), built.is_set_up);
+        let command = &question.check.command;
+        commands.retain(|it| it == command || question.work.setup.contains(it));
+        TrialChecks { id: id.clone(), run: TrialRun::Base, commands, alone: false }.into()
+    }
+}

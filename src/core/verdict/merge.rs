@@ -1,0 +1,69 @@
+//! How the landing of an attempt ended.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{commit_id::CommitId, default_value::is_default};
+
+/// The result of landing the branch of an isolated attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum Merge {
+    /// Its work is in the target branch.
+    Landed {
+        /// The target branch.
+        branch: String,
+        /// The last commit of its work there.
+        commit: CommitId,
+        /// Whether the branch and its checkout did not follow yet.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        waits: bool,
+    },
+    /// Its work conflicts with the current target branch.
+    Conflict {
+        /// The target branch.
+        branch: String,
+        /// The commit of the target branch.
+        onto: CommitId,
+        /// The files in conflict.
+        paths: Vec<String>,
+    },
+    /// A verify command fails on the merge with the current target branch.
+    Red {
+        /// The target branch.
+        branch: String,
+        /// The commit on top of which it was tried.
+        onto: CommitId,
+        /// Whether the command fails in the same way without this work.
+        #[serde(default, skip_serializing_if = "is_default")]
+        already: bool,
+    },
+    /// A verify command fails on the merge, and in the same way without this work; that of another
+    /// task fails so as well.
+    RedBase {
+        /// The target branch.
+        branch: String,
+        /// The commit of the target branch.
+        onto: CommitId,
+    },
+    /// Git refused.
+    Refused {
+        /// The target branch.
+        branch: String,
+        /// The message of git.
+        why: String,
+    },
+}
+
+impl Merge {
+    /// Where landed work is, for the end of a sentence; empty if it did not land.
+    pub fn landed(&self) -> String {
+        match self {
+            Merge::Landed { waits: true, .. } => "; landed, waits for your checkout".to_owned(),
+            Merge::Landed { branch, waits: false, .. } => format!("; landed on `{branch}`"),
+            Merge::Conflict { .. }
+            | Merge::Red { .. }
+            | Merge::RedBase { .. }
+            | Merge::Refused { .. } => String::new(),
+        }
+    }
+}
