@@ -184,8 +184,11 @@ impl Run {
         // The last of `jobs` queued attempts counts as working, so that attempts do not run far
         // ahead of the queue; with one job, each starts from the work of the one before.
         let is_held = self.landing.held().is_some();
-        let waiting =
-            waiting.enumerate().map(|(at, open)| (open, at + usize::from(!is_held) >= jobs));
+        // Until something has passed, the branch may be red already, and each start may be for nothing.
+        let is_unsure = self.landing.is_unsure();
+        let waiting = waiting.enumerate().map(|(at, open)| {
+            (open, (is_unsure && !is_held) || at + usize::from(!is_held) >= jobs)
+        });
         at_work
             .map(|open| (open, true))
             .chain(waiting)

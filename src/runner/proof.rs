@@ -40,7 +40,7 @@ use crate::{
         test_output,
         verdict::{CheckResult, Outcome, Verdict},
     },
-    project::attempt::AttemptRecord,
+    project::{attempt::AttemptRecord, config::Config},
     regular_file,
 };
 
@@ -83,6 +83,11 @@ impl RunProofs {
     /// The tasks whose proof is not there yet.
     pub(super) fn tasks(&self) -> Vec<TaskId> {
         self.active.iter().map(|proof| proof.task_id.clone()).collect()
+    }
+
+    /// Lets several proofs run at once, at the end of a run.
+    pub(super) fn speed_up(&self, config: &Config, jobs: usize) {
+        self.turn.allow(if config.verify_exclusive { 1 } else { config.queue_limits(jobs).width });
     }
 
     /// Whether all proofs were ended.

@@ -1,9 +1,10 @@
-//! The turns of proofs: one after the other, and not beside verify commands that run alone.
+//! The turns of proofs: one after the other while the run works, several at its end, and none beside
+//! verify commands that run alone.
 
 use std::{
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -12,11 +13,16 @@ use std::{
 /// What proofs wait for, and whether they end.
 #[derive(Debug, Default)]
 pub(super) struct ProofTurn {
-    /// Held by the proof that runs.
-    held: Mutex<()>,
+    running: Mutex<usize>,
+    /// How many may run at once beyond the first.
+    more: AtomicUsize,
     waits: AtomicBool,
     stops: AtomicBool,
 }
+
+/// The turn of a proof, until it is dropped.
+#[derive(Debug)]
+pub(super) struct ProofPermit<'a>(&'a ProofTurn);
 
 impl ProofTurn {
     /// Whether all proofs were ended.
@@ -34,12 +40,32 @@ impl ProofTurn {
         self.waits.store(waits, Ordering::Relaxed);
     }
 
-    /// Waits until a proof may begin; no other does while the result is held.
-    pub(super) fn take(&self) -> MutexGuard<'_, ()> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.waits.load(Ordering::Relaxed) && !self.is_stopped() {
+    /// Lets so many proofs run at once: nothing else runs any more.
+    pub(super) fn allow(&self, at_once: usize) {
+        self.more.store(at_once.saturating_sub(1), Ordering::Relaxed);
+    }
+
+    fn running(&self) -> MutexGuard<'_, usize> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a proof may begin.
+    pub(super) fn take(&self) -> ProofPermit<'_> {
+        loop {
+            let mut running = self.running();
+            let is_free = *running <= self.more.load(Ordering::Relaxed);
+            if self.is_stopped() || (is_free && !self.waits.load(Ordering::Relaxed)) {
+                *running += 1;
+                return ProofPermit(self);
+            }
+            drop(running);
             thread::sleep(Duration::from_millis(20));
         }
-        held
+    }
+}
+
+impl Drop for ProofPermit<'_> {
+    fn drop(&mut self) {
+        *self.0.running() -= 1;
     }
 }

@@ -36,6 +36,8 @@ pub struct NightView {
     pub learned_from: usize,
     /// The number of tasks that are open.
     pub open: usize,
+    /// The time until the run ends, in seconds: in half of the cases less.
+    pub seconds: f64,
     /// When the run ends.
     pub ends_at: RangeView<DateTime<Utc>>,
     /// The morning, or the end of the run if that is certain to be before.
@@ -154,6 +156,7 @@ impl NightView {
             played: count,
             learned_from: law.known(),
             open,
+            seconds: (ends_at.middle - now).as_seconds_f64(),
             ends_at,
             morning,
             done: in_part(9),

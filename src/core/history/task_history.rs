@@ -193,7 +193,9 @@ impl TaskHistory {
         self.counted += 1;
         let is_brief = ended.verdict == Verdict::Failed
             && ended.duration() < BRIEF
-            && ended.evidence.commits.is_empty();
+            && ended.evidence.commits.is_empty()
+            // A refusal and a prompt that is too long are answers, however fast.
+            && ended.evidence.obstacle.is_none();
         self.brief += u32::from(is_brief);
         self.same = if self.repeats(ended) { self.same + 1 } else { 1 };
         self.repeated += u32::from(self.same > 2);

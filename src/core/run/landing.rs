@@ -103,6 +103,12 @@ impl LandingQueue {
             || self.questions.iter().any(Question::is_running)
     }
 
+    /// Whether it is not known if anything passes on the branch: nothing has in this run, or a command
+    /// runs there without the work that it failed on.
+    pub fn is_unsure(&self) -> bool {
+        self.known.is_empty() || self.questions.iter().any(Question::is_on_base)
+    }
+
     /// The number of the slot in which the work of an attempt is tried.
     pub fn slot_of(&self, id: &AttemptId) -> usize {
         let mut trials = self.trials.iter().chain(&self.ending);
@@ -294,7 +300,7 @@ impl LandingQueue {
         if self.has_ended(leader) {
             return LandingNext::default();
         }
-        let Some(at) = self.trial_of(leader) else {
+        let Some(at) = self.trials.iter().position(|it| it.leader().id == *leader) else {
             return self.built_base(leader, built, lands, sit);
         };
         let branch = self.trials[at].leader().target.clone();
@@ -345,10 +351,6 @@ impl LandingQueue {
         TrialChecks { id, run: TrialRun::First, commands: required, alone: false }.into()
     }
 
-    fn trial_of(&self, leader: &AttemptId) -> Option<usize> {
-        self.trials.iter().position(|trial| trial.leader().id == *leader)
-    }
-
     /// Handles the results of verify commands that ran as those of an attempt, beside others if it
     /// `crowded`. None means that they were interrupted.
     pub(super) fn verified(
@@ -361,7 +363,7 @@ impl LandingQueue {
         if self.has_ended(leader) {
             return LandingNext::default();
         }
-        let Some(at) = self.trial_of(leader) else {
+        let Some(at) = self.trials.iter().position(|it| it.leader().id == *leader) else {
             return self.questioned(leader, commands);
         };
         let QueueTrial { onto, began, stage, .. } = self.trials[at].clone();

@@ -65,6 +65,11 @@ impl Question {
         &self.onto
     }
 
+    /// Whether it is being asked what the command does without the work.
+    pub(super) fn is_on_base(&self) -> bool {
+        matches!(self.stage, QuestionStage::Building | QuestionStage::OnBase(_))
+    }
+
     /// Whether something of it runs.
     pub(super) fn is_running(&self) -> bool {
         self.stage != QuestionStage::Base
@@ -83,6 +88,11 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// Whether nothing has passed anywhere.
+    pub(super) fn is_empty(&self) -> bool {
+        self.green.is_empty()
+    }
+
     /// Notes that these commands passed on a commit.
     pub(super) fn passed(&mut self, commit: &CommitId, commands: &[String]) {
         self.green.push_back((commit.clone(), commands.to_vec()));
