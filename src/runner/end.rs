@@ -337,7 +337,8 @@ impl Runner {
         let limit = self.core.cx.workspace.config.proof_timeout;
         let mut deadline = Instant::now() + limit;
         let tasks = self.proofs.tasks();
-        self.proofs.speed_up(&self.core.cx.workspace.config, self.core.cx.policy.jobs);
+        let policy = &self.core.cx.policy;
+        self.proofs.allow(&self.core.cx.workspace.config, policy.jobs, true);
         if self.core.cx.policy.stop.is_some() {
             self.proofs.stop();
             deadline = Instant::now() + END;

@@ -1,5 +1,5 @@
-//! Proofs of landed work, one after the other in a thread: controls run in the slot in which the
-//! work was verified, while other attempts go on in other slots.
+//! Proofs of landed work, each in a thread: controls run in the slot in which its agent worked, while
+//! other attempts go on in other slots.
 
 use std::{
     convert::Infallible,
@@ -49,7 +49,7 @@ const OUTPUT: u64 = 1 << 20;
 /// The shortest limit for a command of a control.
 const SHORTEST: Duration = Duration::from_secs(60);
 /// How many proofs may wait for another one.
-const WAITING: usize = 4;
+const WAITING: usize = 8;
 /// The command in the place of which those of the controls are put.
 const ANY: &str = "true";
 
@@ -85,9 +85,11 @@ impl RunProofs {
         self.active.iter().map(|proof| proof.task_id.clone()).collect()
     }
 
-    /// Lets several proofs run at once, at the end of a run.
-    pub(super) fn speed_up(&self, config: &Config, jobs: usize) {
-        self.turn.allow(if config.verify_exclusive { 1 } else { config.queue_limits(jobs).width });
+    /// Lets as many proofs run at once as work is verified at once, at the end of a run; before, half
+    /// as many.
+    pub(super) fn allow(&self, config: &Config, jobs: usize, is_end: bool) {
+        let width = if config.verify_exclusive { 1 } else { config.queue_limits(jobs).width };
+        self.turn.allow(if is_end { width } else { width / 2 });
     }
 
     /// Whether all proofs were ended.
@@ -164,6 +166,7 @@ impl RunProofs {
         let (task_id, iteration) = (record.task_id.clone(), record.iteration);
         self.active.push(ActiveProof { task_id, iteration, slot: order.slot.clone(), end });
         let (outbox, id) = (cx.outbox.clone(), record.id());
+        self.allow(&cx.workspace.config, cx.policy.jobs, false);
         // Until the run has looked.
         self.turn.wait(cx.workspace.config.verify_exclusive);
         thread::spawn(move || order.carry_out(&outbox, id));

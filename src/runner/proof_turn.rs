@@ -1,5 +1,5 @@
-//! The turns of proofs: one after the other while the run works, several at its end, and none beside
-//! verify commands that run alone.
+//! The turns of proofs: few at once while the run works, more at its end, and none beside verify
+//! commands that run alone.
 
 use std::{
     sync::{
@@ -40,7 +40,7 @@ impl ProofTurn {
         self.waits.store(waits, Ordering::Relaxed);
     }
 
-    /// Lets so many proofs run at once: nothing else runs any more.
+    /// Lets so many proofs run at once, at least one.
     pub(super) fn allow(&self, at_once: usize) {
         self.more.store(at_once.saturating_sub(1), Ordering::Relaxed);
     }
