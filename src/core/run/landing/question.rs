@@ -3,9 +3,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{
-    LandingNext, LandingQueue, QueueTrial, QueuedWork, TrialChecks, emit, ended, required,
-};
+use super::{LandingNext, LandingQueue, QueueTrial, QueuedWork, TrialChecks, emit, ended};
 use crate::{
     commit_id::CommitId,
     event::{CheckEvent, Held},
@@ -278,9 +276,11 @@ impl LandingQueue {
         };
         let question = &mut self.questions[at];
         question.stage = QuestionStage::OnBase(0);
-        let mut commands = required(std::slice::from_ref(&question.work), built.is_set_up);
         let command = &question.check.command;
-        commands.retain(|it| it == command || question.work.setup.contains(it));
+        let setup = question.work.setup.iter().filter(|_| !built.is_set_up);
+        // It may be one of the setup, or verify other work that is tried with this.
+        let mut commands: Vec<String> = setup.take_while(|it| *it != command).cloned().collect();
+        commands.push(command.clone());
         TrialChecks { id: id.clone(), run: TrialRun::Base, commands, alone: false }.into()
     }
 }
