@@ -223,7 +223,7 @@ pub struct Evidence {
     /// The failed `setup` command, after which no agent was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<CheckResult>,
-    /// The result of landing, if the attempt was isolated and passed by itself.
+    /// The result of landing, if the attempt was isolated and its work was queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge: Option<Merge>,
     /// The provider error that stopped the agent, if any.
@@ -307,9 +307,9 @@ pub enum Verdict {
     BaselineBroken,
     /// A command that prepares the slot failed, so no agent was started.
     SetupFailed,
-    /// Reported and proven in its own slot, but in conflict with what has landed since.
+    /// Reported and committed, but in conflict with what has landed since.
     Conflict,
-    /// Reported and proven in its own slot, but git refuses to land the work.
+    /// Reported and committed, but git refuses to land the work.
     MergeFailed,
     /// An iteration of a plain loop ended normally; the next one follows.
     Again,

@@ -175,8 +175,7 @@ impl Runner {
         Ok(GraphChanges { others, added, ..GraphChanges::default() })
     }
 
-    /// Commits verified but uncommitted work that was reported done, and examines the outputs of
-    /// the task.
+    /// Commits uncommitted work that was reported done, and examines the outputs of the task.
     pub(super) fn judge(
         &mut self,
         id: &AttemptId,

@@ -103,7 +103,7 @@ impl Integration<'_> {
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn fits_as_it_is(
+    fn fits_as_it_is(
         &self,
         onto: &str,
         piece: &BranchWork<'_>,

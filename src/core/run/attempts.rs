@@ -380,7 +380,6 @@ impl Attempts {
         let next = if attempt.verify.is_empty() || attempt.target.is_some() {
             attempt.close(end)
         } else {
-            end.verified.changed.clone_from(&end.evidence.leftovers);
             attempt.start_verify(end)
         };
         [ended].into_iter().chain(next).collect()

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use super::verified_batch::{HeadSpan, VerifiedBatch, VerifyRun};
+use super::verified_batch::{HeadSpan, VerifiedBatch};
 use crate::{
     agents::transcript::Usage,
     commit_id::CommitId,
@@ -90,8 +90,6 @@ pub struct PendingResult {
     pub unlocked: Vec<String>,
     /// The evidence from the repository and the graph.
     pub evidence: Evidence,
-    /// The run of its verify commands.
-    pub verified: VerifyRun,
     /// The usage of its agent.
     pub usage: Usage,
     /// The number of calls of each tool by its agent.

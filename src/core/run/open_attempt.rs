@@ -41,7 +41,7 @@ pub enum AttemptPhase {
     Verifying(AttemptProcess, Box<PendingResult>),
     /// Its evidence is being judged.
     Judging,
-    /// Its work passed and is queued to land. If it leads a trial, a command of that runs.
+    /// Its work is queued to be verified and to land. If it leads a trial, a command of that runs.
     Queued(Option<AttemptProcess>, Box<PendingResult>),
     /// Its evidence no longer changes, and its work is being saved.
     Keeping(Verdict, Box<PendingResult>),
@@ -449,7 +449,6 @@ impl OpenAttempt {
                 } else {
                     let results = process.done.iter().map(|command| command.result.clone());
                     result.evidence.verify = results.collect();
-                    result.verified.commands = process.done;
                     commands.extend(self.close(*result));
                 }
             }

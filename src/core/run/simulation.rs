@@ -1056,7 +1056,7 @@ impl World {
             tip = Some(commit.clone());
             let commits = vec![Commit { id: commit.clone(), subject: String::new() }];
             let rebuilt = (!is_on_top).then(|| (commits, DiffStat::default()));
-            batch.commits.push(BuiltCommit { verified: commit.clone(), commit, rebuilt });
+            batch.commits.push(BuiltCommit { commit, rebuilt });
         }
         let changed = self.rough && self.dice.chance(2);
         batch.changed.extend(changed.then(|| "file".to_owned()));

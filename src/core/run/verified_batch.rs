@@ -29,9 +29,6 @@ impl HeadSpan {
 pub struct BuiltCommit {
     /// Its last commit.
     pub commit: CommitId,
-    /// The commit on which the verify commands must pass: the last one, or its parent if the last
-    /// one only changes the status of the task in the graph.
-    pub verified: CommitId,
     /// Its commits and their size, if they are not the commits of the attempt itself.
     pub rebuilt: Option<(Vec<Commit>, DiffStat)>,
 }
@@ -109,12 +106,12 @@ impl VerifiedBatch {
         run: &VerifyRun,
     ) -> Result<VerifiedBatch, Unproven> {
         let strayed = |why: &str| Err(Unproven::Strayed(why.to_owned()));
-        let Some(BuiltCommit { commit: tip, verified, .. }) = commits.last() else {
+        let Some(BuiltCommit { commit: tip, .. }) = commits.last() else {
             return strayed("the batch is empty");
         };
         if !required.is_empty()
             && !crate::known_bug::is_on("verify-at-the-conflict")
-            && let Some(why) = run.strayed(verified)
+            && let Some(why) = run.strayed(tip)
         {
             return Err(Unproven::Strayed(why));
         }
@@ -186,8 +183,7 @@ mod tests {
 
     /// Why a batch with the last commit `b` may not land, if it may not.
     fn refused(changed: &[&str], commands: Vec<CheckedCommand>) -> Option<String> {
-        let commit =
-            |id: &str| BuiltCommit { commit: id.into(), verified: id.into(), rebuilt: None };
+        let commit = |id: &str| BuiltCommit { commit: id.into(), rebuilt: None };
         let required = ["one", "two"].map(str::to_owned);
         let changed = changed.iter().map(|path| (*path).to_owned()).collect();
         let run = VerifyRun { changed, commands };

@@ -206,8 +206,7 @@ impl QueueWorld {
                     works.insert(number(&id));
                     let commit = CommitId::from(format!("c{}", self.commits.len()));
                     self.commits.insert(commit.clone(), works.clone());
-                    let verified = commit.clone();
-                    built.commits.push(BuiltCommit { commit, verified, rebuilt: None });
+                    built.commits.push(BuiltCommit { commit, rebuilt: None });
                 }
                 queue.built(&leader, Ok(built), true, sit)
             }
