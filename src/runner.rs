@@ -87,7 +87,7 @@ pub use hooks::{HookOutcome, HookRun};
 use inbox::Inbox;
 use journal::RunJournal;
 pub use journal::{AT_WORK, Reporter, held};
-use landing::RunLanding;
+use landing::{RunLanding, drop_trials};
 use processes::{ClosedProcess, Processes};
 use proof::RunProofs;
 use slots::RunSlots;
@@ -268,6 +268,7 @@ impl Runner {
         });
         // The run has an end in the journal, too, if a source cannot be told.
         let result = result.and_then(|reason| {
+            drop_trials(&self.core.cx.workspace)?;
             self.landing.mark_standing(&mut self.core)?;
             let is_stopped = matches!(reason, StopReason::Signal(..));
             let busy = if is_stopped { BUSY } else { LAST_BUSY };

@@ -187,7 +187,7 @@ impl Run {
         // Until something has passed, the branch may be red already, and each start may be for nothing.
         let is_unsure = self.landing.is_unsure();
         let waiting = waiting.enumerate().map(|(at, open)| {
-            (open, (is_unsure && !is_held) || at + usize::from(!is_held) >= jobs)
+            (open, if is_held { at >= jobs } else { is_unsure || at + 1 >= jobs })
         });
         at_work
             .map(|open| (open, true))
@@ -359,10 +359,10 @@ impl Run {
                 });
                 vec![attempt.emit(LandingEvent::Queued { attempt: id.attempt, waiting })]
             }
-            Next::Tried { id, mut told, done, crowded } => {
+            Next::Tried { id, mut commands, done, crowded } => {
                 let next = self.landing.verified(&id, done, crowded, sit);
-                told.extend(self.go_on_landing(next, sit));
-                told
+                commands.extend(self.go_on_landing(next, sit));
+                commands
             }
         }
     }

@@ -9,6 +9,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
 use anyhow::{Context, Error, Result, bail};
@@ -68,10 +69,8 @@ impl SlotPool {
 
     /// Whether a slot is one of the merge queue.
     pub fn is_merge(&self, slot: &Path) -> bool {
-        let name = slot.file_name().and_then(|name| name.to_str());
-        let number = name.and_then(|name| name.rsplit('-').next()?.parse::<usize>().ok());
-        slot == self.merge(0)
-            || number.and_then(|it| it.checked_sub(1)).is_some_and(|it| slot == self.merge(it))
+        let number = number_in::<usize>(slot).and_then(|number| number.checked_sub(1));
+        slot == self.merge(0) || number.is_some_and(|number| slot == self.merge(number))
     }
 
     /// Returns the slot of `ralph draft`.
@@ -96,8 +95,7 @@ impl SlotPool {
 
     /// Returns the number of a slot of an attempt of this loop.
     pub fn number(&self, slot: &Path) -> Option<u32> {
-        let name = slot.file_name()?.to_str()?;
-        let number = name.rsplit('-').next()?.parse().ok()?;
+        let number = number_in(slot)?;
         (self.numbered(number) == slot).then_some(number)
     }
 
@@ -131,6 +129,11 @@ impl SlotPool {
         crash::point("slot.included");
         Ok(slot)
     }
+}
+
+/// The number at the end of the name of a slot.
+fn number_in<T: FromStr>(slot: &Path) -> Option<T> {
+    slot.file_name()?.to_str()?.rsplit('-').next()?.parse().ok()
 }
 
 /// The names of files from which package managers make what they install.

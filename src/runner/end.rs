@@ -370,7 +370,6 @@ impl Runner {
             self.core.journal.tick();
         }
         self.proofs.stop();
-        drop_trials(&self.core.cx.workspace)?;
         self.proofs.record_unmade(&mut self.core)
     }
 

@@ -218,8 +218,8 @@ impl Attempts {
                 attempt.phase = AttemptPhase::Queued(None, result.unwrap_or_default());
                 let postponed = CheckEvent::VerifyPostponed { attempt: id.attempt };
                 let postponed = sit.is_stopping().then(|| attempt.emit(postponed));
-                let told = postponed.into_iter().collect();
-                return Next::Tried { id: id.clone(), told, done: None, crowded: false };
+                let commands = postponed.into_iter().collect();
+                return Next::Tried { id: id.clone(), commands, done: None, crowded: false };
             }
             return attempt.close(PendingResult::cut_off(outcome, end.took)).into();
         }

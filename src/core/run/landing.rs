@@ -43,10 +43,9 @@ pub struct LandingQueue {
     /// In order: each is on top of the one before it.
     trials: Vec<QueueTrial>,
     waiting: VecDeque<QueuedWork>,
-    /// The number of entries at the front of `waiting` that fail together on the current tip.
-    suspects: usize,
-    /// The command that fails with them.
-    suspected: Option<String>,
+    /// The number of entries at the front of `waiting` that fail together on the current tip, and the
+    /// command that fails with them.
+    suspects: Option<(usize, String)>,
     /// The trials whose result no longer counts, until their command has ended.
     ending: Vec<QueueTrial>,
     /// The work whose verify command failed, until it is known why.
@@ -109,14 +108,15 @@ impl LandingQueue {
         self.known.is_empty() || self.questions.iter().any(Question::is_on_base)
     }
 
+    /// The slots in use, each with the attempt whose commands run there.
+    fn slots(&self) -> impl Iterator<Item = (&AttemptId, usize)> {
+        let trials = self.trials.iter().chain(&self.ending).map(|it| (&it.leader().id, it.slot));
+        trials.chain(self.questions.iter().map(|it| (&it.work.id, it.slot)))
+    }
+
     /// The number of the slot in which the work of an attempt is tried.
     pub fn slot_of(&self, id: &AttemptId) -> usize {
-        let mut trials = self.trials.iter().chain(&self.ending);
-        let trial = trials.find(|trial| trial.leader().id == *id).map(|trial| trial.slot);
-        let mut questions = self.questions.iter();
-        trial
-            .or_else(|| questions.find(|it| it.work.id == *id).map(|it| it.slot))
-            .unwrap_or_default()
+        self.slots().find(|(of, _)| *of == id).map_or(0, |(_, slot)| slot)
     }
 
     /// The target branch of the next step, if a step is due. `is_alone` says whether only queued
@@ -128,14 +128,14 @@ impl LandingQueue {
         if !is_stale && self.again.is_some_and(|at| at > sit.now) {
             return None;
         }
-        let first = self.trials.first();
-        let is_landing = first.is_some_and(|it| matches!(it.stage, TrialStage::Landing(_)));
-        let passed = first.is_some_and(|it| matches!(it.stage, TrialStage::Passed(_)));
-        let is_due = passed || self.answerable().is_some() || self.next(sit.queue).is_some();
-        if is_landing || !is_due {
-            return None;
-        }
-        self.all().next().map(|work| work.target.as_str())
+        let is_due = match self.trials.first().map(|trial| &trial.stage) {
+            Some(TrialStage::Landing(_)) => false,
+            Some(TrialStage::Passed(_)) => true,
+            Some(TrialStage::Building | TrialStage::Verifying { .. }) | None => {
+                self.answerable().is_some() || self.next(sit.queue).is_some()
+            }
+        };
+        self.all().next().filter(|_| is_due).map(|work| work.target.as_str())
     }
 
     /// The time until the next step is due.
@@ -174,11 +174,10 @@ impl LandingQueue {
     fn next(&self, limits: QueueLimits) -> Option<(usize, usize)> {
         let is_verifying =
             |trial: &&QueueTrial| matches!(trial.stage, TrialStage::Verifying { .. });
-        let width = if limits.batches { 1 } else { limits.width };
         let is_full = if limits.batches {
             !self.trials.is_empty()
         } else {
-            self.trials.iter().filter(is_verifying).count() >= width
+            self.trials.iter().filter(is_verifying).count() >= limits.width
         };
         if is_full || self.is_building() {
             return None;
@@ -191,10 +190,10 @@ impl LandingQueue {
                 && work.after.iter().all(|id| !ahead.contains(id))
         };
         let first = self.waiting.iter().position(may)?;
-        let most = match (limits.batches, self.suspects) {
-            (false, _) | (true, 1) => 1,
-            (true, 0) => BATCH,
-            (true, suspects) => suspects / 2,
+        let most = match &self.suspects {
+            _ if !limits.batches => 1,
+            None => BATCH,
+            Some((suspects, _)) => (suspects / 2).max(1),
         };
         let target = &self.waiting[first].target;
         let rest = self.waiting.range(first..).take(most);
@@ -203,9 +202,7 @@ impl LandingQueue {
 
     /// The lowest number of a slot in which nothing is tried.
     fn free_slot(&self) -> usize {
-        let trials = self.trials.iter().chain(&self.ending).map(|trial| trial.slot);
-        let taken: BTreeSet<usize> =
-            trials.chain(self.questions.iter().map(|it| it.slot)).collect();
+        let taken: BTreeSet<usize> = self.slots().map(|(_, slot)| slot).collect();
         (0..=taken.len()).find(|slot| !taken.contains(slot)).unwrap_or_default()
     }
 
@@ -230,7 +227,7 @@ impl LandingQueue {
         if self.trials.first().is_some_and(|trial| trial.onto != *tip) {
             // Others have moved the branch: what failed may pass now.
             next.cancel = self.dissolve(0);
-            self.suspects = 0;
+            self.suspects = None;
         }
         if matches!(self.trials.first(), Some(QueueTrial { stage: TrialStage::Passed(_), .. })) {
             return next.and(self.land().into());
@@ -307,9 +304,8 @@ impl LandingQueue {
         let built = match built {
             Ok(built) => built,
             Err(why) => {
-                let members = self.trials.remove(at).members;
-                self.put_back(members);
-                return self.hold(Held { branch, why }, sit).into();
+                let next = self.back(at);
+                return next.and(self.hold(Held { branch, why }, sit).into());
             }
         };
         let BuiltBatch { commits, conflict, refused, changed, is_set_up } = built;
@@ -326,7 +322,7 @@ impl LandingQueue {
                 self.put_back(vec![work]);
                 return LandingNext::default();
             }
-            self.suspects = 0;
+            self.suspects = None;
             let merge = match refused {
                 Some(why) => Merge::Refused { branch, why },
                 None => Merge::Conflict { branch, onto, paths: conflict.unwrap_or_default() },
@@ -334,18 +330,16 @@ impl LandingQueue {
             return ended(work, merge, Vec::new());
         }
         let mut required = required(&trial.members, is_set_up);
-        let suspected = self.suspected.iter().filter(|_| self.suspects > 0);
-        let more: Vec<_> = suspected.filter(|it| !required.contains(it)).cloned().collect();
-        required.extend(more);
+        if let Some((_, command)) = self.suspects.iter().find(|(_, it)| !required.contains(it)) {
+            required.push(command.clone());
+        }
         trial.stage = TrialStage::Verifying { commits, changed, required: required.clone() };
         self.put_back(rest);
         if required.is_empty() {
             return self.verified(leader, Some(Vec::new()), false, sit);
         }
         if !lands {
-            let members = self.trials.remove(at).members;
-            self.put_back(members);
-            return LandingNext::default();
+            return self.back(at);
         }
         let id = leader.clone();
         TrialChecks { id, run: TrialRun::First, commands: required, alone: false }.into()
@@ -412,11 +406,11 @@ impl LandingQueue {
         let cancel = self.dissolve(at + 1);
         let trial = self.trials.remove(at);
         commands.push(emit(trial.leader(), CheckEvent::VerifyFailed(check.clone())));
-        (self.strayed, self.suspects) = (None, 0);
+        (self.strayed, self.suspects) = (None, None);
         if let count @ 2.. = trial.members.len() {
             let split = LandingEvent::Split(batch_of(&trial.members, &trial.onto));
             commands.push(emit(trial.leader(), split));
-            (self.suspects, self.suspected) = (count, Some(check.command));
+            self.suspects = Some((count, check.command));
             self.put_back(trial.members);
             return LandingNext { commands, cancel, ..LandingNext::default() };
         }
@@ -453,7 +447,7 @@ impl LandingQueue {
         match landed {
             Ok(LandOutcome::Landed { waits }) => self.has_landed(&batch, waits),
             Ok(LandOutcome::Moved) => {
-                self.suspects = 0;
+                self.suspects = None;
                 LandingNext { cancel: self.dissolve(0), ..LandingNext::default() }
             }
             Err(why) => {
@@ -468,7 +462,9 @@ impl LandingQueue {
         self.told = None;
         let members = self.trials.remove(0).members;
         // The remaining suspects fail on the new tip too: together it is the same batch.
-        self.suspects = self.suspects.saturating_sub(members.len());
+        let suspects = self.suspects.take();
+        let left = suspects.map(|(count, it)| (count.saturating_sub(members.len()), it));
+        self.suspects = left.filter(|(count, _)| *count > 0);
         self.proven = members.first().map(|leader| ProvenTip {
             commit: batch.tip().clone(),
             task_id: leader.id.task_id.clone(),

@@ -202,7 +202,7 @@ pub(super) enum Next {
         /// The attempt.
         id: AttemptId,
         /// The commands to execute first.
-        told: Vec<RunCommand>,
+        commands: Vec<RunCommand>,
         /// The results.
         done: Option<Vec<CheckedCommand>>,
         /// Whether others ran beside them.
@@ -458,7 +458,7 @@ impl OpenAttempt {
             CheckPurpose::Trial(_) => {
                 self.phase = AttemptPhase::Queued(None, result);
                 let (id, done) = (self.id.clone(), Some(process.done));
-                return Next::Tried { id, told: commands, done, crowded };
+                return Next::Tried { id, commands, done, crowded };
             }
         }
         if goes_on {

@@ -29,7 +29,7 @@ pub(super) struct Question {
     pub(super) work: QueuedWork,
     pub(super) slot: usize,
     /// The commit on top of which it failed.
-    onto: CommitId,
+    pub(super) onto: CommitId,
     /// The first failure.
     check: CheckResult,
     stage: QuestionStage,
@@ -51,16 +51,6 @@ enum QuestionStage {
 impl Question {
     pub(super) fn is_building(&self) -> bool {
         self.stage == QuestionStage::Building
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_again(&self) -> bool {
-        self.stage == QuestionStage::Again
-    }
-
-    #[cfg(test)]
-    pub(super) fn onto(&self) -> &CommitId {
-        &self.onto
     }
 
     /// Whether it is being asked what the command does without the work.
@@ -147,6 +137,12 @@ impl LandingQueue {
         TrialChecks { id, run: TrialRun::Again, commands, alone: is_alone }.into()
     }
 
+    /// Drops a question, whose work is tried again.
+    fn drop_question(&mut self, at: usize) {
+        let work = self.questions.remove(at).work;
+        self.waiting.push_front(work);
+    }
+
     /// Handles the result of a command that ran for a question. None means that it was interrupted.
     pub(super) fn questioned(
         &mut self,
@@ -160,8 +156,7 @@ impl LandingQueue {
         let question = &mut self.questions[at];
         let command = &question.check.command;
         let Some(last) = last else {
-            let work = self.questions.remove(at).work;
-            self.waiting.push_front(work);
+            self.drop_question(at);
             return LandingNext::default();
         };
         if last.result.command != *command {
@@ -172,11 +167,10 @@ impl LandingQueue {
         }
         match (question.stage.clone(), last.result.is_green()) {
             (QuestionStage::Again, true) if question.work.flaky + 1 < MOST_FLAKY => {
-                let Question { mut work, check, .. } = self.questions.remove(at);
-                work.flaky += 1;
-                let commands = vec![emit(&work, CheckEvent::Flaky(check))];
-                self.waiting.push_front(work);
-                commands.into()
+                question.work.flaky += 1;
+                let flaky = emit(&question.work, CheckEvent::Flaky(question.check.clone()));
+                self.drop_question(at);
+                vec![flaky].into()
             }
             (QuestionStage::Again, is_green) => {
                 if !is_green {
@@ -225,8 +219,7 @@ impl LandingQueue {
         if !is_good && !self.known.knows(&onto, &check.command) {
             if onto != *tip {
                 // It failed on top of work that did not land.
-                let work = self.questions.remove(at).work;
-                self.waiting.push_front(work);
+                self.drop_question(at);
                 return LandingNext::default();
             }
             let question = &mut self.questions[at];
@@ -263,18 +256,19 @@ impl LandingQueue {
     ) -> LandingNext {
         let at = self.questions.iter().position(|it| it.work.id == *id && it.is_building());
         let Some(at) = at else { return LandingNext::default() };
+        let question = &mut self.questions[at];
+        let branch = question.work.target.clone();
         let built = match built {
             Ok(built) if lands => built,
-            built => {
-                let work = self.questions.remove(at).work;
-                let held =
-                    Held { branch: work.target.clone(), why: built.err().unwrap_or_default() };
-                self.waiting.push_front(work);
-                let is_held = !held.why.is_empty();
-                return if is_held { self.hold(held, sit) } else { Vec::new() }.into();
+            Ok(_) => {
+                self.drop_question(at);
+                return LandingNext::default();
+            }
+            Err(why) => {
+                self.drop_question(at);
+                return self.hold(Held { branch, why }, sit).into();
             }
         };
-        let question = &mut self.questions[at];
         question.stage = QuestionStage::OnBase(0);
         let command = &question.check.command;
         let setup = question.work.setup.iter().filter(|_| !built.is_set_up);

@@ -179,10 +179,10 @@ impl QueueWorld {
 
     /// The commit on which the command of a question runs.
     fn tree_of(&self, question: &Question) -> CommitId {
-        if !question.is_again() {
-            return question.onto().clone();
+        if question.is_on_base() {
+            return question.onto.clone();
         }
-        let mut works = self.commits[question.onto()].clone();
+        let mut works = self.commits[&question.onto].clone();
         works.insert(number(&question.work.id));
         let mut all = self.commits.iter();
         all.find(|(_, it)| **it == works).map(|(id, _)| id.clone()).expect("it was built")
