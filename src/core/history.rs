@@ -410,7 +410,7 @@ impl History {
                 past.left.clone_from(&ended.pinned);
             }
             past.spend.add(ended);
-            if let (Some(Merge::Red { .. }), Some(red)) =
+            if let (Some(Merge::Red { .. } | Merge::Conflict { .. }), Some(red)) =
                 (&ended.evidence.merge, ended.evidence.red())
                 && !past.owed.contains(&red.command)
             {

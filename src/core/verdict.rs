@@ -396,7 +396,8 @@ impl Verdict {
         let merge = match &evidence.merge {
             Some(Merge::Red { .. }) => Some(Verdict::VerifyFailed),
             Some(Merge::RedBase { .. }) => return Some(Verdict::BaselineBroken),
-            Some(Merge::Conflict { .. }) => Some(Verdict::Conflict),
+            // A command may have failed on the lines of both sides.
+            Some(Merge::Conflict { .. }) => return Some(Verdict::Conflict),
             Some(Merge::Refused { .. }) => Some(Verdict::MergeFailed),
             Some(Merge::Landed { .. }) | None => None,
         };

@@ -71,7 +71,8 @@ struct TrialOrder {
     how: IntegrationMethod,
     own: Vec<String>,
     attributes: PathBuf,
-    /// The file for the diff of a conflict of the first piece of work.
+    /// The file for the diff of a conflict of the first piece of work, with the commits of the other
+    /// side; for these alone if the lines of both sides were kept.
     conflict: PathBuf,
 }
 
@@ -162,21 +163,21 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
     let mut tip = order.onto.clone();
     for WorkToLand { base, head, message, has_new_modules, completion } in &order.work {
         let work = BranchWork { head, base, message };
-        let commit = match tree.integration().integrate(
-            &tip,
-            &work,
-            order.how,
-            &own,
-            Some(&order.attributes),
-        )? {
-            Integrated::Done(commit) => commit,
-            Integrated::Nothing => tip.clone(),
-            Integrated::Conflict { paths, diff } => {
-                if built.commits.is_empty() {
-                    let path = &order.conflict;
-                    regular_file::write(path, diff.as_bytes())
-                        .with_context(|| format!("write `{}`", path.display()))?;
-                }
+        let attributes = Some(&*order.attributes);
+        let integrated = tree.integration().integrate(&tip, &work, order.how, &own, attributes)?;
+        if let Integrated::United { others: text, .. } | Integrated::Conflict { diff: text, .. } =
+            &integrated
+            && built.commits.is_empty()
+        {
+            let path = &order.conflict;
+            regular_file::write(path, text.as_bytes())
+                .with_context(|| format!("write `{}`", path.display()))?;
+        }
+        let (commit, united) = match integrated {
+            Integrated::Done(commit) => (commit, Vec::new()),
+            Integrated::United { commit, paths, .. } => (commit, paths),
+            Integrated::Nothing => (tip.clone(), Vec::new()),
+            Integrated::Conflict { paths, .. } => {
                 built.conflict = Some(paths);
                 break;
             }
@@ -198,7 +199,7 @@ fn build(order: &TrialOrder) -> Result<BuiltBatch> {
             break;
         }
         tip.clone_from(&commit);
-        built.commits.push(BuiltCommit { commit, rebuilt });
+        built.commits.push(BuiltCommit { commit, rebuilt, united });
     }
     // What lands is what is here now, whatever the verify commands do in the slot.
     main.slots().bring_home(&tree, &tip, &order.trial_ref)?;

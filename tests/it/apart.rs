@@ -205,6 +205,34 @@ fn lines_that_two_attempts_add_at_one_place_are_both_kept() {
     }
 }
 
+/// Without the lines of both it would have been a conflict, which is nobody's failure.
+#[test]
+fn a_command_that_fails_on_the_lines_of_both_is_a_conflict() {
+    let verify = "verify: 'test \"$(grep -c ^limit line)\" -lt 2'\n";
+    let trial = stage("tasks: [{id: a, max_attempts: 1}, {id: b, max_attempts: 1}]\n", verify);
+    for id in ["a", "b"] {
+        let add = format!("together 2; put line \"$(cat line; echo limit {id})\"; work");
+        tell(&trial, &format!("{id}-1"), &add);
+        let mend =
+            format!("grep -q 'limit {id}' line && put line \"$(grep -v 'limit {id}' line)\"; work");
+        tell(&trial, &format!("{id}-2"), &mend);
+    }
+    completes(&trial);
+    let failed = trial.lines("failed");
+    let [failed] = &failed[..] else { panic!("{failed:?}") };
+    assert_eq!(
+        (&failed["verdict"], &failed["merge"]["paths"]),
+        (&json!("conflict"), &json!(["line"]))
+    );
+    assert_eq!(failed["verify"][0]["exit_code"], 1);
+    let (sent_back, first) = (failed["task_id"].as_str().unwrap(), &trial.tasks("completed")[0]);
+    let told = prompt(&trial, &format!("{sent_back}-2"));
+    let other = format!("Work on {first}");
+    for part in ["added lines at the same places of\n`line`", &other, "grep -c ^limit line"] {
+        assert!(told.contains(part), "{part} is not in\n{told}");
+    }
+}
+
 #[test]
 fn one_of_two_tasks_that_only_fail_together_is_retried() {
     let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", "jobs: 3\n");

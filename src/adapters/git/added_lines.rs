@@ -12,8 +12,8 @@ pub const KEEPS_ADDED: &str = "ralph-keep-added";
 
 impl GitCalls<'_> {
     /// Resolves the conflicts at which git stopped, if both sides only added lines to files that
-    /// have the attribute. Else changes nothing.
-    pub(super) fn keep_added(&self) -> Result<bool> {
+    /// have the attribute. Returns these files. Else changes nothing, and returns none.
+    pub(super) fn keep_added(&self) -> Result<Vec<String>> {
         let unmerged = self.run_raw(&["ls-files", "--unmerged", "-z"])?.stdout;
         let entries: Vec<String> =
             unmerged.split(|byte| *byte == 0).filter(|it| !it.is_empty()).map(lossy).collect();
@@ -28,27 +28,27 @@ impl GitCalls<'_> {
             let (Some(Some(base)), Some(ours), Some(theirs)) =
                 (stages.next(), stages.next(), stages.next())
             else {
-                return Ok(false);
+                return Ok(Vec::new());
             };
             // A file that both added, or one of them removed, has fewer stages.
             if !base.0.starts_with("100")
                 || ours.as_ref() != Some(&base)
                 || theirs.as_ref() != Some(&base)
             {
-                return Ok(false);
+                return Ok(Vec::new());
             }
             paths.push(base.1);
         }
         let names = paths.iter().map(String::as_str);
         if paths.is_empty() || !self.keeps_added(&paths)? {
-            return Ok(false);
+            return Ok(Vec::new());
         }
         let mut texts = Vec::new();
         for path in &paths {
             let path = self.repo.root.join(path);
             let Some(text) = regular_file::read(&path).ok().and_then(|text| with_both(&text))
             else {
-                return Ok(false);
+                return Ok(Vec::new());
             };
             texts.push((path, text));
         }
@@ -57,7 +57,7 @@ impl GitCalls<'_> {
         }
         let add = ["--literal-pathspecs", "add", "--"];
         let added = self.run_raw(&add.into_iter().chain(names).collect::<Vec<_>>())?;
-        Ok(added.status.success())
+        Ok(if added.status.success() { paths } else { Vec::new() })
     }
 
     fn keeps_added(&self, paths: &[String]) -> Result<bool> {

@@ -4,7 +4,7 @@
 //! What a killed git left in the slot is kept under a ref of that slot, and the next call
 //! starts from the beginning: nothing of an earlier call is continued.
 
-use std::{ffi::OsStr, fmt::Write as _, path::Path, process::Output};
+use std::{collections::BTreeSet, ffi::OsStr, fmt::Write as _, path::Path, process::Output};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,7 @@ use super::{
     Integration, PinSource,
     head::QUIET,
     lossy,
-    pin::IDENTITY,
     program::{self, NewCommit, STAYS_OUT},
-    slot_settings::remove_all,
 };
 use crate::core::commit_id::CommitId;
 
@@ -83,6 +81,15 @@ pub struct BranchWork<'a> {
 pub enum Integrated {
     /// The work is in this commit.
     Done(CommitId),
+    /// The same, and at the same places in some files, the lines that both added were kept.
+    United {
+        /// The commit.
+        commit: CommitId,
+        /// These files.
+        paths: Vec<String>,
+        /// The commits of the target that changed these files.
+        others: String,
+    },
     /// The work conflicts with the target. It is in no commit.
     Conflict {
         /// The paths that both have changed.
@@ -93,6 +100,17 @@ pub enum Integrated {
     },
     /// There is nothing to integrate: the target contains all of it, or it was left out.
     Nothing,
+}
+
+impl Integrated {
+    /// Work in this commit, with the lines of both sides in these files.
+    fn of(commit: CommitId, united: impl IntoIterator<Item = String>) -> Integrated {
+        let paths: Vec<String> = united.into_iter().collect();
+        if paths.is_empty() {
+            return Integrated::Done(commit);
+        }
+        Integrated::United { commit, paths, others: String::new() }
+    }
 }
 
 impl Integration<'_> {
@@ -128,7 +146,7 @@ impl Integration<'_> {
     /// attributes file (gitattributes(5)).
     ///
     /// Afterwards the slot is clean, and HEAD is on no branch: at the commit of
-    /// [`Integrated::Done`], else at `onto`. After an error HEAD may be at any commit. It may be
+    /// [`Integrated::Done`] or [`Integrated::United`], else at `onto`. After an error HEAD may be at any commit. It may be
     /// called again after a kill at any moment.
     ///
     /// # Errors
@@ -142,8 +160,10 @@ impl Integration<'_> {
         attributes: Option<&Path>,
     ) -> Result<Integrated> {
         let mut integrated = self.combine(onto, piece, how, own, attributes)?;
-        if let Integrated::Conflict { paths, diff } = &mut integrated {
-            diff.push_str(&self.other_side(onto, piece.base, paths)?);
+        if let Integrated::Conflict { paths, diff: text }
+        | Integrated::United { paths, others: text, .. } = &mut integrated
+        {
+            text.push_str(&self.other_side(onto, piece.base, paths)?);
         }
         if matches!(integrated, Integrated::Conflict { .. })
             && (crate::core::known_bug::is_on("leave-head-at-the-conflict")
@@ -153,7 +173,7 @@ impl Integration<'_> {
         }
         // Git returns to the head of the branch when it aborts a rebase.
         self.slot().detach_at(match &integrated {
-            Integrated::Done(commit) => commit,
+            Integrated::Done(commit) | Integrated::United { commit, .. } => commit,
             Integrated::Conflict { .. } | Integrated::Nothing => onto,
         })?;
         Ok(integrated)
@@ -256,16 +276,19 @@ impl Integration<'_> {
         let rest = ["--no-fork-point", "--no-stat", "--onto", onto, from.unwrap_or("--root"), head];
         let arguments = [&rebase[..], &rest].concat();
         let mut output = git.run_raw(&arguments)?;
+        let mut united = BTreeSet::new();
         while !output.status.success() {
             // Git would clean up the message.
             let commit = ["commit", "-q", "--no-verify", "--cleanup=verbatim", "-C", "REBASE_HEAD"];
-            if !git.keep_added()? || !git.run_raw(&commit)?.status.success() {
+            let added = git.keep_added()?;
+            if added.is_empty() || !git.run_raw(&commit)?.status.success() {
                 return git.conflict(&arguments, &output);
             }
+            united.extend(added);
             output = git.run_raw(&["rebase", "--continue"])?;
         }
         let result = self.head()?.commit.context("HEAD is at no commit after a rebase")?;
-        Ok(if result == *onto { Integrated::Nothing } else { Integrated::Done(result) })
+        Ok(if result == *onto { Integrated::Nothing } else { Integrated::of(result, united) })
     }
 
     fn merge(
@@ -290,16 +313,16 @@ impl Integration<'_> {
                 .concat();
         let output = git.run_raw(&arguments)?;
         let commit = ["commit", "-q", "--no-verify", "-m", piece.message];
-        let mut is_done = output.status.success();
-        if !is_done && git.keep_added()? {
-            is_done = git.run_raw(&commit)?.status.success();
-        }
-        if !is_done {
-            return git.conflict(&arguments, &output);
+        let mut united = Vec::new();
+        if !output.status.success() {
+            united = git.keep_added()?;
+            if united.is_empty() || !git.run_raw(&commit)?.status.success() {
+                return git.conflict(&arguments, &output);
+            }
         }
         let result = self.head()?.commit.context("HEAD is at no commit after a merge")?;
         let is_same = self.tree_of(&result)? == self.tree_of(onto)?;
-        Ok(if is_same { Integrated::Nothing } else { Integrated::Done(result) })
+        Ok(if is_same { Integrated::Nothing } else { Integrated::of(result, united) })
     }
 
     fn squash(
@@ -387,100 +410,6 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// The trailer of a pin for a path, as a JSON string, that is kept there and is not work of the
-/// attempt: a command of `setup` or `verify` wrote it.
-pub const NOT_WORK: &str = "Ralph-Not-Work";
-
-/// The result of bringing kept work into a slot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RestoredWork {
-    /// The work is in the slot.
-    Done,
-    /// The work conflicts with the branch in these files. The slot has none of it.
-    Conflict(Vec<String>),
-}
-
-impl Integration<'_> {
-    /// Brings the work of the pin `pin` into this slot, on top of `onto`, with HEAD on `branch`.
-    /// What the work changed at the paths `own` is left out, as is what is [not work](NOT_WORK).
-    /// `attributes` is an additional attributes file (gitattributes(5)).
-    ///
-    /// # Errors
-    /// The error of `git`; outside of a slot.
-    pub fn restore(
-        &self,
-        pin: &str,
-        onto: &str,
-        branch: &str,
-        own: &[&str],
-        attributes: Option<&Path>,
-    ) -> Result<RestoredWork> {
-        let restored = self.replay_pin(pin, onto, own, attributes).with_context(|| {
-            format!("cannot restore the work of commit {}", CommitId::from(pin).short())
-        })?;
-        let (restored, head) = match restored {
-            Ok(head) => (RestoredWork::Done, head),
-            Err(paths) => {
-                self.slot().move_to(onto)?;
-                (RestoredWork::Conflict(paths), onto.into())
-            }
-        };
-        // The steps of this are no commits that the attempt leaves.
-        remove_all(&self.git_dir.join("logs")).context("remove the reflogs of the slot")?;
-        self.slot().name_branch(branch, &head)?;
-        Ok(restored)
-    }
-
-    /// Returns the new head of the work, with the uncommitted changes in the files; or the paths of
-    /// a conflict.
-    fn replay_pin(
-        &self,
-        pin: &str,
-        onto: &str,
-        own: &[&str],
-        attributes: Option<&Path>,
-    ) -> Result<Result<CommitId, Vec<String>>> {
-        let base = "%(trailers:key=Ralph-Base,valueonly)";
-        let format = format!("--format=%P%n{base}%(trailers:key={NOT_WORK},valueonly)");
-        let shown = lossy(&program::run(&self.root, &["log", "-1", &format, pin])?);
-        let mut lines = shown.lines();
-        let head = lines.next().and_then(|parents| parents.split(' ').next());
-        let head = head.filter(|head| !head.is_empty()).context("it has no parent")?;
-        let base = lines.next().context("it does not name its base")?;
-        let replay = |onto: &str, head: &str, base: &str| -> Result<_> {
-            let piece = BranchWork { head, base, message: "Work of an earlier attempt" };
-            let how = IntegrationMethod::Rebase;
-            Ok(match self.integrate(onto, &piece, how, own, attributes)? {
-                Integrated::Done(commit) => Ok(commit),
-                Integrated::Nothing => Ok(CommitId::from(onto)),
-                Integrated::Conflict { paths, .. } => Err(paths),
-            })
-        };
-        let committed = match replay(onto, head, base)? {
-            Ok(commit) => commit,
-            Err(paths) => return Ok(Err(paths)),
-        };
-        let not_work: Vec<String> = lines.filter_map(|it| serde_json::from_str(it).ok()).collect();
-        let not_work: Vec<&str> = not_work.iter().map(String::as_str).collect();
-        let tree = self.commits().with_entries(pin, &not_work, &self.entries(head, &not_work)?)?;
-        if tree == self.tree_of(head)? {
-            return Ok(Ok(committed));
-        }
-        // The pin may have more parents, for commits that HEAD was moved away from.
-        let (parents, message) = (&[head][..], "Uncommitted\n");
-        let env = &IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
-        let new = NewCommit { tree: &tree, parents, message, env, is_signed: false };
-        let changes = program::commit_tree(&self.root, &new)?;
-        if let Err(paths) = replay(&committed, &changes, head)? {
-            return Ok(Err(paths));
-        }
-        // The files keep the changes, and index and HEAD do not have them.
-        self.point_head(None, Some(&committed), "ralph: uncommitted work")?;
-        self.reset_index(Some(&committed))?;
-        Ok(Ok(committed))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
@@ -544,7 +473,7 @@ mod tests {
             let at = self.merger.head().unwrap();
             assert_eq!(at.branch, None);
             match &done {
-                Integrated::Done(commit) => {
+                Integrated::Done(commit) | Integrated::United { commit, .. } => {
                     assert_eq!(at.commit.as_ref(), Some(commit));
                     self.trees.bring(&self.merger, commit);
                 }
@@ -869,7 +798,11 @@ mod tests {
         let onto = place.main("list", "start\ntheirs\nend\n");
         for how in HOWS {
             let all = format!("* {KEEPS_ADDED}\n");
-            let Integrated::Done(done) = bring(&onto, how, &all) else { panic!("{how:?}") };
+            let Integrated::United { commit: done, paths, others } = bring(&onto, how, &all) else {
+                panic!("{how:?}")
+            };
+            assert_eq!(paths, ["list"]);
+            assert!(others.ends_with(&format!("{} list\n", &onto[..7])), "{others}");
             assert_eq!(place.show(&done, "list"), "start\ntheirs\nmine\nmore\nend");
             let told = ["log", "-1", "--format=%an %at%n%B", &done];
             let told = place.trees.git(&place.merger, &told);
@@ -1017,74 +950,5 @@ mod tests {
             place.trees.git(&place.merger, &["log", "-1", "--format=%an %cn", &done])
         };
         assert_eq!(HOWS.map(who), ["A P", "P P", "P P"]);
-    }
-}
-
-#[cfg(test)]
-mod restore_work_tests {
-    use std::fs;
-
-    use super::super::Repo;
-    use super::*;
-    use crate::adapters::git::{PinSource, tests::TestSlots};
-
-    /// Commits `b`, leaves `c` uncommitted, and pins both. Returns the pin.
-    fn left(trees: &TestSlots, slot: &Repo) -> CommitId {
-        trees.commit(slot, "b", "work\n");
-        fs::write(slot.root().join("c"), "left\n").unwrap();
-        fs::write(slot.root().join("a"), "left too\n").unwrap();
-        // These are not its work.
-        fs::write(slot.root().join("b"), "by a command\n").unwrap();
-        fs::write(slot.root().join("made \"here\""), "by a command\n").unwrap();
-        let changed: Vec<String> = slot.dirty().unwrap().into_keys().collect();
-        let base = Some(&*trees.first);
-        let left = PinSource { base, branch: None, began: None, changed: &changed };
-        let others = format!("{NOT_WORK}: \"b\"\n{NOT_WORK}: \"made \\\"here\\\"\"\n");
-        let message = format!("Left\n\nRalph-Base: {}\n{others}", trees.first);
-        let pin =
-            slot.pins().pin("refs/ralph/x/1", &message, left, &trees.path("scratch")).unwrap();
-        let pin = pin.commit.unwrap();
-        trees.bring(slot, &pin);
-        assert!(slot.slot().settle_on(&pin).unwrap());
-        slot.slot().note(&pin).unwrap();
-        pin
-    }
-
-    #[test]
-    fn commits_and_changes_are_continued() {
-        let trees = TestSlots::new();
-        let main = trees.main();
-        let settings = main.slots().settings().unwrap();
-        let slot = trees.add("1");
-        let pin = left(&trees, &slot);
-        let state = |slot: &Repo| trees.git(slot, &["status", "--porcelain"]);
-        let log = |slot: &Repo| trees.git(slot, &["log", "--format=%s"]);
-        // In the same slot, and the branch has not moved.
-        let slot = main.slots().start(&slot, &settings, &trees.first, "ralph/x").unwrap();
-        let restored =
-            slot.integration().restore(&pin, &trees.first, "ralph/x", &[], None).unwrap();
-        assert_eq!(restored, RestoredWork::Done);
-        assert_eq!((&*state(&slot), &*log(&slot)), ("M a\n?? c", "b\nFirst"));
-        assert_eq!(slot.head().unwrap().branch.as_deref(), Some("ralph/x"));
-        trees.git(&slot, &["add", "-A"]);
-        trees.git(&slot, &["commit", "-qm", "Both"]);
-        assert!(!slot.pins().has_own_strays().unwrap(), "how it was restored is nobody's work");
-        trees.git(&slot, &["reset", "-q", "--mixed", "HEAD~"]);
-        assert!(slot.pins().has_own_strays().unwrap());
-        // In another one, on top of what has landed since.
-        let tip = trees.place.commit("d", "1\n", "d");
-        let other = main.slots().make(&trees.path("2"), &settings, &tip).unwrap();
-        let restored = other.integration().restore(&pin, &tip, "ralph/x", &[], None).unwrap();
-        assert_eq!(restored, RestoredWork::Done);
-        assert_eq!((&*state(&other), &*log(&other)), ("M a\n?? c", "b\nd\nFirst"));
-        // A conflict with a commit, and one with an uncommitted change.
-        for path in ["b", "a"] {
-            let tip = trees.place.commit(path, "other\n", "Other");
-            let slot = main.slots().make(&trees.path(path), &settings, &tip).unwrap();
-            let restored = slot.integration().restore(&pin, &tip, "ralph/x", &[], None).unwrap();
-            assert_eq!(restored, RestoredWork::Conflict(vec![path.to_owned()]));
-            assert_eq!((state(&slot), slot.head().unwrap().commit), (String::new(), Some(tip)));
-            trees.place.git(&["reset", "-q", "--hard", "HEAD~"]);
-        }
     }
 }

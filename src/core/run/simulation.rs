@@ -1056,7 +1056,9 @@ impl World {
             tip = Some(commit.clone());
             let commits = vec![Commit { id: commit.clone(), subject: String::new() }];
             let rebuilt = (!is_on_top).then(|| (commits, DiffStat::default()));
-            batch.commits.push(BuiltCommit { commit, rebuilt });
+            let united = !is_on_top && self.dice.chance(20);
+            let united = united.then(|| "list".to_owned()).into_iter().collect();
+            batch.commits.push(BuiltCommit { commit, rebuilt, united });
         }
         let changed = self.rough && self.dice.chance(2);
         batch.changed.extend(changed.then(|| "file".to_owned()));

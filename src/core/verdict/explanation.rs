@@ -52,7 +52,11 @@ impl Verdict {
                 .map_or_else(String::new, |check| format!("setup command {check}")),
             Verdict::Conflict | Verdict::MergeFailed => match &evidence.merge {
                 Some(Merge::Conflict { branch, paths, .. }) => {
-                    format!("reported done, but it conflicts with `{branch}`: {}", paths.join(", "))
+                    let red = evidence.red().map_or_else(String::new, |red| {
+                        format!("; with the lines that both added there, {red}")
+                    });
+                    let paths = paths.join(", ");
+                    format!("reported done, but it conflicts with `{branch}`: {paths}{red}")
                 }
                 Some(Merge::Refused { branch, why }) => {
                     format!("reported done, but it cannot land on `{branch}`: {why}")

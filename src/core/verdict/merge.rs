@@ -18,7 +18,8 @@ pub enum Merge {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         waits: bool,
     },
-    /// Its work conflicts with the current target branch.
+    /// Its work conflicts with the current target branch, or a verify command fails on the lines that
+    /// both added at the same place.
     Conflict {
         /// The target branch.
         branch: String,

@@ -33,6 +33,8 @@ struct QueueWorld {
     bad: BTreeSet<usize>,
     pairs: BTreeSet<(usize, usize)>,
     conflicts: BTreeSet<(usize, usize)>,
+    /// The work in whose files lines of both sides are kept.
+    united: BTreeSet<usize>,
     /// In how many percent of all cases a command fails for no reason.
     flaky: u64,
     commits: BTreeMap<CommitId, Works>,
@@ -59,6 +61,7 @@ impl QueueWorld {
             bad: BTreeSet::new(),
             pairs: BTreeSet::new(),
             conflicts: BTreeSet::new(),
+            united: BTreeSet::new(),
             flaky: 0,
             commits: BTreeMap::from([(root.clone(), Works::new())]),
             tip: root,
@@ -206,7 +209,9 @@ impl QueueWorld {
                     works.insert(number(&id));
                     let commit = CommitId::from(format!("c{}", self.commits.len()));
                     self.commits.insert(commit.clone(), works.clone());
-                    built.commits.push(BuiltCommit { commit, rebuilt: None });
+                    let united = self.united.contains(&number(&id)).then(|| "list".to_owned());
+                    let united = united.into_iter().collect();
+                    built.commits.push(BuiltCommit { commit, rebuilt: None, united });
                 }
                 queue.built(&leader, Ok(built), true, sit)
             }
@@ -248,8 +253,9 @@ impl QueueWorld {
             let works = &self.commits[onto];
             assert!(self.is_green(works), "{number} was tried on top of red work");
             let with = works.iter().chain([number]).copied().collect();
-            let is_conflict = matches!(merge, Merge::Conflict { .. });
-            assert_eq!(is_conflict, self.conflicts(*number, works));
+            let is_conflict = self.conflicts(*number, works);
+            let is_united = self.united.contains(number);
+            assert_eq!(matches!(merge, Merge::Conflict { .. }), is_conflict || is_united);
             assert!(is_conflict || self.flaky > 0 || !self.is_green(&with), "{number} is green");
         }
     }
@@ -304,10 +310,11 @@ proptest! {
         bad in proptest::collection::btree_set(0..12_usize, 0..3),
         pairs in proptest::collection::btree_set((0..12_usize, 0..12_usize), 0..4),
         conflicts in proptest::collection::btree_set((0..12_usize, 0..12_usize), 0..4),
+        united in proptest::collection::btree_set(0..12_usize, 0..6),
     ) {
         let mut world = QueueWorld::new(seed, QueueLimits { width, batches });
         let pairs_of = |all: BTreeSet<(usize, usize)>| all.into_iter().filter(|(a, b)| a < b);
-        (world.bad, world.flaky) = (bad, flaky);
+        (world.bad, world.flaky, world.united) = (bad, flaky, united);
         (world.pairs, world.conflicts) = (pairs_of(pairs).collect(), pairs_of(conflicts).collect());
         world.process(count);
         let works = &world.commits[&world.tip];

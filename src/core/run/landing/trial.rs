@@ -71,6 +71,12 @@ impl QueueTrial {
         self.stage == TrialStage::Building
     }
 
+    /// The files in which the lines of both sides were kept for its last work.
+    pub(super) fn united(&self) -> Vec<String> {
+        let TrialStage::Verifying { commits, .. } = &self.stage else { return Vec::new() };
+        commits.last().map_or_else(Vec::new, |built| built.united.clone())
+    }
+
     /// Its last commit, once it is built.
     pub(super) fn tip(&self) -> Option<&CommitId> {
         match &self.stage {

@@ -1,0 +1,176 @@
+//! Brings the work of an earlier attempt into a slot.
+
+use std::{ffi::OsStr, path::Path};
+
+use anyhow::{Context, Result};
+
+use super::{
+    BranchWork, Integrated, Integration, IntegrationMethod, lossy,
+    pin::IDENTITY,
+    program::{self, NewCommit},
+    slot_settings::remove_all,
+};
+use crate::core::commit_id::CommitId;
+
+/// The trailer of a pin for a path, as a JSON string, that is kept there and is not work of the
+/// attempt: a command of `setup` or `verify` wrote it.
+pub const NOT_WORK: &str = "Ralph-Not-Work";
+
+/// The result of bringing kept work into a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestoredWork {
+    /// The work is in the slot.
+    Done,
+    /// The work conflicts with the branch in these files. The slot has none of it.
+    Conflict(Vec<String>),
+}
+
+impl Integration<'_> {
+    /// Brings the work of the pin `pin` into this slot, on top of `onto`, with HEAD on `branch`.
+    /// What the work changed at the paths `own` is left out, as is what is [not work](NOT_WORK).
+    /// `attributes` is an additional attributes file (gitattributes(5)).
+    ///
+    /// # Errors
+    /// The error of `git`; outside of a slot.
+    pub fn restore(
+        &self,
+        pin: &str,
+        onto: &str,
+        branch: &str,
+        own: &[&str],
+        attributes: Option<&Path>,
+    ) -> Result<RestoredWork> {
+        let restored = self.replay_pin(pin, onto, own, attributes).with_context(|| {
+            format!("cannot restore the work of commit {}", CommitId::from(pin).short())
+        })?;
+        let (restored, head) = match restored {
+            Ok(head) => (RestoredWork::Done, head),
+            Err(paths) => {
+                self.slot().move_to(onto)?;
+                (RestoredWork::Conflict(paths), onto.into())
+            }
+        };
+        // The steps of this are no commits that the attempt leaves.
+        remove_all(&self.git_dir.join("logs")).context("remove the reflogs of the slot")?;
+        self.slot().name_branch(branch, &head)?;
+        Ok(restored)
+    }
+
+    /// Returns the new head of the work, with the uncommitted changes in the files; or the paths of
+    /// a conflict.
+    fn replay_pin(
+        &self,
+        pin: &str,
+        onto: &str,
+        own: &[&str],
+        attributes: Option<&Path>,
+    ) -> Result<Result<CommitId, Vec<String>>> {
+        let base = "%(trailers:key=Ralph-Base,valueonly)";
+        let format = format!("--format=%P%n{base}%(trailers:key={NOT_WORK},valueonly)");
+        let shown = lossy(&program::run(&self.root, &["log", "-1", &format, pin])?);
+        let mut lines = shown.lines();
+        let head = lines.next().and_then(|parents| parents.split(' ').next());
+        let head = head.filter(|head| !head.is_empty()).context("it has no parent")?;
+        let base = lines.next().context("it does not name its base")?;
+        let replay = |onto: &str, head: &str, base: &str| -> Result<_> {
+            let piece = BranchWork { head, base, message: "Work of an earlier attempt" };
+            let how = IntegrationMethod::Rebase;
+            Ok(match self.integrate(onto, &piece, how, own, attributes)? {
+                Integrated::Done(commit) | Integrated::United { commit, .. } => Ok(commit),
+                Integrated::Nothing => Ok(CommitId::from(onto)),
+                Integrated::Conflict { paths, .. } => Err(paths),
+            })
+        };
+        let committed = match replay(onto, head, base)? {
+            Ok(commit) => commit,
+            Err(paths) => return Ok(Err(paths)),
+        };
+        let not_work: Vec<String> = lines.filter_map(|it| serde_json::from_str(it).ok()).collect();
+        let not_work: Vec<&str> = not_work.iter().map(String::as_str).collect();
+        let tree = self.commits().with_entries(pin, &not_work, &self.entries(head, &not_work)?)?;
+        if tree == self.tree_of(head)? {
+            return Ok(Ok(committed));
+        }
+        // The pin may have more parents, for commits that HEAD was moved away from.
+        let (parents, message) = (&[head][..], "Uncommitted\n");
+        let env = &IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
+        let new = NewCommit { tree: &tree, parents, message, env, is_signed: false };
+        let changes = program::commit_tree(&self.root, &new)?;
+        if let Err(paths) = replay(&committed, &changes, head)? {
+            return Ok(Err(paths));
+        }
+        // The files keep the changes, and index and HEAD do not have them.
+        self.point_head(None, Some(&committed), "ralph: uncommitted work")?;
+        self.reset_index(Some(&committed))?;
+        Ok(Ok(committed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::Repo;
+    use super::*;
+    use crate::adapters::git::{PinSource, tests::TestSlots};
+
+    /// Commits `b`, leaves `c` uncommitted, and pins both. Returns the pin.
+    fn left(trees: &TestSlots, slot: &Repo) -> CommitId {
+        trees.commit(slot, "b", "work\n");
+        fs::write(slot.root().join("c"), "left\n").unwrap();
+        fs::write(slot.root().join("a"), "left too\n").unwrap();
+        // These are not its work.
+        fs::write(slot.root().join("b"), "by a command\n").unwrap();
+        fs::write(slot.root().join("made \"here\""), "by a command\n").unwrap();
+        let changed: Vec<String> = slot.dirty().unwrap().into_keys().collect();
+        let base = Some(&*trees.first);
+        let left = PinSource { base, branch: None, began: None, changed: &changed };
+        let others = format!("{NOT_WORK}: \"b\"\n{NOT_WORK}: \"made \\\"here\\\"\"\n");
+        let message = format!("Left\n\nRalph-Base: {}\n{others}", trees.first);
+        let pin =
+            slot.pins().pin("refs/ralph/x/1", &message, left, &trees.path("scratch")).unwrap();
+        let pin = pin.commit.unwrap();
+        trees.bring(slot, &pin);
+        assert!(slot.slot().settle_on(&pin).unwrap());
+        slot.slot().note(&pin).unwrap();
+        pin
+    }
+
+    #[test]
+    fn commits_and_changes_are_continued() {
+        let trees = TestSlots::new();
+        let main = trees.main();
+        let settings = main.slots().settings().unwrap();
+        let slot = trees.add("1");
+        let pin = left(&trees, &slot);
+        let state = |slot: &Repo| trees.git(slot, &["status", "--porcelain"]);
+        let log = |slot: &Repo| trees.git(slot, &["log", "--format=%s"]);
+        // In the same slot, and the branch has not moved.
+        let slot = main.slots().start(&slot, &settings, &trees.first, "ralph/x").unwrap();
+        let restored =
+            slot.integration().restore(&pin, &trees.first, "ralph/x", &[], None).unwrap();
+        assert_eq!(restored, RestoredWork::Done);
+        assert_eq!((&*state(&slot), &*log(&slot)), ("M a\n?? c", "b\nFirst"));
+        assert_eq!(slot.head().unwrap().branch.as_deref(), Some("ralph/x"));
+        trees.git(&slot, &["add", "-A"]);
+        trees.git(&slot, &["commit", "-qm", "Both"]);
+        assert!(!slot.pins().has_own_strays().unwrap(), "how it was restored is nobody's work");
+        trees.git(&slot, &["reset", "-q", "--mixed", "HEAD~"]);
+        assert!(slot.pins().has_own_strays().unwrap());
+        // In another one, on top of what has landed since.
+        let tip = trees.place.commit("d", "1\n", "d");
+        let other = main.slots().make(&trees.path("2"), &settings, &tip).unwrap();
+        let restored = other.integration().restore(&pin, &tip, "ralph/x", &[], None).unwrap();
+        assert_eq!(restored, RestoredWork::Done);
+        assert_eq!((&*state(&other), &*log(&other)), ("M a\n?? c", "b\nd\nFirst"));
+        // A conflict with a commit, and one with an uncommitted change.
+        for path in ["b", "a"] {
+            let tip = trees.place.commit(path, "other\n", "Other");
+            let slot = main.slots().make(&trees.path(path), &settings, &tip).unwrap();
+            let restored = slot.integration().restore(&pin, &tip, "ralph/x", &[], None).unwrap();
+            assert_eq!(restored, RestoredWork::Conflict(vec![path.to_owned()]));
+            assert_eq!((state(&slot), slot.head().unwrap().commit), (String::new(), Some(tip)));
+            trees.place.git(&["reset", "-q", "--hard", "HEAD~"]);
+        }
+    }
+}
