@@ -553,8 +553,8 @@ fn no_type_has_many_methods() {
 /// red is one.
 const LINES: usize = 76_690;
 
-/// The number of files in `src` that the budget allows.
-const FILES: usize = 406;
+/// The number of files in `src` that the budget allows; one of them brings kept work into a slot.
+const FILES: usize = 407;
 
 #[test]
 fn the_whole_stays_small() {
