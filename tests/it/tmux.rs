@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::{
@@ -170,12 +170,19 @@ fn an_agent_that_is_asked_to_end_may_do_so() {
 #[test]
 fn what_an_agent_left_running_is_waited_for_and_can_still_print() {
     let Some(trial) = trial() else { return };
-    let script = "(sleep 1; echo late) & \"$RALPH\" task-complete a > /dev/null; echo bye";
+    // The child of the child exists before the report, and it ends only once it is waited for.
+    let script = "(sleep 600 & echo $! > \"$TRIAL_DIR/sleeper\"; wait; echo late) &
+        until [ -s \"$TRIAL_DIR/sleeper\" ]; do sleep 0.02; done
+        \"$RALPH\" task-complete a > /dev/null; echo bye";
     let trial = trial
         .command(["sh", "-c", script])
         .graph("tasks: [{id: a, commit: optional}]\n")
         .file(".ralph/config.yaml", &SETTINGS.replace("timeout: 0s", "timeout: 60s"));
-    trial.run(["run", "--tmux"]).graph_complete();
+    let run = trial.start(["run", "--tmux"]);
+    trial.wait_for_records(1, "waiting_for_children");
+    let sleeper = fs::read_to_string(trial.sign("sleeper")).unwrap().trim().parse().unwrap();
+    kill_process(Pid::from_raw(sleeper).unwrap(), Signal::TERM).unwrap();
+    run.end(&trial).graph_complete();
     assert_eq!(trial.lines("waiting_for_children")[0]["children"], json!(["sh", "sleep"]));
     assert_eq!(trial.lines("children_ended").len(), 1);
     assert_eq!(trial.read("logs/attempts/a/1/stdout"), "bye\r\nlate\r\n");
