@@ -6,8 +6,8 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    io,
-    path::Path,
+    io, mem,
+    path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
@@ -46,12 +46,22 @@ pub struct EventStore {
     secrets: Option<Redactor>,
 }
 
-/// The history up to a position in the journal.
+/// The history up to a position in the journal. All worktrees of a repository share it, and each has a
+/// journal of its own.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Snapshot {
-    mark: JournalPosition,
+    own: JournalRead,
+    /// The journals of the other worktrees.
+    others: Vec<JournalRead>,
     history: History,
-    /// The first line of the journal that was read, and the newest one.
+}
+
+/// How far a journal is part of the history.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct JournalRead {
+    path: PathBuf,
+    mark: JournalPosition,
+    /// The first line that was read, and the newest one.
     lines: Option<(LineId, LineId)>,
 }
 
@@ -69,11 +79,24 @@ impl LineId {
 }
 
 impl Snapshot {
+    /// Turns to the journal of a worktree: one at this path, or one that was read where there is none
+    /// now, because its worktree was moved.
+    fn turn_to(&mut self, journal: &Journal) {
+        let path = journal.path();
+        let mut all: Vec<JournalRead> = self.others.drain(..).collect();
+        all.push(mem::take(&mut self.own));
+        let at = all.iter().position(|read| read.path == path);
+        let at = at.or_else(|| all.iter().position(|read| !read.path.exists()));
+        self.own = at.map_or_else(JournalRead::default, |at| all.swap_remove(at));
+        path.clone_into(&mut self.own.path);
+        self.others = all;
+    }
+
     /// Adds a record to the history.
     fn add(&mut self, record: &Record) {
         let newest = LineId::of(record);
-        let first = self.lines.map_or(newest, |(first, _)| first);
-        self.lines = Some((first, newest));
+        let first = self.own.lines.map_or(newest, |(first, _)| first);
+        self.own.lines = Some((first, newest));
         self.history.apply(record);
     }
 
@@ -82,7 +105,7 @@ impl Snapshot {
     /// file is an earlier version of the journal if it begins with the same line, else a new journal.
     /// Times say nothing here, because the clock may have been set back.
     fn known_records(&self, journal: &Journal) -> io::Result<usize> {
-        let Some((first, newest)) = self.lines else {
+        let Some((first, newest)) = self.own.lines else {
             return Ok(0);
         };
         let (mut count, mut known, mut earlier, mut is_same) = (0, None, 0, false);
@@ -120,8 +143,9 @@ impl EventStore {
         secrets: Option<Redactor>,
     ) -> Result<EventStore> {
         let stored = state.snapshot().filter(|past: &Snapshot| past.history.can_be_read());
-        let past = stored.unwrap_or_default();
-        let saved = past.mark.offset();
+        let mut past = stored.unwrap_or_default();
+        past.turn_to(&journal);
+        let saved = past.own.mark.offset();
         let mut store = EventStore {
             journal,
             state,
@@ -224,7 +248,7 @@ impl EventStore {
             };
             (first..).zip(events).map(record).collect()
         };
-        let mark = &mut self.past.mark;
+        let mark = &mut self.past.own.mark;
         let (written, follows) = match self.journal.append(mark, sync, make) {
             Ok(appended) => appended,
             Err(error) => return Err(unusable("write", self.journal.path(), error)),
@@ -257,7 +281,7 @@ impl EventStore {
     /// Returns a function that reads the lines that are new from now on, and returns whether they ask
     /// the run to stop at once. Other threads may call it.
     pub fn stop_request(&self) -> impl Fn() -> bool + Send + Sync + use<> {
-        let (journal, seen) = (self.journal.clone(), Mutex::new((self.past.mark, false)));
+        let (journal, seen) = (self.journal.clone(), Mutex::new((self.past.own.mark, false)));
         move || {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             let (mark, stop) = &mut *seen;
@@ -274,7 +298,7 @@ impl EventStore {
 
     /// Whether the journal has new lines, judged by its length.
     pub fn has_news(&self) -> bool {
-        self.journal.has_more(&self.past.mark)
+        self.journal.has_more(&self.past.own.mark)
     }
 
     /// Adds new lines of all processes to the history.
@@ -292,7 +316,7 @@ impl EventStore {
     /// Adds new lines to the history, and to `records` if they are wanted.
     fn take_in(&mut self, mut records: Option<&mut Vec<Record>>) -> Result<()> {
         let (journal, past) = (&self.journal, &mut self.past);
-        let (mut mark, mut is_another, mut fault) = (past.mark, false, None);
+        let (mut mark, mut is_another, mut fault) = (past.own.mark, false, None);
         let (mut is_first, mut known) = (false, 0);
         let read = journal.read(&mut mark, |record| {
             let Some(record) = record else {
@@ -303,7 +327,7 @@ impl EventStore {
                 });
                 return;
             };
-            if let (true, Some(lines)) = (is_first, &mut past.lines) {
+            if let (true, Some(lines)) = (is_first, &mut past.own.lines) {
                 lines.0 = LineId::of(record);
             }
             is_first = false;
@@ -316,7 +340,7 @@ impl EventStore {
                 records.push(record.clone());
             }
         });
-        past.mark = mark;
+        past.own.mark = mark;
         let skipped = fault
             .map_or(read, Err)
             .map_err(|error| unusable("read", self.journal.path(), error))?;
@@ -331,7 +355,7 @@ impl EventStore {
     }
 
     fn save_sometimes(&mut self) {
-        if self.past.mark.offset().abs_diff(self.saved) > SNAPSHOT_AFTER {
+        if self.past.own.mark.offset().abs_diff(self.saved) > SNAPSHOT_AFTER {
             self.save();
         }
     }
@@ -339,7 +363,7 @@ impl EventStore {
     /// Saves a snapshot. A failure only makes the next start slower.
     pub fn save(&mut self) {
         if self.state.write_snapshot(&self.past).is_ok() {
-            self.saved = self.past.mark.offset();
+            self.saved = self.past.own.mark.offset();
         }
     }
 }
@@ -378,8 +402,13 @@ mod tests {
     }
 
     fn open(dir: &Path, run: &str) -> EventStore {
+        open_in(dir, "ralph.jsonl", run)
+    }
+
+    /// Opens the journal of a worktree.
+    fn open_in(dir: &Path, journal: &str, run: &str) -> EventStore {
         let state = StateFolder::open(dir.join("ralph"), false);
-        EventStore::open(Journal::new(dir.join("ralph.jsonl"), false), state, run.to_owned(), None)
+        EventStore::open(Journal::new(dir.join(journal), false), state, run.to_owned(), None)
             .unwrap()
     }
 
@@ -415,6 +444,27 @@ mod tests {
         let reader = open(dir.path(), "r");
         assert!(reader.history().of(&TaskId::new("b").unwrap()).answers.len() == 1);
         assert!(reader.history().of(&id).answers.len() == 1);
+    }
+
+    #[test]
+    fn each_line_of_two_worktrees_counts_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = TaskId::new("a").unwrap();
+        let fail = |journal: &str, attempt: u32| {
+            let mut store = open_in(dir.path(), journal, "w");
+            let result = end(attempt, crate::core::verdict::Verdict::Failed);
+            store.emit(Some(attempt), Some(&id), Event::Ended(result)).unwrap();
+            store.save();
+            store.history().of(&id).counted
+        };
+        assert_eq!((fail("one", 1), fail("two", 2), fail("one", 3)), (1, 2, 3));
+        open_in(dir.path(), "two", "w").emit(None, Some(&id), RequestEvent::Reset {}).unwrap();
+        assert_eq!(open_in(dir.path(), "one", "w").history().of(&id).counted, 0);
+        // Neither a move of a worktree nor one in place of it counts a line twice.
+        fs::rename(dir.path().join("one"), dir.path().join("moved")).unwrap();
+        assert_eq!((fail("moved", 4), fail("two", 5), fail("moved", 6)), (1, 2, 3));
+        fs::remove_file(dir.path().join("moved")).unwrap();
+        assert_eq!((fail("new", 7), fail("two", 8), fail("new", 9)), (4, 5, 6));
     }
 
     /// The number of answers after the journal was replaced by this text.
@@ -477,7 +527,7 @@ mod tests {
         let id = TaskId::new("a").unwrap();
         let mut writer = open(dir.path(), "w");
         let long = || RunEvent::Blocked { holders: Vec::new() };
-        while writer.past.mark.offset() <= SNAPSHOT_AFTER + 100_000 {
+        while writer.past.own.mark.offset() <= SNAPSHOT_AFTER + 100_000 {
             writer.emit_all(vec![(id.clone(), long()); 1_000]).unwrap();
         }
         writer.save();
@@ -485,11 +535,11 @@ mod tests {
         fs::copy(&path, &copy).unwrap();
         fs::rename(&copy, &path).unwrap();
         let saved = || StateFolder::open(dir.path().join("ralph"), false).snapshot::<Snapshot>();
-        let before = saved().unwrap().mark;
+        let before = saved().unwrap().own.mark;
         let reader = open(dir.path(), "r");
         assert_eq!(reader.history(), writer.history());
-        let after = saved().unwrap().mark;
-        assert!(after != before && after == reader.past.mark, "its position is kept");
+        let after = saved().unwrap().own.mark;
+        assert!(after != before && after == reader.past.own.mark, "its position is kept");
     }
 
     #[test]
