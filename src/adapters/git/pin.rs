@@ -287,7 +287,7 @@ impl Pins<'_> {
     /// The newest commits of a slot that its repository does not have: in branches, tags, stashes
     /// and worktrees that the attempt made, and in their reflogs. They go with the slot.
     fn slot_tips(&self, main: &Path) -> Result<Vec<CommitId>> {
-        let known = format!("{}^HEAD\n", self.exclusions(Some(main))?);
+        let known = format!("{}^HEAD\n", self.exclusions(Some(main), &["refs"])?);
         let list = ["rev-list", "--ignore-missing", "--parents", MOVES, "--all", "--reflog"];
         let list = [&list[..], &["--stdin"]].concat();
         let text = lossy(&program::run_with_input(&self.root, &list, &[], known.as_bytes())?);
@@ -297,8 +297,8 @@ impl Pins<'_> {
         Ok(commits.filter(|commit| !parents.contains(commit)).map(CommitId::from).collect())
     }
 
-    /// The branches, and the stash, with commits made since then that neither HEAD nor `base` has,
-    /// except the branches of other worktrees.
+    /// The branches, and the stash, with commits made since then that neither HEAD nor `base` has, and
+    /// for a slot no branch of its repository, except the branches of other worktrees.
     ///
     /// # Errors
     /// The error of `git`.
@@ -307,6 +307,12 @@ impl Pins<'_> {
         let list = ["for-each-ref", format, "--no-merged=HEAD", "refs/heads", "refs/stash"];
         // Before the first commit of HEAD there are none.
         let text = lossy(&program::run(&self.root, &list).unwrap_or_default());
+        // What landed while a slot was prepared is in its copies of these branches.
+        let known = match self.slot_of() {
+            Some(main) => self.exclusions(Some(&main), &["refs/heads", "refs/ralph/tip"])?,
+            None => String::new(),
+        };
+        let known = base.map_or_else(String::new, |base| format!("^{base}\n")) + &known;
         let mut apart = Vec::new();
         for line in text.lines() {
             let mut words = line.splitn(3, ' ');
@@ -316,9 +322,9 @@ impl Pins<'_> {
                 continue;
             }
             let branch = if name == "refs/stash" { "stash".to_owned() } else { branch_name(name) };
-            let count = ["rev-list", "--count", commit, "--not", "HEAD"];
-            let count = count.into_iter().chain(base).collect::<Vec<_>>();
-            let commits = lossy(&program::run(&self.root, &count)?).trim().parse().unwrap_or(1);
+            let count = ["rev-list", "--count", "--ignore-missing", "--stdin", commit, "^HEAD"];
+            let count = program::run_with_input(&self.root, &count, &[], known.as_bytes())?;
+            let commits = lossy(&count).trim().parse().unwrap_or(1);
             if commits > 0 {
                 apart.push(OtherBranch { branch, commit: commit.into(), commits });
             }
@@ -341,13 +347,13 @@ impl Pins<'_> {
 }
 
 impl RepoReader {
-    /// Lines that exclude the history of all refs from a walk: those of the repository in `main` from
-    /// which this one borrows its objects, or its own.
-    pub(super) fn exclusions(&self, main: Option<&Path>) -> Result<String> {
+    /// Lines that exclude the history of all refs in these folders from a walk: those of the repository
+    /// in `main` from which this one borrows its objects, or its own.
+    pub(super) fn exclusions(&self, main: Option<&Path>, folders: &[&str]) -> Result<String> {
         let refs = match (main, &self.main) {
-            (None, _) => self.refs(&["refs"]),
-            (Some(root), Some(place)) => refs_in(place, root, &["refs"]),
-            (Some(root), None) => RepoReader::of(root, None).refs(&["refs"]),
+            (None, _) => self.refs(folders),
+            (Some(root), Some(place)) => refs_in(place, root, folders),
+            (Some(root), None) => RepoReader::of(root, None).refs(folders),
         };
         let refs = lossy(&refs?);
         let ids = refs.lines().map(|line| line.split(' ').next().unwrap_or_default());
@@ -610,6 +616,22 @@ mod tests {
         let source = PinSource { base: head.as_deref(), branch: None, ..source };
         let pin = slot.pins().pin(NAME, "Work\n", source, &trees.path("scratch")).unwrap();
         assert_eq!(pin.commit, None);
+    }
+
+    #[test]
+    fn what_landed_while_a_slot_was_prepared_is_no_branch_of_its_attempt() {
+        let trees = TestSlots::new();
+        let base = trees.place.commit("a", "0\n", "Base");
+        let slot = trees.add("1");
+        let landed = trees.place.commit("a", "1\n", "Landed");
+        trees.git(&slot, &["update-ref", "refs/heads/main", &landed]);
+        assert_eq!(slot.pins().apart(Some(&base), 0).unwrap(), []);
+        trees.git(&slot, &["checkout", "-q", "-b", "side", "main"]);
+        trees.commit(&slot, "b", "1\n");
+        trees.git(&slot, &["checkout", "-q", "--detach", &base]);
+        let apart = slot.pins().apart(Some(&base), 0).unwrap();
+        let found: Vec<_> = apart.iter().map(|it| (it.branch.as_str(), it.commits)).collect();
+        assert_eq!(found, [("side", 1)]);
     }
 
     #[test]

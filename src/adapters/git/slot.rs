@@ -277,7 +277,7 @@ impl Slots<'_> {
         const LOOSE: u32 = 1_000;
         // libgit2 panics at a mode that it does not know.
         const STRICT: &str = "--strict=badFilemode=error";
-        let revisions = format!("{commit}\n{}", self.exclusions(None)?);
+        let revisions = format!("{commit}\n{}", self.exclusions(None, &["refs"])?);
         remove_all(pack)?;
         let mut file = File::create_new(pack)?;
         let streams = CallStreams { input: &mut revisions.as_bytes(), output: &mut file };
