@@ -23,7 +23,10 @@ use crate::{
         process, terminal,
     },
     core::{
-        agents::provider_error::{ProviderError, ProviderErrorKind},
+        agents::{
+            provider_error::{ProviderError, ProviderErrorKind},
+            transcript::Format,
+        },
         commit_id::CommitId,
         event::PlainLoop,
         exit::{Exit, Failure},
@@ -172,7 +175,11 @@ pub(super) fn result_of(
     let word = transcript.end.as_ref().map(|end| end.text.clone());
     let word = word.filter(|text| !text.trim().is_empty());
     let promise = workspace.config.promise();
-    let promised = word.as_deref().or(transcript.last_line());
+    // The result of plain output is its last line, which [`AgentTranscript::last_line`] cuts.
+    let is_text = record.call.as_ref().is_none_or(|call| call.output == Format::Text);
+    let spoken = transcript.message.as_deref().filter(|_| is_text);
+    let spoken = spoken.and_then(|text| text.rsplit(['\n', '\r']).next());
+    let promised = word.as_deref().or(spoken).or(transcript.last_line());
     let promised = promised.is_some_and(|result| promise.is_made(result));
     let has_failed = word.is_some() && transcript.end.as_ref().is_some_and(|end| end.is_error);
     let last = transcript.last_line().map(str::to_owned);

@@ -498,7 +498,8 @@ fn a_promise_counts_only_if_the_graph_agrees() {
     let trial = TestProject::new()
         .file(".ralph/config.yaml", "fsync: false\npromise: trust\n")
         .graph(two)
-        .command(["sh", "-c", script, &commit]);
+        // A long line is read to its end.
+        .command(["sh", "-c", &script.replace("'<", "$(printf %0600d 1)'<"), &commit]);
     trial.run(["run"]);
     trial.assert_record("promised", &json!({"kept": true}));
     trial.assert_record("finished", &json!({"exit_code": 0, "remaining": 1}));
