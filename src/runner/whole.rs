@@ -116,15 +116,19 @@ impl WholeTrial<'_> {
             let beginning = LandingEvent::VerifyingWhole { branch, commit, commands };
             self.runner.core.emit(None, beginning)?;
         }
-        let (mut failed, mut reopened) = (0, false);
+        let (mut failed, mut not_run, mut reopened) = (0, 0, false);
         self.runner.whole.red = None;
         for check in &due {
             let Some(result) = self.check_at(&commit, check)? else { return Ok(reopened) };
             if result.is_green() {
                 continue;
             }
-            failed += 1;
             let Some(red) = self.questioned(check, result)? else { return Ok(reopened) };
+            if red.found == TipFault::NotRun {
+                not_run += 1;
+            } else {
+                failed += 1;
+            }
             let is_told = self.tell_red(check, &red)?;
             if !is_told && red.found != TipFault::Flaky {
                 self.runner.whole.red = Some(check.command.clone());
@@ -132,6 +136,7 @@ impl WholeTrial<'_> {
             reopened |= is_told;
         }
         self.runner.whole.verified = self.landed.len();
+        let commands = commands - not_run;
         if commands > 0 {
             let verified = LandingEvent::WholeVerified { branch, commit, commands, failed };
             self.runner.core.emit(None, verified)?;
