@@ -236,7 +236,7 @@ impl Runner {
         // A reader that finds the run in the journal must also see that it is alive.
         self.core.journal.write_lock_holder(&self.core.cx, None)?;
         let begun = inbox::begun(&self.core.cx, &self.core.view(&[]));
-        away::cancel_left(&self.core.cx, &self.core.journal.history().run.id);
+        away::cancel_left(&self.core.cx, &self.core.journal.history().run.id, false);
         self.core.emit(None, RunEvent::LoopStarted(begun))?;
         crash::point("run.begun");
         for refreshed in mem::take(&mut self.core.cx.options.refreshed) {
@@ -298,6 +298,7 @@ impl Runner {
             self.core.catch_up()
         });
         self.core.journal.save();
+        away::cancel_left(&self.core.cx, self.core.journal.run_id(), true);
         let reason = result?;
         recorded?;
         Ok(reason)

@@ -227,13 +227,15 @@ pub(super) fn cancel_jobs(cx: &RunContext, record: &AttemptRecord) {
     }
 }
 
-/// Cancels the jobs that clusters still have of an earlier run, except those of its open attempts.
-pub(super) fn cancel_left(cx: &RunContext, run_id: &str) {
+/// Cancels the jobs that clusters still have of a run, except those of its open attempts. A run that
+/// begins does that for the one before it until it is done, one that ends tries once for itself.
+pub(super) fn cancel_left(cx: &RunContext, run_id: &str, is_end: bool) {
     let open: Vec<String> = cx.workspace.state.peek().iter().map(AttemptRecord::mark).collect();
     for kind in cx.workspace.config.executors.values() {
         if let ExecutorKind::Slurm(settings) = kind.clone() {
             let (run_id, open) = (run_id.to_owned(), open.clone());
-            order_until_taken(move || slurm::cancel_left(&settings, &run_id, &open));
+            let order = move || slurm::cancel_left(&settings, &run_id, &open);
+            if is_end { drop(order()) } else { order_until_taken(order) }
         }
     }
 }

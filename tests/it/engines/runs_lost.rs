@@ -290,6 +290,27 @@ fn an_agent_that_ends_before_its_canceled_job_is_interrupted() {
     station.nothing_is_left();
 }
 
+/// A controller that was away when the processes of a job ended does not learn of that by itself.
+#[test]
+#[ignore = "slow"]
+fn a_run_ends_the_jobs_whose_ends_its_cluster_has_missed() {
+    let graph = "tasks: [{id: a}, {id: b}]\n";
+    let Some(mut station) = Station::start(Kind::Slurm, graph, "jobs: 2\n") else { return };
+    station.told("do-a", "await open; work\n");
+    station.told("do-b", "await open-b; work\n");
+    let run = station.trial.start(["run"]);
+    wait_for(&station.seen("waiting-a"));
+    wait_for(&station.seen("waiting-b"));
+    station.cluster().kill_controller();
+    std::fs::write(station.seen("open"), "").unwrap();
+    station.trial.wait_for_records(1, "agent_ended");
+    thread::sleep(Duration::from_secs(5));
+    station.cluster().start_controller();
+    std::fs::write(station.seen("open-b"), "").unwrap();
+    run.end(&station.trial).graph_complete();
+    station.nothing_is_left();
+}
+
 #[test]
 #[ignore = "slow"]
 fn a_preempted_job_interrupts_its_attempt() {
