@@ -4,6 +4,7 @@ mod complete;
 mod edit;
 mod help;
 mod look;
+mod review;
 mod run;
 mod setup;
 
@@ -19,6 +20,7 @@ use crate::core::exit::{Exit, Failure};
 pub use edit::*;
 pub use help::Flags;
 pub use look::*;
+pub use review::*;
 pub use run::*;
 pub use setup::*;
 
@@ -79,8 +81,6 @@ pub enum Command {
     Resume(Flags<ResumeArgs>),
     /// Stop the run after its attempt, or immediately with `--now`
     Stop(Flags<StopArgs>),
-    /// Bring what landed to your checkout
-    Land(Flags<LandArgs>),
     /// Show how the run stands, who is needed, and what is next
     Status(Flags<StatusArgs>),
     /// Print the full report of a run, also as Markdown
@@ -103,6 +103,14 @@ pub enum Command {
     Attach(Flags<AttachArgs>),
     /// Show what attempts cost
     Costs(Flags<CostsArgs>),
+    /// Go through what landed, what deserves a look first
+    Review(Flags<ReviewArgs>),
+    /// Show the changes of a task, or of a run, as they landed
+    Diff(Flags<DiffArgs>),
+    /// Take landed work back, with a commit that passes the verify commands
+    TakeBack(Flags<TakeBackArgs>),
+    /// Bring what landed to your checkout
+    Land(Flags<LandArgs>),
     /// Validate the graph; report every error with its location
     Check(Flags<CheckArgs>),
     /// Add a task to the graph

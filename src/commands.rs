@@ -6,6 +6,7 @@ mod background;
 mod check;
 mod dag_status;
 mod demo;
+mod diff;
 mod doctor;
 mod draft;
 mod export;
@@ -27,11 +28,13 @@ mod prompt;
 mod relay;
 mod report;
 mod requests;
+mod review;
 mod run;
 mod schedule;
 mod serve;
 mod slots;
 mod status;
+mod take_back;
 mod talk;
 mod task;
 mod task_add;
@@ -181,11 +184,11 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Report(Flags(options)) => report::run(&at.named(&options.named), &options),
         Command::Pause(Flags(named)) => requests::pause(&at.named(&named)),
         Command::Resume(Flags(options)) => requests::resume(&at.named(&options.named), &options),
-        Command::Stop(Flags(options)) => match &options.child {
-            Some(child) => requests::stop_child(&at.named(&options.named), child),
-            None => requests::stop(&at.named(&options.named), options.now),
-        },
+        Command::Stop(Flags(options)) => requests::stop(&at.named(&options.named), &options),
         Command::Land(Flags(LandArgs {})) => land::run(at),
+        Command::Review(Flags(options)) => review::run(at, &options),
+        Command::Diff(Flags(options)) => diff::run(at, &options),
+        Command::TakeBack(Flags(options)) => take_back::run(at, &options),
         Command::Serve(Flags(options)) => serve::run(at, &options),
         Command::Schedule(Flags(options)) => schedule::run(at, &options),
         Command::Heartbeat(Flags(beat)) => status::heartbeat(&at.named(&beat.named), beat.max_age),

@@ -17,6 +17,8 @@ pub mod placement;
 pub mod import;
 pub mod attempt;
 pub mod follower;
+pub mod landed_work;
+pub mod take_back;
 pub mod slot_environment;
 pub mod slot_files;
 pub mod slot_pool;

@@ -70,6 +70,7 @@ use crate::{
         slot_environment,
         slot_pool::PreparedSlot,
         suspect_slots::SuspectSlot,
+        take_back,
         workspace::{Workspace, policy_for},
     },
 };
@@ -179,7 +180,8 @@ impl Runner {
         let home = workspace.repo.head()?.branch;
         let (slots, target) = RunSlots::of(&workspace, &policy)?;
         let graph = RunGraph::new(&workspace, file, target.as_deref())?;
-        let store = workspace.event_store()?;
+        let mut store = workspace.event_store()?;
+        take_back::settle(&workspace, &mut store)?;
         if store.history().paused {
             let message = inbox::paused(&workspace, &store.history().run);
             return Err(Failure::new(Exit::Waiting, message).into());

@@ -13,6 +13,7 @@ pub mod picture;
 pub mod night;
 pub mod plan;
 pub mod proof;
+pub mod review;
 pub mod run;
 pub mod run_report;
 pub mod spend;

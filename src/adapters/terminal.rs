@@ -136,6 +136,14 @@ pub fn show_cursor() {
     let _ = console::Term::stderr().show_cursor();
 }
 
+/// Waits for a key of the person. Only where [`can_ask`].
+///
+/// # Errors
+/// Ctrl-C, or the terminal is gone.
+pub fn key() -> io::Result<char> {
+    console::Term::stderr().read_char()
+}
+
 /// Whether a person can answer questions at a terminal.
 pub fn can_ask() -> bool {
     io::stdin().is_terminal() && stderr_is_live()

@@ -88,6 +88,7 @@ struct CommandGroup {
 const GROUPS: &[CommandGroup] = &[
     CommandGroup { title: "Work", is_main: true, first: "run" },
     CommandGroup { title: "See", is_main: true, first: "status" },
+    CommandGroup { title: "Review", is_main: true, first: "review" },
     CommandGroup { title: "Tasks", is_main: true, first: "check" },
     CommandGroup { title: "Backlog", is_main: true, first: "import" },
     CommandGroup { title: "Recover", is_main: true, first: "restore" },
@@ -209,7 +210,8 @@ const SYNONYMS: &[(&[&str], &[&str])] = &[
     (&["change", "edit", "modify"], &["task-edit"]),
     (&["mv", "reorder"], &["task-move"]),
     (&["delete", "drop", "rm", "task-delete", "task-rm"], &["task-remove"]),
-    (&["revert", "rollback"], &["undo", "restore"]),
+    (&["revert", "rollback", "takeback"], &["take-back", "undo", "restore"]),
+    (&["changes", "patch"], &["diff"]),
     (&["example", "examples", "tutorial"], &["demo"]),
     (&["question"], &["ask"]),
     (&["learn", "remember"], &["note"]),

@@ -29,7 +29,7 @@ pub fn run(invocation: &Invocation) -> Result<Exit> {
     }
     let mut exit = Exit::Success;
     for branch in &branches {
-        if !land(&workspace, branch)? {
+        if !land(&workspace, branch, true)? {
             exit = Exit::Waiting;
         }
     }
@@ -37,7 +37,7 @@ pub fn run(invocation: &Invocation) -> Result<Exit> {
 }
 
 /// Moves one branch. Returns whether it has all that landed.
-fn land(workspace: &Workspace, branch: &str) -> Result<bool> {
+pub(super) fn land(workspace: &Workspace, branch: &str, tells: bool) -> Result<bool> {
     let (repo, follower) = (&workspace.repo, Follower::of(workspace, branch));
     // A run that goes on does the rest: it verifies what it puts together.
     if !workspace.state.is_locked()? {
@@ -69,7 +69,9 @@ fn land(workspace: &Workspace, branch: &str) -> Result<bool> {
     match follower.follow(BUSY)? {
         Followed::Level => {
             note_followed(workspace, Some(branch))?;
-            terminal::print(&format!("`{branch}` has all that landed\n"))?;
+            if tells {
+                terminal::print(&format!("`{branch}` has all that landed\n"))?;
+            }
             Ok(true)
         }
         Followed::Waits(waiting) => {

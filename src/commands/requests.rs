@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     adapters::{process, terminal},
-    cli::ResumeArgs,
+    cli::{ResumeArgs, StopArgs},
     core::{
         event::{ChildEvent, RequestEvent, StopRequest},
         exit::{Exit, fail},
@@ -130,11 +130,15 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
     run::again(again, &begun, newest.iterations, output)
 }
 
-/// Requests a stop of the live run, or ends the paused one.
+/// Requests a stop of the live run, or ends the paused one; or ends a child agent.
 ///
 /// # Errors
-/// No repository; inside an attempt; errors of the disk.
-pub fn stop(invocation: &Invocation, now: bool) -> Result<Exit> {
+/// No repository; inside an attempt; no such child agent; errors of the disk.
+pub fn stop(invocation: &Invocation, options: &StopArgs) -> Result<Exit> {
+    if let Some(child) = &options.child {
+        return stop_child(invocation, child);
+    }
+    let now = options.now;
     let workspace = invocation.watched()?;
     SurroundingAttempt::refuse_steering(&workspace, "stop")?;
     let mut store = workspace.event_store()?;
@@ -163,7 +167,7 @@ pub fn stop(invocation: &Invocation, now: bool) -> Result<Exit> {
 ///
 /// # Errors
 /// No such child agent runs; one does not end; errors of the disk.
-pub fn stop_child(invocation: &Invocation, id: &str) -> Result<Exit> {
+fn stop_child(invocation: &Invocation, id: &str) -> Result<Exit> {
     let workspace = invocation.watched()?;
     let mut store = workspace.event_store()?;
     let mut children = store.history().children.iter();

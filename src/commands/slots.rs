@@ -345,6 +345,8 @@ pub(super) struct TemporarySlot {
 pub(super) struct SlotUse<'a> {
     /// Its top.
     pub(super) root: PathBuf,
+    /// The commit in it; none for that of the checkout.
+    pub(super) commit: Option<CommitId>,
     /// The branch that is checked out in it.
     pub(super) branch: &'a str,
     /// The ref in the repository that keeps the commit while the slot is made.
@@ -360,8 +362,10 @@ impl TemporarySlot {
     /// # Errors
     /// No commit; another folder in its place; errors of git and of the disk.
     pub(super) fn prepare(workspace: &Workspace, wanted: SlotUse<'_>) -> Result<TemporarySlot> {
-        let (repo, SlotUse { root, branch, base_ref, mark }) = (&workspace.repo, wanted);
-        let Some(base) = repo.head()?.commit else {
+        let (repo, SlotUse { root, commit, branch, base_ref, mark }) = (&workspace.repo, wanted);
+        let Some(base) =
+            commit.map_or_else(|| Ok(repo.head()?.commit), |it| anyhow::Ok(Some(it)))?
+        else {
             return fail(
                 Exit::Error,
                 "the repository has no commit, so there is nothing to copy for the \

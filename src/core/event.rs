@@ -30,7 +30,9 @@ pub use ended::AttemptResult;
 pub use graph::{
     Cause, DraftCall, GraphEvent, Harm, SourceEvent, SourceFailed, SourceRefreshed, SourceUpdated,
 };
-pub use landing::{Batch, ExecutorEvent, Held, LandingEvent, TipFault, TipRed, WaitingWork};
+pub use landing::{
+    Batch, ExecutorEvent, Held, LandingEvent, TakenBack, TipFault, TipRed, WaitingWork,
+};
 pub use request::{Answer, RequestEvent, StopRequest};
 pub use run::{Begun, Blocker, PlainLoop, RunEvent};
 pub use schedule::{

@@ -423,7 +423,7 @@ impl History {
             }
             if ended.verdict == Verdict::Complete {
                 (past.counted, past.brief, past.same, past.repeated) = (0, 0, 0, 0);
-                past.was_reset = false;
+                (past.was_reset, past.taken_back) = (false, None);
                 past.awaits_proof = ended.evidence.to_prove.then_some(ended.attempt);
                 if let Some(reopened) = &mut past.reopened {
                     reopened.is_done = true;

@@ -42,5 +42,6 @@ pub mod night;
 pub mod run;
 pub mod prompt;
 pub mod proof;
+pub mod risk;
 pub mod setup;
 pub mod layout;

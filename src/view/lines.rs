@@ -258,6 +258,11 @@ impl EventText for RequestEvent {
             }
             RequestEvent::Reported { .. } | RequestEvent::Noted { .. } => Vec::new(),
             RequestEvent::Reset {} => faint(format!("{id} was reset")),
+            RequestEvent::Reviewed { note, .. } => {
+                let note =
+                    note.as_ref().map_or_else(String::new, |note| format!(": {}", first(note)));
+                faint(format!("{id} was reviewed{note}"))
+            }
             RequestEvent::PauseRequested {} => {
                 warn("paused: no new attempt starts; `ralph resume` continues".to_owned())
             }
@@ -274,9 +279,10 @@ impl EventText for RequestEvent {
             RequestEvent::PauseRequested {} => requested("paused"),
             RequestEvent::ResumeRequested { .. } => requested("resumed"),
             RequestEvent::StopRequested(_) => requested("asked to stop"),
-            RequestEvent::Reported { .. } | RequestEvent::Noted { .. } | RequestEvent::Reset {} => {
-                None
-            }
+            RequestEvent::Reported { .. }
+            | RequestEvent::Noted { .. }
+            | RequestEvent::Reviewed { .. }
+            | RequestEvent::Reset {} => None,
         }
     }
 }
@@ -339,6 +345,7 @@ impl EventText for LandingEvent {
             LandingEvent::CheckoutFollowed { branch, .. } => {
                 vec![line(Style::Good, format!("`{branch}` has all that landed"))]
             }
+            LandingEvent::TakenBack(taken) => vec![line(Style::Warn, format!("{id} was {taken}"))],
             LandingEvent::VerifyingWhole { branch, commit, commands } => {
                 let commands = counted(*commands, "command");
                 let tip = commit.short();
@@ -394,6 +401,7 @@ impl EventText for LandingEvent {
                 Some((MarkKind::Blocked, format!("`{}` waits for a person", waiting.branch)))
             }
             LandingEvent::TipRed(red) => Some((MarkKind::Refused, red.to_string())),
+            LandingEvent::TakenBack(taken) => Some((MarkKind::Requested, taken.to_string())),
             LandingEvent::Queued { .. }
             | LandingEvent::VerifyingWhole { .. }
             | LandingEvent::WholeVerified { .. }

@@ -65,6 +65,9 @@ pub struct RunReport {
     pub attention: Vec<Attention>,
     /// The tasks that it completed, in the order of completion.
     pub landed: Vec<LandedTask>,
+    /// The tasks that it completed and whose work a person took back since.
+    #[schemars(with = "Vec<String>")]
+    pub taken_back: Vec<TaskId>,
     /// The tasks whose newest attempt failed in it, in the order of failure.
     pub failed: Vec<FailedTask>,
     /// The verify commands that failed in it and then passed on the same files.
@@ -115,6 +118,8 @@ pub struct LandedTask {
     pub tests_changed: usize,
     /// Whether the verify commands notice it; none if that was not examined.
     pub proof: Option<ProofView>,
+    /// Whether a person has reviewed it.
+    pub reviewed: bool,
     /// When it was completed.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: DateTime<Utc>,
@@ -278,6 +283,7 @@ impl RunReport {
             next,
             flaky: FlakyCheck::all(&source.history.run.checks),
             unknown: source.unproven().into_iter().collect(),
+            taken_back: source.taken_back(),
             run,
         }
     }
@@ -353,10 +359,21 @@ impl ReportSource<'_> {
                 checks_changed: evidence.verify_inputs_changed.clone(),
                 tests_changed: evidence.tests_changed.len(),
                 proof: self.history.of(id).proof.as_deref().map(ProofView::of),
+                reviewed: self.history.of(id).reviewed >= last.ended.attempt,
                 at: last.at,
             }
         };
-        self.history.completed_in_run().into_iter().map(task).collect()
+        let there = self.history.completed_in_run().into_iter();
+        there
+            .filter(|(id, _)| self.history.of(id.as_str()).taken_back.is_none())
+            .map(task)
+            .collect()
+    }
+
+    /// The tasks whose work landed in the run and was taken back.
+    fn taken_back(&self) -> Vec<TaskId> {
+        let there = self.history.completed_in_run().into_iter().map(|(id, _)| id);
+        there.filter(|id| self.history.of(id.as_str()).taken_back.is_some()).cloned().collect()
     }
 
     /// Says which tasks are complete without an attempt.

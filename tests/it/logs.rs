@@ -165,6 +165,8 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("checkout_waits", "", r#""branch":"main","checkout":"/r","tasks":["a"],"paths":["x"]"#),
     ("checkout_followed", "", r#""branch":"main","commit":"b""#),
     ("branch_renamed", "", r#""from":"main","to":"trunk""#),
+    ("taken_back", "a", r#""branch":"main","commit":"b","reverted":["a"],"note":"use tabs""#),
+    ("reviewed", "a", r#""attempt":1,"note":"fine""#),
     ("tip_carried", "", r#""branch":"main","kept":"refs/ralph/stale/tip/main/b","is_there":true"#),
     ("verifying_whole", "", r#""branch":"main","commit":"b","commands":2"#),
     (

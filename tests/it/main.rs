@@ -64,6 +64,7 @@ mod reach;
 mod real;
 mod report;
 mod requests;
+mod review;
 mod run;
 #[cfg(target_os = "linux")]
 mod sandbox;

@@ -316,6 +316,18 @@ fn unconfined_command(dir: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// `git` in `dir` as the person in front of the terminal has it, with their pager and editor. It starts
+/// nothing that an attempt in a sandbox has written.
+pub(super) fn for_person(dir: &Path) -> Command {
+    let mut command = Command::new(program_file());
+    command.arg0("git").args(["-c", "core.fsmonitor=false", "-C"]).arg(dir);
+    for name in FOREIGN {
+        command.env_remove(name);
+    }
+    command.env_remove("GIT_LITERAL_PATHSPECS").envs(confined_variables());
+    command
+}
+
 /// Starts this program again without the variables with which git points its own child processes to
 /// one repository, if any is set: an alias, a hook or a merge driver has them. `ralph` and its agents
 /// work in several repositories.

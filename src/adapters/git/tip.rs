@@ -220,7 +220,7 @@ impl BranchLandings<'_> {
     /// # Errors
     /// The error of `git`.
     pub fn can_join(&self, tip: &BranchTip) -> Result<bool> {
-        Ok(self.merged_tree(&[], &tip.commit, &tip.branch)?.is_some())
+        Ok(self.merged_tree(&[], &tip.commit, &tip.branch)?.is_ok())
     }
 
     /// Makes a commit with what landed and what a person committed on the branch besides. Returns
@@ -229,7 +229,7 @@ impl BranchLandings<'_> {
     /// # Errors
     /// The error of `git`.
     pub fn joined(&self, branch: &str, tip: &BranchTip) -> Result<Option<CommitId>> {
-        let Some(tree) = self.merged_tree(&[], &tip.commit, &tip.branch)? else { return Ok(None) };
+        let Ok(tree) = self.merged_tree(&[], &tip.commit, &tip.branch)? else { return Ok(None) };
         let message = format!("Take in what was committed on {branch}\n");
         self.commits().commit_merge(&[&tip.commit, &tip.branch], &tree, &message).map(Some)
     }
@@ -245,7 +245,7 @@ impl BranchLandings<'_> {
         self.set_ref(&kept, &tip.commit)?;
         let origin = self.commit_of(&origin_ref(branch))?.context("the origin of a tip is gone")?;
         let option = format!("--merge-base={origin}");
-        let Some(tree) = self.merged_tree(&[&option], &tip.branch, &tip.commit)? else {
+        let Ok(tree) = self.merged_tree(&[&option], &tip.branch, &tip.commit)? else {
             self.forget_tip(branch, tip)?;
             return Ok((kept, false));
         };
@@ -259,11 +259,23 @@ impl BranchLandings<'_> {
         Ok((kept, true))
     }
 
-    /// The tree of a merge without a conflict.
-    fn merged_tree(&self, options: &[&str], ours: &str, theirs: &str) -> Result<Option<String>> {
-        let merge = [&["merge-tree", "--write-tree"], options, &[ours, theirs]].concat();
-        let output = program::run_raw(&self.root, &merge, &[])?;
-        let tree = lossy(&output.stdout).lines().next().unwrap_or_default().to_owned();
-        Ok(output.status.success().then_some(tree))
+    /// The tree of a merge; the files in conflict if it has conflicts, and none of them if git cannot
+    /// merge the commits at all.
+    pub(super) fn merged_tree(
+        &self,
+        options: &[&str],
+        ours: &str,
+        theirs: &str,
+    ) -> Result<Result<String, Vec<String>>> {
+        let merge = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"];
+        let arguments = [&merge[..], options, &[ours, theirs]].concat();
+        let output = program::run_raw(&self.root, &arguments, &[])?;
+        let said = lossy(&output.stdout);
+        let mut parts = said.split('\0').filter(|part| !part.is_empty()).map(str::to_owned);
+        match (output.status.code(), parts.next()) {
+            (Some(0), Some(tree)) => Ok(Ok(tree)),
+            (Some(1), Some(_)) => Ok(Err(parts.collect())),
+            _ => Ok(Err(Vec::new())),
+        }
     }
 }

@@ -91,6 +91,7 @@ fn prepare(workspace: &Workspace) -> (TrialSlot, Option<Lock>) {
     };
     let wanted = SlotUse {
         root: SlotPool::of(workspace).probe(),
+        commit: None,
         branch: BRANCH,
         base_ref: workspace.place.trial_ref(0),
         mark: FILE,

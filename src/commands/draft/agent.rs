@@ -59,6 +59,7 @@ impl DraftSlot {
     pub(super) fn prepare(workspace: &Workspace) -> Result<DraftSlot> {
         let wanted = SlotUse {
             root: SlotPool::of(workspace).draft(),
+            commit: None,
             branch: BRANCH,
             base_ref: LoopPaths::draft_ref().to_owned(),
             mark: FOLDER,

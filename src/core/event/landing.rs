@@ -60,6 +60,8 @@ pub enum LandingEvent {
         /// The name now.
         to: String,
     },
+    /// A person took the landed work of the task back, with `ralph take-back`.
+    TakenBack(TakenBack),
     /// Everything that landed is verified together on the tip.
     VerifyingWhole {
         /// The branch.
@@ -102,6 +104,14 @@ impl Effect for LandingEvent {
             LandingEvent::TipRed(red) => {
                 history.with(record.task_id.as_ref(), |past| past.reopen(red));
             }
+            LandingEvent::TakenBack(taken) => {
+                let id = record.task_id.as_ref();
+                history.with(id, |past| past.take_back(taken));
+                history.run.landed.retain(|work| Some(&work.task_id) != id);
+                if let Some(waiting) = &mut history.active.waiting {
+                    waiting.tasks.retain(|waits| Some(waits) != id);
+                }
+            }
             LandingEvent::BranchRenamed { to, .. } => {
                 history.run.begun.branch = Some(to.clone());
             }
@@ -117,7 +127,28 @@ impl Effect for LandingEvent {
     }
 
     fn is_durable(&self) -> bool {
-        matches!(self, LandingEvent::TipRed(_))
+        matches!(self, LandingEvent::TipRed(_) | LandingEvent::TakenBack(_))
+    }
+}
+
+/// Landed work of a task that is on a branch no more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenBack {
+    /// The branch.
+    pub branch: String,
+    /// The commit that does not have the work any more.
+    pub commit: CommitId,
+    /// The commits of the work, oldest first.
+    pub reverted: Vec<CommitId>,
+    /// What the person says to the next attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl fmt::Display for TakenBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "taken back from `{}`", self.branch)?;
+        self.note.iter().try_for_each(|note| write!(f, ": {note}"))
     }
 }
 

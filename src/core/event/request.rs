@@ -39,6 +39,14 @@ pub enum RequestEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tag: Option<String>,
     },
+    /// A person reviewed the landed work of the task, with `ralph review`, and keeps it.
+    Reviewed {
+        /// The attempt.
+        attempt: u32,
+        /// What the person noted about it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
     /// The attempts of the task were reset.
     Reset {},
     /// `ralph pause`: no attempt starts until `ralph resume`.
@@ -62,6 +70,9 @@ impl Effect for RequestEvent {
             }
             RequestEvent::Answered(answer) => history.with(id, |past| past.answered(answer)),
             RequestEvent::Reset {} => history.with(id, TaskHistory::reset_by_command),
+            RequestEvent::Reviewed { attempt, .. } => {
+                history.with(id, |past| past.reviewed = past.reviewed.max(*attempt));
+            }
             RequestEvent::PauseRequested {} => history.pause(),
             RequestEvent::ResumeRequested { now } => history.resume(*now),
             RequestEvent::StopRequested(stop) => history.stop(stop),
@@ -77,6 +88,7 @@ impl Effect for RequestEvent {
         match self {
             RequestEvent::Answered(_)
             | RequestEvent::Reset {}
+            | RequestEvent::Reviewed { .. }
             | RequestEvent::PauseRequested {}
             | RequestEvent::ResumeRequested { .. } => true,
             RequestEvent::Reported { .. }

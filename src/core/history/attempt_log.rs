@@ -48,6 +48,8 @@ pub struct AttemptEntry {
     pub ended: Option<(DateTime<Utc>, AttemptResult)>,
     /// The proof of its work.
     pub proof: Option<Proof>,
+    /// Whether a person took its landed work back.
+    pub is_taken_back: bool,
     /// The events about its task and the graph file while it ran.
     pub changes: Vec<Record>,
 }
@@ -81,10 +83,15 @@ pub struct AttemptLog {
 }
 
 impl AttemptLog {
-    fn prove(&mut self, id: &TaskId, attempt: u32, proof: &Proof) {
-        let mut newest = self.entries.iter_mut().rev();
-        if let Some(entry) = newest.find(|it| it.task_id == *id && it.attempt == attempt) {
-            entry.proof = Some(proof.clone());
+    /// Adds what became known of attempts after their ends.
+    fn amend(&mut self, id: &TaskId, record: &Record) {
+        let mut of_task = self.entries.iter_mut().filter(|entry| entry.task_id == *id).rev();
+        if let Event::Check(CheckEvent::Proved { attempt, proof }) = &record.event {
+            if let Some(entry) = of_task.find(|entry| entry.attempt == *attempt) {
+                entry.proof = Some(proof.clone());
+            }
+        } else if let Event::Landing(LandingEvent::TakenBack(_)) = &record.event {
+            of_task.for_each(|entry| entry.is_taken_back = true);
         }
     }
 
@@ -104,9 +111,7 @@ impl AttemptLog {
                 entry.ended = Some((record.timestamp, ended.clone()));
             }
         }
-        if let Event::Check(CheckEvent::Proved { attempt, proof }) = &record.event {
-            self.prove(id, *attempt, proof);
-        }
+        self.amend(id, record);
         if let Event::Executor(ExecutorEvent::Withdrawn { attempt, .. }) = &record.event
             && let Some(at) = self.open.remove(id)
             && self.entries[at].attempt == *attempt
@@ -140,6 +145,7 @@ impl AttemptLog {
                 queued_at: None,
                 ended: None,
                 proof: None,
+                is_taken_back: false,
                 changes: Vec::new(),
             });
         }
@@ -170,7 +176,10 @@ impl AttemptLog {
     }
 
     /// The attempts, oldest first; only those at task `id` if it is given.
-    pub fn of<'a>(&'a self, id: Option<&'a TaskId>) -> impl Iterator<Item = &'a AttemptEntry> {
+    pub fn of<'a>(
+        &'a self,
+        id: Option<&'a TaskId>,
+    ) -> impl Iterator<Item = &'a AttemptEntry> + Clone {
         self.entries.iter().filter(move |entry| id.is_none_or(|id| entry.task_id == *id))
     }
 

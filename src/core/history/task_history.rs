@@ -10,7 +10,7 @@ use crate::{
     agents::transcript::Tokens,
     commit_id::CommitId,
     default_value::is_default,
-    event::{Answer, AttemptResult, Cause, TipRed},
+    event::{Answer, AttemptResult, Cause, TakenBack, TipRed},
     executor::LOCAL,
     graph::task::{Status, TaskId},
     proof::Proof,
@@ -71,6 +71,12 @@ pub struct TaskHistory {
     /// The newest attempt, if its work landed and the proof of it is not there yet.
     #[serde(skip_serializing_if = "is_default")]
     pub awaits_proof: Option<u32>,
+    /// The newest of its attempts whose landed work a person has reviewed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub reviewed: u32,
+    /// The commit with which a person took its landed work back, until it is complete.
+    #[serde(skip_serializing_if = "is_default")]
+    pub taken_back: Option<CommitId>,
     /// The commits of the attempt that completed it.
     #[serde(skip_serializing_if = "is_default")]
     pub commits: Vec<Commit>,
@@ -151,6 +157,8 @@ impl TaskHistory {
 pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
     proof: None,
     awaits_proof: None,
+    reviewed: 0,
+    taken_back: None,
     attempts: 0,
     withdrawn: None,
     counted: 0,
@@ -231,6 +239,18 @@ impl TaskHistory {
         self.reset();
         // What is in the target branch by then shows nothing about the attempts that follow.
         (self.was_reset, self.asks, self.work) = (true, false, None);
+    }
+
+    /// Opens it again: a person took back the work that had landed.
+    pub(crate) fn take_back(&mut self, taken: &TakenBack) {
+        self.reset_by_command();
+        self.commits.clear();
+        self.added.clear();
+        self.taken_back = Some(taken.commit.clone());
+        if let Some(note) = &taken.note {
+            let (question, answer) = (String::new(), note.clone());
+            self.answered(&Answer { question, answer });
+        }
     }
 
     /// Opens it again: the work that has landed does not complete it any more.

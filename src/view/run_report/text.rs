@@ -82,7 +82,18 @@ impl RunReport {
         let exit = self.run.exit_code.filter(|_| self.run.why.is_some());
         let exit = exit.map_or(String::new(), |code| format!(" (exit code {code})"));
         let rows = fold.rows.max(2);
-        page.short(self.style(), &format!("Status: {}", self.run.sentence()), &exit, rows);
+        match self.open_since() {
+            Some(open) => {
+                let tasks = counted(open, "task");
+                let is = if open == 1 { "is" } else { "are" };
+                let text =
+                    format!("Status: finished: the graph was complete; {tasks} {is} open now");
+                page.text(None, &text);
+            }
+            None => {
+                page.short(self.style(), &format!("Status: {}", self.run.sentence()), &exit, rows);
+            }
+        }
         if let Some(waiting) = &self.run.waiting {
             page.text(Style::Warn, &format!("Waiting: {}", waiting.text(now)));
         }
@@ -129,6 +140,13 @@ impl RunReport {
             Some(0) | None if self.run.goes_on() || self.run.exit_code == Some(0) => None,
             _ => Some(Style::Warn),
         }
+    }
+
+    /// How many tasks are open again, or new, since the run ended with a complete graph.
+    fn open_since(&self) -> Option<usize> {
+        let was_complete = self.remaining == Some(0) && self.run.exit_code == Some(0);
+        let left = self.left.as_ref().filter(|_| was_complete && !self.run.goes_on())?;
+        Some(left.left()).filter(|open| *open > 0)
     }
 
     /// Whether it ended without a completed task.
@@ -198,6 +216,9 @@ impl RunReport {
             let hidden = self.landed.len().saturating_sub(fold.landed);
             self.landed.iter().take(fold.landed).for_each(|task| task.show(page, fold));
             page.more(hidden, &self.command());
+        }
+        if !self.taken_back.is_empty() {
+            page.text(Style::Warn, &format!("taken back since: {}", ids(&self.taken_back)));
         }
         let failed = self.only_failed();
         if !failed.is_empty() {

@@ -1,0 +1,61 @@
+//! The flags of the commands with which a person reviews what landed.
+
+use clap::Args;
+use clap_complete::ArgValueCandidates;
+
+use super::complete;
+
+/// `ralph review`.
+#[derive(Debug, Args)]
+pub struct ReviewArgs {
+    /// The tasks [default: all that landed and were not reviewed]
+    #[arg(value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
+    pub ids: Vec<String>,
+    /// Accept the work of these tasks, without a question
+    #[arg(long, conflicts_with = "json")]
+    pub accept: bool,
+    /// What is noted with it
+    #[arg(long, value_name = "TEXT", requires = "accept")]
+    pub note: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ralph diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// The task, or one of its attempts, as `a.2` [default: all that landed in the newest run]
+    #[arg(value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
+    pub id: Option<String>,
+    /// All that landed in an earlier run: N counts back from the newest run, which is 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
+        conflicts_with = "id")]
+    pub run: Option<u32>,
+    /// Show only the files, and how much changed in each
+    #[arg(long)]
+    pub stat: bool,
+    /// Open the changes in the program of `git difftool`
+    #[arg(long, conflicts_with = "stat")]
+    pub tool: bool,
+}
+
+/// `ralph take-back`.
+#[derive(Debug, Default, Args)]
+pub struct TakeBackArgs {
+    /// The tasks
+    #[arg(required = true, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
+    pub ids: Vec<String>,
+    /// What the next attempts are told: what was wrong. `-` reads standard input
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub note: Option<String>,
+    /// Also take back the tasks that landed and need this work, without asking
+    #[arg(long)]
+    pub with_dependents: bool,
+    /// Do not run the verify commands
+    #[arg(long)]
+    pub unverified: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,211 @@
+//! `ralph review`: goes through what landed and nobody has looked at, what deserves it most first.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Write as _,
+};
+
+use anyhow::Result;
+
+use super::{
+    Invocation, diff, success, take_back,
+    task_editor::{TaskEditor, usage},
+};
+use crate::{
+    adapters::{
+        git::ChangeStyle,
+        terminal::{self, Paint, Style, visible},
+    },
+    cli::{ReviewArgs, TakeBackArgs},
+    core::{
+        event::RequestEvent,
+        exit::{Exit, fail},
+        graph::task::{Status, Task, TaskId},
+        history::attempt_log::AttemptLog,
+        risk::WorkFacts,
+    },
+    project::{landed_work::LandedChange, workspace::find},
+    view::review::{ReviewItem, ReviewView},
+};
+
+/// The keys of the dialog.
+const KEYS: &str = "[d]iff  [o]pen  [a]ccept  [t]ake back  [n]ote  [s]kip  [q]uit";
+
+/// Reviews what landed: in a dialog, or as a list where nobody can answer.
+///
+/// # Errors
+/// An unknown task, or one without work to review; inside an attempt; errors of git and of the disk.
+pub fn run(invocation: &Invocation, options: &ReviewArgs) -> Result<Exit> {
+    let mut editor = TaskEditor::for_person(invocation, "review")?;
+    let mut items = to_review(&editor)?;
+    if !options.ids.is_empty() {
+        let ids = editor.find_all(&options.ids)?;
+        if let Some(id) = ids.iter().find(|id| !items.iter().any(|item| item.task_id == **id)) {
+            return fail(Exit::Error, format!("`{id}` has no landed work to review"));
+        }
+        items.retain(|item| ids.contains(&item.task_id));
+    }
+    if options.accept {
+        if options.ids.is_empty() {
+            return usage("name the tasks to accept: `ralph review ID --accept`");
+        }
+        for item in &items {
+            accept(&mut editor, item, options.note.clone())?;
+        }
+        return Ok(Exit::Success);
+    }
+    if options.json {
+        return success(&terminal::json(&ReviewView::of(items)));
+    }
+    let items = ReviewView::of(items).to_review;
+    if items.is_empty() {
+        return success("nothing to review: all that landed was reviewed\n");
+    }
+    if terminal::can_ask() && terminal::stdout_is_terminal() {
+        return dialog(invocation, editor, &items);
+    }
+    let shown = items.iter().map(|item| lines(item, Paint::for_stream(&std::io::stdout())));
+    success(&shown.collect::<String>())
+}
+
+/// The landed work of complete tasks that nobody has reviewed, in no order.
+pub(super) fn to_review(editor: &TaskEditor) -> Result<Vec<ReviewItem>> {
+    let workspace = &editor.workspace;
+    let (log, graph, tip) = (workspace.attempt_log()?, workspace.graph()?, diff::tip(workspace)?);
+    let added_by = added_by(&log);
+    let mut newest = BTreeMap::new();
+    for entry in log.of(None).filter(|entry| entry.ended.is_some()) {
+        newest.insert(&entry.task_id, entry);
+    }
+    let mut items = Vec::new();
+    for (id, entry) in newest {
+        let Some(number) = graph.graph().number(id) else { continue };
+        let task = graph.graph().task(number);
+        if task.status != Status::Complete
+            || editor.store.history().of(id).reviewed >= entry.attempt
+        {
+            continue;
+        }
+        let Some(change) = LandedChange::of(&workspace.repo, entry, &tip)? else { continue };
+        let (before, last) = change.ends();
+        let files = workspace.repo.differing(Some(&before), &last)?;
+        let added = workspace.repo.local().added_after(&before, &last)?;
+        let added: Vec<&str> = added.iter().map(String::as_str).collect();
+        let free = workspace.repo.local().unignored(&added)?;
+        let ignored = added.iter().filter(|path| !free.contains(path)).map(ToString::to_string);
+        let Some((_, ended)) = &entry.ended else { continue };
+        let facts = WorkFacts {
+            evidence: &ended.evidence,
+            proof: entry.proof.as_ref(),
+            files: &files,
+            ignored: &ignored.collect::<Vec<_>>(),
+            paths: &paths(task),
+            added_by: added_by.get(id).copied(),
+        };
+        items.extend(ReviewItem::of(entry, task.title_line(), change.ends(), &facts));
+    }
+    Ok(items)
+}
+
+/// The tasks that agents added, each with the task of the agent.
+fn added_by(log: &AttemptLog) -> HashMap<&TaskId, &TaskId> {
+    let ended = log.of(None).filter_map(|entry| Some((entry, &entry.ended.as_ref()?.1)));
+    let added = ended.flat_map(|(entry, ended)| {
+        ended.evidence.added.iter().map(|added| (added, &entry.task_id))
+    });
+    added.collect()
+}
+
+/// The paths in which a task is to work.
+fn paths(task: &Task) -> Vec<String> {
+    match task.extra.get("path") {
+        Some(serde_json::Value::String(path)) => vec![path.clone()],
+        Some(serde_json::Value::Array(paths)) => {
+            paths.iter().filter_map(|path| path.as_str().map(str::to_owned)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// An item as it is listed.
+fn lines(item: &ReviewItem, paint: Paint) -> String {
+    let title = visible(&item.title);
+    let id = paint.text(Style::Strong, item.task_id.as_str()).into_owned();
+    let title = if *title == *item.task_id.as_str() { String::new() } else { format!("  {title}") };
+    let mut text = format!("{id}{title}  ({})\n", item.facts());
+    for risk in &item.risks {
+        let _ = writeln!(text, "  {}", paint.text(Style::Warn, visible(&risk.why)));
+    }
+    text
+}
+
+/// Shows one item after the other, and does what the person wants.
+fn dialog(invocation: &Invocation, mut editor: TaskEditor, items: &[ReviewItem]) -> Result<Exit> {
+    let paint = Paint::for_stream(&std::io::stderr());
+    for (at, item) in items.iter().enumerate() {
+        terminal::say(&format!(
+            "\n{} of {}  {}",
+            at + 1,
+            items.len(),
+            lines(item, paint).trim_end()
+        ));
+        loop {
+            terminal::say(&paint.text(Style::Faint, KEYS));
+            let Ok(key) = terminal::key() else { return Ok(Exit::Success) };
+            match key.to_ascii_lowercase() {
+                'd' | '\n' | '\r' => show(&editor, item, ChangeStyle::Lines)?,
+                'o' => show(&editor, item, ChangeStyle::Tool)?,
+                'a' => {
+                    accept(&mut editor, item, None)?;
+                    break;
+                }
+                'n' => {
+                    let Some(note) = sentence("Note (empty for none):")? else { continue };
+                    accept(&mut editor, item, Some(note))?;
+                    break;
+                }
+                't' => {
+                    let note =
+                        sentence("What was wrong, for the next attempt (empty for nothing):")?;
+                    let ids = vec![item.task_id.to_string()];
+                    let wanted = TakeBackArgs { ids, note, ..TakeBackArgs::default() };
+                    match take_back::run(invocation, &wanted) {
+                        Ok(_) => {
+                            editor = TaskEditor::for_person(invocation, "review")?;
+                            break;
+                        }
+                        Err(error) => terminal::say(&format!("{error:#}")),
+                    }
+                }
+                's' => break,
+                'q' => return Ok(Exit::Success),
+                _ => {}
+            }
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn show(editor: &TaskEditor, item: &ReviewItem, style: ChangeStyle) -> Result<()> {
+    let workspace = &editor.workspace;
+    let own: Vec<String> = workspace.graph_in_git().into_iter().collect();
+    let ends = (item.before.clone(), item.last.clone());
+    workspace.repo.show_changes(&[ends], style, &own)
+}
+
+/// A line that the person writes; none if it is empty.
+fn sentence(question: &str) -> Result<Option<String>> {
+    terminal::say(question);
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(Some(line.trim().to_owned()).filter(|line| !line.is_empty()))
+}
+
+/// Records that a person has looked at the work and keeps it.
+fn accept(editor: &mut TaskEditor, item: &ReviewItem, note: Option<String>) -> Result<()> {
+    let (id, attempt) = (&item.task_id, item.attempt);
+    find(&editor.file, id.as_str())?;
+    editor.store.emit(None, Some(id), RequestEvent::Reviewed { attempt, note })?;
+    terminal::say(&format!("{id}: reviewed"));
+    Ok(())
+}
