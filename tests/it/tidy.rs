@@ -551,7 +551,7 @@ fn no_type_has_many_methods() {
 /// second round, 35 set repositories aside that an attempt made in its slot, and foresee a graph with
 /// claims of a run that is over, 540 verify queued work piece by piece and many at once, and ask why each
 /// red is one. 1,260 show what landed, put it in the order of risk, and take it back.
-const LINES: usize = 77_950;
+const LINES: usize = 78_000;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot.
 const FILES: usize = 416;
@@ -611,7 +611,7 @@ fn every_page_names_its_reader() {
 /// 20 name commits on other branches, 190 how work lands on another branch, 290 what counts for an
 /// executor and not for a task, and pools, 10 on waits, 330 how a night is foreseen, 280 on conflicts and
 /// rounds, 330 how queued work is verified, 690 on review and taking work back.
-const WORDS: usize = 33_510;
+const WORDS: usize = 33_540;
 
 #[test]
 fn the_documents_stay_short() {
