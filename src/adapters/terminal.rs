@@ -60,6 +60,55 @@ impl Paint {
         };
         Cow::Owned(format!("\u{1b}[{code}m{text}\u{1b}[0m"))
     }
+
+    /// The rows of a text, wrapped at this width. The style is that of its sign, or of all of it if it
+    /// has none; code is bold instead of in backticks.
+    pub fn rows(self, style: Option<Style>, text: &str, width: Option<usize>) -> Vec<String> {
+        let width = width.unwrap_or(usize::MAX);
+        let rows: Vec<String> = text.split('\n').flat_map(|row| wrap(row, width)).collect();
+        if !self.color {
+            return rows;
+        }
+        let sign = style.filter(|style| *style != Style::Faint).map_or(0, |_| end_of_sign(text));
+        let rest = style.filter(|_| sign == 0);
+        let is_paired = text.matches('`').count().is_multiple_of(2) || is_cut_in_code(text);
+        let mut is_code = false;
+        let row = |(at, row): (usize, String)| {
+            let (first, others) = row.split_at(if at == 0 { sign } else { 0 });
+            let mut shown =
+                style.map_or(first.into(), |style| self.part(style, first)).into_owned();
+            for (at, part) in others.split(|c| is_paired && c == '`').enumerate() {
+                is_code ^= at > 0;
+                let style = if is_code { Some(Style::Strong) } else { rest };
+                shown += &style.map_or(part.into(), |style| self.part(style, part));
+            }
+            shown
+        };
+        rows.into_iter().enumerate().map(row).collect()
+    }
+
+    /// A part of a text in the style; nothing for nothing.
+    fn part(self, style: Style, text: &str) -> Cow<'_, str> {
+        if text.is_empty() { Cow::Borrowed("") } else { Cow::Owned(self.text(style, text).into()) }
+    }
+}
+
+/// Whether a text with an odd number of backticks was cut after the last one.
+fn is_cut_in_code(text: &str) -> bool {
+    text.rsplit('`').next().is_some_and(|rest| rest.contains('…'))
+}
+
+/// The signs of lines, which say what kind of news a line is.
+const SIGNS: &str = "✓✗?!+-";
+
+/// Where the sign at the beginning of a text ends; 0 if it has none.
+pub fn end_of_sign(text: &str) -> usize {
+    let indent = text.len() - text.trim_start_matches(' ').len();
+    let mut chars = text[indent..].chars();
+    match (chars.next().filter(|sign| SIGNS.contains(*sign)), chars.next()) {
+        (Some(sign), Some(' ')) => indent + sign.len_utf8(),
+        _ => 0,
+    }
 }
 
 /// Writes text to standard output. A closed pipe is not an error.
@@ -121,7 +170,8 @@ pub fn json(value: &impl Serialize) -> String {
 
 /// Writes text to standard error and ignores errors.
 pub fn say(text: &str) {
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let rows = Paint::for_stream(&io::stderr()).rows(None, text, None);
+    let _ = writeln!(anstream::stderr(), "{}", rows.join("\n"));
 }
 
 /// Writes text to standard error as [`say`] does, wrapped if that is a terminal.
@@ -286,16 +336,24 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![" ".repeat(indent)];
     let mut filled = indent;
     let mut empty = true;
-    for word in text.split_whitespace() {
+    let mut blanks = 0;
+    for word in text.trim().split(' ') {
         let wide = columns(word);
-        if !empty && filled + 1 + wide > width {
-            lines.push(" ".repeat(indent + 2));
-            (filled, empty) = (indent + 2, true);
+        if !empty {
+            blanks += 1;
+            if word.is_empty() {
+                continue;
+            }
+            if filled + blanks + wide > width {
+                lines.push(" ".repeat(indent + 2));
+                (filled, empty) = (indent + 2, true);
+            }
         }
         if !empty {
-            append(&mut lines, ' ');
-            filled += 1;
+            lines.last_mut().expect("there is a first line").push_str(&" ".repeat(blanks));
+            filled += blanks;
         }
+        blanks = 0;
         for c in word.chars() {
             let wide = columns(c.encode_utf8(&mut [0; 4]));
             if filled + wide > width.max(indent + 4) {

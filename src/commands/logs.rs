@@ -377,16 +377,11 @@ pub(super) fn draw(
 ) -> String {
     const TIME: usize = "00:00:00  ".len();
     let time = lines::clock(at);
-    let lines = match width {
-        Some(width) => terminal::wrap(&entry.text, width.saturating_sub(TIME).max(TIME)),
-        None => vec![entry.text.clone()],
-    };
+    let width = width.map(|width| width.saturating_sub(TIME).max(TIME));
     let mut text = String::new();
-    for (at, line) in lines.into_iter().enumerate() {
-        let painted =
-            entry.style.map_or_else(|| line.clone().into(), |s| paint.text(s, line.clone()));
+    for (at, row) in paint.rows(entry.style, &entry.text, width).into_iter().enumerate() {
         let time = if at == 0 { time.as_str() } else { "" };
-        text += format!("{time:<8}  {painted}").trim_end();
+        text += format!("{time:<8}  {row}").trim_end();
         text.push('\n');
     }
     text

@@ -68,8 +68,7 @@ pub(super) fn drawn(lines: &[Line], width: Option<usize>) -> String {
     let mut text = String::new();
     for Line { style, text: line } in lines {
         let line = width.map_or(line.as_str().into(), |width| terminal::fit(line, width));
-        let line = style.map_or(line.clone(), |style| paint.text(style, line));
-        let _ = writeln!(text, "{line}");
+        let _ = writeln!(text, "{}", paint.rows(*style, &line, None).join("\n"));
     }
     text
 }

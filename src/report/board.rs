@@ -1,5 +1,5 @@
-//! The lines of the live display: one for each attempt, and one for the merge queue. They are
-//! rendered from a [`RunView`], independent of a terminal.
+//! The lines of the live display: one for each attempt, one for the merge queue, those that need a
+//! person, and how far the run is. They are rendered from a [`RunView`], independent of a terminal.
 
 use std::time::Duration;
 
@@ -15,12 +15,20 @@ use crate::{
             record::Record,
         },
         graph::task::TaskId,
-        select::View,
+        select::{TaskState, View},
+        spend::dollars,
     },
 };
 use crate::{
     runner::AT_WORK,
-    view::{attempt::AttemptView, lines, run::RunView, waits::QueueView},
+    view::{
+        attempt::AttemptView,
+        lines,
+        night::{NightView, Patience},
+        run::{RunView, Standing},
+        state::{StateKind, TaskCounts},
+        waits::QueueView,
+    },
 };
 
 /// The interval between two frames for a single attempt, and between two states of the spinner. It
@@ -37,13 +45,21 @@ const STILL: &str = "·";
 const ID: usize = 24;
 /// The width of a time, in columns: `59m 59s`.
 const TIME: usize = 7;
+/// How many of the tasks that need a person are named.
+const STUCK: usize = 3;
+/// The cells of the bar.
+const BAR: usize = 10;
+/// How often the end of the run is foreseen at most; in a large graph that takes a tenth of a second.
+const FORESIGHT: TimeDelta = TimeDelta::seconds(30);
 
 /// The state of the live display.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
-    /// Whether several attempts may run at once; a single one is shown without its id.
+    /// Whether several attempts may run at once.
     several: bool,
     run: Option<RunView>,
+    /// How far the graph is; none in a plain loop.
+    progress: Option<Progress>,
     /// The newest status text of each attempt that this run has events of.
     news: Vec<News>,
     /// The newest status text of the batch that is landing.
@@ -53,11 +69,21 @@ pub struct Board {
     since: DateTime<Utc>,
 }
 
+/// How far the graph is.
+#[derive(Clone, Debug)]
+struct Progress {
+    counts: TaskCounts,
+    /// The tasks that need a person, the most urgent first.
+    stuck: Vec<String>,
+    /// When the run ends, as it was last foreseen, and when that was.
+    end: Option<String>,
+    foreseen_at: DateTime<Utc>,
+}
+
 /// The newest status text of an attempt.
 #[derive(Clone, Debug)]
 struct News {
     id: TaskId,
-    since: DateTime<Utc>,
     lead: &'static str,
     text: String,
 }
@@ -65,7 +91,7 @@ struct News {
 impl Board {
     /// Whether there is nothing to draw.
     pub fn is_empty(&self) -> bool {
-        self.news.is_empty() && self.queue().is_none() && self.wait.is_none()
+        self.news.is_empty() && self.progress.is_none() && self.wait.is_none()
     }
 
     /// The interval between two frames.
@@ -83,7 +109,7 @@ impl Board {
         if let Some(attempt) = attempt
             && let Some((lead, text)) = status_text(&record.event, attempt.position.state)
         {
-            self.set_status(&attempt.task_id, record.timestamp, lead, visible(&text).into_owned());
+            self.set_status(&attempt.task_id, lead, visible(&text).into_owned());
         }
         if let Event::Run(RunEvent::Waiting { until, why }) = &record.event {
             self.since = record.timestamp;
@@ -104,10 +130,13 @@ impl Board {
             None => self.landing.clear(),
         }
         self.run = Some(run);
+        if view.policy.plain.is_none() && may_change_states(&record.event) {
+            self.progress = Some(Progress::of(record, view, self.progress.take()));
+        }
     }
 
-    fn set_status(&mut self, id: &TaskId, since: DateTime<Utc>, lead: &'static str, text: String) {
-        let news = News { id: id.clone(), since, lead, text };
+    fn set_status(&mut self, id: &TaskId, lead: &'static str, text: String) {
+        let news = News { id: id.clone(), lead, text };
         match self.news.iter_mut().find(|news| news.id == *id) {
             Some(before) => *before = news,
             None => self.news.push(news),
@@ -125,7 +154,7 @@ impl Board {
     /// Returns the merge queue, unless it is empty.
     fn queue(&self) -> Option<&QueueView> {
         let queue = &self.run.as_ref()?.merge_queue;
-        (self.several && !queue.waiting.is_empty()).then_some(queue)
+        (!queue.waiting.is_empty()).then_some(queue)
     }
 
     /// Sets the current activity of an attempt, or of the batch that it lands with.
@@ -172,8 +201,9 @@ impl Board {
             lines.push((None, format!("{frame} {age} {}", countdown(*until, why, now))));
         }
         let (rows, queue) = (self.rows().count(), self.queue());
-        let below = usize::from(queue.is_some()) + lines.len();
-        let room = most.saturating_sub(below).max(1);
+        let below = self.below(now, width);
+        let room = most.saturating_sub(usize::from(queue.is_some()) + lines.len() + below.len());
+        let room = room.max(1);
         let shown = if rows > room { room.saturating_sub(1).max(1) } else { room };
         let ids = self.news.iter().map(|news| columns(news.id.as_str())).max().unwrap_or(0).min(ID);
         lines.extend(self.rows().take(shown).map(|(attempt, news)| {
@@ -188,10 +218,6 @@ impl Board {
                 | AttemptState::WaitingForChildren
                 | AttemptState::Verifying => (news.lead, news.text.as_str()),
             };
-            if !self.several {
-                // For a single attempt, the age is that of its current activity.
-                return (None, format!("{frame} {} {text}", age(now - news.since)));
-            }
             let (mark, age) =
                 (if state.is_queued() { STILL } else { frame }, age(now - attempt.since));
             let id = fit(news.id.as_str(), ID);
@@ -207,11 +233,124 @@ impl Board {
             let style = if is_blocked { Style::Warn } else { Style::Faint };
             (Some(style), format!("{mark} {}", self.queue_line(queue)))
         }));
+        lines.extend(below);
+        let end = lines.split_off(lines.len().saturating_sub(1));
+        lines.truncate(most.saturating_sub(1));
         let drawn = |(style, line): (Option<Style>, String)| {
-            let line = fit(&line, width);
-            style.map_or(line.clone(), |style| paint.text(style, line)).into_owned()
+            paint.rows(style, &fit(&line, width), None).concat()
         };
-        lines.into_iter().take(most).map(drawn).collect()
+        lines.into_iter().chain(end).map(drawn).collect()
+    }
+
+    /// The tasks that need a person, and how far the run is.
+    fn below(&self, now: DateTime<Utc>, width: usize) -> Vec<(Option<Style>, String)> {
+        let (Some(progress), Some(run)) = (&self.progress, &self.run) else {
+            return Vec::new();
+        };
+        let stuck = progress.stuck.iter().take(STUCK).cloned();
+        let mut lines: Vec<_> = stuck.map(|text| (Some(Style::Warn), text)).collect();
+        let parts = status_parts(progress, run, now);
+        let mut dropped = 0;
+        let line = |dropped: usize| {
+            let shown = parts.iter().filter(|(rank, text)| *rank >= dropped && !text.is_empty());
+            shown.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(" · ")
+        };
+        while columns(&line(dropped)) > width && dropped < parts.len() {
+            dropped += 1;
+        }
+        lines.push((None, line(dropped)));
+        lines
+    }
+}
+
+/// The parts of the status line in order, each with its rank; the lowest ranks are dropped first.
+fn status_parts(progress: &Progress, run: &RunView, now: DateTime<Utc>) -> [(usize, String); 7] {
+    let counts = &progress.counts;
+    let done = counts.states[StateKind::Complete];
+    let total = counts.total - counts.states[StateKind::Cancelled];
+    let filled = (done * BAR).checked_div(total).unwrap_or(0);
+    let bar = "▓".repeat(filled) + &"░".repeat(BAR - filled);
+    let works = run.attempts.iter().filter(|attempt| !attempt.position.state.is_queued()).count();
+    let running = match run.status {
+        Standing::Running => format!("{works} running"),
+        standing => format!("{}, {works} running", standing.word()),
+    };
+    let needs = match progress.stuck.len() {
+        0 => String::new(),
+        1 => "1 needs you".to_owned(),
+        count => format!("{count} need you"),
+    };
+    let cost = run.spend.cost_usd.filter(|cost| *cost > 0.0).map(dollars).unwrap_or_default();
+    let age = run.started_at.map(|since| age(now - since)).unwrap_or_default();
+    [
+        (6, format!("{done}/{total}")),
+        (0, bar),
+        (3, running),
+        (5, needs),
+        (2, cost),
+        (1, age),
+        (4, progress.end.clone().unwrap_or_default()),
+    ]
+}
+
+/// Whether an event may change the states of tasks.
+fn may_change_states(event: &Event) -> bool {
+    match event {
+        Event::Ended(_)
+        | Event::Run(_)
+        | Event::Request(_)
+        | Event::Attempt(_)
+        | Event::Graph(_)
+        | Event::Source(_)
+        | Event::Landing(_) => true,
+        Event::Check(_) | Event::Child(_) | Event::Executor(_) | Event::Schedule(_) => false,
+    }
+}
+
+impl Progress {
+    fn of(record: &Record, view: &View<'_>, before: Option<Progress>) -> Progress {
+        let now = record.timestamp;
+        let mut stuck = Vec::new();
+        let counts = TaskCounts::with(view, now, |number, state| {
+            let id = &view.graph.task(number).id;
+            stuck.extend(needs(id.as_str(), state).map(|text| (StateKind::of(state), text)));
+        });
+        stuck.sort_by_key(|(kind, _)| *kind != StateKind::NeedsInput);
+        let stuck = stuck.into_iter().map(|(_, text)| text).collect();
+        // A forecast of nothing but estimates is none.
+        let is_due =
+            before.as_ref().is_none_or(|it| it.end.is_none() || it.foreseen_at + FORESIGHT <= now);
+        if matches!(record.event, Event::Ended(_)) && is_due {
+            let night = NightView::of(view, true, now, Patience::Short);
+            let end = night.filter(|it| it.learned_from > 0).map(|it| it.end_in_short());
+            return Progress { counts, stuck, end, foreseen_at: now };
+        }
+        let (end, foreseen_at) = before.map_or((None, now), |it| (it.end, it.foreseen_at));
+        Progress { counts, stuck, end, foreseen_at }
+    }
+}
+
+/// Why a task needs a person, with the command; none if it does not.
+fn needs(id: &str, state: TaskState) -> Option<String> {
+    match state {
+        TaskState::NeedsInput => Some(format!("? {id}  {}", lines::how_to_answer(id))),
+        TaskState::Parked(_) => {
+            Some(format!("✗ {id}  parked; {} retries it", lines::how_to_retry(id)))
+        }
+        TaskState::Spent => Some(format!("! {id}  its cost limit is reached")),
+        TaskState::OnBranch => Some(format!("! {id}  complete on another branch")),
+        TaskState::Blocked
+        | TaskState::Claimed
+        | TaskState::Ready
+        | TaskState::Complete
+        | TaskState::Cancelled
+        | TaskState::Running
+        | TaskState::Conflicting
+        | TaskState::Retrying(_)
+        | TaskState::RateLimited(_)
+        | TaskState::Unreachable(_)
+        | TaskState::Denied
+        | TaskState::Waiting => None,
     }
 }
 
@@ -262,24 +401,33 @@ fn countdown(until: DateTime<Utc>, why: &str, now: DateTime<Utc>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::samples::{end, record, started};
+    use std::collections::BTreeSet;
+
+    use crate::core::samples::{end, record, started, task};
     use crate::core::{
-        event::{Batch, Held},
-        graph::TaskGraph,
+        event::{Batch, Cause, GraphEvent, Held},
+        graph::{TaskGraph, task::Status},
         history::History,
-        select::Policy,
+        select::{Policy, keys},
         verdict::Verdict,
     };
 
     /// Returns the lines after these events, a minute after the first second.
     fn lines(jobs: usize, width: usize, most: usize, events: &[(&str, Event)]) -> String {
-        let graph = TaskGraph::new(Vec::new(), Vec::new()).unwrap();
+        let ids: BTreeSet<&str> =
+            events.iter().map(|(id, _)| *id).filter(|id| !id.is_empty()).collect();
+        let tasks = ids.into_iter().chain(["idle"]).map(task).collect();
+        let mut graph = TaskGraph::new(tasks, Vec::new()).unwrap();
+        let keys = keys(&graph, false);
         let (mut history, mut board) = (History::default(), Board::default());
         let policy = Policy { jobs, ..Policy::default() };
         for (at, (id, event)) in (1..).zip(events) {
             let record = record(id, at, event.clone());
             history.apply(&record);
-            let (history, keys) = (&history, &[]);
+            let (history, keys) = (&history, &keys);
+            if let Event::Graph(GraphEvent::StatusChanged { new: Some(new), .. }) = event {
+                graph.set_status(graph.number(&TaskId::new(id).unwrap()).unwrap(), *new);
+            }
             let view = View { graph: &graph, keys, history, policy: &policy, active: &[] };
             board.note(&record, &view);
             if let Event::Attempt(AttemptEvent::Started { .. }) = event {
@@ -309,6 +457,11 @@ mod tests {
     fn command(command: &str) -> Event {
         let (command, log) = (command.to_owned(), String::new());
         CheckEvent::Verifying { attempt: 1, command, baseline: false, log }.into()
+    }
+
+    fn asked() -> Event {
+        let (old, new) = (Some(Status::InProgress), Some(Status::NeedsInput));
+        GraphEvent::StatusChanged { old, new, cause: Cause::Asked, reason: None }.into()
     }
 
     fn queued() -> Event {
@@ -347,6 +500,7 @@ mod tests {
         ⠹     55s  lexer                     setting up: npm ci
         ·     53s  other                     landing
         ⠹ merge queue: 2 queued; landing done, other on main: cargo test --workspace && cargo clippy
+        0/7 · ░░░░░░░░░░ · 4 running
         ");
         insta::assert_snapshot!(lines(6, 60, 20, &events), @r"
         ⠹      1m  loud                      Bash: \u{1b}[31m日本語…
@@ -356,12 +510,13 @@ mod tests {
         ⠹     55s  lexer                     setting up: npm ci
         ·     53s  other                     landing
         ⠹ merge queue: 2 queued; landing done, other on main: cargo…
+        0/7 · ░░░░░░░░░░ · 4 running
         ");
         insta::assert_snapshot!(lines(6, 60, 4, &events), @r"
         ⠹      1m  loud                      Bash: \u{1b}[31m日本語…
-        ⠹     59s  parser                    verifying: cargo test …
-          and 4 more
+          and 5 more
         ⠹ merge queue: 2 queued; landing done, other on main: cargo…
+        0/7 · ░░░░░░░░░░ · 4 running
         ");
         assert_eq!(lines(6, 60, 1, &events).lines().count(), 1);
     }
@@ -380,19 +535,33 @@ mod tests {
         insta::assert_snapshot!(lines(2, 60, 20, &events), @r"
         ·     59s  b  queued to land
         · merge queue: 1 queued; nothing can land on `main`: x
+        0/3 · ░░░░░░░░░░ · 0 running
         ");
-        assert_eq!(
-            lines(2, 60, 20, &[("a", isolated()), ("a", Event::Ended(end(1, Verdict::Failed)))]),
-            ""
-        );
+        let asking = end(1, Verdict::NeedsInput);
+        let events = [("a", isolated()), ("a", Event::Ended(asking.clone())), ("a", asked())];
+        insta::assert_snapshot!(lines(2, 60, 20, &events), @r#"
+        ? a  answer it with `ralph answer a "…"`
+        0/2 · ░░░░░░░░░░ · 0 running · 1 needs you
+        "#);
+        insta::assert_snapshot!(lines(2, 22, 20, &events), @r"
+        ? a  answer it with `…
+        0/2 · 1 needs you
+        ");
     }
 
     #[test]
-    fn a_single_attempt_is_shown_without_its_id() {
+    fn one_attempt_at_a_time_is_shown_in_the_same_way() {
         let events = [("a", started(1)), ("a", command("cargo test"))];
-        insta::assert_snapshot!(lines(1, 60, 20, &events), @"⠹ 59s cargo test");
+        insta::assert_snapshot!(lines(1, 60, 20, &events), @r"
+        ⠹      1m  a  verifying: cargo test
+        0/2 · ░░░░░░░░░░ · 1 running
+        ");
         let events = [("a", isolated()), ("a", queued())];
-        insta::assert_snapshot!(lines(1, 60, 20, &events), @"⠹ 59s queued to land");
+        insta::assert_snapshot!(lines(1, 60, 20, &events), @r"
+        ·      1m  a  queued to land
+        · merge queue: 1 queued
+        0/2 · ░░░░░░░░░░ · 0 running
+        ");
         let until = DateTime::from_timestamp(100, 0).unwrap();
         let wait = RunEvent::Waiting { until, why: "a limit of the provider".to_owned() };
         let text = lines(1, 100, 20, &[("", wait.into())]);

@@ -1,10 +1,10 @@
-//! The reporter for terminals: past events, and below them the current state. A single attempt is
-//! headed by a bar.
+//! The reporter for terminals: past events, and below them the current state.
 //!
 //! This is the only user of indicatif, which redraws from its own thread and prints nothing without
 //! a terminal. Therefore `plain` is a separate reporter and not a mode of this one.
 
 use std::{
+    borrow::Cow,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -17,7 +17,7 @@ use super::board::Board;
 use crate::{
     adapters::terminal::{self, Paint, Style},
     core::{
-        event::{AttemptEvent, CheckEvent, Event, LandingEvent, record::Record},
+        event::{AttemptEvent, Event, RunEvent, record::Record},
         graph::task::TaskId,
         select::View,
     },
@@ -33,8 +33,6 @@ use crate::{
 
 /// The interval for updating the activity of agents.
 const LOOK: Duration = Duration::from_secs(1);
-/// The largest width of a bar.
-const BAR: usize = 72;
 
 /// A reporter that draws on standard error.
 pub struct FancyReporter {
@@ -62,22 +60,16 @@ impl FancyReporter {
     }
 
     fn say(&self, lines: &[Line]) {
+        let width = terminal::stderr_width().unwrap_or(80);
         for line in lines {
-            let width = terminal::stderr_width().unwrap_or(80);
-            // Marks show success and failure also without color.
-            let mark = match line.style {
-                Some(Style::Good) if !line.text.starts_with(' ') => "✓ ",
-                Some(Style::Bad) if !line.text.starts_with(' ') => "✗ ",
-                _ => "",
-            };
-            for text in terminal::wrap(&format!("{mark}{}", line.text), width) {
-                let text = match line.style {
-                    Some(style) => self.paint.text(style, text),
-                    None => text.into(),
-                };
+            let text = marked(line);
+            // Good news takes one row.
+            let is_good = line.style == Some(Style::Good);
+            let text = if is_good { terminal::fit(&text, width) } else { text };
+            for row in self.paint.rows(line.style, &text, Some(width)) {
                 match &self.bar {
-                    Some(bar) => bar.println(text),
-                    None => terminal::say(&text),
+                    Some(bar) => bar.println(row),
+                    None => terminal::say(&row),
                 }
             }
         }
@@ -105,21 +97,6 @@ impl FancyReporter {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
-    }
-
-    /// Prints the heading of an attempt, between bars if attempts run one at a time.
-    fn head(&self, record: &Record, attempt: u32, number: usize, view: &View<'_>) {
-        let strong = |text: String| Line { style: Some(Style::Strong), text };
-        let mut heading = lines::heading(record, attempt, number, view).into_iter();
-        let first = heading.next().unwrap_or_default();
-        if view.policy.jobs > 1 {
-            let width = terminal::stderr_width().unwrap_or(80);
-            return self.say(&[strong(terminal::fit(&first, width).into_owned())]);
-        }
-        let bar = rule();
-        self.say(&[bar.clone(), strong(format!("  {first}"))]);
-        self.say(&heading.map(|text| Line { style: None, text }).collect::<Vec<_>>());
-        self.say(&[bar]);
     }
 }
 
@@ -152,42 +129,27 @@ impl Reporter for FancyReporter {
         if let Some(report) = RunReport::at_end(record, view, |history| self.outputs.read(history))
         {
             self.rest();
-            let (bar, head) = (rule(), report.head());
+            let head = report.head();
             let rows = terminal::stderr_height().unwrap_or(24);
-            // The two bars with the head between them.
-            let body = report.body_on_screen(terminal::stderr_width(), rows, 4);
-            self.say(std::slice::from_ref(&bar));
+            let body = report.body_on_screen(terminal::stderr_width(), rows, head.len());
             self.say(&head);
-            self.say(std::slice::from_ref(&bar));
             return self.say(&body);
         }
         if self.verbosity == Verbosity::Quiet {
             return;
         }
         self.drawn().board.note(record, view);
-        let alone = view.policy.jobs == 1;
-        let is_start = matches!(record.event, Event::Attempt(AttemptEvent::Started { .. }));
-        // The heading of a single attempt goes above the live display.
-        if (is_start && alone) || self.drawn().board.is_empty() {
+        if self.drawn().board.is_empty() {
             self.rest();
         }
-        let number = record.task_id.as_ref().and_then(|id| view.graph.number(id));
-        if let (Event::Attempt(AttemptEvent::Started { attempt, .. }), Some(number)) =
-            (&record.event, number)
+        let is_verbose = self.verbosity == Verbosity::Verbose;
+        if let Event::Attempt(AttemptEvent::Started { attempt, .. }) = record.event
+            && (is_verbose || view.policy.plain.is_some())
         {
-            self.head(record, *attempt, number, view);
+            self.say(&[lines::started(record, attempt, view)]);
         }
-        // With several attempts, the live display already shows these events.
-        let is_seen = matches!(
-            record.event,
-            Event::Check(
-                CheckEvent::SettingUp { .. }
-                    | CheckEvent::Verifying { .. }
-                    | CheckEvent::Verified(_)
-                    | CheckEvent::Proved { .. }
-            ) | Event::Landing(LandingEvent::Queued { .. })
-        );
-        if !is_seen || alone || self.verbosity == Verbosity::Verbose {
+        // The live display shows a wait.
+        if is_verbose || !matches!(record.event, Event::Run(RunEvent::Waiting { .. })) {
             self.say(&lines::lines(record, view, self.verbosity));
         }
         self.show();
@@ -212,8 +174,16 @@ impl Reporter for FancyReporter {
     }
 }
 
-/// Returns the bar between iterations.
-fn rule() -> Line {
-    let width = terminal::stderr_width().unwrap_or(80).min(BAR);
-    Line { style: Some(Style::Faint), text: "═".repeat(width) }
+/// Returns the text with a sign, so that good and bad news differ also without color.
+fn marked(line: &Line) -> Cow<'_, str> {
+    let sign = match line.style {
+        Some(Style::Good) => '✓',
+        Some(Style::Bad) => '✗',
+        Some(Style::Warn) => '!',
+        Some(Style::Strong | Style::Faint) | None => return line.text.as_str().into(),
+    };
+    if line.text.starts_with(' ') || terminal::end_of_sign(&line.text) > 0 {
+        return line.text.as_str().into();
+    }
+    format!("{sign} {}", line.text).into()
 }

@@ -62,11 +62,8 @@ impl<W: Write> Reporter for PlainReporter<W> {
             return;
         }
         let mut lines = Vec::new();
-        if let (Event::Attempt(AttemptEvent::Started { attempt, .. }), Some(number)) =
-            (&record.event, record.task_id.as_ref().and_then(|id| view.graph.number(id)))
-        {
-            let heading = lines::heading(record, *attempt, number, view);
-            lines.extend(heading.into_iter().map(|text| Line { style: None, text }));
+        if let Event::Attempt(AttemptEvent::Started { attempt, .. }) = record.event {
+            lines.push(lines::started(record, attempt, view));
         }
         lines.extend(lines::lines(record, view, self.verbosity));
         self.say(&time, &lines);

@@ -29,8 +29,7 @@ use crate::{
 pub use super::words::{clock, counted, first_paths, full, limit, moment, short};
 pub(crate) use super::words::{few, ids};
 pub(super) use super::words::{length, named};
-pub(super) use attempt::start_of_iteration;
-pub use attempt::{how_to_answer, waiting};
+pub use attempt::{how_to_answer, how_to_retry, waiting};
 
 /// The amount of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +47,7 @@ pub enum Verbosity {
 pub struct Line {
     /// The style of the whole line; `None` for plain text.
     pub style: Option<Style>,
-    /// The text, safe to print.
+    /// The text, safe to print; of several rows if it was wrapped.
     pub text: String,
 }
 
@@ -67,29 +66,25 @@ pub fn plain(text: &str) -> Line {
     line(None, text)
 }
 
-/// Returns the heading of an iteration, followed by the title of its task; a single line if several
-/// attempts run at once.
-pub fn heading(record: &Record, attempt: u32, number: usize, view: &View<'_>) -> Vec<String> {
-    let of = view.history.run.shown_limit();
+/// Returns the line of the start of an attempt.
+pub fn started(record: &Record, attempt: u32, view: &View<'_>) -> Line {
+    let id = record.task_id.as_ref().map_or("", TaskId::as_str);
     if let Some(plain) = &view.policy.plain {
-        return vec![start_of_iteration(record, of, plain)];
+        let of = view.history.run.shown_limit();
+        return line(Style::Strong, attempt::start_of_iteration(record, of, plain));
     }
-    let task = view.graph.task(number);
-    let iteration = record.iteration.unwrap_or(0);
-    let used = match view.history.of(&task.id).counted {
-        0 => String::new(),
-        used => format!(" ({used} of {} used)", view.limit_of_round(number)),
+    let number = record.task_id.as_ref().and_then(|id| view.graph.number(id));
+    let again = match (attempt, view.history.of(id).counted, number) {
+        (1, ..) => String::new(),
+        (_, 0, _) | (.., None) => format!(", attempt {attempt}"),
+        (_, used, Some(number)) => {
+            format!(", attempt {attempt} ({used} of {} used)", view.limit_of_round(number))
+        }
     };
-    let text = format!(
-        "Iteration {iteration} of {of} · {} · {} · attempt {attempt}{used}",
-        task.id, task.priority
-    );
-    let title = visible(task.title_line());
-    match view.policy.jobs {
-        0 | 1 => vec![text, format!("  {title}")],
-        _ if task.title == task.id.as_str() => vec![text],
-        _ => vec![format!("{text} · {title}")],
-    }
+    let title = number.map(|number| view.graph.task(number).title_line());
+    let title = title.filter(|title| *title != id);
+    let title = title.map_or(String::new(), |title| format!(": {title}"));
+    line(None, format!("{id} started{again}{title}"))
 }
 
 /// The words of the events of a group.
@@ -248,7 +243,9 @@ impl EventText for RequestEvent {
         let faint = |text: String| vec![line(Style::Faint, text)];
         match self {
             RequestEvent::Reported { .. } if at.verbose => faint(format!("{id} was reported done")),
-            RequestEvent::Asked { question, .. } => warn(format!("{id} asks: {}", first(question))),
+            RequestEvent::Asked { question, .. } if at.verbose => {
+                warn(format!("{id} asks: {}", first(question)))
+            }
             RequestEvent::Answered(one) => {
                 let how = if one.question.is_empty() { "told by a person" } else { "answered" };
                 vec![line(None, format!("{id} was {how}: {}", first(&one.answer)))]
@@ -256,7 +253,10 @@ impl EventText for RequestEvent {
             RequestEvent::Noted { note, .. } if at.verbose => {
                 faint(format!("{id} noted: {}", first(note)))
             }
-            RequestEvent::Reported { .. } | RequestEvent::Noted { .. } => Vec::new(),
+            // The line of the attempt has the question.
+            RequestEvent::Reported { .. }
+            | RequestEvent::Asked { .. }
+            | RequestEvent::Noted { .. } => Vec::new(),
             RequestEvent::Reset {} => faint(format!("{id} was reset")),
             RequestEvent::Reviewed { note, .. } => {
                 let note =
@@ -301,11 +301,11 @@ fn stopping(stop: &StopRequest) -> String {
     }
 }
 
-/// Returns a line, followed by the last output line of the command and the path of its log.
+/// Returns a line, followed by the output line that says why the command failed, and its log.
 fn with_output(head: Line, check: &CheckResult) -> Vec<Line> {
     let mut lines = vec![head];
     if let Some(last) = &check.last_line {
-        lines.push(line(None, format!("    its last line: {last}")));
+        lines.push(line(None, format!("    {last}")));
     }
     lines.push(line(Style::Faint, format!("    output in {}", check.log)));
     lines
@@ -316,13 +316,11 @@ impl EventText for LandingEvent {
         let id = at.id;
         let faint = |text: String| vec![line(Style::Faint, text)];
         match self {
-            // It lands at once, and the next line says so.
-            LandingEvent::Queued { waiting: 1, .. } if !at.verbose => Vec::new(),
+            LandingEvent::Queued { .. } | LandingEvent::Merging(_) if !at.verbose => Vec::new(),
             LandingEvent::Queued { waiting: 1, .. } => faint(format!("{id} is queued to land")),
             LandingEvent::Queued { waiting, .. } => {
                 faint(format!("{id} is queued to land as number {waiting}"))
             }
-            LandingEvent::Merging(batch) if !at.verbose && batch.tasks.len() == 1 => Vec::new(),
             LandingEvent::Merging(batch) => {
                 let (branch, onto) = (&batch.branch, batch.onto.get(..7).unwrap_or(&batch.onto));
                 faint(format!("landing {} on {branch} at {onto}", ids(&batch.tasks)))

@@ -47,12 +47,7 @@ impl JournalLog {
         let event = &record.event;
         let id = record.task_id.as_ref().map_or("", TaskId::as_str);
         if let Event::Attempt(AttemptEvent::Started { attempt, .. }) = event {
-            let of = self.history.run.shown_limit();
-            let text = match &self.policy.plain {
-                Some(plain) => lines::start_of_iteration(record, of, plain),
-                None => started(record, of, id, *attempt),
-            };
-            Some(line(Style::Strong, text))
+            Some(lines::started(record, *attempt, &self.view()))
         } else if let Event::Attempt(AttemptEvent::Promised { kept: true, .. }) = event {
             Some(line(Style::Good, format!("{id} promised that all is done")))
         } else if let Event::Run(RunEvent::Blocked { holders }) = event {
@@ -90,21 +85,15 @@ impl JournalLog {
         Some(line(style, text))
     }
 
+    fn view(&self) -> View<'_> {
+        let JournalLog { graph, history, policy } = self;
+        View { graph, keys: &[], history, policy, active: &[] }
+    }
+
     /// The first line of what a reporter says at the highest verbosity.
     fn as_told_live(&self, record: &Record) -> Option<Line> {
-        let (graph, history, policy) = (&self.graph, &self.history, &self.policy);
-        let view = View { graph, keys: &[], history, policy, active: &[] };
-        let lines = lines::lines(record, &view, Verbosity::Verbose);
+        let lines = lines::lines(record, &self.view(), Verbosity::Verbose);
         let first = lines.into_iter().next()?;
         Some(Line { text: first.text.trim_start().to_owned(), ..first })
     }
-}
-
-fn started(record: &Record, of: u32, id: &str, attempt: u32) -> String {
-    let iteration = record.iteration.unwrap_or(0);
-    let of = match of {
-        0 => String::new(),
-        of => format!(" of {of}"),
-    };
-    format!("Iteration {iteration}{of} · {id} · attempt {attempt}")
 }

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::core::{
     event::{Begun, Blocker, RunEvent, StopReason, record::Record},
+    exit::Exit,
     graph::task::{Status, TaskId},
     history::History,
     night::{AttemptLaw, PlayedNight},
@@ -178,6 +179,13 @@ impl NightView {
         let at = |time: DateTime<Utc>| minute(time, self.from);
         let why = &self.end().why;
         format!("about {} ({} to {}): {why}", at(middle), at(low), at(high))
+    }
+
+    /// When it ends, in two words.
+    pub fn end_in_short(&self) -> String {
+        let is_done = self.end().exit_code == Some(Exit::Success.code());
+        let verb = if is_done { "done" } else { "ends" };
+        format!("{verb} ≈ {}", minute(self.ends_at.middle, self.from))
     }
 
     /// What a run now would come to, in one line.

@@ -501,7 +501,7 @@ mod tests {
         assert_eq!(report.attention.len(), 2);
         let parked = &report.attention[0];
         assert_eq!((parked.kind, parked.unblocks), (AttentionKind::Parked, 2));
-        assert_eq!(parked.remedy.as_deref(), Some("`ralph task-reset parked`"));
+        assert_eq!(parked.remedy.as_deref(), Some("`ralph task-reset parked --note \"…\"`"));
         assert_eq!(parked.show.as_deref(), Some("`ralph show parked.1`"));
         assert_eq!(parked.detail.last().unwrap(), "2 tests failed");
         assert!(parked.why.contains("`make` exited with code 2"), "{}", parked.why);

@@ -11,12 +11,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::words::ids;
 use crate::{
     adapters::terminal::Style,
     core::{
         default_value::is_default,
-        graph::task::{Status, TaskId},
+        graph::task::Status,
         select::{TaskState, View},
     },
 };
@@ -320,7 +319,7 @@ impl TaskCounts {
     }
 
     /// Counts the tasks in question, and calls `see` for each that is neither over nor waiting.
-    pub(super) fn with(
+    pub fn with(
         view: &View<'_>,
         now: DateTime<Utc>,
         mut see: impl FnMut(usize, TaskState),
@@ -409,29 +408,14 @@ impl TaskCounts {
     }
 }
 
-/// Returns the number of tasks that are left, and one text for each of their states; ready tasks are
-/// named.
-pub(super) fn left(view: &View<'_>, now: DateTime<Utc>) -> (usize, Vec<String>) {
-    let mut ready = Vec::new();
-    let counts = TaskCounts::with(view, now, |number, state| {
-        if StateKind::of(state) == StateKind::Ready {
-            ready.push(view.key(number));
-        }
-    });
-    ready.sort_unstable();
-    let ready: Vec<TaskId> =
-        ready.into_iter().map(|key| view.graph.task(key.number).id.clone()).collect();
-    let named = (!ready.is_empty()).then(|| format!("{} ready: {}", ready.len(), ids(&ready)));
-    let mut others = counts.clone();
-    others.states[StateKind::Ready] = 0;
-    (counts.left(), named.into_iter().chain(others.parts()).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::core::{
-        graph::{filter::Filter, task::Status},
+        graph::{
+            filter::Filter,
+            task::{Status, TaskId},
+        },
         history::History,
         samples::graph,
         select::{Active, Policy, keys},

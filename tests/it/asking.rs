@@ -23,23 +23,17 @@ fn trial(way: &str) -> TestProject {
 #[test]
 fn a_question_sets_its_task_aside_until_it_is_answered() {
     let trial = trial("file");
-    insta::assert_snapshot!(trial.run(["run"]).whole(), @r##"
+    insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
     exit code 4
     --- stderr ---
     the run ends about [time] ([time] to [time]): all is done; a guess, since no attempt has ended here
     [time]  3 tasks, 0 done
-    [time]  Iteration 1 of 50 · ask · P1 · attempt 1
-    [time]    Paint it
-    [time]  ask needs input after [took]
-    [time]    Which colour?
-    [time]    Red or blue?
-    [time]    answer it with `ralph answer ask "…"`; output in logs/attempts/ask/1
-    [time]  Iteration 2 of 50 · other · P2 · attempt 1
-    [time]    other
-    [time]  other complete in [took]: reported done, and committed; landed on `main`
-    [time]    [commit] Work on other
-    [time]    1 file, +1 -0
-    [time]    2 left (1 needs input; 1 waiting)
+    [time]  ask started: Paint it
+    [time]  ? ask    [took]  asks: Which colour?
+    [time]      Red or blue?
+    [time]      answer it with `ralph answer ask "…"`
+    [time]  other started
+    [time]  ✓ other  [took]  +1 −0  other
     [time]  waiting for a person: `ask` needs input: Which colour? (exit code 4)
     [time]  1 completed in 2 attempts, [took]; 1 of 3 complete
     [time]  needs you:
@@ -52,7 +46,7 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     [time]  left: 2 (1 needs input, 1 waiting)
     [time]    > after; waiting on ask (needs input)
     [time]  next: afterwards, `ralph run` continues
-    "##);
+    "#);
     assert_eq!(trial.status("ask"), "needs-input");
     let ended = trial.lines("needs_input").remove(0);
     assert_eq!(ended["question"], "Which colour?\nRed or blue?");
@@ -122,7 +116,7 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
     let said = trial.run(["run"]).code(4).whole();
     let told = "asked; commit finished work and exit: `ask` needs input, and its next attempt gets the answer\n";
     assert_eq!(std::fs::read_to_string(trial.sign("told")).unwrap(), told);
-    assert!(said.contains("ask asks: Which colour?\n"), "{said}");
+    assert!(said.contains("  asks: Which colour?\n"), "{said}");
     let asked = trial.lines("asked");
     assert_eq!((&asked[0]["attempt"], &asked[0]["question"]), (&json!(1), &json!("Which colour?")));
     let question = "Which colour?\n\nRed\nor blue?";

@@ -7,7 +7,7 @@ fn the_demo_completes_and_shows_a_retry() {
     let trial = TestProject::bare();
     let said = trial.run(["demo", "--to", "../shown"]).whole();
     assert!(said.starts_with("exit code 0\n"), "{said}");
-    for part in ["8 completed in 9 attempts", "8 of 8 complete", "proofread failed", "/shown\n"] {
+    for part in ["8 completed in 9 attempts", "8 of 8 complete", "✗ proofread ", "/shown\n"] {
         assert!(said.contains(part), "{part} is not in\n{said}");
     }
     trial.run(["dag-status", "-C", "../shown"]).stdout_has("task-graph.yaml: 8 of 8 complete\n");

@@ -71,7 +71,7 @@ fn an_interrupted_attempt_uses_no_iteration() {
     kill_process(trial.guardian("a.1"), Signal::KILL).unwrap();
     trial.wait_for_records(1, "interrupted");
     trial.leave("open");
-    run.end(&trial).graph_complete().stderr_has("Iteration 2 of 2 · a");
+    run.end(&trial).graph_complete().stderr_has("a started, attempt 2");
 }
 
 #[test]

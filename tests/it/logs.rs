@@ -35,13 +35,13 @@ fn every_fact_is_a_line() {
 [date]
 [time]  run [run], agent: [agents]/fail-once
 [time]  2 tasks, 0 done
-[time]  Iteration 1 of 2 · a · attempt 1
-[time]  a failed after [took]: exited with code 1
-[time]  Iteration 2 of 2 · a · attempt 2
+[time]  a started
+[time]  ✗ a  [took]  failed: exited with code 1
+[time]  a started, attempt 2
 [time]  a was reported done
 [time]  a is queued to land
 [time]  landing a on main at [commit]
-[time]  a complete in [took]: reported done, and committed; landed on `main`
+[time]  ✓ a  [took]  +1 −0  reported done, and committed; landed on `main`
 [time]  limit reached: 2 iterations (exit code 2): 1 completed in 2 attempts, 1 left
 ";
     trial.run(["logs"]).stdout(log);
@@ -65,8 +65,8 @@ fn only_what_is_asked_for() {
     trial.run(["task-reset", "a"]);
     trial.run(["run", "--task", "a"]);
     let of_second = trial.run(["logs", "--task", "a", "--attempt", "2"]).out();
-    assert_eq!((count(of_second.clone(), "Iteration "), of_second.lines().count()), (1, 6));
-    assert!(of_second.contains(" · a · attempt 2\n"), "{of_second}");
+    assert_eq!((count(of_second.clone(), "✓ a "), of_second.lines().count()), (1, 6));
+    assert!(of_second.contains(" a started, attempt 2\n"), "{of_second}");
     trial
         .run(["logs", "--task", "bb"])
         .code(1)
@@ -381,14 +381,14 @@ fn following_continues_in_a_new_journal() {
     let live = trial.start(["logs", "-f"]);
     until("it waits", || live.said() == "no run yet; waiting for one\n");
     trial.run(["run", "--once"]);
-    let complete = |live: &Live, id: &str| live.printed().contains(&format!("{id} complete in"));
+    let complete = |live: &Live, id: &str| live.printed().contains(&format!("✓ {id}  "));
     until("the first is told", || complete(&live, "a"));
     let old = trial.root().join("logs/old.jsonl");
     fs::rename(trial.root().join("logs/ralph.jsonl"), old).unwrap();
     trial.run(["run"]);
     until("the second is told", || complete(&live, "b"));
     let text = live.printed();
-    assert_eq!(text.matches("a complete in").count(), 1, "{text}");
+    assert_eq!(text.matches("✓ a  ").count(), 1, "{text}");
     live.kill();
 }
 
@@ -477,16 +477,16 @@ fn an_agent_is_followed_from_attempt_to_attempt_until_the_run_is_over() {
         .code(1)
         .stderr("ralph: error: no attempt at `b` is running; `ralph attach` shows `a`\n");
     let live = trial.start(["attach"]);
-    until("it follows", || live.printed().contains("attempt 1"));
+    until("it follows", || live.printed().contains("a started"));
     trial.leave("open");
     let text = live.end(&trial).code(0).out();
     let order = [
-        "Iteration 1 of 50 · a",
+        "a started",
         "\na is reported as done",
-        "  a complete in ",
-        "Iteration 2 of 50 · b",
+        "  ✓ a  ",
+        "b started",
         "\nb is reported as done",
-        "  b complete in ",
+        "  ✓ b  ",
         "(exit code 0)",
     ];
     let places: Vec<_> = order.iter().map(|part| text.find(part)).collect();
@@ -502,7 +502,7 @@ fn detaching_does_not_stop_the_run() {
     let trial = TestProject::new().graph(TWO).agent("gate");
     let run = trial.start_until(["run", "--once"], "waiting-a");
     let mut person = on_terminal(&trial, 60, "attach");
-    person.exp_string("Iteration 1 of 50").unwrap();
+    person.exp_string("a started").unwrap();
     person.send_control('c').unwrap();
     let said = bare(&person.exp_eof().unwrap());
     assert_eq!(code(&person), 0);
@@ -515,7 +515,7 @@ fn detaching_does_not_stop_the_run() {
     let live = trial.start(["attach"]);
     until("it follows", || !live.printed().is_empty());
     run.kill();
-    let ran = live.end(&trial).code(1).stdout_has("b · attempt 1");
+    let ran = live.end(&trial).code(1).stdout_has("b started");
     ran.stderr_has("the run exited unexpectedly");
 }
 

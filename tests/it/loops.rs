@@ -61,12 +61,10 @@ fn any_exit_code_goes_on_until_the_file_done_is_there() {
     [time]  loop: iteration 1 exited with code 0 after [took]
     [time]  loop: starting iteration 2/9
     [time]  loop: iteration 2 exited with code 3 after [took]; failure 1 of 5 in a row; the next starts in [took]
-    [time]    its last line: no idea
-    [time]    output in logs/loops/loop/attempts/2
+    [time]      output in logs/loops/loop/attempts/2
+    [time]      no idea
     [time]  loop: starting iteration 3/9
     [time]  loop: iteration 3 exited with code 0 after [took]
-    [time]    [commit] Write x
-    [time]    1 file, +1 -0
     [time]  loop: starting iteration 4/9
     [time]  loop: iteration 4: reported done after [took]
     [time]  loop complete after 4 iterations: reported done (exit code 0)
@@ -180,7 +178,7 @@ fn failures_in_a_row_end_a_loop() {
     trial.run(fast(&["--max-failures", "2"])).code(1).stderr_has(
         "\
 [time]  loop: iteration 2 exited with code 7 after [took]; failure 2 of 2 in a row
-[time]    output in logs/loops/loop/attempts/2
+[time]      output in logs/loops/loop/attempts/2
 [time]  2 failures in a row (exit code 1)
 ",
     );
@@ -201,7 +199,7 @@ fn a_failure_is_shown_with_the_reason_on_standard_error() {
         .run(fast(&["--max-failures", "1"]))
         .code(1)
         .stderr_has("iteration 1 exited with code 2 after ")
-        .stderr_has("  its last line: error: unknown option '--bogus'\n");
+        .stderr_has("    error: unknown option '--bogus'\n");
 }
 
 #[test]
@@ -308,9 +306,8 @@ fn a_loop_that_asks_goes_on_with_the_answer() {
     exit code 4
     --- stderr ---
     [time]  docs: starting iteration 1/1
-    [time]  docs needs input after [took]
-    [time]    Which colour?
-    [time]    answer it with `ralph answer docs "…"`; output in logs/loops/docs/attempts/1
+    [time]  ? docs  [took]  asks: Which colour?
+    [time]      answer it with `ralph answer docs "…"`
     [time]  waiting for a person: `docs` needs input: Which colour? (exit code 4)
     [time]  1 iteration, 0 failed, [took]
     [time]  needs you:

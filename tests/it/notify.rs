@@ -51,11 +51,8 @@ fn a_command_is_told_of_moments_in_json_variables_and_words() {
     assert!(text.contains("2 completed in 2 attempts") && text.contains("+ a: "), "{text}");
     let variables = fs::read_to_string(trial.sign("variables")).unwrap();
     let variables: Vec<&str> = variables.lines().collect();
-    assert!(variables[1].starts_with("completed|a|1|0|repo: a complete in "), "{variables:?}");
-    assert!(
-        variables[1].ends_with(": reported done, and committed; landed on `main`|none"),
-        "{variables:?}"
-    );
+    assert!(variables[1].starts_with("completed|a|1|0|repo: ✓ a  "), "{variables:?}");
+    assert!(variables[1].ends_with("  +1 −0  Work on a|none"), "{variables:?}");
     assert!(variables[3].starts_with("finished|||0|repo: "), "{variables:?}");
     assert_eq!(fs::read_dir(trial.state().join("notify")).unwrap().count(), 0, "nothing stays");
     trial.no_process_is_left();
@@ -69,7 +66,7 @@ fn by_default_only_the_end_and_questions_are_notified() {
     assert_eq!(events(&trial), ["parked", "blocked", "finished"]);
     let text = told(&trial)[1]["text"].as_str().unwrap().to_owned();
     let head = "nothing left can start; 0 of 2 done\nneeds you:\n  - a: parked after 1 attempt";
-    assert!(text.starts_with(head) && text.contains("`ralph task-reset a`"), "{text}");
+    assert!(text.starts_with(head) && text.contains("`ralph task-reset a --note \"…\"`"), "{text}");
     let needed = &told(&trial)[2]["attention"][0];
     assert_eq!((&needed["task_id"], &needed["kind"]), (&Value::from("a"), &Value::from("parked")));
 }
@@ -208,7 +205,7 @@ fn hooks_run_in_order_and_know_what_it_is_about() {
         (&json["event"], &json["verdict"]),
         (&Value::from("after_attempt"), &Value::from("complete"))
     );
-    assert!(json["text"].as_str().unwrap().starts_with("a complete in "));
+    assert!(json["text"].as_str().unwrap().starts_with("✓ a  "));
     assert!(trial.read("logs/hooks/before_run-1.log").contains("\"event\":\"before_run\""));
     assert_eq!(trial.git(&["status", "--short", "--", "logs"]), "");
     trial.no_process_is_left();
@@ -220,7 +217,7 @@ fn a_failing_hook_before_something_stops_the_run_before_the_agent() {
     run.run(["run"]).code(1).stderr_has(
         "\
 [time]  hook `before_run`: `echo no database >&2; exit 3` exited with code 3 after [took]
-[time]      its last line: no database
+[time]      no database
 [time]      output in logs/hooks/before_run-1.log
 [time]  hook `before_run`: `echo no database >&2; exit 3` exited with code 3; its last line: no database; fix it, or remove it from `hooks` (exit code 1)
 ",

@@ -86,7 +86,7 @@ fn every_view_shows_a_live_run() {
     browser.view("#/costs");
     browser.shows("By story");
     browser.view("#/journal");
-    browser.shows("Iteration 4 of");
+    browser.shows("d started");
     browser.view("#/now");
     // From here on, nothing is loaded by hand.
     trial.leave("open");

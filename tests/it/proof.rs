@@ -21,7 +21,7 @@ const VERIFY: &str = "verify: 'for it in tests/*.sh; do sh -e $it || exit 1; don
 fn proof(project: TestProject, work: &str) -> (Value, String) {
     let script = format!("cat > /dev/null; {work}\ngit add -A; \"$0\" < /dev/null");
     let project = project.command(["sh", "-c", &script, &agent("commit")]);
-    let printed = project.run(["run"]).code(0).whole();
+    let printed = project.run(["run", "-v"]).code(0).whole();
     let proof = project.lines("proved").pop().unwrap_or_default();
     let shown = project.run(["show", "mul.1", "--json"]).code(0).json();
     assert_eq!(shown["proof"]["outcome"], proof["outcome"], "{shown}");
@@ -184,7 +184,7 @@ fn work_that_needs_a_proof_lands_only_with_it() {
     let test = "printf '. src/mul.sh\\n[ \"$(mul 2 3)\" = 6 ]\\n' > tests/mul.sh";
     let (proof, printed) = proof(required(), &format!("{feature}\n{test}"));
     assert_eq!(proof["outcome"], "proved", "{proof}");
-    assert!(printed.contains("mul complete in ") && printed.contains("the graph is complete"));
+    assert!(printed.contains("✓ mul ") && printed.contains("the graph is complete"));
     assert!(!printed.contains("is kept"), "controls are kept: {printed}");
 }
 
@@ -206,7 +206,7 @@ fn a_task_that_keeps_behavior_needs_no_test_that_fails() {
 fn documents_need_no_proof_and_a_proof_can_be_turned_off() {
     let (none, printed) = proof(project(VERIFY), "echo '# Add' > README.md");
     assert_eq!(none, Value::Null);
-    assert!(printed.contains("mul complete in "), "{printed}");
+    assert!(printed.contains("✓ mul "), "{printed}");
     let project = project(&format!("{VERIFY}\nproof: none"));
     let (none, _) = proof(project, "echo 'mul() { echo 6; }' > src/mul.sh");
     assert_eq!(none, Value::Null);
@@ -225,7 +225,7 @@ fn a_proof_that_was_not_made_is_named_by_this_run_and_the_next_until_a_person_ac
     let in_place = with(VERIFY).in_place();
     for (project, why) in [(late, "`proof_timeout` ("), (in_place, "attempts work in the checkout")]
     {
-        let printed = project.run(["run"]).code(0).whole();
+        let printed = project.run(["run", "-v"]).code(0).whole();
         assert!(printed.contains(&format!("mul not examined: {why}")), "{printed}");
         assert!(printed.contains(UNPROVED), "{printed}");
         assert_eq!(project.lines("proved").len(), 1);
@@ -252,7 +252,7 @@ fn a_proof_of_a_killed_run_is_named_as_not_made() {
     let run = project.start(["run"]);
     wait_for(&began);
     run.kill();
-    let printed = project.run(["run"]).code(0).whole();
+    let printed = project.run(["run", "-v"]).code(0).whole();
     assert!(printed.contains("mul not examined: the run ended before"), "{printed}");
     assert!(printed.contains(UNPROVED), "{printed}");
     project.no_process_is_left();

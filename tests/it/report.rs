@@ -142,27 +142,27 @@ fn the_screen_of_the_morning_fits_the_terminal() {
             2 completed in 4 attempts, [took]; 2 of 7 complete
             paid 4, needed 3: 1 red check
             needs you:
-              - lexer (Cut it into tokens): parked after 1 attempt: verify-failed: reported done, but `sh
-                check.sh` exited with code 9 on top of `main`; 1 other waits on it
+              - lexer (Cut it into tokens): parked after 1 attempt: verify-failed: reported done, but sh
+                check.sh exited with code 9 on top of main; 1 other waits on it
                   test 1 ok
                   test 2 ok
                   test 3 ok
                   test lexer::empty FAILED
                   key=[redacted]
-                  `ralph show lexer.1` shows it; `ralph task-reset lexer`
+                  ralph show lexer.1 shows it; ralph task-reset lexer --note "…"
               - choice (Choose the database): needs input; 1 other waits on it
                   Postgres or SQLite?
                   Both can carry the load.
-                  `ralph answer choice "…"`
+                  ralph answer choice "…"
               - deploy (Deploy it): blocked by a person
-                  `ralph task-reset deploy`
+                  ralph task-reset deploy
             landed:
               + parser: Parse the input; 1 commit, 1 file, +1 -0, [took]
               + readme: Describe it; 1 commit, 1 file, +1 -0, [took]
             left: 5 (1 parked, 1 needs input, 1 blocked, 2 waiting)
-              > schema: Write `it` | for @octocat, see #12 <b>; waiting on choice (needs input)
+              > schema: Write it | for @octocat, see #12 <b>; waiting on choice (needs input)
               > later: Use the tokens; waiting on lexer (parked)
-            next: afterwards, `ralph run` continues
+            next: afterwards, ralph run continues
             "#);
         } else {
             insta::assert_snapshot!(text, @r#"
@@ -171,28 +171,28 @@ fn the_screen_of_the_morning_fits_the_terminal() {
             paid 4, needed 3: 1 red check
             needs you:
               - lexer: parked after 1 attempt: verify-failed: reported
-                done, but `sh check.sh` exited with code 9 on top of
-                `main`; 1 other waits on it
+                done, but sh check.sh exited with code 9 on top of
+                main; 1 other waits on it
                   test 1 ok
                   test 2 ok
                   test 3 ok
                   test lexer::empty FAILED
                   key=[redacted]
-                  `ralph show lexer.1` shows it; `ralph task-reset
-                    lexer`
+                  ralph show lexer.1 shows it; ralph task-reset lexer
+                    --note "…"
               - choice: needs input; 1 other waits on it
                   Postgres or SQLite?
                   Both can carry the load.
-                  `ralph answer choice "…"`
+                  ralph answer choice "…"
               - deploy: blocked by a person
-                  `ralph task-reset deploy`
+                  ralph task-reset deploy
             landed:
               + parser: Parse the input; +1 -0, [took]
               + readme: Describe it; +1 -0, [took]
             left: 5 (1 parked, 1 needs input, 1 blocked, 2 waiting)
-              > schema: Write `it` | f…; waiting on choice (needs input)
+              > schema: Write it | f…; waiting on choice (needs input)
               > later: Use the tokens; waiting on lexer (parked)
-            next: afterwards, `ralph run` continues
+            next: afterwards, ralph run continues
             "#);
         }
     }
@@ -206,10 +206,10 @@ fn the_end_of_a_run_on_a_terminal_has_whole_reasons() {
     let run = format!("run --task a --max-iterations 1 -- {}", agent("commit"));
     let mut screen = on_terminal(&trial, 60, &run);
     let text = bare(&screen.exp_eof().unwrap()).replace('\r', "");
-    let (_, end) = text.rsplit_once('═').expect("the report follows a rule");
+    let (_, end) = text.rsplit_once("limit reached").expect("the report is at the end");
     assert!(end.lines().all(|line| ralph::adapters::terminal::columns(line) <= 60), "{end}");
     let words = end.split_whitespace().collect::<Vec<_>>().join(" ");
-    let why = format!("verify-failed: reported done, but `{verify}` exited with code 1");
+    let why = format!("verify-failed: reported done, but {verify} exited with code 1");
     assert!(words.contains(&why), "{end}");
 }
 
@@ -226,7 +226,7 @@ fn as_markdown_the_words_of_others_stay_what_they_are() {
         "\n### Landed\n",
         "\n- `parser`: Parse the input; 1 commit, 1 file, +1 -0, ",
         "\n      test lexer::empty FAILED\n",
-        "\n  - `ralph show lexer.1` shows it; `ralph task-reset lexer`\n",
+        "\n  - `ralph show lexer.1` shows it; `ralph task-reset lexer --note \"…\"`\n",
     ] {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
@@ -250,9 +250,11 @@ fn the_end_of_a_run_and_its_notification_say_the_same() {
     let text = trial.redact(told["text"].as_str().unwrap());
     let lines = said.lines().filter_map(|line| line.strip_prefix("[time]  "));
     assert_eq!(lines.collect::<Vec<_>>(), text.lines().collect::<Vec<_>>());
-    for part in
-        ["2 completed in 4 attempts", "`ralph answer choice \"…\"`", "`ralph task-reset lexer`"]
-    {
+    for part in [
+        "2 completed in 4 attempts",
+        "`ralph answer choice \"…\"`",
+        "`ralph task-reset lexer --note \"…\"`",
+    ] {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
 }

@@ -411,7 +411,7 @@ fn what_a_run_prints_is_in_its_log_too() {
     assert!(head.contains(" run "), "{head}");
     assert_eq!(trial.redact(rest), first);
     trial.run(["run", "-q"]).graph_complete();
-    assert!(trial.read("logs/run.log").contains("b complete in "), "quiet runs are logged too");
+    assert!(trial.read("logs/run.log").contains("✓ b "), "quiet runs are logged too");
     assert_eq!(trial.git(&["status", "--porcelain"]), "", "it is ignored");
 }
 

@@ -12,30 +12,14 @@ fn a_diamond_is_worked_off_in_order() {
     --- stderr ---
     the run ends about [time] ([time] to [time]): all is done; a guess, since no attempt has ended here
     [time]  4 tasks, 0 done
-    [time]  Iteration 1 of 50 · start · P2 · attempt 1
-    [time]    Begin
-    [time]  start complete in [took]: reported done, and committed; landed on `main`
-    [time]    [commit] Work on start
-    [time]    1 file, +1 -0
-    [time]    3 left (2 ready: right, left; 1 waiting)
-    [time]  Iteration 2 of 50 · right · P1 · attempt 1
-    [time]    The right half
-    [time]  right complete in [took]: reported done, and committed; landed on `main`
-    [time]    [commit] Work on right
-    [time]    1 file, +1 -0
-    [time]    2 left (1 ready: left; 1 waiting)
-    [time]  Iteration 3 of 50 · left · P3 · attempt 1
-    [time]    The left half
-    [time]  left complete in [took]: reported done, and committed; landed on `main`
-    [time]    [commit] Work on left
-    [time]    1 file, +1 -0
-    [time]    1 left (1 ready: end)
-    [time]  Iteration 4 of 50 · end · P0 · attempt 1
-    [time]    Put it together
-    [time]  end complete in [took]: reported done, and committed; landed on `main`
-    [time]    [commit] Work on end
-    [time]    1 file, +1 -0
-    [time]    0 left
+    [time]  start started: Begin
+    [time]  ✓ start  [took]  +1 −0  Begin
+    [time]  right started: The right half
+    [time]  ✓ right  [took]  +1 −0  The right half
+    [time]  left started: The left half
+    [time]  ✓ left   [took]  +1 −0  The left half
+    [time]  end started: Put it together
+    [time]  ✓ end    [took]  +1 −0  Put it together
     [time]  the graph is complete, and nothing was verified (exit code 0)
     [time]  4 completed in 4 attempts, [took]; 4 of 4 complete
     [time]  landed:
@@ -213,18 +197,17 @@ fn verbose_says_all_that_is_in_the_journal() {
     [time]  run [run], agent: [agents]/commit
     [time]  1 task, 0 done
     [time]  a: pending -> in-progress by this run
-    [time]  Iteration 1 of 50 · a · P2 · attempt 1
-    [time]    Do it
+    [time]  a started: Do it
     [time]  chosen by: P2, longest chain 1h, unblocks 0, place 1
     [time]  from [commit] on ralph/a; prompt and output in logs/attempts/a/1
     [time]  a was reported done
     [time]  a is queued to land
     [time]  landing a on main at [commit]
     [time]  a: in-progress -> complete by this run
-    [time]  a complete in [took]: reported done, and committed; landed on `main`
-    [time]    [commit] Work on a
-    [time]    1 file, +1 -0
-    [time]    0 left
+    [time]  ✓ a  [took]  +1 −0  Do it
+    [time]      [commit] Work on a
+    [time]      1 file, +1 -0
+    [time]      reported done, and committed; landed on `main`
     [time]  the graph is complete, and nothing was verified (exit code 0)
     [time]  1 completed in 1 attempt, [took]; 1 of 1 complete
     [time]  landed:
@@ -514,6 +497,6 @@ fn control_characters_in_commit_subjects_are_escaped() {
         "cat > said.txt; git add said.txt; git commit -q -m \"$(printf 'Say \"hi\"\\033[31m\\n\\nbody')\"; \
          \"$RALPH\" task-complete a",
     ]);
-    trial.run(["run"]).stderr_has("[commit] Say \"hi\"\\u{1b}[31m\n");
+    trial.run(["run"]).stderr_has(" −0  Say \"hi\"\\u{1b}[31m\n");
     assert_eq!(trial.lines("completed")[0]["commits"][0]["subject"], "Say \"hi\"\u{1b}[31m");
 }

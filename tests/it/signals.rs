@@ -31,11 +31,9 @@ fn ctrl_c_ends_the_attempt_and_does_not_count_it() {
     --- stderr ---
     the run ends about [time] ([time] to [time]): all is done; a guess, since no attempt has ended here
     [time]  1 task, 0 done
-    [time]  Iteration 1 of 50 · a · P2 · attempt 1
-    [time]    a
+    [time]  a started
     [time]  SIGINT: ending what runs, then stopping; press Ctrl-C again to kill it at once
-    [time]  a cancelled after [took]: ended by ralph because the run was stopped
-    [time]    0 of 3 attempts used; output in logs/attempts/a/1
+    [time]  ! a  [took]  cancelled: ended by ralph because the run was stopped
     [time]  stopped by SIGINT (exit code 130)
     [time]  nothing done in 1 attempt, [took]; 0 of 1 done
     [time]  left: 1 (1 ready)

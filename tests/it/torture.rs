@@ -182,7 +182,7 @@ fn torment(
 /// Whether the run has started its own attempts.
 fn said(trial: &TestProject) -> bool {
     let said = fs::read_to_string(trial.sign("said")).unwrap_or_default();
-    said.contains("Iteration ") || said.contains("complete (")
+    said.contains(" started") || said.contains("complete (")
 }
 
 fn await_recovery(

@@ -91,7 +91,7 @@ fn a_task_may_need_no_commit() {
 #[test]
 fn control_characters_in_output_are_escaped() {
     let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n").agent("escape");
-    let text = trial.run(["run"]).code(3).stderr_has("its last line: red\n").err();
+    let text = trial.run(["run"]).code(3).stderr_has("    red\n").err();
     assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
 }
 
@@ -160,7 +160,7 @@ fn files_that_were_dirty_before_are_not_the_agents() {
 #[test]
 fn a_second_attempt_is_told_of_the_first() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("fail-once");
-    trial.run(["run"]).graph_complete().stderr_has(" · attempt 2 (1 of 3 used)\n");
+    trial.run(["run"]).graph_complete().stderr_has("a started, attempt 2 (1 of 3 used)\n");
     let prompt = trial.read("logs/attempts/a/2/prompt.md");
     let at = prompt.find("## Where you stand").unwrap();
     let end = prompt.find("## How to work").unwrap();
@@ -202,20 +202,20 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
         .code(3)
         .stderr_has(
             "\
-[time]    1 of 1 attempts used; output in logs/attempts/bad/1
-[time]  bad is parked after 1 attempt; `ralph task-reset bad` retries it
+[time]  ✗ bad    [took]  failed (1 of 1 attempts): exited with code 7
+[time]      no idea how to do bad
+[time]  ✗ bad is parked after 1 attempt; `ralph task-reset bad --note \"…\"` retries it
 ",
         )
         .stderr_has(
             "\
-[time]    3 left (1 parked; 2 waiting)
 [time]  everything left is blocked (exit code 3)
 [time]  1 completed in 2 attempts, [took]; 1 of 4 complete
 [time]  paid 2, needed 1: 1 crash
 [time]  needs you:
 [time]    - bad: parked after 1 attempt: failed: exited with code 7; 2 others wait on it
 [time]        no idea how to do bad
-[time]        `ralph show bad.1` shows it; `ralph task-reset bad`
+[time]        `ralph show bad.1` shows it; `ralph task-reset bad --note \"…\"`
 [time]  landed:
 [time]    + good: Work on good; 1 commit, 1 file, +1 -0, [took]
 [time]  left: 3 (1 parked, 2 waiting)

@@ -21,9 +21,9 @@ use crate::{
         graph::task::TaskId,
         loop_paths::LoopPaths,
         select::{View, iteration_limit_reached},
-        verdict::{CheckResult, Merge, Outcome, Verdict},
+        spend::dollars,
+        verdict::{CheckResult, Commit, Merge, Outcome, Verdict},
     },
-    view::state::left,
 };
 
 /// The number of commits of one task in the summary.
@@ -62,6 +62,9 @@ impl EventText for AttemptEvent {
                  reports; `ralph task-complete {id}` completes the task"
             )),
             AttemptEvent::AgentChanged(change) => warn(changed_agent(change, at.record.timestamp)),
+            AttemptEvent::WorkRestored { conflicts, .. } if conflicts.is_empty() && !at.verbose => {
+                Vec::new()
+            }
             AttemptEvent::WorkRestored { from, conflicts, .. } if conflicts.is_empty() => {
                 vec![faint(format!("{id} continues the work of the attempt before ({from})"))]
             }
@@ -77,7 +80,7 @@ impl EventText for AttemptEvent {
             AttemptEvent::Parked { attempts } => {
                 let attempts = counted(*attempts as usize, "attempt");
                 let text =
-                    format!("{id} is parked after {attempts}; `ralph task-reset {id}` retries it");
+                    format!("✗ {id} is parked after {attempts}; {} retries it", how_to_retry(id));
                 vec![line(Style::Bad, text)]
             }
             AttemptEvent::Recovered { attempt, from_run } => {
@@ -135,8 +138,8 @@ fn restored_text(id: &str, restored: &CheckoutRestored) -> String {
 impl EventText for AttemptResult {
     fn lines(&self, at: &EventContext<'_>) -> Vec<Line> {
         match self.verdict {
-            Verdict::Complete => completed(at.id, self, at.view),
-            Verdict::NeedsInput => asked(at.id, self),
+            Verdict::Complete => completed(at, self),
+            Verdict::NeedsInput => asked(at, self),
             // The heading of the next iteration covers it.
             Verdict::Again => Vec::new(),
             Verdict::Incomplete
@@ -153,7 +156,7 @@ impl EventText for AttemptResult {
             | Verdict::Interrupted
             | Verdict::RateLimited
             | Verdict::Denied
-            | Verdict::BaselineBroken => failed(at.id, self, at.view),
+            | Verdict::BaselineBroken => failed(at, self),
         }
     }
 
@@ -167,30 +170,69 @@ impl EventText for AttemptResult {
     }
 }
 
-fn completed(id: &str, ended: &AttemptResult, view: &View<'_>) -> Vec<Line> {
-    let time = duration::short(ended.duration());
-    // Whether it is done is shown by its proof.
-    let is_doubtful = view.history.of(id).is_doubtful();
-    let done = if ended.evidence.to_prove || is_doubtful { "landed" } else { "complete" };
-    let mut lines = vec![line(Style::Good, format!("{id} {done} in {time}: {}", ended.why))];
-    lines.extend(proof(ended));
-    lines.extend(kept(id, ended, "what else it left is kept"));
-    let (left, standing) = left(view, Utc::now());
-    let standing = if standing.is_empty() { "" } else { &format!(" ({})", standing.join("; ")) };
-    lines.push(line(Style::Faint, format!("  {left} left{standing}")));
+/// What the verdict says already.
+const REPORTED: &str = "reported done, but ";
+
+/// The widest column of ids.
+const ID: usize = 24;
+
+/// Returns the line of an ended attempt: its sign, its task, what it took, and what is said of it.
+fn result(
+    style: Style,
+    sign: char,
+    at: &EventContext<'_>,
+    facts: impl IntoIterator<Item = String>,
+    text: &str,
+) -> Line {
+    let ids = at.view.graph.tasks().iter().map(|task| task.id.as_str().len());
+    let width = ids.max().unwrap_or(0).min(ID);
+    let facts = facts.into_iter().collect::<Vec<_>>().join("  ");
+    line(style, format!("{sign} {:<width$}  {facts}  {text}", at.id))
+}
+
+/// Returns a time, and a cost if it is known.
+fn took(seconds: f64, cost: Option<f64>) -> impl Iterator<Item = String> {
+    [length(seconds)].into_iter().chain(cost.map(dollars))
+}
+
+fn completed(at: &EventContext<'_>, ended: &AttemptResult) -> Vec<Line> {
+    let (id, spend) = (at.id, &at.view.history.of(at.id).spend);
+    let task = TaskId::new(id).ok().and_then(|id| at.view.graph.number(&id));
+    let title = task.map(|number| at.view.graph.task(number).title_line());
+    let commit = ended.evidence.commits.first().map(|commit| commit.subject.as_str());
+    let title = title.filter(|title| *title != id).or(commit.filter(|_| task.is_some()));
+    let diff = ended.evidence.diff.filter(|_| !ended.evidence.commits.is_empty());
+    let cost = Some(spend.cost_usd).filter(|cost| spend.unknown_cost == 0 && *cost > 0.0);
+    let facts = took(spend.duration_seconds, cost)
+        .chain(diff.map(|diff| format!("+{} −{}", diff.insertions, diff.deletions)));
+    let mut lines = vec![result(Style::Good, '✓', at, facts, title.unwrap_or(&ended.why))];
+    lines.extend(proof(ended, at.verbose));
+    if at.verbose {
+        lines.push(line(Style::Faint, format!("    {}", ended.why)));
+        lines.extend(kept(id, ended));
+    }
     lines
 }
 
 /// Returns the lines of an attempt that ended with a question.
-pub(super) fn asked(id: &str, ended: &AttemptResult) -> Vec<Line> {
-    let time = duration::short(ended.duration());
-    let mut lines = vec![line(Style::Warn, format!("{id} needs input after {time}"))];
-    let question = ended.question().unwrap_or("it wrote no question");
-    lines.extend(question.lines().take(ASKED).map(|text| line(None, format!("  {text}"))));
-    lines.extend(proof(ended));
-    let hint = format!("  {}; output in {}", how_to_answer(id), ended.log);
-    lines.push(line(Style::Faint, hint));
+fn asked(at: &EventContext<'_>, ended: &AttemptResult) -> Vec<Line> {
+    let question = ended.question().unwrap_or("something, but wrote no question");
+    let mut question = question.lines();
+    let facts = took(ended.duration_seconds, ended.usage.cost_usd);
+    let first = format!("asks: {}", question.next().unwrap_or_default());
+    let mut lines = vec![result(Style::Warn, '?', at, facts, &first)];
+    lines.extend(question.take(ASKED - 1).map(|text| line(None, format!("    {text}"))));
+    lines.extend(proof(ended, at.verbose));
+    lines.push(line(None, format!("    {}", how_to_answer(at.id))));
+    if at.verbose {
+        lines.push(output(ended));
+    }
     lines
+}
+
+/// Returns the command that lets a parked task run again, with a hint for its agent.
+pub fn how_to_retry(id: &str) -> String {
+    format!("`ralph task-reset {id} --note \"…\"`")
 }
 
 /// Returns how to answer a question.
@@ -198,71 +240,81 @@ pub fn how_to_answer(id: &str) -> String {
     format!("answer it with `ralph answer {id} \"…\"`")
 }
 
-fn failed(id: &str, ended: &AttemptResult, view: &View<'_>) -> Vec<Line> {
-    let style = if ended.verdict.counts() { Style::Bad } else { Style::Warn };
-    let time = duration::short(ended.duration());
-    let mut text = format!("{id} {} after {time}: {}", ended.verdict, ended.why);
+fn failed(at: &EventContext<'_>, ended: &AttemptResult) -> Vec<Line> {
+    let (id, counts) = (at.id, ended.verdict.counts());
+    let (style, sign) = if counts { (Style::Bad, '✗') } else { (Style::Warn, '!') };
+    let number = TaskId::new(id).ok().and_then(|id| at.view.graph.number(&id));
+    let used = number.filter(|_| counts).map_or(String::new(), |number| {
+        let used = at.view.history.of(id).counted;
+        format!(" ({used} of {} attempts)", at.view.limit_of_round(number))
+    });
+    let why = ended.why.strip_prefix(REPORTED).unwrap_or(&ended.why);
+    let mut text = format!("{}{used}: {why}", ended.verdict);
     if ended.verdict == Verdict::Incomplete && ended.evidence.commits.is_empty() {
         text += ", and committed nothing";
     }
-    let mut lines = vec![line(style, text)];
-    lines.extend(proof(ended));
-    lines.extend(kept(id, ended, "what it left is kept"));
-    if let Some(last) = &ended.last_line {
-        lines.push(line(None, format!("  its last line: {last}")));
+    let facts = took(ended.duration_seconds, ended.usage.cost_usd);
+    let mut lines = vec![result(style, sign, at, facts, &text)];
+    lines.extend(proof(ended, at.verbose));
+    if at.verbose {
+        lines.extend(kept(id, ended));
+        lines.push(output(ended));
     }
-    if let Some(number) = TaskId::new(id).ok().and_then(|id| view.graph.number(&id)) {
-        let counted = view.history.of(&view.graph.task(number).id).counted;
-        let max = view.limit_of_round(number);
-        let text = format!("  {counted} of {max} attempts used; output in {}", ended.log);
-        lines.push(line(Style::Faint, text));
-    }
+    lines.extend(reason(ended));
     lines
 }
 
-/// Returns where that is kept which an attempt left, and what of it could not be.
-fn kept(id: &str, ended: &AttemptResult, what: &str) -> Vec<Line> {
-    let mut lines = Vec::new();
-    if ended.pinned.is_some() {
-        let name = format!("{id}.{}", ended.attempt);
-        let text = format!("  {what}: `ralph show {name}`, `ralph restore {name}`");
-        lines.push(line(Style::Faint, text));
-    }
-    if !ended.unpinned.is_empty() {
-        lines.push(line(Style::Warn, format!("  not kept: {}", named(&ended.unpinned))));
-    }
-    lines
+/// Returns the line that says why an attempt failed: of the command that failed, or else of its agent.
+fn reason(ended: &AttemptResult) -> Option<Line> {
+    let red = ended.evidence.red().or(ended.evidence.setup.as_ref().filter(|it| !it.is_green()));
+    let text = match red {
+        Some(check) => check.last_line.clone()?,
+        None if ended.outcome.is_own_failure() => ended.last_line.clone()?,
+        None => format!("the agent said: {}", ended.last_line.as_ref()?),
+    };
+    Some(line(None, format!("    {text}")))
 }
 
-pub(super) fn proof(ended: &AttemptResult) -> Vec<Line> {
-    let commits = &ended.evidence.commits;
-    let mut lines: Vec<Line> = commits
-        .iter()
-        .take(COMMITS)
-        .map(|commit| line(None, format!("  {} {}", commit.short(), commit.subject)))
-        .collect();
-    if commits.len() > COMMITS {
-        lines
-            .push(line(None, format!("  and {} more", counted(commits.len() - COMMITS, "commit"))));
-    }
-    if let (Some(diff), false) = (ended.evidence.diff, commits.is_empty()) {
-        lines.push(line(None, format!("  {diff}")));
-    }
-    if !ended.unlocked.is_empty() {
-        let names = ended.unlocked.join(", ");
-        lines.push(line(Style::Warn, format!("  removed lock files of a killed git: {names}")));
-    }
+/// Returns the line that says where the output of an attempt is.
+fn output(ended: &AttemptResult) -> Line {
+    line(Style::Faint, format!("    output in {}", ended.log))
+}
+
+/// Returns where that is kept which an attempt left.
+fn kept(id: &str, ended: &AttemptResult) -> Option<Line> {
+    ended.pinned.as_ref()?;
+    let name = format!("{id}.{}", ended.attempt);
+    let text = format!("    what it left is kept: `ralph show {name}`, `ralph restore {name}`");
+    Some(line(Style::Faint, text))
+}
+
+/// Returns what a person should know of the work of an attempt; with its commits if `verbose`.
+fn proof(ended: &AttemptResult, verbose: bool) -> Vec<Line> {
     let evidence = &ended.evidence;
-    for (what, names) in [
-        ("left uncommitted", &evidence.leftovers),
-        ("git's hooks or settings changed while it ran", &evidence.tampered),
+    let mut lines = Vec::new();
+    if verbose {
+        let commits = &evidence.commits;
+        let commit = |commit: &Commit| format!("{} {}", commit.short(), commit.subject);
+        let more = commits.len().saturating_sub(COMMITS);
+        let more = (more > 0).then(|| format!("and {} more", counted(more, "commit")));
+        let diff = evidence.diff.filter(|_| !commits.is_empty()).map(|diff| diff.to_string());
+        let texts = commits.iter().take(COMMITS).map(commit).chain(more).chain(diff);
+        lines.extend(texts.map(|text| line(None, format!("    {text}"))));
+    }
+    for (what, names, always) in [
+        ("removed lock files of a killed git", &ended.unlocked, false),
+        ("left uncommitted", &evidence.leftovers, false),
+        ("git's hooks or settings changed while it ran", &evidence.tampered, true),
+        ("not kept", &ended.unpinned, true),
     ] {
-        if !names.is_empty() {
-            lines.push(line(Style::Warn, format!("  {what}: {}", named(names))));
+        if !names.is_empty() && (always || verbose) {
+            lines.push(line(Style::Warn, format!("    ! {what}: {}", named(names))));
         }
     }
-    let remarks = evidence.remarks().into_iter();
-    lines.extend(remarks.map(|remark| line(Style::Warn, format!("  {remark}"))));
+    let no_test = evidence.verify.iter().filter(|check| check.no_test);
+    let no_test = no_test.map(|check| format!("no test ran in `{}`", check.command));
+    let remarks = evidence.remarks().into_iter().chain(no_test);
+    lines.extend(remarks.map(|remark| line(Style::Warn, format!("    ! {remark}"))));
     lines
 }
 
@@ -282,6 +334,16 @@ impl EventText for CheckEvent {
             if view.policy.jobs < 2 { prefix } else { format!("{prefix}`{}` ", check.command) }
         };
         match self {
+            // The line of the attempt says which command failed, and why.
+            CheckEvent::SettingUp { .. }
+            | CheckEvent::Verifying { .. }
+            | CheckEvent::Verified(_)
+            | CheckEvent::VerifyFailed(_)
+            | CheckEvent::VerifyRepeated(_)
+                if !at.verbose =>
+            {
+                Vec::new()
+            }
             CheckEvent::SettingUp { command, .. } => {
                 vec![line(Style::Faint, format!("setting up {id}: `{command}`"))]
             }
@@ -314,6 +376,9 @@ impl EventText for CheckEvent {
             CheckEvent::VerifyPostponed { .. } => {
                 let text = "are left to the next run; its work is kept";
                 vec![line(Style::Warn, format!("the verify commands of {id} {text}"))]
+            }
+            CheckEvent::Proved { proof, .. } if proof.outcome.is_good() && !at.verbose => {
+                Vec::new()
             }
             CheckEvent::Proved { proof, .. } => vec![super::proved(id, proof)],
         }
@@ -459,26 +524,16 @@ fn ended_lines(at: &EventContext<'_>, ended: &AttemptResult, plain: &PlainLoop) 
         (verdict, ..) => (Some(Style::Warn), format!("{which} {verdict} after {time}: {why}")),
     };
     let mut lines = vec![line(style, text)];
-    let mut shown = ended.clone();
-    if !at.verbose {
-        // A plain loop normally keeps uncommitted work between iterations.
-        shown.evidence.leftovers.clear();
-    }
-    lines.extend(proof(&shown));
-    if !ended.unpinned.is_empty() {
-        let names = ended.unpinned.join(", ");
-        lines.push(line(Style::Warn, format!("  not kept: {names}")));
-    }
+    // A plain loop normally keeps uncommitted work between iterations.
+    lines.extend(proof(ended, at.verbose));
     let is_odd = !matches!(ended.verdict, Verdict::Complete | Verdict::Again);
-    if let Some(last) = ended.last_line.as_ref().filter(|_| is_odd || at.verbose) {
-        lines.push(line(None, format!("  its last line: {last}")));
-    }
     if is_odd {
         let kept =
             format!("what it left: `ralph restore --name {} {}`; ", plain.name, ended.attempt);
         let kept = if ended.pinned.is_some() { &kept } else { "" };
-        lines.push(line(Style::Faint, format!("  {kept}output in {}", ended.log)));
+        lines.push(line(Style::Faint, format!("    {kept}output in {}", ended.log)));
     }
+    lines.extend(reason(ended).filter(|_| is_odd || at.verbose));
     lines
 }
 

@@ -16,6 +16,7 @@ use crate::{
         verdict::Verdict,
     },
     view::{
+        lines::how_to_retry,
         task::{TaskStanding, standing},
         waits::{BlockedLanding, ElsewhereView, WaitingWorkView},
         words::counted,
@@ -173,7 +174,7 @@ fn of_blocker(
     };
     let (kind, remedy) = match state {
         TaskState::NeedsInput => (AttentionKind::Question, format!("`ralph answer {id} \"…\"`")),
-        TaskState::Parked(_) => (AttentionKind::Parked, format!("`ralph task-reset {id}`")),
+        TaskState::Parked(_) => (AttentionKind::Parked, how_to_retry(id.as_str())),
         TaskState::Spent => {
             let spent = view.history.of(&id).spend.assumed_cost();
             let more = (spent * 2.0).ceil();
@@ -229,7 +230,10 @@ fn of_task(kind: AttentionKind, blocker: Blocker, source: &ReportSource<'_>) -> 
         }
         AttentionKind::Parked | AttentionKind::Spent => {
             if let Some(last) = last {
-                why = format!("{why}: {}: {}", last.ended.verdict, last.ended.why);
+                // Where every attempt failed in the same way, that says it.
+                if past.repeated == 0 {
+                    why = format!("{why}: {}: {}", last.ended.verdict, last.ended.why);
+                }
                 show = Some(format!("`ralph show {id}.{}`", last.ended.attempt));
             }
             let said = last.and_then(|last| last.ended.last_line.as_deref());

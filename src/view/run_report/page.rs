@@ -131,12 +131,12 @@ impl ReportPage {
     /// A line that is wrapped.
     pub(super) fn text(&mut self, style: impl Into<Option<Style>>, text: &str) {
         let Line { style, text } = line(style, text);
-        let texts = match self.markup {
+        let text = match self.markup {
             Markup::Markdown => return self.mark(format!("\n{}", escaped(&text))),
-            Markup::Terminal(Some(width)) => terminal::wrap(&text, width),
-            Markup::Terminal(None) => vec![text],
+            Markup::Terminal(Some(width)) => terminal::wrap(&text, width).join("\n"),
+            Markup::Terminal(None) => text,
         };
-        self.lines.extend(texts.into_iter().map(|text| Line { style, text }));
+        self.lines.push(Line { style, text });
     }
 
     /// A line that is cut, but for its end.
@@ -268,8 +268,9 @@ pub(super) fn fitting(rows: usize, lines: impl Fn(Fold) -> Vec<Line>) -> Vec<Lin
     let (mut fold, mut best) = (Fold::LEAST, lines(Fold::LEAST));
     for more in Fold::MORE {
         let longer = lines(more(fold));
+        let taken: usize = longer.iter().map(|line| line.text.split('\n').count()).sum();
         // The prompt of the shell needs a row.
-        if longer.len() < rows {
+        if taken < rows {
             (fold, best) = (more(fold), longer);
         }
     }
@@ -367,7 +368,7 @@ mod tests {
         page.row(None, "  + a: A title that is longer than the screen is", "; 1 file, +1 -0");
         page.short(Style::Warn, "  - a: a reason that is longer than the screen is", "; end", 1);
         page.row(None, "  ! x: why", "; `ralph show a-very-long-name-of-a-task.1`");
-        let texts: Vec<&str> = page.lines.iter().map(|line| line.text.as_str()).collect();
+        let texts: Vec<&str> = page.lines.iter().flat_map(|line| line.text.split('\n')).collect();
         assert_eq!(texts[0], "  + a: A title that is l…; 1 file, +1 -0");
         assert_eq!(texts[1], "  - a: a reason that is longer tha…; end");
         assert!(texts[2..].concat().contains("a-very-long-name-of-a-task.1`"), "{texts:?}");

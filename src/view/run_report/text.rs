@@ -183,10 +183,9 @@ impl RunReport {
         }
         let done = match run.completed {
             0 => "nothing done".to_owned(),
-            count => match self.unproved() {
-                0 => format!("{count} completed"),
-                doubtful => format!("{count} landed, {doubtful} not proved,"),
-            },
+            // What is not proved is counted with the progress.
+            count if self.unproved() > 0 => format!("{count} landed"),
+            count => format!("{count} completed"),
         };
         let progress = match (&self.left, self.remaining) {
             (Some(counts), _) => format!("; {}", counts.progress()),
@@ -253,8 +252,22 @@ impl RunReport {
             return;
         }
         page.heading("needs you:");
-        self.attention.iter().take(fold.attention).for_each(|it| it.show(page, fold));
-        page.more(self.attention.len().saturating_sub(fold.attention), &self.command());
+        let is_unproved = |it: &&Attention| it.kind == AttentionKind::Unproved;
+        let (unproved, others): (Vec<&Attention>, Vec<&Attention>) =
+            self.attention.iter().partition(is_unproved);
+        others.iter().take(fold.attention).for_each(|it| it.show(page, fold));
+        page.more(others.len().saturating_sub(fold.attention), &self.command());
+        match &unproved[..] {
+            [] => {}
+            [one] => one.show(page, fold),
+            // The tasks say it below, each with its reason.
+            all => {
+                let tasks = all.iter().filter_map(|it| it.task_id.clone());
+                let tasks: Vec<TaskId> = tasks.collect();
+                let text = format!("{} not proved: {}", counted(tasks.len(), "task"), ids(&tasks));
+                page.tall(Style::Warn, '-', ("", &text), "", fold.rows);
+            }
+        }
     }
 
     fn future(&self, page: &mut ReportPage, fold: Fold) {
