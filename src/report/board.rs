@@ -59,7 +59,7 @@ pub struct Board {
     several: bool,
     run: Option<RunView>,
     /// How far the graph is; none in a plain loop.
-    progress: Option<Progress>,
+    progress: Option<GraphProgress>,
     /// The newest status text of each attempt that this run has events of.
     news: Vec<News>,
     /// The newest status text of the batch that is landing.
@@ -71,7 +71,7 @@ pub struct Board {
 
 /// How far the graph is.
 #[derive(Clone, Debug)]
-struct Progress {
+struct GraphProgress {
     counts: TaskCounts,
     /// The tasks that need a person, the most urgent first.
     stuck: Vec<String>,
@@ -131,7 +131,7 @@ impl Board {
         }
         self.run = Some(run);
         if view.policy.plain.is_none() && may_change_states(&record.event) {
-            self.progress = Some(Progress::of(record, view, self.progress.take()));
+            self.progress = Some(GraphProgress::of(record, view, self.progress.take()));
         }
     }
 
@@ -264,7 +264,11 @@ impl Board {
 }
 
 /// The parts of the status line in order, each with its rank; the lowest ranks are dropped first.
-fn status_parts(progress: &Progress, run: &RunView, now: DateTime<Utc>) -> [(usize, String); 7] {
+fn status_parts(
+    progress: &GraphProgress,
+    run: &RunView,
+    now: DateTime<Utc>,
+) -> [(usize, String); 7] {
     let counts = &progress.counts;
     let done = counts.states[StateKind::Complete];
     let total = counts.total - counts.states[StateKind::Cancelled];
@@ -307,8 +311,8 @@ fn may_change_states(event: &Event) -> bool {
     }
 }
 
-impl Progress {
-    fn of(record: &Record, view: &View<'_>, before: Option<Progress>) -> Progress {
+impl GraphProgress {
+    fn of(record: &Record, view: &View<'_>, before: Option<GraphProgress>) -> GraphProgress {
         let now = record.timestamp;
         let mut stuck = Vec::new();
         let counts = TaskCounts::with(view, now, |number, state| {
@@ -323,10 +327,10 @@ impl Progress {
         if matches!(record.event, Event::Ended(_)) && is_due {
             let night = NightView::of(view, true, now, Patience::Short);
             let end = night.filter(|it| it.learned_from > 0).map(|it| it.end_in_short());
-            return Progress { counts, stuck, end, foreseen_at: now };
+            return GraphProgress { counts, stuck, end, foreseen_at: now };
         }
         let (end, foreseen_at) = before.map_or((None, now), |it| (it.end, it.foreseen_at));
-        Progress { counts, stuck, end, foreseen_at }
+        GraphProgress { counts, stuck, end, foreseen_at }
     }
 }
 

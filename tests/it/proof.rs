@@ -168,7 +168,7 @@ fn work_that_needs_a_proof_lands_only_with_it() {
     let script = format!("cat > /dev/null; {feature}\ngit add -A; \"$0\" < /dev/null");
     let without = required().command(["sh", "-c", &script, &agent("commit")]);
     without.run(["run"]).code(3).stderr_has(
-        "unverified after [took]: reported done, but its proof is missing: not noticed: the checks \
+        "unverified (1 of 1 attempts): its proof is missing: not noticed: the checks \
          pass without this change",
     );
     assert_eq!(without.git(&["ls-tree", "--name-only", "main", "src/"]), "src/add.sh\n");

@@ -59,10 +59,11 @@ pub fn bare(text: &str) -> String {
 const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /// The rows of a printed line: a line above the live display ends with blanks up to the edge of the
-/// screen, and the display begins there.
+/// screen or is cut there, and the display begins there.
 fn rows(line: &str, columns: usize) -> Vec<&str> {
     let is_edge = |at: usize| {
-        line[..at].ends_with(' ') && ralph::adapters::terminal::columns(&line[..at]) == columns
+        line[..at].ends_with([' ', '…'])
+            && ralph::adapters::terminal::columns(&line[..at]) == columns
     };
     match line.char_indices().find(|(at, _)| is_edge(*at)) {
         Some((at, _)) => [vec![&line[..at]], rows(&line[at..], columns)].concat(),
@@ -78,6 +79,7 @@ fn a_run_shows_where_it_stands_and_no_line_is_too_wide() {
         wait_for(&trial.sign("waiting-first"));
         let mut said = session.exp_string("the agent is at work").unwrap();
         trial.leave("open");
+        said += "the agent is at work";
         said += &session.exp_eof().unwrap();
         assert_eq!(code(&session), 0);
         let text = bare(&said);

@@ -550,11 +550,13 @@ fn no_type_has_many_methods() {
 /// fails, 345 keep the lines that two sides add, count no conflict, and give tasks that hold others a
 /// second round, 35 set repositories aside that an attempt made in its slot, and foresee a graph with
 /// claims of a run that is over, 540 verify queued work piece by piece and many at once, and ask why each
-/// red is one. 1,260 show what landed, put it in the order of risk, and take it back.
-const LINES: usize = 78_000;
+/// red is one. 1,260 show what landed, put it in the order of risk, and take it back; 230 say how far
+/// a run is and which tasks need a person, below its live rows.
+const LINES: usize = 78_230;
 
-/// The number of files in `src` that the budget allows; one of them brings kept work into a slot.
-const FILES: usize = 416;
+/// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
+/// has the words of plain loops.
+const FILES: usize = 417;
 
 #[test]
 fn the_whole_stays_small() {

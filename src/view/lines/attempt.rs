@@ -1,6 +1,4 @@
-//! The lines of attempts and of the iterations of plain loops, of their checks, and of the processes that their agents start.
-
-use std::time::Duration;
+//! The lines of attempts, of their checks, and of the processes that their agents start.
 
 use chrono::{DateTime, Utc};
 
@@ -12,17 +10,14 @@ use crate::{
     core::{
         agents::provider_error::ProviderError,
         commit_id::CommitId,
-        duration,
         event::{
-            AgentChange, AttemptEvent, AttemptResult, Batch, Cause, CheckEvent, CheckoutRestored,
-            ChildEnded, ChildEvent, ChildOutcome, ChildrenLeft, Event, GraphEvent, Orphans,
-            PlainLoop, RequestEvent, RunEvent, record::Record,
+            AgentChange, AttemptEvent, AttemptResult, Batch, CheckEvent, CheckoutRestored,
+            ChildEnded, ChildEvent, ChildOutcome, ChildrenLeft, Orphans,
         },
         graph::task::TaskId,
-        loop_paths::LoopPaths,
-        select::{View, iteration_limit_reached},
+        select::View,
         spend::dollars,
-        verdict::{CheckResult, Commit, Merge, Outcome, Verdict},
+        verdict::{CheckResult, Commit, Verdict},
     },
 };
 
@@ -265,7 +260,7 @@ fn failed(at: &EventContext<'_>, ended: &AttemptResult) -> Vec<Line> {
 }
 
 /// Returns the line that says why an attempt failed: of the command that failed, or else of its agent.
-fn reason(ended: &AttemptResult) -> Option<Line> {
+pub(super) fn reason(ended: &AttemptResult) -> Option<Line> {
     let red = ended.evidence.red().or(ended.evidence.setup.as_ref().filter(|it| !it.is_green()));
     let text = match red {
         Some(check) => check.last_line.clone()?,
@@ -289,7 +284,7 @@ fn kept(id: &str, ended: &AttemptResult) -> Option<Line> {
 }
 
 /// Returns what a person should know of the work of an attempt; with its commits if `verbose`.
-fn proof(ended: &AttemptResult, verbose: bool) -> Vec<Line> {
+pub(super) fn proof(ended: &AttemptResult, verbose: bool) -> Vec<Line> {
     let evidence = &ended.evidence;
     let mut lines = Vec::new();
     if verbose {
@@ -452,101 +447,4 @@ fn overdue(id: &str, left: &ChildrenLeft, on_orphans: Orphans) -> String {
 fn counted_processes(left: &ChildrenLeft) -> String {
     let count = left.children.len();
     format!("{count} process{}", if count == 1 { "" } else { "es" })
-}
-
-/// Returns the heading of an iteration of a plain loop.
-pub fn start_of_iteration(record: &Record, of: u32, plain: &PlainLoop) -> String {
-    format!("{}: starting iteration {}/{of}", plain.name, record.iteration.unwrap_or(0))
-}
-
-/// Returns the lines of a record of a plain loop; `None` if they are the same as for any task.
-pub(super) fn lines_of_loop(at: &EventContext<'_>, plain: &PlainLoop) -> Option<Vec<Line>> {
-    let (name, record) = (&plain.name, at.record);
-    let iteration = record.iteration.unwrap_or(0);
-    let event = &record.event;
-    if let Some(ended) = event.ended() {
-        // A question has the same lines as for any task.
-        return (ended.verdict != Verdict::NeedsInput).then(|| ended_lines(at, ended, plain));
-    }
-    let shown = if let Event::Graph(GraphEvent::GraphLoaded { .. }) = event {
-        // The graph of a plain loop is internal.
-        return Some(Vec::new());
-    } else if matches!(event, Event::Run(RunEvent::Waiting { .. }))
-        && at.view.history.cooldowns.is_empty()
-    {
-        // The previous line says when the next iteration starts.
-        return Some(Vec::new());
-    } else if let (true, Event::Attempt(AttemptEvent::Started { base, log, .. })) =
-        (at.verbose, event)
-    {
-        let base = base.as_ref().map_or("nothing", CommitId::short);
-        line(Style::Faint, format!("from {base}; prompt and output in {log}"))
-    } else if let Event::Graph(GraphEvent::StatusChanged { cause: Cause::DoneFile, .. }) = event {
-        let folder = LoopPaths::of_loop(name.clone()).folder(name);
-        line(Style::Good, format!("{name}: `{folder}/DONE` exists; remove it to start again"))
-    } else if let Event::Request(RequestEvent::PauseRequested {}) = event {
-        let text =
-            format!("paused: no new iteration starts; `ralph resume --name {name}` continues");
-        line(Style::Warn, text)
-    } else if let Event::Attempt(AttemptEvent::Recovered { from_run, .. }) = event {
-        let text = format!("{name}: recovered iteration {iteration}, left open by run {from_run}");
-        line(Style::Warn, text)
-    } else {
-        return None;
-    };
-    Some(vec![shown])
-}
-
-fn ended_lines(at: &EventContext<'_>, ended: &AttemptResult, plain: &PlainLoop) -> Vec<Line> {
-    let which = format!("{}: iteration {}", plain.name, at.record.iteration.unwrap_or(0));
-    let time = duration::short(ended.duration());
-    let why = &ended.why;
-    let (style, text) = match (ended.verdict, &ended.outcome, ended.evidence.report) {
-        (Verdict::Complete, _, Some(report)) => {
-            let checks = match ended.evidence.verify.len() {
-                0 => String::new(),
-                count => format!(", {} succeeded", counted(count, "verify command")),
-            };
-            let landed = ended.evidence.merge.as_ref().map(Merge::landed).unwrap_or_default();
-            (Some(Style::Good), format!("{which}: {report} after {time}{checks}{landed}"))
-        }
-        (Verdict::Again, Outcome::Idle { limit_seconds }, _) => {
-            let limit = duration::short(Duration::from_secs(*limit_seconds));
-            let text =
-                format!("{which}: inactivity limit of {limit} reached after {time}, restarting");
-            (Some(Style::Warn), text)
-        }
-        (Verdict::Again, ..) => (None, format!("{which} {why} after {time}")),
-        (verdict, ..) if verdict.counts() => {
-            let text = format!("{which} {why} after {time}; {}", failure_streak(plain, at.view));
-            (Some(Style::Bad), text)
-        }
-        (verdict, ..) => (Some(Style::Warn), format!("{which} {verdict} after {time}: {why}")),
-    };
-    let mut lines = vec![line(style, text)];
-    // A plain loop normally keeps uncommitted work between iterations.
-    lines.extend(proof(ended, at.verbose));
-    let is_odd = !matches!(ended.verdict, Verdict::Complete | Verdict::Again);
-    if is_odd {
-        let kept =
-            format!("what it left: `ralph restore --name {} {}`; ", plain.name, ended.attempt);
-        let kept = if ended.pinned.is_some() { &kept } else { "" };
-        lines.push(line(Style::Faint, format!("    {kept}output in {}", ended.log)));
-    }
-    lines.extend(reason(ended).filter(|_| is_odd || at.verbose));
-    lines
-}
-
-/// Returns the number of consecutive failures, and what follows.
-fn failure_streak(plain: &PlainLoop, view: &View<'_>) -> String {
-    let count = view.history.run.failures_in_a_row;
-    let pause = view.pause_after(view.history.of(&plain.name)).to_std().unwrap_or_default();
-    let is_last = iteration_limit_reached(view).is_some();
-    let next = format!("; the next starts in {}", duration::short(pause));
-    let next = if is_last { "" } else { &next };
-    match plain.max_failures {
-        0 => format!("failure {count} in a row{next}"),
-        most if count >= most => format!("failure {count} of {most} in a row"),
-        most => format!("failure {count} of {most} in a row{next}"),
-    }
 }
