@@ -275,10 +275,9 @@ fn status_parts(
     let filled = (done * BAR).checked_div(total).unwrap_or(0);
     let bar = "▓".repeat(filled) + &"░".repeat(BAR - filled);
     let works = run.attempts.iter().filter(|attempt| !attempt.position.state.is_queued()).count();
-    let running = match run.status {
-        Standing::Running => format!("{works} running"),
-        standing => format!("{}, {works} running", standing.word()),
-    };
+    let standing =
+        if run.status == Standing::Running { "" } else { &format!("{}, ", run.status.word()) };
+    let running = format!("{standing}{works} running");
     let needs = match progress.stuck.len() {
         0 => String::new(),
         1 => "1 needs you".to_owned(),

@@ -59,13 +59,13 @@ impl FancyReporter {
         FancyReporter { verbosity, outputs, paint, drawn: Arc::default(), bar: None }
     }
 
-    fn say(&self, lines: &[Line]) {
+    /// Prints lines; good news takes one row if it is `brief`.
+    fn say(&self, lines: &[Line], brief: bool) {
         let width = terminal::stderr_width().unwrap_or(80);
         for line in lines {
             let text = marked(line);
-            // Good news takes one row.
-            let is_good = line.style == Some(Style::Good);
-            let text = if is_good { terminal::fit(&text, width) } else { text };
+            let is_cut = brief && line.style == Some(Style::Good);
+            let text = if is_cut { terminal::fit(&text, width) } else { text };
             for row in self.paint.rows(line.style, &text, Some(width)) {
                 match &self.bar {
                     Some(bar) => bar.println(row),
@@ -132,8 +132,8 @@ impl Reporter for FancyReporter {
             let head = report.head();
             let rows = terminal::stderr_height().unwrap_or(24);
             let body = report.body_on_screen(terminal::stderr_width(), rows, head.len());
-            self.say(&head);
-            return self.say(&body);
+            self.say(&head, false);
+            return self.say(&body, false);
         }
         if self.verbosity == Verbosity::Quiet {
             return;
@@ -146,11 +146,11 @@ impl Reporter for FancyReporter {
         if let Event::Attempt(AttemptEvent::Started { attempt, .. }) = record.event
             && (is_verbose || view.policy.plain.is_some())
         {
-            self.say(&[lines::started(record, attempt, view)]);
+            self.say(&[lines::started(record, attempt, view)], true);
         }
         // The live display shows a wait.
         if is_verbose || !matches!(record.event, Event::Run(RunEvent::Waiting { .. })) {
-            self.say(&lines::lines(record, view, self.verbosity));
+            self.say(&lines::lines(record, view, self.verbosity), !is_verbose);
         }
         self.show();
     }
