@@ -111,6 +111,8 @@ pub enum Command {
     TakeBack(Flags<TakeBackArgs>),
     /// Bring what landed to your checkout
     Land(Flags<LandArgs>),
+    /// Open a pull request of what landed, or print its text
+    Pr(Flags<PullRequestArgs>),
     /// Validate the graph; report every error with its location
     Check(Flags<CheckArgs>),
     /// Add a task to the graph

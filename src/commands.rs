@@ -25,6 +25,7 @@ mod pane;
 mod printed;
 mod probe;
 mod prompt;
+mod pull_request;
 mod relay;
 mod report;
 mod requests;
@@ -68,7 +69,7 @@ use crate::{
     project::{
         attempt::AttemptRecord,
         graph_file::GraphFile,
-        workspace::{Workspace, view},
+        workspace::{Workspace, landing_branch, view},
     },
     view::lines::few,
 };
@@ -188,6 +189,7 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Land(Flags(LandArgs {})) => land::run(at),
         Command::Review(Flags(options)) => review::run(at, &options),
         Command::Diff(Flags(options)) => diff::run(at, &options),
+        Command::Pr(Flags(options)) => pull_request::run(at, &options),
         Command::TakeBack(Flags(options)) => take_back::run(at, &options),
         Command::Serve(Flags(options)) => serve::run(at, &options),
         Command::Schedule(Flags(options)) => schedule::run(at, &options),
@@ -266,6 +268,22 @@ impl Invocation {
             _ => None,
         };
         Ok(Invocation { name: name.or(meant), ..self.clone() })
+    }
+
+    /// Opens the repository for a review of what landed: on the branch of the newest run.
+    ///
+    /// # Errors
+    /// Errors of [`Invocation::workspace`] and of git.
+    fn reviewed(&self) -> Result<Workspace> {
+        let mut workspace = self.workspace()?;
+        let of_run = workspace.event_store()?.history().run.begun.branch.clone();
+        let is_other = of_run.is_some() && of_run != landing_branch(&workspace)?;
+        if let Some(branch) = of_run.filter(|_| is_other)
+            && workspace.repo.branch(&branch)?.is_some()
+        {
+            workspace.set_flags([("onto".to_owned(), branch.into())].into_iter().collect())?;
+        }
+        Ok(workspace)
     }
 
     /// Opens the repository for the run over the graph, then for each plain loop by name.

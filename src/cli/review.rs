@@ -59,3 +59,38 @@ pub struct TakeBackArgs {
     #[arg(long)]
     pub json: bool,
 }
+
+/// What a pull request has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum PerPart {
+    /// All that landed in the run
+    #[default]
+    Run,
+    /// The tasks of one story
+    Story,
+    /// One task
+    Task,
+}
+
+/// `ralph pr`.
+#[derive(Debug, Default, Args)]
+pub struct PullRequestArgs {
+    /// What each pull request has
+    #[arg(long, value_name = "PART", value_enum, default_value_t)]
+    pub per: PerPart,
+    /// What landed in an earlier run: N counts back from the newest run, which is 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub run: Option<u32>,
+    /// The branch that it is for [default: the one that the remote names]
+    #[arg(long, value_name = "BRANCH")]
+    pub base: Option<String>,
+    /// Push the branch and open it, without a question
+    #[arg(long)]
+    pub push: bool,
+    /// Open it as a draft
+    #[arg(long)]
+    pub draft: bool,
+    /// Print it as JSON; open nothing
+    #[arg(long, conflicts_with_all = ["push", "draft"])]
+    pub json: bool,
+}

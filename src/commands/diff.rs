@@ -24,7 +24,7 @@ use crate::{
 /// # Errors
 /// Nothing of it has landed; no such task or run; errors of git.
 pub fn run(invocation: &Invocation, options: &DiffArgs) -> Result<Exit> {
-    let workspace = invocation.workspace()?;
+    let workspace = invocation.reviewed()?;
     let log = workspace.attempt_log()?;
     let tip = tip(&workspace)?;
     let changes = match &options.id {

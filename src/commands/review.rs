@@ -11,6 +11,7 @@ use super::{
     Invocation, diff, success, take_back,
     task_editor::{TaskEditor, usage},
 };
+pub(super) use crate::view::review::ReviewItem;
 use crate::{
     adapters::{
         git::ChangeStyle,
@@ -21,11 +22,12 @@ use crate::{
         event::RequestEvent,
         exit::{Exit, fail},
         graph::task::{Status, Task, TaskId},
-        history::attempt_log::AttemptLog,
+        history::attempt_log::{AttemptEntry, AttemptLog},
         risk::WorkFacts,
+        verdict::CheckResult,
     },
     project::{landed_work::LandedChange, workspace::find},
-    view::review::{ReviewItem, ReviewView},
+    view::review::ReviewView,
 };
 
 /// The keys of the dialog.
@@ -36,7 +38,7 @@ const KEYS: &str = "[d]iff  [o]pen  [a]ccept  [t]ake back  [n]ote  [s]kip  [q]ui
 /// # Errors
 /// An unknown task, or one without work to review; inside an attempt; errors of git and of the disk.
 pub fn run(invocation: &Invocation, options: &ReviewArgs) -> Result<Exit> {
-    let mut editor = TaskEditor::for_person(invocation, "review")?;
+    let mut editor = TaskEditor::for_review(invocation, "review")?;
     let mut items = to_review(&editor)?;
     if !options.ids.is_empty() {
         let ids = editor.find_all(&options.ids)?;
@@ -68,8 +70,27 @@ pub fn run(invocation: &Invocation, options: &ReviewArgs) -> Result<Exit> {
     success(&shown.collect::<String>())
 }
 
+/// The landed work of a task, with what a pull request says of it.
+pub(super) struct Landing {
+    pub(super) item: ReviewItem,
+    pub(super) story: Option<String>,
+    pub(super) description: Option<String>,
+    /// The verify commands of the attempt.
+    pub(super) verify: Vec<CheckResult>,
+}
+
 /// The landed work of complete tasks that nobody has reviewed, in no order.
-pub(super) fn to_review(editor: &TaskEditor) -> Result<Vec<ReviewItem>> {
+fn to_review(editor: &TaskEditor) -> Result<Vec<ReviewItem>> {
+    let history = editor.store.history();
+    let is_new = |entry: &AttemptEntry| history.of(&entry.task_id).reviewed < entry.attempt;
+    Ok(landings(editor, is_new)?.into_iter().map(|it| it.item).collect())
+}
+
+/// The landed work of complete tasks whose newest attempt is of this kind, in no order.
+pub(super) fn landings(
+    editor: &TaskEditor,
+    is_wanted: impl Fn(&AttemptEntry) -> bool,
+) -> Result<Vec<Landing>> {
     let workspace = &editor.workspace;
     let (log, graph, tip) = (workspace.attempt_log()?, workspace.graph()?, diff::tip(workspace)?);
     let added_by = added_by(&log);
@@ -77,15 +98,14 @@ pub(super) fn to_review(editor: &TaskEditor) -> Result<Vec<ReviewItem>> {
     for entry in log.of(None).filter(|entry| entry.ended.is_some()) {
         newest.insert(&entry.task_id, entry);
     }
-    let mut items = Vec::new();
-    for (id, entry) in newest {
+    let mut found = Vec::new();
+    for (id, entry) in newest.into_iter().filter(|(_, entry)| is_wanted(entry)) {
         let Some(number) = graph.graph().number(id) else { continue };
         let task = graph.graph().task(number);
-        if task.status != Status::Complete
-            || editor.store.history().of(id).reviewed >= entry.attempt
-        {
+        let Some((_, ended)) = entry.ended.as_ref().filter(|_| task.status == Status::Complete)
+        else {
             continue;
-        }
+        };
         let Some(change) = LandedChange::of(&workspace.repo, entry, &tip)? else { continue };
         let (before, last) = change.ends();
         let files = workspace.repo.differing(Some(&before), &last)?;
@@ -93,7 +113,6 @@ pub(super) fn to_review(editor: &TaskEditor) -> Result<Vec<ReviewItem>> {
         let added: Vec<&str> = added.iter().map(String::as_str).collect();
         let free = workspace.repo.local().unignored(&added)?;
         let ignored = added.iter().filter(|path| !free.contains(path)).map(ToString::to_string);
-        let Some((_, ended)) = &entry.ended else { continue };
         let facts = WorkFacts {
             evidence: &ended.evidence,
             proof: entry.proof.as_ref(),
@@ -102,9 +121,12 @@ pub(super) fn to_review(editor: &TaskEditor) -> Result<Vec<ReviewItem>> {
             paths: &paths(task),
             added_by: added_by.get(id).copied(),
         };
-        items.extend(ReviewItem::of(entry, task.title_line(), change.ends(), &facts));
+        found.extend(ReviewItem::of(entry, task.title_line(), change.ends(), &facts).map(|item| {
+            let (story, description) = (task.story.clone(), task.description.clone());
+            Landing { item, story, description, verify: ended.evidence.verify.clone() }
+        }));
     }
-    Ok(items)
+    Ok(found)
 }
 
 /// The tasks that agents added, each with the task of the agent.
@@ -171,7 +193,7 @@ fn dialog(invocation: &Invocation, mut editor: TaskEditor, items: &[ReviewItem])
                     let wanted = TakeBackArgs { ids, note, ..TakeBackArgs::default() };
                     match take_back::run(invocation, &wanted) {
                         Ok(_) => {
-                            editor = TaskEditor::for_person(invocation, "review")?;
+                            editor = TaskEditor::for_review(invocation, "review")?;
                             break;
                         }
                         Err(error) => terminal::say(&format!("{error:#}")),

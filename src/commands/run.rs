@@ -12,7 +12,7 @@ use super::{
     background::{self, BackgroundReporter},
     check_filter, filter,
     outlook::{many, notes, uncommitted},
-    serve,
+    pull_request, serve,
 };
 use crate::{
     adapters::{bounded_log::BoundedLog, process, state, terminal},
@@ -33,7 +33,7 @@ use crate::{
     },
     project::{
         attempt::{self, prompt_file},
-        config::{self, ConfigLayer, NotifierTarget},
+        config::{self, ConfigLayer, NotifierTarget, PullRequests},
         failure_output::FailureOutputReader,
         graph_file::GraphFile,
         import,
@@ -67,12 +67,16 @@ pub fn run(invocation: &Invocation, options: RunArgs) -> Result<Exit> {
     let refreshed = import::refresh_all(&workspace);
     let (wait, tmux) = (options.wait, options.tmux);
     let run = RunOptions { refreshed: refreshed.clone(), wait, tmux, ..run };
+    let opens_request = workspace.config.pull_request == PullRequests::Run;
     let runner = prepared(workspace, run, output).inspect_err(|_| say_refreshed(&refreshed))?;
     let page = port.map(|port| serve::start(invocation, &ServeArgs::on(port)));
     if let Some(link) = page.transpose()? {
         terminal::say(&format!("the page: {link}"));
     }
     let exit = runner.run()?.exit();
+    if opens_request {
+        pull_request::at_end(invocation);
+    }
     // A script waits for the end; a person looks at it.
     if port.is_some() && terminal::is_interactive() && !matches!(exit, Exit::Signal(_)) {
         serve::stay()?;

@@ -60,7 +60,7 @@ struct TakenBackAnswer<'a> {
 /// A task without landed work; tasks that depend on it and are not named; later changes of the same
 /// lines; a verify command that fails without the work; a run that works here; inside an attempt.
 pub fn run(invocation: &Invocation, options: &TakeBackArgs) -> Result<Exit> {
-    let mut editor = TaskEditor::for_person(invocation, "take-back")?;
+    let mut editor = TaskEditor::for_review(invocation, "take-back")?;
     let note = options.note.as_deref().map(|text| given(text, ANSWER, "a note")).transpose()?;
     let branch = landing_branch(&editor.workspace)?;
     let Some(branch) = branch else {

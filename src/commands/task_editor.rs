@@ -56,7 +56,17 @@ pub(super) struct TaskEditor {
 
 impl TaskEditor {
     pub(super) fn open(invocation: &Invocation) -> Result<TaskEditor> {
-        let workspace = invocation.workspace()?;
+        TaskEditor::of(invocation.workspace()?)
+    }
+
+    /// Opens the graph for a person who reviews what landed.
+    pub(super) fn for_review(invocation: &Invocation, command: &str) -> Result<TaskEditor> {
+        let editor = TaskEditor::of(invocation.reviewed()?)?;
+        editor.refuse_inside(command)?;
+        Ok(editor)
+    }
+
+    fn of(workspace: Workspace) -> Result<TaskEditor> {
         let file = checkout_graph(&workspace)?;
         let store = workspace.event_store()?;
         Ok(TaskEditor { workspace, file, store })

@@ -207,6 +207,8 @@ settings! { @ [] []
     /// The branch that work lands on, instead of the branch of the checkout; it is made from HEAD if it
     /// is missing. A change takes effect with the next run.
     onto: Option<String> = None;
+    /// Whether a `run` in which something landed ends with a pull request, for which it pushes; or `never`.
+    pull_request: words ["never", "run"] PullRequests = PullRequests::Never;
     /// What to do with processes of an agent that still run after `child_wait_timeout`.
     on_orphans: words ["kill", "leave"] Orphans = Orphans::default();
     /// How to treat an agent's promise that everything is complete: `check` it against the graph,
@@ -475,6 +477,16 @@ impl From<OneOrManyCommands> for Commands {
 /// Whether one of the patterns names this path.
 pub fn is_named(patterns: &[Glob], path: &str) -> bool {
     patterns.iter().any(|pattern| pattern.matches(path))
+}
+
+/// When pull requests are opened without a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PullRequests {
+    /// Never.
+    Never,
+    /// At the end of a run.
+    Run,
 }
 
 /// How the next task is chosen.

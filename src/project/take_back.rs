@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    adapters::git::Reversal,
+    adapters::git::AppliedChange,
     core::{
         commit_id::CommitId,
         event::{Cause, Event, GraphEvent, LandingEvent, TakenBack},
@@ -97,11 +97,11 @@ impl TakeBack {
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
         for work in &self.work {
             let message = self.message(work, graph);
-            let ends = (work.before.as_str(), work.last.as_str());
-            match workspace.repo.landings().reverted(&tip, ends, &own, &message)? {
-                Reversal::Done(commit) => tip = commit,
-                Reversal::Nothing => {}
-                Reversal::Conflict { paths, commits } => {
+            let back = (work.last.as_str(), work.before.as_str());
+            match workspace.repo.landings().apply_change(&tip, back, &own, &message)? {
+                AppliedChange::Done(commit) => tip = commit,
+                AppliedChange::Nothing => {}
+                AppliedChange::Conflict { paths, commits } => {
                     let task_id = work.task_id.clone();
                     return Ok(Err(LaterChanges { task_id, paths, commits }));
                 }

@@ -313,3 +313,87 @@ proptest! {
         prop_assert_eq!(trial.git(&["status", "--porcelain"]), "");
     }
 }
+
+/// A remote repository, and a `gh` that keeps what it is called with.
+fn with_remote(trial: TestProject) -> TestProject {
+    let there = trial.dir().join("there.git");
+    trial.git(&["init", "--quiet", "--bare", there.to_str().unwrap()]);
+    trial.git(&["remote", "add", "origin", there.to_str().unwrap()]);
+    trial.git(&["push", "--quiet", "origin", "main"]);
+    trial.git(&["symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main"]);
+    let tools = trial.dir().join("tools");
+    fs::create_dir(&tools).unwrap();
+    let gh = "#!/bin/sh\nfor word; do echo \"$word\"; done > \"$TRIAL_DIR/called\"\n\
+              while [ $# -gt 0 ]; do [ \"$1\" != --body-file ] || cp \"$2\" \"$TRIAL_DIR/body\"; shift; done\n\
+              echo https://example.invalid/pull/1\n";
+    trial.script(&tools.join("gh"), gh);
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    trial.env("PATH", &path)
+}
+
+#[test]
+fn a_pull_request_has_the_evidence_and_is_pushed_only_when_asked() {
+    let trial = with_remote(project(GRAPH, "verify: 'true'\n"));
+    trial.run(["run"]).graph_complete();
+    let there = || trial.git(&["ls-remote", "--heads", "origin"]);
+    let said = trial.run(["pr"]).code(4).stdout_has("The base, and 3 more tasks");
+    said.stderr_has("git push origin").stderr_has("gh pr create --base main --head ralph/run-");
+    assert_eq!(there().lines().count(), 1, "nothing was pushed");
+    assert!(!trial.sign("called").exists());
+    trial.run(["pr", "--push", "--draft"]).code(0).stdout_has("https://example.invalid/pull/1");
+    let pushed = there();
+    assert_eq!(pushed.lines().count(), 2, "{pushed}");
+    assert!(pushed.contains(trial.git(&["rev-parse", "HEAD"]).trim()));
+    let called = fs::read_to_string(trial.sign("called")).unwrap();
+    assert!(
+        called.starts_with("pr\ncreate\n--base\nmain\n") && called.ends_with("--draft\n"),
+        "{called}"
+    );
+    let body = fs::read_to_string(trial.sign("body")).unwrap();
+    assert!(body.contains("### Landed") && body.contains("The base"), "{body}");
+}
+
+#[test]
+fn a_pull_request_per_task_has_the_work_of_that_task_alone() {
+    let graph =
+        "tasks:\n  - {id: a, title: First, story: One}\n  - {id: b, story: One}\n  - {id: c}\n";
+    let trial = with_remote(project(graph, "jobs: 1\nverify: 'true'\n"));
+    besides(&trial, "c", "echo more >> work/b.txt");
+    trial.run(["run"]).graph_complete();
+    let made = trial.run(["pr", "--per", "story", "--json"]).code(1);
+    made.stderr_has("the work of `c` does not fit on `main` alone").stderr_has("work/b.txt");
+    trial.run(["take-back", "c"]).code(0).code_is_any();
+    let made = trial.run(["pr", "--per", "story", "--json"]).json();
+    let one = &made[0];
+    assert_eq!(
+        (&one["branch"], &one["title"]),
+        (&json!("ralph/story-one"), &json!("One: 2 tasks"))
+    );
+    trial.run(["pr", "--per", "story", "--push"]).code(0).code_is_any();
+    trial.git(&["fetch", "--quiet", "origin"]);
+    let files = trial.git(&["diff", "--name-only", "origin/main", "origin/ralph/story-one"]);
+    assert_eq!(files, "work/a.txt\nwork/b.txt\n");
+    let made = trial.run(["pr", "--per", "task", "--json"]).json();
+    assert_eq!(made[0]["title"], "First");
+    assert!(made[0]["body"].as_str().unwrap().contains("passed where it landed: `true`"));
+    assert_eq!(made.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_run_may_end_with_a_pull_request_of_the_branch_that_it_lands_on() {
+    let trial = with_remote(project(GRAPH, "pull_request: run\n"));
+    let main = trial.git(&["rev-parse", "main"]);
+    trial.run(["run", "--onto", "night"]).graph_complete();
+    let called = fs::read_to_string(trial.sign("called")).unwrap();
+    assert!(called.contains("--head\nnight\n"), "{called}");
+    assert_eq!(trial.git(&["rev-parse", "main"]), main);
+    let heads = trial.git(&["ls-remote", "--heads", "origin", "night"]);
+    assert!(heads.contains(trial.git(&["rev-parse", "night"]).trim()), "{heads}");
+    let all = trial.run(["diff", "--stat"]).code(0).out();
+    assert!(all.contains("4 files changed"), "{all}");
+    trial.run(["take-back", "last"]).code(0).stdout_has("taken back from night");
+    trial.run(["review"]).code(0).stdout_has("base");
+    fs::remove_file(trial.sign("called")).unwrap();
+    trial.run(["run", "--onto", "night", "--task", "base"]).code_is_any();
+    assert!(!trial.sign("called").exists(), "nothing landed");
+}

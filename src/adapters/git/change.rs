@@ -1,8 +1,9 @@
-//! Work that landed, as the change from one commit to another: shown to a person, and taken back.
+//! Work that landed, as the change from one commit to another: shown to a person, applied elsewhere, and
+//! sent to another repository.
 
 use std::{fs, process::Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::{
     BranchLandings, Repo, lossy,
@@ -10,14 +11,14 @@ use super::{
 };
 use crate::core::{commit_id::CommitId, executor::shell_word};
 
-/// What became of taking back some work.
+/// What became of applying a change to another commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reversal {
-    /// The commit without it.
+pub enum AppliedChange {
+    /// The commit with it.
     Done(CommitId),
-    /// Nothing of it is there.
+    /// That commit has it.
     Nothing,
-    /// Later commits changed what it changed.
+    /// Later commits changed the same lines.
     Conflict {
         /// The files.
         paths: Vec<String>,
@@ -51,42 +52,43 @@ impl BranchLandings<'_> {
         Ok(below)
     }
 
-    /// Makes a commit on top of `onto` without the change from `before` to `last`. Files at `all_but` stay
+    /// Makes a commit on top of `onto` with the change from one commit to another. Files at `all_but` stay
     /// as they are.
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn reverted(
+    pub fn apply_change(
         &self,
         onto: &str,
-        (before, last): (&str, &str),
+        (from, to): (&str, &str),
         all_but: &[&str],
         message: &str,
-    ) -> Result<Reversal> {
-        let kept = self.entries(last, all_but)?;
-        let tree = self.commits().with_entries(before, all_but, &kept)?;
+    ) -> Result<AppliedChange> {
+        let kept = self.entries(from, all_but)?;
+        let tree = self.commits().with_entries(to, all_but, &kept)?;
         let env = &self.commits().identity()[..];
-        let new = NewCommit { tree: &tree, parents: &[last], message, env, is_signed: false };
-        let before = &program::commit_tree(&self.root, &new)?;
-        let base = format!("--merge-base={last}");
-        match self.merged_tree(&[&base], onto, before)? {
-            Ok(tree) if tree == self.tree_of(onto)? => Ok(Reversal::Nothing),
-            Ok(tree) => self.commits().commit_merge(&[onto], &tree, message).map(Reversal::Done),
-            Err(paths) if paths.is_empty() => {
-                bail!("git 2.40 or newer is needed to take work back")
+        let new = NewCommit { tree: &tree, parents: &[from], message, env, is_signed: false };
+        let to = &program::commit_tree(&self.root, &new)?;
+        let base = format!("--merge-base={from}");
+        match self.merged_tree(&[&base], onto, to)? {
+            Ok(tree) if tree == self.tree_of(onto)? => Ok(AppliedChange::Nothing),
+            Ok(tree) => {
+                let commit = self.commits().commit_merge(&[onto], &tree, message)?;
+                Ok(AppliedChange::Done(commit))
             }
+            Err(paths) if paths.is_empty() => bail!("git 2.40 or newer is needed for this"),
             Err(paths) => {
-                let commits = self.later_changes((last, onto), &paths)?;
-                Ok(Reversal::Conflict { paths, commits })
+                let commits = self.later_changes((from, onto), &paths)?;
+                Ok(AppliedChange::Conflict { paths, commits })
             }
         }
     }
 
-    /// The newest commits after `last` that changed these paths.
-    fn later_changes(&self, (last, onto): (&str, &str), paths: &[String]) -> Result<Vec<String>> {
+    /// The newest commits after `from` that changed these paths.
+    fn later_changes(&self, (from, onto): (&str, &str), paths: &[String]) -> Result<Vec<String>> {
         const MOST: &str = "-5";
         let log = ["--literal-pathspecs", "log", MOST, "--no-merges", "--no-color"];
-        let range = format!("{last}..{onto}");
+        let range = format!("{from}..{onto}");
         let rest = ["--format=%h %s", &range, "--"];
         let paths = paths.iter().map(String::as_str);
         let arguments: Vec<&str> = log.into_iter().chain(rest).chain(paths).collect();
@@ -128,5 +130,42 @@ impl Repo {
             git.stdin(Stdio::from(terminal));
         }
         git.status().map(drop).context("start `git`")
+    }
+
+    /// The remote repositories, by name, with their addresses.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn remotes(&self) -> Result<Vec<(String, String)>> {
+        let list = ["config", "-z", "--get-regexp", r"^remote\..*\.url$"];
+        let said = lossy(&program::run_raw(&self.root, &list, &[])?.stdout);
+        let one = |part: &str| {
+            let (key, url) = part.split_once('\n')?;
+            let name = key.strip_prefix("remote.")?.strip_suffix(".url")?;
+            Some((name.to_owned(), url.to_owned()))
+        };
+        Ok(said.split('\0').filter_map(one).collect())
+    }
+
+    /// The branch of a remote that it offers first, as far as it is known here.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn default_branch(&self, remote: &str) -> Result<Option<String>> {
+        let start = format!("refs/remotes/{remote}/");
+        let found = program::answer(&self.root, &["symbolic-ref", "-q", &format!("{start}HEAD")])?;
+        Ok(found.and_then(|name| Some(name.trim().strip_prefix(&start)?.to_owned())))
+    }
+
+    /// Sends a commit to a branch of a remote, as the person does: with their keys, and their `pre-push`.
+    ///
+    /// # Errors
+    /// `git` cannot be started, or refuses.
+    pub fn push(&self, remote: &str, commit: &CommitId, branch: &str) -> Result<()> {
+        let to = format!("{commit}:refs/heads/{branch}");
+        let status = program::for_person(&self.root).args(["push", remote, &to]).status();
+        let status = status.context("start `git`")?;
+        ensure!(status.success(), "`git push {remote} {to}` failed");
+        Ok(())
     }
 }

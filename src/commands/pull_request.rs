@@ -1,0 +1,385 @@
+//! `ralph pr`: a pull request of what landed, with the evidence as its text; through `gh` or `glab` where
+//! they are installed.
+
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf, process::Command};
+
+use anyhow::{Context, Result, anyhow};
+use chrono::Utc;
+use serde::Serialize;
+
+use super::{
+    Invocation, few,
+    init::Wizard,
+    review::{Landing, landings},
+    status,
+    task_editor::TaskEditor,
+};
+use crate::{
+    adapters::{
+        git::AppliedChange,
+        process,
+        terminal::{self, visible},
+    },
+    cli::{PerPart, PullRequestArgs},
+    core::{
+        commit_id::CommitId,
+        executor::shell_word,
+        exit::{Exit, fail},
+        verdict::CheckResult,
+    },
+    project::workspace::landing_branch,
+    view::{lines::counted, review::ReviewView, run_report::RunReport},
+};
+
+/// The remote that is meant where there are several.
+const USUAL: &str = "origin";
+/// The files that a message names.
+const NAMED: usize = 3;
+/// The longest title.
+const TITLE: usize = 72;
+
+/// A pull request.
+#[derive(Debug, Serialize)]
+struct PullRequest {
+    /// The branch that it is of.
+    branch: String,
+    /// The commit of that branch.
+    commit: CommitId,
+    /// The branch that it is for.
+    base: String,
+    title: String,
+    body: String,
+    /// Whether the remote has the commit on that branch, as far as it is known here.
+    is_pushed: bool,
+}
+
+/// The remote repository.
+#[derive(Debug)]
+struct Remote {
+    name: String,
+    url: String,
+}
+
+/// Opens pull requests, or prints their texts and the commands.
+///
+/// # Errors
+/// Nothing has landed; the work of a part does not fit on the base alone; `git push`, `gh` or `glab` fails.
+pub fn run(invocation: &Invocation, options: &PullRequestArgs) -> Result<Exit> {
+    let editor = TaskEditor::for_review(invocation, "pr")?;
+    let now = Utc::now();
+    let report = match options.run {
+        Some(number) => status::read_report(invocation, number as usize, now)?,
+        None => status::read_newest(invocation, now)?,
+    };
+    let remote = remote(&editor)?;
+    let requests = requests(&editor, options, &report, remote.as_ref())?;
+    if options.json {
+        terminal::print(&terminal::json(&requests))?;
+        return Ok(Exit::Success);
+    }
+    let mut exit = Exit::Success;
+    for request in &requests {
+        if !open(&editor, options, remote.as_ref(), request)? {
+            exit = Exit::Waiting;
+        }
+    }
+    Ok(exit)
+}
+
+/// Opens the pull request of a run that has just ended, if something landed in it.
+pub(super) fn at_end(invocation: &Invocation) {
+    let has_landed = || {
+        Ok::<_, anyhow::Error>(!status::read_report(invocation, 1, Utc::now())?.landed.is_empty())
+    };
+    let options = PullRequestArgs { push: true, ..PullRequestArgs::default() };
+    match has_landed()
+        .and_then(|has| if has { run(invocation, &options).map(drop) } else { Ok(()) })
+    {
+        Ok(()) => {}
+        Err(error) => terminal::say(&visible(&format!("no pull request: {error:#}"))),
+    }
+}
+
+/// The remote repository to which work is sent.
+fn remote(editor: &TaskEditor) -> Result<Option<Remote>> {
+    let mut all = editor.workspace.repo.remotes()?;
+    let at = all.iter().position(|(name, _)| name == USUAL).unwrap_or(0);
+    Ok((at < all.len()).then(|| all.swap_remove(at)).map(|(name, url)| Remote { name, url }))
+}
+
+/// The pull requests for what landed in a run.
+fn requests(
+    editor: &TaskEditor,
+    options: &PullRequestArgs,
+    report: &RunReport,
+    remote: Option<&Remote>,
+) -> Result<Vec<PullRequest>> {
+    let workspace = &editor.workspace;
+    let repo = &workspace.repo;
+    let run_id = report.run.run_id.clone().unwrap_or_default();
+    let mut landed = landings(editor, |entry| entry.run_id == run_id)?;
+    landed.sort_by_key(|it| it.item.at);
+    if landed.is_empty() {
+        return fail(Exit::Error, "nothing has landed in this run; `ralph report` tells of it");
+    }
+    let onto = landing_branch(workspace)?.context("HEAD is on no branch")?;
+    let tip = repo.landings().tip(&onto)?.context("the branch is gone")?.commit;
+    let usual = match (&options.base, remote) {
+        (Some(base), _) => Some(base.clone()),
+        (None, Some(remote)) => repo.default_branch(&remote.name)?,
+        (None, None) => None,
+    };
+    let base = usual.unwrap_or_else(|| "main".to_owned());
+    let known = |branch: &str| match remote {
+        Some(remote) => repo.commit_of(&format!("refs/remotes/{}/{branch}", remote.name)),
+        None => Ok(None),
+    };
+    let made = |branch: String, commit: CommitId, title: String, body: String| {
+        let is_pushed = known(&branch)?.as_ref() == Some(&commit);
+        let body = workspace.all_secrets().text(&body);
+        let title = shortened(&title);
+        Ok(PullRequest { branch, commit, base: base.clone(), title, body, is_pushed })
+    };
+    if options.per == PerPart::Run {
+        let own = (onto != base).then_some(onto);
+        let branch = own.unwrap_or_else(|| format!("ralph/run-{run_id}"));
+        let items = landed.into_iter().map(|it| it.item).collect();
+        let (title, body) = (title_of_run(report), body_of_run(report, items));
+        return Ok(vec![made(branch, tip, title, body)?]);
+    }
+    let start = match known(&base)? {
+        Some(commit) => commit,
+        None => repo.branch(&base)?.with_context(|| format!("there is no branch `{base}`"))?,
+    };
+    let parts = parts(&landed, options.per).into_iter().map(|(name, members)| {
+        let commit = alone(editor, (&base, &start), &members)?;
+        let kind = if options.per == PerPart::Story { "story" } else { "task" };
+        let branch = format!("ralph/{kind}-{}", branch_word(&name));
+        let title = match members.as_slice() {
+            [one] => one.item.title.clone(),
+            several => format!("{name}: {}", counted(several.len(), "task")),
+        };
+        made(branch, commit, title, members.iter().map(|it| section(it)).collect())
+    });
+    parts.collect()
+}
+
+/// The work of each story or task, by its name, in the order in which it landed.
+fn parts(landed: &[Landing], per: PerPart) -> BTreeMap<String, Vec<&Landing>> {
+    let mut parts: BTreeMap<String, Vec<&Landing>> = BTreeMap::new();
+    for it in landed {
+        let story = it.story.clone().filter(|_| per == PerPart::Story);
+        parts.entry(story.unwrap_or_else(|| it.item.task_id.to_string())).or_default().push(it);
+    }
+    parts
+}
+
+/// Makes the commits of some work alone, on top of a commit of the base.
+fn alone(
+    editor: &TaskEditor,
+    (base, start): (&str, &CommitId),
+    members: &[&Landing],
+) -> Result<CommitId> {
+    let workspace = &editor.workspace;
+    let own: Vec<String> = workspace.graph_in_git().into_iter().collect();
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let mut commit = start.clone();
+    for Landing { item, .. } in members {
+        let change = (item.before.as_str(), item.last.as_str());
+        let message = format!("{}\n\nRalph-Task: {}\n", item.title, item.task_id);
+        match workspace.repo.landings().apply_change(&commit, change, &own, &message)? {
+            AppliedChange::Done(made) => commit = made,
+            AppliedChange::Nothing => {}
+            AppliedChange::Conflict { paths, .. } => {
+                let why = format!(
+                    "the work of `{}` does not fit on `{base}` alone: it changes the same lines of {} \
+                     as work before it; `--per run` has all of it",
+                    item.task_id,
+                    few(paths, NAMED)
+                );
+                return fail(Exit::Error, why);
+            }
+        }
+    }
+    Ok(commit)
+}
+
+/// A name as a part of the name of a branch.
+fn branch_word(name: &str) -> String {
+    let word: String = name
+        .chars()
+        .map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .collect();
+    word.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+fn shortened(title: &str) -> String {
+    let line = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    terminal::fit(&line, TITLE).into_owned()
+}
+
+fn title_of_run(report: &RunReport) -> String {
+    let name = |at: usize| {
+        let task = report.landed.get(at)?;
+        Some(task.title.clone().unwrap_or_else(|| task.id.to_string()))
+    };
+    match (report.landed.len(), name(0)) {
+        (1, Some(one)) => one,
+        (count, Some(first)) => format!("{first}, and {}", counted(count - 1, "more task")),
+        (_, None) => "Work of agents".to_owned(),
+    }
+}
+
+/// The report of the run, and what deserves a look.
+fn body_of_run(report: &RunReport, items: Vec<super::review::ReviewItem>) -> String {
+    let mut body = report.markdown(Utc::now());
+    let items = ReviewView::of(items).to_review;
+    let risky: Vec<_> = items.iter().filter(|item| !item.risks.is_empty()).collect();
+    if !risky.is_empty() {
+        body += "\n### What deserves a look\n\n";
+        for item in risky {
+            let why: Vec<&str> = item.risks.iter().map(|risk| risk.why.as_str()).collect();
+            let _ = writeln!(body, "- **{}**: {}", item.task_id, why.join("; "));
+        }
+    }
+    body
+}
+
+/// What is said about one task.
+fn section(landing: &Landing) -> String {
+    let item = &landing.item;
+    let mut text = format!("### {}\n\n`{}`: {}\n", item.title, item.task_id, item.facts());
+    if let Some(description) = &landing.description {
+        let _ = writeln!(text, "\n{}", description.trim());
+    }
+    let green = landing.verify.iter().filter(|check| check.is_green());
+    let green: Vec<String> =
+        green.map(|CheckResult { command, .. }| format!("`{command}`")).collect();
+    if !green.is_empty() {
+        let _ = writeln!(text, "\n- passed where it landed: {}", green.join(", "));
+    }
+    if let Some(proof) = &item.proof {
+        let _ = writeln!(text, "- {}", proof.text);
+    }
+    for risk in &item.risks {
+        let _ = writeln!(text, "- look: {}", risk.why);
+    }
+    text + "\n"
+}
+
+/// Opens a pull request, or prints its text and the commands. Returns whether it is open.
+fn open(
+    editor: &TaskEditor,
+    options: &PullRequestArgs,
+    remote: Option<&Remote>,
+    request: &PullRequest,
+) -> Result<bool> {
+    let file = editor.workspace.state.dir().join("pull-request.md");
+    fs::write(&file, &request.body).with_context(|| format!("write `{}`", file.display()))?;
+    let PullRequest { branch, commit, base, title, body, is_pushed } = request;
+    let forge = remote.map(|remote| Forge::of(&remote.url));
+    let words = forge.map(|forge| forge.words(request, &file, options.draft));
+    let push = remote.map(|it| format!("git push {} {commit}:refs/heads/{branch}", it.name));
+    let can_open = forge.is_some_and(Forge::is_here);
+    let mut is_wanted = can_open && (*is_pushed || options.push);
+    if !is_wanted {
+        terminal::print(&format!(
+            "{}\n\n{}\n",
+            visible(title),
+            terminal::visible_lines(body).trim_end()
+        ))?;
+        let steps = push.iter().filter(|_| !is_pushed).cloned();
+        let call = words
+            .iter()
+            .map(|words| words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" "));
+        let steps: Vec<String> = steps.chain(call).collect();
+        if steps.is_empty() {
+            terminal::say("there is no remote repository; `git remote add origin URL` names one");
+        } else {
+            terminal::say(&format!("to open it for `{base}`:\n  {}", visible_steps(&steps)));
+        }
+        let question = format!("Push `{branch}` and open it?");
+        is_wanted = can_open
+            && terminal::can_ask()
+            && Wizard::of_listener().is_wanted(&visible(&question), false)?;
+    }
+    let (Some(remote), Some(words), true) = (remote, words, is_wanted) else { return Ok(false) };
+    if !is_pushed {
+        editor.workspace.repo.push(&remote.name, commit, branch)?;
+    }
+    let (program, arguments) = words.split_first().context("a command has a program")?;
+    let mut command = Command::new(program);
+    let status = command.args(arguments).current_dir(editor.workspace.root()).status();
+    let status = status.with_context(|| format!("start `{program}`"))?;
+    if !status.success() {
+        return Err(anyhow!("`{program}` did not open it; `{branch}` is pushed"));
+    }
+    Ok(true)
+}
+
+fn visible_steps(steps: &[String]) -> String {
+    steps.iter().map(|step| visible(step).into_owned()).collect::<Vec<_>>().join("\n  ")
+}
+
+/// Where pull requests are opened.
+#[derive(Clone, Copy, Debug)]
+enum Forge {
+    /// With `gh`.
+    Github,
+    /// With `glab`.
+    Gitlab,
+}
+
+impl Forge {
+    fn of(url: &str) -> Forge {
+        if url.contains("gitlab") { Forge::Gitlab } else { Forge::Github }
+    }
+
+    fn program(self) -> &'static str {
+        match self {
+            Forge::Github => "gh",
+            Forge::Gitlab => "glab",
+        }
+    }
+
+    fn is_here(self) -> bool {
+        process::resolve(self.program(), &PathBuf::from("/")).is_ok()
+    }
+
+    /// The command that opens a pull request whose text is in a file.
+    fn words(self, request: &PullRequest, file: &std::path::Path, is_draft: bool) -> Vec<String> {
+        let PullRequest { branch, base, title, body, .. } = request;
+        let file = file.display().to_string();
+        let words: Vec<&str> = match self {
+            Forge::Github => vec![
+                "gh",
+                "pr",
+                "create",
+                "--base",
+                base,
+                "--head",
+                branch,
+                "--title",
+                title,
+                "--body-file",
+                &file,
+            ],
+            Forge::Gitlab => vec![
+                "glab",
+                "mr",
+                "create",
+                "--target-branch",
+                base,
+                "--source-branch",
+                branch,
+                "--title",
+                title,
+                "--description",
+                body,
+                "--yes",
+            ],
+        };
+        let draft = is_draft.then_some("--draft");
+        words.into_iter().chain(draft).map(str::to_owned).collect()
+    }
+}
