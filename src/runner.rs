@@ -29,10 +29,12 @@ mod process_spec;
 mod processes;
 mod proof;
 mod proof_turn;
+mod side_command;
 mod slots;
 mod sources;
 mod steps;
 mod target;
+mod trial_order;
 mod whole;
 
 use std::{

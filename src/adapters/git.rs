@@ -44,8 +44,10 @@ mod tip;
 mod transfer;
 mod worktree;
 
-pub use added_lines::KEEPS_ADDED;
-pub use bounded::{CallStopped, ask_while_waiting, end_calls, mark_calls, set_limit, stop_calls};
+pub use added_lines::{KEEPS_ADDED, REGENERATES};
+pub use bounded::{
+    CallStopped, ask_while_waiting, end_calls, is_stopped, mark_calls, set_limit, stop_calls,
+};
 pub use change::{AppliedChange, ChangeStyle};
 pub use commit::CommitDraft;
 pub use confined::{confine, remove_redirect};

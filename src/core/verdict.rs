@@ -10,7 +10,7 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-pub use merge::Merge;
+pub use merge::{Merge, ResolvedConflict};
 
 pub use crate::outcome::{Outcome, WAITS};
 use crate::{
@@ -539,8 +539,12 @@ mod tests {
         let late = TimedOut { limit_seconds: 1 };
         let (req, opt) = (CommitRule::Required, CommitRule::Optional);
         let landed = |evidence| {
-            let merge =
-                Merge::Landed { branch: "main".to_owned(), commit: "c".into(), waits: false };
+            let merge = Merge::Landed {
+                branch: "main".to_owned(),
+                commit: "c".into(),
+                waits: false,
+                resolved: Vec::new(),
+            };
             Evidence { merge: Some(merge), ..evidence }
         };
         let table = vec![
@@ -665,7 +669,10 @@ mod tests {
                 Verdict::Conflict,
             ),
             (Merge::Refused { branch: branch.clone(), why: String::new() }, Verdict::MergeFailed),
-            (Merge::Landed { branch, commit: onto, waits: false }, Verdict::Complete),
+            (
+                Merge::Landed { branch, commit: onto, waits: false, resolved: Vec::new() },
+                Verdict::Complete,
+            ),
         ];
         for (merge, verdict) in merges {
             let evidence = Evidence { merge: Some(merge), ..proof(true, 1, 0, false) };

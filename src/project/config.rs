@@ -234,6 +234,11 @@ settings! { @ [] []
     queue: words ["parallel", "batch"] QueueMode = QueueMode::default();
     /// Whether to redact secrets in `logs/`.
     redact: bool = true;
+    /// Commands that make a file again in whose conflict the work of two tasks ends, such as
+    /// `{schema.sql: make schema}`, with patterns as in `.gitattributes`. The usual ones for
+    /// `Cargo.lock`, `package-lock.json`, `pnpm-lock.yaml`, `poetry.lock`, `uv.lock` and `yarn.lock`
+    /// need no entry; an empty command turns one off.
+    regenerate: BTreeMap<String, String> = BTreeMap::new();
     /// When `ralph schedule` starts a run: a cron expression, a list of them, or a mapping with
     /// `cron`, `time_zone`, `run` and `trigger`.
     #[schemars(with = "Option<schedule::WrittenSchedule>")]

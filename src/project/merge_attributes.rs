@@ -4,7 +4,11 @@ use std::{fs, path::PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::{adapters::git::KEEPS_ADDED, project::workspace::Workspace, regular_file};
+use crate::{
+    adapters::git::{KEEPS_ADDED, REGENERATES},
+    project::workspace::Workspace,
+    regular_file,
+};
 
 /// Files that a tool writes, in which the lines of two sides make no sense together.
 const LOCK_FILES: &[&str] = &[
@@ -27,24 +31,71 @@ const LOCK_FILES: &[&str] = &[
     "yarn.lock",
 ];
 
-/// Returns the attributes file that says how git merges files that several agents write. The lines
-/// that both added to any other file are kept only if commands verify the result.
+/// Files that a tool makes again from others, and the command that does it. Each changes as little as
+/// the tool can, and without a network where the tool can do without.
+const REGENERATED: &[(&str, &str)] = &[
+    ("Cargo.lock", "cargo update --workspace --offline"),
+    (
+        "package-lock.json",
+        "npm install --package-lock-only --offline --ignore-scripts --no-audit --no-fund",
+    ),
+    (
+        "pnpm-lock.yaml",
+        "pnpm install --lockfile-only --offline --ignore-scripts --no-frozen-lockfile",
+    ),
+    ("poetry.lock", "poetry lock --no-interaction"),
+    ("uv.lock", "uv lock --offline"),
+    ("yarn.lock", "yarn install --mode=update-lockfile"),
+];
+
+/// Files whose lines are independent, so that those of both sides are always right.
+const UNITED: &[&str] = &["go.sum"];
+
+/// How work is merged.
+pub struct MergeAttributes {
+    /// The attributes file.
+    pub file: PathBuf,
+    /// The same file without files that are made again.
+    pub plain: PathBuf,
+    /// The commands that make files again, by the value of their attribute.
+    pub commands: Vec<String>,
+}
+
+/// Returns the attributes that say how git merges files that several agents write. The lines that both
+/// added to any other file are kept, and files are made again, only if commands verify the result.
 ///
 /// # Errors
 /// I/O errors.
-pub fn attributes(workspace: &Workspace) -> Result<PathBuf> {
+pub fn attributes(workspace: &Workspace) -> Result<MergeAttributes> {
     let config = &workspace.config;
     let is_verified = !config.verify.0.is_empty();
     let any = is_verified.then(|| format!("* {KEEPS_ADDED}\n"));
-    let strict = LOCK_FILES.iter().copied().chain(config.merge_strict.0.iter().map(String::as_str));
-    let strict = strict.map(|path| format!("{path} -{KEEPS_ADDED}\n"));
-    let union = config.merge_union.0.iter().map(String::as_str);
+    let known = REGENERATED.iter().filter(|(path, _)| !config.regenerate.contains_key(*path));
+    let known = known.map(|(path, command)| ((*path).to_owned(), (*command).to_owned()));
+    let given = config.regenerate.iter().map(|(path, command)| (path.clone(), command.clone()));
+    let regenerated: Vec<(String, String)> =
+        known.chain(given).filter(|(_, command)| is_verified && !command.is_empty()).collect();
+    let again = regenerated.iter().enumerate().map(|(at, (path, _))| (path, at.to_string()));
+    let again: Vec<String> =
+        again.map(|(path, at)| format!("{path} {REGENERATES}={at}\n")).collect();
+    let locks = LOCK_FILES.iter().map(|path| format!("{path} -{KEEPS_ADDED}\n"));
+    let strict = config.merge_strict.0.iter();
+    let strict = strict.map(|path| format!("{path} -{KEEPS_ADDED} -{REGENERATES}\n"));
+    let union = config.merge_union.0.iter().map(String::as_str).chain(UNITED.iter().copied());
     let union = union.chain([config.learnings.as_str()]);
     let union = union.map(|path| format!("{path} merge=union\n"));
-    let lines: String = any.into_iter().chain(strict).chain(union).collect();
-    let path = workspace.state.dir().join("attributes");
-    if regular_file::read_to_string(&path).ok().as_ref() != Some(&lines) {
-        fs::write(&path, lines).with_context(|| format!("write `{}`", path.display()))?;
-    }
-    Ok(path)
+    let head: String = any.into_iter().chain(locks).collect();
+    let tail: String = strict.chain(union).collect();
+    let write = |name: &str, lines: &str| -> Result<PathBuf> {
+        let path = workspace.state.dir().join(name);
+        if regular_file::read_to_string(&path).ok().as_deref() != Some(lines) {
+            fs::write(&path, lines).with_context(|| format!("write `{}`", path.display()))?;
+        }
+        Ok(path)
+    };
+    Ok(MergeAttributes {
+        file: write("attributes", &format!("{head}{}{tail}", again.concat()))?,
+        plain: write("attributes-plain", &format!("{head}{tail}"))?,
+        commands: regenerated.into_iter().map(|(_, command)| command).collect(),
+    })
 }

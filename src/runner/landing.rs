@@ -19,16 +19,17 @@ use super::{
     context::{RunContext, task_of},
     core::RunCore,
     graph_copy::GraphChange,
+    side_command::{Regeneration, SideCommands},
     slots::RunSlots,
+    trial_order::{Completion, TrialOrder, WorkToLand},
 };
 use crate::{
-    adapters::git::{BranchWork, Integrated, IntegrationMethod, Repo, SlotSettings, TipStanding},
+    adapters::git::{Repo, TipStanding},
     core::{
         commit_id::CommitId,
         event::{LandingEvent, WaitingWork},
         graph::{
             TaskGraph,
-            merge::{self, Texts},
             task::{Status, TaskId},
         },
         history::History,
@@ -36,8 +37,8 @@ use crate::{
         run::{
             Run,
             command::{AttemptId, LandingCommand},
-            input::{BuiltBatch, Input, LandOutcome},
-            verified_batch::{BuiltCommit, VerifiedBatch},
+            input::{Input, LandOutcome},
+            verified_batch::VerifiedBatch,
         },
         select::TaskState,
     },
@@ -46,87 +47,19 @@ use crate::{
         attempt::{AttemptRecord, CONFLICT, leftovers},
         follower::{BUSY, Followed, Follower},
         merge_attributes::attributes,
-        slot_pool::{self, SlotPool},
+        slot_pool::SlotPool,
         workspace::Workspace,
     },
-    regular_file,
 };
 
 /// The pause between two looks whether a branch that waits can follow.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// The longest time for a command that makes a file again; the queue waits for it.
+const REGENERATION: Duration = Duration::from_secs(120);
+
 /// The file that declares submodules.
 const MODULES: &str = ".gitmodules";
-
-/// The work to combine, and the place to do it.
-struct TrialOrder {
-    main: PathBuf,
-    pool: SlotPool,
-    slot: usize,
-    settings: SlotSettings,
-    trial_ref: String,
-    setup: Vec<String>,
-    onto: CommitId,
-    work: Vec<WorkToLand>,
-    how: IntegrationMethod,
-    own: Vec<String>,
-    attributes: PathBuf,
-    /// The file for the diff of a conflict of the first piece of work, with the commits of the other
-    /// side; for these alone if the lines of both sides were kept.
-    conflict: PathBuf,
-}
-
-/// The work of one attempt.
-struct WorkToLand {
-    base: CommitId,
-    head: CommitId,
-    message: String,
-    /// Whether it adds or changes submodules.
-    has_new_modules: bool,
-    /// None in a plain loop, whose graph is not in git.
-    completion: Option<Completion>,
-}
-
-/// What completes a task in git: a commit on top of its work that changes its status in the graph.
-struct Completion {
-    /// The graph file, relative to the repository.
-    path: String,
-    change: GraphChange,
-    message: String,
-    /// The graph of the run, if it is not only what has landed.
-    edited: Option<String>,
-}
-
-impl Completion {
-    /// Makes the commit on top of `parent`. Returns `parent` if the graph is not in git, or does not
-    /// have the task.
-    fn commit(&self, repo: &Repo, parent: &CommitId) -> Result<CommitId> {
-        let Some(text) = repo.file_at(parent, &self.path)? else {
-            return Ok(parent.clone());
-        };
-        let text = String::from_utf8_lossy(&text);
-        let changed = match (self.change.applied(&text)?, &self.edited) {
-            (None, Some(edited)) => {
-                // A person has added the task, and not committed it.
-                let texts = Texts { base: &text, ours: &text, theirs: edited };
-                let adopted = merge::adopt(texts).ok().flatten();
-                adopted.map_or(Ok(None), |text| self.change.applied(&text))?
-            }
-            (changed, _) => changed,
-        };
-        match changed {
-            Some(changed) if changed != text => {
-                repo.commits().commit_file(parent, &self.path, &changed, &self.message)
-            }
-            _ => Ok(parent.clone()),
-        }
-    }
-}
-
-/// Makes the commit that completes a task on top of `parent`, if there is one to make.
-fn completed(repo: &Repo, parent: &CommitId, completion: Option<&Completion>) -> Result<CommitId> {
-    completion.map_or_else(|| Ok(parent.clone()), |it| it.commit(repo, parent))
-}
 
 /// A tip to move, and the branch that follows.
 struct LandOrder {
@@ -149,64 +82,6 @@ impl LandOrder {
         repo.drop_ref(&self.trial_ref)?;
         Ok(LandOutcome::Landed { waits: false })
     }
-}
-
-fn build(order: &TrialOrder) -> Result<BuiltBatch> {
-    let main = Repo::discover(&order.main)?;
-    let slot = order.pool.merge(order.slot);
-    let tree = order.pool.open(&slot, &order.settings, &order.onto)?;
-    if order.work.is_empty() {
-        tree.integration().check_out(&order.onto)?;
-    }
-    let own: Vec<&str> = order.own.iter().map(String::as_str).collect();
-    let mut built = BuiltBatch::default();
-    let mut tip = order.onto.clone();
-    for WorkToLand { base, head, message, has_new_modules, completion } in &order.work {
-        let work = BranchWork { head, base, message };
-        let attributes = Some(&*order.attributes);
-        let integrated = tree.integration().integrate(&tip, &work, order.how, &own, attributes)?;
-        if let Integrated::United { others: text, .. } | Integrated::Conflict { diff: text, .. } =
-            &integrated
-            && built.commits.is_empty()
-        {
-            let path = &order.conflict;
-            regular_file::write(path, text.as_bytes())
-                .with_context(|| format!("write `{}`", path.display()))?;
-        }
-        let (commit, united) = match integrated {
-            Integrated::Done(commit) => (commit, Vec::new()),
-            Integrated::United { commit, paths, .. } => (commit, paths),
-            Integrated::Nothing => (tip.clone(), Vec::new()),
-            Integrated::Conflict { paths, .. } => {
-                built.conflict = Some(paths);
-                break;
-            }
-        };
-        // After a rebuild, the commits of the branch are those of the work.
-        let rebuilt = if commit == *head {
-            None
-        } else {
-            Some((tree.between(&tip, &commit)?, tree.diff(&tip, &commit, None)?))
-        };
-        let commit = completed(&tree, &commit, completion.as_ref())?;
-        tree.slot().move_to(&commit)?;
-        if *has_new_modules && let Err(error) = tree.slot().update_submodules(&main) {
-            if !slot_pool::is_of_the_commit(&error) {
-                return Err(error);
-            }
-            tree.slot().move_to(&tip)?;
-            built.refused = Some(format!("{error:#}"));
-            break;
-        }
-        tip.clone_from(&commit);
-        built.commits.push(BuiltCommit { commit, rebuilt, united });
-    }
-    // What lands is what is here now, whatever the verify commands do in the slot.
-    main.slots().bring_home(&tree, &tip, &order.trial_ref)?;
-    tree.slot().update_submodules(&main)?;
-    built.is_set_up = slot_pool::is_set_up(&tree, &order.setup)?;
-    built.changed = tree.dirty()?.into_keys().collect();
-    Ok(built)
 }
 
 /// Removes what is left of trials, none of which goes on.
@@ -318,6 +193,8 @@ impl RunLanding {
             work.push(WorkToLand { base, head, message, has_new_modules, completion });
         }
         let first = view.records.get(leader).context("a trial without a record")?;
+        let (attributes, merge) = (attributes(workspace)?, view.slots.pool.merge(slot));
+        let place = (&*merge, Regeneration::PURPOSE, "regenerate");
         let order = TrialOrder {
             main: workspace.root().to_owned(),
             pool: view.slots.pool.clone(),
@@ -329,11 +206,17 @@ impl RunLanding {
             work,
             how,
             own,
-            attributes: attributes(workspace)?,
+            regeneration: Regeneration {
+                commands: attributes.commands.clone(),
+                runs: SideCommands::of(cx, view.graph, first, place, &[]),
+                output: first.file(workspace, "regenerate.log"),
+                limit: workspace.config.verify_timeout.min(REGENERATION),
+            },
+            attributes,
             conflict: first.file(workspace, CONFLICT),
         };
         let (outbox, leader) = (cx.outbox.clone(), leader.clone());
-        thread::spawn(move || drop(outbox.send(RunnerMessage::Built(leader, build(&order)))));
+        thread::spawn(move || drop(outbox.send(RunnerMessage::Built(leader, order.build()))));
         Ok(())
     }
 

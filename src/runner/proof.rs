@@ -2,9 +2,8 @@
 //! other attempts go on in other slots.
 
 use std::{
-    convert::Infallible,
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, mpsc::Sender},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -15,14 +14,13 @@ use anyhow::{Context, Result};
 use super::{
     RunCore, RunnerMessage,
     context::{RunContext, task_of},
-    process_spec, processes,
     proof_turn::ProofTurn,
+    side_command::SideCommands,
 };
 use crate::{
     adapters::{
         agent_output,
         git::{Repo, changed_lines},
-        process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
         terminal,
     },
     core::{
@@ -41,7 +39,6 @@ use crate::{
         verdict::{CheckResult, Outcome, Verdict},
     },
     project::{attempt::AttemptRecord, config::Config},
-    regular_file,
 };
 
 /// How much of an output is read.
@@ -50,8 +47,6 @@ const OUTPUT: u64 = 1 << 20;
 const SHORTEST: Duration = Duration::from_secs(60);
 /// How many proofs may wait for another one.
 const WAITING: usize = 8;
-/// The command in the place of which those of the controls are put.
-const ANY: &str = "true";
 
 /// A proof that is made.
 struct ActiveProof {
@@ -189,18 +184,12 @@ struct ProofOrder {
     commands: Vec<ControlCommand>,
     verify: Vec<String>,
     idle: Vec<String>,
-    /// A command in the slot as its executor starts it.
-    template: ProcessSpec,
+    runs: SideCommands,
     /// The folder of the attempt, which is gone by then, but a sandbox has it in it.
     task_dir: PathBuf,
-    /// The file by which the processes of the controls are recognized.
-    sign: PathBuf,
-    guardians: GuardianProgram,
-    redact: bool,
     /// The folder of the attempt in the repository.
     log: String,
     budget: Duration,
-    grace: Duration,
     seed: u64,
     turn: Arc<ProofTurn>,
     /// Whether it is made before the work lands.
@@ -219,23 +208,10 @@ impl ProofOrder {
         let slot = slot.ok_or("attempts work in the checkout")?;
         let base = record.base.as_ref().ok_or("it has no base")?;
         let config = &cx.workspace.config;
-        let call = record.call.as_ref().ok_or("the attempt has no agent")?;
-        let agent = process_spec::agent(&cx.workspace, record, call);
-        let mut spec = process_spec::check(agent, ANY, slot, Path::new("/dev/null"));
         // What Python compiles for a control must not be taken for the work.
-        spec.env.push(("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()));
-        let executor = processes::executor_of(cx, record, Some(CheckPurpose::Verify))?;
-        if !executor.is_here() {
-            return Err(format!("its checks run on `{}`", executor.name));
-        }
-        // The record of the attempt, and what a sandbox keeps next to it, may be gone by then.
-        let sign = cx.workspace.root().join(format!("{}/proof", record.log));
-        let limit = config.verify_timeout;
-        let placed = processes::placed(cx, graph, record, &executor, (&spec, &sign), limit);
-        let template = placed.map_err(|fault| fault.to_string())?.spec;
-        if template.argv.last().map(String::as_str) != Some(ANY) {
-            return Err(format!("`{}` cannot run controls", executor.name));
-        }
+        let env = [("PYTHONDONTWRITEBYTECODE", "1")];
+        let place = (slot, CheckPurpose::Verify, "proof");
+        let runs = SideCommands::of(cx, graph, record, place, &env)?;
         let task = task_of(graph, record).ok_or("its task is no longer in the graph")?;
         let settings = config.proof.of(&task);
         let limit = |check: Option<&CheckResult>| {
@@ -261,14 +237,10 @@ impl ProofOrder {
             idle: idle.collect(),
             verify,
             settings,
-            template,
+            runs,
             task_dir: cx.workspace.root().join(record.folder(&cx.workspace)),
-            sign,
-            guardians: cx.guardians.clone(),
-            redact: config.redact,
             log: record.log.clone(),
             budget: config.proof_timeout,
-            grace: config.grace,
             seed: now.as_nanos() as u64,
             turn: Arc::default(),
             is_before: false,
@@ -327,7 +299,6 @@ impl ProofOrder {
             fs::create_dir_all(&self.task_dir).context("make the folder of the attempt")?;
         }
         let log = tree.slot().head_log();
-        regular_file::write(&self.sign, b"").context("write the sign of the controls")?;
         let outcome = loop {
             let Some(kind) = plan.next(done) else { break plan.outcome(done) };
             if self.is_over(began) {
@@ -350,9 +321,7 @@ impl ProofOrder {
                 Err(outcome) => break outcome,
             }
         };
-        let _ = fs::remove_file(&self.sign);
-        // A sandbox leaves its temporary folder there.
-        let _ = fs::remove_dir_all(self.sign.with_extension("tmpdir"));
+        self.runs.end();
         tree.slot().leave_controls(&head, &log)?;
         // The slot of an attempt that is not closed is put on its branch by the run itself.
         if !self.is_before {
@@ -405,18 +374,10 @@ impl ProofOrder {
             let name = kind.log_name();
             let log = format!("{}/proof-{}-{name}-{}.log", self.log, number + 1, at + 1);
             let path = self.main.join(&log);
-            let _ = fs::remove_file(&path);
-            let mut spec =
-                ProcessSpec { stdout: path.clone(), stderr: path.clone(), ..self.template.clone() };
-            if let Some(last) = spec.argv.last_mut() {
-                last.clone_from(command);
-            }
-            let guard = GuardianSpec::new(spec, self.sign.clone(), self.redact);
             let left = self.budget.saturating_sub(began.elapsed());
             let run = Instant::now();
-            let goes_on = |_: &_| Ok::<_, Infallible>(!self.turn.is_stopped());
-            let limits = ((*limit).min(left), self.grace);
-            let Ok(outcome) = process::run_guarded(&self.guardians, &guard, limits, goes_on);
+            let goes_on = || !self.turn.is_stopped();
+            let outcome = self.runs.run(command, &path, (*limit).min(left), goes_on);
             let is_cut = matches!(outcome, Outcome::TimedOut { .. }) && *limit > left;
             if let Outcome::NotStarted { error } = outcome {
                 let why = format!("`{command}` did not start: {error}");

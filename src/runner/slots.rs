@@ -244,7 +244,7 @@ impl RunSlots {
             calls.for_each(|call| settings.ignore(litter_of(call)));
         }
         let left = left_work(cx, history, &record.task_id)?;
-        let attributes = attributes(workspace)?;
+        let attributes = attributes(workspace)?.file;
         let order = SlotOrder {
             pool: self.pool.clone(),
             slot: slot.path.clone(),

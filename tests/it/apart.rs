@@ -1,7 +1,7 @@
 //! Isolated attempts and the merge queue, on real repositories. The agents run the script that a
 //! test has written for them. [`sound`] checks the repository after each scene.
 
-use std::fs;
+use std::{env, fs, path::Path};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -180,7 +180,7 @@ fn tasks_that_all_change_one_file_land_one_after_the_other() {
 #[test]
 fn lines_that_two_attempts_add_at_one_place_are_both_kept() {
     for (file, verify, started) in
-        [("list", "[ -e list ]", 2), ("list", "", 3), ("yarn.lock", "true", 3)]
+        [("list", "[ -e list ]", 2), ("list", "", 3), ("Gemfile.lock", "true", 3)]
     {
         let verify_line = format!("verify: '{verify}'\n");
         let settings =
@@ -203,6 +203,109 @@ fn lines_that_two_attempts_add_at_one_place_are_both_kept() {
         let conflicts = trial.lines("failed");
         assert!(conflicts.iter().all(|line| line["verdict"] == "conflict"), "it does not count");
     }
+}
+
+/// A scene of two tasks that each add a line to `parts`, and make `all.lock` of it.
+fn makes_a_lock_file(more: &str, lock: &str) -> TestProject {
+    let graph = "tasks: [{id: a, max_attempts: 1}, {id: b, max_attempts: 1}]\n";
+    let verify = "verify: ['sh lock.sh && git diff --exit-code', 'test ! -e stray']\n";
+    let trial = stage(graph, &format!("{verify}{more}")).file("lock.sh", lock);
+    let trial = trial.file("parts", "first\n").file("sub/all.lock", "1 first\n");
+    for id in ["a", "b"] {
+        let work = format!("echo {id} >> parts; (cd sub && sh ../lock.sh); work");
+        tell(&trial, &format!("{id}-1"), &format!("together 2; {work}"));
+        tell(
+            &trial,
+            &format!("{id}-2"),
+            &format!("grep -q {id} parts || echo {id} >> parts; {work}"),
+        );
+    }
+    trial
+}
+
+#[test]
+fn a_lock_file_that_a_tool_makes_again_is_no_conflict() {
+    let lock = "cat -n \"$(git rev-parse --show-toplevel)/parts\" > \
+                \"$(git rev-parse --show-toplevel)/sub/all.lock\"\n";
+    let command = "sh ../lock.sh && touch ../stray";
+    for form in ["rebase", "merge", "squash"] {
+        let more = format!("merge: {form}\nregenerate: {{all.lock: '{command}'}}\n");
+        let trial = makes_a_lock_file(&more, lock);
+        completes(&trial);
+        assert_eq!(trial.lines("started").len(), 2, "{form}");
+        let made = trial.git(&["show", "main:sub/all.lock"]);
+        assert_eq!(made.lines().count(), 3, "{made}");
+        let last = trial.lines("completed").remove(1);
+        let resolved = json!([{"path": "parts"}, {"path": "sub/all.lock", "command": command}]);
+        assert_eq!(last["merge"]["resolved"], resolved, "{form}");
+        assert!(last["why"].as_str().unwrap().contains("`sub/all.lock` made again by"), "{last}");
+    }
+}
+
+/// Nor one that hangs.
+#[test]
+fn a_command_that_does_not_make_a_file_again_leaves_the_conflict() {
+    let lock = "cat -n \"$(git rev-parse --show-toplevel)/parts\" > \
+                \"$(git rev-parse --show-toplevel)/sub/all.lock\"\n";
+    let hangs = "exec sleep 600";
+    for (command, said) in [
+        ("echo no network; exit 7", "exited with code 7: no network"),
+        (hangs, "at its limit of 10s"),
+    ] {
+        let more = format!("verify_timeout: 10s\nregenerate: {{all.lock: '{command}'}}\n");
+        let trial = makes_a_lock_file(&more, lock);
+        completes(&trial);
+        let failed = trial.lines("failed");
+        let [failed] = &failed[..] else { panic!("{failed:?}") };
+        assert_eq!(
+            (&failed["verdict"], &failed["merge"]["paths"]),
+            (&json!("conflict"), &json!(["parts", "sub/all.lock"]))
+        );
+        let told = prompt(&trial, &format!("{}-2", failed["task_id"].as_str().unwrap()));
+        assert!(told.contains(said) && told.contains("<<<<<<<"), "{told}");
+    }
+}
+
+/// With the real tool: two crates get a dependency each.
+#[test]
+fn a_conflict_in_the_lock_file_of_cargo_costs_no_attempt() {
+    let manifest = |name: &str| {
+        format!(
+            "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[dependencies]\n"
+        )
+    };
+    let graph = "tasks: [{id: a, max_attempts: 1}, {id: b, max_attempts: 1}]\n";
+    let mut trial =
+        stage(graph, "verify: ['cargo metadata --offline --locked --format-version 1']\n");
+    let members = "[workspace]\nmembers = [\"main\", \"a\", \"b\"]\nresolver = \"2\"\n";
+    trial = trial.file("Cargo.toml", members);
+    for name in ["main", "a", "b"] {
+        trial = trial.file(&format!("{name}/Cargo.toml"), &manifest(name));
+        trial = trial.file(&format!("{name}/src/lib.rs"), "");
+    }
+    // The cargo that runs the tests, since that of rustup needs the home of a person.
+    let folder = Path::new(env!("CARGO")).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), env::var("PATH").unwrap());
+    let trial = trial.env("PATH", &path);
+    let locked = "cargo generate-lockfile --offline";
+    assert!(trial.process("sh").args(["-c", locked]).status().unwrap().success());
+    trial.git(&["add", "."]);
+    trial.git(&["commit", "-qm", "Lock"]);
+    for id in ["a", "b"] {
+        let add = format!(
+            "together 2; echo '{id} = {{ path = \"../{id}\" }}' >> main/Cargo.toml; {locked} && work"
+        );
+        tell(&trial, &format!("{id}-1"), &add);
+    }
+    completes(&trial);
+    assert_eq!(trial.lines("started").len(), 2);
+    let last = trial.lines("completed").remove(1);
+    assert_eq!(
+        last["merge"]["resolved"][0]["command"], "cargo update --workspace --offline",
+        "{last}"
+    );
+    let lock = landed(&trial, "Cargo.lock");
+    assert!(lock.contains(" \"a\",\n \"b\",\n"), "{lock}");
 }
 
 /// Without the lines of both it would have been a conflict, which is nobody's failure.

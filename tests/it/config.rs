@@ -64,6 +64,7 @@ fn every_setting_is_shown_with_its_origin() {
     protect             []                                  default
     queue               parallel                            default
     redact              true                                default
+    regenerate          {}                                  default
     remarks             false                               .ralph/config.yaml:2
     retry               continue                            default
     rounds              1                                   .ralph/config.yaml:7
@@ -87,6 +88,11 @@ fn every_setting_is_shown_with_its_origin() {
     verify_timeout      15m                                 default
     write_back          false                               default
     "#);
+}
+
+#[test]
+fn every_setting_has_its_origin_in_json() {
+    let trial = layered();
     insta::assert_snapshot!(trial.run(["config", "max_cost"]).out(), @"20");
     let all = trial.run(["config", "--json"]).json();
     assert_eq!(

@@ -1,74 +1,104 @@
-//! Conflicts in which both sides only added lines at the same place: the lines of both are kept,
-//! and the verify commands decide.
+//! Conflicts that need no agent. Where both sides only added lines at the same place, the lines of
+//! both are kept, and the verify commands decide; a file that a tool writes is made again by it.
+
+use std::collections::BTreeMap;
 
 use anyhow::Result;
 
 use super::{integrate::GitCalls, lossy};
-use crate::regular_file;
+use crate::{core::verdict::ResolvedConflict, regular_file};
 
 /// The attribute of files for which this is tried. A file with an attribute `merge` of its own is
 /// merged as that says.
 pub const KEEPS_ADDED: &str = "ralph-keep-added";
 
+/// The attribute of files that a command makes again after a conflict. Its value is for the caller.
+pub const REGENERATES: &str = "ralph-regenerate";
+
+/// What is done with a file that conflicts.
+enum Resolution {
+    /// Both sides only added lines: the file with those of both.
+    Both(Vec<u8>),
+    /// It keeps the content of the target until a command makes it again.
+    Regenerated(String),
+}
+
 impl GitCalls<'_> {
-    /// Resolves the conflicts at which git stopped, if both sides only added lines to files that
-    /// have the attribute. Returns these files. Else changes nothing, and returns none.
-    pub(super) fn keep_added(&self) -> Result<Vec<String>> {
+    /// Resolves the conflicts at which git stopped, where the attributes of the files allow it. Returns
+    /// these files. Else changes nothing, and returns none.
+    pub(super) fn resolve(&self) -> Result<Vec<ResolvedConflict>> {
         let unmerged = self.run_raw(&["ls-files", "--unmerged", "-z"])?.stdout;
-        let entries: Vec<String> =
-            unmerged.split(|byte| *byte == 0).filter(|it| !it.is_empty()).map(lossy).collect();
-        // Each line is `MODE OBJECT STAGE\tPATH`.
-        let fields = |entry: &String| {
-            let (about, path) = entry.split_once('\t')?;
-            Some((about.split(' ').next()?.to_owned(), path.to_owned()))
-        };
-        let mut paths = Vec::new();
-        for stages in entries.chunks(3) {
-            let mut stages = stages.iter().map(fields);
-            let (Some(Some(base)), Some(ours), Some(theirs)) =
-                (stages.next(), stages.next(), stages.next())
-            else {
-                return Ok(Vec::new());
-            };
-            // A file that both added, or one of them removed, has fewer stages.
-            if !base.0.starts_with("100")
-                || ours.as_ref() != Some(&base)
-                || theirs.as_ref() != Some(&base)
-            {
-                return Ok(Vec::new());
+        // Each line is `MODE OBJECT STAGE\tPATH`. A file that both added, or one of them removed, has
+        // fewer stages than three.
+        let mut files: BTreeMap<String, [Option<String>; 3]> = BTreeMap::new();
+        for entry in unmerged.split(|byte| *byte == 0).filter(|it| !it.is_empty()).map(lossy) {
+            let Some((about, path)) = entry.split_once('\t') else { return Ok(Vec::new()) };
+            let stage = about.rsplit(' ').next().and_then(|stage| stage.parse::<usize>().ok());
+            let modes = files.entry(path.to_owned()).or_default();
+            if let Some(mode) = stage.and_then(|stage| modes.get_mut(stage.wrapping_sub(1))) {
+                *mode = about.split(' ').next().map(str::to_owned);
             }
-            paths.push(base.1);
         }
-        let names = paths.iter().map(String::as_str);
-        if paths.is_empty() || !self.keeps_added(&paths)? {
-            return Ok(Vec::new());
-        }
-        let mut texts = Vec::new();
-        for path in &paths {
-            let path = self.repo.root.join(path);
-            let Some(text) = regular_file::read(&path).ok().and_then(|text| with_both(&text))
-            else {
-                return Ok(Vec::new());
+        let paths: Vec<&str> = files.keys().map(String::as_str).collect();
+        let mut resolutions = Vec::new();
+        for ((path, modes), resolution) in files.iter().zip(self.attributes_of(&paths)?) {
+            let is_file =
+                |mode: &Option<String>| mode.as_ref().is_some_and(|it| it.starts_with("100"));
+            let [base, ours, theirs] = modes;
+            let resolution = match resolution {
+                Some(Resolution::Regenerated(value)) if is_file(ours) && is_file(theirs) => {
+                    Resolution::Regenerated(value)
+                }
+                Some(Resolution::Both(_)) if is_file(base) && base == ours && base == theirs => {
+                    let text = regular_file::read(&self.repo.root.join(path)).ok();
+                    let Some(text) = text.and_then(|text| with_both(&text)) else {
+                        return Ok(Vec::new());
+                    };
+                    Resolution::Both(text)
+                }
+                Some(_) | None => return Ok(Vec::new()),
             };
-            texts.push((path, text));
+            resolutions.push((path, resolution));
         }
-        for (path, text) in &texts {
-            regular_file::write(path, text)?;
+        let mut resolved = Vec::new();
+        for (path, resolution) in resolutions {
+            let command = match resolution {
+                Resolution::Both(text) => {
+                    regular_file::write(&self.repo.root.join(path), &text)?;
+                    None
+                }
+                Resolution::Regenerated(value) => {
+                    let ours = ["--literal-pathspecs", "checkout", "--ours", "--", path.as_str()];
+                    if !self.run_raw(&ours)?.status.success() {
+                        return Ok(Vec::new());
+                    }
+                    Some(value)
+                }
+            };
+            resolved.push(ResolvedConflict { path: path.clone(), command });
         }
-        let add = ["--literal-pathspecs", "add", "--"];
-        let added = self.run_raw(&add.into_iter().chain(names).collect::<Vec<_>>())?;
-        Ok(if added.status.success() { paths } else { Vec::new() })
+        let add = ["--literal-pathspecs", "add", "--"].into_iter().chain(paths);
+        let added = resolved.is_empty() || self.run_raw(&add.collect::<Vec<_>>())?.status.success();
+        Ok(if added { resolved } else { Vec::new() })
     }
 
-    fn keeps_added(&self, paths: &[String]) -> Result<bool> {
-        let ask = ["check-attr", "-z", KEEPS_ADDED, "merge", "--"];
-        let arguments: Vec<&str> =
-            ask.into_iter().chain(paths.iter().map(String::as_str)).collect();
+    /// What the attributes of each file allow. A file with an attribute `merge` of its own is merged as
+    /// that says.
+    fn attributes_of(&self, paths: &[&str]) -> Result<Vec<Option<Resolution>>> {
+        let ask = ["check-attr", "-z", KEEPS_ADDED, REGENERATES, "merge", "--"];
+        let arguments: Vec<&str> = ask.into_iter().chain(paths.iter().copied()).collect();
         let answer = lossy(&self.run_raw(&arguments)?.stdout);
         // Path, attribute and value in turn.
         let fields: Vec<&str> = answer.split('\0').collect();
-        let mut values = fields.chunks_exact(3).map(|field| (field[1], field[2]));
-        Ok(values.all(|it| it == (KEEPS_ADDED, "set") || it == ("merge", "unspecified")))
+        let values: Vec<&str> = fields.chunks_exact(3).map(|field| field[2]).collect();
+        let of_file = |values: &[&str]| match values {
+            [_, value, "unspecified"] if !["unspecified", "unset", "set"].contains(value) => {
+                Some(Resolution::Regenerated((*value).to_owned()))
+            }
+            ["set", _, "unspecified"] => Some(Resolution::Both(Vec::new())),
+            _ => None,
+        };
+        Ok(values.chunks_exact(3).map(of_file).collect())
     }
 }
 

@@ -84,6 +84,11 @@ pub fn stop_calls() {
     stopped.get_or_insert_with(Instant::now);
 }
 
+/// Whether the run was asked to stop.
+pub fn is_stopped() -> bool {
+    STOPPED.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
 /// Ends every running call, for a process that is about to end: no call starts or returns after
 /// that.
 pub fn end_calls() {

@@ -4,7 +4,7 @@
 //! What a killed git left in the slot is kept under a ref of that slot, and the next call
 //! starts from the beginning: nothing of an earlier call is continued.
 
-use std::{collections::BTreeSet, ffi::OsStr, fmt::Write as _, path::Path, process::Output};
+use std::{ffi::OsStr, fmt::Write as _, path::Path, process::Output};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use super::{
     lossy,
     program::{self, NewCommit, STAYS_OUT},
 };
-use crate::core::commit_id::CommitId;
+use crate::core::{commit_id::CommitId, verdict::ResolvedConflict};
 
 /// The ref that keeps what was in the slot and in no commit; only the last such state. Only this
 /// slot has it, and it is removed with the slot.
@@ -81,12 +81,13 @@ pub struct BranchWork<'a> {
 pub enum Integrated {
     /// The work is in this commit.
     Done(CommitId),
-    /// The same, and at the same places in some files, the lines that both added were kept.
-    United {
+    /// The same, after conflicts were resolved.
+    Resolved {
         /// The commit.
         commit: CommitId,
-        /// These files.
-        paths: Vec<String>,
+        /// The files. One with the value of [`REGENERATES`] has the content of the target, and is to be
+        /// made again.
+        files: Vec<ResolvedConflict>,
         /// The commits of the target that changed these files.
         others: String,
     },
@@ -103,13 +104,12 @@ pub enum Integrated {
 }
 
 impl Integrated {
-    /// Work in this commit, with the lines of both sides in these files.
-    fn of(commit: CommitId, united: impl IntoIterator<Item = String>) -> Integrated {
-        let paths: Vec<String> = united.into_iter().collect();
-        if paths.is_empty() {
+    /// Work in this commit, with resolved conflicts in these files.
+    fn of(commit: CommitId, files: Vec<ResolvedConflict>) -> Integrated {
+        if files.is_empty() {
             return Integrated::Done(commit);
         }
-        Integrated::United { commit, paths, others: String::new() }
+        Integrated::Resolved { commit, files, others: String::new() }
     }
 }
 
@@ -146,7 +146,7 @@ impl Integration<'_> {
     /// attributes file (gitattributes(5)).
     ///
     /// Afterwards the slot is clean, and HEAD is on no branch: at the commit of
-    /// [`Integrated::Done`] or [`Integrated::United`], else at `onto`. After an error HEAD may be at any commit. It may be
+    /// [`Integrated::Done`] or [`Integrated::Resolved`], else at `onto`. After an error HEAD may be at any commit. It may be
     /// called again after a kill at any moment.
     ///
     /// # Errors
@@ -160,10 +160,14 @@ impl Integration<'_> {
         attributes: Option<&Path>,
     ) -> Result<Integrated> {
         let mut integrated = self.combine(onto, piece, how, own, attributes)?;
-        if let Integrated::Conflict { paths, diff: text }
-        | Integrated::United { paths, others: text, .. } = &mut integrated
-        {
-            text.push_str(&self.other_side(onto, piece.base, paths)?);
+        match &mut integrated {
+            Integrated::Conflict { paths, diff } => {
+                diff.push_str(&self.other_side(onto, piece.base, paths)?);
+            }
+            Integrated::Resolved { files, others, .. } => {
+                *others = self.other_side(onto, piece.base, &ResolvedConflict::paths(files))?;
+            }
+            Integrated::Done(_) | Integrated::Nothing => {}
         }
         if matches!(integrated, Integrated::Conflict { .. })
             && (crate::core::known_bug::is_on("leave-head-at-the-conflict")
@@ -173,7 +177,7 @@ impl Integration<'_> {
         }
         // Git returns to the head of the branch when it aborts a rebase.
         self.slot().detach_at(match &integrated {
-            Integrated::Done(commit) | Integrated::United { commit, .. } => commit,
+            Integrated::Done(commit) | Integrated::Resolved { commit, .. } => commit,
             Integrated::Conflict { .. } | Integrated::Nothing => onto,
         })?;
         Ok(integrated)
@@ -195,6 +199,36 @@ impl Integration<'_> {
             return Ok(String::new());
         }
         Ok(format!("\nThe other side has these commits:\n{}\n", lines.join("\n")))
+    }
+
+    /// Takes these files, as they are in this slot, into the commit at HEAD. Returns the commit; other
+    /// changes are dropped.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn amend(&self, files: &[ResolvedConflict]) -> Result<CommitId> {
+        let git = GitCalls { repo: self, attributes: None, env: self.commits().identity() };
+        let paths = files.iter().filter(|file| file.command.is_some()).map(|it| it.path.as_str());
+        let add: Vec<&str> =
+            ["--literal-pathspecs", "add", "--"].into_iter().chain(paths).collect();
+        let commit = [
+            "commit",
+            "-q",
+            "--amend",
+            "--no-verify",
+            "--allow-empty",
+            "--cleanup=verbatim",
+            "-CHEAD",
+        ];
+        for arguments in [&add[..], &commit] {
+            let output = git.run_raw(arguments)?;
+            if !output.status.success() {
+                return Err(program::failed(arguments, &output));
+            }
+        }
+        let commit = self.head()?.commit.context("HEAD is at no commit after a commit")?;
+        self.check_out(&commit)?;
+        Ok(commit)
     }
 
     /// Checks out a commit in the slot for merges, without what commands have left there.
@@ -276,19 +310,23 @@ impl Integration<'_> {
         let rest = ["--no-fork-point", "--no-stat", "--onto", onto, from.unwrap_or("--root"), head];
         let arguments = [&rebase[..], &rest].concat();
         let mut output = git.run_raw(&arguments)?;
-        let mut united = BTreeSet::new();
+        let mut resolved: Vec<ResolvedConflict> = Vec::new();
         while !output.status.success() {
             // Git would clean up the message.
             let commit = ["commit", "-q", "--no-verify", "--cleanup=verbatim", "-C", "REBASE_HEAD"];
-            let added = git.keep_added()?;
-            if added.is_empty() || !git.run_raw(&commit)?.status.success() {
+            let files = git.resolve()?;
+            if files.is_empty() || !git.run_raw(&commit)?.status.success() {
                 return git.conflict(&arguments, &output);
             }
-            united.extend(added);
+            for file in files {
+                if !resolved.contains(&file) {
+                    resolved.push(file);
+                }
+            }
             output = git.run_raw(&["rebase", "--continue"])?;
         }
         let result = self.head()?.commit.context("HEAD is at no commit after a rebase")?;
-        Ok(if result == *onto { Integrated::Nothing } else { Integrated::of(result, united) })
+        Ok(if result == *onto { Integrated::Nothing } else { Integrated::of(result, resolved) })
     }
 
     fn merge(
@@ -313,16 +351,16 @@ impl Integration<'_> {
                 .concat();
         let output = git.run_raw(&arguments)?;
         let commit = ["commit", "-q", "--no-verify", "-m", piece.message];
-        let mut united = Vec::new();
+        let mut resolved = Vec::new();
         if !output.status.success() {
-            united = git.keep_added()?;
-            if united.is_empty() || !git.run_raw(&commit)?.status.success() {
+            resolved = git.resolve()?;
+            if resolved.is_empty() || !git.run_raw(&commit)?.status.success() {
                 return git.conflict(&arguments, &output);
             }
         }
         let result = self.head()?.commit.context("HEAD is at no commit after a merge")?;
         let is_same = self.tree_of(&result)? == self.tree_of(onto)?;
-        Ok(if is_same { Integrated::Nothing } else { Integrated::of(result, united) })
+        Ok(if is_same { Integrated::Nothing } else { Integrated::of(result, resolved) })
     }
 
     fn squash(
@@ -473,7 +511,7 @@ mod tests {
             let at = self.merger.head().unwrap();
             assert_eq!(at.branch, None);
             match &done {
-                Integrated::Done(commit) | Integrated::United { commit, .. } => {
+                Integrated::Done(commit) | Integrated::Resolved { commit, .. } => {
                     assert_eq!(at.commit.as_ref(), Some(commit));
                     self.trees.bring(&self.merger, commit);
                 }
@@ -798,10 +836,11 @@ mod tests {
         let onto = place.main("list", "start\ntheirs\nend\n");
         for how in HOWS {
             let all = format!("* {KEEPS_ADDED}\n");
-            let Integrated::United { commit: done, paths, others } = bring(&onto, how, &all) else {
+            let Integrated::Resolved { commit: done, files, others } = bring(&onto, how, &all)
+            else {
                 panic!("{how:?}")
             };
-            assert_eq!(paths, ["list"]);
+            assert_eq!(files, [ResolvedConflict { path: "list".to_owned(), command: None }]);
             assert!(others.ends_with(&format!("{} list\n", &onto[..7])), "{others}");
             assert_eq!(place.show(&done, "list"), "start\ntheirs\nmine\nmore\nend");
             let told = ["log", "-1", "--format=%an %at%n%B", &done];

@@ -76,7 +76,7 @@ impl Integration<'_> {
             let piece = BranchWork { head, base, message: "Work of an earlier attempt" };
             let how = IntegrationMethod::Rebase;
             Ok(match self.integrate(onto, &piece, how, own, attributes)? {
-                Integrated::Done(commit) | Integrated::United { commit, .. } => Ok(commit),
+                Integrated::Done(commit) | Integrated::Resolved { commit, .. } => Ok(commit),
                 Integrated::Nothing => Ok(CommitId::from(onto)),
                 Integrated::Conflict { paths, .. } => Err(paths),
             })

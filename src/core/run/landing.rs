@@ -472,7 +472,7 @@ impl LandingQueue {
         });
         let ended = members.into_iter().zip(batch.commits()).map(|(work, built)| {
             let (branch, commit) = (batch.branch().to_owned(), built.commit.clone());
-            let merge = Merge::Landed { branch, commit, waits };
+            let merge = Merge::Landed { branch, commit, waits, resolved: built.resolved.clone() };
             let checks = batch.results().iter();
             let checks = checks.filter(|check| work.verify.contains(&check.command)).cloned();
             let checks = checks.collect();

@@ -43,7 +43,9 @@ use crate::{
     },
     history::History,
     select::{self, Decision, Policy, SelectionKey, View},
-    verdict::{Commit, DiffStat, Evidence, Merge, Outcome, Report, Rule, Verdict},
+    verdict::{
+        Commit, DiffStat, Evidence, Merge, Outcome, Report, ResolvedConflict, Rule, Verdict,
+    },
 };
 
 /// The default number of schedules; `just simulate` runs more.
@@ -1056,9 +1058,10 @@ impl World {
             tip = Some(commit.clone());
             let commits = vec![Commit { id: commit.clone(), subject: String::new() }];
             let rebuilt = (!is_on_top).then(|| (commits, DiffStat::default()));
-            let united = !is_on_top && self.dice.chance(20);
-            let united = united.then(|| "list".to_owned()).into_iter().collect();
-            batch.commits.push(BuiltCommit { commit, rebuilt, united });
+            let is_resolved = !is_on_top && self.dice.chance(20);
+            let file = || ResolvedConflict { path: "list".to_owned(), command: None };
+            let resolved = is_resolved.then(file).into_iter().collect();
+            batch.commits.push(BuiltCommit { commit, rebuilt, resolved });
         }
         let changed = self.rough && self.dice.chance(2);
         batch.changed.extend(changed.then(|| "file".to_owned()));
@@ -1232,8 +1235,12 @@ impl World {
             }
         };
         let landed = record.landing.clone().filter(on_branch);
-        let landed =
-            landed.map(|commit| Merge::Landed { branch: "main".to_owned(), commit, waits: false });
+        let landed = landed.map(|commit| Merge::Landed {
+            branch: "main".to_owned(),
+            commit,
+            waits: false,
+            resolved: Vec::new(),
+        });
         let outcome = record.exit.clone().unwrap_or(Outcome::Interrupted);
         if landed.is_some() {
             self.found_landed.insert(record.attempt.id.clone());

@@ -5,7 +5,7 @@
 
 use crate::{
     commit_id::CommitId,
-    verdict::{CheckResult, Commit, DiffStat},
+    verdict::{CheckResult, Commit, DiffStat, ResolvedConflict},
 };
 
 /// HEAD of the tree in which a command ran; `None` where it could not be read.
@@ -31,8 +31,8 @@ pub struct BuiltCommit {
     pub commit: CommitId,
     /// Its commits and their size, if they are not the commits of the attempt itself.
     pub rebuilt: Option<(Vec<Commit>, DiffStat)>,
-    /// The files in which it and other work added lines at the same place. Those of both were kept.
-    pub united: Vec<String>,
+    /// The files whose conflicts with other work were resolved.
+    pub resolved: Vec<ResolvedConflict>,
 }
 
 /// A command that ran in a tree.
@@ -186,7 +186,7 @@ mod tests {
     /// Why a batch with the last commit `b` may not land, if it may not.
     fn refused(changed: &[&str], commands: Vec<CheckedCommand>) -> Option<String> {
         let commit =
-            |id: &str| BuiltCommit { commit: id.into(), rebuilt: None, united: Vec::new() };
+            |id: &str| BuiltCommit { commit: id.into(), rebuilt: None, resolved: Vec::new() };
         let required = ["one", "two"].map(str::to_owned);
         let changed = changed.iter().map(|path| (*path).to_owned()).collect();
         let run = VerifyRun { changed, commands };

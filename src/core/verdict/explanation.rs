@@ -52,9 +52,9 @@ impl Verdict {
                 .map_or_else(String::new, |check| format!("setup command {check}")),
             Verdict::Conflict | Verdict::MergeFailed => match &evidence.merge {
                 Some(Merge::Conflict { branch, paths, .. }) => {
-                    let red = evidence.red().map_or_else(String::new, |red| {
-                        format!("; with the lines that both added there, {red}")
-                    });
+                    let red = evidence
+                        .red()
+                        .map_or_else(String::new, |red| format!("; with that resolved, {red}"));
                     let paths = paths.join(", ");
                     format!("reported done, but it conflicts with `{branch}`: {paths}{red}")
                 }

@@ -4,6 +4,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::{commit_id::CommitId, default_value::is_default};
 
+/// A file of which both sides changed the same place, and whose conflict was resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResolvedConflict {
+    /// The path.
+    pub path: String,
+    /// The command that made it again. If none, both sides only added lines, and those of both were
+    /// kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+}
+
+impl ResolvedConflict {
+    /// The paths of these files.
+    pub fn paths(files: &[ResolvedConflict]) -> Vec<String> {
+        files.iter().map(|file| file.path.clone()).collect()
+    }
+}
+
 /// The result of landing the branch of an isolated attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
@@ -17,9 +35,12 @@ pub enum Merge {
         /// Whether the branch and its checkout did not follow yet.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         waits: bool,
+        /// The files whose conflicts with other work were resolved.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        resolved: Vec<ResolvedConflict>,
     },
-    /// Its work conflicts with the current target branch, or a verify command fails on the lines that
-    /// both added at the same place.
+    /// Its work conflicts with the current target branch, or a verify command fails after
+    /// conflicts were resolved.
     Conflict {
         /// The target branch.
         branch: String,
@@ -59,8 +80,18 @@ impl Merge {
     /// Where landed work is, for the end of a sentence; empty if it did not land.
     pub fn landed(&self) -> String {
         match self {
-            Merge::Landed { waits: true, .. } => "; landed, waits for your checkout".to_owned(),
-            Merge::Landed { branch, waits: false, .. } => format!("; landed on `{branch}`"),
+            Merge::Landed { branch, waits, resolved, .. } => {
+                let place = if *waits {
+                    "; landed, waits for your checkout".to_owned()
+                } else {
+                    format!("; landed on `{branch}`")
+                };
+                let files = resolved.iter().map(|file| match &file.command {
+                    None => format!("; `{}` has the lines of both sides", file.path),
+                    Some(command) => format!("; `{}` made again by `{command}`", file.path),
+                });
+                place + &files.collect::<String>()
+            }
             Merge::Conflict { .. }
             | Merge::Red { .. }
             | Merge::RedBase { .. }

@@ -145,7 +145,7 @@ impl AttemptRecord {
         let Some(tip) = workspace.repo.landings().tip(&target)? else { return Ok(None) };
         let is_in = workspace.repo.is_ancestor(&commit, &tip.commit)?;
         let waits = !workspace.repo.is_ancestor(&commit, &tip.branch)?;
-        Ok(is_in.then_some(Merge::Landed { branch: target, commit, waits }))
+        Ok(is_in.then_some(Merge::Landed { branch: target, commit, waits, resolved: Vec::new() }))
     }
 
     /// Adds a process of the attempt, and writes the record.

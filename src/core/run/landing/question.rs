@@ -32,8 +32,8 @@ pub(super) struct Question {
     pub(super) onto: CommitId,
     /// The first failure.
     check: CheckResult,
-    /// The files in which the lines of both sides were kept.
-    united: Vec<String>,
+    /// The files whose conflicts were resolved.
+    resolved: Vec<String>,
     stage: QuestionStage,
 }
 
@@ -125,7 +125,7 @@ impl LandingQueue {
         check: CheckResult,
         crowded: bool,
     ) -> LandingNext {
-        let united = trial.united();
+        let resolved = trial.resolved();
         let QueueTrial { mut members, onto, slot, .. } = trial;
         let Some(work) = members.pop() else { return LandingNext::default() };
         if matches!(check.outcome, Outcome::Lost { .. }) {
@@ -136,7 +136,7 @@ impl LandingQueue {
         let is_alone = crowded && !self.known.undisturbed.contains(&check.command);
         let (id, commands) = (work.id.clone(), vec![check.command.clone()]);
         let stage = QuestionStage::Again;
-        self.questions.push(Question { work, slot, onto, check, united, stage });
+        self.questions.push(Question { work, slot, onto, check, resolved, stage });
         TrialChecks { id, run: TrialRun::Again, commands, alone: is_alone }.into()
     }
 
@@ -230,7 +230,7 @@ impl LandingQueue {
             let (slot, leader) = (question.slot, question.work.id.clone());
             return vec![LandingCommand::CheckOut { leader, onto, slot }.into()].into();
         }
-        let Question { work, check, united, .. } = self.questions.remove(at);
+        let Question { work, check, resolved, .. } = self.questions.remove(at);
         // Numbers are times and addresses.
         let words = |check: &CheckResult| {
             let line = check.last_line.as_deref().unwrap_or_default();
@@ -243,9 +243,9 @@ impl LandingQueue {
         // A task may be there to mend it. That several fail in this way says that they are not.
         let merge = if red.is_some_and(|(_, _, first)| *first != work.id.task_id) {
             Merge::RedBase { branch, onto }
-        } else if !already && !united.is_empty() {
-            // Without the lines of both it would have been a conflict.
-            Merge::Conflict { branch, onto, paths: united }
+        } else if !already && !resolved.is_empty() {
+            // It would have been a conflict.
+            Merge::Conflict { branch, onto, paths: resolved }
         } else {
             Merge::Red { branch, onto, already }
         };

@@ -20,7 +20,7 @@ use crate::{
         verified_batch::{BuiltCommit, HeadSpan},
     },
     select::{self, Policy, View},
-    verdict::Outcome,
+    verdict::{Outcome, ResolvedConflict},
 };
 
 /// The work on a commit: the numbers of the entries.
@@ -33,8 +33,8 @@ struct QueueWorld {
     bad: BTreeSet<usize>,
     pairs: BTreeSet<(usize, usize)>,
     conflicts: BTreeSet<(usize, usize)>,
-    /// The work in whose files lines of both sides are kept.
-    united: BTreeSet<usize>,
+    /// The work in whose files conflicts are resolved.
+    resolved: BTreeSet<usize>,
     /// In how many percent of all cases a command fails for no reason.
     flaky: u64,
     commits: BTreeMap<CommitId, Works>,
@@ -61,7 +61,7 @@ impl QueueWorld {
             bad: BTreeSet::new(),
             pairs: BTreeSet::new(),
             conflicts: BTreeSet::new(),
-            united: BTreeSet::new(),
+            resolved: BTreeSet::new(),
             flaky: 0,
             commits: BTreeMap::from([(root.clone(), Works::new())]),
             tip: root,
@@ -209,9 +209,10 @@ impl QueueWorld {
                     works.insert(number(&id));
                     let commit = CommitId::from(format!("c{}", self.commits.len()));
                     self.commits.insert(commit.clone(), works.clone());
-                    let united = self.united.contains(&number(&id)).then(|| "list".to_owned());
-                    let united = united.into_iter().collect();
-                    built.commits.push(BuiltCommit { commit, rebuilt: None, united });
+                    let file = || ResolvedConflict { path: "list".to_owned(), command: None };
+                    let resolved = self.resolved.contains(&number(&id)).then(file);
+                    let resolved = resolved.into_iter().collect();
+                    built.commits.push(BuiltCommit { commit, rebuilt: None, resolved });
                 }
                 queue.built(&leader, Ok(built), true, sit)
             }
@@ -254,8 +255,8 @@ impl QueueWorld {
             assert!(self.is_green(works), "{number} was tried on top of red work");
             let with = works.iter().chain([number]).copied().collect();
             let is_conflict = self.conflicts(*number, works);
-            let is_united = self.united.contains(number);
-            assert_eq!(matches!(merge, Merge::Conflict { .. }), is_conflict || is_united);
+            let is_resolved = self.resolved.contains(number);
+            assert_eq!(matches!(merge, Merge::Conflict { .. }), is_conflict || is_resolved);
             assert!(is_conflict || self.flaky > 0 || !self.is_green(&with), "{number} is green");
         }
     }
@@ -310,11 +311,11 @@ proptest! {
         bad in proptest::collection::btree_set(0..12_usize, 0..3),
         pairs in proptest::collection::btree_set((0..12_usize, 0..12_usize), 0..4),
         conflicts in proptest::collection::btree_set((0..12_usize, 0..12_usize), 0..4),
-        united in proptest::collection::btree_set(0..12_usize, 0..6),
+        resolved in proptest::collection::btree_set(0..12_usize, 0..6),
     ) {
         let mut world = QueueWorld::new(seed, QueueLimits { width, batches });
         let pairs_of = |all: BTreeSet<(usize, usize)>| all.into_iter().filter(|(a, b)| a < b);
-        (world.bad, world.flaky, world.united) = (bad, flaky, united);
+        (world.bad, world.flaky, world.resolved) = (bad, flaky, resolved);
         (world.pairs, world.conflicts) = (pairs_of(pairs).collect(), pairs_of(conflicts).collect());
         world.process(count);
         let works = &world.commits[&world.tip];

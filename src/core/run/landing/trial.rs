@@ -9,7 +9,7 @@ use crate::{
         command::{AttemptId, RunCommand, TrialRun},
         verified_batch::{BuiltCommit, VerifiedBatch},
     },
-    verdict::{CheckResult, Merge},
+    verdict::{CheckResult, Merge, ResolvedConflict},
 };
 
 /// Work that is queued to land.
@@ -71,10 +71,10 @@ impl QueueTrial {
         self.stage == TrialStage::Building
     }
 
-    /// The files in which the lines of both sides were kept for its last work.
-    pub(super) fn united(&self) -> Vec<String> {
+    /// The files whose conflicts were resolved for its last work.
+    pub(super) fn resolved(&self) -> Vec<String> {
         let TrialStage::Verifying { commits, .. } = &self.stage else { return Vec::new() };
-        commits.last().map_or_else(Vec::new, |built| built.united.clone())
+        commits.last().map_or_else(Vec::new, |built| ResolvedConflict::paths(&built.resolved))
     }
 
     /// Its last commit, once it is built.

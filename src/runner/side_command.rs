@@ -1,0 +1,153 @@
+//! Commands that run beside the attempts, in a slot in which none works, in threads of their own and
+//! where the verify commands of an attempt run: those of proofs, and those that make files again.
+
+use std::{
+    convert::Infallible,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Result, bail};
+
+use super::{context::RunContext, process_spec, processes};
+use crate::{
+    adapters::{
+        agent_output,
+        git::{self, Repo},
+        process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
+    },
+    core::{
+        graph::TaskGraph,
+        run::command::{CheckPurpose, TrialRun},
+        verdict::{Outcome, ResolvedConflict},
+    },
+    project::attempt::AttemptRecord,
+    regular_file,
+};
+
+/// The command in the place of which others are put.
+const ANY: &str = "true";
+
+/// How commands run in one slot.
+pub(super) struct SideCommands {
+    /// A command as its executor starts it.
+    template: ProcessSpec,
+    /// The file by which their processes are recognized.
+    sign: PathBuf,
+    guardians: GuardianProgram,
+    redact: bool,
+    grace: Duration,
+}
+
+impl SideCommands {
+    /// Returns how commands run in the slot `dir`, as those with this purpose of an attempt do, with
+    /// additional variables. `name` is the name of the sign, which no other process has open.
+    ///
+    /// # Errors
+    /// They do not run on this machine.
+    pub(super) fn of(
+        cx: &RunContext,
+        graph: &TaskGraph,
+        record: &AttemptRecord,
+        (dir, purpose, name): (&Path, CheckPurpose, &str),
+        env: &[(&str, &str)],
+    ) -> Result<SideCommands, String> {
+        let config = &cx.workspace.config;
+        let call = record.call.as_ref().ok_or("the attempt has no agent")?;
+        let agent = process_spec::agent(&cx.workspace, record, call);
+        let mut spec = process_spec::check(agent, ANY, dir, Path::new("/dev/null"));
+        spec.env.extend(env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let executor = processes::executor_of(cx, record, Some(purpose))?;
+        if !executor.is_here() {
+            return Err(format!("its checks run on `{}`", executor.name));
+        }
+        // The record of the attempt, and what a sandbox keeps next to it, may be gone by then.
+        let sign = cx.workspace.root().join(format!("{}/{name}", record.log));
+        let limit = config.verify_timeout;
+        let placed = processes::placed(cx, graph, record, &executor, (&spec, &sign), limit);
+        let template = placed.map_err(|fault| fault.to_string())?.spec;
+        if template.argv.last().map(String::as_str) != Some(ANY) {
+            return Err(format!("`{}` cannot run controls", executor.name));
+        }
+        let (guardians, redact) = (cx.guardians.clone(), config.redact);
+        Ok(SideCommands { template, sign, guardians, redact, grace: config.grace })
+    }
+
+    /// Runs a command to its end, with its output in a file, while `goes_on` is true.
+    pub(super) fn run(
+        &self,
+        command: &str,
+        output: &Path,
+        limit: Duration,
+        goes_on: impl Fn() -> bool,
+    ) -> Outcome {
+        let _ = fs::remove_file(output);
+        if let Err(error) = regular_file::write(&self.sign, b"") {
+            return Outcome::NotStarted { error: error.to_string() };
+        }
+        let mut spec =
+            ProcessSpec { stdout: output.into(), stderr: output.into(), ..self.template.clone() };
+        if let Some(last) = spec.argv.last_mut() {
+            command.clone_into(last);
+        }
+        let guard = GuardianSpec::new(spec, self.sign.clone(), self.redact);
+        let goes_on = |_: &_| Ok::<_, Infallible>(goes_on());
+        let Ok(outcome) =
+            process::run_guarded(&self.guardians, &guard, (limit, self.grace), goes_on);
+        outcome
+    }
+
+    /// Removes the sign, and the temporary folder that a sandbox leaves there.
+    pub(super) fn end(&self) {
+        let _ = fs::remove_file(&self.sign);
+        let _ = fs::remove_dir_all(self.sign.with_extension("tmpdir"));
+    }
+}
+
+/// How files that conflict are made again, in a slot of the merge queue.
+pub(super) struct Regeneration {
+    /// The commands; the files have their numbers.
+    pub(super) commands: Vec<String>,
+    pub(super) runs: Result<SideCommands, String>,
+    pub(super) output: PathBuf,
+    pub(super) limit: Duration,
+}
+
+impl Regeneration {
+    /// Returns the purpose of its commands, which run where work is verified before it lands.
+    pub(super) const PURPOSE: CheckPurpose = CheckPurpose::Trial(TrialRun::First);
+
+    /// Makes the files again that have the number of a command, in their folders, and puts that command
+    /// in its place.
+    ///
+    /// # Errors
+    /// A command failed or ran into its limit.
+    pub(super) fn run(&self, tree: &Repo, files: &mut [ResolvedConflict]) -> Result<()> {
+        let runs = self.runs.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
+        let mut done = Vec::new();
+        for ResolvedConflict { path, command } in files {
+            let Some(number) = command.take() else { continue };
+            let Some(given) = number.parse().ok().and_then(|at: usize| self.commands.get(at))
+            else {
+                bail!("the settings changed");
+            };
+            *command = Some(given.clone());
+            let folder = Path::new(path).parent().unwrap_or(Path::new("")).to_owned();
+            if done.contains(&(number.clone(), folder.clone())) {
+                continue;
+            }
+            let whole = tree.root().join(&folder).display().to_string();
+            let in_folder = format!("cd '{}' && {{ {given}\n}}", whole.replace('\'', "'\\''"));
+            let outcome = runs.run(&in_folder, &self.output, self.limit, || !git::is_stopped());
+            runs.end();
+            if outcome != (Outcome::Exited { exit_code: 0 }) {
+                let said = agent_output::last_line(&self.output);
+                let said = said.map_or_else(String::new, |line| format!(": {line}"));
+                bail!("`{given}`, which makes `{path}` again, {outcome}{said}");
+            }
+            done.push((number, folder));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! Combines queued work on top of the tip of the target branch, or of what is ahead of it, in a slot
+//! of the merge queue.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::{graph_copy::GraphChange, side_command::Regeneration};
+use crate::{
+    adapters::git::{BranchWork, Integrated, IntegrationMethod, Repo, SlotSettings},
+    core::{
+        commit_id::CommitId,
+        graph::merge::{self, Texts},
+        run::{input::BuiltBatch, verified_batch::BuiltCommit},
+    },
+    project::{
+        merge_attributes::MergeAttributes,
+        slot_pool::{self, SlotPool},
+    },
+    regular_file,
+};
+
+/// The work to combine, and the place to do it.
+pub(super) struct TrialOrder {
+    pub(super) main: PathBuf,
+    pub(super) pool: SlotPool,
+    pub(super) slot: usize,
+    pub(super) settings: SlotSettings,
+    pub(super) trial_ref: String,
+    pub(super) setup: Vec<String>,
+    pub(super) onto: CommitId,
+    pub(super) work: Vec<WorkToLand>,
+    pub(super) how: IntegrationMethod,
+    pub(super) own: Vec<String>,
+    pub(super) attributes: MergeAttributes,
+    pub(super) regeneration: Regeneration,
+    /// The file for the diff of a conflict of the first piece of work, with the commits of the other
+    /// side; for these alone if the lines of both sides were kept.
+    pub(super) conflict: PathBuf,
+}
+
+impl TrialOrder {
+    /// Combines the work.
+    pub(super) fn build(&self) -> Result<BuiltBatch> {
+        let main = Repo::discover(&self.main)?;
+        let slot = self.pool.merge(self.slot);
+        let tree = self.pool.open(&slot, &self.settings, &self.onto)?;
+        if self.work.is_empty() {
+            tree.integration().check_out(&self.onto)?;
+        }
+        let own: Vec<&str> = self.own.iter().map(String::as_str).collect();
+        let mut built = BuiltBatch::default();
+        let mut tip = self.onto.clone();
+        for WorkToLand { base, head, message, has_new_modules, completion } in &self.work {
+            let work = BranchWork { head, base, message };
+            let integrated = self.integrate(&tree, &tip, &work, &own)?;
+            if let Integrated::Resolved { others: text, .. }
+            | Integrated::Conflict { diff: text, .. } = &integrated
+                && built.commits.is_empty()
+            {
+                let path = &self.conflict;
+                regular_file::write(path, text.as_bytes())
+                    .with_context(|| format!("write `{}`", path.display()))?;
+            }
+            let (commit, resolved) = match integrated {
+                Integrated::Done(commit) => (commit, Vec::new()),
+                Integrated::Resolved { commit, files, .. } => (commit, files),
+                Integrated::Nothing => (tip.clone(), Vec::new()),
+                Integrated::Conflict { paths, .. } => {
+                    built.conflict = Some(paths);
+                    break;
+                }
+            };
+            // After a rebuild, the commits of the branch are those of the work.
+            let rebuilt = if commit == *head {
+                None
+            } else {
+                Some((tree.between(&tip, &commit)?, tree.diff(&tip, &commit, None)?))
+            };
+            let commit = completed(&tree, &commit, completion.as_ref())?;
+            tree.slot().move_to(&commit)?;
+            if *has_new_modules && let Err(error) = tree.slot().update_submodules(&main) {
+                if !slot_pool::is_of_the_commit(&error) {
+                    return Err(error);
+                }
+                tree.slot().move_to(&tip)?;
+                built.refused = Some(format!("{error:#}"));
+                break;
+            }
+            tip.clone_from(&commit);
+            built.commits.push(BuiltCommit { commit, rebuilt, resolved });
+        }
+        // What lands is what is here now, whatever the verify commands do in the slot.
+        main.slots().bring_home(&tree, &tip, &self.trial_ref)?;
+        tree.slot().update_submodules(&main)?;
+        built.is_set_up = slot_pool::is_set_up(&tree, &self.setup)?;
+        built.changed = tree.dirty()?.into_keys().collect();
+        Ok(built)
+    }
+
+    /// Integrates work, and makes the files again whose conflicts are resolved so.
+    fn integrate(
+        &self,
+        tree: &Repo,
+        tip: &CommitId,
+        work: &BranchWork<'_>,
+        own: &[&str],
+    ) -> Result<Integrated> {
+        let integrate = |attributes: &Path| {
+            tree.integration().integrate(tip, work, self.how, own, Some(attributes))
+        };
+        let mut integrated = integrate(&self.attributes.file)?;
+        let Integrated::Resolved { commit, files, .. } = &mut integrated else {
+            return Ok(integrated);
+        };
+        if files.iter().all(|file| file.command.is_none()) {
+            return Ok(integrated);
+        }
+        if let Err(why) = self.regeneration.run(tree, files) {
+            let mut plain = integrate(&self.attributes.plain)?;
+            if let Integrated::Conflict { diff, .. } = &mut plain {
+                *diff = format!("{why:#}\n{diff}");
+            }
+            return Ok(plain);
+        }
+        *commit = tree.integration().amend(files)?;
+        Ok(integrated)
+    }
+}
+
+/// The work of one attempt.
+pub(super) struct WorkToLand {
+    pub(super) base: CommitId,
+    pub(super) head: CommitId,
+    pub(super) message: String,
+    /// Whether it adds or changes submodules.
+    pub(super) has_new_modules: bool,
+    /// None in a plain loop, whose graph is not in git.
+    pub(super) completion: Option<Completion>,
+}
+
+/// What completes a task in git: a commit on top of its work that changes its status in the graph.
+pub(super) struct Completion {
+    /// The graph file, relative to the repository.
+    pub(super) path: String,
+    pub(super) change: GraphChange,
+    pub(super) message: String,
+    /// The graph of the run, if it is not only what has landed.
+    pub(super) edited: Option<String>,
+}
+
+impl Completion {
+    /// Makes the commit on top of `parent`. Returns `parent` if the graph is not in git, or does not
+    /// have the task.
+    fn commit(&self, repo: &Repo, parent: &CommitId) -> Result<CommitId> {
+        let Some(text) = repo.file_at(parent, &self.path)? else {
+            return Ok(parent.clone());
+        };
+        let text = String::from_utf8_lossy(&text);
+        let changed = match (self.change.applied(&text)?, &self.edited) {
+            (None, Some(edited)) => {
+                // A person has added the task, and not committed it.
+                let texts = Texts { base: &text, ours: &text, theirs: edited };
+                let adopted = merge::adopt(texts).ok().flatten();
+                adopted.map_or(Ok(None), |text| self.change.applied(&text))?
+            }
+            (changed, _) => changed,
+        };
+        match changed {
+            Some(changed) if changed != text => {
+                repo.commits().commit_file(parent, &self.path, &changed, &self.message)
+            }
+            _ => Ok(parent.clone()),
+        }
+    }
+}
+
+/// Makes the commit that completes a task on top of `parent`, if there is one to make.
+fn completed(repo: &Repo, parent: &CommitId, completion: Option<&Completion>) -> Result<CommitId> {
+    completion.map_or_else(|| Ok(parent.clone()), |it| it.commit(repo, parent))
+}
