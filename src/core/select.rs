@@ -12,10 +12,12 @@ mod blockers;
 mod plain_loop;
 mod reach;
 mod ready;
+mod scan;
 mod stops;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     num::NonZeroU32,
     time::Duration,
 };
@@ -40,6 +42,7 @@ pub use forecast::{Forecast, Slot};
 use key::unfinished;
 pub use key::{SelectionKey, keys};
 pub use reach::fault_words;
+use scan::FrontierScan;
 pub use stops::{default_iterations, iteration_limit_reached};
 
 /// The default number of attempts before a task is parked.
@@ -353,45 +356,21 @@ impl View<'_> {
                 Decision::Wait(Wait::default())
             };
         }
-        let mut wake: Option<(DateTime<Utc>, bool)> = None;
-        let (mut best, mut elsewhere, mut denied) = (None::<SelectionKey>, false, None);
-        let mut conflicting = Vec::new();
-        let mut away = BTreeSet::new();
-        for number in self.frontier() {
-            match self.state(number, now) {
-                TaskState::Ready => {
-                    let key = self.key(number);
-                    best = Some(best.map_or(key, |best| best.min(key)));
-                }
-                state @ (TaskState::Retrying(until) | TaskState::RateLimited(until)) => {
-                    let this = (until, matches!(state, TaskState::RateLimited(_)));
-                    wake = Some(wake.map_or(this, |wake| wake.min(this)));
-                }
-                TaskState::Conflicting => {
-                    let for_files =
-                        matches!(self.conflict(number, now), Some(TaskConflict::Touches(_)));
-                    conflicting.extend(for_files.then_some(self.key(number)));
-                }
-                TaskState::Unreachable(_) => away.extend(self.policy.places(self.place(number))),
-                TaskState::Denied => denied = Some(number),
-                TaskState::Claimed | TaskState::NeedsInput => elsewhere = true,
-                TaskState::Complete
-                | TaskState::Cancelled
-                | TaskState::Running
-                | TaskState::Parked(_)
-                | TaskState::Spent
-                | TaskState::Blocked
-                | TaskState::OnBranch
-                | TaskState::Waiting => {}
-            }
+        let running =
+            |until| Decision::Wait(Wait { until, why: "an attempt is running".to_owned() });
+        if !idle && self.active.iter().filter(|active| active.works).count() >= self.policy.jobs {
+            return running(None);
         }
-        if best.is_some_and(|best| self.gives_way(best, conflicting.iter().copied())) {
-            best = self.first(self.ready(now), conflicting);
+        let mut scan = FrontierScan::of(self, now, true);
+        let gives_way = |best| self.gives_way(best, scan.conflicting.iter().copied());
+        if scan.best.is_some_and(gives_way) {
+            scan = FrontierScan::of(self, now, false);
+            scan.best = self.first(self.ready(now), mem::take(&mut scan.conflicting));
         }
-        let at_work = self.active.iter().filter(|active| active.works).count();
-        if !idle && (best.is_none() || at_work >= self.policy.jobs) {
+        let FrontierScan { best, wake, away, denied, elsewhere, conflicting: _ } = scan;
+        if !idle && best.is_none() {
             let until = wake.map(|(until, _)| until).into_iter().chain(self.first_try(&away)).min();
-            return Decision::Wait(Wait { until, why: "an attempt is running".to_owned() });
+            return running(until);
         }
         if best.is_none() && !self.is_unfinished() {
             return Decision::Stop(self.complete());
