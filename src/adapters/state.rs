@@ -5,10 +5,12 @@
 //! not on a file in it: after a lock file is deleted, two runs can both hold "the" lock. This
 //! module stores serializable values and does not know their meaning.
 
+mod snapshot_sum;
+
 use std::{
     ffi::OsStr,
     fs::{self, File, OpenOptions, TryLockError},
-    io::{self, Write},
+    io::{self, BufWriter, Write},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     time::SystemTime,
@@ -17,6 +19,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{crash, regular_file};
+use snapshot_sum::SnapshotSum;
 
 /// The prefix and the suffix of the name of a draft.
 const DRAFT: (&str, &str) = (".ralph-", ".tmp");
@@ -382,9 +385,15 @@ impl StateFolder {
     /// I/O errors.
     pub fn write_snapshot(&self, snapshot: &impl Serialize) -> io::Result<()> {
         self.make()?;
-        let body = json(snapshot);
-        let sealed = [seal(&body).as_bytes(), &body].concat();
-        replace(&self.dir.join("history.json"), &sealed, false)
+        // Written twice: that of thousands of tasks need not be in memory as a whole.
+        let mut sum = SnapshotSum::default();
+        serde_json::to_writer(&mut sum, snapshot)?;
+        replace_by(&self.dir.join("history.json"), false, |file| {
+            let mut file = BufWriter::new(file);
+            file.write_all(sum.seal().as_bytes())?;
+            serde_json::to_writer(&mut file, snapshot)?;
+            file.flush()
+        })
     }
 
     /// The snapshot; none if it is missing, was changed, or is one of another version, which may
@@ -393,16 +402,13 @@ impl StateFolder {
         let sealed = regular_file::read(&self.dir.join("history.json")).ok()?;
         let line = sealed.iter().position(|byte| *byte == b'\n')? + 1;
         let (found, body) = sealed.split_at(line);
-        if found != seal(body).as_bytes() {
+        let mut sum = SnapshotSum::default();
+        sum.write_all(body).ok()?;
+        if found != sum.seal().as_bytes() {
             return None;
         }
         serde_json::from_slice(body).ok()
     }
-}
-
-/// The first line of a snapshot, which shows that nothing of the rest has changed.
-fn seal(body: &[u8]) -> String {
-    format!("ralph {} {:08x} {}\n", env!("CARGO_PKG_VERSION"), crc32fast::hash(body), body.len())
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {
@@ -437,6 +443,15 @@ pub fn stamp(path: &Path) -> io::Result<Stamp> {
 /// # Errors
 /// I/O errors; the file is unchanged then.
 pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
+    replace_by(path, durable, |file| file.write_all(bytes))
+}
+
+/// Replaces a file like [`replace`] by what `write` writes.
+fn replace_by(
+    path: &Path,
+    durable: bool,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
     let (target, found) = match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => {
             let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -458,7 +473,7 @@ pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
     };
     let mut file = builder.tempfile_in(folder)?;
     crash::point("draft.created");
-    file.write_all(bytes)?;
+    write(file.as_file_mut())?;
     // Set after creation, because the umask limits the mode of a new file.
     file.as_file().set_permissions(mode)?;
     if durable {

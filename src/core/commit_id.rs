@@ -1,13 +1,14 @@
 //! The id of a git commit.
 
-use std::{fmt, ops::Deref};
+use std::{fmt, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-/// The full id of a commit in hexadecimal digits; a plain string in the journal.
+/// The full id of a commit in hexadecimal digits; a plain string in the journal. What a run keeps of
+/// each task has the same one several times.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct CommitId(String);
+#[serde(from = "String", into = "String")]
+pub struct CommitId(Arc<str>);
 
 impl CommitId {
     /// The id as text.
@@ -37,36 +38,36 @@ impl fmt::Display for CommitId {
 
 impl From<String> for CommitId {
     fn from(id: String) -> CommitId {
-        CommitId(id)
+        CommitId(id.into())
     }
 }
 
 impl From<&str> for CommitId {
     fn from(id: &str) -> CommitId {
-        CommitId(id.to_owned())
+        CommitId(id.into())
     }
 }
 
 impl From<CommitId> for String {
     fn from(id: CommitId) -> String {
-        id.0
+        id.0.as_ref().to_owned()
     }
 }
 
 impl PartialEq<str> for CommitId {
     fn eq(&self, other: &str) -> bool {
-        self.0 == other
+        *self.0 == *other
     }
 }
 
 impl PartialEq<String> for CommitId {
     fn eq(&self, other: &String) -> bool {
-        self.0 == *other
+        *self.0 == **other
     }
 }
 
 impl PartialEq<CommitId> for String {
     fn eq(&self, other: &CommitId) -> bool {
-        *self == other.0
+        **self == *other.0
     }
 }

@@ -49,7 +49,7 @@ pub use task_history::{LastAttempt, Reopened, TaskHistory};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct History {
-    tasks: HashMap<TaskId, TaskHistory>,
+    tasks: HashMap<TaskId, Box<TaskHistory>>,
     /// The tasks whose status was ever set to complete.
     completed: BTreeSet<TaskId>,
     /// The newest run.
@@ -163,7 +163,7 @@ impl History {
 
     /// The history of a task; an empty one if it has none.
     pub fn of(&self, id: &(impl Borrow<str> + ?Sized)) -> &TaskHistory {
-        self.tasks.get(id.borrow()).unwrap_or(&NO_HISTORY)
+        self.tasks.get(id.borrow()).map_or(&NO_HISTORY, |past| past)
     }
 
     /// The tasks of the graph that are complete without a proof of their work, in any run.

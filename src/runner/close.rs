@@ -162,12 +162,12 @@ pub(super) fn result_of(
     let outcome = end.outcome.unwrap_or(Outcome::Interrupted);
     let (transcript, error_kind) = record.transcript(workspace, &outcome);
     let name = record.call.as_ref().map_or("", |call| call.name.as_str());
-    let missing = if history.has_worked(name) {
-        ProviderErrorKind::Vanished
-    } else {
-        ProviderErrorKind::Missing
+    let has_worked = || history.has_worked(name);
+    let missing = match end.no_program {
+        true if has_worked() => Some(ProviderErrorKind::Vanished),
+        true => Some(ProviderErrorKind::Missing),
+        false => None,
     };
-    let missing = end.no_program.then_some(missing);
     evidence.obstacle = missing.or(error_kind).map(|error_kind| {
         let earlier = history.errors_before(name, &record.task_id);
         ProviderError::new(error_kind, earlier, Utc::now())

@@ -336,13 +336,14 @@ impl ReportSource<'_> {
             return Vec::new();
         }
         let task = |(id, last): (&TaskId, &LastAttempt)| {
-            let evidence = &last.ended.evidence;
+            let ended = last.ended.read();
+            let evidence = &ended.evidence;
             let diff = evidence.diff.filter(|_| !evidence.commits.is_empty()).unwrap_or_default();
             // A reset since then forgets the attempts before it.
             let spend = Some(self.history.of(id).spend).filter(|spend| spend.attempts > 0);
             let spend = spend.unwrap_or_else(|| {
                 let mut last_alone = Spend::default();
-                last_alone.add(&last.ended);
+                last_alone.add(&ended);
                 last_alone
             });
             LandedTask {

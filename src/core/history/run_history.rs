@@ -369,7 +369,7 @@ impl History {
 
     /// The tasks with a history, by id.
     pub fn tasks(&self) -> Vec<(&TaskId, &TaskHistory)> {
-        let mut tasks: Vec<_> = self.tasks.iter().collect();
+        let mut tasks: Vec<_> = self.tasks.iter().map(|(id, past)| (id, &**past)).collect();
         tasks.sort_unstable_by_key(|(id, _)| id.as_str());
         tasks
     }

@@ -2,7 +2,7 @@
 //!
 //! The results are most of a stored history, and few of them are looked at.
 
-use std::{ops::Deref, sync::OnceLock};
+use std::{borrow::Cow, ops::Deref, sync::OnceLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
@@ -37,6 +37,18 @@ impl StoredResult {
 
 fn read(text: &RawValue) -> Option<AttemptResult> {
     serde_json::from_str(text.get()).ok()
+}
+
+impl StoredResult {
+    /// The result, which is not kept as one: for a reader of the results of all tasks.
+    pub fn read(&self) -> Cow<'_, AttemptResult> {
+        match &self.text {
+            Some(text) if self.result.get().is_none() => {
+                Cow::Owned(read(text).unwrap_or_else(AttemptResult::unreadable))
+            }
+            _ => Cow::Borrowed(self),
+        }
+    }
 }
 
 impl Deref for StoredResult {
