@@ -95,7 +95,8 @@ use processes::{ClosedProcess, Processes};
 use proof::RunProofs;
 use slots::RunSlots;
 use sources::RunSources;
-use target::{follow_rename, open_reset};
+use target::follow_rename;
+pub use target::open_reset;
 use whole::RunWhole;
 
 /// The pause between two looks at a graph file that cannot be read.
@@ -322,7 +323,9 @@ impl Runner {
         self.proofs.record_unmade(&mut self.core)?;
         self.landing.follow(&mut self.core, BUSY)?;
         self.write_back()?;
-        open_reset(&self.core)?;
+        if self.core.graph.checkout.is_some() {
+            open_reset(&self.core.cx.workspace, self.core.journal.history())?;
+        }
         self.refresh()?;
         self.follow_history()?;
         if self.core.cx.is_isolated() {

@@ -19,7 +19,10 @@ use crate::{
         history::attempt_log::{AttemptEntry, AttemptLog},
         select::View,
     },
-    project::{graph_file::GraphFile, workspace::Workspace},
+    project::{
+        graph_file::GraphFile,
+        workspace::{Workspace, policy_for},
+    },
     report::metrics::{self, MetricsFacts},
     view::{log::JournalLog, picture::FoldKinds, state::TaskCounts, timeline::TimelineFold},
 };
@@ -89,11 +92,13 @@ impl PageData {
     /// Errors of the disk.
     pub(super) fn metrics(&self) -> Result<String> {
         let (store, is_live) = status::look(&self.workspace)?;
-        let policy = self.workspace.policy();
+        let history = store.history();
         // The other numbers count without a valid graph too.
         let counts = self.workspace.graph().ok().and_then(|file| {
             let count = |view: &View<'_>| TaskCounts::of(view, self.now);
-            with_view(&self.workspace, &file, store.history(), &policy, count).ok()
+            let policy = self.workspace.policy();
+            let policy = policy_for(&self.workspace, policy, file.graph(), history).ok()?;
+            with_view(&self.workspace, &file, history, &policy, count).ok()
         });
         let age = status::last_beat(&self.workspace).filter(|_| is_live);
         Ok(metrics::text(&MetricsFacts {

@@ -37,6 +37,7 @@ use crate::{
         placement::AWAY,
         workspace::find,
     },
+    runner::open_reset,
 };
 
 /// Sets tasks to pending, with all attempts available again.
@@ -87,6 +88,9 @@ pub fn reset(invocation: &Invocation, ids: &[String]) -> Result<Exit> {
         let change =
             if old == Status::Pending { String::new() } else { format!("{old} -> pending, ") };
         terminal::print(&format!("{id}: {change}attempts reset\n"))?;
+    }
+    if !editor.workspace.is_busy()? {
+        open_reset(&editor.workspace, editor.store.history())?;
     }
     Ok(Exit::Success)
 }

@@ -161,6 +161,8 @@ findings! {
         => "set `verify` to the command that tests the project";
     RunsNone Warning, "slot": "`{}` passes although the code is broken: it runs none of it"
         => "add a test, and its command to `verify`: nothing tells good work from bad";
+    NoVerify Warning, "slot": "there is no verify command"
+        => "add the command of your tests to `verify`: nothing tells good work from bad";
     OnlyRead Warning, "slot": "no verify command runs the code: `{}` only reads it"
         => "add the command of your tests to `verify`: nothing tells good work from bad";
     NotTried Warning, "slot": "not tested: {}" => "";

@@ -3,10 +3,14 @@
 
 use anyhow::Result;
 
-use super::{Runner, checkout_graph, core::RunCore};
-use crate::core::{
-    event::LandingEvent,
-    graph::task::{Status, Task},
+use super::{Runner, checkout_graph::commit_statuses};
+use crate::{
+    core::{
+        event::LandingEvent,
+        graph::task::{Status, Task},
+        history::History,
+    },
+    project::workspace::{Workspace, checkout_graph},
 };
 
 /// Lets work land on a branch under its new name if a person has renamed it. Returns whether that is
@@ -32,21 +36,25 @@ pub(super) fn follow_rename(runner: &mut Runner, from: &str) -> Result<bool> {
 }
 
 /// Opens the tasks again on a branch that is not the one of the checkout which a person has reset: the
-/// file of the checkout may never have had them as complete.
-pub(super) fn open_reset(core: &RunCore) -> Result<()> {
-    let (workspace, graph) = (&core.cx.workspace, &core.graph);
-    let Some(branch) = core.cx.target.as_ref().filter(|_| workspace.config.onto.is_some()) else {
-        return Ok(());
-    };
-    let Some(checkout) = &graph.checkout else { return Ok(()) };
+/// file of the checkout may never have had them as complete or parked.
+///
+/// # Errors
+/// The error of `git`.
+pub fn open_reset(workspace: &Workspace, history: &History) -> Result<()> {
+    let Some(branch) = &workspace.config.onto else { return Ok(()) };
+    let (graph, checkout) = (workspace.graph()?, checkout_graph(workspace)?);
     let is_reset = |task: &&Task| {
-        let there = checkout.file.graph().status_of(&task.id);
-        let is_open = (task.status, there) == (Status::Complete, Some(Status::Pending));
-        is_open && core.journal.history().of(&task.id).was_reset
+        let is_held = match task.status {
+            Status::Complete | Status::InProgress | Status::NeedsInput => true,
+            Status::Pending | Status::Blocked | Status::Cancelled => false,
+        };
+        let (past, there) = (history.of(&task.id), checkout.graph().status_of(&task.id));
+        let has_failed = past.counted > 0 || past.stuck || past.asks;
+        is_held && there == Some(Status::Pending) && past.was_reset && !has_failed
     };
-    let reset = graph.file.graph().tasks().iter().filter(is_reset);
+    let reset = graph.graph().tasks().iter().filter(is_reset);
     let reset: Vec<_> = reset.map(|task| (task.id.clone(), Status::Pending)).collect();
     let names: Vec<&str> = reset.iter().map(|(id, _)| id.as_str()).collect();
     let title = format!("Open again: {}", names.join(", "));
-    checkout_graph::commit_statuses(workspace, branch, &reset, &title)
+    commit_statuses(workspace, branch, &reset, &title)
 }

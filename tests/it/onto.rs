@@ -45,6 +45,9 @@ fn work_lands_on_another_branch_and_nothing_of_the_checkout_changes() {
     trial.run(["dag-status"]).stdout_has("2 on another branch");
     trial.run(["plan"]).stdout_has("2 tasks landed on `night` and are not on this branch: a, b");
     trial.run(["prompt"]).code(1);
+    let doctor = trial.run(["doctor", "--json"]).code(3).json();
+    let graph = doctor["findings"].as_array().unwrap().iter().find(|it| it["about"] == "graph");
+    assert_eq!(graph.unwrap()["mark"], "fault", "{doctor}");
     trial.run(["run"]).code(3).stderr_has("`git merge night`, or run with `--onto night`");
     assert_eq!((trial.tasks("started").len(), checkout(&trial)), (2, before));
     // A task of the person's file goes on from there.
@@ -88,6 +91,21 @@ fn a_branch_in_another_worktree_follows_and_a_setting_names_it() {
         (trial.tasks("started"), checkout(&trial)),
         (["a", "b", "a"].map(Into::into).into(), before)
     );
+}
+
+#[test]
+fn a_reset_opens_a_parked_task_on_the_branch_at_once() {
+    let trial = stage("tasks: [{id: a, title: A}]\n", "onto: night\nmax_attempts: 1\n");
+    tell(&trial, "a-1", "exit 1");
+    trial.run(["run"]).code(3);
+    let on_branch = trial.git(&["show", "night:task-graph.yaml"]);
+    assert!(on_branch.contains("status: in-progress"), "{on_branch}");
+    let before = checkout(&trial);
+    trial.run(["task-reset", "a"]).stdout_has("attempts reset");
+    trial.run(["dag-status"]).stdout_has("1 ready");
+    assert_eq!(checkout(&trial), before);
+    trial.run(["run"]).graph_complete();
+    assert_eq!((trial.tasks("started").len(), checkout(&trial)), (2, before));
 }
 
 #[test]

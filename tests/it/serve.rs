@@ -455,6 +455,16 @@ fn files_and_commits_are_read_only_where_they_belong() {
 }
 
 #[test]
+fn metrics_count_what_is_complete_on_another_branch() {
+    let trial = simple().agent("commit");
+    trial.run(["run", "--onto", "night"]).graph_complete();
+    let server = Server::of(trial, &[]);
+    let metrics = server.get("/metrics").body;
+    assert!(metrics.contains("ralph_tasks{state=\"on another branch\"} 2\n"), "{metrics}");
+    server.end();
+}
+
+#[test]
 fn the_page_shows_a_run_that_died_and_outlives_it() {
     let settings = format!("{SETTINGS}agent: [{}]\n", agent("gate"));
     let server = Server::of(simple().file(".ralph/config.yaml", &settings), &[]);

@@ -104,7 +104,11 @@ pub(super) fn notice(
     drop(broken);
     let tests = runners.iter().find(|it| it.contains("test") || it.contains("spec"));
     let Some(command) = tests.or(runners.first()) else {
-        return Ok(Notice::Missed(FindingKind::OnlyRead.with(&[readers.first().unwrap_or(&"")])));
+        let finding = match readers.first() {
+            Some(reader) => FindingKind::OnlyRead.with(&[reader]),
+            None => FindingKind::NoVerify.with(&[]),
+        };
+        return Ok(Notice::Missed(finding));
     };
     if cannot_fail(command) {
         return Ok(Notice::Missed(FindingKind::ChecksNothing.with(&[command])));

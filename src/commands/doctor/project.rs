@@ -27,7 +27,7 @@ use crate::{
         event_store::EventStore,
         fatal,
         graph_file::GraphFile,
-        workspace::{Workspace, view},
+        workspace::{Workspace, policy_for, view},
     },
     report::notify::desktop_is_here,
     runner,
@@ -56,8 +56,13 @@ pub(super) fn graph(
     if odd > 0 {
         return FindingKind::GraphWarnings.with(&[&found, &counted(odd, "warning")]);
     }
-    let policy = workspace.policy();
     let (idle, now) = (past.as_ref().ok().filter(|(_, live)| !live && over > 0), Utc::now());
+    let policy_of = |history| policy_for(workspace, workspace.policy(), file.graph(), history);
+    let policy = idle.map_or_else(|| Ok(workspace.policy()), |(it, _)| policy_of(it.history()));
+    let policy = match policy {
+        Ok(policy) => policy,
+        Err(error) => return of_error(FindingKind::NoGraph, &error),
+    };
     let view = idle.map(|(store, _)| view(file, store.history(), &policy));
     if let Some(view) = view.filter(|view| view.ready(now).is_empty()) {
         let finding = FindingKind::NothingReady.with(&[&found]);
