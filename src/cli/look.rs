@@ -116,6 +116,9 @@ pub struct StatusArgs {
     /// Show an earlier run: N counts back from the newest run, which is 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub run: Option<u32>,
+    /// Redraw the screen whenever something changes, until Ctrl-C
+    #[arg(long, conflicts_with = "json")]
+    pub watch: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -176,6 +179,9 @@ pub struct AttemptsArgs {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "these are flags")]
 pub struct LogsArgs {
+    /// The same as `--task`
+    #[arg(value_name = "ID", conflicts_with = "task", add = ArgValueCandidates::new(complete::ids))]
+    pub id: Option<String>,
     /// Keep printing new entries until Ctrl-C
     #[arg(short, long)]
     pub follow: bool,
@@ -183,7 +189,7 @@ pub struct LogsArgs {
     #[arg(long, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
     pub task: Option<String>,
     /// Only entries about attempt N at the task
-    #[arg(long, value_name = "N", requires = "task")]
+    #[arg(long, value_name = "N")]
     pub attempt: Option<u32>,
     /// Entries from all runs, not only the newest
     #[arg(long)]
@@ -224,9 +230,9 @@ pub struct AttachArgs {
 /// `ralph show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// An attempt such as `parser.2`, or a task for its newest attempt
+    /// An attempt such as `parser.2`, or a task for its newest attempt [default: the newest attempt]
     #[arg(value_name = "ID[.N]", add = ArgValueCandidates::new(complete::ids))]
-    pub name: String,
+    pub name: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -88,7 +88,11 @@ fn row(attempt: &PastAttemptView) -> [String; 6] {
 pub fn show(invocation: &Invocation, options: &ShowArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let log = workspace.attempt_log()?;
-    let details = details(&workspace, &log, &typed(&workspace, &options.name))?;
+    let newest = || log.of(None).last().map(AttemptEntry::name);
+    let Some(name) = options.name.as_deref().map(|it| typed(&workspace, it)).or_else(newest) else {
+        return fail(Exit::Error, "no attempts yet; `ralph run` starts one");
+    };
+    let details = details(&workspace, &log, &name)?;
     success(&if options.json {
         terminal::json(&details)
     } else {

@@ -1,7 +1,7 @@
 //! `ralph dag-status`: what is complete, in progress, ready and waiting, and on what; `ralph plan`: in which
 //! order, with how many agents at once, until when.
 
-use std::{fmt::Write as _, io::ErrorKind, thread, time::Duration};
+use std::fmt::Write as _;
 
 use anyhow::Result;
 use chrono::{DateTime, Utc};
@@ -15,14 +15,14 @@ use crate::{
     adapters::terminal::{self, Style, visible},
     cli::{self, DagStatusArgs},
     core::{
-        exit::{Exit, fail},
+        exit::Exit,
         graph::{filter::Filter, task::TaskId},
         select::Policy,
     },
     project::workspace::{policy_for, view},
     view::{
         graph::{GraphFacts, GraphView},
-        lines::{Line, clock, counted, moment, plain, short},
+        lines::{Line, counted, moment, plain, short},
         plan::{PaceView, PlanView},
         waits::ElsewhereView,
     },
@@ -30,8 +30,6 @@ use crate::{
 
 /// How many tasks of each part are shown without `--all`.
 const SHOWN: usize = 15;
-/// How often `--watch` looks for a change.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// Shows how the graph stands.
 ///
@@ -43,7 +41,11 @@ pub fn run(invocation: &Invocation, options: DagStatusArgs) -> Result<Exit> {
     let filter = filter(options.which);
     let now = Utc::now();
     if watches {
-        return watch(invocation, &filter, shown);
+        let watched = |now| {
+            let (graph, damaged) = read(invocation, &filter, now)?;
+            Ok(page(&graph, damaged, shown, now))
+        };
+        return status::watch(watched, "the graph cannot be read: `ralph check`");
     }
     let (graph, damaged) = read(invocation, &filter, now)?;
     let text = if json { terminal::json(&graph) } else { page(&graph, damaged, shown, now) };
@@ -106,41 +108,6 @@ fn page(graph: &GraphView, damaged: u64, shown: usize, now: DateTime<Utc>) -> St
         lines.push(plain(&format!("{damaged} of the journal could not be read; skipped")));
     }
     drawn(&lines, width)
-}
-
-/// Redraws the page whenever it changes, until Ctrl-C. While the graph cannot be read, the last page
-/// stays, with a line that says so.
-fn watch(invocation: &Invocation, filter: &Filter, shown: usize) -> Result<Exit> {
-    if !terminal::stdout_is_terminal() {
-        return fail(
-            Exit::Usage,
-            "`--watch` redraws a terminal, and the output is none; without it the state \
-                       is printed once",
-        );
-    }
-    let now = Utc::now();
-    let (graph, damaged) = read(invocation, filter, now)?;
-    let mut good = page(&graph, damaged, shown, now);
-    let (mut text, mut drawn, mut read_at) = (good.clone(), None, now);
-    loop {
-        let screen = (terminal::stdout_width(), terminal::stdout_height());
-        if drawn.as_ref() != Some(&(text.clone(), screen)) {
-            match terminal::redraw(&text, screen.1) {
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Success),
-                result => result?,
-            }
-            drawn = Some((text, screen));
-        }
-        thread::sleep(LOOK);
-        let now = Utc::now();
-        text = if let Ok((graph, damaged)) = read(invocation, filter, now) {
-            (good, read_at) = (page(&graph, damaged, shown, now), now);
-            good.clone()
-        } else {
-            let at = clock(read_at);
-            format!("as of {at}; the graph cannot be read: `ralph check`\n{good}")
-        };
-    }
 }
 
 /// How many tasks of the order are shown unless all are asked for.

@@ -40,7 +40,11 @@ pub(super) use parts::{file_part, last_lines, transcript};
 /// Nothing about that task or attempt; errors of the disk.
 pub fn run(invocation: &Invocation, options: &LogsArgs) -> Result<Exit> {
     let workspace = invocation.watched()?;
-    let about = RecordFilter::new(options.task.as_deref(), options.attempt)?;
+    let task = options.id.as_deref().or(options.task.as_deref());
+    if options.attempt.is_some() && task.is_none() {
+        return fail(Exit::Usage, "`--attempt` needs the task: `ralph logs ID --attempt N`");
+    }
+    let about = RecordFilter::new(task, options.attempt)?;
     let shown = match (options.output, options.raw) {
         (false, false) => journal(&workspace, options, &about),
         (output, _) => listen::listen(

@@ -3,7 +3,7 @@
 
 mod run_report;
 
-use std::{fmt::Write as _, io::ErrorKind, iter, time::Duration};
+use std::{fmt::Write as _, io::ErrorKind, iter, thread, time::Duration};
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
@@ -17,7 +17,7 @@ use crate::{
     cli::StatusArgs,
     core::{
         duration,
-        exit::Exit,
+        exit::{Exit, fail},
         graph::task::TaskId,
         history::{ActiveAttempt, History, OpenChild},
     },
@@ -30,7 +30,7 @@ use crate::{
     report::heartbeat,
     view::{
         attempt::{AttemptView, ChildView},
-        lines::{Line, full, limit, short},
+        lines::{Line, clock, full, limit, short},
         run::{LoopView, RunFacts, RunView, Standing},
     },
 };
@@ -47,12 +47,21 @@ const EARLIER: usize = 3;
 /// # Errors
 /// No repository; errors of the disk.
 pub fn run(invocation: &Invocation, options: &StatusArgs) -> Result<Exit> {
-    let now = Utc::now();
+    if options.watch {
+        return watch(
+            |now| page(invocation, options, now),
+            "the run cannot be read: `ralph status`",
+        );
+    }
+    success(&page(invocation, options, Utc::now())?)
+}
+
+fn page(invocation: &Invocation, options: &StatusArgs, now: DateTime<Utc>) -> Result<String> {
     let report = match options.run {
         Some(number) => read_report(invocation, number as usize, now)?,
         None => read_newest(invocation, now)?,
     };
-    success(&if options.json {
+    Ok(if options.json {
         terminal::json(&report)
     } else if report.run.name.is_some() {
         text_of_loop(&report.run, now)
@@ -60,6 +69,45 @@ pub fn run(invocation: &Invocation, options: &StatusArgs) -> Result<Exit> {
         let rows = terminal::stdout_height().unwrap_or(ROWS);
         drawn(&report.status(terminal::stdout_width(), rows, now), None)
     })
+}
+
+/// How often a watched page looks for a change.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Redraws a page whenever it changes, until Ctrl-C. While it cannot be made, the last one stays, with
+/// a line that says so.
+///
+/// # Errors
+/// No terminal; the first page cannot be made.
+pub(super) fn watch(page: impl Fn(DateTime<Utc>) -> Result<String>, trouble: &str) -> Result<Exit> {
+    if !terminal::stdout_is_terminal() {
+        return fail(
+            Exit::Usage,
+            "`--watch` redraws a terminal, and the output is none; without it the state is printed \
+             once",
+        );
+    }
+    let now = Utc::now();
+    let (mut good, mut read_at) = (page(now)?, now);
+    let (mut text, mut drawn) = (good.clone(), None);
+    loop {
+        let screen = (terminal::stdout_width(), terminal::stdout_height());
+        if drawn.as_ref() != Some(&(text.clone(), screen)) {
+            match terminal::redraw(&text, screen.1) {
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Success),
+                result => result?,
+            }
+            drawn = Some((text, screen));
+        }
+        thread::sleep(LOOK);
+        let now = Utc::now();
+        text = if let Ok(page) = page(now) {
+            (good, read_at) = (page, now);
+            good.clone()
+        } else {
+            format!("as of {}; {trouble}\n{good}", clock(read_at))
+        };
+    }
 }
 
 /// Lines in the colors of standard output, cut at a width.

@@ -24,6 +24,7 @@ use crate::{
         graph::task::Status,
         loop_paths,
         notes::{self, Note},
+        verdict::Verdict,
     },
     project::{
         attempt::{self, AttemptRecord},
@@ -116,14 +117,29 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
         editor.refuse_inside("answer")?;
     }
     let (id, number) = find(&editor.file, id)?;
-    if let Some(attempt) = live_attempt(&editor.workspace, &editor.store, &id)? {
+    let past = editor.store.history().of(&id);
+    let asked = past.last.as_ref().is_some_and(|last| last.verdict == Verdict::NeedsInput);
+    let answered = past.answers.iter().rev().find(|it| !it.question.is_empty());
+    let is_answered = asked && !past.asks && answered.is_some();
+    let live = live_attempt(&editor.workspace, &editor.store, &id)?;
+    let status = editor.status(number);
+    let is_late = status != Status::NeedsInput && (live.is_some() || !asked);
+    if let (Some(late), true) = (answered, is_late) {
+        let why = format!(
+            "an attempt has started with the answer `{}`; `ralph note --task {id} \"…\"` tells the \
+             next one more",
+            visible(&late.answer)
+        );
+        return fail(Exit::Error, why);
+    }
+    if let Some(attempt) = live {
         return fail(
             Exit::Error,
             format!("attempt {attempt} at `{id}` is still running; answer when it has ended"),
         );
     }
-    let status = editor.status(number);
-    if status != Status::NeedsInput {
+    let is_correction = status == Status::Pending && is_answered;
+    if status != Status::NeedsInput && !is_correction {
         let other =
             editor.workspace.place.name().is_none() && editor.workspace.loops()?.contains(&id);
         let hint = if other {
@@ -152,6 +168,11 @@ pub fn answer(invocation: &Invocation, id: &str, text: Option<&str>) -> Result<E
         about: std::slice::from_ref(&id),
         final_because: Some("the next prompts of the task have the answer"),
     };
+    if is_correction {
+        return success(&format!(
+            "{id}: the answer is corrected; its next attempt gets this one\n"
+        ));
+    }
     let old = editor.write(&id, Write::Plain(Status::Pending), None, &command)?;
     success(&format!("{id}: {old} -> pending; its next attempt gets the answer\n"))
 }

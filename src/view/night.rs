@@ -14,7 +14,7 @@ use super::{
 use crate::core::{
     event::{Begun, Blocker, RunEvent, StopReason, record::Record},
     exit::Exit,
-    graph::task::{Status, TaskId},
+    graph::task::{DEFAULT_MINUTES, Status, TaskId},
     history::History,
     night::{AttemptLaw, PlayedNight},
     select::{Policy, View, default_iterations},
@@ -35,6 +35,9 @@ pub struct NightView {
     pub played: usize,
     /// How many ended attempts it is learned from.
     pub learned_from: usize,
+    /// Whether the graph has an estimate of an open task.
+    #[serde(skip)]
+    pub estimated: bool,
     /// The number of tasks that are open.
     pub open: usize,
     /// The time until the run ends, in seconds: in half of the cases less.
@@ -82,6 +85,9 @@ pub struct NightEnd {
     /// What can be done about it now.
     pub remedy: Option<String>,
 }
+
+/// Why no time can be foreseen.
+const NOTHING_KNOWN: &str = "no attempt has ended here, and no task has an estimate";
 
 /// An end that is rarer is not named.
 const RARE: f64 = 0.1;
@@ -156,6 +162,10 @@ impl NightView {
             goes_on,
             played: count,
             learned_from: law.known(),
+            estimated: view
+                .admitted()
+                .filter(is_open)
+                .any(|number| view.graph.task(number).minutes != DEFAULT_MINUTES),
             open,
             seconds: (ends_at.middle - now).as_seconds_f64(),
             ends_at,
@@ -178,6 +188,9 @@ impl NightView {
         let RangeView { low, middle, high } = self.ends_at;
         let at = |time: DateTime<Utc>| minute(time, self.from);
         let why = &self.end().why;
+        if !self.is_known() {
+            return format!("at an unknown time ({NOTHING_KNOWN}): {why}");
+        }
         format!("about {} ({} to {}): {why}", at(middle), at(low), at(high))
     }
 
@@ -191,6 +204,11 @@ impl NightView {
     /// What a run now would come to, in one line.
     pub fn outlook(&self) -> String {
         format!("a run now would end {}", self.ending())
+    }
+
+    /// Whether times are more than an assumption about all tasks.
+    fn is_known(&self) -> bool {
+        self.learned_from > 0 || self.estimated
     }
 
     /// It in lines for a person, with what can be done about it.
@@ -207,8 +225,8 @@ impl NightView {
         // Without any attempt this says nothing.
         if self.learned_from > 0 {
             lines.insert(0, what);
-        } else {
-            lines[0] += "; a guess, since no attempt has ended here";
+        } else if self.estimated {
+            lines[0] += "; by the estimates alone, since no attempt has ended here";
         }
         lines.extend(self.end().remedy.clone().map(|remedy| format!("  {remedy}")));
         for NightEnd { share, why, remedy, .. } in &self.reasons[1..] {

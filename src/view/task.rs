@@ -11,6 +11,7 @@ use super::{
     VERSION,
     attempt::PastAttemptView,
     attempt::{AttemptPosition, AttemptView, seconds_since},
+    lines::how_to_retry,
     state::StateKind,
     waits::until_text,
     words::{counted, few, moment, short},
@@ -227,7 +228,7 @@ impl TaskView {
         };
         match &self.standing {
             TaskStanding::InProgress { .. } => self.progress(),
-            TaskStanding::Parked { why } => format!("{why}; `ralph task-reset {}`", self.id),
+            TaskStanding::Parked { why } => format!("{why}; {}", how_to_retry(self.id.as_str())),
             TaskStanding::NeedsInput { question } => first(question),
             TaskStanding::Blocked { reason } => first(reason),
             TaskStanding::OnBranch { branch } => format!("on `{branch}`"),

@@ -26,14 +26,14 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
     exit code 4
     --- stderr ---
-    the run ends about [time] ([time] to [time]): all is done; a guess, since no attempt has ended here
+    the run ends at an unknown time (no attempt has ended here, and no task has an estimate): all is done
     [time]  3 tasks, 0 done
     [time]  ask started: Paint it
     [time]  ? ask    [took]  asks: Which colour?
     [time]      Red or blue?
     [time]      answer it with `ralph answer ask "…"`
     [time]  other started
-    [time]  ✓ other  [took]  +1 −0  other
+    [time]  ✓ other  [took]  +1 −0  Work on other
     [time]  waiting for a person: `ask` needs input: Which colour? (exit code 4)
     [time]  1 completed in 2 attempts, [took]; 1 of 3 complete
     [time]  needs you:
@@ -131,11 +131,14 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
     trial
         .run(["answer", "ask", "not red"])
         .stdout("ask: needs-input -> pending; its next attempt gets the answer\n");
-    trial.run(["answer", "ask", "x"]).code(1).stderr_has("`ask` is pending; only a task");
+    trial
+        .run(["answer", "ask", "not green"])
+        .stdout("ask: the answer is corrected; its next attempt gets this one\n");
     // The agent asks again, and both answers are kept.
     trial.run(["run", "-q"]).code(4);
     trial.run(["answer", "ask", "the answer is blue"]);
     trial.run(["run", "-q"]).graph_complete();
+    trial.run(["answer", "ask", "x"]).code(1).stderr_has("`ask` is complete; only a task");
     let prompt = trial.read("logs/attempts/ask/3/prompt.md");
     let part = prompt.split("## What a person answered").nth(1).expect(&prompt);
     let part = part.split("## Where you stand").next().unwrap();
@@ -154,7 +157,7 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
     Answered:
 
     ```text
-    not red
+    not green
     ```
 
     Asked:
@@ -174,8 +177,11 @@ fn an_agent_asks_by_command_and_is_told_the_answer() {
     ");
     assert!(!prompt.contains("the answer should be in the task above"), "{prompt}");
     let answered = trial.lines("answered");
-    assert_eq!(answered[1]["question"], question);
-    assert_eq!(answered[1]["answer"], "the answer is blue");
+    assert_eq!(
+        (&answered[1]["question"], &answered[1]["answer"]),
+        (&json!(question), &json!("not green"))
+    );
+    assert_eq!(answered[2]["answer"], "the answer is blue");
     // The answers are kept until the task is complete.
     trial.run(["task-reset", "ask"]);
     assert_eq!(trial.run(["prompt", "ask", "--json"]).json()["answers"], json!([]));

@@ -61,6 +61,8 @@ fn only_what_is_asked_for() {
     assert_eq!(count(trial.run(["logs"]).out(), "run ["), 1);
     assert_eq!(count(trial.run(["logs", "--all"]).out(), "run ["), 2);
     let of_b = trial.run(["logs", "--task", "b"]).out();
+    trial.run(["logs", "b"]).stdout(&of_b);
+    trial.run(["show"]).stdout_has("Attempt: 1 at b\n");
     assert_eq!((count(of_b.clone(), " b "), count(of_b, " a ")), (5, 0));
     trial.run(["task-reset", "a"]);
     trial.run(["run", "--task", "a"]);
@@ -75,7 +77,7 @@ fn only_what_is_asked_for() {
         "ralph: error: the journal has no entries about attempt 7 at `a`; `ralph attempts` lists all attempts\n",
     );
     trial.run(["logs", "--task", "../x"]).code(64).stderr_has("the id");
-    trial.run(["logs", "--attempt", "2"]).code(64).stderr_has("--task <ID>");
+    trial.run(["logs", "--attempt", "2"]).code(64).stderr_has("`ralph logs ID --attempt N`");
 }
 
 #[test]

@@ -99,7 +99,9 @@ fn a_night_is_foreseen_with_what_would_end_it() {
     let before = trial.graph_text();
     trial
         .run(["tonight"])
-        .stdout_has("choice (needs input) holds 2 tasks; a guess, since no attempt has ended here")
+        .stdout_has(
+            "no attempt has ended here, and no task has an estimate): choice (needs input) holds 2 tasks",
+        )
         .stdout_has("not committed, so attempts do not have it: `mine`; commit or stash it")
         .stdout_has("once work changes it, as 1 task says it will");
     let limited = trial.run(["tonight", "--max-iterations", "2"]);

@@ -364,9 +364,9 @@ fn the_status_tells_how_a_run_stands() {
     nothing done in 1 attempt, [took]; 0 of 3 done
     Current attempt: a, attempt 1, since [time], for [took]; in ../repo.slots/1 (ralph/a)
     left: 3 (1 in progress, 2 ready)
-      > b; [time] - [time]
-      > c; [time] - [time]
-      the run ends about [time] ([time] to [time]): all is done; a guess, since no attempt has ended here
+      > b
+      > c
+      the run ends at an unknown time (no attempt has ended here, and no task has an estimate): all is done
     Run: [run], started [date] [time], process [pid], lands on `main`, last beat [took] ago
     Limits: 1 of 50 attempts used, 3 per task; timeout 2h, idle limit 15m; agent: [agents]/gate
     ");

@@ -111,14 +111,14 @@ fn a_parked_task_is_shown_with_its_last_failure() {
         .graph("tasks: [{id: bad, title: Hard, max_attempts: 1}]\n")
         .agent("fail");
     trial.run(["run", "-q"]).code(3);
-    insta::assert_snapshot!(trial.run(["dag-status"]).whole(), @r"
+    insta::assert_snapshot!(trial.run(["dag-status"]).whole(), @r#"
     exit code 0
     --- stdout ---
     task-graph.yaml: 0 of 1 done, 1 parked
 
     Parked: out of attempts
-      bad  Hard  failed: exited with code 7; `ralph task-reset bad`
-    ");
+      bad  Hard  failed: exited with code 7; `ralph task-reset bad --note "…"`
+    "#);
     let json = trial.run(["dag-status", "--json"]).json();
     assert_eq!(json["tasks"]["parked"][0]["why"], "failed: exited with code 7");
 }

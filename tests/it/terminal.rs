@@ -170,6 +170,12 @@ fn a_watched_status_is_redrawn_and_survives_an_invalid_graph() {
     }
     let trial = TestProject::new().graph(GRAPH);
     trial.run(["dag-status", "--watch"]).code(64).stderr_has("`--watch` redraws a terminal");
+    trial.run(["status", "--watch"]).code(64).stderr_has("`--watch` redraws a terminal");
+    let mut screen = on_terminal(&trial, 60, "status --watch");
+    screen.exp_string("no run yet").unwrap();
+    trial.run(["run", "-q", "--once", "--", &agent("commit")]).code(0);
+    screen.exp_string("1 of 2 complete").unwrap();
+    screen.send_control('c').unwrap();
 }
 
 #[test]

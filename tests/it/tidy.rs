@@ -551,10 +551,10 @@ fn no_type_has_many_methods() {
 /// second round, 35 set repositories aside that an attempt made in its slot, and foresee a graph with
 /// claims of a run that is over, 540 verify queued work piece by piece and many at once, and ask why each
 /// red is one. 1,680 show what landed, put it in the order of risk, take it back, and open pull requests
-/// of it; 230 say how far a run is and which tasks need a person, below its live rows; 270 make lock
+/// of it; 260 say how far a run is and which tasks need a person, below its live rows; 270 make lock
 /// files again and count no red that a resolved conflict caused; 150 count each journal line once in all
 /// worktrees, and keep a run of thousands of tasks small.
-const LINES: usize = 79_110;
+const LINES: usize = 79_140;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
 /// has the words of plain loops, one runs commands beside the attempts, one combines queued work, one
@@ -616,8 +616,9 @@ fn every_page_names_its_reader() {
 /// 20 name commits on other branches, 190 how work lands on another branch, 290 what counts for an
 /// executor and not for a task, and pools, 10 on waits, 330 how a night is foreseen, 280 on conflicts and
 /// rounds, 330 how queued work is verified, 950 on review, taking work
-/// back and pull requests, 120 which lock files are made again.
-const WORDS: usize = 33_920;
+/// back and pull requests, 120 which lock files are made again, 20
+/// on watching the status.
+const WORDS: usize = 33_940;
 
 #[test]
 fn the_documents_stay_short() {

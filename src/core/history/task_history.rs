@@ -231,7 +231,13 @@ impl TaskHistory {
     }
 
     pub(crate) fn answered(&mut self, answer: &Answer) {
-        self.answers.push(answer.clone());
+        // An answer to a question that is answered corrects it; a note has no question.
+        let is_correction = !self.asks && !answer.question.is_empty();
+        let same = self.answers.iter_mut().rev().find(|it| it.question == answer.question);
+        match same.filter(|_| is_correction) {
+            Some(before) => before.clone_from(answer),
+            None => self.answers.push(answer.clone()),
+        }
         self.asks = false;
     }
 

@@ -10,7 +10,7 @@ use crate::{
         event::StopReason,
         executor::shell_word,
         exit::Exit,
-        graph::task::TaskId,
+        graph::task::{DEFAULT_MINUTES, TaskId},
         select::{Decision, Policy, TaskState, View},
     },
     view::{
@@ -55,7 +55,13 @@ pub(super) fn upcoming(
     let wake = run.schedule.as_ref().and_then(|schedule| schedule.next_wake);
     let from = wake.filter(|wake| *wake > now && !run.goes_on()).unwrap_or(now);
     let slots = view.forecast(jobs, &length, now);
+    let is_open = |number: &usize| !view.graph.task(*number).status.is_over();
+    let mut open = view.admitted().filter(is_open).map(|number| view.graph.task(number).minutes);
+    let is_foreseeable = pace.is_known() || open.any(|minutes| minutes != DEFAULT_MINUTES);
     let after = |seconds: u64| {
+        if !is_foreseeable {
+            return None;
+        }
         let length = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
         from.checked_add_signed(length?)
     };
