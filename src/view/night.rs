@@ -207,7 +207,7 @@ impl NightView {
     }
 
     /// Whether times are more than an assumption about all tasks.
-    fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         self.learned_from > 0 || self.estimated
     }
 

@@ -10,7 +10,7 @@ use crate::{
         event::StopReason,
         executor::shell_word,
         exit::Exit,
-        graph::task::{DEFAULT_MINUTES, TaskId},
+        graph::task::TaskId,
         select::{Decision, Policy, TaskState, View},
     },
     view::{
@@ -55,9 +55,12 @@ pub(super) fn upcoming(
     let wake = run.schedule.as_ref().and_then(|schedule| schedule.next_wake);
     let from = wake.filter(|wake| *wake > now && !run.goes_on()).unwrap_or(now);
     let slots = view.forecast(jobs, &length, now);
-    let is_open = |number: &usize| !view.graph.task(*number).status.is_over();
-    let mut open = view.admitted().filter(is_open).map(|number| view.graph.task(number).minutes);
-    let is_foreseeable = pace.is_known() || open.any(|minutes| minutes != DEFAULT_MINUTES);
+    // What follows a run that made only one attempt, or was stopped, is another run.
+    let policy = Policy { once: false, stop: None, ..view.policy.clone() };
+    let rest = View { policy: &policy, ..*view };
+    let forecast = NightView::of(&rest, run.goes_on(), from, Patience::Short)
+        .filter(|_| !slots.slots.is_empty());
+    let is_foreseeable = forecast.as_ref().map_or(pace.is_known(), NightView::is_known);
     let after = |seconds: u64| {
         if !is_foreseeable {
             return None;
@@ -92,11 +95,6 @@ pub(super) fn upcoming(
         .filter(|number| !is_planned[*number] && view.state(*number, now) == TaskState::Waiting);
     let room = TASKS - tasks.len();
     tasks.extend(waiting.take(room).map(task));
-    // What follows a run that made only one attempt, or was stopped, is another run.
-    let policy = Policy { once: false, stop: None, ..view.policy.clone() };
-    let rest = View { policy: &policy, ..*view };
-    let forecast = NightView::of(&rest, run.goes_on(), from, Patience::Short)
-        .filter(|_| !slots.slots.is_empty());
     (tasks, forecast)
 }
 
