@@ -41,11 +41,11 @@ pub fn run(invocation: &Invocation, options: DagStatusArgs) -> Result<Exit> {
     let filter = filter(options.which);
     let now = Utc::now();
     if watches {
-        let watched = |now| {
+        let current = |now| {
             let (graph, damaged) = read(invocation, &filter, now)?;
             Ok(page(&graph, damaged, shown, now))
         };
-        return status::watch(watched, "the graph cannot be read: `ralph check`");
+        return status::watch(current, "the graph cannot be read: `ralph check`");
     }
     let (graph, damaged) = read(invocation, &filter, now)?;
     let text = if json { terminal::json(&graph) } else { page(&graph, damaged, shown, now) };
