@@ -661,7 +661,12 @@ mod tests {
         let (branch, onto) = ("main".to_owned(), CommitId::from("0"));
         let merges = [
             (
-                Merge::Red { branch: branch.clone(), onto: onto.clone(), already: false },
+                Merge::Red {
+                    branch: branch.clone(),
+                    onto: onto.clone(),
+                    already: false,
+                    flaky: false,
+                },
                 Verdict::VerifyFailed,
             ),
             (

@@ -39,7 +39,7 @@ use crate::{
 };
 pub use schedule::{ScheduleConfig, Secret, TriggerConfig};
 
-pub use agents::{Agents, ConcurrencyLimits, Hooks, anchored};
+pub use agents::{Agents, Commands, ConcurrencyLimits, Hooks, anchored};
 pub use notify::{Notifier, NotifierTarget};
 
 /// The default agent.
@@ -448,34 +448,6 @@ fn may_be_small(value: &Value) -> bool {
         // A duration.
         Value::String(text) => !is_above_zero(text),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
-    }
-}
-
-/// Shell commands: one, or a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "OneOrManyCommands")]
-pub struct Commands(pub Vec<String>);
-
-impl Commands {
-    /// Whether there are no commands.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "it must be a command or a list of commands")]
-enum OneOrManyCommands {
-    One(String),
-    Many(Vec<String>),
-}
-
-impl From<OneOrManyCommands> for Commands {
-    fn from(commands: OneOrManyCommands) -> Commands {
-        Commands(match commands {
-            OneOrManyCommands::One(command) => vec![command],
-            OneOrManyCommands::Many(commands) => commands,
-        })
     }
 }
 

@@ -409,6 +409,23 @@ fn a_check_that_fails_now_and_then_is_nobodys_failure() {
     sound(&trial);
 }
 
+#[test]
+fn a_check_that_fails_again_and_again_on_the_same_files_is_called_flaky_in_the_next_prompt() {
+    let alternates = "n=$(cat \"$TRIAL_DIR/n\" 2> /dev/null || echo 0)
+        echo $((n + 1)) > \"$TRIAL_DIR/n\"; [ $n -ge 6 ] || [ $((n % 2)) = 1 ]\n";
+    let trial = stage("tasks: [{id: a}]\n", "jobs: 1\nproof: none\nverify: sh check\n");
+    let trial = trial.file("check", alternates);
+    trial.run(["run"]).graph_complete();
+    let failed = trial.lines("failed");
+    let [failed] = &failed[..] else { panic!("{failed:?}") };
+    assert_eq!(
+        (&failed["merge"]["result"], &failed["merge"]["flaky"]),
+        (&json!("red"), &json!(true))
+    );
+    let told = fs::read_to_string(trial.sign("prompt-a-2")).unwrap();
+    assert!(told.contains("The command is flaky"), "{told}");
+}
+
 /// The first task that fails like the branch itself may be there to mend it; those after it are not.
 #[test]
 fn a_branch_that_is_red_already_is_not_paid_for_by_every_task() {

@@ -36,13 +36,7 @@ impl Verdict {
                 let report = evidence.report.unwrap_or(Report::Command);
                 let red = evidence.red().map(ToString::to_string);
                 let red = red.unwrap_or_else(|| "a verify command failed".to_owned());
-                let place = match &evidence.merge {
-                    Some(Merge::Red { branch, already, .. }) => {
-                        let same = if *already { ", as it does without this work" } else { "" };
-                        format!(" on top of `{branch}`{same}")
-                    }
-                    _ => String::new(),
-                };
+                let place = evidence.merge.as_ref().map_or_else(String::new, Merge::red);
                 format!("{report}, but {red}{place}")
             }
             Verdict::BaselineBroken => evidence.baseline(),

@@ -58,6 +58,9 @@ pub enum Merge {
         /// Whether the command fails in the same way without this work.
         #[serde(default, skip_serializing_if = "is_default")]
         already: bool,
+        /// Whether it passed each time when it ran again on the same files: it fails now and then.
+        #[serde(default, skip_serializing_if = "is_default")]
+        flaky: bool,
     },
     /// A verify command fails on the merge, and in the same way without this work; that of another
     /// task fails so as well.
@@ -77,6 +80,17 @@ pub enum Merge {
 }
 
 impl Merge {
+    /// Where a verify command failed, for the end of a sentence; empty if none did.
+    pub(super) fn red(&self) -> String {
+        let Merge::Red { branch, already, flaky, .. } = self else { return String::new() };
+        let how = match (already, flaky) {
+            (true, _) => ", as it does without this work",
+            (false, true) => ", again and again, and passed on the same files after that",
+            (false, false) => "",
+        };
+        format!(" on top of `{branch}`{how}")
+    }
+
     /// Where landed work is, for the end of a sentence; empty if it did not land.
     pub fn landed(&self) -> String {
         match self {

@@ -1,4 +1,4 @@
-//! Agents, executors, hooks, and limits of them in the settings.
+//! Agents, executors, hooks, and limits of them in the settings, and lists of commands.
 
 use std::{collections::BTreeMap, num::NonZeroU32, path::Path};
 
@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
 
-use super::Commands;
 use crate::{
     adapters::process,
     core::{
@@ -132,5 +131,33 @@ impl Hooks {
             Hook::OnScheduledWake => &self.on_scheduled_wake,
         };
         &commands.0
+    }
+}
+
+/// Shell commands: one, or a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "OneOrManyCommands")]
+pub struct Commands(pub Vec<String>);
+
+impl Commands {
+    /// Whether there are no commands.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "it must be a command or a list of commands")]
+enum OneOrManyCommands {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl From<OneOrManyCommands> for Commands {
+    fn from(commands: OneOrManyCommands) -> Commands {
+        Commands(match commands {
+            OneOrManyCommands::One(command) => vec![command],
+            OneOrManyCommands::Many(commands) => commands,
+        })
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Question {
     check: CheckResult,
     /// The files whose conflicts were resolved.
     resolved: Vec<String>,
+    /// Whether the command passed the last time that it ran on the same tree.
+    flaky: bool,
     stage: QuestionStage,
 }
 
@@ -131,12 +133,16 @@ impl LandingQueue {
         if matches!(check.outcome, Outcome::Lost { .. }) {
             // It was started again several times already.
             let branch = work.target.clone();
-            return ended(work, Merge::Red { branch, onto, already: false }, vec![check]);
+            return ended(
+                work,
+                Merge::Red { branch, onto, already: false, flaky: false },
+                vec![check],
+            );
         }
         let is_alone = crowded && !self.known.undisturbed.contains(&check.command);
         let (id, commands) = (work.id.clone(), vec![check.command.clone()]);
         let stage = QuestionStage::Again;
-        self.questions.push(Question { work, slot, onto, check, resolved, stage });
+        self.questions.push(Question { work, slot, onto, check, resolved, flaky: false, stage });
         TrialChecks { id, run: TrialRun::Again, commands, alone: is_alone }.into()
     }
 
@@ -176,6 +182,7 @@ impl LandingQueue {
                 vec![flaky].into()
             }
             (QuestionStage::Again, is_green) => {
+                question.flaky = is_green;
                 if !is_green {
                     self.known.undisturbed.insert(command.clone());
                 }
@@ -230,7 +237,7 @@ impl LandingQueue {
             let (slot, leader) = (question.slot, question.work.id.clone());
             return vec![LandingCommand::CheckOut { leader, onto, slot }.into()].into();
         }
-        let Question { work, check, resolved, .. } = self.questions.remove(at);
+        let Question { work, check, resolved, flaky, .. } = self.questions.remove(at);
         // Numbers are times and addresses.
         let words = |check: &CheckResult| {
             let line = check.last_line.as_deref().unwrap_or_default();
@@ -247,7 +254,7 @@ impl LandingQueue {
             // It would have been a conflict.
             Merge::Conflict { branch, onto, paths: resolved }
         } else {
-            Merge::Red { branch, onto, already }
+            Merge::Red { branch, onto, already, flaky }
         };
         ended(work, merge, vec![check])
     }
