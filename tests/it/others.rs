@@ -201,7 +201,10 @@ fn a_status_that_is_set_in_the_file_is_put_back_and_the_next_prompt_says_so() {
     );
     let trial = scripted(TWO, &script).in_place();
     trial.run(["run"]).graph_complete();
-    assert_eq!(trial.tasks("completed"), ["b", "c", "a"], "each by its own attempt");
+    // Whether `c` comes before the second attempt at `a` depends on how long `b` takes.
+    let mut completed = trial.tasks("completed");
+    completed.sort();
+    assert_eq!(completed, ["a", "b", "c"], "each by its own attempt");
     trial.assert_record(
         "graph_guarded",
         &json!({"task_id": "a", "what": "finished", "tasks": ["b", "c"], "undone": true}),
