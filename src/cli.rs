@@ -107,7 +107,7 @@ pub enum Command {
     Review(Flags<ReviewArgs>),
     /// Show the changes of a task, or of a run, as they landed
     Diff(Flags<DiffArgs>),
-    /// Take landed work back, with a commit that passes the verify commands
+    /// Take landed work back, with a verified commit
     TakeBack(Flags<TakeBackArgs>),
     /// Bring what landed to your checkout
     Land(Flags<LandArgs>),
@@ -157,6 +157,8 @@ pub enum Command {
     Notify(Flags<NotifyArgs>),
     /// Report whether the loop is alive, for cron
     Heartbeat(Flags<HeartbeatArgs>),
+    /// Remove what ralph keeps about this repository
+    Uninit(Flags<UninitArgs>),
     /// Run a demo with a built-in agent
     Demo(Flags<DemoArgs>),
     /// Ask a person a question; the task then needs input

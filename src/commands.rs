@@ -43,6 +43,7 @@ mod task_edit;
 mod task_editor;
 mod tonight;
 mod undo;
+mod uninit;
 mod worker;
 
 use std::{
@@ -159,10 +160,7 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::TaskReset(Flags(options)) => {
             task::reset(&at.of_task(options.called.name, &options.ids)?, &options.ids)
         }
-        Command::TaskComplete(Flags(options)) => {
-            let id = options.id;
-            task::complete(&at.of_task(options.called.name, std::slice::from_ref(&id))?, &id)
-        }
+        Command::TaskComplete(Flags(options)) => task::complete(at, options),
         Command::TaskBlock(Flags(options)) => task::block(at, &options.id, &options.reason),
         Command::Ask(Flags(options)) => talk::ask(&options.text),
         Command::Answer(Flags(options)) => {
@@ -179,6 +177,7 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Schema(Flags(options)) => printed::schema(options.of),
         Command::MergeDriver(Flags(options)) => merge_driver::run(at, &options),
         Command::Slots(Flags(options)) => slots::run(at, &options),
+        Command::Uninit(Flags(options)) => uninit::run(at, &options),
         Command::Doctor(Flags(options)) => doctor::run(at, options),
         Command::Notify(Flags(options)) => notify::run(at, &options),
         Command::Status(Flags(options)) => status::run(&at.named(&options.named), &options),

@@ -212,6 +212,7 @@ const SYNONYMS: &[(&[&str], &[&str])] = &[
     (&["delete", "drop", "rm", "task-delete", "task-rm"], &["task-remove"]),
     (&["revert", "rollback", "takeback"], &["take-back", "undo", "restore"]),
     (&["changes", "patch"], &["diff"]),
+    (&["deinit", "uninstall"], &["uninit"]),
     (&["merge-request", "mr", "pull-request"], &["pr"]),
     (&["example", "examples", "tutorial"], &["demo"]),
     (&["question"], &["ask"]),

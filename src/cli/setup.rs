@@ -233,3 +233,18 @@ pub enum SlotsCommand {
         slots: Vec<PathBuf>,
     },
 }
+
+/// `ralph uninit`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Commits stay, and so do the graph and the settings unless `--all` is given. Work of \
+    incomplete attempts that is kept under refs is removed."
+)]
+pub struct UninitArgs {
+    /// Remove the graph and the settings as well
+    #[arg(long)]
+    pub all: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}

@@ -37,7 +37,7 @@ pub fn run(invocation: &Invocation, options: &DiffArgs) -> Result<Exit> {
         (false, false) => ChangeStyle::Lines,
     };
     let own: Vec<String> = workspace.graph_in_git().into_iter().collect();
-    workspace.repo.show_changes(&changes, style, &own)?;
+    workspace.repo.landings().show_changes(&changes, style, &own)?;
     Ok(Exit::Success)
 }
 

@@ -158,6 +158,16 @@ pub(super) fn install(workspace: &Workspace) -> Result<Exit> {
 }
 
 fn uninstall(repo: &Repo) -> Result<Exit> {
+    let news =
+        if remove(repo)? { "git merges" } else { "the driver was not installed: git merges" };
+    success(&format!("{news} the graph by lines\n"))
+}
+
+/// Removes the driver. Returns whether it was there.
+///
+/// # Errors
+/// Errors of git and of the disk.
+pub(super) fn remove(repo: &Repo) -> Result<bool> {
     let path = repo.local().attributes();
     let old = attributes(&path)?;
     let new = without_ours(&old);
@@ -167,13 +177,7 @@ fn uninstall(repo: &Repo) -> Result<Exit> {
         write(&path, &new)?;
     }
     // The attributes first: without them git merges by lines.
-    let was_set = repo.local().unset_driver(NAME)?;
-    let news = if was_set || new != old {
-        "git merges"
-    } else {
-        "the driver was not installed: git merges"
-    };
-    success(&format!("{news} the graph by lines\n"))
+    Ok(repo.local().unset_driver(NAME)? || new != old)
 }
 
 /// The command line for git. If this program is missing, it reports that, merges by lines and exits

@@ -102,7 +102,7 @@ pub(super) fn at_end(invocation: &Invocation) {
 
 /// The remote repository to which work is sent.
 fn remote(editor: &TaskEditor) -> Result<Option<Remote>> {
-    let mut all = editor.workspace.repo.remotes()?;
+    let mut all = editor.workspace.repo.landings().remotes()?;
     let at = all.iter().position(|(name, _)| name == USUAL).unwrap_or(0);
     Ok((at < all.len()).then(|| all.swap_remove(at)).map(|(name, url)| Remote { name, url }))
 }
@@ -126,7 +126,7 @@ fn requests(
     let tip = repo.landings().tip(&onto)?.context("the branch is gone")?.commit;
     let usual = match (&options.base, remote) {
         (Some(base), _) => Some(base.clone()),
-        (None, Some(remote)) => repo.default_branch(&remote.name)?,
+        (None, Some(remote)) => repo.landings().default_branch(&remote.name)?,
         (None, None) => None,
     };
     let base = usual.unwrap_or_else(|| "main".to_owned());
@@ -305,7 +305,7 @@ fn open(
     }
     let (Some(remote), Some(words), true) = (remote, words, is_wanted) else { return Ok(false) };
     if !is_pushed {
-        editor.workspace.repo.push(&remote.name, commit, branch)?;
+        editor.workspace.repo.landings().push(&remote.name, commit, branch)?;
     }
     let (program, arguments) = words.split_first().context("a command has a program")?;
     let mut command = Command::new(program);

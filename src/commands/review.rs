@@ -212,7 +212,7 @@ fn show(editor: &TaskEditor, item: &ReviewItem, style: ChangeStyle) -> Result<()
     let workspace = &editor.workspace;
     let own: Vec<String> = workspace.graph_in_git().into_iter().collect();
     let ends = (item.before.clone(), item.last.clone());
-    workspace.repo.show_changes(&[ends], style, &own)
+    workspace.repo.landings().show_changes(&[ends], style, &own)
 }
 
 /// A line that the person writes; none if it is empty.

@@ -18,7 +18,7 @@ use crate::{
         process::{self, relay},
         terminal::{self, visible},
     },
-    cli::{PlaceArgs, TaskMoveArgs, TaskRemoveArgs},
+    cli::{PlaceArgs, TaskCompleteArgs, TaskMoveArgs, TaskRemoveArgs},
     core::{
         event::RequestEvent,
         executor::{Executor, ExecutorKind, LOCAL},
@@ -100,12 +100,14 @@ pub fn reset(invocation: &Invocation, ids: &[String]) -> Result<Exit> {
 ///
 /// # Errors
 /// An unknown task; inside an attempt at another task.
-pub fn complete(invocation: &Invocation, id: &str) -> Result<Exit> {
-    if report(invocation, id)? {
+pub fn complete(invocation: &Invocation, options: TaskCompleteArgs) -> Result<Exit> {
+    let id = options.id;
+    let invocation = &invocation.of_task(options.called.name, std::slice::from_ref(&id))?;
+    if report(invocation, &id)? {
         return Ok(Exit::Success);
     }
     let mut editor = TaskEditor::open(invocation)?;
-    let (id, number) = find(&editor.file, id)?;
+    let (id, number) = find(&editor.file, &id)?;
     let is_unproved = editor.store.history().of(&id).is_doubtful();
     if editor.status(number) == Status::Complete && !is_unproved {
         return success(&format!("{id} is already complete\n"));

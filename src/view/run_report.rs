@@ -293,6 +293,13 @@ impl RunReport {
         self.run.exit_code == Some(0) && (self.run.completed > 0 || self.run.plain.is_some())
     }
 
+    /// How many tasks are open again, or new, since the run ended with a complete graph.
+    fn open_since(&self) -> Option<usize> {
+        let was_complete = self.remaining == Some(0) && self.run.exit_code == Some(0);
+        let left = self.left.as_ref().filter(|_| was_complete && !self.run.goes_on())?;
+        Some(left.left()).filter(|open| *open > 0)
+    }
+
     /// The failed tasks that do not already need a person.
     fn only_failed(&self) -> Vec<&FailedTask> {
         let needs = |id: &TaskId| self.attention.iter().any(|it| it.task_id.as_ref() == Some(id));

@@ -259,6 +259,46 @@ fn what_deserves_a_look_comes_first() {
     assert_eq!(ids(&trial.run(["review", "--json"]).json()), ["deps", "plain"], "it landed anew");
 }
 
+#[test]
+fn a_revert_by_hand_is_noticed_and_opens_the_task_on_request() {
+    let trial = project(GRAPH, "");
+    trial.run(["run"]).graph_complete();
+    let made = trial.git(&["log", "--format=%H", "--grep", "Work on other"]);
+    trial.git(&["revert", "--no-edit", made.trim()]);
+    trial
+        .run(["status"])
+        .stdout_has("other: complete, but commit")
+        .stdout_has("ralph take-back other");
+    trial.run(["take-back", "other", "--with-dependents"]).code(0).code_is_any();
+    assert_eq!(trial.status("other"), "pending");
+    let said = trial.run(["status"]).code(0).out();
+    assert!(!said.contains("reverts its work"), "{said}");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(work(&trial), ["base.txt", "last.txt", "other.txt", "top.txt"]);
+}
+
+#[test]
+fn nothing_of_ralph_is_left_but_what_the_person_has() {
+    let trial = project(GRAPH, "");
+    trial.run(["merge-driver", "--install"]).code(0).code_is_any();
+    trial.run(["run"]).graph_complete();
+    let head = trial.git(&["rev-parse", "HEAD"]);
+    trial.run(["uninit"]).code(4).stdout_has(".git/ralph").stderr_has("nothing was removed");
+    assert!(trial.state().exists());
+    trial.run(["uninit", "--yes"]).code(0).stderr_has("the commits of landed work stay");
+    assert!(!trial.state().exists() && !trial.root().join("logs").exists());
+    assert_eq!(trial.git(&["for-each-ref", "refs/ralph"]), "");
+    assert!(!trial.dir().join("repo.slots").exists());
+    let left = fs::read_to_string(trial.root().join(".git/info/exclude")).unwrap_or_default();
+    assert!(!left.contains("ralph"), "{left}");
+    assert!(!fs::read_to_string(trial.root().join(".git/config")).unwrap().contains("ralph"));
+    assert!(trial.root().join("task-graph.yaml").exists());
+    assert_eq!(trial.git(&["rev-parse", "HEAD"]), head);
+    trial.run(["uninit", "--all", "--yes"]).code(0).code_is_any();
+    assert!(!trial.root().join("task-graph.yaml").exists());
+    trial.run(["uninit"]).code(0).stderr_has("there is nothing of ralph here");
+}
+
 /// The tasks that a step takes back, by their places in the graph; a step without one runs all.
 fn steps() -> impl Strategy<Value = Vec<BTreeSet<usize>>> {
     prop::collection::vec(prop::collection::btree_set(0..4_usize, 0..3), 1..5)

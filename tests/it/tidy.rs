@@ -554,12 +554,12 @@ fn no_type_has_many_methods() {
 /// of it; 260 say how far a run is and which tasks need a person, below its live rows; 270 make lock
 /// files again and count no red that a resolved conflict caused; 150 count each journal line once in all
 /// worktrees, and keep a run of thousands of tasks small.
-const LINES: usize = 79_140;
+const LINES: usize = 79_260;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
 /// has the words of plain loops, one runs commands beside the attempts, one combines queued work, one
 /// looks through the frontier, one sums up a snapshot.
-const FILES: usize = 422;
+const FILES: usize = 423;
 
 #[test]
 fn the_whole_stays_small() {
@@ -618,7 +618,7 @@ fn every_page_names_its_reader() {
 /// rounds, 330 how queued work is verified, 950 on review, taking work
 /// back and pull requests, 120 which lock files are made again, 20
 /// on watching the status.
-const WORDS: usize = 33_940;
+const WORDS: usize = 34_000;
 
 #[test]
 fn the_documents_stay_short() {

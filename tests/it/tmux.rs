@@ -238,7 +238,7 @@ fn a_person_goes_to_the_window_and_leaves_it() {
     let mut person = on_terminal(&trial, 200, "attach");
     let said = bare(&person.exp_eof().unwrap());
     assert_eq!(code(&person), 1);
-    assert!(said.contains("`TMUX= ralph attach`"), "{said}");
+    assert!(said.contains("TMUX= ralph attach"), "{said}");
     let follower = trial.start(["attach"]);
     until("the output is shown", || follower.printed().contains("Hello, window"));
     live.signal(Signal::INT);

@@ -6,7 +6,7 @@ use std::{fs, process::Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{
-    BranchLandings, Repo, lossy,
+    BranchLandings, lossy,
     program::{self, NewCommit},
 };
 use crate::core::{commit_id::CommitId, executor::shell_word};
@@ -95,9 +95,7 @@ impl BranchLandings<'_> {
         let said = lossy(&program::run(&self.root, &arguments)?);
         Ok(said.lines().map(str::to_owned).collect())
     }
-}
 
-impl Repo {
     /// Shows changes, each from one commit to another, to the person in front of the terminal, with the
     /// pager and the colors of `git`. Files at `all_but` are left out.
     ///

@@ -177,6 +177,25 @@ impl LocalRules<'_> {
             .with_context(failed)
     }
 
+    /// Removes these lines from the repository's exclude file.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn include_again(&self, patterns: &[String]) -> Result<()> {
+        let file = self.common_dir.join("info/exclude");
+        let failed = || format!("cannot change `{}`", file.display());
+        let text = match regular_file::read_to_string(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.with_context(failed)?,
+        };
+        let is_other = |line: &&str| !patterns.iter().any(|pattern| pattern == line.trim_end());
+        let left: String = text.split_inclusive('\n').filter(is_other).collect();
+        if left == text {
+            return Ok(());
+        }
+        regular_file::write(&file, left.as_bytes()).with_context(failed)
+    }
+
     /// The files that git ignores and that also match the patterns in the file `list`, relative to
     /// the root.
     ///

@@ -75,6 +75,16 @@ impl KeptPaths {
 }
 
 impl Pins<'_> {
+    /// The refs that only `ralph` makes.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn all_refs(&self) -> Result<Vec<String>> {
+        let refs = lossy(&self.refs(&["refs/ralph"])?);
+        let names = refs.lines().filter_map(|line| line.split_once(' '));
+        Ok(names.map(|(_, name)| name.to_owned()).collect())
+    }
+
     /// Keeps HEAD, the commits that HEAD was moved away from, and the changed paths, as one commit
     /// under the ref `name`. Its tree is that of HEAD with the changed paths as they are now; its
     /// parents are HEAD and the commits that HEAD does not reach. `scratch` is a file that may be

@@ -8,9 +8,14 @@ use crate::{
     adapters::journal::JournalPosition,
     commands::{Invocation, with_view},
     core::{
+        commit_id::CommitId,
         event::{AttemptResult, Event, RequestEvent, RunEvent, record::Record},
         exit::{Exit, fail},
-        graph::{filter::Filter, task::TaskId},
+        graph::{
+            TaskGraph,
+            filter::Filter,
+            task::{Status, TaskId},
+        },
         history::History,
         select::{Policy, View},
         verdict::Verdict,
@@ -18,13 +23,15 @@ use crate::{
     project::{
         failure_output::{FailureOutputReader, FailureOutputs},
         graph_file::GraphFile,
-        workspace::{Workspace, checkout_graph, landed_elsewhere, policy_for, view},
+        workspace::{
+            Workspace, checkout_graph, landed_elsewhere, landing_branch, policy_for, view,
+        },
     },
     view::{
         lines::counted,
         run::PastRunView,
         run::{RunFacts, RunView, Standing},
-        run_report::{ReportSource, RunReport},
+        run_report::{Attention, ReportSource, RunReport},
         waits::{ElsewhereView, QueueView},
     },
 };
@@ -107,10 +114,40 @@ fn newest(workspace: &mut Workspace, now: DateTime<Utc>) -> Result<RunReport> {
     let mut report = with_view(workspace, &file, history, &policy, |view: &View<'_>| {
         RunReport::of(run, &ReportSource { graph: Some(view.graph), view: Some(*view), ..source })
     })?;
+    report.attention.extend(reverted(workspace, history, file.graph())?);
     if !live && workspace.config.onto.is_some() {
         report.next.extend(not_merged(workspace, history)?);
     }
     Ok(report)
+}
+
+/// The complete tasks of the run whose work a later commit reverts.
+fn reverted(workspace: &Workspace, history: &History, graph: &TaskGraph) -> Result<Vec<Attention>> {
+    const NAMES: &str = "This reverts commit ";
+    let landed =
+        history.completed_in_run().into_iter().map(|(id, _)| (id, history.of(id.as_str())));
+    let landed: Vec<_> = landed
+        .filter(|(id, past)| {
+            graph.status_of(id) == Some(Status::Complete) && !past.commits.is_empty()
+        })
+        .collect();
+    let Some(first) = landed.first().and_then(|(_, past)| past.commits.first()) else {
+        return Ok(Vec::new());
+    };
+    let Some(branch) = landing_branch(workspace)? else { return Ok(Vec::new()) };
+    let Some(tip) = workspace.repo.landings().tip(&branch)? else { return Ok(Vec::new()) };
+    let reverts = workspace.repo.messages_with(&tip.commit, Some(&first.id), NAMES)?;
+    let by = |commit: &CommitId| {
+        let line = format!("{NAMES}{commit}");
+        reverts.iter().find(|(_, message)| message.contains(&line)).map(|(by, _)| by)
+    };
+    // A revert that is reverted itself has brought the work back.
+    let gone = |commit: &CommitId| by(commit).filter(|revert| by(revert).is_none());
+    let reverted = landed.iter().filter_map(|(id, past)| {
+        let by = past.commits.iter().find_map(|commit| gone(&commit.id))?;
+        Some(Attention::reverted(id, by))
+    });
+    Ok(reverted.collect())
 }
 
 /// Says which tasks landed on another branch than that of the checkout, which does not have them.

@@ -204,8 +204,9 @@ fn completed(at: &EventContext<'_>, ended: &AttemptResult) -> Vec<Line> {
     lines.extend(proof(ended, at.verbose));
     if at.verbose {
         lines.push(line(Style::Faint, format!("    {}", ended.why)));
-        lines.extend(kept(id, ended));
     }
+    // What is beside the work that landed is said nowhere else.
+    lines.extend(kept(id, ended));
     lines
 }
 

@@ -8,6 +8,7 @@ use crate::{
     adapters::terminal::visible,
     core::{
         agents::{agent_command::AgentCommand, provider_error::Advice},
+        commit_id::CommitId,
         event::{Blocker, StopReason},
         executor::shell_word,
         graph::task::TaskId,
@@ -84,6 +85,8 @@ pub enum AttentionKind {
     Excluded,
     /// Landed work has no proof.
     Unproved,
+    /// A person has reverted landed work, and its task is complete.
+    Reverted,
 }
 
 /// What needs a person at the time of the report.
@@ -108,6 +111,22 @@ pub(super) fn now(
         Some(of_task(AttentionKind::Unproved, blocker, source))
     }));
     all
+}
+
+impl Attention {
+    /// A task that is complete, and whose work the commit `by` reverts.
+    pub fn reverted(id: &TaskId, by: &CommitId) -> Attention {
+        Attention {
+            kind: AttentionKind::Reverted,
+            task_id: Some(id.clone()),
+            title: None,
+            why: format!("complete, but commit {} reverts its work", by.short()),
+            detail: Vec::new(),
+            unblocks: 0,
+            show: Some(format!("`git show {}`", by.short())),
+            remedy: Some(format!("`ralph take-back {id}` opens it again")),
+        }
+    }
 }
 
 /// What needed a person when an earlier run ended. The states of tasks that it did not touch are not
@@ -252,6 +271,7 @@ fn of_task(kind: AttentionKind, blocker: Blocker, source: &ReportSource<'_>) -> 
         | AttentionKind::OnBranch
         | AttentionKind::Claimed
         | AttentionKind::Cancelled
+        | AttentionKind::Reverted
         | AttentionKind::Excluded => {}
     }
     let title = source.title(&id);

@@ -128,6 +128,13 @@ impl ReportPage {
         }
     }
 
+    /// A heading, with what a person at a terminal can do about it.
+    pub(super) fn heading_with(&mut self, text: &str, hint: &str) {
+        let hint =
+            if self.markup == Markup::Markdown { String::new() } else { format!(" ({hint})") };
+        self.heading(&format!("{text}{hint}:"));
+    }
+
     /// A line that is wrapped.
     pub(super) fn text(&mut self, style: impl Into<Option<Style>>, text: &str) {
         let Line { style, text } = line(style, text);

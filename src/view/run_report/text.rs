@@ -142,13 +142,6 @@ impl RunReport {
         }
     }
 
-    /// How many tasks are open again, or new, since the run ended with a complete graph.
-    fn open_since(&self) -> Option<usize> {
-        let was_complete = self.remaining == Some(0) && self.run.exit_code == Some(0);
-        let left = self.left.as_ref().filter(|_| was_complete && !self.run.goes_on())?;
-        Some(left.left()).filter(|open| *open > 0)
-    }
-
     /// Whether it ended without a completed task.
     fn did_nothing(&self) -> bool {
         !self.run.goes_on() && self.run.completed == 0 && self.run.plain.is_none()
@@ -211,7 +204,10 @@ impl RunReport {
         }
         self.people(page, fold);
         if !self.landed.is_empty() {
-            page.heading("landed:");
+            match self.landed.iter().filter(|task| !task.reviewed).count() {
+                0 => page.heading("landed:"),
+                count => page.heading_with("landed", &format!("{count} to review: `ralph review`")),
+            }
             let hidden = self.landed.len().saturating_sub(fold.landed);
             self.landed.iter().take(fold.landed).for_each(|task| task.show(page, fold));
             page.more(hidden, &self.command());
@@ -409,6 +405,7 @@ impl Attention {
             | AttentionKind::Claimed
             | AttentionKind::Cancelled
             | AttentionKind::Unproved
+            | AttentionKind::Reverted
             | AttentionKind::Excluded => false,
         }
     }

@@ -1,0 +1,129 @@
+//! `ralph uninit`: removes what `ralph` keeps about a repository, after it has shown what that is.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use super::{
+    Invocation, init::Wizard, inside::SurroundingAttempt, merge_driver, slots::remove_folder,
+};
+use crate::{
+    adapters::{
+        state::DRAFTS,
+        terminal::{self, visible},
+    },
+    cli::UninitArgs,
+    core::{
+        exit::{Exit, Failure},
+        loop_paths,
+    },
+    project::{config_layers, slot_pool::SlotPool, workspace::Workspace},
+    view::{attempt::typed_path, lines::counted},
+};
+
+/// The folders that are removed when nothing else is in them.
+const FOLDERS: [&str; 2] = ["logs", ".ralph"];
+
+/// What is removed.
+struct RepositoryTraces {
+    /// Files and folders.
+    paths: Vec<PathBuf>,
+    /// Refs, also those with the work of incomplete attempts.
+    refs: Vec<String>,
+}
+
+/// Shows what `ralph` has left in a repository, and removes it if the person says so. Commits stay.
+///
+/// # Errors
+/// A run that works here; inside an attempt; errors of git and of the disk.
+pub fn run(invocation: &Invocation, options: &UninitArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
+    SurroundingAttempt::refuse_steering(&workspace, "uninit")?;
+    let traces = RepositoryTraces::of(&workspace, options.all)?;
+    if traces.paths.is_empty() && traces.refs.is_empty() {
+        terminal::say("there is nothing of ralph here");
+        return Ok(Exit::Success);
+    }
+    let Some(lock) = workspace.lock()? else {
+        let why = "a run is at work here; `ralph stop` ends it after its attempts";
+        return Err(Failure::new(Exit::Running, why.to_owned()).into());
+    };
+    for line in traces.lines(workspace.root()) {
+        terminal::print(&format!("{}\n", visible(&line)))?;
+    }
+    let question = "Remove all of this?";
+    let is_wanted =
+        options.yes || terminal::can_ask() && Wizard::of_listener().is_wanted(question, false)?;
+    if !is_wanted {
+        terminal::say("nothing was removed; `ralph uninit --yes` does it without a question");
+        return Ok(Exit::Waiting);
+    }
+    traces.remove(&workspace)?;
+    drop(lock);
+    remove(workspace.state.dir())?;
+    for name in FOLDERS {
+        // Fails if others have files there.
+        let _ = fs::remove_dir(workspace.root().join(name));
+    }
+    terminal::say("removed; the commits of landed work stay");
+    Ok(Exit::Success)
+}
+
+impl RepositoryTraces {
+    fn of(workspace: &Workspace, with_settings: bool) -> Result<RepositoryTraces> {
+        let root = workspace.root();
+        let state = workspace.state.dir().to_owned();
+        let slots = SlotPool::of(workspace).folder().to_owned();
+        let mut paths = vec![state, slots];
+        paths.extend(loop_paths::OWN.iter().map(|name| root.join(name.trim_end_matches('/'))));
+        if with_settings {
+            paths.push(workspace.graph_path().to_owned());
+            paths.push(root.join(config_layers::PATH));
+        }
+        paths.retain(|path| fs::symlink_metadata(path).is_ok());
+        Ok(RepositoryTraces { paths, refs: workspace.repo.pins().all_refs()? })
+    }
+
+    fn lines(&self, root: &Path) -> Vec<String> {
+        let mut lines: Vec<String> = self.paths.iter().map(|path| typed_path(root, path)).collect();
+        let kept = self.refs.iter().filter(|name| name.starts_with("refs/ralph/attempts/")).count();
+        if !self.refs.is_empty() {
+            let kept = match kept {
+                0 => String::new(),
+                count => format!("; {count} of them with the work of incomplete attempts"),
+            };
+            lines.push(format!("{} below refs/ralph{kept}", counted(self.refs.len(), "ref")));
+        }
+        lines.push(
+            "lines about ralph in .git/info and the settings of git, if there are any".to_owned(),
+        );
+        lines
+    }
+
+    /// Removes all but the state, which has the lock.
+    fn remove(&self, workspace: &Workspace) -> Result<()> {
+        for path in self.paths.iter().filter(|path| **path != workspace.state.dir()) {
+            remove(path)?;
+        }
+        for name in &self.refs {
+            workspace.repo.drop_ref(name)?;
+        }
+        let own = loop_paths::OWN.iter().map(|path| format!("/{path}"));
+        let own: Vec<String> = own.chain([DRAFTS.to_owned()]).collect();
+        workspace.repo.local().include_again(&own)?;
+        merge_driver::remove(&workspace.repo).map(drop)
+    }
+}
+
+fn remove(path: &Path) -> Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => remove_folder(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    };
+    removed.with_context(|| format!("remove `{}`", path.display()))
+}
