@@ -20,7 +20,10 @@ fn an_attempt_cut_off_is_recovered_and_does_not_count() {
     trial.assert_record("status_changed", &claim);
 
     let trial = trial.agent("commit");
-    trial.run(["run"]).graph_complete().stderr_has("0 of 1 attempts used; output in");
+    trial
+        .run(["run"])
+        .graph_complete()
+        .stderr_has("interrupted: ended because ralph exited unexpectedly");
     let ended = trial.lines("interrupted").remove(0);
     assert_eq!(ended["verdict"], "interrupted");
     assert_eq!(trial.lines("recovered").len(), 1);

@@ -16,9 +16,9 @@ fn locks_of_a_killed_git_are_removed() {
     for trial in [TestProject::new(), TestProject::new().in_place()] {
         let trial = trial.graph("tasks: [{id: a}]\n").chaos("d3");
         trial
-            .run(["run", "--timeout", "1s"])
+            .run(["run", "-v", "--timeout", "1s"])
             .graph_complete()
-            .stderr_has("  removed lock files of a killed git: .git/index.lock, ");
+            .stderr_has("removed lock files of a killed git: .git/index.lock, ");
         let left = &trial.lines("failed")[0]["unlocked"];
         assert_eq!(*left, json!([".git/index.lock", ".git/refs/heads/main.lock"]));
         assert_eq!(trial.tasks("completed"), ["a"]);

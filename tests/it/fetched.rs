@@ -132,7 +132,7 @@ fn an_agent_that_breaks_its_slot_there_uses_an_attempt() {
     station.told("do-a-1", "work; rm -r .git");
     station.told("do-a-2", "work");
     let run = trial.run(["run"]).graph_complete();
-    run.stderr_has("1 of 2 attempts used");
+    run.stderr_has("(1 of 2 attempts)");
     assert!(trial.lines("interrupted").is_empty() && trial.lines("contact_lost").is_empty());
     let said = trial.read("logs/attempts/a/1/stderr");
     assert!(said.contains("ralph: its work is lost: ") && said.contains("has broken it"), "{said}");

@@ -384,7 +384,7 @@ fn a_proof_is_made_in_a_sandbox() {
         .graph("tasks: [{id: a}]\n")
         .command(["sh", "-c", script]);
     let printed = trial.run(["run"]).code(0).whole();
-    assert!(printed.contains("a proved: without its 1 source file"), "{printed}");
+    assert!(printed.contains("proved: without its 1 source file"), "{printed}");
     assert!(printed.contains("the graph is complete"), "{printed}");
     trial.no_process_is_left();
 }

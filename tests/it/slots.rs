@@ -321,8 +321,14 @@ fn lines_of_several_attempts_can_be_told_apart() {
     let text = trial.run(["run", "-v"]).whole();
     let text = text.split_once("--- stderr ---\n").unwrap().1;
     let lines: Vec<&str> = text.lines().map(|line| &line["[time]  ".len()..]).collect();
-    let of_run =
-        ["run [run], agent: ", "2 tasks", "what is left", "everything left", "0 completed"];
+    let of_run = [
+        "ends at an unknown time",
+        "run [run], agent: ",
+        "2 tasks",
+        "what is left",
+        "everything left",
+        "0 completed",
+    ];
     let end = lines.iter().position(|line| line.starts_with("everything left")).unwrap();
     for line in &lines[..end] {
         let named = ["a", "b"].iter().any(|id| {
