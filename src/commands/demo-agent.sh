@@ -1,6 +1,6 @@
 #!/bin/sh
-# The agent of `ralph demo`: writes the page of its task, commits it and reports. One attempt fails, to
-# show a retry. The first argument is the program `ralph`.
+# The agent of `ralph demo`: writes the page of its task, commits it and reports. One attempt reports
+# work with an error, to show what a check is for. The first argument is the program `ralph`.
 set -eu
 prompt=$(cat)
 case $prompt in
@@ -34,6 +34,10 @@ swift)
 index)
     path=INDEX.md message='Make an index of the birds'
     text='# Index\n\n- [Heron](birds/heron.md)\n- [Robin](birds/robin.md)\n- [Swift](birds/swift.md)\n'
+    case $prompt in
+    *"### The attempt before this one"*) ;;
+    *) text="$text- [Stork](birds/stork.md)\n" ;;
+    esac
     ;;
 style)
     path=STYLE.md message='Write down the house style'
@@ -53,15 +57,6 @@ echo "writing $path"
 mkdir -p "$(dirname "$path")"
 printf '%b' "$text" > "$path"
 sleep 0.4
-if [ "$RALPH_TASK_ID" = proofread ]; then
-    case $prompt in
-    *"### The attempt before this one"*) ;;
-    *)
-        echo "a link to birds/stork.md leads nowhere, giving up"
-        exit 1
-        ;;
-    esac
-fi
 git add -- "$path"
 git commit --quiet -m "$message"
 echo "committed: $message"

@@ -23,6 +23,9 @@ use crate::{
     view::lines::Verbosity,
 };
 
+/// The verify command of two tasks.
+const CHECK: &str = "check-links.sh";
+
 /// Creates a repository, runs its graph and shows the result.
 ///
 /// # Errors
@@ -34,7 +37,8 @@ pub fn run(options: &DemoArgs) -> Result<Exit> {
     git(&dir, &["config", "user.name", "Demo Agent"])?;
     git(&dir, &["config", "user.email", "demo-agent@example.invalid"])?;
     git(&dir, &["config", "commit.gpgsign", "false"])?;
-    git(&dir, &["add", GRAPH])?;
+    fs::write(dir.join(CHECK), include_str!("demo-check.sh")).context("write the check")?;
+    git(&dir, &["add", GRAPH, CHECK])?;
     git(&dir, &["commit", "--quiet", "-m", "Plan the field guide"])?;
     terminal::say(&format!(
         "Created a repository with eight tasks in {}.\nEach attempt is a real process that reads its \
@@ -59,10 +63,10 @@ pub fn run(options: &DemoArgs) -> Result<Exit> {
     let command = workspace::shown_command();
     let place = dir.display();
     terminal::print(&format!(
-        "\nThe commits:\n\n{log}\nLook around:\n\n  cd {place}\n  {command} dag-status\n  \
-         git log --oneline             # the work, each with the commit that completes its task\n  cat \
-         logs/ralph.jsonl | jq -c '[.action, .task_id, .verdict]'\n  cat \
-         logs/attempts/proofread/2/prompt.md   # the prompt of the second attempt\n"
+        "\nThe commits:\n\n{log}\nOne attempt said that it was done, and a check caught it:\n\n  cd \
+         {place}\n  {command} show index.1     # what it said, and what the check said\n  {command} \
+         status\n  {command} serve --open     # the same in the browser\n\nIn your own \
+         repository:\n\n  {command} init\n"
     ))?;
     Ok(exit)
 }
