@@ -158,7 +158,8 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::TaskRemove(Flags(options)) => task::remove_tasks(at, &options),
         Command::Undo(Flags(options)) => undo::run(at, &options),
         Command::TaskReset(Flags(options)) => {
-            task::reset(&at.of_task(options.called.name, &options.ids)?, &options.ids)
+            let at = at.of_task(options.called.name, &options.ids)?;
+            task::reset(&at, &options.ids, options.note.as_deref())
         }
         Command::TaskComplete(Flags(options)) => task::complete(at, options),
         Command::TaskBlock(Flags(options)) => task::block(at, &options.id, &options.reason),

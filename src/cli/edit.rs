@@ -189,6 +189,9 @@ pub struct TaskResetArgs {
     /// The tasks
     #[arg(required = true, value_name = "ID", add = ArgValueCandidates::new(complete::ids))]
     pub ids: Vec<String>,
+    /// What their next attempts are told; `-` reads standard input
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub note: Option<String>,
     /// The loop.
     #[command(flatten)]
     pub called: Called,

@@ -8,7 +8,10 @@ use crate::{
         git::TipStanding,
         terminal::{self, visible},
     },
-    core::{event::LandingEvent, exit::Exit},
+    core::{
+        event::{LandingEvent, WaitingWork},
+        exit::Exit,
+    },
     project::{
         follower::{BUSY, Followed, Follower},
         workspace::Workspace,
@@ -75,6 +78,7 @@ pub(super) fn land(workspace: &Workspace, branch: &str, tells: bool) -> Result<b
             Ok(true)
         }
         Followed::Waits(waiting) => {
+            note_waiting(workspace, &waiting)?;
             let waiting = WaitingWorkView::of(&waiting);
             terminal::say(&waiting.text());
             for path in &waiting.paths {
@@ -83,6 +87,16 @@ pub(super) fn land(workspace: &Workspace, branch: &str, tells: bool) -> Result<b
             Ok(false)
         }
     }
+}
+
+/// Records what waits for a branch, unless a run has done so.
+fn note_waiting(workspace: &Workspace, waiting: &WaitingWork) -> Result<()> {
+    let mut store = workspace.event_store()?;
+    let known = store.history().active.waiting.as_ref();
+    if known.is_none_or(|known| !known.is_for(waiting)) && !workspace.state.is_locked()? {
+        store.emit(None, None, LandingEvent::CheckoutWaits(waiting.clone()))?;
+    }
+    Ok(())
 }
 
 /// Records that a branch has what had to wait for it.

@@ -1,7 +1,13 @@
 //! `ralph pr`: a pull request of what landed, with the evidence as its text; through `gh` or `glab` where
 //! they are installed.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::PathBuf,
+    process::Command,
+};
 
 use anyhow::{Context, Result, anyhow};
 use chrono::Utc;
@@ -10,7 +16,7 @@ use serde::Serialize;
 use super::{
     Invocation, few,
     init::Wizard,
-    review::{Landing, landings},
+    review::{Landing, ReviewItem, landings},
     status,
     task_editor::TaskEditor,
 };
@@ -107,7 +113,8 @@ fn remote(editor: &TaskEditor) -> Result<Option<Remote>> {
     Ok((at < all.len()).then(|| all.swap_remove(at)).map(|(name, url)| Remote { name, url }))
 }
 
-/// The pull requests for what landed in a run.
+/// The pull requests for what landed and the base does not have, or for what landed in the run that was
+/// named.
 fn requests(
     editor: &TaskEditor,
     options: &PullRequestArgs,
@@ -116,12 +123,6 @@ fn requests(
 ) -> Result<Vec<PullRequest>> {
     let workspace = &editor.workspace;
     let repo = &workspace.repo;
-    let run_id = report.run.run_id.clone().unwrap_or_default();
-    let mut landed = landings(editor, |entry| entry.run_id == run_id)?;
-    landed.sort_by_key(|it| it.item.at);
-    if landed.is_empty() {
-        return fail(Exit::Error, "nothing has landed in this run; `ralph report` tells of it");
-    }
     let onto = landing_branch(workspace)?.context("HEAD is on no branch")?;
     let tip = repo.landings().tip(&onto)?.context("the branch is gone")?.commit;
     let usual = match (&options.base, remote) {
@@ -134,44 +135,93 @@ fn requests(
         Some(remote) => repo.commit_of(&format!("refs/remotes/{}/{branch}", remote.name)),
         None => Ok(None),
     };
+    let local = || if onto == base { Ok(None) } else { repo.branch(&base) };
+    let start = known(&base)?.map_or_else(local, |commit| Ok(Some(commit)))?;
+    let run_id = report.run.run_id.clone().unwrap_or_default();
+    let is_of_run = options.run.is_some() || start.is_none();
+    let mut landed = landings(editor, |entry| !is_of_run || entry.run_id == run_id)?;
+    if let Some(start) = &start {
+        landed.retain(|it| !repo.is_ancestor(&it.item.last, start).unwrap_or(false));
+    }
+    landed.sort_by_key(|it| it.item.at);
+    if landed.is_empty() {
+        let why = format!(
+            "nothing has landed that `{base}` does not have; `ralph report` tells of the run"
+        );
+        return fail(Exit::Error, why);
+    }
     let made = |branch: String, commit: CommitId, title: String, body: String| {
+        // The same files were pushed before, as other commits.
+        let commit = match known(&branch)? {
+            Some(there) if repo.differing(Some(&there), &commit)?.is_empty() => there,
+            _ => commit,
+        };
         let is_pushed = known(&branch)?.as_ref() == Some(&commit);
         let body = workspace.all_secrets().text(&body);
         let title = shortened(&title);
-        Ok(PullRequest { branch, commit, base: base.clone(), title, body, is_pushed })
+        anyhow::Ok(PullRequest { branch, commit, base: base.clone(), title, body, is_pushed })
     };
     if options.per == PerPart::Run {
-        let own = (onto != base).then_some(onto);
+        let own = (onto != base).then(|| onto.clone());
         let branch = own.unwrap_or_else(|| format!("ralph/run-{run_id}"));
+        let title = title_of(&landed);
         let items = landed.into_iter().map(|it| it.item).collect();
-        let (title, body) = (title_of_run(report), body_of_run(report, items));
-        return Ok(vec![made(branch, tip, title, body)?]);
+        return Ok(vec![made(branch, tip, title, body_of_run(report, items))?]);
     }
-    let start = match known(&base)? {
-        Some(commit) => commit,
-        None => repo.branch(&base)?.with_context(|| format!("there is no branch `{base}`"))?,
-    };
-    let parts = parts(&landed, options.per).into_iter().map(|(name, members)| {
-        let commit = alone(editor, (&base, &start), &members)?;
+    let start = start.with_context(|| format!("there is no other branch `{base}`"))?;
+    let (mut requests, mut first) = (Vec::new(), None);
+    for (name, members) in parts(editor, &landed, options.per)? {
+        let commit = match alone(editor, (&base, &start), &members) {
+            Ok(commit) => commit,
+            Err(why) => {
+                terminal::say(&visible(&format!("left out: {why:#}")));
+                first.get_or_insert(why);
+                continue;
+            }
+        };
         let kind = if options.per == PerPart::Story { "story" } else { "task" };
         let branch = format!("ralph/{kind}-{}", branch_word(&name));
         let title = match members.as_slice() {
             [one] => one.item.title.clone(),
             several => format!("{name}: {}", counted(several.len(), "task")),
         };
-        made(branch, commit, title, members.iter().map(|it| section(it)).collect())
-    });
-    parts.collect()
+        let body = members.iter().map(|it| section(it)).collect();
+        requests.push(made(branch, commit, title, body)?);
+    }
+    match first {
+        Some(why) if requests.is_empty() => Err(why),
+        _ => Ok(requests),
+    }
 }
 
-/// The work of each story or task, by its name, in the order in which it landed.
-fn parts(landed: &[Landing], per: PerPart) -> BTreeMap<String, Vec<&Landing>> {
-    let mut parts: BTreeMap<String, Vec<&Landing>> = BTreeMap::new();
-    for it in landed {
+/// The work of each story or task, by its name, in the order in which it landed; with the work that it
+/// needs, without which it is broken.
+fn parts<'a>(
+    editor: &TaskEditor,
+    landed: &'a [Landing],
+    per: PerPart,
+) -> Result<BTreeMap<String, Vec<&'a Landing>>> {
+    let file = editor.workspace.graph()?;
+    let graph = file.graph();
+    let name = |it: &Landing| {
         let story = it.story.clone().filter(|_| per == PerPart::Story);
-        parts.entry(story.unwrap_or_else(|| it.item.task_id.to_string())).or_default().push(it);
+        story.unwrap_or_else(|| it.item.task_id.to_string())
+    };
+    let mut parts = BTreeMap::new();
+    for part in landed {
+        let own = landed.iter().filter(|it| name(it) == name(part));
+        let mut open: Vec<usize> = own.filter_map(|it| graph.number(&it.item.task_id)).collect();
+        let mut needed = BTreeSet::new();
+        while let Some(number) = open.pop() {
+            if needed.insert(number) {
+                open.extend(graph.dependencies(number));
+            }
+        }
+        let is_needed =
+            |it: &&Landing| graph.number(&it.item.task_id).is_some_and(|at| needed.contains(&at));
+        parts.insert(name(part), landed.iter().filter(is_needed).collect());
     }
-    parts
+    Ok(parts)
 }
 
 /// Makes the commits of some work alone, on top of a commit of the base.
@@ -218,22 +268,28 @@ fn shortened(title: &str) -> String {
     terminal::fit(&line, TITLE).into_owned()
 }
 
-fn title_of_run(report: &RunReport) -> String {
-    let name = |at: usize| {
-        let task = report.landed.get(at)?;
-        Some(task.title.clone().unwrap_or_else(|| task.id.to_string()))
-    };
-    match (report.landed.len(), name(0)) {
-        (1, Some(one)) => one,
-        (count, Some(first)) => format!("{first}, and {}", counted(count - 1, "more task")),
-        (_, None) => "Work of agents".to_owned(),
+fn title_of(landed: &[Landing]) -> String {
+    match landed {
+        [] => "Work of agents".to_owned(),
+        [one] => one.item.title.clone(),
+        [first, more @ ..] => {
+            format!("{}, and {}", first.item.title, counted(more.len(), "more task"))
+        }
     }
 }
 
 /// The report of the run, and what deserves a look.
-fn body_of_run(report: &RunReport, items: Vec<super::review::ReviewItem>) -> String {
+fn body_of_run(report: &RunReport, items: Vec<ReviewItem>) -> String {
     let mut body = report.markdown(Utc::now());
     let items = ReviewView::of(items).to_review;
+    let is_told = |item: &&ReviewItem| !report.landed.iter().any(|it| it.id == item.task_id);
+    let before: Vec<_> = items.iter().filter(is_told).collect();
+    if !before.is_empty() {
+        body += "\n### Landed before this run\n\n";
+        for item in before {
+            let _ = writeln!(body, "- **{}**: {}; {}", item.task_id, item.title, item.facts());
+        }
+    }
     let risky: Vec<_> = items.iter().filter(|item| !item.risks.is_empty()).collect();
     if !risky.is_empty() {
         body += "\n### What deserves a look\n\n";
@@ -274,14 +330,15 @@ fn open(
     remote: Option<&Remote>,
     request: &PullRequest,
 ) -> Result<bool> {
-    let file = editor.workspace.state.dir().join("pull-request.md");
+    let name = format!("pull-request-{}.md", branch_word(&request.branch));
+    let file = editor.workspace.state.dir().join(name);
     fs::write(&file, &request.body).with_context(|| format!("write `{}`", file.display()))?;
     let PullRequest { branch, commit, base, title, body, is_pushed } = request;
     let forge = remote.map(|remote| Forge::of(&remote.url));
     let words = forge.map(|forge| forge.words(request, &file, options.draft));
     let push = remote.map(|it| format!("git push {} {commit}:refs/heads/{branch}", it.name));
     let can_open = forge.is_some_and(Forge::is_here);
-    let mut is_wanted = can_open && (*is_pushed || options.push);
+    let mut is_wanted = can_open && options.push;
     if !is_wanted {
         terminal::print(&format!(
             "{}\n\n{}\n",
@@ -298,7 +355,8 @@ fn open(
         } else {
             terminal::say(&format!("to open it for `{base}`:\n  {}", visible_steps(&steps)));
         }
-        let question = format!("Push `{branch}` and open it?");
+        let push = if *is_pushed { String::new() } else { format!("Push `{branch}` and ") };
+        let question = if push.is_empty() { "Open it?".to_owned() } else { push + "open it?" };
         is_wanted = can_open
             && terminal::can_ask()
             && Wizard::of_listener().is_wanted(&visible(&question), false)?;

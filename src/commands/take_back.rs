@@ -75,8 +75,9 @@ pub fn run(invocation: &Invocation, options: &TakeBackArgs) -> Result<Exit> {
         options.ids.iter().map(|id| Ok(find(&graph, id)?.0)).collect::<Result<_>>()?;
     let mut tasks = named.clone();
     add_dependents(&mut tasks, &graph, &log, options.with_dependents)?;
-    let back = TakeBack::of(&editor.workspace, &log, (&branch, &onto), tasks, note)?;
-    refuse_without_work(&back, &named, &graph, &log)?;
+    let back = TakeBack::of(&editor.workspace, &log, (&branch, &onto), tasks)?;
+    let back = TakeBack { named, note, ..back };
+    refuse_without_work(&back, &graph, &log)?;
     let commit = match back.build(&editor.workspace, graph.graph())? {
         Ok(commit) => commit,
         Err(later) => return Err(conflict(&branch, &later)),
@@ -90,8 +91,8 @@ pub fn run(invocation: &Invocation, options: &TakeBackArgs) -> Result<Exit> {
     }
     drop(lock);
     open_in_file(&mut editor, &back.tasks)?;
-    let followed = options.json || land::land(&editor.workspace, &branch, false)?;
-    tell(&back, &commit, options.json.then_some(followed))?;
+    let followed = land::land(&editor.workspace, &branch, false)?;
+    tell(&back, &commit, followed, options.json)?;
     Ok(Exit::Success)
 }
 
@@ -141,12 +142,7 @@ fn add_dependents(
 }
 
 /// Refuses tasks none of whose work is on the branch.
-fn refuse_without_work(
-    back: &TakeBack,
-    named: &[TaskId],
-    file: &GraphFile,
-    log: &AttemptLog,
-) -> Result<()> {
+fn refuse_without_work(back: &TakeBack, file: &GraphFile, log: &AttemptLog) -> Result<()> {
     /// As many commits as an attempt's evidence lists.
     const MOST: usize = crate::adapters::git::LISTED;
     if let Some(work) = back.work.iter().find(|work| work.commits.len() >= MOST) {
@@ -155,7 +151,7 @@ fn refuse_without_work(
         return fail(Exit::Error, why);
     }
     let is_without = |id: &&TaskId| !back.work.iter().any(|work| work.task_id == **id);
-    if let Some(id) = named.iter().find(is_without) {
+    if let Some(id) = back.named.iter().find(is_without) {
         let is_complete = file.graph().status_of(id) == Some(Status::Complete);
         let branch = &back.branch;
         let why = if log.of(Some(id)).any(|entry| entry.is_taken_back) {
@@ -262,10 +258,10 @@ fn open_in_file(editor: &mut TaskEditor, tasks: &[TaskId]) -> Result<()> {
     Ok(())
 }
 
-fn tell(back: &TakeBack, commit: &CommitId, followed: Option<bool>) -> Result<()> {
-    let TakeBack { branch, tasks, work, note, .. } = back;
+fn tell(back: &TakeBack, commit: &CommitId, followed: bool, as_json: bool) -> Result<()> {
+    let TakeBack { branch, tasks, named, work, note, .. } = back;
     let reverted: Vec<&CommitId> = work.iter().flat_map(|work| &work.commits).collect();
-    if let Some(followed) = followed {
+    if as_json {
         let answer = TakenBackAnswer { branch, commit, tasks, reverted, followed };
         terminal::print(&terminal::json(&answer))?;
         return Ok(());
@@ -273,9 +269,11 @@ fn tell(back: &TakeBack, commit: &CommitId, followed: Option<bool>) -> Result<()
     for id in tasks {
         let own = work.iter().filter(|work| work.task_id == *id);
         let commits = counted(own.map(|work| work.commits.len()).sum(), "commit");
-        let hears = if note.is_some() { ", and its next attempt reads your note" } else { "" };
+        let is_told = note.is_some() && named.contains(id);
+        let hears = if is_told { ", and its next attempt reads your note" } else { "" };
+        let waits = if followed { "" } else { "; the branch waits for your checkout" };
         terminal::print(&format!(
-            "{id}: taken back from {branch} ({commits}); it is pending{hears}\n"
+            "{id}: taken back from {branch} ({commits}); it is pending{hears}{waits}\n"
         ))?;
     }
     Ok(())

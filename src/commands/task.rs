@@ -11,6 +11,7 @@ use super::{
     inside::{AttemptContext, SurroundingAttempt},
     probe::{Probe, ProbeFolder, ProbePlace},
     success,
+    talk::{ANSWER, given},
     task_editor::{ChangeCommand, TaskEditor, live_attempt, unsupported},
 };
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     },
     cli::{PlaceArgs, TaskCompleteArgs, TaskMoveArgs, TaskRemoveArgs},
     core::{
-        event::RequestEvent,
+        event::{Answer, RequestEvent},
         executor::{Executor, ExecutorKind, LOCAL},
         exit::{Exit, Failure, fail},
         graph::{
@@ -44,21 +45,28 @@ use crate::{
 ///
 /// # Errors
 /// An unknown task, before any is changed; a task with a running attempt; inside an attempt.
-pub fn reset(invocation: &Invocation, ids: &[String]) -> Result<Exit> {
+pub fn reset(invocation: &Invocation, ids: &[String], note: Option<&str>) -> Result<Exit> {
     let mut editor = TaskEditor::open(invocation)?;
     editor.refuse_inside("task-reset")?;
+    let note = note.map(|text| given(text, ANSWER, "a note")).transpose()?;
     let found = ids.iter().map(|id| find(&editor.file, id)).collect::<Result<Vec<_>>>()?;
     for (id, _) in &found {
         editor.refuse_if_live(id)?;
     }
     for (id, number) in found {
+        if let Some(note) = &note {
+            // To the next attempts, it is an answer to no question.
+            let answer = Answer { question: String::new(), answer: note.clone() };
+            editor.store.emit(None, Some(&id), RequestEvent::Answered(answer))?;
+        }
         let past = editor.store.history().of(&id);
         let counted = past.counted;
         // Another branch may have it as complete.
         let is_done = past.last.as_ref().is_some_and(|it| it.verdict == Verdict::Complete);
         let is_new = counted == 0 && (!is_done || past.was_reset);
         if editor.status(number) == Status::Pending && is_new {
-            terminal::print(&format!("{id} is already pending\n"))?;
+            let hears = if note.is_some() { "; its next attempt gets the note" } else { "" };
+            terminal::print(&format!("{id} is already pending{hears}\n"))?;
             continue;
         }
         let mut old = Status::Pending;

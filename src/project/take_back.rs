@@ -39,9 +39,11 @@ pub struct TakeBack {
     pub onto: CommitId,
     /// The tasks, in the order of the graph.
     pub tasks: Vec<TaskId>,
+    /// Those of them that a person named.
+    pub named: Vec<TaskId>,
     /// Their work, newest first.
     pub work: Vec<LandedChange>,
-    /// What the next attempts are told.
+    /// What the next attempts at these are told.
     pub note: Option<String>,
 }
 
@@ -74,13 +76,13 @@ impl TakeBack {
         log: &AttemptLog,
         (branch, onto): (&str, &CommitId),
         tasks: Vec<TaskId>,
-        note: Option<String>,
     ) -> Result<TakeBack> {
         let mut entries: Vec<_> =
             log.of(None).filter(|entry| tasks.contains(&entry.task_id)).collect();
         entries.sort_by_key(|entry| entry.ended.as_ref().map(|(at, _)| *at));
         let work = LandedChange::all(&workspace.repo, entries.into_iter().rev(), onto)?;
-        Ok(TakeBack { branch: branch.to_owned(), onto: onto.clone(), tasks, work, note })
+        let (branch, onto, named) = (branch.to_owned(), onto.clone(), tasks.clone());
+        Ok(TakeBack { branch, onto, tasks, named, work, note: None })
     }
 
     /// Makes the commit without the work. No branch is moved.
@@ -115,7 +117,8 @@ impl TakeBack {
         let title = graph.number(id).map(|number| graph.task(number).title_line());
         let title = title.filter(|title| *title != id.as_str());
         let title = title.map_or_else(String::new, |title| format!(": {title}"));
-        let note = self.note.as_ref().map_or_else(String::new, |note| format!("{note}\n\n"));
+        let note = self.note.as_ref().filter(|_| self.named.contains(id));
+        let note = note.map_or_else(String::new, |note| format!("{note}\n\n"));
         let reverts = reverts(work.commits.iter());
         format!("Take back {id}{title}\n\n{note}{reverts}\n\nRalph-Task: {id}\n")
     }
@@ -182,7 +185,7 @@ impl TakeBack {
                 branch: self.branch.clone(),
                 commit: commit.clone(),
                 reverted: work.flat_map(|work| work.commits.clone()).collect(),
-                note: self.note.clone(),
+                note: self.note.clone().filter(|_| self.named.contains(id)),
             };
             (id.clone(), taken)
         };

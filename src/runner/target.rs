@@ -35,7 +35,8 @@ pub(super) fn follow_rename(runner: &mut Runner, from: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Opens the tasks again on a branch that is not the one of the checkout which a person has reset: the
+/// Opens the tasks again on a branch that is not the one of the checkout which a person has reset or
+/// answered: the
 /// file of the checkout may never have had them as complete or parked.
 ///
 /// # Errors
@@ -50,7 +51,8 @@ pub fn open_reset(workspace: &Workspace, history: &History) -> Result<()> {
         };
         let (past, there) = (history.of(&task.id), checkout.graph().status_of(&task.id));
         let has_failed = past.counted > 0 || past.stuck || past.asks;
-        is_held && there == Some(Status::Pending) && past.was_reset && !has_failed
+        let is_answered = task.status == Status::NeedsInput && !past.asks;
+        is_held && there == Some(Status::Pending) && (past.was_reset && !has_failed || is_answered)
     };
     let reset = graph.graph().tasks().iter().filter(is_reset);
     let reset: Vec<_> = reset.map(|task| (task.id.clone(), Status::Pending)).collect();

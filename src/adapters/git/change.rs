@@ -110,7 +110,7 @@ impl BranchLandings<'_> {
         let command: &[&str] = match style {
             ChangeStyle::Lines => &["git", "diff"],
             ChangeStyle::Sizes => &["git", "diff", "--stat"],
-            ChangeStyle::Tool => &["git", "difftool", "--dir-diff"],
+            ChangeStyle::Tool => &["git", "difftool", "--no-prompt"],
         };
         let mut paths = vec![":(top)".to_owned()];
         paths.extend(all_but.iter().map(|path| format!(":(top,exclude,literal){path}")));

@@ -121,16 +121,14 @@ fn newest(workspace: &mut Workspace, now: DateTime<Utc>) -> Result<RunReport> {
     Ok(report)
 }
 
-/// The complete tasks of the run whose work a later commit reverts.
+/// The complete tasks whose work a later commit reverts.
 fn reverted(workspace: &Workspace, history: &History, graph: &TaskGraph) -> Result<Vec<Attention>> {
     const NAMES: &str = "This reverts commit ";
-    let landed =
-        history.completed_in_run().into_iter().map(|(id, _)| (id, history.of(id.as_str())));
-    let landed: Vec<_> = landed
-        .filter(|(id, past)| {
-            graph.status_of(id) == Some(Status::Complete) && !past.commits.is_empty()
-        })
-        .collect();
+    let is_done = |id: &TaskId| graph.status_of(id) == Some(Status::Complete);
+    let landed = history.tasks().into_iter();
+    let mut landed: Vec<_> =
+        landed.filter(|(id, past)| is_done(id) && !past.commits.is_empty()).collect();
+    landed.sort_by_key(|(_, past)| past.last.as_ref().map(|last| last.at));
     let Some(first) = landed.first().and_then(|(_, past)| past.commits.first()) else {
         return Ok(Vec::new());
     };
