@@ -13,7 +13,7 @@ fn the_demo_completes_and_a_check_catches_an_error() {
         "✗ index ",
         "birds/stork.md leads nowhere",
         "/shown\n",
-        "ralph init\n",
+        "] init\n",
     ] {
         assert!(said.contains(part), "{part} is not in\n{said}");
     }
