@@ -119,13 +119,13 @@ const ROWS: &[(&str, &str, How)] = &[
     (
         "B6",
         "it closes its output, or a child keeps it open: the end is the process's",
-        Words(Slot, &[("b6:closed", "t0 complete"), ("b6:kept", "t0 complete")]),
+        Words(Slot, &[("b6:closed", "✓ t0"), ("b6:kept", "✓ t0")]),
     ),
     ("B7", "it never reads its prompt: nothing blocks", Tests(&["verdicts::an_unread_prompt"])),
     (
         "B8",
         "a flood, an endless line, bytes that are no text: drained and kept",
-        Words(Slot, &[("b8", "t0 complete")]),
+        Words(Slot, &[("b8", "✓ t0")]),
     ),
     (
         "B9",
@@ -221,14 +221,7 @@ const ROWS: &[(&str, &str, How)] = &[
     (
         "C11",
         "the journal is rotated, cut or edited: the next line is whole",
-        Words(
-            Checkout,
-            &[
-                ("c11:rotate", "t0 complete"),
-                ("c11:cut", "t0 complete"),
-                ("c11:edit", "t0 complete"),
-            ],
-        ),
+        Words(Checkout, &[("c11:rotate", "✓ t0"), ("c11:cut", "✓ t0"), ("c11:edit", "✓ t0")]),
     ),
     (
         "D3",
@@ -243,7 +236,7 @@ const ROWS: &[(&str, &str, How)] = &[
     (
         "D5",
         "a merge is unfinished: no completion, and the next attempt is told",
-        Words(Both, &[("work,report,d5:merge", "reported done, but a merge is unfinished")]),
+        Words(Both, &[("work,report,d5:merge", "a merge is unfinished")]),
     ),
     ("D6", "git is gone or damaged: an error, and then it goes on", Trial(git_is_damaged)),
 ];
