@@ -28,7 +28,12 @@ pub fn run(invocation: &Invocation) -> Result<Exit> {
     let branches = workspace.repo.landings().waiting_branches()?;
     if branches.is_empty() {
         note_followed(&workspace, None)?;
-        return success("nothing waits: the checkout has all that landed\n");
+        return match elsewhere(&workspace)? {
+            None => success("nothing waits: the checkout has all that landed\n"),
+            Some(branch) => success(&format!(
+                "nothing waits; what landed is on `{branch}`, and `git merge {branch}` brings it here\n"
+            )),
+        };
     }
     let mut exit = Exit::Success;
     for branch in &branches {
@@ -37,6 +42,16 @@ pub fn run(invocation: &Invocation) -> Result<Exit> {
         }
     }
     Ok(exit)
+}
+
+/// The branch that the newest run landed on, if the checkout is on another one that does not have it.
+fn elsewhere(workspace: &Workspace) -> Result<Option<String>> {
+    let landed_on = workspace.event_store()?.history().run.begun.branch.clone();
+    let (Some(branch), head) = (landed_on, workspace.repo.head()?) else { return Ok(None) };
+    let (Some(there), Some(here)) = (workspace.repo.branch(&branch)?, head.commit) else {
+        return Ok(None);
+    };
+    Ok((!workspace.repo.is_ancestor(&there, &here)?).then_some(branch))
 }
 
 /// Moves one branch. Returns whether it has all that landed.

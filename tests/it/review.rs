@@ -462,6 +462,7 @@ fn a_run_may_end_with_a_pull_request_of_the_branch_that_it_lands_on() {
     assert!(heads.contains(trial.git(&["rev-parse", "night"]).trim()), "{heads}");
     let all = trial.run(["diff", "--stat"]).code(0).out();
     assert!(all.contains("4 files changed"), "{all}");
+    trial.run(["land"]).code(0).stdout_has("`git merge night` brings it here");
     trial.run(["take-back", "last"]).code(0).stdout_has("taken back from night");
     trial.run(["review"]).code(0).stdout_has("base");
     fs::remove_file(trial.sign("called")).unwrap();

@@ -554,7 +554,7 @@ fn no_type_has_many_methods() {
 /// of it; 260 say how far a run is and which tasks need a person, below its live rows; 270 make lock
 /// files again and count no red that a resolved conflict caused; 150 count each journal line once in all
 /// worktrees, and keep a run of thousands of tasks small.
-const LINES: usize = 79_340;
+const LINES: usize = 79_370;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
 /// has the words of plain loops, one runs commands beside the attempts, one combines queued work, one
@@ -618,7 +618,7 @@ fn every_page_names_its_reader() {
 /// rounds, 330 how queued work is verified, 1,180 on review, taking work
 /// back, pull requests and first questions, 120 which lock files are made again, 20
 /// on watching the status.
-const WORDS: usize = 34_330;
+const WORDS: usize = 34_500;
 
 #[test]
 fn the_documents_stay_short() {

@@ -71,7 +71,7 @@ impl Effect for RequestEvent {
             RequestEvent::Answered(answer) => history.with(id, |past| past.answered(answer)),
             RequestEvent::Reset {} => history.with(id, TaskHistory::reset_by_command),
             RequestEvent::Reviewed { attempt, .. } => {
-                history.with(id, |past| past.reviewed = past.reviewed.max(*attempt));
+                history.with(id, |past| past.review(*attempt));
             }
             RequestEvent::PauseRequested {} => history.pause(),
             RequestEvent::ResumeRequested { now } => history.resume(*now),

@@ -247,6 +247,14 @@ impl TaskHistory {
         (self.was_reset, self.asks, self.work) = (true, false, None);
     }
 
+    /// A person has looked at the work of an attempt and keeps it, also without a proof.
+    pub(crate) fn review(&mut self, attempt: u32) {
+        self.reviewed = self.reviewed.max(attempt);
+        if attempt == self.attempts && self.is_doubtful() {
+            self.proof = None;
+        }
+    }
+
     /// Opens it again: a person took back the work that had landed.
     pub(crate) fn take_back(&mut self, taken: &TakenBack) {
         self.reset_by_command();
