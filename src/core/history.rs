@@ -572,7 +572,10 @@ mod tests {
             past.answers.iter().map(|one| one.answer.clone()).collect()
         };
         let answered = |answer: &str| {
-            RequestEvent::Answered(Answer { question: "?".to_owned(), answer: answer.to_owned() })
+            RequestEvent::Answered(Answer {
+                question: format!("{answer}?"),
+                answer: answer.to_owned(),
+            })
         };
         let complete = |cause| GraphEvent::StatusChanged {
             old: Some(Status::InProgress),
@@ -584,6 +587,8 @@ mod tests {
         history.apply(&record("a", 2, Event::Ended(end(1, Verdict::Failed))));
         history.apply(&record("a", 3, RequestEvent::Reset {}));
         history.apply(&record("a", 4, answered("two")));
+        // Once more before an attempt: it is corrected.
+        history.apply(&record("a", 5, answered("two")));
         history.apply(&record("a", 5, complete(Cause::EditedDuringAttempt)));
         assert_eq!(answers(&history), ["one", "two"]);
         for end in [complete(Cause::Command).into(), Event::Ended(end(2, Verdict::Complete))] {
