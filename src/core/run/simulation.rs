@@ -902,7 +902,9 @@ impl World {
             }
         }
         let lands = self.policy.stop.is_none() || self.run.lands_last(self.instant());
-        if self.run.patience(self.instant(), lands).is_some_and(|left| left.is_zero()) {
+        // What is due may come after other news: a killed process ends although its next kill is due.
+        let is_due = self.run.patience(self.instant(), lands).is_some_and(|left| left.is_zero());
+        if is_due && self.dice.chance(80) {
             return self.tick();
         }
         let mut choices = Vec::new();
