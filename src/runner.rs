@@ -257,6 +257,9 @@ impl Runner {
             }
             result => result,
         };
+        // Whatever failed first: that the repository was moved explains it.
+        let moved = |error| self.core.journal.check_repository().err().unwrap_or(error);
+        let result = result.map_err(moved);
         if result.is_err() {
             // No process may outlive the run that supervises it.
             self.processes.order_all(GuardianCommand::Kill);
