@@ -60,13 +60,17 @@ pub fn run(invocation: &Invocation, options: &SlotsArgs) -> Result<Exit> {
     }
 }
 
-fn slots_of(workspace: &Workspace) -> Result<Vec<ListedSlot>> {
+pub(super) fn slots_of(workspace: &Workspace) -> Result<Vec<ListedSlot>> {
     let (store, _) = look(workspace)?;
     ListedSlot::all(workspace, store.history())
 }
 
 /// Removes the slots that were typed, or all.
-fn remove(invocation: &Invocation, loops: &[Workspace], typed: &[PathBuf]) -> Result<Exit> {
+pub(super) fn remove(
+    invocation: &Invocation,
+    loops: &[Workspace],
+    typed: &[PathBuf],
+) -> Result<Exit> {
     // No run begins while its lock is held, so none takes what is removed.
     let locks = loops.iter().map(Workspace::lock).collect::<Result<Vec<Option<Lock>>>>()?;
     let found = loops.iter().map(slots_of).collect::<Result<Vec<_>>>()?;

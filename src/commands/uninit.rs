@@ -8,7 +8,11 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{
-    Invocation, init::Wizard, inside::SurroundingAttempt, merge_driver, slots::remove_folder,
+    Invocation,
+    init::Wizard,
+    inside::SurroundingAttempt,
+    merge_driver,
+    slots::{self, remove_folder},
 };
 use crate::{
     adapters::{
@@ -17,7 +21,7 @@ use crate::{
     },
     cli::UninitArgs,
     core::{
-        exit::{Exit, Failure},
+        exit::{Exit, fail},
         loop_paths,
     },
     project::{config_layers, slot_pool::SlotPool, workspace::Workspace},
@@ -31,6 +35,8 @@ const FOLDERS: [&str; 2] = ["logs", ".ralph"];
 struct RepositoryTraces {
     /// Files and folders.
     paths: Vec<PathBuf>,
+    /// The slots of all loops.
+    slots: Vec<PathBuf>,
     /// Refs, also those with the work of incomplete attempts.
     refs: Vec<String>,
 }
@@ -42,15 +48,12 @@ struct RepositoryTraces {
 pub fn run(invocation: &Invocation, options: &UninitArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     SurroundingAttempt::refuse_steering(&workspace, "uninit")?;
-    let traces = RepositoryTraces::of(&workspace, options.all)?;
-    if traces.paths.is_empty() && traces.refs.is_empty() {
+    let loops = invocation.all_loops()?;
+    let traces = RepositoryTraces::of(&workspace, &loops, options.all)?;
+    if traces.paths.is_empty() && traces.slots.is_empty() && traces.refs.is_empty() {
         terminal::say("there is nothing of ralph here");
         return Ok(Exit::Success);
     }
-    let Some(lock) = workspace.lock()? else {
-        let why = "a run is at work here; `ralph stop` ends it after its attempts";
-        return Err(Failure::new(Exit::Running, why.to_owned()).into());
-    };
     for line in traces.lines(workspace.root()) {
         terminal::print(&format!("{}\n", visible(&line)))?;
     }
@@ -61,41 +64,55 @@ pub fn run(invocation: &Invocation, options: &UninitArgs) -> Result<Exit> {
         terminal::say("nothing was removed; `ralph uninit --yes` does it without a question");
         return Ok(Exit::Waiting);
     }
+    if !traces.slots.is_empty() && slots::remove(invocation, &loops, &[])? != Exit::Success {
+        return fail(Exit::Error, "a slot stays, and so does all the rest");
+    }
+    let locks = loops.iter().map(Workspace::lock).collect::<Result<Vec<_>>>()?;
+    if locks.iter().any(Option::is_none) {
+        return fail(
+            Exit::Running,
+            "a run is at work here; `ralph stop` ends it after its attempts",
+        );
+    }
     traces.remove(&workspace)?;
-    drop(lock);
+    drop(locks);
     remove(workspace.state.dir())?;
-    for name in FOLDERS {
+    let folders = FOLDERS.map(|name| workspace.root().join(name));
+    for folder in folders.iter().map(PathBuf::as_path).chain([SlotPool::of(&workspace).folder()]) {
         // Fails if others have files there.
-        let _ = fs::remove_dir(workspace.root().join(name));
+        let _ = fs::remove_dir(folder);
     }
     terminal::say("removed; the commits of landed work stay");
     Ok(Exit::Success)
 }
 
 impl RepositoryTraces {
-    fn of(workspace: &Workspace, with_settings: bool) -> Result<RepositoryTraces> {
+    fn of(
+        workspace: &Workspace,
+        loops: &[Workspace],
+        with_settings: bool,
+    ) -> Result<RepositoryTraces> {
         let root = workspace.root();
-        let state = workspace.state.dir().to_owned();
-        let slots = SlotPool::of(workspace).folder().to_owned();
-        let mut paths = vec![state, slots];
+        let mut paths = vec![workspace.state.dir().to_owned()];
         paths.extend(loop_paths::OWN.iter().map(|name| root.join(name.trim_end_matches('/'))));
         if with_settings {
             paths.push(workspace.graph_path().to_owned());
             paths.push(root.join(config_layers::PATH));
         }
         paths.retain(|path| fs::symlink_metadata(path).is_ok());
-        Ok(RepositoryTraces { paths, refs: workspace.repo.pins().all_refs()? })
+        let slots = loops.iter().map(slots::slots_of).collect::<Result<Vec<_>>>()?;
+        let slots = slots.into_iter().flatten().map(|slot| slot.path).collect();
+        Ok(RepositoryTraces { paths, slots, refs: workspace.repo.pins().all_refs()? })
     }
 
     fn lines(&self, root: &Path) -> Vec<String> {
-        let mut lines: Vec<String> = self.paths.iter().map(|path| typed_path(root, path)).collect();
-        let kept = self.refs.iter().filter(|name| name.starts_with("refs/ralph/attempts/")).count();
+        let all = self.paths.iter().chain(&self.slots);
+        let mut lines: Vec<String> = all.map(|path| typed_path(root, path)).collect();
         if !self.refs.is_empty() {
-            let kept = match kept {
-                0 => String::new(),
-                count => format!("; {count} of them with the work of incomplete attempts"),
-            };
-            lines.push(format!("{} below refs/ralph{kept}", counted(self.refs.len(), "ref")));
+            let refs = counted(self.refs.len(), "ref");
+            lines.push(format!(
+                "{refs} below refs/ralph, which keep the work of incomplete attempts"
+            ));
         }
         lines.push(
             "lines about ralph in .git/info and the settings of git, if there are any".to_owned(),

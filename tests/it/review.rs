@@ -287,6 +287,13 @@ fn nothing_of_ralph_is_left_but_what_the_person_has() {
     trial.run(["merge-driver", "--install"]).code(0).code_is_any();
     trial.run(["run"]).graph_complete();
     let head = trial.git(&["rev-parse", "HEAD"]);
+    // What others have in the folder of the slots, and what is not saved in a slot, is not lost.
+    let slots = trial.dir().join("repo.slots");
+    fs::create_dir(slots.join("mine")).unwrap();
+    fs::write(slots.join("mine/notes"), "1").unwrap();
+    trial.run(["uninit", "--yes"]).code(1).stderr_has("a slot stays, and so does all the rest");
+    assert!(trial.state().exists() && slots.join("mine/notes").exists());
+    fs::remove_dir_all(slots.join("mine")).unwrap();
     trial.run(["uninit"]).code(4).stdout_has(".git/ralph").stderr_has("nothing was removed");
     assert!(trial.state().exists());
     trial.run(["uninit", "--yes"]).code(0).stderr_has("the commits of landed work stay");
