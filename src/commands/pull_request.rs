@@ -152,11 +152,10 @@ fn requests(
     }
     let made = |branch: String, commit: CommitId, title: String, body: String| {
         // The same files were pushed before, as other commits.
-        let commit = match known(&branch)? {
-            Some(there) if repo.differing(Some(&there), &commit)?.is_empty() => there,
-            _ => commit,
+        let (commit, is_pushed) = match known(&branch)? {
+            Some(there) if repo.differing(Some(&there), &commit)?.is_empty() => (there, true),
+            _ => (commit, false),
         };
-        let is_pushed = known(&branch)?.as_ref() == Some(&commit);
         let body = workspace.all_secrets().text(&body);
         let title = shortened(&title);
         anyhow::Ok(PullRequest { branch, commit, base: base.clone(), title, body, is_pushed })
@@ -355,8 +354,8 @@ fn open(
         } else {
             terminal::say(&format!("to open it for `{base}`:\n  {}", visible_steps(&steps)));
         }
-        let push = if *is_pushed { String::new() } else { format!("Push `{branch}` and ") };
-        let question = if push.is_empty() { "Open it?".to_owned() } else { push + "open it?" };
+        let push = format!("Push `{branch}` and open it?");
+        let question = if *is_pushed { "Open it?".to_owned() } else { push };
         is_wanted = can_open
             && terminal::can_ask()
             && Wizard::of_listener().is_wanted(&visible(&question), false)?;

@@ -367,9 +367,11 @@ impl TemporarySlot {
     /// No commit; another folder in its place; errors of git and of the disk.
     pub(super) fn prepare(workspace: &Workspace, wanted: SlotUse<'_>) -> Result<TemporarySlot> {
         let (repo, SlotUse { root, commit, branch, base_ref, mark }) = (&workspace.repo, wanted);
-        let Some(base) =
-            commit.map_or_else(|| Ok(repo.head()?.commit), |it| anyhow::Ok(Some(it)))?
-        else {
+        let base = match commit {
+            Some(commit) => Some(commit),
+            None => repo.head()?.commit,
+        };
+        let Some(base) = base else {
             return fail(
                 Exit::Error,
                 "the repository has no commit, so there is nothing to copy for the \

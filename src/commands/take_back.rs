@@ -83,7 +83,7 @@ pub fn run(invocation: &Invocation, options: &TakeBackArgs) -> Result<Exit> {
         Err(later) => return Err(conflict(&branch, &later)),
     };
     if !options.unverified {
-        verify(&editor.workspace, &back, &commit, &back.later_tasks(&log, graph.graph()))?;
+        verify(&editor.workspace, &graph, &commit, &back.later_tasks(&log, graph.graph()))?;
     }
     if !back.land(&editor.workspace, &mut editor.store, &commit)? {
         let why = format!("`{branch}` has moved meanwhile, and nothing was changed; try again");
@@ -186,16 +186,13 @@ fn conflict(branch: &str, later: &LaterChanges) -> anyhow::Error {
 /// Verifies a commit in a slot: the commands of the project, and those of the tasks that landed later.
 fn verify(
     workspace: &Workspace,
-    back: &TakeBack,
+    graph: &GraphFile,
     commit: &CommitId,
     later: &BTreeSet<TaskId>,
 ) -> Result<()> {
     let config = &workspace.config;
     let mut commands = config.verify.0.clone();
-    let graph = workspace.graph()?;
-    for number in
-        later.iter().filter(|id| !back.tasks.contains(id)).filter_map(|id| graph.graph().number(id))
-    {
+    for number in later.iter().filter_map(|id| graph.graph().number(id)) {
         commands.extend(workspace.verify_of(graph.graph().task(number)));
     }
     let mut seen = BTreeSet::new();

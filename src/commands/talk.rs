@@ -189,8 +189,7 @@ fn note_to(invocation: &Invocation, id: &str, text: &str) -> Result<Exit> {
         let status = editor.status(number);
         return fail(Exit::Error, format!("`{id}` is {status}; no attempt would read the note"));
     }
-    // To the next attempts, it is an answer to no question.
-    let answer = Answer { question: String::new(), answer: given(text, ANSWER, "a note")? };
+    let answer = Answer::note(given(text, ANSWER, "a note")?);
     editor.store.emit(None, Some(&id), RequestEvent::Answered(answer))?;
     success(&format!("{id}: its next attempt gets the note\n"))
 }

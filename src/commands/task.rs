@@ -55,8 +55,7 @@ pub fn reset(invocation: &Invocation, ids: &[String], note: Option<&str>) -> Res
     }
     for (id, number) in found {
         if let Some(note) = &note {
-            // To the next attempts, it is an answer to no question.
-            let answer = Answer { question: String::new(), answer: note.clone() };
+            let answer = Answer::note(note);
             editor.store.emit(None, Some(&id), RequestEvent::Answered(answer))?;
         }
         let past = editor.store.history().of(&id);

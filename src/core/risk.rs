@@ -6,35 +6,9 @@ use crate::{
     graph::task::TaskId,
     proof::Proof,
     redact::is_secret_file,
-    verdict::{DiffStat, Evidence},
+    setup::MANIFESTS,
+    verdict::{DiffStat, Evidence, first_names},
 };
-
-/// Files that name what a project depends on, or fix its versions.
-const DEPENDENCIES: &[&str] = &[
-    "Cargo.lock",
-    "Cargo.toml",
-    "Gemfile",
-    "Gemfile.lock",
-    "Pipfile",
-    "Pipfile.lock",
-    "build.gradle",
-    "build.gradle.kts",
-    "bun.lock",
-    "composer.json",
-    "composer.lock",
-    "go.mod",
-    "go.sum",
-    "package-lock.json",
-    "package.json",
-    "pdm.lock",
-    "pnpm-lock.yaml",
-    "poetry.lock",
-    "pom.xml",
-    "pyproject.toml",
-    "requirements.txt",
-    "uv.lock",
-    "yarn.lock",
-];
 
 /// The lines of a large change, and its files.
 const LARGE: (usize, usize) = (400, 20);
@@ -126,7 +100,7 @@ impl WorkFacts<'_> {
         }
         let mut named = |kind, what: &str, files: Vec<&str>| {
             if !files.is_empty() {
-                add(kind, format!("{what}: {}", names(&files)));
+                add(kind, format!("{what}: {}", first_names(&files)));
             }
         };
         named(RiskKind::Tampered, "hooks or settings of git changed", strings(&evidence.tampered));
@@ -143,7 +117,7 @@ impl WorkFacts<'_> {
         named(RiskKind::Bulk, "large or binary files", strings(&evidence.bulk));
         let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
         let files = self.files.iter().map(String::as_str);
-        let needs = files.filter(|path| DEPENDENCIES.contains(&name(path).as_str()));
+        let needs = files.filter(|path| MANIFESTS.contains(&name(path).as_str()));
         named(RiskKind::Dependencies, "dependencies changed", needs.collect());
         if let Some(by) = self.added_by {
             add(RiskKind::ByAgent, format!("the agent of `{by}` added this task"));
@@ -175,15 +149,6 @@ pub fn weight(risks: &[Risk], size: DiffStat) -> (usize, usize) {
 
 fn strings(all: &[String]) -> Vec<&str> {
     all.iter().map(String::as_str).collect()
-}
-
-fn names(all: &[&str]) -> String {
-    /// The names that are shown.
-    const FEW: usize = 3;
-    let shown: Vec<String> = all.iter().take(FEW).map(|name| format!("`{name}`")).collect();
-    let more = all.len().saturating_sub(FEW);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", shown.join(", "))
 }
 
 #[cfg(test)]

@@ -16,6 +16,44 @@ use crate::{
     prompt::template::{self, Template},
 };
 
+/// The names of files from which package managers make what they install.
+pub const MANIFESTS: &[&str] = &[
+    "Cargo.lock",
+    "Cargo.toml",
+    "Gemfile",
+    "Gemfile.lock",
+    "Pipfile",
+    "Pipfile.lock",
+    "build.gradle",
+    "build.gradle.kts",
+    "bun.lock",
+    "bun.lockb",
+    "composer.json",
+    "composer.lock",
+    "deno.json",
+    "deno.lock",
+    "environment.yml",
+    "go.mod",
+    "go.sum",
+    "mix.exs",
+    "mix.lock",
+    "package-lock.json",
+    "package.json",
+    "pdm.lock",
+    "pnpm-lock.yaml",
+    "pnpm-workspace.yaml",
+    "poetry.lock",
+    "pom.xml",
+    "pyproject.toml",
+    "requirements-dev.txt",
+    "requirements.txt",
+    "rust-toolchain.toml",
+    "setup.cfg",
+    "setup.py",
+    "uv.lock",
+    "yarn.lock",
+];
+
 /// The findings about a project.
 #[derive(Clone, Debug, Default)]
 pub struct Found {

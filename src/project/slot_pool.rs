@@ -21,6 +21,7 @@ use crate::{
         exit::{self, Exit},
         graph::merge::{self, Texts},
         loop_paths::LoopPaths,
+        setup,
     },
     crash,
     project::{graph_file::read_graph, slot_files, workspace::Workspace},
@@ -136,48 +137,9 @@ fn number_in<T: FromStr>(slot: &Path) -> Option<T> {
     slot.file_name()?.to_str()?.rsplit('-').next()?.parse().ok()
 }
 
-/// The names of files from which package managers make what they install.
-const SETUP_INPUTS: &[&str] = &[
-    "Cargo.lock",
-    "Cargo.toml",
-    "Gemfile",
-    "Gemfile.lock",
-    "Pipfile",
-    "Pipfile.lock",
-    "build.gradle",
-    "build.gradle.kts",
-    "bun.lock",
-    "bun.lockb",
-    "composer.json",
-    "composer.lock",
-    "deno.json",
-    "deno.lock",
-    "environment.yml",
-    "go.mod",
-    "go.sum",
-    "mix.exs",
-    "mix.lock",
-    "package-lock.json",
-    "package.json",
-    "pdm.lock",
-    "pnpm-lock.yaml",
-    "pnpm-workspace.yaml",
-    "poetry.lock",
-    "pom.xml",
-    "pyproject.toml",
-    "requirements-dev.txt",
-    "requirements.txt",
-    "rust-toolchain.toml",
-    "setup.cfg",
-    "setup.py",
-    "uv.lock",
-    "yarn.lock",
-    slot_files::INCLUDE,
-];
-
 /// Returns what the setup of a slot depends on: the commands and the files that they read.
 fn setup_key(slot: &Repo, commands: &[String]) -> Result<String> {
-    let files = slot.files_named(SETUP_INPUTS)?;
+    let files = slot.files_named(&[setup::MANIFESTS, &[slot_files::INCLUDE]].concat())?;
     let files = files.iter().map(|(path, id)| format!("{id} {path}\n"));
     Ok(commands.iter().map(|command| format!("{command}\n")).chain(files).collect())
 }

@@ -161,7 +161,7 @@ impl TakeBack {
     /// The tasks other than these whose work landed after the first of theirs, and that are complete.
     pub fn later_tasks(&self, log: &AttemptLog, graph: &TaskGraph) -> BTreeSet<TaskId> {
         let ends = log.of(None).filter_map(|entry| Some((entry, entry.ended.as_ref()?.0)));
-        let own = |id: &TaskId| self.work.iter().any(|work| work.task_id == *id);
+        let own = |id: &TaskId| self.tasks.contains(id);
         let first = ends.clone().filter(|(entry, _)| own(&entry.task_id)).map(|(_, at)| at).min();
         let later = ends.filter(|(entry, at)| Some(*at) >= first && !own(&entry.task_id));
         let is_done = |id: &TaskId| graph.status_of(id) == Some(Status::Complete);

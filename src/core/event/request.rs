@@ -108,6 +108,13 @@ pub struct Answer {
     pub answer: String,
 }
 
+impl Answer {
+    /// What a person says to the next attempts by themselves: an answer to no question.
+    pub fn note(text: impl Into<String>) -> Answer {
+        Answer { question: String::new(), answer: text.into() }
+    }
+}
+
 /// A request to stop.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopRequest {

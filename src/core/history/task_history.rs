@@ -262,8 +262,7 @@ impl TaskHistory {
         self.added.clear();
         self.taken_back = Some(taken.commit.clone());
         if let Some(note) = &taken.note {
-            let (question, answer) = (String::new(), note.clone());
-            self.answered(&Answer { question, answer });
+            self.answered(&Answer::note(note));
         }
     }
 

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use super::{Autocommit, Evidence, Merge, OtherBranch, Outcome, Report, Verdict};
+use crate::graph::task::TaskId;
 
 impl Verdict {
     /// Explains the verdict, for people and for the next prompt.
@@ -157,17 +158,9 @@ impl Evidence {
     /// What a person should look at in work that passed, as predicates: it changed what checks it, or
     /// takes back other work.
     pub fn remarks(&self) -> Vec<String> {
-        /// The names that are shown.
-        const FEW: usize = 3;
-        let names = |all: &[String]| {
-            let shown: Vec<String> = all.iter().take(FEW).map(|name| format!("`{name}`")).collect();
-            let more = all.len().saturating_sub(FEW);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("{}{more}", shown.join(", "))
-        };
         let mut remarks = Vec::new();
         if !self.verify_inputs_changed.is_empty() {
-            let files = names(&self.verify_inputs_changed);
+            let files = first_names(&self.verify_inputs_changed);
             remarks.push(format!("changed files that decide what is checked: {files}"));
         }
         if let count @ 1.. = self.tests_changed.len() {
@@ -175,8 +168,8 @@ impl Evidence {
             remarks.push(format!("changed {count} existing test file{plural}"));
         }
         if !self.takes_back.is_empty() {
-            let tasks: Vec<String> = self.takes_back.iter().map(ToString::to_string).collect();
-            remarks.push(format!("takes back the landed work of {}", names(&tasks)));
+            let tasks: Vec<&str> = self.takes_back.iter().map(TaskId::as_str).collect();
+            remarks.push(format!("takes back the landed work of {}", first_names(&tasks)));
         }
         remarks
     }
@@ -199,6 +192,17 @@ impl Evidence {
             "its commits change no file".to_owned()
         }
     }
+}
+
+/// The first names, quoted, and the number of the others.
+pub(crate) fn first_names<T: AsRef<str>>(all: &[T]) -> String {
+    /// The names that are shown.
+    const FEW: usize = 3;
+    let shown: Vec<String> =
+        all.iter().take(FEW).map(|name| format!("`{}`", name.as_ref())).collect();
+    let more = all.len().saturating_sub(FEW);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
 }
 
 /// Explains why an attempt that reported is not judged.
