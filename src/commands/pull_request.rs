@@ -207,8 +207,8 @@ fn parts<'a>(
         story.unwrap_or_else(|| it.item.task_id.to_string())
     };
     let mut parts = BTreeMap::new();
-    for part in landed {
-        let own = landed.iter().filter(|it| name(it) == name(part));
+    for part in landed.iter().map(name).collect::<BTreeSet<_>>() {
+        let own = landed.iter().filter(|it| name(it) == part);
         let mut open: Vec<usize> = own.filter_map(|it| graph.number(&it.item.task_id)).collect();
         let mut needed = BTreeSet::new();
         while let Some(number) = open.pop() {
@@ -218,7 +218,7 @@ fn parts<'a>(
         }
         let is_needed =
             |it: &&Landing| graph.number(&it.item.task_id).is_some_and(|at| needed.contains(&at));
-        parts.insert(name(part), landed.iter().filter(is_needed).collect());
+        parts.insert(part, landed.iter().filter(is_needed).collect());
     }
     Ok(parts)
 }

@@ -78,22 +78,28 @@ impl BranchLandings<'_> {
             }
             Err(paths) if paths.is_empty() => bail!("git 2.40 or newer is needed for this"),
             Err(paths) => {
-                let commits = self.later_changes((from, onto), &paths)?;
+                let commits = self.later_changes((from, onto), &paths, "%h %s")?;
+                let commits = commits.lines().map(str::to_owned).collect();
                 Ok(AppliedChange::Conflict { paths, commits })
             }
         }
     }
 
-    /// The newest commits after `from` that changed these paths.
-    fn later_changes(&self, (from, onto): (&str, &str), paths: &[String]) -> Result<Vec<String>> {
+    /// What the newest commits after `from` that changed these paths are, each in this format of
+    /// git-log(1).
+    pub(super) fn later_changes(
+        &self,
+        (from, onto): (&str, &str),
+        paths: &[String],
+        format: &str,
+    ) -> Result<String> {
         const MOST: &str = "-5";
         let log = ["--literal-pathspecs", "log", MOST, "--no-merges", "--no-color"];
-        let range = format!("{from}..{onto}");
-        let rest = ["--format=%h %s", &range, "--"];
+        let (format, range) = (format!("--format={format}"), format!("{from}..{onto}"));
+        let rest = [format.as_str(), &range, "--"];
         let paths = paths.iter().map(String::as_str);
         let arguments: Vec<&str> = log.into_iter().chain(rest).chain(paths).collect();
-        let said = lossy(&program::run(&self.root, &arguments)?);
-        Ok(said.lines().map(str::to_owned).collect())
+        Ok(lossy(&program::run(&self.root, &arguments)?))
     }
 
     /// Shows changes, each from one commit to another, to the person in front of the terminal, with the

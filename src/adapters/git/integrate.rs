@@ -185,14 +185,9 @@ impl Integration<'_> {
 
     /// What the newest commits that changed these paths since `base` are for.
     fn other_side(&self, onto: &str, base: &str, paths: &[String]) -> Result<String> {
-        const COMMITS: &str = "-5";
         const LINES: usize = 40;
-        let range = format!("{base}..{onto}");
-        let log = ["--literal-pathspecs", "log", COMMITS, "--no-merges", "--no-color"];
-        let rest = ["--format=%h %s%n%w(0,2,2)%b", &range, "--"];
-        let paths = paths.iter().map(String::as_str);
-        let arguments: Vec<&str> = log.into_iter().chain(rest).chain(paths).collect();
-        let said = lossy(&program::run(&self.root, &arguments)?);
+        const FORMAT: &str = "%h %s%n%w(0,2,2)%b";
+        let said = self.landings().later_changes((base, onto), paths, FORMAT)?;
         let lines = said.lines().filter(|line| !line.trim().is_empty()).take(LINES);
         let lines: Vec<&str> = lines.collect();
         if lines.is_empty() {
