@@ -85,8 +85,8 @@ pub enum Integrated {
     Resolved {
         /// The commit.
         commit: CommitId,
-        /// The files. One with the value of [`REGENERATES`] has the content of the target, and is to be
-        /// made again.
+        /// The files. One with the value of [`REGENERATES`](super::REGENERATES) has the content of the
+        /// target, and is to be made again.
         files: Vec<ResolvedConflict>,
         /// The commits of the target that changed these files.
         others: String,
