@@ -66,7 +66,7 @@ use crate::{
     },
     crash,
     project::{
-        attempt, fatal,
+        attempt, config_layers, fatal,
         follower::{BUSY, Followed, LAST_BUSY},
         graph_file::GraphFile,
         slot_environment,
@@ -168,6 +168,7 @@ impl Runner {
         options: RunOptions,
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Result<Runner> {
+        config_layers::check_own(workspace.repo.as_ref(), &workspace.layers)?;
         let policy = options.policy(&workspace);
         agents::check_agents(&policy, file.graph(), &workspace, &options)?;
         agents::check_commands(&policy, file.graph(), &workspace)?;

@@ -126,7 +126,8 @@ fn findings(
         Finding::ok("repository", workspace.root().display().to_string()),
         project::graph(workspace, &graph, &past),
     ];
-    findings.extend(project::jobs(workspace).into_iter().chain(project::halves(workspace)));
+    let first = [project::settings, project::jobs, project::halves];
+    findings.extend(first.into_iter().filter_map(|check| check(workspace)));
     let tasks = graph.as_ref().map_or(&[][..], |file| file.graph().tasks());
     let mut seen: Vec<&AgentCommand> = Vec::new();
     for (call, hint) in runner::agents(&policy, tasks, workspace, run_on) {

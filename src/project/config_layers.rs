@@ -18,10 +18,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    adapters::state::{self, Stamp},
+    adapters::{
+        git::Repo,
+        state::{self, Stamp},
+    },
     core::{
         diagnostic::{Diagnostic, nearest},
-        exit::{Exit, Failure},
+        exit::{Exit, Failure, fail},
         graph::{
             load,
             yaml::{Document, NodeKind},
@@ -93,6 +96,23 @@ pub struct ConfigLayers {
 /// Returns the settings file for all projects of this user.
 pub fn global_path() -> Option<PathBuf> {
     env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(PATH))
+}
+
+/// Refuses to run without the settings that HEAD has: no `verify` command of theirs would run.
+///
+/// # Errors
+/// The settings file is missing in the checkout; errors of git.
+pub fn check_own(repo: &Repo, layers: &ConfigLayers) -> Result<()> {
+    let is_there = layers.named().is_some() || repo.root().join(PATH).exists();
+    if is_there || repo.file_at("HEAD", PATH)?.is_none() {
+        return Ok(());
+    }
+    let message = format!(
+        "`{PATH}` is in the last commit and missing in the checkout; bring it back with `git checkout \
+         -- {PATH}`, in a sparse checkout with `git sparse-checkout add .ralph`, or commit that it is \
+         deleted"
+    );
+    fail(Exit::Invalid, message)
 }
 
 impl ConfigLayers {

@@ -188,6 +188,21 @@ fn the_settings_of_a_run_are_not_those_of_a_branch_that_a_person_looks_at() {
     assert_eq!(trial.lines("settings_loaded").len(), 0);
 }
 
+/// Without them no verify command would run.
+#[test]
+fn a_run_without_the_settings_of_the_last_commit_is_refused() {
+    let trial = project();
+    trial.leave("go");
+    trial.git(&["sparse-checkout", "set", "docs"]);
+    assert!(!trial.root().join(".ralph/config.yaml").exists());
+    for words in [&["run"][..], &["doctor", "--quick"]] {
+        let ran = trial.run(words).code(65).whole();
+        assert!(ran.contains("`git sparse-checkout add .ralph`"), "{ran}");
+    }
+    trial.git(&["sparse-checkout", "add", ".ralph"]);
+    trial.run(["run"]).graph_complete();
+}
+
 /// Nothing is made again in the place where the repository was.
 #[test]
 fn a_run_ends_when_its_repository_is_moved() {

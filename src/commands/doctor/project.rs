@@ -24,6 +24,7 @@ use crate::{
     project::{
         attempt::{self, AttemptPlace},
         config::NotifierTarget,
+        config_layers,
         event_store::EventStore,
         fatal,
         graph_file::GraphFile,
@@ -107,6 +108,12 @@ fn unfinished(file: &GraphFile) -> impl Iterator<Item = (usize, &Task)> {
 pub(super) fn jobs(workspace: &Workspace) -> Option<Finding> {
     let error = check_jobs(workspace).err()?;
     Some(of_error(FindingKind::Jobs, &error))
+}
+
+/// Checks that the settings of the last commit are there.
+pub(super) fn settings(workspace: &Workspace) -> Option<Finding> {
+    let error = config_layers::check_own(&workspace.repo, &workspace.layers).err()?;
+    Some(of_error(FindingKind::Settings, &error))
 }
 
 /// Checks that no merge, rebase or similar operation is unfinished.
