@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 
 use super::{BranchLandings, Repo, Worktree, head::QUIET, lossy, pin::KeptPaths, program};
 use crate::{core::executor::shell_word, regular_file};
@@ -17,7 +17,8 @@ use crate::{core::executor::shell_word, regular_file};
 /// The reflog message.
 const LANDED: &str = "ralph: landed";
 
-/// The note of the commit to which git is moving the files of a checkout, in the git directory.
+/// The note of the commit to which git is moving the files of a checkout, in the git directory. It stays
+/// where git has written files and not moved the branch.
 const BEGUN: &str = "ralph-begun";
 
 /// The time that another run has to move a branch.
@@ -86,6 +87,17 @@ impl BranchLandings<'_> {
         }
         if !tree.is_on(branch) {
             return Ok(in_the_way("a rebase or a bisection of the branch is not finished"));
+        }
+        // The files that git had written on the way are of that commit, not of this one.
+        let begun = fs::read_to_string(self.git_dir.join(BEGUN)).unwrap_or_default();
+        let is_between =
+            |it: &str| Ok::<_, Error>(self.is_ancestor(old, it)? && self.is_ancestor(it, new)?);
+        if begun != new && !begun.is_empty() && is_between(&begun).unwrap_or_default() {
+            let first = self.land_in_checkout(&tree, branch, old, &begun)?;
+            if first != Following::Done {
+                return Ok(first);
+            }
+            return self.land_in_checkout(&tree, branch, &begun, new);
         }
         self.land_in_checkout(&tree, branch, old, new)
     }
@@ -182,7 +194,8 @@ impl BranchLandings<'_> {
         let was_cut = fs::read_to_string(&note).is_ok_and(|begun| begun == new);
         fs::write(&note, new).with_context(|| format!("write `{}`", note.display()))?;
         let forwarded = fast_forward(&tree.path, new)?;
-        if forwarded.as_ref().map_or_else(|(said, _)| !was_cut && !said.is_empty(), |()| true) {
+        let is_refused = |said: &str| !was_cut && !said.is_empty() && !has_written(said);
+        if forwarded.as_ref().map_or_else(|(said, _)| is_refused(said), |()| true) {
             let _ = fs::remove_file(&note);
         }
         if let Some(landing) = self.landing_state(branch, old, new)? {
@@ -199,11 +212,20 @@ impl BranchLandings<'_> {
         let paths = paths_in(&refused);
         let opened = Repo::discover(&checkout)?;
         if !paths.is_empty() {
-            if opened.landings().has_already(new, &paths, was_cut)?
-                && fast_forward(&checkout, new)?.is_ok()
-            {
-                let _ = fs::remove_file(&note);
-                return Ok(self.landing_state(branch, old, new)?.unwrap_or(Following::Moved));
+            if opened.landings().has_already(new, &paths, was_cut)? {
+                match fast_forward(&checkout, new)? {
+                    Ok(()) => {
+                        let _ = fs::remove_file(&note);
+                        return Ok(self
+                            .landing_state(branch, old, new)?
+                            .unwrap_or(Following::Moved));
+                    }
+                    Err((said, _)) => {
+                        if let Some(why) = lock_error(&said) {
+                            return Ok(Following::Busy { why });
+                        }
+                    }
+                }
             }
             if let Some(why) = opened.landings().hidden(&paths)? {
                 return Ok(Following::InTheWay { checkout, paths: Vec::new(), why });
@@ -277,6 +299,11 @@ fn fast_forward(checkout: &Path, new: &str) -> Result<Result<(), (String, anyhow
 fn lock_error(said: &str) -> Option<String> {
     let line = said.lines().find(|line| line.contains(".lock': File exists"));
     line.map(|line| line.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned())
+}
+
+/// Whether git failed to move the branch after it had written the files.
+fn has_written(said: &str) -> bool {
+    said.contains("cannot lock ref") || said.contains("update_ref failed")
 }
 
 /// The files that git lists, each on a line of its own after a tab.
@@ -391,6 +418,42 @@ mod tests {
             assert!(paths.iter().all(|it| it.starts_with(path)), "{script}: {paths:?}");
             assert_eq!(look(), before, "{script}");
         }
+    }
+
+    /// Git writes the files before it moves the branch.
+    #[test]
+    fn a_branch_that_is_locked_follows_later_also_to_later_work() {
+        for is_later in [false, true] {
+            let mut place = LandPlace::new();
+            let lock = place.main.git_dir().join("refs/heads/main.lock");
+            fs::write(&lock, "").unwrap();
+            for _ in 0..2 {
+                assert!(matches!(place.land(), Following::Busy { .. }));
+            }
+            assert_eq!((place.tip(), place.read("a")), (place.old.clone(), "new\n".to_owned()));
+            if is_later {
+                fs::write(place.slot.root().join("a"), "newer\n").unwrap();
+                place.new = place.trees.commit(&place.slot, "c", "new\n");
+                place.trees.bring(&place.slot, &place.new);
+                assert!(matches!(place.land(), Following::Busy { .. }));
+            }
+            fs::remove_file(&lock).unwrap();
+            assert_eq!(place.land(), Following::Done);
+            assert_eq!(place.tip(), place.new);
+            assert_eq!(place.git(&["status", "--porcelain"]), "");
+            assert!(!place.main.git_dir().join(BEGUN).exists());
+        }
+    }
+
+    #[test]
+    fn a_checkout_with_its_git_directory_elsewhere_follows() {
+        let mut place = LandPlace::new();
+        let elsewhere = place.trees.path("elsewhere");
+        place.git(&["init", "-q", "--separate-git-dir", elsewhere.to_str().unwrap()]);
+        place.main = Repo::discover(place.main.root()).unwrap();
+        assert_eq!(place.land(), Following::Done);
+        assert_eq!((place.tip(), place.read("a")), (place.new.clone(), "new\n".to_owned()));
+        assert_eq!(place.git(&["status", "--porcelain"]), "");
     }
 
     #[test]

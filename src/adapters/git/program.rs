@@ -211,18 +211,22 @@ pub(super) fn main_root(root: &Path) -> Result<Option<PathBuf>> {
     Ok(path.filter(|_| !is_bare).map(|path| PathBuf::from(OsStr::from_bytes(path))))
 }
 
-/// The commit and the branch of each worktree.
-pub(super) fn worktree_heads(root: &Path) -> Result<HashMap<PathBuf, Head>> {
+/// The commit and the branch of each worktree. The first one is the main one, which git calls by the
+/// git directory where that is elsewhere.
+pub(super) fn worktree_heads(root: &Path, main: Option<&Path>) -> Result<HashMap<PathBuf, Head>> {
     let text = run(root, &["worktree", "list", "--porcelain", "-z"])?;
     let mut heads: HashMap<PathBuf, Head> = HashMap::new();
-    let mut path = PathBuf::new();
+    let (mut path, mut main) = (PathBuf::new(), main);
     for line in text.split(|byte| *byte == 0) {
         let (what, value) = match line.iter().position(|byte| *byte == b' ') {
             Some(at) => (&line[..at], &line[at + 1..]),
             None => (line, &[][..]),
         };
         match what {
-            b"worktree" => path = PathBuf::from(OsStr::from_bytes(value)),
+            b"worktree" => {
+                let named = Path::new(OsStr::from_bytes(value));
+                main.take().unwrap_or(named).clone_into(&mut path);
+            }
             // Zeros stand for a branch without a commit.
             b"HEAD" if value.iter().any(|byte| *byte != b'0') => {
                 heads.entry(path.clone()).or_default().commit = Some(lossy(value).into());

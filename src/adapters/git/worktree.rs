@@ -139,7 +139,8 @@ impl Repo {
     /// The error of `git`.
     pub fn worktrees(&self) -> Result<Vec<Worktree>> {
         let folders = self.worktree_folders()?;
-        let mut heads = program::worktree_heads(&self.root)?;
+        let main = folders.iter().find(|tree| tree.is_main).map(|tree| tree.path.as_path());
+        let mut heads = program::worktree_heads(&self.root, main)?;
         let tree = |WorktreeFolders { path, git_dir, is_main }| {
             let head = heads.remove(&path).unwrap_or_default();
             let locked = regular_file::read(&git_dir.join("locked")).ok().filter(|_| !is_main);
