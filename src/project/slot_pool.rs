@@ -35,6 +35,8 @@ const MERGE: &str = "merge";
 pub struct SlotPool {
     main: PathBuf,
     folder: PathBuf,
+    /// Whether the folder is for slots alone, because no setting names it.
+    is_own: bool,
     place: LoopPaths,
 }
 
@@ -48,7 +50,8 @@ impl SlotPool {
         let folder = wanted.map_or_else(|| root.with_file_name(name), |folder| root.join(folder));
         // Git reports canonical paths.
         let folder = fs::canonicalize(&folder).unwrap_or(folder);
-        SlotPool { main: root.to_owned(), folder, place: workspace.place.clone() }
+        let (main, place) = (root.to_owned(), workspace.place.clone());
+        SlotPool { main, folder, is_own: wanted.is_none(), place }
     }
 
     /// Returns the pool of another loop.
@@ -105,6 +108,18 @@ impl SlotPool {
         self.is_merge(slot) || self.number(slot).is_some()
     }
 
+    /// Renames what is in the place of a slot, in the folder that has slots alone: a slot whose git
+    /// directory was removed, or that another path of the repository has made.
+    fn put_aside(&self, slot: &Path) -> bool {
+        let named = |number: u32| {
+            let mut name = slot.file_name().unwrap_or_default().to_owned();
+            name.push(format!(".old-{number}"));
+            slot.with_file_name(name)
+        };
+        let free = (1..).map(named).find(|path| fs::symlink_metadata(path).is_err());
+        self.is_own && free.is_some_and(|free| fs::rename(slot, free).is_ok())
+    }
+
     /// Opens a slot, with the settings and refs that the repository has now. Makes it at `base` if
     /// it does not exist.
     ///
@@ -119,7 +134,7 @@ impl SlotPool {
             // What is opened and not prepared has no work of its own in it.
             slot.slot().remove()?;
         }
-        if is_used(slot) {
+        if is_used(slot) && !self.put_aside(slot) {
             bail!(
                 "`{}` is not a slot of this repository; move it, or set `slot_dir`",
                 slot.display()
@@ -402,7 +417,12 @@ mod tests {
         let repo = Repo::discover(&main).unwrap();
         let base = repo.head().unwrap().commit.unwrap();
         let place = LoopPaths::default();
-        let pool = SlotPool { folder: main.with_file_name("slots"), main: main.clone(), place };
+        let pool = SlotPool {
+            folder: main.with_file_name("slots"),
+            main: main.clone(),
+            is_own: true,
+            place,
+        };
         let settings = repo.slots().settings().unwrap();
         let slot = pool.open(&pool.next(&[]), &settings, &base).unwrap();
         for lock in ["index.lock", "HEAD.lock"] {

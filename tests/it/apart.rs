@@ -585,6 +585,49 @@ fn a_deleted_slot_costs_only_its_attempt() {
 }
 
 #[test]
+fn a_slot_of_the_queue_without_git_is_made_again() {
+    let trial = stage(PAIR, "jobs: 1\n");
+    tell(&trial, "a", "work");
+    tell(&trial, "b", "rm -rf ../merge/.git; touch ../merge/mine; work");
+    trial.run(["run"]).graph_complete();
+    sound(&trial);
+    assert!(trial.dir().join("repo.slots/merge.old-1/mine").exists(), "what was there is kept");
+}
+
+/// Files that the runner opens for a task are closed again: those of packs that are gone, too.
+#[test]
+fn a_run_does_not_grow_with_its_tasks() {
+    let tasks: String = (0..24).map(|n| format!("  - id: t{n}\n")).collect();
+    let trial = stage(&format!("tasks:\n{tasks}"), "");
+    tell(&trial, "", "work");
+    tell(&trial, "t23", "await open; work");
+    let run = trial.start(["run", "--jobs", "1"]);
+    let open = || {
+        let files = fs::read_dir(format!("/proc/{}/fd", run.id())).unwrap().flatten();
+        let files = files.filter_map(|file| fs::read_link(file.path()).ok());
+        files.filter(|file| file.starts_with(trial.dir())).count()
+    };
+    trial.wait_for_records(4, "completed");
+    let early = open();
+    trial.wait_for_records(23, "completed");
+    let late = open();
+    assert!(late <= early + 4, "{early} files after 4 tasks, {late} after 23");
+    trial.leave("open");
+    run.end(&trial).graph_complete();
+    let slots = fs::read_dir(trial.dir().join("repo.slots")).unwrap().count();
+    assert!(slots <= 3, "{slots} slots of one job and its queue");
+    let loose = walk(&trial.root().join(".git/refs/ralph"));
+    assert!(loose <= 20, "{loose} refs in files of their own");
+    sound(&trial);
+}
+
+/// The number of files below a folder.
+fn walk(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.map(|path| if path.is_dir() { walk(&path) } else { 1 }).sum()
+}
+
+#[test]
 fn a_slot_with_a_persons_work_is_not_used() {
     let trial = stage("tasks: [{id: a}]\n", "");
     completes(&trial);
