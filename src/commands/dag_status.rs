@@ -17,7 +17,7 @@ use crate::{
     core::{
         exit::Exit,
         graph::{filter::Filter, task::TaskId},
-        select::Policy,
+        select::{Policy, View},
     },
     project::workspace::{policy_for, view},
     view::{
@@ -124,7 +124,10 @@ pub fn plan(invocation: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
     let policy = Policy { filter: filter(options.which), ..workspace.policy() };
     let policy = policy_for(&workspace, policy, file.graph(), store.history())?;
     check_filter(&file, &policy.filter)?;
+    let is_live = workspace.is_live(store.history())?;
+    let freed = file.graph().without_void_claims().filter(|_| !is_live);
     let view = view(&file, store.history(), &policy);
+    let view = View { graph: freed.as_ref().unwrap_or(view.graph), ..view };
     let now = Utc::now();
     let plan = PlanView::of(&view, options.jobs, now);
     success(&if options.json {

@@ -166,6 +166,18 @@ impl TaskGraph {
         self.frontier.follow(&self.tasks, &self.dag, number, was);
     }
 
+    /// The graph as a run that starts takes it: the claims of runs that are over hold nothing. None if
+    /// there are no such claims.
+    pub fn without_void_claims(&self) -> Option<TaskGraph> {
+        let is_void = |number: &usize| self.tasks[*number].has_void_claim();
+        let void: Vec<usize> = (0..self.tasks.len()).filter(is_void).collect();
+        (!void.is_empty()).then(|| {
+            let mut graph = self.clone();
+            void.into_iter().for_each(|number| graph.set_status(number, Status::Pending));
+            graph
+        })
+    }
+
     /// Updates a claim after an edit of the file.
     pub fn set_claim(&mut self, number: usize, at: Option<String>, by: Option<String>) {
         self.tasks[number].claimed_at = at;

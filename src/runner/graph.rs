@@ -395,8 +395,8 @@ impl RunGraph {
                 let at = there.and_then(|task| task.extra.get("completed_at")?.as_str());
                 let at = at.map_or_else(|| rfc3339(Utc::now()), str::to_owned);
                 (CorrectStatus::Complete { at }, Cause::History)
-            } else if is_void_claim(task) {
-                let number = number.filter(|_| !there.is_some_and(is_void_claim));
+            } else if task.has_void_claim() {
+                let number = number.filter(|_| !there.is_some_and(Task::has_void_claim));
                 let status = match number {
                     Some(number) => CorrectStatus::Restored(committed.status_word(number)),
                     None => CorrectStatus::Plain(Status::Pending),
@@ -439,12 +439,6 @@ fn is_in_git(workspace: &Workspace, records: &Records, id: &TaskId) -> bool {
     let mut records = records.values();
     workspace.graph_in_git().is_some()
         && records.any(|record| record.task_id == *id && record.landing().is_some())
-}
-
-/// Whether a run of `ralph` claimed a task that no open attempt works on: that run is over, since
-/// this one has the lock.
-fn is_void_claim(task: &Task) -> bool {
-    task.claiming_run().is_some_and(|run| run != "prompt")
 }
 
 /// Returns how the file spelled the status of a task before it was claimed, if the task gets

@@ -141,9 +141,11 @@ impl NightView {
             return None;
         }
         let history = started(view, goes_on, now);
+        let freed = view.graph.without_void_claims().filter(|_| !goes_on);
         // What a person does meanwhile cannot be foreseen.
         let policy = Policy { wait: false, ..view.policy.clone() };
-        let view = &View { history: &history, policy: &policy, ..*view };
+        let graph = freed.as_ref().unwrap_or(view.graph);
+        let view = &View { graph, history: &history, policy: &policy, ..*view };
         let law = AttemptLaw::of(view);
         let nights = law.nights(view, now, count);
         let ends_at = RangeView::of(nights.iter().map(|it| it.ends_at).collect(), Ord::cmp)?;

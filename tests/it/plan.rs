@@ -121,6 +121,18 @@ fn a_night_is_foreseen_with_what_would_end_it() {
     trial.run(["tonight"]).stdout("nothing is left that can be done\n");
 }
 
+/// The next run releases it, whatever was committed and cloned.
+#[test]
+fn a_claim_of_a_run_that_is_over_keeps_nothing_from_a_forecast() {
+    let graph = "tasks:\n- {id: a, status: in-progress, claimed_by: ralph 20260101T000000Z-1}\n";
+    let trial = TestProject::new().graph(graph).agent("commit");
+    let plan = trial.run(["plan", "--json"]).json();
+    assert_eq!(plan["forecasts"][0]["tasks"][0]["id"], "a");
+    let seen = trial.run(["tonight", "--json"]).json();
+    assert_eq!(seen["reasons"][0]["exit_code"], 0);
+    trial.run(["run"]).graph_complete();
+}
+
 #[test]
 fn the_rest_of_a_run_is_foreseen_while_it_goes_on() {
     let trial = TestProject::new().graph(DIAMOND).agent("gate");
