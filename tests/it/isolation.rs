@@ -463,6 +463,28 @@ fn a_nested_repository_is_no_work() {
     assert_eq!(trial.git(&["ls-tree", "-r", "--name-only", "HEAD", "app"]), "app/f\n");
 }
 
+/// It has commits that are nowhere else, and the next attempt needs the slot.
+#[test]
+fn a_clone_in_a_slot_is_set_aside() {
+    let agent =
+        "cat > /dev/null; git clone -q . copy; git -C copy -c user.name=I -c user.email=i@x \
+                 commit -q --allow-empty -m Inner
+        echo w > $RALPH_TASK_ID; git add $RALPH_TASK_ID; git commit -qm Work
+        \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let trial = project("tasks: [{id: a}, {id: b}]\n", agent);
+    trial.run(["run"]).graph_complete();
+    let slots = trial.dir().join("repo.slots");
+    for (end, name) in trial.lines("completed").iter().zip(["a.1", "b.1"]) {
+        let copy = slots.join("kept").join(name).join("copy/");
+        let moved = format!("copy/ (a nested repository, now `{}`)", copy.display());
+        assert_eq!(end["unpinned"], json!([moved]));
+        let log = trial.git(&["-C", copy.to_str().unwrap(), "log", "-1", "--format=%s"]);
+        assert_eq!(log, "Inner\n");
+    }
+    assert!(slots.join("1").exists() && !slots.join("2").exists());
+    assert_eq!(trial.lines("slot_kept").len(), 0);
+}
+
 #[test]
 fn a_sparse_checkout_of_an_agent_deletes_nothing() {
     let agent =

@@ -29,6 +29,7 @@ use crate::{
     project::{
         executors,
         placement::{self, ProcessFacts},
+        slot_pool::SlotPool,
         workspace::Workspace,
     },
 };
@@ -105,11 +106,16 @@ pub fn pin(
     work: &[String],
 ) -> (Option<String>, Vec<String>) {
     let name = pin_name(&workspace.place, &record.task_id, record.attempt);
+    let mut moved = Vec::new();
     let changed = match &record.slot {
         None => left(workspace, tree, record),
         // Everything in an isolated slot belongs to the attempt, and all of it must be kept
         // before the next attempt can use the slot.
-        Some(_) => tree.dirty().map(|dirty| dirty.into_keys().collect()),
+        Some(_) => tree.dirty().map(|dirty| {
+            let mut changed = dirty.into_keys().collect();
+            moved = set_aside(workspace, tree, record, &mut changed);
+            changed
+        }),
     };
     let kept = changed.and_then(|changed| {
         let left = PinSource {
@@ -139,10 +145,35 @@ pub fn pin(
         Ok(kept)
     });
     match kept {
-        Ok(Pin { commit, left_out }) => (commit.map(|_| name), left_out),
-        // The slot is unchanged: nothing is lost, and the run can continue.
+        Ok(Pin { commit, left_out }) => {
+            moved.extend(left_out);
+            (commit.map(|_| name), moved)
+        }
+        // The slot has all of it: nothing is lost, and the run can continue.
         Err(error) => (None, vec![format!("{error:#}")]),
     }
+}
+
+/// Moves the repositories that an attempt made in its slot to a folder beside the slots: no commit can
+/// keep them, and each would keep a slot out of use. Returns where they are now.
+fn set_aside(
+    workspace: &Workspace,
+    tree: &Repo,
+    record: &AttemptRecord,
+    changed: &mut Vec<String>,
+) -> Vec<String> {
+    let folder = SlotPool::of(workspace).folder().join("kept").join(record.name());
+    let mut moved = Vec::new();
+    changed.retain(|path| {
+        let (from, to) = (tree.root().join(path), folder.join(path));
+        let is_nested = path.ends_with('/') && from.join(".git").exists();
+        let make = || fs::create_dir_all(to.parent()?).and_then(|()| fs::rename(&from, &to)).ok();
+        let is_moved = is_nested && make().is_some();
+        let (path, to) = (path.escape_debug(), to.display());
+        moved.extend(is_moved.then(|| format!("{path} (a nested repository, now `{to}`)")));
+        !is_moved
+    });
+    moved
 }
 
 /// Returns the message of a commit that `ralph` makes from an attempt's work.
