@@ -117,6 +117,11 @@ fn a_night_is_foreseen_with_what_would_end_it() {
     assert_eq!((&seen["learned_from"], &seen["open"]), (&2.into(), &3.into()));
     trial.run(["tonight"]).stdout_has("(learned from 2 attempts only)");
     trial.run(["answer", "choice", "yes"]);
+    // The tasks and the run end at the same time.
+    let seen = trial.run(["status", "--json"]).json();
+    let tasks = seen["upcoming"].as_array().unwrap().iter();
+    let last = tasks.filter_map(|task| task["ends_at"].as_str()).max();
+    assert_eq!(last, seen["forecast"]["ends_at"]["middle"].as_str());
     trial.run(["run"]).graph_complete();
     trial.run(["tonight"]).stdout("nothing is left that can be done\n");
 }

@@ -61,11 +61,16 @@ pub(super) fn upcoming(
     let forecast = NightView::of(&rest, run.goes_on(), from, Patience::Short)
         .filter(|_| !slots.slots.is_empty());
     let is_foreseeable = forecast.as_ref().map_or(pace.is_known(), NightView::is_known);
+    // All that is planned ends when the run does.
+    let planned_end = slots.slots.iter().map(|slot| slot.end).max().unwrap_or(0);
+    let whole = forecast.as_ref().filter(|it| it.reasons[0].exit_code == Some(0));
+    let end = whole.map(|it| (it.ends_at.middle - from).as_seconds_f64());
     let after = |seconds: u64| {
         if !is_foreseeable {
             return None;
         }
-        let length = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
+        let pace = end.map_or(1.0, |end| end / planned_end.max(1) as f64);
+        let length = TimeDelta::try_milliseconds((seconds as f64 * pace * 1000.0).round() as i64);
         from.checked_add_signed(length?)
     };
     let mut is_planned = vec![false; view.graph.tasks().len()];
