@@ -390,10 +390,15 @@ fn a_budget_stops_the_run_when_the_attempt_is_over() {
 fn the_cost_of_an_agent_counts_while_its_work_is_verified() {
     let script = "cat > /dev/null; echo work > $RALPH_TASK_ID; git add -A; git commit -qm Work
         \"$RALPH\" task-complete $RALPH_TASK_ID
-        echo '{\"type\": \"result\", \"subtype\": \"success\", \"result\": \"\", \"total_cost_usd\": 1}'";
+        echo '{\"type\": \"result\", \"subtype\": \"success\", \"result\": \"\", \"total_cost_usd\": 1, \
+        \"usage\": {\"input_tokens\": 600, \"output_tokens\": 400}}'";
     let agent = format!("{{command: [sh, -c, {}], output: claude-json}}", json!(script));
     let verify = "[ $RALPH_TASK_ID != a ] || until [ -e \"$TRIAL_DIR/open\" ]; do sleep 0.05; done";
-    for limit in ["max_cost: 0.5", "max_cost_per_day: 0.5"] {
+    for (limit, reached) in [
+        ("max_cost: 0.5", "limit reached: $0.50"),
+        ("max_cost_per_day: 0.5", "limit reached: $0.50"),
+        ("max_tokens: 2000", "limit reached: 2000 tokens"),
+    ] {
         let config =
             format!("{SETTINGS}jobs: 2\n{limit}\nverify: {}\nagent: {agent}\n", json!(verify));
         let trial = TestProject::new()
@@ -403,7 +408,7 @@ fn the_cost_of_an_agent_counts_while_its_work_is_verified() {
         trial.wait_for_records(2, "agent_ended");
         trial.run(["status", "--json"]).stdout_has("\"cost_usd\": 2.0");
         trial.leave("open");
-        run.end(&trial).code(2).stderr_has("limit reached: $0.50");
+        run.end(&trial).code(2).stderr_has(reached);
         assert_eq!(trial.tasks("started"), ["a", "b"]);
         let costs = trial.run(["costs", "--json"]).json();
         assert_eq!(costs["total"]["cost_usd"], 2.0);

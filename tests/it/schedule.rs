@@ -71,6 +71,22 @@ fn by_the_clock() {
 }
 
 #[test]
+fn a_scheduled_run_lands_on_another_branch() {
+    let trial = stage(DIAMOND, "commit", "");
+    let before = trial.git(&["rev-parse", "HEAD"]);
+    let words = ["schedule", "--cron", EVERY_SECOND, "--once", "--", "--onto", "night"];
+    trial.run(words);
+    assert_eq!(trial.tasks("completed").len(), 4);
+    assert_eq!(trial.git(&["rev-parse", "HEAD"]), before);
+    assert_eq!(trial.git(&["status", "--porcelain"]), "");
+    let graph = trial.git(&["show", "night:task-graph.yaml"]);
+    assert_eq!(graph.matches("status: complete").count(), 4);
+    // The next one finds nothing to do.
+    trial.run(words);
+    assert_eq!(trial.tasks("started").len(), 4);
+}
+
+#[test]
 fn one_wake_ends_as_its_run_does() {
     let trial =
         stage("tasks: [{id: a}]\n", "fail", "schedule: {cron: '* * * * * *', run: [--once]}\n");
