@@ -353,6 +353,9 @@ impl Runner {
     fn turn(&mut self) -> Result<Option<StopReason>> {
         self.refresh()?;
         self.reload_settings()?;
+        if !self.core.run.attempts().open().is_empty() {
+            self.core.check_time_limit()?;
+        }
         if whole::is_due(self) && whole::verify(self)? {
             return Ok(None);
         }
@@ -423,7 +426,9 @@ impl Runner {
             self.wake = Some(until);
             self.core.emit(None, RunEvent::Waiting { until, why: wait.why })?;
         }
-        let wake = self.wake.into_iter().chain(wait.until).min();
+        let run = &self.core.journal.history().run;
+        let end = self.core.cx.policy.budget.ends_at(run.started_at).filter(|end| *end > now);
+        let wake = self.wake.into_iter().chain(wait.until).chain(end).min();
         let pause = wake.map_or(Duration::MAX, |wake| (wake - now).to_std().unwrap_or_default());
         let beat = self.core.journal.interval();
         let limit = self.core.run.patience(Instant::now(), self.core.may_land());

@@ -45,7 +45,7 @@ pub struct LimitArgs {
     /// Stop once the attempts have used N tokens, not counting cached input
     #[arg(long, value_name = "N")]
     pub max_tokens: Option<u64>,
-    /// Start no attempt after this long
+    /// End the run and its attempts after this long
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub max_duration: Option<Duration>,
     /// Also treat a final result that matches this regular expression as a promise of completion

@@ -142,7 +142,7 @@ pub fn stop(invocation: &Invocation, options: &StopArgs) -> Result<Exit> {
     let workspace = invocation.watched()?;
     SurroundingAttempt::refuse_steering(&workspace, "stop")?;
     let mut store = workspace.event_store()?;
-    let stop = RequestEvent::StopRequested(StopRequest { signal: None, now });
+    let stop = RequestEvent::StopRequested(StopRequest { now, ..StopRequest::default() });
     if !workspace.is_live(store.history())? {
         if !store.history().paused {
             return success("no run is active\n");

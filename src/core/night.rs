@@ -188,17 +188,22 @@ impl<'a> Play<'a> {
     /// Waits for the next change, at most until then. Returns false if nothing will change.
     fn wait(&mut self, until: Option<DateTime<Utc>>) -> bool {
         let steps = self.open.iter().flat_map(|open| [open.queued_at, open.ends_at]);
-        let next = steps.chain(until).filter(|at| *at > self.now).min();
+        let end = self.view.policy.budget.ends_at(self.history.run.started_at);
+        let next = steps.chain(until).chain(end).filter(|at| *at > self.now).min();
         // A step that takes no time has been made.
         let ends_now = self.open.iter().any(|open| open.ends_at <= self.now);
         let Some(next) = next.filter(|_| !ends_now).or(ends_now.then_some(self.now)) else {
             return false;
         };
         self.now = next;
-        let over = |open: &mut PlayedAttempt| open.ends_at <= next;
+        let is_cut = end.is_some_and(|end| end <= next);
+        let over = |open: &mut PlayedAttempt| is_cut || open.ends_at <= next;
         let mut ended: Vec<PlayedAttempt> = self.open.extract_if(.., over).collect();
         ended.sort_by_key(|open| open.ends_at);
-        for open in ended {
+        for mut open in ended {
+            if open.ends_at > next {
+                open.drawn.verdict = Verdict::Interrupted;
+            }
             self.end(open);
         }
         true
@@ -325,7 +330,7 @@ impl GuessedLaw<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, mem};
+    use std::{env, mem, time::Duration};
 
     use super::*;
     use crate::{
@@ -515,6 +520,39 @@ mod tests {
         left.sort_by(f64::total_cmp);
         let came = (end - play.now).as_seconds_f64();
         (left[left.len() / 2] / came - 1.0).abs() <= 0.2
+    }
+
+    #[test]
+    fn the_time_limit_of_a_run_ends_its_attempts() {
+        let tasks = ["a", "b", "c"].map(task).to_vec();
+        let graph = TaskGraph::new(tasks, Vec::new()).unwrap();
+        let mut history = History::default();
+        history.apply(&record("a", 0, RunEvent::LoopStarted(Begun::default())));
+        let hour = |hours: u64| Duration::from_secs(3600 * hours);
+        let drawn = DrawnAttempt {
+            work: TimeDelta::hours(2),
+            queue: TimeDelta::zero(),
+            verdict: Verdict::Complete,
+            usage: Usage::default(),
+        };
+        // Of attempts of two hours: the limit, when the run ends, and how many tasks are done.
+        for (limit, ends_at, done) in [(None, 6, 3), (Some(3), 3, 1), (Some(7), 6, 3)] {
+            let budget = Budget { duration: limit.map(hour), ..Budget::default() };
+            let policy = Policy { budget, ..Policy::default() };
+            let (keys, now) = (keys(&graph, false), DateTime::UNIX_EPOCH);
+            let view = View {
+                graph: &graph,
+                keys: &keys,
+                history: &history,
+                policy: &policy,
+                active: &[],
+            };
+            let night = play(&view, now, &mut |_, _| drawn.clone());
+            assert_eq!(night.ends_at, now + TimeDelta::hours(ends_at), "{limit:?}");
+            assert_eq!(night.done.len(), done, "{limit:?}");
+            let is_limit = matches!(night.why, Some(StopReason::Limit(_)));
+            assert_eq!(is_limit, done < 3, "{:?}", night.why);
+        }
     }
 
     /// `RALPH_NIGHTS=1000 cargo test --release --lib night -- --nocapture` measures more nights.

@@ -415,7 +415,7 @@ impl Run {
                 if !now {
                     self.attempts.cancel_later(sit);
                 }
-                let stop = StopRequest { signal: Some(name.to_owned()), now };
+                let stop = StopRequest { signal: Some(name.to_owned()), limit: None, now };
                 vec![RunCommand::Emit(None, Box::new(RequestEvent::StopRequested(stop).into()))]
             }
             2 => self.attempts.kill_all(sit),

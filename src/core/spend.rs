@@ -126,7 +126,7 @@ pub fn dollars(sum: f64) -> String {
     if sum != 0.0 && sum < 0.1 { format!("${sum:.4}") } else { format!("${sum:.2}") }
 }
 
-/// The limits on usage. Reaching one stops the run, but does not cut off a running attempt.
+/// The limits on usage. Reaching one stops the run; only that on time ends running attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Budget {
     /// US dollars per run.
@@ -180,6 +180,12 @@ impl fmt::Display for Reached {
 }
 
 impl Budget {
+    /// When a run ends at the limit on its time, if it has one.
+    pub fn ends_at(&self, began: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
+        let limit = TimeDelta::from_std(self.duration?).unwrap_or(TimeDelta::MAX);
+        Some(began?.checked_add_signed(limit).unwrap_or(DateTime::<Utc>::MAX_UTC))
+    }
+
     /// Returns the first limit that is reached: from the usage of the run since its start, and from
     /// recent costs with their times.
     pub fn reached(
@@ -196,8 +202,8 @@ impl Budget {
         if let Some(limit) = self.tokens.filter(|limit| tokens >= *limit) {
             return Some(Reached::Tokens(limit, tokens));
         }
-        let ran = began.and_then(|began| (now - began).to_std().ok()).unwrap_or_default();
-        if let Some(limit) = self.duration.filter(|limit| ran >= *limit) {
+        let is_over = self.ends_at(began).is_some_and(|end| end <= now);
+        if let Some(limit) = self.duration.filter(|_| is_over) {
             return Some(Reached::Duration(limit));
         }
         let day: f64 =

@@ -173,7 +173,7 @@ settings! { @ [] []
     /// The limit on the cost of all runs within 24 hours, in US dollars.
     #[schemars(extend("exclusiveMinimum" = 0))]
     max_cost_per_day: Option<f64> = None;
-    /// The time limit for a run; no attempt starts after it.
+    /// The time limit for a run; it ends running attempts too.
     max_duration: optional_length = None;
     /// Stop a run after this many different tasks failed in a row, with none completed between them;
     /// 0 disables the limit. `ralph loop --max-failures` counts iterations instead.

@@ -105,6 +105,7 @@ impl Runner {
             }
         }
         self.check_clocks()?;
+        self.core.check_time_limit()?;
         if self.core.journal.has_news() {
             self.core.catch_up()?;
         }

@@ -4,6 +4,7 @@
 use std::{mem, time::Instant};
 
 use anyhow::Result;
+use chrono::Utc;
 
 use super::{
     context::{Fact, Facts, RunContext},
@@ -12,10 +13,11 @@ use super::{
 };
 use crate::core::{
     agents::promise::Worth,
-    event::{Event, record::Record},
+    event::{Event, RequestEvent, StopRequest, record::Record},
     graph::task::TaskId,
     run::{OpenWork, Run, Situation, process_watch::GracePeriods},
     select::{Active, View},
+    spend::Reached,
 };
 
 /// The decisions of a run, with the graph and the history that they follow from.
@@ -113,6 +115,18 @@ impl RunCore {
             self.publish(&records);
         }
         Ok(())
+    }
+
+    /// Ends what runs at the limit on the time of the run.
+    pub(super) fn check_time_limit(&mut self) -> Result<()> {
+        let (budget, run) = (&self.cx.policy.budget, &self.journal.history().run);
+        let is_over = budget.ends_at(run.started_at).is_some_and(|end| end <= Utc::now());
+        let Some(limit) = budget.duration.filter(|_| is_over && !self.is_ended_now()) else {
+            return Ok(());
+        };
+        let limit = Some(Reached::Duration(limit).to_string());
+        let stop = StopRequest { limit, now: true, ..StopRequest::default() };
+        self.emit(None, RequestEvent::StopRequested(stop)).map(drop)
     }
 
     /// Takes what other processes have written to the journal into account.

@@ -279,7 +279,9 @@ impl EventText for RequestEvent {
             RequestEvent::Answered(answer) => Some((MarkKind::Answered, answer.answer.clone())),
             RequestEvent::PauseRequested {} => requested("paused"),
             RequestEvent::ResumeRequested { .. } => requested("resumed"),
-            RequestEvent::StopRequested(_) => requested("asked to stop"),
+            RequestEvent::StopRequested(stop) => {
+                requested(stop.limit.as_deref().unwrap_or("asked to stop"))
+            }
             RequestEvent::Reported { .. }
             | RequestEvent::Noted { .. }
             | RequestEvent::Reviewed { .. }
@@ -289,6 +291,9 @@ impl EventText for RequestEvent {
 }
 
 fn stopping(stop: &StopRequest) -> String {
+    if let Some(limit) = &stop.limit {
+        return format!("limit reached: {limit}: ending what runs, then stopping");
+    }
     match (&stop.signal, stop.now) {
         (Some(name), true) => format!(
             "{name}: ending what runs, then stopping; press Ctrl-C again to kill it at once"

@@ -140,6 +140,26 @@ fn a_task_may_have_its_own_limit() {
 }
 
 #[test]
+fn the_time_limit_of_a_run_ends_its_attempts() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("sleepy");
+    trial.run(["run", "--max-duration", "1s"]).code(2);
+    trial.assert_record("stop_requested", &json!({"limit": "1.0s per run", "now": true}));
+    assert_eq!(trial.lines("interrupted")[0]["verdict"], "cancelled");
+    trial.no_process_is_left();
+    trial.agent("commit").run(["run"]).graph_complete();
+}
+
+/// Also one that waits for the next try of a task.
+#[test]
+fn a_run_that_waits_ends_at_its_time_limit() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("fail");
+    let words = ["run", "--max-duration", "2s"];
+    let trial = trial.env("RALPH_MAX_ATTEMPTS", "100");
+    trial.run(words).code(2);
+    trial.assert_record("finished", &json!({"why": "limit reached: 2.0s per run"}));
+}
+
+#[test]
 fn work_reported_and_committed_before_the_limit_counts() {
     let trial = TestProject::new().graph("tasks: [{id: a}]\n").agent("reported-then-gate");
     trial.run(["run", "--timeout", "5s"]).graph_complete();

@@ -619,7 +619,7 @@ fn every_page_names_its_reader() {
 /// rounds, 330 how queued work is verified, 1,180 on review, taking work
 /// back, pull requests and first questions, 120 which lock files are made again, 20
 /// on watching the status.
-const WORDS: usize = 34_500;
+const WORDS: usize = 34_510;
 
 #[test]
 fn the_documents_stay_short() {

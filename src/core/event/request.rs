@@ -57,7 +57,7 @@ pub enum RequestEvent {
         #[serde(default, skip_serializing_if = "is_default")]
         now: bool,
     },
-    /// A signal or `ralph stop` asked the run to stop.
+    /// A signal, `ralph stop` or the time limit asked the run to stop.
     StopRequested(StopRequest),
 }
 
@@ -121,6 +121,9 @@ pub struct StopRequest {
     /// The name of the signal; none for `ralph stop`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
+    /// The limit on the time of the run, if that asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
     /// Whether the running attempts are ended too.
     #[serde(default, skip_serializing_if = "is_default")]
     pub now: bool,

@@ -1101,7 +1101,7 @@ impl World {
                 self.positions.push(commit);
             }
             3 => {
-                let stop = crate::event::StopRequest { signal: None, now: false };
+                let stop = crate::event::StopRequest::default();
                 self.emit(None, RequestEvent::StopRequested(stop));
             }
             _ if status == Status::Pending && self.history.of(&id).asks => {
