@@ -173,7 +173,9 @@ impl TaskGraph {
         let void: Vec<usize> = (0..self.tasks.len()).filter(is_void).collect();
         (!void.is_empty()).then(|| {
             let mut graph = self.clone();
-            void.into_iter().for_each(|number| graph.set_status(number, Status::Pending));
+            for number in void {
+                graph.set_status(number, Status::Pending);
+            }
             graph
         })
     }

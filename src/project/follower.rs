@@ -19,6 +19,7 @@ use crate::{
         state::{self, StateFolder},
     },
     core::{
+        commit_id::CommitId,
         event::WaitingWork,
         graph::{merge, task::TaskId},
     },
@@ -93,7 +94,7 @@ impl Follower {
                     repo.landings().forget_tip(&self.branch, &tip)?;
                     return Ok(Followed::Level);
                 }
-                TipStanding::Behind => match self.forward(&repo, &tip)? {
+                TipStanding::Behind => match self.forward(&repo, &next_of(&repo, &tip))? {
                     Following::Done | Following::Moved => {
                         crash::point("follow.moved");
                         continue;
@@ -192,9 +193,8 @@ impl Follower {
         Ok(WaitingWork { branch: self.branch.clone(), checkout, tasks, paths, why })
     }
 
-    /// Moves the branch to its tip, with the graph file of the checkout.
-    fn forward(&self, repo: &Repo, tip: &BranchTip) -> Result<Following> {
-        let (old, new) = (&tip.branch, &tip.commit);
+    /// Moves the branch to a commit on its way to the tip, with the graph file of the checkout.
+    fn forward(&self, repo: &Repo, (old, new): &(CommitId, CommitId)) -> Result<Following> {
         let follow = || repo.landings().follow(&self.branch, old, new);
         let Some(name) = &self.graph else { return follow() };
         let is_here = repo.head()?.branch.as_ref() == Some(&self.branch);
@@ -258,4 +258,10 @@ impl Follower {
         }
         Ok(true)
     }
+}
+
+/// The next move of a branch that is behind: from where to where.
+fn next_of(repo: &Repo, tip: &BranchTip) -> (CommitId, CommitId) {
+    let begun = repo.landings().begun(&tip.branch, &tip.commit);
+    (tip.branch.clone(), begun.unwrap_or_else(|| tip.commit.clone()))
 }

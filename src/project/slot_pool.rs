@@ -116,7 +116,7 @@ impl SlotPool {
             name.push(format!(".old-{number}"));
             slot.with_file_name(name)
         };
-        let free = (1..).map(named).find(|path| fs::symlink_metadata(path).is_err());
+        let free = (1..=u32::MAX).map(named).find(|path| fs::symlink_metadata(path).is_err());
         self.is_own && free.is_some_and(|free| fs::rename(slot, free).is_ok())
     }
 

@@ -122,6 +122,27 @@ fn a_checkout_follows_as_soon_as_it_can() {
     assert_eq!(trial.git(&["status", "--porcelain"]), "");
 }
 
+/// Git writes the files before it finds that it cannot move the branch.
+#[test]
+fn a_checkout_follows_once_its_branch_is_not_locked_any_more() {
+    let graph = "tasks:\n  - {id: a, priority: 1}\n  - {id: b}\n";
+    let agent = "cat > /dev/null
+        while [ $RALPH_TASK_ID = b ] && [ ! -e \"$TRIAL_DIR/go\" ]; do sleep 0.01; done
+        echo w > $RALPH_TASK_ID.txt; git add -A; git commit -qm w; \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let trial = TestProject::new().graph(graph).command(["sh", "-c", agent]);
+    let lock = trial.root().join(".git/refs/heads/main.lock");
+    fs::write(&lock, "").unwrap();
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "checkout_waits");
+    trial.leave("go");
+    trial.wait_for_records(2, "completed");
+    fs::remove_file(&lock).unwrap();
+    run.end(&trial).graph_complete();
+    assert_eq!(trial.git(&["status", "--porcelain"]), "");
+    assert_eq!((trial.read("a.txt"), trial.read("b.txt")), ("w\n".into(), "w\n".into()));
+    assert_eq!((trial.status("a"), trial.status("b")), ("complete".into(), "complete".into()));
+}
+
 /// The run does not write into the checkout but by what lands: git does there what it always does.
 #[test]
 fn a_person_may_switch_stash_and_commit_while_a_run_goes_on() {
