@@ -20,6 +20,7 @@ pub mod spend;
 pub mod state;
 pub mod task;
 pub mod timeline;
+pub mod transcript;
 pub mod waits;
 mod words;
 

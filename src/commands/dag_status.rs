@@ -84,7 +84,7 @@ fn page(graph: &GraphView, damaged: u64, shown: usize, now: DateTime<Utc>) -> St
     lines.extend(graph.waiting.iter().map(|it| warn(format!("waiting {}", it.text(now)))));
     let far = graph.unreachable.iter();
     lines.extend(far.map(|it| warn(format!("executor {}", it.text(graph.live, now)))));
-    lines.extend(graph.landing_blocked.iter().map(|it| warn(it.text())));
+    lines.extend(graph.landing_blocked.iter().map(|it| warn(it.text.clone())));
     let landed = graph.landed.iter();
     lines.extend(landed.map(|it| warn(format!("{}; {}", it.text(), it.cure()))));
     for (kind, tasks) in graph.tasks.iter().filter(|(_, tasks)| !tasks.is_empty()) {

@@ -63,8 +63,11 @@ pub(super) fn picture(
     let policy = Policy { filter, ..workspace.policy() };
     let policy = policy_for(workspace, policy, file.graph(), store.history())?;
     check_filter(&file, &policy.filter)?;
+    let live = workspace.is_live(store.history())?;
     with_view(workspace, &file, store.history(), &policy, |view| {
-        GraphPicture::of(view, file.name(), now)
+        let mut picture = GraphPicture::of(view, file.name(), now);
+        picture.note_still(&store.history().active, live);
+        picture
     })
 }
 

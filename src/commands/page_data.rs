@@ -1,16 +1,16 @@
 //! What the page shows, as JSON: the same values that the commands print with `--json`. The server
 //! answers requests with them, and the report contains them.
 
-use std::{cell::OnceCell, io};
+use std::{cell::OnceCell, collections::BTreeMap, io, path::Path};
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Invocation, attempts, graph, logs, status, task_editor, with_view};
+use super::{Invocation, attempts, graph, logs, review, status, task_editor, with_view};
 use crate::{
-    adapters::journal::JournalPosition,
+    adapters::{agent_output::Follow, journal::JournalPosition},
     cli::By,
     core::{
         event::record::Record,
@@ -20,11 +20,15 @@ use crate::{
         select::View,
     },
     project::{
+        attempt::AttemptRecord,
         graph_file::GraphFile,
         workspace::{Workspace, policy_for},
     },
     report::metrics::{self, MetricsFacts},
-    view::{log::JournalLog, picture::FoldKinds, state::TaskCounts, timeline::TimelineFold},
+    view::{
+        lines::counted, log::JournalLog, picture::FoldKinds, spend::TokensView, state::TaskCounts,
+        timeline::TimelineFold, transcript::ShownPaths,
+    },
 };
 
 /// The most bytes of a patch.
@@ -39,6 +43,26 @@ pub(super) struct PageData {
     now: DateTime<Utc>,
     /// Read once, at its first use: a report asks for every attempt.
     log: OnceCell<AttemptLog>,
+}
+
+/// What is drawn of the graph.
+pub(super) struct DrawnGraph<'a> {
+    /// The kinds of tasks that share a box.
+    pub(super) fold: &'a str,
+    /// The names of boxes that are opened, separated by `|`.
+    pub(super) open: Option<&'a str>,
+    /// Whether tasks that are over are left out.
+    pub(super) hides_complete: bool,
+    /// Only what is near this task.
+    pub(super) around: Option<&'a str>,
+    /// How many levels up and down are near.
+    pub(super) levels: usize,
+}
+
+impl Default for DrawnGraph<'_> {
+    fn default() -> Self {
+        DrawnGraph { fold: "none", open: None, hides_complete: false, around: None, levels: 2 }
+    }
 }
 
 /// A page of the journal.
@@ -127,19 +151,58 @@ impl PageData {
         value(&status::read_report(&self.invocation, number, self.now)?)
     }
 
-    /// The graph as a picture. With `fold`, which says which tasks share a box, it has a layout; lists
-    /// need none, and that of a large graph takes long.
+    /// The graph as a picture, with a layout if it is drawn; lists need none, and that of a large graph
+    /// takes long.
     ///
     /// # Errors
-    /// An unknown word in `fold`; an invalid graph; errors of the disk.
-    pub(super) fn graph(&self, fold: Option<&str>) -> Result<Value> {
-        let folding = fold.map(str::parse::<FoldKinds>).transpose();
-        let folding = folding.map_err(|error| Failure::new(Exit::Usage, error))?;
+    /// An unknown word in what to fold, or an unknown task; an invalid graph; errors of the disk.
+    pub(super) fn graph(&self, drawn: Option<DrawnGraph<'_>>) -> Result<Value> {
         let picture = graph::picture(&self.workspace, Filter::default(), self.now)?;
-        value(&match folding {
-            Some(folding) => picture.with_layout(&folding),
+        let Some(drawn) = drawn else { return value(&picture) };
+        let folding = drawn.fold.parse::<FoldKinds>();
+        let folding = folding.map_err(|error| Failure::new(Exit::Usage, error))?;
+        let open = drawn.open.unwrap_or_default().split('|').map(str::to_owned);
+        let folding = folding.opened(open.filter(|it| !it.is_empty()));
+        let part = match drawn.around {
+            Some(id) => {
+                let part = picture.around(id, drawn.levels);
+                part.ok_or_else(|| missing(format!("the graph has no task `{id}`")))?
+            }
+            None if drawn.hides_complete => picture.folded().0,
             None => picture,
-        })
+        };
+        value(&part.with_layout(&folding))
+    }
+
+    /// What waits for a review.
+    ///
+    /// # Errors
+    /// An invalid graph; errors of git and of the disk.
+    pub(super) fn review(&self) -> Result<Value> {
+        value(&review::read(&self.invocation)?)
+    }
+
+    /// What each attempt whose agent runs does now and has used, by its name; `follows` are the outputs
+    /// as far as they were read before.
+    pub(super) fn activity(&self, follows: &mut BTreeMap<String, Follow>) -> Value {
+        let records: Vec<AttemptRecord> = self.workspace.state.peek();
+        let named: BTreeMap<String, &AttemptRecord> =
+            records.iter().map(|it| (format!("{}.{}", it.task_id, it.attempt), it)).collect();
+        follows.retain(|name, _| named.contains_key(name));
+        let mut all = serde_json::Map::new();
+        for (name, record) in named {
+            let path = self.workspace.log_folder().path(&format!("{}/stdout", record.log));
+            let (Some(path), Some(call)) = (path, &record.call) else { continue };
+            let follow =
+                follows.entry(name.clone()).or_insert_with(|| Follow::new(path, call.output));
+            let usage = follow.look().map(|seen| seen.usage.clone()).unwrap_or_default();
+            let paths = self.paths(record.slot.as_ref().map(|slot| slot.path.as_path()));
+            let doing = follow.doing().map(|doing| paths.text(&doing));
+            let tokens = usage.tokens.map(TokensView::of);
+            let seen = json!({ "doing": doing, "tokens": tokens, "cost_usd": usage.cost_usd });
+            all.insert(name, seen);
+        }
+        Value::Object(all)
     }
 
     /// The timeline of the run of this number, counted back from the newest, which is 1.
@@ -156,6 +219,10 @@ impl PageData {
                 }
             })
             .context("read the journal")?;
+        if number > fold.runs().max(1) {
+            let text = format!("no run {number}; the journal has {}", counted(fold.runs(), "run"));
+            return Err(missing(text));
+        }
         let graph = self.workspace.graph().ok();
         value(&fold.timeline(number, graph.as_ref().map(GraphFile::graph)))
     }
@@ -184,8 +251,15 @@ impl PageData {
         self.with_attempt(name, |entry| {
             let path = self.workspace.log_folder().path(&format!("{}/stdout", entry.log));
             let path = path.ok_or_else(|| missing(format!("attempt `{name}` has no output")))?;
-            value(&logs::transcript(&path, entry.format, from))
+            let paths = self.paths(entry.slot.as_ref().map(Path::new));
+            value(&logs::transcript(&path, entry.format, from, &paths))
         })
+    }
+
+    /// The paths as they are shown of an attempt in this slot.
+    fn paths(&self, slot: Option<&Path>) -> ShownPaths {
+        let slot = slot.map(|slot| self.workspace.root().join(slot).display().to_string());
+        ShownPaths::below(slot.into_iter().chain([self.root()]))
     }
 
     /// A file of an attempt's folder from a byte on, by default its last part.

@@ -7,7 +7,11 @@ use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use super::{Invocation, page_data::PageData, status};
+use super::{
+    Invocation,
+    page_data::{DrawnGraph, PageData},
+    status,
+};
 use crate::{
     adapters::{state, terminal},
     cli::{By, ReportArgs},
@@ -176,7 +180,8 @@ fn answers(data: &PageData, number: usize, now: DateTime<Utc>) -> Result<PageAns
     let mut offer = |address: String, answer: Result<Value>| {
         answers.extend(answer.ok().map(|answer| (address, answer)));
     };
-    offer("graph".to_owned(), data.graph(Some("none")));
+    offer("review".to_owned(), data.review());
+    offer("graph".to_owned(), data.graph(Some(DrawnGraph::default())));
     for (by, name) in
         [(By::Task, "task"), (By::Day, "day"), (By::Agent, "agent"), (By::Story, "story")]
     {

@@ -70,6 +70,15 @@ pub fn run(invocation: &Invocation, options: &ReviewArgs) -> Result<Exit> {
     success(&shown.collect::<String>())
 }
 
+/// What waits for a review.
+///
+/// # Errors
+/// Inside an attempt; an invalid graph; errors of git and of the disk.
+pub(super) fn read(invocation: &Invocation) -> Result<ReviewView> {
+    let editor = TaskEditor::for_review(invocation, "review")?;
+    Ok(ReviewView::of(to_review(&editor)?))
+}
+
 /// The landed work of a task, with what a pull request says of it.
 pub(super) struct Landing {
     pub(super) item: ReviewItem,

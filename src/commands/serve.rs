@@ -6,10 +6,11 @@
 mod access;
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError,
         mpsc::{self, Receiver, Sender},
     },
     thread,
@@ -19,7 +20,10 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
 
-use super::{Invocation, page_data::PageData};
+use super::{
+    Invocation,
+    page_data::{DrawnGraph, PageData},
+};
 use crate::{
     adapters::{
         http_server::{EventFeed, HttpMethod, HttpReply, HttpRequest, ServerEvent, Site},
@@ -210,9 +214,10 @@ fn numbers(invocation: &Invocation, newest: &Mutex<Option<(Instant, String)>>) -
 /// The routes that only read.
 fn data_routes(invocation: &Invocation, site: Site) -> Site {
     type Read = fn(&PageData, &HttpRequest) -> Result<Value>;
-    let reads: [(&str, Read); 10] = [
+    let reads: [(&str, Read); 11] = [
         ("/api/now", |data, request| data.now(number(request, "run")?.unwrap_or(1))),
-        ("/api/graph", |data, request| data.graph(request.query("fold"))),
+        ("/api/graph", |data, request| data.graph(drawn(request)?)),
+        ("/api/review", |data, _| data.review()),
         ("/api/timeline", |data, request| data.timeline(number(request, "run")?.unwrap_or(1))),
         ("/api/tasks/{id}", |data, request| data.task(request.parameter("id"))),
         ("/api/attempts/{name}", |data, request| data.attempt(request.parameter("name"))),
@@ -229,16 +234,39 @@ fn data_routes(invocation: &Invocation, site: Site) -> Site {
             data.journal(number(request, "before")?, request.query("task"))
         }),
     ];
+    let (at, follows) = (invocation.clone(), Mutex::new(BTreeMap::new()));
+    let site = site.route(HttpMethod::Get, "/api/activity", move |_| {
+        let mut follows = follows.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = |data: PageData| Ok(data.text(&data.activity(&mut follows)));
+        answered(PageData::open(&at).and_then(read))
+    });
     reads.into_iter().fold(site, |site, (path, read)| {
         let at = invocation.clone();
         site.route(HttpMethod::Get, path, move |request| {
-            let answer = PageData::open(&at).and_then(|data| Ok(data.text(&read(&data, request)?)));
-            match answer {
-                Ok(text) => HttpReply::of(200, "application/json", text),
-                Err(error) => failed(&error),
-            }
+            let read = |data: PageData| Ok(data.text(&read(&data, request)?));
+            answered(PageData::open(&at).and_then(read))
         })
     })
+}
+
+/// The answer with a value as JSON.
+fn answered(value: Result<String>) -> HttpReply {
+    match value {
+        Ok(text) => HttpReply::of(200, "application/json", text),
+        Err(error) => failed(&error),
+    }
+}
+
+/// What is to be drawn of the graph; none for a list.
+fn drawn(request: &HttpRequest) -> Result<Option<DrawnGraph<'_>>> {
+    let Some(fold) = request.query("fold") else { return Ok(None) };
+    Ok(Some(DrawnGraph {
+        fold,
+        open: request.query("open"),
+        hides_complete: request.query("hide") == Some("complete"),
+        around: request.query("around"),
+        levels: number(request, "levels")?.unwrap_or(2),
+    }))
 }
 
 /// The answer for an error: what a person asked for does not exist, or it cannot be read.

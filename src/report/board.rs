@@ -180,7 +180,7 @@ impl Board {
                 let text = format!("{waiting}; landing {} on {branch}", batch.names());
                 if self.landing.is_empty() { text } else { format!("{text}: {}", self.landing) }
             }
-            (None, Some(blocked)) => format!("{waiting}; {}", visible(&blocked.text())),
+            (None, Some(blocked)) => format!("{waiting}; {}", visible(&blocked.text)),
             (None, None) => waiting,
         }
     }
@@ -537,7 +537,7 @@ mod tests {
         ];
         insta::assert_snapshot!(lines(2, 60, 20, &events), @r"
         ·     59s  b  queued to land
-        · merge queue: 1 queued; nothing can land on `main`: x
+        · merge queue: 1 queued; `b` cannot land on `main`: x
         0/3 · ░░░░░░░░░░ · 0 running
         ");
         let asking = end(1, Verdict::NeedsInput);

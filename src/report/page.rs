@@ -11,16 +11,19 @@ pub const HTML: &str = include_str!("page/page.html");
 /// Its style.
 pub const STYLE: &str = include_str!("page/page.css");
 /// Its scripts: the path of each below `/`, and its text. Each imports only from those before it.
-pub const SCRIPTS: [(&str, &str); 12] = [
+pub const SCRIPTS: [(&str, &str); 15] = [
     ("dom.js", include_str!("page/dom.js")),
     ("words.js", include_str!("page/words.js")),
     ("data.js", include_str!("page/data.js")),
     ("actions.js", include_str!("page/actions.js")),
     ("diff.js", include_str!("page/diff.js")),
+    ("markdown.js", include_str!("page/markdown.js")),
+    ("transcript.js", include_str!("page/transcript.js")),
     ("now.js", include_str!("page/now.js")),
     ("graph.js", include_str!("page/graph.js")),
     ("timeline.js", include_str!("page/timeline.js")),
     ("task.js", include_str!("page/task.js")),
+    ("review.js", include_str!("page/review.js")),
     ("costs.js", include_str!("page/costs.js")),
     ("journal.js", include_str!("page/journal.js")),
     ("page.js", include_str!("page/page.js")),
@@ -110,7 +113,7 @@ mod tests {
     fn the_page_is_small_and_never_takes_text_for_html() {
         let scripts = SCRIPTS.iter().map(|(_, text)| text.len());
         let size = HTML.len() + STYLE.len() + scripts.sum::<usize>();
-        assert!(size <= 150_000, "{size} bytes");
+        assert!(size <= 180_000, "{size} bytes");
         for (path, text) in SCRIPTS {
             for harm in [
                 "innerHTML",

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::{
     VERSION,
     proof::ProofView,
+    spend::SpendView,
     words::{clock, short},
 };
 use crate::core::{
@@ -17,7 +18,7 @@ use crate::core::{
     event::{AttemptResult, record::Record},
     executor::runs_on,
     graph::task::TaskId,
-    history::{ActiveAttempt, OpenChild, attempt_log::AttemptEntry},
+    history::{ActiveAttempt, ActiveAttempts, OpenChild, attempt_log::AttemptEntry},
 };
 
 /// An attempt that has not ended.
@@ -35,6 +36,8 @@ pub struct AttemptView {
     pub seconds: u64,
     /// The child agents of its task that are alive.
     pub children: Vec<ChildView>,
+    /// What its agent used, once that has ended.
+    pub spend: Option<SpendView>,
     /// Where it stands and where it works.
     #[serde(flatten)]
     pub position: AttemptPosition,
@@ -63,6 +66,33 @@ pub struct AttemptPosition {
     /// The slot as it is typed at the top of the repository.
     #[serde(skip)]
     pub place: Option<String>,
+    /// Why no process works on it, if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub still: Option<StillState>,
+}
+
+/// Why no process works on an open attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StillState {
+    /// It is queued to land.
+    Queued,
+    /// It is queued, and nothing can land.
+    Held,
+    /// Its run has ended; the next one continues it.
+    Interrupted,
+}
+
+impl StillState {
+    /// The state of an attempt, of those that are active; `live` is whether a run goes on.
+    pub fn of(state: AttemptState, active: &ActiveAttempts, live: bool) -> Option<StillState> {
+        if !state.is_queued() {
+            return (!live).then_some(StillState::Interrupted);
+        }
+        let is_held = active.held.is_some();
+        let queued = if is_held { StillState::Held } else { StillState::Queued };
+        Some(queued).filter(|_| is_held || !live || state != AttemptState::Landing)
+    }
 }
 
 /// A child agent that has no end.
@@ -138,8 +168,10 @@ impl AttemptView {
             since: active.since,
             seconds: seconds_since(active.since, now),
             children: own.map(|open| ChildView::of(open, now)).collect(),
+            spend: active.spent.as_ref().map(|(_, spend)| SpendView::of(spend)),
             position: AttemptPosition {
                 state: active.state,
+                still: None,
                 place: slot.as_deref().map(|folder| typed_path(root, folder)),
                 slot,
                 branch: recorded.1.or_else(|| active.branch.clone()),
@@ -163,6 +195,11 @@ impl AttemptView {
 }
 
 impl AttemptPosition {
+    /// Notes why no process works on it, if none does.
+    pub fn note_still(&mut self, active: &ActiveAttempts, live: bool) {
+        self.still = StillState::of(self.state, active, live);
+    }
+
     /// The state where it is not simply running, and the slot, in words.
     pub fn text(&self) -> Option<String> {
         let silent = self.no_contact_since.map(|at| format!("no contact since {}", clock(at)));

@@ -88,7 +88,7 @@ impl GraphView {
         graph.waiting = WaitingView::of(view.history, now).filter(|_| facts.live);
         graph.unreachable = UnreachableView::all(view.history, facts.live);
         graph.live = facts.live;
-        graph.landing_blocked = view.history.active.held.as_ref().map(BlockedLanding::of);
+        graph.landing_blocked = BlockedLanding::now(&view.history.active);
         graph.landed = view.history.active.waiting.as_ref().map(WaitingWorkView::of);
         graph
     }

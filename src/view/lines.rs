@@ -339,7 +339,7 @@ impl EventText for LandingEvent {
                 vec![line(Style::Warn, text)]
             }
             LandingEvent::MergeHeld(held) => {
-                vec![line(Style::Warn, BlockedLanding::of(held).text())]
+                vec![line(Style::Warn, BlockedLanding::of(held).text)]
             }
             LandingEvent::CheckoutWaits(waiting) => {
                 let waiting = WaitingWorkView::of(waiting);

@@ -5,7 +5,7 @@ mod folding;
 mod formats;
 mod svg;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
@@ -13,10 +13,12 @@ use serde::Serialize;
 
 use super::{
     VERSION,
+    attempt::StillState,
     state::{StateKind, StateMark, TaskCounts},
 };
 use crate::core::{
     graph::{Ancestors, STEPS, task::TaskId},
+    history::ActiveAttempts,
     select::View,
 };
 
@@ -54,6 +56,9 @@ pub struct PictureNode {
     pub priority: i64,
     /// Its state.
     pub state: StateKind,
+    /// Why no process works on its open attempt, if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub still: Option<StillState>,
     /// The story, if the task names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub story: Option<String>,
@@ -111,6 +116,7 @@ impl GraphPicture {
                 title: task.title_line().to_owned(),
                 priority: task.priority.0,
                 state,
+                still: None,
                 story: task.story.clone(),
                 milestone: task.milestone.clone(),
             });
@@ -129,15 +135,51 @@ impl GraphPicture {
         GraphPicture { schema: VERSION, file, counts, nodes, edges, layout: None }
     }
 
+    /// Says of the open attempts why no process works on them; `live` is whether a run goes on.
+    pub fn note_still(&mut self, active: &ActiveAttempts, live: bool) {
+        for node in &mut self.nodes {
+            let open = active.of(&node.id);
+            node.still = open.and_then(|open| StillState::of(open.state, active, live));
+        }
+    }
+
+    /// The picture of a task with so many levels of what it waits on and of what waits on it; none if it
+    /// is not in this picture.
+    #[must_use]
+    pub fn around(&self, id: &str, levels: usize) -> Option<GraphPicture> {
+        let middle = &self.nodes.iter().find(|node| node.id.as_str() == id)?.id;
+        let mut near: HashSet<&TaskId> = HashSet::from([middle]);
+        for is_up in [true, false] {
+            let mut next: HashMap<&TaskId, Vec<&TaskId>> = HashMap::new();
+            for edge in self.edges.iter().filter(|edge| !edge.implied) {
+                let (from, to) =
+                    if is_up { (&edge.to, &edge.from) } else { (&edge.from, &edge.to) };
+                next.entry(from).or_default().push(to);
+            }
+            let (mut seen, mut newest) = (HashSet::from([middle]), vec![middle]);
+            for _ in 0..levels {
+                let found = newest.iter().flat_map(|it| next.get(it).into_iter().flatten());
+                newest = found.copied().filter(|it| seen.insert(it)).collect();
+            }
+            near.extend(seen);
+        }
+        let near: HashSet<TaskId> = near.into_iter().cloned().collect();
+        Some(self.only(|id| near.contains(id)))
+    }
+
+    fn only(&self, is_in: impl Fn(&TaskId) -> bool) -> GraphPicture {
+        let mut picture = self.clone();
+        picture.nodes.retain(|node| is_in(&node.id));
+        picture.edges.retain(|edge| is_in(&edge.from) && is_in(&edge.to));
+        picture
+    }
+
     /// The picture without tasks that are complete or cancelled, and the number of those.
     #[must_use]
     pub fn folded(&self) -> (GraphPicture, usize) {
         let over = self.nodes.iter().filter(|node| node.state.is_over()).map(|node| &node.id);
         let over: HashSet<&TaskId> = over.collect();
-        let mut picture = self.clone();
-        picture.nodes.retain(|node| !over.contains(&node.id));
-        picture.edges.retain(|edge| !over.contains(&edge.from) && !over.contains(&edge.to));
-        (picture, over.len())
+        (self.only(|id| !over.contains(id)), over.len())
     }
 }
 

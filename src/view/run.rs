@@ -96,6 +96,9 @@ pub struct RunView {
     /// The child agents that are alive, of whichever task.
     #[serde(skip)]
     pub children: Vec<ChildView>,
+    /// Whether a person stopped it.
+    #[serde(skip)]
+    pub was_stopped: bool,
 }
 
 /// How late a schedule may be: cron asks every minute.
@@ -202,7 +205,9 @@ pub struct RunFacts {
 
 impl RunView {
     /// The newest run of a history.
-    pub fn of(history: &History, facts: RunFacts, now: DateTime<Utc>) -> RunView {
+    pub fn of(history: &History, mut facts: RunFacts, now: DateTime<Utc>) -> RunView {
+        let live = facts.standing.goes_on();
+        facts.attempts.iter_mut().for_each(|it| it.position.note_still(&history.active, live));
         let run = &history.run;
         let begun = &run.begun;
         let flag = begun.flags.get("done_pattern").and_then(Value::as_str).map(str::to_owned);
@@ -243,6 +248,7 @@ impl RunView {
             last_beat_seconds: facts.last_beat.map(|beat| beat.as_secs()),
             loops: facts.loops,
             children: facts.children,
+            was_stopped: run.stop.is_some(),
             name: facts.name,
         }
     }
@@ -284,15 +290,7 @@ impl RunView {
 
     /// Whether an open attempt goes on; if not, the run ended before it did.
     pub fn goes_on(&self) -> bool {
-        match self.status {
-            Standing::Crashed | Standing::Finished | Standing::Paused => false,
-            Standing::None
-            | Standing::Running
-            | Standing::Suspended
-            | Standing::Pausing
-            | Standing::Stopping
-            | Standing::Elsewhere => true,
-        }
+        self.status.goes_on()
     }
 }
 
@@ -363,6 +361,19 @@ impl ScheduleView {
 }
 
 impl Standing {
+    /// Whether an open attempt goes on.
+    fn goes_on(self) -> bool {
+        match self {
+            Standing::Crashed | Standing::Finished | Standing::Paused => false,
+            Standing::None
+            | Standing::Running
+            | Standing::Suspended
+            | Standing::Pausing
+            | Standing::Stopping
+            | Standing::Elsewhere => true,
+        }
+    }
+
     /// Whether the run goes on and may start attempts.
     fn is_live(self) -> bool {
         match self {

@@ -3,6 +3,7 @@
 //! `ralph status`, `ralph report`, the end of `ralph run` and notifications show this one value.
 
 mod attention;
+mod headline;
 mod next;
 mod page;
 mod text;
@@ -37,12 +38,15 @@ use crate::{
     project::failure_output::FailureOutputs,
 };
 pub use attention::{Attention, AttentionKind};
+pub use headline::{Headline, HeadlineKind, HeadlinePart, Tone};
 pub use next::UpcomingTask;
 pub use page::Fold;
 
 /// The report of a run that ended or goes on.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RunReport {
+    /// What is true now, in one line.
+    pub headline: Headline,
     /// How the run stands.
     #[serde(flatten)]
     pub run: RunView,
@@ -265,7 +269,8 @@ impl RunReport {
         let end = if has_ended { last_at } else { Some(source.now) };
         let spend = source.history.own_spend();
         let is_known = spend.unknown_cost == 0 && !landed.is_empty();
-        RunReport {
+        let mut report = RunReport {
+            headline: Headline::default(),
             number: 1,
             newer_runs: Vec::new(),
             ended_at: last_at.filter(|_| has_ended),
@@ -285,7 +290,9 @@ impl RunReport {
             unknown: source.unproven().into_iter().collect(),
             taken_back: source.taken_back(),
             run,
-        }
+        };
+        report.headline = Headline::of(&report, headline::to_review(source));
+        report
     }
 
     /// Whether the run ended as it should, and completed something.
@@ -435,7 +442,7 @@ mod tests {
     };
     use crate::view::state::StateKind;
 
-    fn finished(exit_code: u8, completed: u32, remaining: usize) -> Record {
+    pub(super) fn finished(exit_code: u8, completed: u32, remaining: usize) -> Record {
         let event = RunEvent::Finished {
             why: "the end".to_owned(),
             exit_code,

@@ -252,11 +252,22 @@ impl StateMark {
 pub fn for_scripts() -> Value {
     let states = STATES.iter().map(|(kind, word, _, _, mark)| (key(*kind), json!([word, mark])));
     let marks = LOOKS.iter().map(|look| (look.name.to_owned(), json!(look.words)));
+    let more = STILL.map(|(name, words)| (name.to_owned(), json!([words, name])));
+    let more_marks = STILL.map(|(name, words)| (name.to_owned(), json!(words)));
     json!({
-        "states": states.collect::<serde_json::Map<_, _>>(),
-        "marks": marks.collect::<serde_json::Map<_, _>>(),
+        "states": states.chain(more).collect::<serde_json::Map<_, _>>(),
+        "marks": marks.chain(more_marks).collect::<serde_json::Map<_, _>>(),
     })
 }
+
+/// What a page shows apart, each with a sign of its own: open attempts that no process works on, and
+/// agents that their provider refuses.
+const STILL: [(&str, &str); 4] = [
+    ("queued", "queued to land"),
+    ("held", "held: nothing can land"),
+    ("interrupted", "interrupted"),
+    ("rate_limited", "rate-limited"),
+];
 
 fn key(kind: StateKind) -> String {
     json!(kind).as_str().unwrap_or_default().to_owned()
@@ -378,6 +389,16 @@ impl TaskCounts {
             0 if complete == 0 => format!("0 of {total} done{cancelled}"),
             0 => format!("{complete} of {total} complete{cancelled}"),
             count => format!("{complete} of {total} landed, {count} not proved{cancelled}"),
+        }
+    }
+
+    /// How many tasks are done, of those that are to be done: `2 of 9 done`.
+    pub fn done_of_total(&self) -> String {
+        let TaskCounts { total, states, unproved, .. } = self;
+        let (done, all) = (states[StateKind::Complete], total - states[StateKind::Cancelled]);
+        match unproved {
+            0 => format!("{done} of {all} done"),
+            count => format!("{done} of {all} landed, {count} not proved"),
         }
     }
 

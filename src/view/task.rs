@@ -395,7 +395,11 @@ fn in_progress(
     let live = running && attempt.is_some();
     let age = attempt.map(|attempt| attempt.seconds).or_else(|| claimed_for(task, now));
     let limit = task.stale_after.unwrap_or(view.policy.stale_after).as_secs();
-    let position: Option<AttemptPosition> = attempt.map(|attempt| attempt.position.clone());
+    let position = attempt.map(|attempt| {
+        let mut position = attempt.position.clone();
+        position.note_still(&view.history.active, running);
+        position
+    });
     // An attempt that starts or ends right now may be in only one of the graph and the history.
     let is_claimed = task.status == Status::InProgress;
     TaskStanding::InProgress {

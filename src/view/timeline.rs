@@ -149,6 +149,11 @@ impl TimelineFold {
         }
     }
 
+    /// The number of runs.
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
     /// The timeline of the run of this number, counted back from the newest, which is 1. The
     /// critical path needs the graph.
     pub fn timeline(mut self, number: usize, graph: Option<&TaskGraph>) -> TimelineView {

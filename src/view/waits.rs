@@ -74,6 +74,12 @@ pub struct BlockedLanding {
     pub branch: String,
     /// The reason.
     pub why: String,
+    /// The first task in the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub first: Option<TaskId>,
+    /// What does not move, and why.
+    pub text: String,
 }
 
 /// Work that landed and waits for the checkout of a person.
@@ -99,7 +105,7 @@ impl QueueView {
         QueueView {
             waiting: active.queue.clone(),
             landing: BatchView::of(&active.trials),
-            blocked: active.held.as_ref().map(BlockedLanding::of),
+            blocked: BlockedLanding::now(active),
             landed: active.waiting.as_ref().map(WaitingWorkView::of),
         }
     }
@@ -111,7 +117,7 @@ impl QueueView {
         let waiting = (!self.waiting.is_empty()).then(|| names(&self.waiting))?;
         let more = match (&self.landing, &self.blocked) {
             (Some(batch), _) => format!("; landing {} on {}", names(&batch.tasks), batch.branch),
-            (None, Some(blocked)) => format!("; {}", blocked.text()),
+            (None, Some(blocked)) => format!("; {}", blocked.text),
             (None, None) => String::new(),
         };
         Some(format!("{waiting}{more}"))
@@ -135,13 +141,20 @@ impl BatchView {
 impl BlockedLanding {
     /// The blocked landing of an event.
     pub fn of(held: &Held) -> BlockedLanding {
-        let Held { branch, why } = held.clone();
-        BlockedLanding { branch, why }
+        BlockedLanding::with(held, None)
     }
 
-    /// What does not move, and why.
-    pub fn text(&self) -> String {
-        format!("nothing can land on `{}`: {}", self.branch, visible(&self.why))
+    /// Why nothing can land now, if that is so.
+    pub fn now(active: &ActiveAttempts) -> Option<BlockedLanding> {
+        let first = active.queue.first();
+        active.held.as_ref().map(|held| BlockedLanding::with(held, first))
+    }
+
+    fn with(held: &Held, first: Option<&TaskId>) -> BlockedLanding {
+        let Held { branch, why } = held.clone();
+        let what = first.map_or("nothing can".to_owned(), |id| format!("`{id}` cannot"));
+        let text = format!("{what} land on `{branch}`: {}", visible(&why));
+        BlockedLanding { branch, why, first: first.cloned(), text }
     }
 }
 

@@ -7,7 +7,7 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::support::{Live, TestProject, until, wait_for};
+use crate::support::{Live, SETTINGS, TestProject, until, wait_for};
 use browser::{Browser, ENTER, ESCAPE, RIGHT, TAB};
 
 /// The views, each with a text or an element that it has.
@@ -72,7 +72,7 @@ fn every_view_shows_a_live_run() {
         wait_for(&trial.sign(&format!("waiting-{id}")));
     }
     let Some((browser, _served)) = opened(&trial) else { return };
-    browser.shows("Running 4 attempts");
+    browser.shows("4 running");
     browser.view("#/graph");
     browser.has(6, ".box");
     assert_eq!(browser.count(".box.is-running"), 4);
@@ -90,7 +90,7 @@ fn every_view_shows_a_live_run() {
     browser.view("#/now");
     // From here on, nothing is loaded by hand.
     trial.leave("open");
-    browser.shows("Finished");
+    browser.shows("6 of 6 done");
     browser.has(1, ".standing.is-good");
     run.end(&trial).code(0);
     browser.has(1, "[aria-label='6 of 6 complete']");
@@ -144,16 +144,17 @@ fn a_dead_runner_and_a_lost_server_are_told() {
     let trial = TestProject::new().graph(FOUR).agent("gate");
     let run = trial.start_until(["run"], "waiting-a");
     let Some((browser, served)) = opened(&trial) else { return };
-    browser.shows("Running 1 attempt");
+    browser.shows("1 running");
     run.kill();
-    browser.shows("The last run exited unexpectedly");
+    browser.shows("Its process is gone");
+    browser.has(0, ".sign-turns, .is-running");
     assert_eq!(browser.count(".is-good"), 0);
     let port = served.port().to_owned();
     served.server.kill();
     browser.shows("The server does not answer");
     let served = Served::start(&trial, &port);
     browser.shows("The server was restarted");
-    assert!(browser.text().contains("exited unexpectedly"), "what was read stays");
+    assert!(browser.text().contains("Its process is gone"), "what was read stays");
     // The new link lets the browser in, and so the old page goes on.
     browser.script(&format!("open({})", json!(served.link)));
     browser.has(0, ".banner");
@@ -303,6 +304,111 @@ fn a_transcript_grows_while_its_attempt_runs() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
+/// What an agent prints that claims what its tests do not show.
+const CLAIMS: &str = r##"
+says() { printf '{"type":"assistant","timestamp":"2026-11-20T20:55:%02dZ","message":{"id":"m","content":[%s],"usage":{"input_tokens":1200}}}\n' "$1" "$2"; }
+did() { printf '{"type":"user","timestamp":"2026-11-20T20:55:%02dZ","message":{"content":[{"type":"tool_result","tool_use_id":"%s","content":"%s","is_error":%s}]}}\n' "$1" "$2" "$3" "$4"; }
+says 1 '{"type":"thinking","thinking":"a secret thought"}'
+says 2 '{"type":"text","text":"# Plan\n\n- **first** <b>\n\n```\ncode\n```"}'
+says 3 '{"type":"tool_use","id":"t1","name":"TodoWrite","input":{"todos":[{"content":"Write it","status":"in_progress"}]}}'
+did 3 t1 ok false
+says 4 "{\"type\":\"tool_use\",\"id\":\"t2\",\"name\":\"Edit\",\"input\":{\"file_path\":\"$PWD/a.py\",\"old_string\":\"one\ntwo\",\"new_string\":\"one\nthree\"}}"
+did 5 t2 ok false
+says 6 '{"type":"tool_use","id":"t3","name":"Bash","input":{"command":"make test"}}'
+did 9 t3 "1 failed, 13 passed" true
+says 10 '{"type":"text","text":"All good: 14 passed."}'
+"##;
+
+#[test]
+#[ignore = "slow"]
+fn a_claim_stands_below_the_failed_test_that_it_denies() {
+    let agent = crate::support::agent("told");
+    let settings = format!("{SETTINGS}agent: {{command: [{agent}], output: claude-json}}\n");
+    let trial =
+        TestProject::new().graph("tasks: [{id: a}]\n").file(".ralph/config.yaml", &settings);
+    fs::write(trial.sign("do-a"), format!("{CLAIMS}await open\nwork\n")).unwrap();
+    let run = trial.start_until(["run"], "waiting-a");
+    let Some((browser, _served)) = opened(&trial) else { return };
+    // What runs says what it does and has used so far.
+    browser.shows("All good: 14 passed.");
+    browser.shows("1.2k tokens");
+    browser.view("#/task/a");
+    browser.has(1, ".piece.is-uses.is-fails[open]");
+    let order = "const text = document.querySelector('.transcript').innerText; return \
+                 text.indexOf('1 failed, 13 passed') < text.indexOf('All good: 14 passed')";
+    assert_eq!(browser.script(order), true);
+    assert!(!browser.text().contains("a secret thought"), "thoughts are folded");
+    browser.has(1, ".patch .old");
+    assert_eq!(
+        browser.script("return document.querySelector('.patch .new').innerText.trim()"),
+        "+three"
+    );
+    browser.has(1, ".todo .is-in_progress");
+    browser.has(1, ".md-list b");
+    let text = browser.script("return document.querySelector('.transcript').innerText");
+    let text = text.as_str().unwrap();
+    assert!(text.contains("Edit a.py") && text.contains("<b>") && text.contains("3s"), "{text}");
+    // The switch is in the address, and back turns it off.
+    browser.click(".parts button");
+    browser.has(1, ".piece");
+    assert_eq!(browser.script("return location.hash"), "#/task/a?errors=1");
+    browser.script("history.back()");
+    browser.has(1, ".piece.is-thinks");
+    trial.leave("open");
+    run.end(&trial).code(0);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "slow"]
+fn landed_work_is_reviewed_in_the_page() {
+    let trial =
+        TestProject::new().graph("tasks: [{id: a, title: The first}, {id: b}]\n").agent("commit");
+    trial.run(["run"]).code(0);
+    let Some((browser, _served)) = opened(&trial) else { return };
+    browser.shows("2 of 2 done");
+    browser.click("h1 a");
+    browser.shows("2 to review");
+    browser.has_any(".diff-file .new");
+    browser.shows("ralph take-back a");
+    browser.click("[aria-label='Accept a']");
+    browser.shows("1 to review");
+    browser.shows("ralph take-back b");
+    browser.click(".is-main + button");
+    browser.type_into("#dialog-text", "read it");
+    browser.click("dialog .is-main");
+    browser.shows("Nothing to review");
+    let notes: Vec<Value> =
+        trial.lines("reviewed").iter().map(|line| line["note"].clone()).collect();
+    assert_eq!(notes, [Value::Null, json!("read it")]);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "slow"]
+fn the_headline_says_what_is_true_now() {
+    let trial = night();
+    let Some((browser, _served)) = opened(&trial) else { return };
+    browser.shows("1 of 5 done · 3 need you");
+    browser.shows("next: look at bad");
+    let name = trial.root().file_name().unwrap().to_string_lossy().into_owned();
+    let title = || browser.script("return document.title");
+    assert_eq!(title(), format!("(3) {name}"));
+    browser.type_into("#answer-asks", "green");
+    browser.click(".answer button");
+    browser.shows("1 can run again");
+    // An error of an action stands in its dialog; what was done can be taken back.
+    browser.click("[aria-label='Unblock held']");
+    browser.click("dialog .is-danger");
+    browser.shows("2 can run again");
+    browser.click(".is-undo");
+    browser.shows("1 can run again");
+    browser.has(1, "#icon[href^='data:image/svg']");
+    browser.view("#/timeline?run=99");
+    browser.shows("no run 99");
+    assert_eq!(browser.complaints().len(), 1, "the browser names the answer 404");
+}
+
 #[test]
 #[ignore = "slow"]
 fn a_page_that_only_shows_has_the_commands_instead() {
@@ -417,7 +523,7 @@ fn a_report_in_one_file_needs_no_server() {
     browser.open(&format!("file://{}", path.display()));
     // Those of the page before, whose server is gone.
     drop(browser.complaints());
-    browser.shows("report made at Jan 2");
+    browser.shows("report made ");
     browser.shows("</script><script>");
     for view in VIEWS {
         browser.view(view);

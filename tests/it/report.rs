@@ -78,7 +78,7 @@ fn a_night_is_told_in_one_look() {
     // How long the queued attempt waits grows.
     status["attempts"].clone_from(&report["attempts"]);
     assert_eq!(report, status);
-    let kinds = ["checkout_waits ", "parked lexer", "question choice", "blocked deploy"];
+    let kinds = ["checkout_waits readme", "parked lexer", "question choice", "blocked deploy"];
     let found = needs(&report).into_iter().map(|(kind, id)| format!("{kind} {id}"));
     assert_eq!(found.collect::<Vec<_>>(), kinds);
     let all = &report["attention"];

@@ -382,7 +382,7 @@ impl OutputReader {
     fn take(&mut self, bytes: &[u8], out: &mut Out) -> Result<()> {
         match self {
             OutputReader::Pieces(reader) => {
-                reader.push(bytes).iter().try_for_each(|piece| out.print_piece(piece))
+                reader.push(bytes).iter().try_for_each(|piece| out.print_piece(&piece.piece))
             }
             OutputReader::Raw(stream, None) => out.put(*stream, bytes),
             OutputReader::Raw(stream, Some(visible)) => {
@@ -395,7 +395,7 @@ impl OutputReader {
     fn finish(&mut self, out: &mut Out) -> Result<()> {
         match self {
             OutputReader::Pieces(reader) => {
-                reader.finish().iter().try_for_each(|piece| out.print_piece(piece))?;
+                reader.finish().iter().try_for_each(|piece| out.print_piece(&piece.piece))?;
                 out.begin_line()
             }
             OutputReader::Raw(stream, Some(visible)) => {

@@ -12,9 +12,10 @@ use crate::{
         agent_output,
         terminal::{self, Paint, Style, plain, printable, visible, visible_lines},
     },
-    core::agents::transcript::{Format, OutputPiece, TranscriptReader},
+    core::agents::transcript::{Format, OutputPiece, TimedPiece, TranscriptReader},
     project::failure_output,
     regular_file,
+    view::transcript::{ShownPaths, TranscriptPart, TranscriptPiece},
 };
 
 /// The most bytes of a part of an output.
@@ -124,10 +125,10 @@ impl Out {
 
     /// Prints one item of an agent's transcript.
     pub(super) fn print_piece(&mut self, piece: &OutputPiece) -> Result<()> {
+        let Some((style, mut text)) = shown(piece) else { return Ok(()) };
         if !matches!(piece, OutputPiece::Continuation(_)) {
             self.begin_line()?;
         }
-        let (style, mut text) = shown(piece);
         if matches!(piece, OutputPiece::Line(_)) {
             text.push('\n');
         }
@@ -156,7 +157,7 @@ impl PieceReader {
     }
 
     /// Returns the items that the next bytes complete.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<OutputPiece> {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<TimedPiece> {
         match self {
             PieceReader::Typed(transcript) => {
                 transcript.push(bytes);
@@ -167,13 +168,14 @@ impl PieceReader {
                 let end = held.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
                 let rest = held.split_off(end);
                 let lines = printable(&mem::replace(held, rest));
-                lines.lines().map(|line| OutputPiece::Line(line.to_owned())).collect()
+                let line = |line: &str| OutputPiece::Line(line.to_owned());
+                lines.lines().map(|it| TimedPiece { at: None, piece: line(it) }).collect()
             }
         }
     }
 
     /// Returns what was held back.
-    pub(super) fn finish(&mut self) -> Vec<OutputPiece> {
+    pub(super) fn finish(&mut self) -> Vec<TimedPiece> {
         let is_open = matches!(self, PieceReader::Plain(held) if !held.is_empty());
         if is_open { self.push(b"\n") } else { Vec::new() }
     }
@@ -187,24 +189,29 @@ pub(in crate::commands) fn last_lines(path: &Path, format: Format, count: usize)
     let from = end.find('\n').filter(|_| is_cut).map_or(0, |at| at + 1);
     let mut reader = PieceReader::new(format);
     let mut text = String::new();
-    for piece in reader.push(format!("{}\n", &end[from..]).as_bytes()) {
+    for TimedPiece { piece, .. } in reader.push(format!("{}\n", &end[from..]).as_bytes()) {
+        let Some((_, more)) = shown(&piece) else { continue };
         if !matches!(piece, OutputPiece::Continuation(_)) {
             text.push('\n');
         }
-        text += &shown(&piece).1;
+        text += &more;
     }
     failure_output::last_of(&text, count)
 }
 
-/// One item of an agent's transcript as text that is safe to print, with its style.
-fn shown(piece: &OutputPiece) -> (Option<Style>, String) {
-    match piece {
+/// One item of an agent's transcript as text that is safe to print, with its style; none for what
+/// only the page shows.
+fn shown(piece: &OutputPiece) -> Option<(Option<Style>, String)> {
+    let action = |line: &str| (Some(Style::Faint), format!("  > {}", visible(line)));
+    Some(match piece {
         OutputPiece::Message(text) => (None, visible_lines(text.trim_start())),
         OutputPiece::Continuation(text) => (None, visible_lines(text)),
-        OutputPiece::Action(doing) => (Some(Style::Faint), format!("  > {}", visible(doing))),
+        OutputPiece::Action(doing) => action(doing),
+        OutputPiece::Use(used) => action(&used.line),
         OutputPiece::Failure(why) => (Some(Style::Bad), format!("failed: {}", visible(why))),
         OutputPiece::Line(line) => (None, visible(&plain(line)).into_owned()),
-    }
+        OutputPiece::Thought(_) | OutputPiece::Result(_) => return None,
+    })
 }
 
 impl OutputSide {
@@ -229,43 +236,12 @@ pub(in crate::commands) struct FilePart {
     text: String,
 }
 
-/// A part of an agent's transcript.
-#[derive(Debug, Serialize)]
-pub(in crate::commands) struct TranscriptPart {
-    from: u64,
-    next: u64,
-    size: u64,
-    /// What the agent said and did, in order.
-    pieces: Vec<TranscriptPiece>,
-}
-
-/// One thing that an agent said or did.
-#[derive(Debug, Serialize)]
-struct TranscriptPiece {
-    kind: PieceKind,
-    text: String,
-}
-
-/// The kinds of pieces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum PieceKind {
-    /// A text, or a line of output.
-    Says,
-    /// The continuation of the text before it.
-    GoesOn,
-    /// A use of a tool.
-    Uses,
-    /// An error.
-    Fails,
-}
-
 /// The whole lines of a file from an offset on, or its last ones.
-fn lines_from(path: &Path, from: Option<u64>) -> io::Result<(u64, Vec<u8>, u64)> {
+fn lines_from(path: &Path, from: Option<u64>, most: u64) -> io::Result<(u64, Vec<u8>, u64)> {
     let file = regular_file::open(path)?;
     let size = file.metadata()?.len();
-    let mut start = from.unwrap_or_else(|| size.saturating_sub(PART)).min(size);
-    let mut block = vec![0; (size - start).min(PART) as usize];
+    let mut start = from.unwrap_or_else(|| size.saturating_sub(most)).min(size);
+    let mut block = vec![0; (size - start).min(most) as usize];
     file.read_exact_at(&mut block, start)?;
     if from.is_none() && start > 0 {
         let first = block.iter().position(|byte| *byte == b'\n').map_or(block.len(), |at| at + 1);
@@ -275,7 +251,7 @@ fn lines_from(path: &Path, from: Option<u64>) -> io::Result<(u64, Vec<u8>, u64)>
     // A line that is longer than a part is cut.
     if let Some(last) = block.iter().rposition(|byte| *byte == b'\n') {
         block.truncate(last + 1);
-    } else if (block.len() as u64) < PART {
+    } else if (block.len() as u64) < most {
         // The line is still being written.
         block.clear();
     }
@@ -287,10 +263,13 @@ fn lines_from(path: &Path, from: Option<u64>) -> io::Result<(u64, Vec<u8>, u64)>
 /// # Errors
 /// The file cannot be read.
 pub(in crate::commands) fn file_part(path: &Path, from: Option<u64>) -> io::Result<FilePart> {
-    let (from, block, size) = lines_from(path, from)?;
+    let (from, block, size) = lines_from(path, from, PART)?;
     let next = from + block.len() as u64;
     Ok(FilePart { from, next, size, text: printable(&block) })
 }
+
+/// The longest line of an output that is read whole: results of tools are long.
+const LONGEST: u64 = 8 << 20;
 
 /// A part of an agent's transcript from an offset of its output on, or its last part. A missing
 /// output has no pieces.
@@ -298,22 +277,16 @@ pub(in crate::commands) fn transcript(
     path: &Path,
     format: Format,
     from: Option<u64>,
+    paths: &ShownPaths,
 ) -> TranscriptPart {
-    let (from, block, size) = lines_from(path, from).unwrap_or_default();
-    let next = from + block.len() as u64;
-    let pieces = PieceReader::new(format).push(&block);
-    let pieces = pieces.iter().map(TranscriptPiece::of).collect();
-    TranscriptPart { from, next, size, pieces }
-}
-
-impl TranscriptPiece {
-    fn of(piece: &OutputPiece) -> TranscriptPiece {
-        let kind = match piece {
-            OutputPiece::Message(_) | OutputPiece::Line(_) => PieceKind::Says,
-            OutputPiece::Continuation(_) => PieceKind::GoesOn,
-            OutputPiece::Action(_) => PieceKind::Uses,
-            OutputPiece::Failure(_) => PieceKind::Fails,
-        };
-        TranscriptPiece { kind, text: shown(piece).1.trim_start_matches("  > ").to_owned() }
+    let mut read = lines_from(path, from, PART).unwrap_or_default();
+    let is_in_line = read.1.is_empty() && (from.is_none() || read.0 < read.2);
+    if is_in_line || read.1.len() as u64 >= PART {
+        read = lines_from(path, from, LONGEST).unwrap_or_default();
     }
+    let (from, block, size) = read;
+    let next = from + block.len() as u64;
+    let pieces = PieceReader::new(format).push(&block).into_iter();
+    let pieces = pieces.map(|piece| TranscriptPiece::of(piece, paths)).collect();
+    TranscriptPart { from, next, size, pieces }
 }

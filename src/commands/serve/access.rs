@@ -29,6 +29,7 @@ use crate::{
     },
     commands::Invocation,
     core::hmac::same,
+    project::kept_change::KeptChanges,
 };
 
 /// The number of browsers that may be let in at a time; a newer one replaces the oldest.
@@ -208,6 +209,16 @@ enum PageAction {
     Complete { id: String },
     /// Blocks a task.
     Block { id: String, reason: String },
+    /// Takes back a change of the graph by a command, named by its number.
+    Undo { number: u32 },
+    /// Keeps the landed work of a task, after a look at it.
+    Accept {
+        id: String,
+        #[serde(default)]
+        note: String,
+    },
+    /// Asks the provider of rate-limited agents again.
+    RetryNow {},
     /// Lets no attempt start.
     Pause {},
     /// Lifts the pause.
@@ -254,6 +265,8 @@ pub(super) fn act(invocation: &Invocation, request: &HttpRequest) -> HttpReply {
         let directory = invocation.directory()?;
         Ok(process::call_own(&arguments, &directory, &call.input, LIMIT)?)
     };
+    let newest = || newest_change(invocation);
+    let before = newest();
     match called() {
         Ok(called) => {
             let text = if called.code == Some(0) && !called.output.trim().is_empty() {
@@ -263,10 +276,19 @@ pub(super) fn act(invocation: &Invocation, request: &HttpRequest) -> HttpReply {
             };
             let status = if called.code == Some(0) { 200 } else { 409 };
             let text = plain(text.trim()).replace("ralph: error: ", "");
-            said(status, status == 200, &text)
+            let undo = newest().filter(|_| status == 200 && newest() != before);
+            let body = json!({ "done": status == 200, "text": text, "undo": undo });
+            HttpReply::of(status, "application/json", body.to_string())
         }
         Err(error) => said(500, false, &format!("`ralph` cannot be started: {error}")),
     }
+}
+
+/// The number of the newest change of the graph by a command, if it can be taken back.
+fn newest_change(invocation: &Invocation) -> Option<u32> {
+    let workspace = invocation.workspace().ok()?;
+    let changes = KeptChanges::of(&workspace.state).list(workspace.graph_path());
+    changes.first().filter(|change| change.final_because.is_none()).map(|change| change.number)
 }
 
 fn said(status: u16, done: bool, text: &str) -> HttpReply {
@@ -287,6 +309,16 @@ impl PageAction {
             PageAction::Block { id, reason } => {
                 ("task-block", vec![format!("--reason={reason}")], vec![id], String::new())
             }
+            PageAction::Undo { number } => {
+                ("undo", vec![], vec![number.to_string()], String::new())
+            }
+            PageAction::Accept { id, note } => {
+                let note = Some(note).filter(|it| !it.trim().is_empty());
+                let note = note.map(|it| format!("--note={it}"));
+                let flags = std::iter::once("--accept".to_owned()).chain(note);
+                ("review", flags.collect(), vec![id], String::new())
+            }
+            PageAction::RetryNow {} => ("resume", vec!["--now".to_owned()], vec![], String::new()),
             PageAction::Pause {} => ("pause", vec![], vec![], String::new()),
             // Without the flag, `ralph resume` may become the run.
             PageAction::Resume {} => ("resume", vec!["--lift".to_owned()], vec![], String::new()),

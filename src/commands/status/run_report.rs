@@ -58,9 +58,10 @@ pub(in crate::commands) fn read_newest(
     let mut newer_runs = vec![newest.run.as_past()];
     newer_runs.extend(newest.run.earlier_runs.into_iter().filter(|run| run.number < number));
     let run = RunView { loops: newest.run.loops, ..report.run };
-    Ok(RunReport {
+    let report = RunReport {
         run,
         newer_runs,
+        headline: newest.headline,
         attention: newest.attention,
         upcoming: newest.upcoming,
         forecast: newest.forecast,
@@ -69,7 +70,8 @@ pub(in crate::commands) fn read_newest(
         next: newest.next,
         unknown: [report.unknown, newest.unknown].concat(),
         ..report
-    })
+    };
+    Ok(report.with_attention(Vec::new()))
 }
 
 /// Reads the report of a run by its number, counted back from the newest run, which is 1.
@@ -102,7 +104,7 @@ fn newest(workspace: &mut Workspace, now: DateTime<Utc>) -> Result<RunReport> {
         beat: beat.map(|age| now - age),
         now,
     };
-    if run.is_blank() || run.name.is_some() {
+    if run.name.is_some() {
         return Ok(RunReport::of(run, &source));
     }
     let filter = Filter::of_words(&history.run.begun.filter);
@@ -114,7 +116,7 @@ fn newest(workspace: &mut Workspace, now: DateTime<Utc>) -> Result<RunReport> {
     let mut report = with_view(workspace, &file, history, &policy, |view: &View<'_>| {
         RunReport::of(run, &ReportSource { graph: Some(view.graph), view: Some(*view), ..source })
     })?;
-    report.attention.extend(reverted(workspace, history, file.graph())?);
+    report = report.with_attention(reverted(workspace, history, file.graph())?);
     if !live && workspace.config.onto.is_some() {
         report.next.extend(not_merged(workspace, history)?);
     }

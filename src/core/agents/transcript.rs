@@ -7,9 +7,11 @@
 //! The formats come from recordings of the real programs. In all of them, unknown or unreadable
 //! events are skipped, never fatal, and no field is assumed to be present.
 
+mod claude;
 mod formats;
 mod lines;
 mod pieces;
+mod tools;
 mod wait;
 
 use std::{collections::BTreeMap, fmt};
@@ -20,8 +22,9 @@ use serde_json::Value;
 
 use formats::{AiderReader, EventReader};
 use lines::{LineSplitter, TextEnd, short};
-pub use pieces::OutputPiece;
 use pieces::PieceCollector;
+pub use pieces::{OutputPiece, TimedPiece};
+pub use tools::{FileEdit, TodoItem, ToolInput, ToolResult, ToolUse};
 pub use wait::AgentWait;
 
 use crate::agents::reset::LimitWindow;
@@ -217,13 +220,11 @@ impl AgentTranscript {
         }
     }
 
-    /// Counts the use of a tool and shows it as the activity.
-    fn record_tool(&mut self, tool: &str, target: Option<&str>) {
+    /// Counts the use of a tool with its input and id, and shows it as the activity.
+    fn record_tool(&mut self, tool: &str, target: Option<&str>, input: &Value, id: &Value) {
         let mut tool = cut(tool, PHRASE);
         let doing = phrase(&format!("{tool} {}", target.unwrap_or_default()));
-        if let Some(pieces) = &mut self.pieces {
-            pieces.push(OutputPiece::Action(doing.clone()));
-        }
+        self.shows(&tool, &doing, input, id);
         self.doing = Some(doing);
         if self.tools.len() >= TOOLS && !self.tools.contains_key(&tool) {
             "…".clone_into(&mut tool);
@@ -231,12 +232,18 @@ impl AgentTranscript {
         *self.tools.entry(tool).or_default() += 1;
     }
 
-    /// Records the use of a tool, with its input; it runs now.
-    fn uses(&mut self, tool: &Value, input: &Value) {
+    /// Records the use of a tool, with its input and id; it runs now.
+    fn uses(&mut self, tool: &Value, input: &Value, id: &Value) {
         self.reopen();
         self.tools_running = self.tools_running.saturating_add(1);
         self.awaits_provider = false;
-        self.record_tool(tool.as_str().unwrap_or("tool"), target(input));
+        self.record_tool(tool.as_str().unwrap_or("tool"), target(input), input, id);
+    }
+
+    /// Notes the end of a tool, and its result.
+    fn result(&mut self, id: &Value, content: &Value, is_error: bool) {
+        self.shows_result(id, content, is_error);
+        self.tools_ended(1);
     }
 
     /// Records a message.
@@ -415,7 +422,7 @@ impl TranscriptReader {
     }
 
     /// Takes the pieces collected since the last call; always empty for plain text.
-    pub fn take_pieces(&mut self) -> Vec<OutputPiece> {
+    pub fn take_pieces(&mut self) -> Vec<TimedPiece> {
         self.transcript.pieces.as_mut().map_or_else(Vec::new, |pieces| pieces.take())
     }
 
@@ -465,6 +472,9 @@ impl TranscriptReader {
             transcript.keep_line(&short(&line));
         }
         for event in &events {
+            if let Some(pieces) = &mut transcript.pieces {
+                pieces.note_time(&event["timestamp"]);
+            }
             self.events.event(self.format, transcript, event);
         }
     }

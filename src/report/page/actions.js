@@ -2,26 +2,30 @@
 
 import { h, render } from "./dom.js";
 import { act } from "./data.js";
-import { button, withCode } from "./words.js";
+import { button, command, withCode } from "./words.js";
 
 // Whether the page may act; set by the shell.
 export const may = { act: false };
 
 let toastTimer = 0;
 
-// Shows a message for some seconds.
-export function toast(text, isBad = false) {
+// Shows a message for some seconds; `undo` takes back what it says.
+export function toast(text, isBad = false, undo = null) {
   const place = document.getElementById("toast");
   render(place, h("p", { class: isBad ? "toast is-bad" : "toast" }, text,
+    undo && button("Undo", undo, { class: "plain is-undo" }),
     button("×", () => render(place), { class: "plain", "aria-label": "Close the message" })));
   clearTimeout(toastTimer);
   toastTimer = setTimeout(() => render(place), isBad ? 20000 : 6000);
 }
 
-// Does it and says how it went.
+// Does it and says how it went: an error of a dialog stands in it.
 export async function perform(action, fine) {
-  const { done, text } = await act(action);
-  toast(done ? fine ?? text : text || "it failed", !done);
+  const { done, text, undo: number } = await act(action);
+  const undo = done && number && action.action !== "undo" ? () => perform({ action: "undo", number }) : null;
+  const place = document.querySelector("dialog[open] .dialog-error");
+  if (place) render(place, !done && h("p", { class: "bad-text", role: "alert" }, text || "it failed"));
+  if (done || !place) toast(done ? fine ?? text : text || "it failed", !done, undo);
   return done;
 }
 
@@ -30,32 +34,27 @@ export function openDialog(title, ...children) {
   const dialog = document.getElementById("dialog");
   render(dialog);
   render(dialog, h("div", { class: "dialog-head" }, h("h2", { id: "dialog-title" }, title),
-    button("×", () => dialog.close(), { class: "plain", "aria-label": "Close" })), children);
+    button("×", () => dialog.close(), { class: "plain", "aria-label": "Close" })), children, h("div", { class: "dialog-error" }));
   if (!dialog.open) dialog.showModal();
   return dialog;
 }
 
-// Asks before something that cannot be taken back.
-function confirmed(title, text, yes) {
-  return new Promise((decide) => {
-    const dialog = openDialog(title, h("p", null, withCode(text)),
-      h("div", { class: "dialog-foot" },
-        button("Cancel", () => dialog.close(), { autofocus: true }),
-        button(yes, () => {
-          decide(true);
-          dialog.close();
-        }, { class: "is-danger" })));
-    dialog.querySelector("[autofocus]").focus();
-    dialog.addEventListener("close", () => decide(false), { once: true });
-  });
+// Asks before an action that changes much, and does it.
+function confirmed(title, text, yes, action) {
+  const act = async () => {
+    if (await perform(action)) dialog.close();
+  };
+  const dialog = openDialog(title, h("p", null, withCode(text)),
+    h("div", { class: "dialog-foot" }, button("Cancel", () => dialog.close(), { autofocus: true }), button(yes, act, { class: "is-danger" })));
+  dialog.querySelector("[autofocus]").focus();
 }
 
 // Asks for a text and does something with it.
-function asked(title, label, yes, then) {
-  const box = h("textarea", { rows: 4, id: "dialog-text", required: true });
+function asked(title, label, yes, then, isNeeded = true) {
+  const box = h("textarea", { rows: 4, id: "dialog-text", required: isNeeded });
   const send = async (event) => {
     event.preventDefault();
-    if (!box.value.trim()) return;
+    if (isNeeded && !box.value.trim()) return;
     if (await then(box.value.trim())) dialog.close();
   };
   const dialog = openDialog(title, h("form", { on: { submit: send } },
@@ -89,17 +88,26 @@ export function answerBox(id) {
 }
 
 export function resetButton(id, label = "Reset") {
-  return may.act && button(label, async () => {
-    const text = `\`${id}\` becomes pending and gets new attempts. The work of its attempts is kept.`;
-    if (await confirmed(`Reset ${id}?`, text, "Reset")) perform({ action: "reset", id });
-  }, { "aria-label": `${label} ${id}` });
+  const text = `\`${id}\` becomes pending and gets new attempts. The work of its attempts is kept.`;
+  return may.act && button(label, () => confirmed(`Reset ${id}?`, text, "Reset", { action: "reset", id }), { "aria-label": `${label} ${id}` });
 }
 
 function completeButton(id) {
-  return button("Complete", async () => {
-    const text = `\`${id}\` is marked complete without an attempt and without verification. Tasks that wait on it can start.`;
-    if (await confirmed(`Mark ${id} complete?`, text, "Mark complete")) perform({ action: "complete", id });
-  });
+  const text = `\`${id}\` is marked complete without an attempt and without verification. Tasks that wait on it can start.`;
+  return button("Complete", () => confirmed(`Mark ${id} complete?`, text, "Mark complete", { action: "complete", id }));
+}
+
+// Asks the provider of rate-limited agents again.
+export function retryButton() {
+  return may.act && button("Retry now", () => perform({ action: "retry_now" }));
+}
+
+// The actions for landed work.
+export function acceptTools(item) {
+  if (!may.act) return command(`ralph review ${item.task_id} --accept`);
+  const accept = (note) => perform({ action: "accept", id: item.task_id, note }, `${item.task_id}: reviewed`);
+  return h("div", { class: "tools" }, button("Accept", () => accept(""), { class: "is-main", "aria-label": `Accept ${item.task_id}` }),
+    button("Accept with a note", () => asked(`Accept ${item.task_id}`, "The note stands with it in the journal", "Accept", accept)));
 }
 
 // The actions for one task.
@@ -121,11 +129,10 @@ export function runTools(now) {
   if (!may.act) return null;
   const goesOn = ["running", "pausing", "stopping", "suspended"].includes(now.status);
   const isPaused = now.paused || now.status === "paused" || now.status === "pausing";
-  const stopNow = async () => {
-    const text = "Its attempts end at once. Their work is kept; the next run tries their tasks again.";
-    if (await confirmed("Stop the run now?", text, "Stop now")) perform({ action: "stop", now: true });
-  };
+  const text = "Its attempts end at once. Their work is kept; the next run tries their tasks again.";
+  const stopNow = () => confirmed("Stop the run now?", text, "Stop now", { action: "stop", now: true });
   return h("div", { class: "tools" },
+    now.waiting && now.status === "running" && retryButton(),
     isPaused && goesOn && button("Resume", () => perform({ action: "resume" })),
     !isPaused && goesOn && button("Pause", () => perform({ action: "pause" })),
     goesOn && now.status !== "stopping" && button("Stop", () => perform({ action: "stop" }), { title: "Start nothing more, and let its attempts finish" }),

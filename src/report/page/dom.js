@@ -47,14 +47,15 @@ function build(element, properties, children) {
     if (name === "on") listen(element, value);
     else if (name === "key") element.key = value;
     // The children of such an element are changed by its view alone.
-    else if (name === "own") element.own = true;
+    else if (name === "own" || name === "forced") element[name] = true;
     else element.setAttribute(name, value === true ? "" : clean(value));
   }
   append(element, children);
   return element;
 }
 
-// Returns an element of HTML. `key` names it among its siblings; `on` has its handlers.
+// Returns an element of HTML. `key` names it among its siblings; `on` has its handlers; `own` leaves its
+// content alone; `forced` says that whether it is open is not up to the reader.
 export function h(name, properties, ...children) {
   return build(document.createElement(name), properties, children);
 }
@@ -116,6 +117,8 @@ function morph(old, fresh) {
   for (const { name } of [...old.attributes]) {
     if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
   }
+  if (fresh.forced) old.open = fresh.open;
+  if (old.nodeName === "INPUT" && fresh.hasAttribute("value") && document.activeElement !== old) old.value = fresh.getAttribute("value");
   listen(old, fresh.handlers ?? {});
   if (!old.own && old.nodeName !== "TEXTAREA") adopt(old, [...fresh.childNodes]);
 }
@@ -138,8 +141,9 @@ export async function copy(text, button) {
   setTimeout(() => button.classList.remove("is-done"), 1200);
 }
 
-// What views can ask of the shell: to draw again, or to read and draw again. Set by the shell.
-export const page = { redraw() {}, refresh() {} };
+// What views can ask of the shell, which sets it: to draw again, to read and draw again, and to change
+// the query of the address. What is typed changes the entry of the browser's history, the rest adds one.
+export const page = { redraw() {}, refresh() {}, go(_changes, _isTyped) {} };
 
 const seen = new IntersectionObserver((entries) => {
   for (const entry of entries) {

@@ -2,66 +2,101 @@
 
 import { h, s, page } from "./dom.js";
 import { get, report } from "./data.js";
-import { button, counted, empty, markName, markOf, number, said, shapes, sign, taskLink } from "./words.js";
+import { button, counted, empty, markName, markOf, number, said, shapes, sign, stateOf, taskLink } from "./words.js";
 
 const FOLDS = [["story", "Stories"], ["milestone", "Milestones"], ["complete", "Complete"], ["chains", "Chains"]];
 const SCALES = { least: 0.05, most: 3 };
+// The size of the small map, and the scale below which the whole does not fit and is begun at its left edge.
+const MAP = { width: 180, height: 110 };
+const READABLE = 0.6;
 
-// How the graph is shown: where it is, what is folded, searched and chosen.
-const shown = { fold: new Set(), query: "", x: 0, y: 0, scale: 1, isPlaced: false, chosen: null };
+// How the graph is shown: where it is, and what is chosen. What is folded, near and searched is in the address.
+const shown = { x: 0, y: 0, scale: 1, placed: null, chosen: null };
 let current = null;
 
 export const graphView = {
   title: () => "Graph",
   isWide: true,
-  async load() {
-    const graph = await get(`graph?fold=${[...shown.fold].join(",") || "none"}`);
-    return { graph };
+  async load(route) {
+    const { fold, hide, around, levels, open } = route.query;
+    const words = new URLSearchParams({ fold: fold || "none", ...(hide && { hide }), ...(around && { around, levels: levels ?? 2 }), ...(open && { open }) });
+    return { graph: await get(`graph?${words}`), drawn: String(words) };
   },
-  draw({ graph }) {
+  draw({ graph, route, drawn }) {
     const { layout } = graph;
     const { boxes, lines } = layout;
-    current = { graph, layout, boxes, lines, nodes: new Map(graph.nodes.map((node) => [node.id, node])) };
+    current = { graph, layout, boxes, lines, drawn, query: (route.query.q ?? "").toLowerCase(), route, nodes: new Map(graph.nodes.map((node) => [node.id, node])) };
     return h("div", { class: "graph" },
-      h("div", { class: "view-head" }, h("h1", { class: "away" }, "Graph"), tools(graph, layout)),
+      h("div", { class: "view-head" }, h("h1", { class: "away" }, "Graph"), tools(graph, layout, route.query)),
+      near(route.query),
       layout.folded && h("p", { class: "faint" }, layout.folded),
       graph.nodes.length ? picture(layout, boxes, lines) : empty("The graph has no task."),
+      graph.nodes.length > 0 && map(layout),
       h("div", { class: "card", key: "card", own: true, "aria-live": "polite" }),
       legend());
   },
   after(main) {
     const svg = main.querySelector("svg.picture");
     if (!svg) return;
-    if (!shown.isPlaced) place(svg);
+    if (shown.placed !== current.drawn) place(svg);
     move(svg);
     highlight(main);
   },
 };
 
-function tools(graph, layout) {
-  const has = { story: graph.nodes.some((node) => node.story), milestone: graph.nodes.some((node) => node.milestone), complete: true, chains: true };
+function tools(graph, layout, query) {
+  const has = { story: graph.nodes.some((node) => node.story), milestone: graph.nodes.some((node) => node.milestone), complete: !query.hide, chains: true };
+  const folds = new Set((query.fold ?? "").split(",").filter(Boolean));
   const toggle = (name) => () => {
-    if (!shown.fold.delete(name)) shown.fold.add(name);
-    shown.isPlaced = false;
-    page.refresh();
+    if (!folds.delete(name)) folds.add(name);
+    page.go({ fold: [...folds].join(","), open: "" });
   };
   const search = function (event) {
-    shown.query = this.value.toLowerCase();
     if (event.type === "keydown" && event.key !== "Enter") return;
     if (event.type === "keydown") go(matches()[0]);
-    highlight(document);
+    else page.go({ q: this.value }, true);
   };
+  const done = graph.counts.complete + graph.counts.cancelled;
   return h("div", { class: "tools" },
-    h("input", { type: "search", id: "graph-search", class: "search", "aria-label": "Search the graph", placeholder: "Search", on: { input: search, keydown: search } }),
-    !report && h("span", { class: "group", role: "group", "aria-label": "Fold" }, h("span", { class: "faint" }, "Fold"), FOLDS.filter(([name]) => has[name]).map(([name, text]) => button(text, toggle(name), { key: name, "aria-pressed": String(shown.fold.has(name)) }))),
+    h("input", { type: "search", id: "graph-search", class: "search", "aria-label": "Search the graph", placeholder: "Search", value: query.q ?? "", on: { input: search, keydown: search } }),
+    !report && !query.around && done > 0 && button("Hide complete", () => page.go({ hide: query.hide ? "" : "complete" }), { "aria-pressed": String(Boolean(query.hide)) }),
+    !report && h("span", { class: "group", role: "group", "aria-label": "Fold" }, h("span", { class: "faint" }, "Fold"), FOLDS.filter(([name]) => has[name]).map(([name, text]) => button(text, toggle(name), { key: name, "aria-pressed": String(folds.has(name)) }))),
     h("span", { class: "group", role: "group", "aria-label": "Zoom" },
       button("−", () => zoom(1 / 1.3), { "aria-label": "Zoom out" }), button("+", () => zoom(1.3), { "aria-label": "Zoom in" }),
       button("Fit", () => fit(), { "aria-label": "Fit the whole graph" })),
-    h("span", { class: "faint" }, counted(graph.nodes.length, "task"), layout.boxes.length < graph.nodes.length && ` in ${counted(layout.boxes.length, "box")}`));
+    h("span", { class: "faint" }, counted(graph.nodes.length, "task"), layout.boxes.length < graph.nodes.length && ` in ${counted(layout.boxes.length, "box")}`, query.hide && ` (${number(done)} done are hidden)`));
+}
+
+// What of the graph is shown, if it is not the whole, and how to see more or less.
+function near(query) {
+  const { around, levels = "2", open } = query;
+  if (!around && !open) return null;
+  const more = (by) => () => page.go({ levels: Math.max(1, Number(levels) + by) });
+  const opened = (open ?? "").split("|").filter(Boolean);
+  return h("p", { class: "near", key: "near" },
+    around && [h("span", null, "Around ", taskLink(around), `, ${counted(Number(levels), "level")} up and down`), button("−", more(-1), { "aria-label": "One level less" }), button("+", more(1), { "aria-label": "One level more" }),
+      button("Whole graph", () => page.go({ around: "", levels: "" }))],
+    opened.map((id) => button(["Close ", h("bdi", null, id)], () => page.go({ open: opened.filter((it) => it !== id).join("|") }), { key: id })));
+}
+
+// All boxes in small, with what of them is in sight; a click moves there.
+function map(layout) {
+  const scale = Math.min(MAP.width / (layout.width || 1), MAP.height / (layout.height || 1));
+  const moved = (event) => {
+    if (!(event.buttons & 1) && event.type !== "click") return;
+    const { left, top } = event.currentTarget.getBoundingClientRect();
+    const { width, height } = view().getBoundingClientRect();
+    shown.x = width / 2 - ((event.clientX - left) / scale) * shown.scale;
+    shown.y = height / 2 - ((event.clientY - top) / scale) * shown.scale;
+    move(view());
+  };
+  const dot = (box) => s("rect", { key: box.id, class: `map-box is-${box.mark}`, x: box.x * scale, y: box.y * scale, width: Math.max(1.5, box.width * scale), height: Math.max(1.5, box.height * scale) });
+  return s("svg", { class: "map", key: "map", "aria-hidden": "true", width: Math.ceil(layout.width * scale), height: Math.ceil(layout.height * scale), "data-scale": scale, on: { click: moved, pointermove: moved } },
+    layout.boxes.map(dot), s("rect", { class: "map-view", key: "view" }));
 }
 
 function legend() {
-  const marks = ["done", "running", "ready", "waiting", "stuck", "cancelled"];
+  const marks = [...new Set(current.boxes.map(markOfBox))];
   return h("ul", { class: "legend graph-legend" }, marks.map((mark) => h("li", { key: mark, class: `is-${mark}` }, sign(mark), markName(mark))),
     h("li", { key: "dead" }, s("svg", { width: 30, height: 10, "aria-hidden": "true" }, s("path", { class: "line is-dead", d: "M1 5h28" }), s("path", { class: "line-cross", d: "M12 2l6 6m0-6l-6 6" })), "cannot be satisfied without a person"));
 }
@@ -108,22 +143,32 @@ function fits(text, width, size) {
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
 }
 
+function nodeOf(box) {
+  return box.tasks.length === 1 && box.kind === "task" ? current.nodes.get(box.tasks[0]) : null;
+}
+
+function markOfBox(box) {
+  const node = nodeOf(box);
+  return node ? markOf(stateOf(node)) : box.mark;
+}
+
 function drawBox(box) {
-  const node = box.tasks.length === 1 && box.kind === "task" ? current.nodes.get(box.tasks[0]) : null;
+  const node = nodeOf(box);
+  const mark = markOfBox(box);
   const head = box.label || box.id;
   const text = node ? (node.title === node.id ? "" : node.title) : box.counts ? `${number(box.counts.done)} of ${number(box.tasks.length)} complete` : counted(box.tasks.length, "task");
-  const state = node ? said(node.state) : markName(box.mark);
+  const state = node ? said(stateOf(node)) : markName(mark);
   const isFirst = shown.chosen ? shown.chosen === box.id : box === current.boxes[0];
   const isTall = box.height >= 36;
   const name = [head, text].filter(Boolean).join(": ");
   return s("a", {
-    key: box.id, class: `box is-${box.mark} is-${box.kind}`, "data-id": box.id, tabindex: isFirst ? 0 : -1,
+    key: box.id, class: `box is-${mark} is-${box.kind}`, "data-id": box.id, tabindex: isFirst ? 0 : -1,
     href: node ? `#/task/${encodeURIComponent(node.id)}` : "#/graph", transform: `translate(${box.x} ${box.y})`,
   },
   s("title", null, `${name}, ${state}`),
   box.kind !== "task" && s("rect", { class: "box-behind", x: 4, y: 4, width: box.width, height: box.height, rx: 8 }),
   s("rect", { class: "box-shape", width: box.width, height: box.height, rx: 8 }),
-  s("g", { class: `sign is-${box.mark}`, transform: `translate(11 ${isTall ? 8 : box.height / 2 - 8})` }, shapes(box.mark)),
+  s("g", { class: `sign is-${mark}`, transform: `translate(11 ${isTall ? 8 : box.height / 2 - 8})` }, shapes(mark)),
   s("text", { class: "box-id", x: 35, y: isTall ? 20.5 : box.height / 2 + 4 }, fits(head, box.width - 43, 7.3)),
   !node && box.counts && progress(box),
   isTall && text && s("text", { class: "box-title", x: 35, y: 36.5 }, fits(text, box.width - 43, 6.6)));
@@ -141,7 +186,7 @@ function progress(box) {
 }
 
 function isFound(id) {
-  const { query } = shown;
+  const { query } = current;
   return query !== "" && (id.toLowerCase().includes(query) || current.nodes.get(id)?.title.toLowerCase().includes(query));
 }
 
@@ -158,7 +203,8 @@ function foundFirst(tasks) {
 function highlight(root) {
   const svg = root.querySelector("svg.picture");
   if (!svg) return;
-  const { chosen, query } = shown;
+  const { chosen } = shown;
+  const { query } = current;
   const found = new Set(matches().map((box) => box.id));
   for (const box of svg.querySelectorAll(".box")) {
     box.classList.toggle("is-found", found.has(box.dataset.id));
@@ -174,16 +220,17 @@ function highlight(root) {
 
 function card(place, box, found) {
   const parts = [];
-  if (shown.query) parts.push(h("p", { class: "faint" }, found ? `${counted(found, "match")}; Enter goes to the first` : "Nothing matches."));
+  if (current.query) parts.push(h("p", { class: "faint" }, found ? `${counted(found, "match")}; Enter goes to the first` : "Nothing matches."));
   const node = box?.kind === "task" && current.nodes.get(box.tasks[0]);
   if (node) {
     const waits = current.graph.edges.filter((edge) => edge.to === node.id && edge.state !== "satisfied");
     const after = current.graph.edges.filter((edge) => edge.from === node.id).length;
-    parts.push(h("p", null, sign(markOf(node.state)), " ", taskLink(node.id), " ", h("bdi", { class: "title" }, node.title)),
-      h("p", { class: `state is-${markOf(node.state)}` }, said(node.state), after > 0 && h("span", { class: "faint" }, `, ${counted(after, "task")} after it`)),
-      waits.length > 0 && h("p", null, "Waits on ", waits.slice(0, 8).map((edge, at) => [at > 0 && ", ", taskLink(edge.from), " ", h("span", { class: edge.state === "dead" ? "bad-text" : "faint" }, said(current.nodes.get(edge.from)?.state))]), waits.length > 8 && ` and ${waits.length - 8} more`));
+    parts.push(h("p", null, sign(markOf(stateOf(node))), " ", taskLink(node.id), " ", h("bdi", { class: "title" }, node.title)),
+      h("p", { class: `state is-${markOf(stateOf(node))}` }, said(stateOf(node)), after > 0 && h("span", { class: "faint" }, `, ${counted(after, "task")} after it`)),
+      waits.length > 0 && h("p", null, "Waits on ", waits.slice(0, 8).map((edge, at) => [at > 0 && ", ", taskLink(edge.from), " ", h("span", { class: edge.state === "dead" ? "bad-text" : "faint" }, said(current.nodes.get(edge.from)?.state))]), waits.length > 8 && ` and ${waits.length - 8} more`),
+      !report && current.route.query.around !== node.id && h("p", null, button("Show around it", () => page.go({ around: node.id, open: "" }))));
   } else if (box) {
-    parts.push(h("p", null, sign(box.mark), " ", h("b", null, box.label), ` ${counted(box.tasks.length, "task")}`),
+    parts.push(h("p", null, sign(box.mark), " ", h("b", null, box.label), ` ${counted(box.tasks.length, "task")}`, " ", !report && button("Open here", () => page.go({ open: [current.route.query.open, box.id].filter(Boolean).join("|") }))),
       h("ul", { class: "inline" }, foundFirst(box.tasks).slice(0, 60).map((id) => h("li", null, sign(markOf(current.nodes.get(id)?.state)), taskLink(id)))), box.tasks.length > 60 && empty(`and ${number(box.tasks.length - 60)} more`));
   }
   place.replaceChildren();
@@ -194,22 +241,35 @@ function card(place, box, found) {
 function move(svg) {
   svg.querySelector(".canvas").setAttribute("transform", `translate(${shown.x} ${shown.y}) scale(${shown.scale})`);
   svg.classList.toggle("is-far", shown.scale < 0.45);
+  const small = document.querySelector("svg.map");
+  if (!small) return;
+  const { width, height } = svg.getBoundingClientRect();
+  const scale = Number(small.dataset.scale) / shown.scale;
+  const places = { x: -shown.x * scale, y: -shown.y * scale, width: width * scale, height: height * scale };
+  for (const [name, value] of Object.entries(places)) small.querySelector(".map-view").setAttribute(name, value);
+  const { layout } = current;
+  const isWhole = shown.x >= 0 && shown.y >= 0 && shown.x + layout.width * shown.scale <= width && shown.y + layout.height * shown.scale <= height;
+  small.classList.toggle("is-needless", isWhole);
 }
 
 function view() {
   return document.querySelector("svg.picture");
 }
 
-// The place at first: everything if it can be read, else where something happens.
+// The place at first: everything if it can be read, else from the left edge on.
 function place(svg) {
   fit(svg);
-  const least = 0.6;
-  if (shown.scale < least) {
-    const box = ["running", "stuck", "ready", "waiting"].map((mark) => current.boxes.find((it) => it.mark === mark)).find(Boolean) ?? current.boxes[0];
-    shown.scale = least;
-    if (box) center(svg, box);
+  if (shown.scale < READABLE) {
+    const { height } = svg.getBoundingClientRect();
+    const { layout } = current;
+    shown.scale = READABLE;
+    shown.x = 16;
+    shown.y = Math.max(16, (height - layout.height * READABLE) / 2);
+    const middle = current.boxes.find((box) => box.id === current.route.query.around);
+    if (middle) center(svg, middle);
+    else move(svg);
   }
-  shown.isPlaced = true;
+  shown.placed = current.drawn;
 }
 
 function fit(svg = view()) {

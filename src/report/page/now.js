@@ -4,8 +4,8 @@ import { h, s } from "./dom.js";
 import { get, report } from "./data.js";
 import { answerBox, resetButton, runTools } from "./actions.js";
 import {
-  age, capped, command, commitId, counted, countsByMark, disclosure, duration, empty, markName, moment, money, number,
-  panel, said, short, sign, taskLink, withCode, withCommands,
+  age, capped, command, commitId, countdown, counted, countsByMark, disclosure, duration, empty, markName, markOf, moment,
+  money, number, panel, question, said, short, sign, taskLink, withCode, withCommands,
 } from "./words.js";
 import { diffs } from "./diff.js";
 
@@ -20,43 +20,23 @@ const LIST = 100;
 // The titles of the tasks that were read.
 const titles = new Map();
 
-// The tone of a run: `good` only if it ended well and completed something.
-export function toneOf(now) {
-  if (now.status === "running") return now.waiting ? "warn" : "run";
-  if (["pausing", "stopping", "suspended", "paused"].includes(now.status)) return "warn";
-  if (now.status === "crashed") return "bad";
-  if (now.status === "finished") {
-    if (now.exit_code === 0) return now.completed > 0 || now.loop ? "good" : "calm";
-    return [2, 3, 4, 129, 130, 143].includes(now.exit_code) ? "warn" : "bad";
-  }
-  return "calm";
-}
-
-function headline(now) {
-  const count = now.attempts.length;
-  switch (now.status) {
-    case "none": return "No run yet";
-    case "running": return count ? `Running ${counted(count, "attempt")}` : now.waiting ? "Waiting" : "Running";
-    case "pausing": return "Pausing after the attempts";
-    case "stopping": return "Stopping after the attempts";
-    case "suspended": return "Suspended";
-    case "paused": return "Paused";
-    case "crashed": return "The last run exited unexpectedly";
-    case "elsewhere": return "Running in another worktree";
-    default:
-      if (now.exit_code === 0) return now.completed > 0 ? "Finished" : "Finished; nothing was completed";
-      if (now.exit_code === 2) return "Limit reached";
-      if (now.exit_code === 3) return "Blocked";
-      if (now.exit_code === 4) return "Waiting for a person";
-      return now.exit_code > 128 ? "Stopped" : "Failed";
-  }
-}
-
+// Why the run stands as it does.
 function reason(now) {
-  if (now.waiting) return [now.waiting.why, ", until ", moment(now.waiting.until)];
-  if (now.status === "crashed") return ["Its process is gone. ", withCommands("`ralph run` continues; finished work is not repeated.")];
-  if (now.status === "none") return withCommands("`ralph run` starts one.");
+  if (now.waiting) return [now.waiting.why, "; ", countdown(now.waiting.until), " left, until ", moment(now.waiting.until, true)];
+  if (now.status === "crashed") return ["Its process is gone; finished work is not repeated. ", withCommands("`ralph run` continues.")];
+  if (now.headline.command && now.headline.needs === 0 && !GOES_ON.includes(now.status)) return withCommands(`\`${now.headline.command}\` ${now.run_id ? "goes on" : "starts"}.${now.why ? ` Before: ${now.why}.` : ""}`);
   return now.why ? withCommands(now.why) : null;
+}
+
+// The parts of the headline; one of them leads to the reviews, one to what needs a person.
+function headline(now) {
+  const { parts, word } = now.headline;
+  if (!parts.length) return word;
+  const linked = (part) => {
+    if (part.kind === "review") return h("a", { href: "#/review" }, part.text);
+    return h("span", { class: `part-${part.kind}` }, part.text);
+  };
+  return parts.map((part, at) => [at > 0 && h("span", { class: "dot-between" }, " · "), linked(part)]);
 }
 
 export const nowView = {
@@ -66,16 +46,22 @@ export const nowView = {
     const isKnown = now.attempts.every((attempt) => titles.has(attempt.task_id));
     const graph = isKnown ? null : await get("graph").catch(() => null);
     for (const node of graph?.nodes ?? []) titles.set(node.id, node.title);
+    if (now.attempts.length && !report && GOES_ON.includes(now.status)) await readActivity();
     return { now };
+  },
+  poll({ now }) {
+    return now.attempts.length > 0 && !report && GOES_ON.includes(now.status) && readActivity();
   },
   draw({ now, loadedAt }) {
     return h("div", { class: "now" },
-      h("section", { class: `hero is-${toneOf(now)}`, key: "hero" },
+      h("section", { class: `hero is-${now.headline.tone}`, key: "hero" },
         h("div", { class: "hero-text" },
+          h("p", { class: "standing-word" }, now.headline.word),
           h("h1", null, headline(now)),
           h("p", { class: "why" }, reason(now))),
         runTools(now),
-        progress(now.left)),
+        progress(now)),
+      now.run_id ? null : beginning(now),
       now.unknown?.length > 0 && h("div", { class: now.number > 1 ? "unknown faint" : "unknown banner", key: "unknown" }, now.unknown.map((text) => h("p", { key: text }, h("b", null, "Not known: "), withCommands(text)))),
       h("div", { class: "columns", key: "columns" },
         h("div", { class: "main-column" },
@@ -90,9 +76,9 @@ export const nowView = {
 };
 
 // How many tasks are in each state, as a bar and in words.
-function progress(counts) {
+function progress({ left: counts, attempts }) {
   if (!counts || !counts.total) return null;
-  const parts = countsByMark(counts).reverse();
+  const parts = countsByMark(counts, attempts).reverse();
   let at = 0;
   const bars = parts.map(([mark, count]) => {
     const width = (count / counts.total) * 100;
@@ -108,8 +94,13 @@ function progress(counts) {
 
 function needs(attention, now) {
   if (!attention.length) return null;
-  return panel("Needs you", { count: attention.length, class: "needs" },
-    capped(attention, LIST, (need) => needRow(need, now), "p"));
+  const unproved = attention.filter((need) => need.kind === "unproved");
+  const others = attention.filter((need) => need.kind !== "unproved");
+  return panel("Needs you", { count: others.length + (unproved.length ? 1 : 0), class: "needs" },
+    capped(others, LIST, (need) => needRow(need, now), "p"),
+    unproved.length > 0 && h("article", { class: "need", key: "unproved" }, h("div", { class: "need-head" }, sign("stuck"), h("span", { class: "kind" }, `${counted(unproved.length, "task")} not proved`),
+      unproved.slice(0, 6).map((need) => taskLink(need.task_id)), unproved.length > 6 && h("span", { class: "faint" }, `and ${unproved.length - 6} more`)),
+    h("p", { class: "why" }, "Their checks would have passed without them. ", h("a", { href: "#/review" }, "Review"), " shows each with the reason.")));
 }
 
 function needRow(need, now) {
@@ -119,9 +110,9 @@ function needRow(need, now) {
     h("div", { class: "need-head" },
       sign("stuck"), h("span", { class: "kind" }, KINDS[need.kind] ?? said(need.kind)),
       id && taskLink(id), need.title && h("bdi", { class: "title" }, need.title),
-      need.unblocks > 1 && h("span", { class: "faint" }, `unblocks ${counted(need.unblocks, "task")}`)),
+      need.unblocks > 1 && h("span", { class: "faint" }, `frees ${counted(need.unblocks, "task")}`)),
     need.kind !== "question" && h("p", { class: "why" }, withCommands(need.why)),
-    need.detail?.length > 0 && h("pre", { class: need.kind === "question" ? "question" : "excerpt", tabindex: 0 }, need.detail.join("\n")),
+    need.detail?.length > 0 && (need.kind === "question" ? question(id, need.detail.join("\n")) : h("pre", { class: "excerpt", tabindex: 0 }, need.detail.join("\n"))),
     need.kind === "question" && id && !now.loop && answerBox(id),
     h("div", { class: "need-foot" },
       canReset && id && resetButton(id, need.kind === "blocked" ? "Unblock" : "Try again"),
@@ -129,19 +120,53 @@ function needRow(need, now) {
       need.show && h("span", { class: "remedy" }, withCommands(need.show))));
 }
 
+// What was read last of what each running attempt does and has used, by its name.
+let activity = {};
+
+async function readActivity() {
+  const read = await get("activity").catch(() => null);
+  if (!read || JSON.stringify(read) === JSON.stringify(activity)) return false;
+  activity = read;
+  return true;
+}
+
 function running(now, loadedAt) {
   if (!now.attempts.length) return null;
-  const row = (attempt) => h("li", { class: "row", key: `${attempt.task_id}.${attempt.attempt}` },
-    sign("running"),
-    h("span", { class: "row-main" }, taskLink(attempt.task_id), " ", h("bdi", { class: "title" }, titles.get(attempt.task_id) ?? ""),
-      attempt.children?.length > 0 && h("span", { class: "faint" }, ` · ${counted(attempt.children.length, "child agent")}`)),
-    h("span", { class: "row-facts" },
-      h("span", { class: "stage" }, attempt.no_contact_since ? ["no contact since ", moment(attempt.no_contact_since)] : said(attempt.stage)),
-      attempt.runs_on && h("span", { class: "faint" }, `on ${attempt.runs_on}`),
-      attempt.attempt > 1 && h("span", { class: "faint" }, `attempt ${attempt.attempt}`),
-      GOES_ON.includes(now.status) ? age(attempt.seconds, loadedAt) : moment(attempt.since)));
-  return panel(GOES_ON.includes(now.status) ? "Running" : "Interrupted", { count: now.attempts.length },
+  const goesOn = GOES_ON.includes(now.status);
+  const row = (attempt) => {
+    const mark = attempt.still ? markOf(attempt.still) : goesOn ? "running" : "interrupted";
+    const seen = attempt.still ? {} : activity[`${attempt.task_id}.${attempt.attempt}`] ?? {};
+    const cost = attempt.spend?.cost_usd ?? seen.cost_usd;
+    const tokens = attempt.spend?.tokens ?? seen.tokens;
+    const stage = attempt.still ? said(attempt.still) : attempt.no_contact_since ? ["no contact since ", moment(attempt.no_contact_since)] : said(attempt.stage);
+    return h("li", { class: "row is-tall", key: `${attempt.task_id}.${attempt.attempt}` },
+      sign(mark),
+      h("span", { class: "row-main" }, taskLink(attempt.task_id), " ", h("bdi", { class: "title" }, titles.get(attempt.task_id) ?? ""),
+        attempt.children?.length > 0 && h("span", { class: "faint" }, ` · ${counted(attempt.children.length, "child agent")}`),
+        seen.doing && h("bdi", { class: "line doing" }, seen.doing)),
+      h("span", { class: "row-facts" },
+        h("span", { class: `stage is-${mark}` }, stage),
+        attempt.runs_on && h("span", { class: "faint" }, `on ${attempt.runs_on}`),
+        attempt.attempt > 1 && h("span", { class: "faint" }, `attempt ${attempt.attempt}`),
+        cost > 0 && h("span", { class: "number" }, money(cost)),
+        tokens && h("span", { class: "number faint", title: "Tokens so far" }, `${short(sumOf(tokens))} tokens`),
+        goesOn && !attempt.still ? age(attempt.seconds, loadedAt) : moment(attempt.since)));
+  };
+  const title = goesOn ? "Running" : now.attempts.every((it) => it.still !== "interrupted") ? "Queued to land" : "Interrupted";
+  return panel(title, { count: now.attempts.length, tools: !goesOn && h("span", { class: "faint" }, withCommands("`ralph run` continues")) },
+    now.merge_queue.blocked && h("p", { class: "warn-text" }, withCode(now.merge_queue.blocked.text)),
     h("ul", { class: "rows" }, capped(now.attempts, LIST, row)));
+}
+
+function sumOf(tokens) {
+  return Object.values(tokens).reduce((sum, count) => sum + count, 0);
+}
+
+// What comes before the first run: the graph and how to go on.
+function beginning(now) {
+  const step = (text, line) => h("li", { key: line }, text, " ", command(line));
+  if (!now.left?.total) return panel("Begin", null, empty(now.left ? "The graph has no task yet." : "There is no graph that can be read."), h("ul", { class: "steps" }, step("Make one:", "ralph init"), step("or from a description:", "ralph draft"), step("See what is wrong:", "ralph check")));
+  return panel("Begin", null, h("ul", { class: "steps" }, step("Check the graph and the settings:", "ralph check"), step("See what would happen:", "ralph plan"), step("Start:", "ralph run")));
 }
 
 // The executors that are out.
@@ -205,7 +230,7 @@ function upcoming(now) {
 
 function totals(now, loadedAt) {
   const { spend } = now;
-  const tokens = spend.tokens ? Object.values(spend.tokens).reduce((sum, count) => sum + count, 0) : 0;
+  const tokens = spend.tokens ? sumOf(spend.tokens) : 0;
   const goesOn = GOES_ON.includes(now.status);
   const past = now.started_at ? (Date.now() - Date.parse(now.started_at)) / 1000 : null;
   const whole = now.duration_seconds ?? (now.ended_at && (Date.parse(now.ended_at) - Date.parse(now.started_at)) / 1000);
@@ -241,15 +266,15 @@ function queue(now) {
   const { waiting, landing, blocked } = now.merge_queue;
   if (!waiting.length && !blocked) return null;
   return panel("Merge queue", { count: waiting.length },
-    blocked && h("p", { class: "warn-text" }, `Landing on ${blocked.branch} is blocked: `, blocked.why ?? `uncommitted changes in ${blocked.paths.slice(0, 5).join(", ")}`),
-    landing && h("p", { class: "faint" }, `Landing ${landing.tasks.join(", ")} on ${landing.branch}`),
-    h("ul", { class: "rows" }, capped(waiting, 20, (id) => h("li", { class: "row", key: id }, sign("waiting"), taskLink(id)))));
+    blocked && h("p", { class: "warn-text" }, withCode(blocked.text)),
+    landing && GOES_ON.includes(now.status) && h("p", { class: "faint" }, `Landing ${landing.tasks.join(", ")} on ${landing.branch}`),
+    h("ul", { class: "rows" }, capped(waiting, 20, (id) => h("li", { class: "row", key: id }, sign(blocked ? "held" : "queued"), taskLink(id)))));
 }
 
 function earlier(now) {
   if (!now.earlier_runs.length) return null;
   return panel("Earlier runs", null, h("ul", { class: "rows" }, now.earlier_runs.map((run) => {
-    const tone = run.exit_code === 0 && run.completed > 0 ? "done" : run.exit_code === null ? "failed" : "cancelled";
+    const tone = run.exit_code === 0 && run.completed > 0 ? "done" : run.exit_code === null ? "interrupted" : "cancelled";
     return h("li", { class: "row", key: run.run_id }, sign(tone),
       h(report ? "span" : "a", { class: "row-main", href: report ? null : `#/timeline?run=${run.number}` }, moment(run.started_at), h("span", { class: "faint" }, ` ${run.why ?? "exited unexpectedly"}`)),
       h("span", { class: "row-facts faint" }, `${run.completed} done`));

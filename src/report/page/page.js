@@ -3,11 +3,12 @@
 import { h, page, render } from "./dom.js";
 import { connection, follow, get, report } from "./data.js";
 import { may, openDialog, toast } from "./actions.js";
-import { button, clock, markOf, moment, setTable, sign, taskLink, tick } from "./words.js";
-import { nowView, toneOf } from "./now.js";
+import { button, clock, markOf, moment, setTable, sign, stateOf, taskLink, tick } from "./words.js";
+import { nowView } from "./now.js";
 import { graphView } from "./graph.js";
 import { timelineView } from "./timeline.js";
 import { tasksView, taskView } from "./task.js";
+import { reviewView } from "./review.js";
 import { costsView } from "./costs.js";
 import { forgetJournal, journalView } from "./journal.js";
 
@@ -15,9 +16,9 @@ import { forgetJournal, journalView } from "./journal.js";
 const GATHER = 120;
 // The interval at which a view reads on what has no events.
 const POLL = 1500;
-const TABS = [["now", "Now", "1"], ["graph", "Graph", "2"], ["timeline", "Timeline", "3"], ["task", "Tasks", "4"], ["costs", "Costs", "5"], ["journal", "Journal", "6"]];
-const VIEWS = { now: nowView, graph: graphView, timeline: timelineView, task: tasksView, costs: costsView, journal: journalView };
-const KEYS = [["1 – 6", "go to a view"], ["/", "search"], ["?", "show the keys"], ["t", "dark, light, or as the system"], ["Arrow keys", "in the graph: go from box to box"],
+const TABS = [["now", "Now", "1"], ["graph", "Graph", "2"], ["timeline", "Timeline", "3"], ["task", "Tasks", "4"], ["review", "Review", "5"], ["costs", "Costs", "6"], ["journal", "Journal", "7"]];
+const VIEWS = { now: nowView, graph: graphView, timeline: timelineView, task: tasksView, review: reviewView, costs: costsView, journal: journalView };
+const KEYS = [["1 – 7", "go to a view"], ["/", "search"], ["?", "show the keys"], ["t", "dark, light, or as the system"], ["Arrow keys", "in the graph: go from box to box"],
   ["Enter", "in the graph: open the task"], ["+ − 0", "in the graph: zoom in, out, fit"], ["Shift + arrow keys", "in the graph: move it"], ["Ctrl + Enter", "send an answer"], ["Esc", "close"]];
 
 const state = { about: null, now: null, view: null, route: null, data: null, error: null, isReading: false, isDirty: false, lastTask: null, took: 0 };
@@ -34,6 +35,25 @@ function routeOf(hash) {
     id = rest.join("/");
   }
   return { name: name in VIEWS ? name : "now", id, query: Object.fromEntries(new URLSearchParams(query ?? "")) };
+}
+
+function addressOf({ name, id, query }) {
+  const words = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "" && value !== undefined && value !== null));
+  const path = id ? `${name}/${encodeURIComponent(id)}` : name;
+  return words.size ? `#/${path}?${words}` : `#/${path}`;
+}
+
+// Changes the query of the address.
+function go(changes, isTyped) {
+  const { name, id, query } = state.route;
+  const address = addressOf({ name, id, query: { ...query, ...changes } });
+  if (!isTyped) {
+    location.hash = address;
+    return;
+  }
+  history.replaceState(null, "", address);
+  state.route = routeOf(address);
+  draw();
 }
 
 function viewOf(route) {
@@ -54,7 +74,6 @@ function routed() {
   Object.assign(state, { view: viewOf(route), data: null, error: null });
   document.body.dataset.view = route.name;
   tabs();
-  document.title = `${state.view.title(route)} · ${nameOfRoot()}`;
   render(main, h("p", { class: "empty is-late", key: "reading" }, "reading…"));
   window.scrollTo(0, 0);
   if (before) main.focus({ preventScroll: true });
@@ -96,7 +115,7 @@ function draw() {
     const again = button("Read again", read);
     render(main, h("section", { class: "panel", key: "error" }, h("h1", null, state.error.status === 404 ? (report ? "Not in this report" : "Not found") : "This cannot be shown"), h("p", { class: "wrap" }, state.error.message), h("p", null, again)));
   } else if (state.data) {
-    render(main, state.view.draw(state.data));
+    render(main, state.view.draw({ ...state.data, route: state.route }));
     state.view.after?.(main);
     for (const element of main.querySelectorAll("[data-follow]")) element.scrollTop = element.scrollHeight;
     tick();
@@ -129,19 +148,35 @@ function changed({ name, data }) {
 async function poll() {
   if (document.hidden || !state.data || !state.view.poll || state.isReading || connection.state !== "live") return;
   const { view } = state;
-  if (await view.poll(state.data) && view === state.view) draw();
+  if (await view.poll({ ...state.data, route: state.route }) && view === state.view) draw();
 }
 
 function nameOfRoot() {
   return state.about?.root?.split("/").filter(Boolean).at(-1) ?? "ralph";
 }
 
-const WORDS = { none: "no run", running: "running", suspended: "suspended", pausing: "pausing", stopping: "stopping", paused: "paused", finished: "finished", crashed: "crashed", elsewhere: "elsewhere" };
 const SIGNS = { good: "done", run: "running", warn: "stuck", bad: "failed", calm: "ready" };
+const COLORS = { good: "#1a7a45", run: "#1f63c7", warn: "#a34d00", bad: "#bf2c45", calm: "#575b6b" };
+
+// The title of the tab and its icon say how the run stands, too.
+function nameTab() {
+  const { now, route, view } = state;
+  const needs = now?.headline.needs ?? 0;
+  const own = route.name === "now" ? "" : `${view.title(route)} · `;
+  const title = `${needs > 0 ? `(${needs}) ` : ""}${own}${nameOfRoot()}`;
+  if (document.title !== title) document.title = title;
+  const color = COLORS[now?.headline.tone ?? "calm"];
+  const shape = needs > 0 ? `<path d='M8 .9 15.1 8 8 15.1.9 8z' fill='${color}'/><path d='M8 4.4v4.2M8 11v.4' stroke='white' stroke-width='2' stroke-linecap='round'/>` : `<circle cx='8' cy='8' r='7' fill='${color}'/>`;
+  const icon = `data:image/svg+xml,${encodeURIComponent(`<svg xmlns='http:${"//"}www.w3.org/2000/svg' viewBox='0 0 16 16'>${shape}</svg>`)}`;
+  const link = document.getElementById("icon");
+  if (link.href !== icon) link.href = icon;
+}
 
 function head() {
   const { now, about } = state;
-  const tone = now ? toneOf(now) : "calm";
+  const tone = now?.headline.tone ?? "calm";
+  const said = (now?.headline.parts ?? []).filter((part) => ["done", "needs", "can_run"].includes(part.kind)).map((part) => part.text);
+  if (state.view) nameTab();
   const theme = themes[document.documentElement.dataset.theme ?? ""] ?? themes[""];
   const news = report
     ? h("span", { class: "pill", key: "report" }, h("span", null, "report", about?.made_at && [" made at ", moment(about.made_at)]))
@@ -149,7 +184,7 @@ function head() {
   render(document.getElementById("head"),
     h("a", { class: "brand", href: "#/now" }, "ralph"),
     h("bdi", { class: "root", title: about?.root }, nameOfRoot()),
-    now && h("a", { class: `standing is-${tone}`, href: "#/now", id: "standing" }, sign(SIGNS[tone]), now.status === "finished" && tone !== "good" && tone !== "calm" ? `ended, exit code ${now.exit_code}` : WORDS[now.status] ?? now.status),
+    now && h("a", { class: `standing is-${tone}`, href: "#/now", id: "standing", title: now.headline.text }, sign(SIGNS[tone]), h("span", null, now.headline.word), h("span", { class: "wide-only" }, said.length > 0 && ` · ${said.join(" · ")}`)),
     h("span", { class: "space" }), news,
     button([h("span", { class: "wide-only" }, "Search "), h("kbd", null, "/")], search, { class: "plain", "aria-label": "Search tasks" }),
     button(theme, turnTheme, { class: "plain", id: "theme", "aria-label": `Colors: ${theme}` }),
@@ -205,7 +240,7 @@ async function search() {
   const show = () => {
     const words = input.value.trim().toLowerCase();
     const all = graph.nodes.filter((node) => `${node.id} ${node.title}`.toLowerCase().includes(words));
-    render(found, all.slice(0, 40).map((node) => h("li", { class: "row", key: node.id }, sign(markOf(node.state)), h("span", { class: "row-main" }, taskLink(node.id), " ", h("bdi", { class: "title" }, node.title)))), !all.length && h("li", { class: "empty" }, "No task matches."), all.length > 40 && h("li", { class: "more" }, `and ${all.length - 40} more`));
+    render(found, all.slice(0, 40).map((node) => h("li", { class: "row", key: node.id }, sign(markOf(stateOf(node))), h("span", { class: "row-main" }, taskLink(node.id), " ", h("bdi", { class: "title" }, node.title)))), !all.length && h("li", { class: "empty" }, "No task matches."), all.length > 40 && h("li", { class: "more" }, `and ${all.length - 40} more`));
   };
   input.addEventListener("input", show);
   dialog.onkeydown = (event) => {
@@ -249,6 +284,7 @@ async function start() {
   }
   page.redraw = draw;
   page.refresh = read;
+  page.go = go;
   addEventListener("hashchange", routed);
   addEventListener("keydown", pressed);
   addEventListener("resize", () => state.data && draw());

@@ -3,7 +3,7 @@
 import { h, s, page } from "./dom.js";
 import { get, report } from "./data.js";
 import {
-  button, capped, clock, counted, duration, empty, markOfVerdict, moment, money, number, panel, said,
+  button, capped, clock, counted, duration, empty, markName, markOfVerdict, moment, money, number, panel, said,
   shapes, sign, taskLink, withCode,
 } from "./words.js";
 
@@ -36,7 +36,7 @@ export const timelineView = {
     const isLive = timeline.number === 1 && ["running", "pausing", "stopping"].includes(now.status);
     const times = timesOf(timeline, isLive, clockOf(now, loadedAt));
     return [head(timeline, isLive), tiles(timeline, times, isLive),
-      panel("Attempts", { tools: zoomTools() }, timeline.bars.length ? picture(timeline, times) : empty("No attempt yet."), key(timeline)),
+      panel("Attempts", { tools: zoomTools() }, timeline.bars.length ? picture(timeline, times) : empty("No attempt yet."), key(timeline, times)),
       timeline.critical_path.length > 0 && panel("Critical path", { tools: h("span", { class: "faint" }, "the chain that ended last") },
         h("ol", { class: "chain" }, timeline.critical_path.slice(0, 40).map((id) => h("li", { key: id }, taskLink(id))), timeline.critical_path.length > 40 && h("li", null, `and ${timeline.critical_path.length - 40} more`))),
       marks(timeline), attempts(timeline, times)];
@@ -126,13 +126,19 @@ function lanes(count, width) {
     s("path", { d: `M0 ${TOP + (lane + 1) * LANE - 2}H${width}` }), s("text", { x: 6, y: TOP + lane * LANE + 18 }, lane + 1)]));
 }
 
+// What waits to land is no longer worked on.
+function markOfBar(bar, times) {
+  if (bar.queued_at && !bar.ended_at) return "queued";
+  return markOfVerdict(bar.verdict, bar.ended_at !== null || !times.isLive);
+}
+
 function drawBar(bar, x, times, isCritical) {
   const end = bar.ended_at ? Date.parse(bar.ended_at) : times.end;
-  const mark = markOfVerdict(bar.verdict, bar.ended_at !== null || !times.isLive);
+  const mark = markOfBar(bar, times);
   const left = x(bar.started_at);
   const right = Math.max(x(end), left + 3);
   const top = TOP + bar.lane * LANE;
-  const label = `${bar.task_id}, attempt ${bar.attempt}: ${said(bar.verdict ?? (times.isLive ? "running" : "no end recorded"))}, ${duration((end - Date.parse(bar.started_at)) / 1000)}`;
+  const label = `${bar.task_id}, attempt ${bar.attempt}: ${said(bar.verdict ?? (mark === "running" || mark === "queued" ? mark : "interrupted"))}, ${duration((end - Date.parse(bar.started_at)) / 1000)}`;
   const part = (from, until, kind) => {
     const start = Math.min(right, Math.max(left, x(from)));
     return s("rect", { class: `bar-part ${kind}`, x: start, y: top, width: Math.max(0, Math.min(right, x(until)) - start), height: LANE - 8 });
@@ -169,12 +175,12 @@ function drawMarks(all, x, times) {
   }));
 }
 
-function key(timeline) {
+function key(timeline, times) {
   const box = (kind, text) => h("li", { key: kind }, s("svg", { width: 22, height: 12, "aria-hidden": "true" }, s("rect", { class: `key-box ${kind}`, x: 0.5, y: 0.5, width: 21, height: 11, rx: 3 })), text);
   return h("ul", { class: "legend" }, box("is-work", "working"), box("is-verify", "verifying"), box("is-queue", "queued to land"),
     timeline.waits.length > 0 && box("is-wait", "nothing could start"),
     h("li", { key: "critical" }, s("svg", { width: 22, height: 12, "aria-hidden": "true" }, s("path", { class: "critical", d: "M1 6h20" })), "critical path"),
-    ["done", "failed", "running", "stuck", "cancelled"].map((mark) => h("li", { key: mark }, sign(mark), mark === "cancelled" ? "interrupted" : mark === "stuck" ? "asked a person" : mark === "running" ? "runs" : mark === "done" ? "complete" : mark)));
+    [...new Set(timeline.bars.map((bar) => markOfBar(bar, times)))].map((mark) => h("li", { key: mark }, sign(mark), { done: "complete", stuck: "asked a person", running: "runs" }[mark] ?? markName(mark))));
 }
 
 function marks(timeline) {
@@ -190,9 +196,9 @@ function attempts(timeline, times) {
   if (!timeline.bars.length) return null;
   const row = (bar) => {
     const end = bar.ended_at ? Date.parse(bar.ended_at) : times.end;
-    const mark = markOfVerdict(bar.verdict, bar.ended_at !== null || !times.isLive);
+    const mark = markOfBar(bar, times);
     return h("li", { class: "row", key: `${bar.task_id}.${bar.attempt}` }, sign(mark), h("span", { class: "row-main" }, taskLink(bar.task_id), h("span", { class: "faint" }, ` attempt ${bar.attempt}`), mark !== "done" && bar.why && h("span", { class: "line" }, withCode(bar.why))),
-      h("span", { class: "row-facts" }, h("span", { class: `state is-${mark}` }, said(bar.verdict ?? (times.isLive ? "running" : "no end recorded"))), bar.cost_usd !== null && h("span", { class: "number" }, money(bar.cost_usd)), h("span", { class: "number" }, duration((end - Date.parse(bar.started_at)) / 1000)), moment(bar.started_at)));
+      h("span", { class: "row-facts" }, h("span", { class: `state is-${mark}` }, said(bar.verdict ?? (mark === "running" || mark === "queued" ? mark : "interrupted"))), bar.cost_usd !== null && h("span", { class: "number" }, money(bar.cost_usd)), h("span", { class: "number" }, duration((end - Date.parse(bar.started_at)) / 1000)), moment(bar.started_at)));
   };
   return panel("List", { count: timeline.bars.length }, h("ul", { class: "rows" }, capped([...timeline.bars].reverse(), ROWS, row)));
 }

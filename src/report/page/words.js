@@ -2,7 +2,7 @@
 
 import { h, s, copy, page } from "./dom.js";
 
-const NEUTRAL = ["cancelled", "interrupted", "rate-limited", "again"];
+const NEUTRAL = ["cancelled", "rate-limited", "again"];
 // The program's table: the word and the mark of each state of a task, and the words of each mark.
 const table = { states: {}, marks: {} };
 
@@ -10,21 +10,35 @@ export function setTable(known) {
   Object.assign(table, known);
 }
 
+// The state of a task as it is shown: why no process works on its open attempt, if none does.
+export function stateOf(task) {
+  return task.still ?? task.state;
+}
+
 // The few kinds of states that a sign tells apart.
 export function markOf(state) {
   return table.states[state]?.[1] ?? "ready";
 }
 
-// The marks with the number of tasks, for the counts of the states.
-export function countsByMark(counts) {
+// The marks with the number of tasks, for the counts of the states. Open attempts that nothing works on
+// are in progress there.
+export function countsByMark(counts, attempts) {
   const sums = Object.fromEntries(Object.keys(table.marks).map((mark) => [mark, 0]));
-  for (const state of Object.keys(table.states)) sums[markOf(state)] += counts[state] ?? 0;
+  for (const state of Object.keys(table.states)) if (state !== "queued") sums[markOf(state)] += counts[state] ?? 0;
+  for (const { still } of attempts) {
+    // The task of an attempt that was cut off can start again.
+    const counted = sums.running ? "running" : "ready";
+    if (!still || !sums[counted]) continue;
+    sums[counted] -= 1;
+    sums[markOf(still)] += 1;
+  }
   return Object.entries(sums).filter(([, count]) => count > 0);
 }
 
 // The sign of a verdict; without one the attempt runs.
 export function markOfVerdict(verdict, ended = true) {
-  if (!verdict) return ended ? "cancelled" : "running";
+  if (!verdict) return ended ? "interrupted" : "running";
+  if (verdict === "interrupted") return "interrupted";
   if (verdict === "complete") return "done";
   if (verdict === "needs-input") return "stuck";
   return NEUTRAL.includes(verdict) ? "cancelled" : "failed";
@@ -38,6 +52,10 @@ export function shapes(mark) {
     case "done": return [circle("sign-fill"), s("path", { d: "M5 8.3l2.1 2.1L11 6.2", class: "sign-cut" })];
     case "running": return [circle("sign-faint"), s("path", { d: "M8 1.75a6.25 6.25 0 0 1 6.25 6.25", class: "sign-line sign-turns" }), s("circle", { cx: 8, cy: 8, r: 2.5, class: "sign-dot" })];
     case "waiting": return [circle("sign-dashed")];
+    case "queued": return [line("M3 4.5h10M3 8h10M3 11.5h6")];
+    case "held": return [s("rect", { x: 3, y: 2.5, width: 3.4, height: 11, rx: 1, class: "sign-dot" }), s("rect", { x: 9.6, y: 2.5, width: 3.4, height: 11, rx: 1, class: "sign-dot" })];
+    case "interrupted": return [line("M2 8h4.2M9.8 8H14M7 12.5 9 3.5")];
+    case "rate_limited": return [circle("sign-open"), line("M8 4.5V8l2.4 1.6")];
     case "stuck": return [s("path", { d: "M8 .9 15.1 8 8 15.1.9 8z", class: "sign-fill" }), s("path", { d: "M8 4.6v3.9M8 10.9v.3", class: "sign-cut" })];
     case "failed": return [s("rect", { x: 1.75, y: 1.75, width: 12.5, height: 12.5, rx: 3, class: "sign-fill" }), s("path", { d: "M5.6 5.6l4.8 4.8M10.4 5.6l-4.8 4.8", class: "sign-cut" })];
     case "cancelled": return [circle("sign-open"), line("M3.8 12.2 12.2 3.8")];
@@ -115,10 +133,19 @@ export function clock(at, seconds = false) {
   return isToday ? text : `${time.toLocaleDateString("en", { month: "short", day: "numeric" })} ${text}`;
 }
 
-// A time; the whole one is its title.
+// A time as it is said: near ones relative to now, which `tick` counts on; the whole one on hover.
 export function moment(at, seconds = false) {
   if (!at) return "—";
-  return h("time", { datetime: at, title: at }, clock(at, seconds));
+  const full = `${new Date(at).toLocaleString("en", { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" })} (${at})`;
+  return h("time", { datetime: at, title: full, "data-near": seconds ? null : "" }, seconds ? clock(at, true) : near(at));
+}
+
+function near(at) {
+  const seconds = (Date.now() - Date.parse(at)) / 1000;
+  if (!(Math.abs(seconds) < 12 * 3600)) return clock(at);
+  const length = duration(Math.abs(seconds)).replace(/ \d\ds$/, "");
+  if (seconds >= 0) return seconds < 60 ? "just now" : `${length} ago`;
+  return seconds > -60 ? "now" : `in ${length}`;
 }
 
 // A length of time that goes on. `tick` counts it up.
@@ -127,11 +154,24 @@ export function age(seconds, loadedAt) {
 }
 
 export function tick(root = document) {
+  for (const element of root.querySelectorAll("time[data-near]")) {
+    const text = near(element.dateTime);
+    if (element.textContent !== text) element.textContent = text;
+  }
+  for (const element of root.querySelectorAll("[data-until]")) {
+    const text = duration(Math.max(0, Math.ceil((Date.parse(element.dataset.until) - Date.now()) / 1000)));
+    if (element.textContent !== text) element.textContent = text;
+  }
   for (const element of root.querySelectorAll("[data-age]")) {
     const passed = (performance.now() - Number(element.dataset.loaded)) / 1000;
     const text = duration(Math.floor(Number(element.dataset.age) + passed));
     if (element.textContent !== text) element.textContent = text;
   }
+}
+
+// The time until then, which `tick` counts down.
+export function countdown(until) {
+  return h("span", { class: "number", "data-until": until, title: clock(until, true) }, duration(Math.max(0, Math.ceil((Date.parse(until) - Date.now()) / 1000))));
 }
 
 export function taskLink(id, text = id) {
@@ -156,6 +196,19 @@ export function command(text) {
 }
 
 const opened = new Set();
+// A question with more lines or characters is cut.
+const QUESTION = { lines: 6, length: 420 };
+
+// A question; of a long one the beginning, so that the box for the answer stays in sight.
+export function question(id, text) {
+  const lines = text.split("\n");
+  const isLong = lines.length > QUESTION.lines || text.length > QUESTION.length;
+  const name = `question-${id}`;
+  const isOpen = opened.has(name);
+  const shown = isLong && !isOpen ? `${lines.slice(0, QUESTION.lines).join("\n").slice(0, QUESTION.length)}…` : text;
+  return [h("pre", { class: "question", tabindex: 0, key: name }, shown),
+    isLong && disclosure(name, isOpen ? "Less" : "More", { "aria-label": isOpen ? "Less of the question" : "The whole question" }, () => null)];
+}
 
 // A button that shows more, and what it shows while it is open. `name` is unique on the page.
 export function disclosure(name, label, properties, more) {

@@ -46,11 +46,23 @@ const KINDS: [(&str, FoldKind); 4] = [
 
 /// What to fold in a picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoldKinds(BTreeSet<FoldKind>);
+pub struct FoldKinds {
+    kinds: BTreeSet<FoldKind>,
+    /// The names of boxes that are opened all the same.
+    open: BTreeSet<String>,
+}
 
 impl Default for FoldKinds {
     fn default() -> FoldKinds {
-        FoldKinds(BTreeSet::from([FoldKind::Chains]))
+        FoldKinds { kinds: BTreeSet::from([FoldKind::Chains]), open: BTreeSet::new() }
+    }
+}
+
+impl FoldKinds {
+    /// The same, with the boxes of these names opened.
+    #[must_use]
+    pub fn opened(self, names: impl IntoIterator<Item = String>) -> FoldKinds {
+        FoldKinds { open: names.into_iter().collect(), ..self }
     }
 }
 
@@ -69,7 +81,8 @@ impl FromStr for FoldKinds {
                 )
             })
         };
-        Ok(FoldKinds(words.map(kind).collect::<Result<_, _>>()?))
+        let kinds = words.map(kind).collect::<Result<_, _>>()?;
+        Ok(FoldKinds { kinds, open: BTreeSet::new() })
     }
 }
 
@@ -116,7 +129,7 @@ impl FoldedGraph {
     /// The boxes and lines of a picture.
     pub fn of(picture: &GraphPicture, wanted: &FoldKinds) -> FoldedGraph {
         let source = FoldSource::of(picture);
-        let mut kinds = wanted.0.clone();
+        let mut kinds = wanted.kinds.clone();
         let mut boxes = source.folded(&kinds);
         let first = boxes.len();
         let mut more = Vec::new();
@@ -140,6 +153,7 @@ impl FoldedGraph {
         let reason = (!more.is_empty()).then(|| {
             format!("{first} boxes are more than {MOST_BOXES}: folded by {}", more.join(", "))
         });
+        let boxes = boxes.into_iter().flat_map(|it| source.opened(it, &wanted.open)).collect();
         let (boxes, lines) = source.ordered(boxes);
         FoldedGraph { boxes, lines, implied: source.implied, reason }
     }
@@ -179,6 +193,14 @@ impl FoldSource<'_> {
     fn task(&self, node: usize) -> FoldedBox {
         let id = self.id(node).to_owned();
         FoldedBox { label: id.clone(), id, kind: BoxKind::Task, tasks: vec![node] }
+    }
+
+    /// The boxes of the tasks of a box that is to be open; else the box itself.
+    fn opened(&self, folded: FoldedBox, open: &BTreeSet<String>) -> Vec<FoldedBox> {
+        if open.contains(&folded.id) && folded.tasks.len() <= MOST_BOXES {
+            return folded.tasks.iter().map(|node| self.task(*node)).collect();
+        }
+        vec![folded]
     }
 
     /// A box of several tasks; the box of a task if there is only one.

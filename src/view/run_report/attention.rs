@@ -330,11 +330,11 @@ fn on_branches(view: &View<'_>) -> Vec<Attention> {
 /// Why nothing can land, and what landed and waits for the checkout.
 fn landing(source: &ReportSource<'_>, is_now: bool) -> Vec<Attention> {
     let active = &source.history.active;
-    let held = active.held.as_ref().map(|held| Attention {
+    let held = BlockedLanding::now(active).map(|blocked| Attention {
         kind: AttentionKind::LandingBlocked,
-        task_id: None,
-        title: None,
-        why: BlockedLanding::of(held).text(),
+        title: blocked.first.as_ref().and_then(|id| source.title(id)),
+        why: blocked.text,
+        task_id: blocked.first,
         detail: Vec::new(),
         unblocks: active.queue.len(),
         show: None,
@@ -344,8 +344,8 @@ fn landing(source: &ReportSource<'_>, is_now: bool) -> Vec<Attention> {
         let waiting = WaitingWorkView::of(waiting);
         Attention {
             kind: AttentionKind::CheckoutWaits,
-            task_id: None,
-            title: None,
+            task_id: waiting.tasks.first().cloned(),
+            title: waiting.tasks.first().and_then(|id| source.title(id)),
             why: waiting.text(),
             detail: waiting.paths.iter().map(|path| visible(path).into_owned()).collect(),
             unblocks: 0,

@@ -55,6 +55,8 @@ pub(super) fn upcoming(
     let wake = run.schedule.as_ref().and_then(|schedule| schedule.next_wake);
     let from = wake.filter(|wake| *wake > now && !run.goes_on()).unwrap_or(now);
     let slots = view.forecast(jobs, &length, now);
+    // Nothing starts before what the run waits for.
+    let begin = run.waiting.as_ref().map_or(from, |waiting| from.max(waiting.until));
     // What follows a run that made only one attempt, or was stopped, is another run.
     let policy = Policy { once: false, stop: None, ..view.policy.clone() };
     let rest = View { policy: &policy, ..*view };
@@ -64,14 +66,14 @@ pub(super) fn upcoming(
     // All that is planned ends when the run does.
     let planned_end = slots.slots.iter().map(|slot| slot.end).max().unwrap_or(0);
     let whole = forecast.as_ref().filter(|it| it.reasons[0].exit_code == Some(0));
-    let end = whole.map(|it| (it.ends_at.middle - from).as_seconds_f64());
+    let end = whole.map(|it| (it.ends_at.middle - begin).as_seconds_f64().max(0.0));
     let after = |seconds: u64| {
         if !is_foreseeable {
             return None;
         }
         let pace = end.map_or(1.0, |end| end / planned_end.max(1) as f64);
         let length = TimeDelta::try_milliseconds((seconds as f64 * pace * 1000.0).round() as i64);
-        from.checked_add_signed(length?)
+        begin.checked_add_signed(length?)
     };
     let mut is_planned = vec![false; view.graph.tasks().len()];
     for slot in &slots.slots {

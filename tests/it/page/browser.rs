@@ -194,8 +194,9 @@ impl Browser {
         found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned()
     }
 
+    /// Waits until an element matches.
     #[track_caller]
-    fn has_any(&self, selector: &str) {
+    pub fn has_any(&self, selector: &str) {
         until(&format!("there is `{selector}`"), || self.count(selector) > 0);
     }
 

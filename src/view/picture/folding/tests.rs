@@ -146,3 +146,29 @@ proptest! {
         check(&picture, &kinds(wanted));
     }
 }
+
+#[test]
+fn one_group_is_opened_in_its_place() {
+    let mut graph = graph(8, &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7)]);
+    for number in 0..4 {
+        graph.set_status(number, Status::Complete);
+    }
+    let picture = picture(&graph);
+    let folded = check(&picture, &kinds("complete"));
+    assert_eq!((folded.boxes.len(), folded.boxes[0].id.as_str()), (5, "complete:t0"));
+    let opened = kinds("complete").opened(["complete:t0".to_owned(), "none".to_owned()]);
+    assert_eq!(check(&picture, &opened).boxes.len(), 8);
+}
+
+#[test]
+fn what_is_near_a_task_are_its_levels_up_and_down() {
+    // 0 -> 1 -> 2 -> 3 -> 4, and 5 -> 2, 1 -> 6.
+    let picture = picture(&graph(7, &[(0, 1), (1, 2), (2, 3), (3, 4), (5, 2), (1, 6)]));
+    let near = |levels| {
+        let near = picture.around("t2", levels).unwrap();
+        near.nodes.iter().map(|node| node.id.to_string()).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(near(1).into_iter().collect::<Vec<_>>(), ["t1", "t2", "t3", "t5"]);
+    assert_eq!(near(2).into_iter().collect::<Vec<_>>(), ["t0", "t1", "t2", "t3", "t4", "t5"]);
+    assert_eq!(picture.around("t9", 1), None);
+}

@@ -1,0 +1,211 @@
+//! The reader of Claude Code's output.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+use super::{
+    AgentTranscript, AgentWait, FinalResult, LimitWindow, MESSAGE, PHRASE, Tokens, code, count,
+    cut, dollars, http_status,
+};
+
+/// Claude Code's `stream-json`, and its `json`, which consists of the last event of the former.
+///
+/// - One process may report several results if background tasks end after the first. The last one
+///   counts: its `total_cost_usd` covers the whole process, its `usage` and `num_turns` only its
+///   part.
+/// - `subtype` is `success` for most errors; `is_error` tells. At a turn limit, older versions set
+///   only `subtype`.
+/// - `rate_limit_event` is a heartbeat. It means a limit only if its status is `rejected` and the
+///   run fails.
+/// - A provider error arrives as a message of the model `<synthetic>` with its name.
+///
+/// This is the state since the last result, with the totals before it.
+#[derive(Debug, Default)]
+pub(super) struct ClaudeState {
+    /// The tokens of all results.
+    settled: Tokens,
+    turns: u64,
+    /// The tokens of the messages since then, except the last one.
+    open: Tokens,
+    open_turns: u64,
+    /// The id of the last message and its tokens, which each part of the message repeats.
+    message: String,
+    last: Tokens,
+    /// The error name of the last message.
+    error: Option<String>,
+    /// The error for which it asks its provider again, since the last answer.
+    retried: Option<FinalResult>,
+    /// The reset time of a limit that was hit, and its period.
+    rejected_until: Option<DateTime<Utc>>,
+    rejected_window: Option<LimitWindow>,
+}
+
+impl ClaudeState {
+    pub fn event(&mut self, kind: &str, transcript: &mut AgentTranscript, event: &Value) {
+        transcript.set_conversation(&event["session_id"]);
+        match kind {
+            "system" => self.system(transcript, event),
+            "assistant" => self.assistant(transcript, event),
+            "user" if event["message"]["content"][0]["type"] == "tool_result" => {
+                let parts = event["message"]["content"].as_array().into_iter().flatten();
+                for part in parts {
+                    let is_error = part["is_error"] == true;
+                    transcript.result(&part["tool_use_id"], &part["content"], is_error);
+                }
+            }
+            "rate_limit_event" => {
+                let limit = &event["rate_limit_info"];
+                let is_hit = limit["status"] == "rejected";
+                self.rejected_until = instant(&limit["resetsAt"]).filter(|_| is_hit);
+                self.rejected_window = window(limit).filter(|_| is_hit);
+                if let Some(at) = self.rejected_until {
+                    transcript.set_wait(AgentWait::Until(at));
+                }
+            }
+            "result" => self.result(transcript, event),
+            _ => {}
+        }
+    }
+
+    /// The failure of a process that ended without a result, from the signs in its stream.
+    pub fn unfinished(self, transcript: &AgentTranscript) -> Option<FinalResult> {
+        let resets_at = self.rejected_until;
+        if self.error.is_none() && resets_at.is_none() {
+            return self.retried;
+        }
+        Some(FinalResult {
+            text: transcript.message.clone().unwrap_or_default(),
+            is_error: true,
+            codes: self.error.into_iter().collect(),
+            status: self.retried.and_then(|retried| retried.status),
+            resets_at,
+            window: self.rejected_window,
+        })
+    }
+
+    fn assistant(&mut self, transcript: &mut AgentTranscript, event: &Value) {
+        let wait = transcript.wait;
+        transcript.reopen();
+        let message = &event["message"];
+        let is_own = event["parent_tool_use_id"].is_null();
+        transcript.set_model(message["model"].as_str());
+        self.error = code(&event["error"]);
+        let _ = self.retried.take_if(|_| self.error.is_none());
+        transcript.usage.tokens = Some(self.settled.plus(self.spend(message)));
+        transcript.usage.turns = Some(self.turns.saturating_add(self.open_turns));
+        for part in message["content"].as_array().into_iter().flatten() {
+            match part["type"].as_str().unwrap_or_default() {
+                "text" if is_own => transcript.says(&part["text"]),
+                "tool_use" => transcript.uses(&part["name"], &part["input"], &part["id"]),
+                "thinking" => transcript.thinks_aloud(&part["thinking"]),
+                _ => {}
+            }
+        }
+        // It says why it waits, too.
+        transcript.wait = wait.filter(|_| self.error.is_some());
+    }
+
+    fn system(&mut self, transcript: &mut AgentTranscript, event: &Value) {
+        match event["subtype"].as_str().unwrap_or_default() {
+            "init" => {
+                transcript.reopen();
+                transcript.set_model(event["model"].as_str());
+                transcript.thinks();
+            }
+            "api_retry" => {
+                let error = event["error"].as_str().unwrap_or("error");
+                transcript.record_wait(&format!(
+                    "{error}, retry {} of {}",
+                    count(&event["attempt"]),
+                    count(&event["max_retries"]),
+                ));
+                let delay = Duration::from_millis(count(&event["retry_delay_ms"]));
+                let until = self.rejected_until.map(AgentWait::Until);
+                transcript.set_wait(until.unwrap_or(AgentWait::For(delay)));
+                self.retried = Some(FinalResult {
+                    status: http_status(&event["error_status"]),
+                    codes: code(&event["error"]).into_iter().collect(),
+                    ..FinalResult::failure(&Value::Null)
+                });
+            }
+            "background_tasks_changed" => {
+                transcript.background = event["tasks"].as_array().map_or(0, Vec::len);
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds a message and returns the tokens of all messages since the last result.
+    fn spend(&mut self, message: &Value) -> Tokens {
+        let id = cut(message["id"].as_str().unwrap_or_default(), PHRASE);
+        let tokens = tokens(&message["usage"]);
+        if self.message.is_empty() || self.message != id {
+            self.open = self.open.plus(self.last);
+            self.open_turns = self.open_turns.saturating_add(1);
+        }
+        (self.message, self.last) = (id, tokens);
+        self.open.plus(self.last)
+    }
+
+    fn result(&mut self, transcript: &mut AgentTranscript, event: &Value) {
+        self.settled = self.settled.plus(tokens(&event["usage"]));
+        self.turns = self.turns.saturating_add(count(&event["num_turns"]));
+        (self.open, self.open_turns) = (Tokens::default(), 0);
+        (self.message, self.last) = (String::new(), Tokens::default());
+        transcript.usage.tokens = Some(self.settled);
+        transcript.usage.turns = Some(self.turns);
+        transcript.usage.cost_usd = dollars(&event["total_cost_usd"]).or(transcript.usage.cost_usd);
+        if let Some(models) = event["modelUsage"].as_object().filter(|models| models.len() == 1) {
+            transcript.set_model(models.keys().next().map(String::as_str));
+        }
+
+        self.retried = None;
+        let subtype = event["subtype"].as_str().unwrap_or_default();
+        let is_error = event["is_error"] == true || subtype.starts_with("error");
+        let errors = || -> Vec<&str> {
+            event["errors"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+        };
+        let text = event["result"].as_str().map_or_else(|| errors().join("; "), str::to_owned);
+        let mut end = FinalResult { text: cut(&text, MESSAGE), is_error, ..FinalResult::default() };
+        if is_error {
+            let said = [
+                &event["api_error"],
+                &event["subtype"],
+                &event["terminal_reason"],
+                &event["stop_reason"],
+                &event["api_error_type"],
+            ];
+            end.codes =
+                self.error.take().into_iter().chain(said.into_iter().filter_map(code)).collect();
+            end.status = http_status(&event["api_error_status"]);
+            let limit = &event["api_error_params"]["rate_limit_info"];
+            let heard = self.rejected_until.take();
+            end.resets_at = instant(&limit["resetsAt"]).or(heard);
+            end.window = window(limit).or(self.rejected_window.take());
+        } else {
+            transcript.record_message(&text);
+        }
+        transcript.ends(end);
+    }
+}
+
+fn window(limit: &Value) -> Option<LimitWindow> {
+    limit["rateLimitType"].as_str().and_then(LimitWindow::of_code)
+}
+
+fn tokens(usage: &Value) -> Tokens {
+    Tokens {
+        input: count(&usage["input_tokens"]),
+        output: count(&usage["output_tokens"]),
+        cache_read: count(&usage["cache_read_input_tokens"]),
+        cache_write: count(&usage["cache_creation_input_tokens"]),
+    }
+}
+
+/// Seconds since 1970, up to the year 9999.
+fn instant(value: &Value) -> Option<DateTime<Utc>> {
+    let seconds = value.as_i64().filter(|seconds| (1..253_402_300_800).contains(seconds))?;
+    DateTime::from_timestamp(seconds, 0)
+}
