@@ -80,6 +80,7 @@ use crate::{
 use self::core::RunCore;
 pub use agents::{agents, agents_at, check_agent, check_commands, open};
 use attempts::RunAttempts;
+use attend::await_repository;
 use away::RunAway;
 pub use context::RunOptions;
 use context::{Facts, RunContext};
@@ -444,6 +445,7 @@ impl Runner {
         });
         let is_quiet = message.is_none();
         self.core.journal.check_repository()?;
+        await_repository(self)?;
         self.receive(message)?;
         self.landing.look(&self.core.cx);
         self.check_clocks()?;

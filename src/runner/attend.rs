@@ -3,10 +3,13 @@
 
 use std::{
     mem,
+    path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Error, Result};
+use chrono::Utc;
 
 use super::{
     Runner, RunnerMessage,
@@ -16,6 +19,7 @@ use super::{
 };
 use crate::{
     adapters::{
+        git::Repo,
         machine::{self, Gap},
         process::{self, AgentProcess, GuardianCommand},
         signal,
@@ -28,6 +32,37 @@ use crate::{
 
 /// The interval between two ticks of the reporters while a command of the run itself runs.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Waits while git cannot read the repository, because a person is at work on its settings or rights.
+pub(super) fn await_repository(runner: &mut Runner) -> Result<()> {
+    /// The time between two looks.
+    const LOOK: Duration = Duration::from_millis(200);
+    let (began, mut is_said) = (Instant::now(), false);
+    let look = |root: &Path| Repo::discover(root)?.head();
+    while let Err(error) = look(runner.core.cx.workspace.root()) {
+        runner.core.journal.check_repository()?;
+        let (until, why) = (Utc::now(), format!("git cannot read the repository: {error:#}"));
+        if !mem::replace(&mut is_said, true) {
+            runner.core.emit(None, RunEvent::Waiting { until, why })?;
+        }
+        while let Ok(message) = runner.inbox.receiver.try_recv() {
+            match message {
+                RunnerMessage::Signal(number) => runner.signalled(number)?,
+                message => runner.inbox.later.push_back(message),
+            }
+        }
+        let policy = &runner.core.cx.policy;
+        if policy.stop.is_some() || began.elapsed() > policy.max_wait || runner.core.is_ended_now()
+        {
+            break;
+        }
+        thread::sleep(LOOK);
+        runner.core.journal.tick();
+        runner.core.check_time_limit()?;
+        runner.core.catch_up()?;
+    }
+    Ok(())
+}
 
 impl Runner {
     /// Handles a signal: Ctrl-Z suspends the run; any other signal asks it to stop.

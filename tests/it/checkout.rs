@@ -224,6 +224,24 @@ fn a_run_without_the_settings_of_the_last_commit_is_refused() {
     trial.run(["run"]).graph_complete();
 }
 
+/// A person is at work on its settings.
+#[test]
+fn a_run_waits_for_a_repository_that_cannot_be_read() {
+    let agent = "cat > /dev/null; while [ ! -e \"$TRIAL_DIR/go\" ]; do sleep 0.01; done
+        echo w > $RALPH_TASK_ID.txt; git add -A; git commit -qm w; touch $RALPH_TASK_DIR/DONE";
+    let trial = TestProject::new().graph(GRAPH).command(["sh", "-c", agent]);
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "agent_started");
+    let settings = trial.read(".git/config");
+    trial.write(".git/config", &format!("{settings}[broken"));
+    trial.leave("go");
+    trial.wait_for_records(1, "waiting");
+    trial.write(".git/config", &settings);
+    run.end(&trial).graph_complete();
+    assert_eq!(trial.tasks("started"), ["a", "b"]);
+    assert_eq!(trial.git(&["status", "--porcelain"]), "");
+}
+
 /// Nothing is made again in the place where the repository was.
 #[test]
 fn a_run_ends_when_its_repository_is_moved() {
