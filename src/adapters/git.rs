@@ -55,7 +55,7 @@ pub use control::{MergedLines, merge_lines};
 pub use control_tree::changed_lines;
 pub use head::HeadPlace;
 pub use history::{Head, LISTED, Patch, Since};
-pub use integrate::{BranchWork, Integrated, IntegrationMethod};
+pub use integrate::{BranchWork, Integrated, IntegrationMethod, is_marked};
 pub use land::Following;
 pub use pin::{Pin, PinSource};
 pub use program::leave_repository;

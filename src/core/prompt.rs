@@ -265,7 +265,9 @@ pub fn appendix(more: &PromptAppendix<'_>) -> String {
         let _ = write!(
             text,
             "\n## Not landed yet\n\nThe work is done but could not land, because other work changed \
-             the same lines of {}. That work is in your branch now; keep it. The conflict:\n\n{}\n",
+             the same lines of {}. That work is in your branch now; keep it. Where your files \
+             have lines that begin with `<<<<<<<` and `>>>>>>>`, they have both sides: make of these \
+             what does both, remove the marks, and commit. The conflict:\n\n{}\n",
             paths.join(", "),
             fenced(diff)
         );

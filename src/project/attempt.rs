@@ -226,6 +226,7 @@ pub fn begin(
         end_head: None,
         asks: 0,
         inherited: BTreeSet::new(),
+        marked: Vec::new(),
         slot: None,
         run_on: None,
         log: workspace.place.attempt(id, attempt),

@@ -201,6 +201,9 @@ pub struct LeftWork {
     pub commit: CommitId,
     /// The attributes file with which it is brought onto the branch (gitattributes(5)).
     pub attributes: PathBuf,
+    /// Whether the attempt resolves conflicts with the branch, which its files have marked; else it
+    /// starts over.
+    pub marks: bool,
 }
 
 /// An order to prepare a slot.
@@ -283,11 +286,20 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
         other => other?,
     }
     let restored = match left {
-        Some(LeftWork { commit: left, attributes }) => {
-            let own: Vec<&str> = graph.iter().map(String::as_str).collect();
-            let restored =
-                slot.integration().restore(left, base, branch, &own, Some(attributes))?;
-            if let (RestoredWork::Done, Some(graph)) = (&restored, graph) {
+        Some(LeftWork { commit: left, attributes, marks }) => {
+            let (own, work): (Vec<&str>, _) =
+                (graph.iter().map(String::as_str).collect(), slot.integration());
+            let mut restored = work.restore(left, base, branch, &own, Some(attributes), *marks)?;
+            if let RestoredWork::Marked(paths) = &restored
+                && !setup.is_empty()
+                && !is_set_up(&slot, setup)?
+            {
+                // The commands of `setup` cannot read such files.
+                work.start_over(base, branch)?;
+                restored = RestoredWork::Conflict(paths.clone());
+            }
+            if let (RestoredWork::Done | RestoredWork::Marked(_), Some(graph)) = (&restored, graph)
+            {
                 restore_graph(&slot, left, base, graph)?;
             }
             crash::point("slot.restored");

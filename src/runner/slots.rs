@@ -28,7 +28,7 @@ use crate::{
         executor::ExecutorFault,
         exit::{self, Exit, Failure},
         graph::task::TaskId,
-        history::History,
+        history::{History, LastAttempt},
         run::{
             command::AttemptId,
             input::{Input, SlotReason},
@@ -226,13 +226,15 @@ impl RunSlots {
         self.kept.iter().any(|kept| kept == slot)
     }
 
-    /// Starts preparing the slot of an attempt.
+    /// Starts preparing the slot of an attempt, in which verify commands run before its agent if
+    /// `has_baseline`.
     pub(super) fn prepare(
         &mut self,
         cx: &RunContext,
         id: &AttemptId,
         records: &Records,
         history: &History,
+        has_baseline: bool,
     ) -> Result<()> {
         let workspace = &cx.workspace;
         let record = records.get(id).context("an attempt without a record")?;
@@ -245,13 +247,18 @@ impl RunSlots {
         }
         let left = left_work(cx, history, &record.task_id)?;
         let attributes = attributes(workspace)?.file;
+        // A failed attempt did not get on with its work, marked or not. Verify commands that run before
+        // the agent cannot read such files.
+        let counted = |last: &LastAttempt| last.verdict.counts();
+        let last = history.of(&record.task_id).last.as_deref();
+        let marks = !has_baseline && !last.is_some_and(counted);
         let order = SlotOrder {
             pool: self.pool.clone(),
             slot: slot.path.clone(),
             settings: self.settings(workspace)?,
             branch: attempt::branch_of(&record.task_id),
             base: record.base.clone().context("an attempt without a base")?,
-            left: left.map(|(_, commit)| LeftWork { commit, attributes }),
+            left: left.map(|(_, commit)| LeftWork { commit, attributes, marks }),
             graph: workspace.graph_in_git(),
             setup: executors::setup(&workspace.config, record.run_on.as_deref()),
             base_ref: workspace.place.base_ref(&record.task_id, record.attempt),
@@ -296,26 +303,26 @@ impl RunSlots {
             Ok(PreparedSlot::BadBase(why)) => Input::BadBase(id, why),
             Ok(PreparedSlot::Ready { slot: tree, restored, is_set_up }) => {
                 (record.locks, record.controls) = (tree.locks(), Some(tree.local().controls()));
-                if restored == Some(RestoredWork::Done) {
+                let (conflicts, marked) = match restored.clone() {
+                    Some(RestoredWork::Conflict(paths)) => (paths, Vec::new()),
+                    Some(RestoredWork::Marked(paths)) => (Vec::new(), paths),
+                    Some(RestoredWork::Done) | None => Default::default(),
+                };
+                if restored.is_some() && conflicts.is_empty() {
                     let left = attempt::changed(&cx.workspace, &tree)?;
                     record.inherited = left.into_keys().collect();
                 }
+                record.marked.clone_from(&marked);
                 record.write(&cx.workspace)?;
                 record.clear_slot_reports(&cx.workspace)?;
                 let base = record.base.clone().context("an attempt without a base")?;
                 graph_copy::write(&cx.workspace, &tree, &base, graph)?;
-                if let (Some(restored), Some((from, _))) =
-                    (restored, left_work(cx, history, &record.task_id)?)
+                if restored.is_some()
+                    && let Some((from, _)) = left_work(cx, history, &record.task_id)?
                 {
-                    let conflicts = match restored {
-                        RestoredWork::Done => Vec::new(),
-                        RestoredWork::Conflict(paths) => paths,
-                    };
                     let attempt = record.attempt;
-                    facts.of_attempt(
-                        record,
-                        AttemptEvent::WorkRestored { attempt, from, conflicts },
-                    );
+                    let restored = AttemptEvent::WorkRestored { attempt, from, conflicts, marked };
+                    facts.of_attempt(record, restored);
                 }
                 Input::SlotReady { id, is_set_up }
             }

@@ -289,6 +289,76 @@ fn work_that_conflicts_is_named_and_a_retry_starts_over() {
     assert_eq!(trial.read("same"), "b\nmore\n");
 }
 
+/// Two attempts that change the same line of `file`, one of which cannot land; those after them do `again`.
+fn both_change(file: &str, again: &str, settings: &str) -> TestProject {
+    let agent = format!(
+        "cat > /dev/null; file={file}
+        case $RALPH_TASK_ID-$RALPH_ATTEMPT in
+        *-1) touch \"$TRIAL_DIR/at-$RALPH_TASK_ID\"
+             until [ -e \"$TRIAL_DIR/at-a\" ] && [ -e \"$TRIAL_DIR/at-b\" ]; do sleep 0.02; done
+             echo new > of-$RALPH_TASK_ID; echo $RALPH_TASK_ID > $file; git add -A; git commit -qm first;;
+        *) cp $file \"$TRIAL_DIR/seen-$RALPH_ATTEMPT\"; git status --porcelain > \"$TRIAL_DIR/status\"
+           {again}; git add -A; git commit -qm again;;
+        esac
+        \"$RALPH\" task-complete $RALPH_TASK_ID"
+    );
+    project("tasks: [{id: a}, {id: b}]\n", &agent)
+        .file(file, "first\n")
+        .file(".ralph/config.yaml", &format!("jobs: 2\n{settings}"))
+}
+
+#[test]
+fn work_that_could_not_land_is_in_the_files_of_the_next_attempt_with_its_conflict_marked() {
+    let trial = both_change("same", "sed -i '/^[<|=>]/d; /^first$/d' same", "");
+    trial.run(["run"]).graph_complete();
+    let [first, second] = &trial.tasks("completed")[..] else { panic!("two land") };
+    let restored =
+        json!({"attempt": 2, "from": format!("refs/ralph/{second}/1"), "marked": ["same"]});
+    trial.assert_record("work_restored", &restored);
+    let seen = fs::read_to_string(trial.sign("seen-2")).unwrap();
+    assert!(seen.contains("<<<<<<<") && seen.contains("work of an earlier attempt"), "{seen}");
+    let status = fs::read_to_string(trial.sign("status")).unwrap();
+    assert_eq!(status, format!(" M same\n?? of-{second}\n"), "nothing is staged");
+    assert_eq!(trial.read("same"), format!("{first}\n{second}\n"));
+    assert_eq!(trial.read(&format!("of-{second}")), "new\n");
+    is_clean(&trial);
+}
+
+#[test]
+fn what_still_has_the_marks_of_a_conflict_does_not_land() {
+    // The second attempt reports with the file as it is. The third starts over.
+    let third = "[ $RALPH_ATTEMPT = 2 ] || echo \"$(cat same) and $RALPH_TASK_ID\" > same";
+    let trial = both_change("same", third, "");
+    trial.run(["run"]).graph_complete();
+    let failed = trial.lines("failed");
+    let verdicts: Vec<_> = failed.iter().map(|line| line["verdict"].as_str().unwrap()).collect();
+    assert_eq!(verdicts, ["conflict", "unverified"]);
+    assert!(failed[1]["why"].as_str().unwrap().contains("the conflict in `same` is not resolved"));
+    let restored = trial.lines("work_restored");
+    assert_eq!(
+        (&restored[0]["marked"], &restored[1]["conflicts"]),
+        (&json!(["same"]), &json!(["same"]))
+    );
+    let seen = fs::read_to_string(trial.sign("seen-3")).unwrap();
+    assert!(!seen.contains("<<<<<<<"), "{seen}");
+    assert!(!trial.read("same").contains("<<<<<<<"));
+}
+
+/// Commands of `setup` cannot read a manifest with marks, nor verify commands any file.
+#[test]
+fn commands_that_run_before_the_agent_see_no_marks() {
+    for (file, settings) in [
+        ("same", "verify_baseline: true\nverify: ['! grep -q \"<<<<\" same']\n"),
+        ("package.json", "setup: ['! grep -q \"<<<<\" package.json']\n"),
+    ] {
+        let trial = both_change(file, "echo \"$(cat $file) and $RALPH_TASK_ID\" > $file", settings);
+        trial.run(["run"]).graph_complete();
+        let restored = trial.lines("work_restored");
+        assert_eq!(restored.len(), 1, "{restored:?}");
+        assert_eq!(restored[0]["conflicts"], json!([file]));
+    }
+}
+
 #[test]
 #[ignore = "slow"]
 fn work_of_earlier_attempts_counts() {

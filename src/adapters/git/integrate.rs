@@ -15,7 +15,10 @@ use super::{
     lossy,
     program::{self, NewCommit, STAYS_OUT},
 };
-use crate::core::{commit_id::CommitId, verdict::ResolvedConflict};
+use crate::{
+    core::{commit_id::CommitId, verdict::ResolvedConflict},
+    regular_file,
+};
 
 /// The ref that keeps what was in the slot and in no commit; only the last such state. Only this
 /// slot has it, and it is removed with the slot.
@@ -46,6 +49,19 @@ const OWN: &[&str] = &[
     "-c",
     "rerere.enabled=false",
 ];
+
+/// The message of the work that [`Integration::merge_into_files`] brings, which git writes at the end
+/// of each conflict.
+pub(super) const EARLIER_WORK: &str = "work of an earlier attempt";
+
+/// Whether a text has a conflict as an attempt finds it in its files.
+pub fn is_marked(text: &[u8]) -> bool {
+    let end = format!(" ({EARLIER_WORK})");
+    let is_end = |line: &[u8]| {
+        line.starts_with(b">>>>>>> ") && line.trim_ascii_end().ends_with(end.as_bytes())
+    };
+    text.split(|byte| *byte == b'\n').any(is_end)
+}
 
 /// The form in which work is integrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,7 +218,7 @@ impl Integration<'_> {
     /// # Errors
     /// The error of `git`.
     pub fn amend(&self, files: &[ResolvedConflict]) -> Result<CommitId> {
-        let git = GitCalls { repo: self, attributes: None, env: self.commits().identity() };
+        let git = self.calls(None);
         let paths = files.iter().filter(|file| file.command.is_some()).map(|it| it.path.as_str());
         let add: Vec<&str> =
             ["--literal-pathspecs", "add", "--"].into_iter().chain(paths).collect();
@@ -255,8 +271,7 @@ impl Integration<'_> {
         let Some(first) = links.first() else { return Ok(Integrated::Nothing) };
         let has_merges = links.iter().any(|link| link.parents.len() > 1);
         let is_based = self.is_ancestor(piece.base, onto)?;
-        let attributes = attributes.map(|file| format!("core.attributesFile={}", file.display()));
-        let git = GitCalls { repo: self, attributes, env: self.commits().identity() };
+        let git = self.calls(attributes);
         match how {
             IntegrationMethod::Merge if is_based => self.merge(&git, onto, piece, own),
             IntegrationMethod::Rebase if is_based && has_merges => {
@@ -365,6 +380,22 @@ impl Integration<'_> {
         piece: &BranchWork<'_>,
         own: &[&str],
     ) -> Result<Integrated> {
+        let is_signed = self.commits().signs_commits()?;
+        match self.as_one(git, onto, piece, own, is_signed)? {
+            Some((from, one)) => self.replay(git, onto, Some(&from), &one),
+            None => Ok(Integrated::Nothing),
+        }
+    }
+
+    /// Returns one commit with all changes of a branch, and its parent; none if it changes nothing.
+    fn as_one(
+        &self,
+        git: &GitCalls<'_>,
+        onto: &str,
+        piece: &BranchWork<'_>,
+        own: &[&str],
+        is_signed: bool,
+    ) -> Result<Option<(CommitId, CommitId)>> {
         // The branch may have merged commits that are newer than its base.
         let common = self.merge_bases(onto, piece.head)?.into_iter().next();
         let from = match common {
@@ -373,13 +404,66 @@ impl Integration<'_> {
         };
         let tree = self.commits().with_entries(piece.head, own, &self.entries(&from, own)?)?;
         if tree == self.tree_of(&from)? {
-            return Ok(Integrated::Nothing);
+            return Ok(None);
         }
         let (message, env) = (piece.message, &git.env[..]);
-        let is_signed = self.commits().signs_commits()?;
         let new = NewCommit { tree: &tree, parents: &[&from], message, env, is_signed };
         let one = program::commit_tree(&self.root, &new)?;
-        self.replay(git, onto, Some(&from), &one)
+        Ok(Some((from, one)))
+    }
+
+    /// Puts the changes of a branch into the files of this slot, uncommitted, with HEAD at `onto`.
+    /// Where both changed the same lines, the file has both sides, marked. Returns these files; none,
+    /// and a clean slot, if one of them cannot have marks.
+    ///
+    /// # Errors
+    /// The error of `git`; outside of a slot.
+    pub(super) fn merge_into_files(
+        &self,
+        onto: &str,
+        piece: &BranchWork<'_>,
+        own: &[&str],
+        attributes: Option<&Path>,
+    ) -> Result<Option<Vec<String>>> {
+        let git = self.calls(attributes);
+        let one = self.as_one(&git, onto, piece, own, false)?;
+        let Some((_, one)) = one else { return Ok(None) };
+        self.slot().detach_at(onto)?;
+        let arguments = ["cherry-pick", "--no-commit", &one];
+        let output = git.run_raw(&arguments)?;
+        let paths = git.unmerged()?;
+        if !output.status.success() && paths.is_empty() {
+            return Err(program::failed(&arguments, &output));
+        }
+        let has_marks = |path: &String| {
+            regular_file::read(&self.root.join(path)).is_ok_and(|text| is_marked(&text))
+        };
+        if !paths.iter().all(has_marks) {
+            self.clean_up()?;
+            return Ok(None);
+        }
+        // Nothing is staged, and git forgets that it stopped in the middle.
+        git.run_raw(&["reset", "-q", "--mixed"])?;
+        Ok(Some(paths))
+    }
+
+    /// Returns the files that differ between two commits and have such marks in the second.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub(super) fn marked_files(&self, base: &str, commit: &str) -> Result<Vec<String>> {
+        let mut marked = Vec::new();
+        for path in self.differing(Some(base), commit)? {
+            if self.file_at(commit, &path)?.is_some_and(|text| is_marked(&text)) {
+                marked.push(path);
+            }
+        }
+        Ok(marked)
+    }
+
+    fn calls(&self, attributes: Option<&Path>) -> GitCalls<'_> {
+        let attributes = attributes.map(|file| format!("core.attributesFile={}", file.display()));
+        GitCalls { repo: self, attributes, env: self.commits().identity() }
     }
 
     /// The newest commits that both contain.
@@ -404,13 +488,19 @@ impl GitCalls<'_> {
         program::run_raw(&self.repo.root, &[QUIET, OWN, &attributes, arguments].concat(), &self.env)
     }
 
-    /// The conflict at which git stopped; makes the slot clean again.
-    fn conflict(&self, arguments: &[&str], output: &Output) -> Result<Integrated> {
+    /// The files in which git found conflicts.
+    fn unmerged(&self) -> Result<Vec<String>> {
         let names =
             self.run_raw(&["diff", "--name-only", "--diff-filter=U", "-z", STAYS_OUT])?.stdout;
         let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         let mut paths: Vec<String> = names.map(lossy).collect();
         paths.dedup();
+        Ok(paths)
+    }
+
+    /// The conflict at which git stopped; makes the slot clean again.
+    fn conflict(&self, arguments: &[&str], output: &Output) -> Result<Integrated> {
+        let paths = self.unmerged()?;
         let said = lossy(&output.stdout);
         let mut diff = String::new();
         for line in said.lines().filter(|line| line.starts_with("CONFLICT")) {

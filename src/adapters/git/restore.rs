@@ -5,7 +5,9 @@ use std::{ffi::OsStr, path::Path};
 use anyhow::{Context, Result};
 
 use super::{
-    BranchWork, Integrated, Integration, IntegrationMethod, lossy,
+    BranchWork, Integrated, Integration, IntegrationMethod,
+    integrate::EARLIER_WORK,
+    lossy,
     pin::IDENTITY,
     program::{self, NewCommit},
     slot_settings::remove_all,
@@ -21,14 +23,34 @@ pub const NOT_WORK: &str = "Ralph-Not-Work";
 pub enum RestoredWork {
     /// The work is in the slot.
     Done,
+    /// The work is in the files of the slot, uncommitted. It conflicts with the branch in these, which
+    /// have both sides, marked.
+    Marked(Vec<String>),
     /// The work conflicts with the branch in these files. The slot has none of it.
     Conflict(Vec<String>),
+}
+
+/// The work of a pin.
+struct PinnedWork {
+    /// The last commit of the attempt.
+    head: CommitId,
+    /// The commit from which it started.
+    base: CommitId,
+    /// A commit on top of `head` with what it left uncommitted, if there is any.
+    changes: Option<CommitId>,
+}
+
+impl PinnedWork {
+    fn all(&self) -> &CommitId {
+        self.changes.as_ref().unwrap_or(&self.head)
+    }
 }
 
 impl Integration<'_> {
     /// Brings the work of the pin `pin` into this slot, on top of `onto`, with HEAD on `branch`.
     /// What the work changed at the paths `own` is left out, as is what is [not work](NOT_WORK).
-    /// `attributes` is an additional attributes file (gitattributes(5)).
+    /// `attributes` is an additional attributes file (gitattributes(5)). With `marks`, conflicts are
+    /// left in the files if that can be done; without, work with such marks is a conflict.
     ///
     /// # Errors
     /// The error of `git`; outside of a slot.
@@ -39,39 +61,83 @@ impl Integration<'_> {
         branch: &str,
         own: &[&str],
         attributes: Option<&Path>,
+        marks: bool,
     ) -> Result<RestoredWork> {
-        let restored = self.replay_pin(pin, onto, own, attributes).with_context(|| {
+        let restore = || -> Result<_> {
+            let work = self.pinned_work(pin)?;
+            let marked = self.marked_files(&work.base, work.all())?;
+            if !marked.is_empty() && !marks {
+                return Ok((RestoredWork::Conflict(marked), CommitId::from(onto)));
+            }
+            let paths = match self.replay_pin(&work, onto, own, attributes)? {
+                Ok(head) if marked.is_empty() => return Ok((RestoredWork::Done, head)),
+                Ok(head) => return Ok((RestoredWork::Marked(marked), head)),
+                Err(paths) => paths,
+            };
+            let (head, base) = (&**work.all(), &*work.base);
+            let piece = BranchWork { head, base, message: EARLIER_WORK };
+            if marks
+                && marked.is_empty()
+                && let Some(marked) = self.merge_into_files(onto, &piece, own, attributes)?
+            {
+                return Ok((RestoredWork::Marked(marked), onto.into()));
+            }
+            Ok((RestoredWork::Conflict(paths), onto.into()))
+        };
+        let (restored, head) = restore().with_context(|| {
             format!("cannot restore the work of commit {}", CommitId::from(pin).short())
         })?;
-        let (restored, head) = match restored {
-            Ok(head) => (RestoredWork::Done, head),
-            Err(paths) => {
-                self.slot().move_to(onto)?;
-                (RestoredWork::Conflict(paths), onto.into())
-            }
-        };
+        if matches!(restored, RestoredWork::Conflict(_)) {
+            self.slot().move_to(onto)?;
+        }
         // The steps of this are no commits that the attempt leaves.
         remove_all(&self.git_dir.join("logs")).context("remove the reflogs of the slot")?;
         self.slot().name_branch(branch, &head)?;
         Ok(restored)
     }
 
-    /// Returns the new head of the work, with the uncommitted changes in the files; or the paths of
-    /// a conflict.
-    fn replay_pin(
-        &self,
-        pin: &str,
-        onto: &str,
-        own: &[&str],
-        attributes: Option<&Path>,
-    ) -> Result<Result<CommitId, Vec<String>>> {
+    /// Removes what [`restore`](Integration::restore) has brought from this slot, which the pin keeps.
+    ///
+    /// # Errors
+    /// The error of `git`; outside of a slot.
+    pub fn start_over(&self, onto: &str, branch: &str) -> Result<()> {
+        self.clean_up()?;
+        self.slot().move_to(onto)?;
+        remove_all(&self.git_dir.join("logs")).context("remove the reflogs of the slot")?;
+        self.slot().name_branch(branch, onto)
+    }
+
+    fn pinned_work(&self, pin: &str) -> Result<PinnedWork> {
         let base = "%(trailers:key=Ralph-Base,valueonly)";
         let format = format!("--format=%P%n{base}%(trailers:key={NOT_WORK},valueonly)");
         let shown = lossy(&program::run(&self.root, &["log", "-1", &format, pin])?);
         let mut lines = shown.lines();
         let head = lines.next().and_then(|parents| parents.split(' ').next());
         let head = head.filter(|head| !head.is_empty()).context("it has no parent")?;
-        let base = lines.next().context("it does not name its base")?;
+        let base = lines.next().context("it does not name its base")?.into();
+        let not_work: Vec<String> = lines.filter_map(|it| serde_json::from_str(it).ok()).collect();
+        let not_work: Vec<&str> = not_work.iter().map(String::as_str).collect();
+        let tree = self.commits().with_entries(pin, &not_work, &self.entries(head, &not_work)?)?;
+        let mut changes = None;
+        if tree != self.tree_of(head)? {
+            // The pin may have more parents, for commits that HEAD was moved away from.
+            let (parents, message) = (&[head][..], "Uncommitted\n");
+            let env = &IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
+            let new = NewCommit { tree: &tree, parents, message, env, is_signed: false };
+            changes = Some(program::commit_tree(&self.root, &new)?);
+        }
+        Ok(PinnedWork { head: head.into(), base, changes })
+    }
+
+    /// Returns the new head of the work, with the uncommitted changes in the files; or the paths of
+    /// a conflict.
+    fn replay_pin(
+        &self,
+        work: &PinnedWork,
+        onto: &str,
+        own: &[&str],
+        attributes: Option<&Path>,
+    ) -> Result<Result<CommitId, Vec<String>>> {
         let replay = |onto: &str, head: &str, base: &str| -> Result<_> {
             let piece = BranchWork { head, base, message: "Work of an earlier attempt" };
             let how = IntegrationMethod::Rebase;
@@ -81,22 +147,12 @@ impl Integration<'_> {
                 Integrated::Conflict { paths, .. } => Err(paths),
             })
         };
-        let committed = match replay(onto, head, base)? {
+        let committed = match replay(onto, &work.head, &work.base)? {
             Ok(commit) => commit,
             Err(paths) => return Ok(Err(paths)),
         };
-        let not_work: Vec<String> = lines.filter_map(|it| serde_json::from_str(it).ok()).collect();
-        let not_work: Vec<&str> = not_work.iter().map(String::as_str).collect();
-        let tree = self.commits().with_entries(pin, &not_work, &self.entries(head, &not_work)?)?;
-        if tree == self.tree_of(head)? {
-            return Ok(Ok(committed));
-        }
-        // The pin may have more parents, for commits that HEAD was moved away from.
-        let (parents, message) = (&[head][..], "Uncommitted\n");
-        let env = &IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
-        let new = NewCommit { tree: &tree, parents, message, env, is_signed: false };
-        let changes = program::commit_tree(&self.root, &new)?;
-        if let Err(paths) = replay(&committed, &changes, head)? {
+        let Some(changes) = &work.changes else { return Ok(Ok(committed)) };
+        if let Err(paths) = replay(&committed, changes, &work.head)? {
             return Ok(Err(paths));
         }
         // The files keep the changes, and index and HEAD do not have them.
@@ -112,7 +168,7 @@ mod tests {
 
     use super::super::Repo;
     use super::*;
-    use crate::adapters::git::{PinSource, tests::TestSlots};
+    use crate::adapters::git::{PinSource, integrate::is_marked, tests::TestSlots};
 
     /// Commits `b`, leaves `c` uncommitted, and pins both. Returns the pin.
     fn left(trees: &TestSlots, slot: &Repo) -> CommitId {
@@ -148,7 +204,7 @@ mod tests {
         // In the same slot, and the branch has not moved.
         let slot = main.slots().start(&slot, &settings, &trees.first, "ralph/x").unwrap();
         let restored =
-            slot.integration().restore(&pin, &trees.first, "ralph/x", &[], None).unwrap();
+            slot.integration().restore(&pin, &trees.first, "ralph/x", &[], None, false).unwrap();
         assert_eq!(restored, RestoredWork::Done);
         assert_eq!((&*state(&slot), &*log(&slot)), ("M a\n?? c", "b\nFirst"));
         assert_eq!(slot.head().unwrap().branch.as_deref(), Some("ralph/x"));
@@ -160,17 +216,53 @@ mod tests {
         // In another one, on top of what has landed since.
         let tip = trees.place.commit("d", "1\n", "d");
         let other = main.slots().make(&trees.path("2"), &settings, &tip).unwrap();
-        let restored = other.integration().restore(&pin, &tip, "ralph/x", &[], None).unwrap();
+        let restored =
+            other.integration().restore(&pin, &tip, "ralph/x", &[], None, false).unwrap();
         assert_eq!(restored, RestoredWork::Done);
         assert_eq!((&*state(&other), &*log(&other)), ("M a\n?? c", "b\nd\nFirst"));
         // A conflict with a commit, and one with an uncommitted change.
         for path in ["b", "a"] {
             let tip = trees.place.commit(path, "other\n", "Other");
             let slot = main.slots().make(&trees.path(path), &settings, &tip).unwrap();
-            let restored = slot.integration().restore(&pin, &tip, "ralph/x", &[], None).unwrap();
-            assert_eq!(restored, RestoredWork::Conflict(vec![path.to_owned()]));
-            assert_eq!((state(&slot), slot.head().unwrap().commit), (String::new(), Some(tip)));
+            let restore = |marks| {
+                slot.integration().restore(&pin, &tip, "ralph/x", &[], None, marks).unwrap()
+            };
+            assert_eq!(restore(false), RestoredWork::Conflict(vec![path.to_owned()]));
+            let at = || (slot.head().unwrap().branch, slot.head().unwrap().commit);
+            assert_eq!((state(&slot), at().1), (String::new(), Some(tip.clone())));
+            // In the files, with all other changes, and nothing staged.
+            assert_eq!(restore(true), RestoredWork::Marked(vec![path.to_owned()]));
+            assert_eq!(at(), (Some("ralph/x".to_owned()), Some(tip.clone())));
+            let changed: Vec<String> = slot.dirty().unwrap().into_keys().collect();
+            assert_eq!(changed, ["a", "b", "c"]);
+            let text = fs::read(slot.root().join(path)).unwrap();
+            assert!(is_marked(&text) && text.starts_with(b"<<<<<<< "), "{text:?}");
+            assert_eq!(slot.unfinished(), None);
+            assert_eq!(trees.git(&slot, &["diff", "--cached", "--name-only"]), "");
+            // An attempt that leaves the marks is continued only where that is wanted.
+            let left = PinSource { base: Some(&tip), branch: None, began: None, changed: &changed };
+            let message = format!("Left\n\nRalph-Base: {tip}\n");
+            let marked = slot.pins().pin("refs/ralph/x/2", &message, left, &trees.path("scratch"));
+            let marked = marked.unwrap().commit.unwrap();
+            slot.integration().start_over(&tip, "ralph/x").unwrap();
+            assert_eq!((state(&slot), at().1), (String::new(), Some(tip.clone())));
+            for (marks, restored) in [
+                (true, RestoredWork::Marked(vec![path.to_owned()])),
+                (false, RestoredWork::Conflict(vec![path.to_owned()])),
+            ] {
+                let again = slot.integration().restore(&marked, &tip, "ralph/x", &[], None, marks);
+                assert_eq!(again.unwrap(), restored);
+                slot.integration().start_over(&tip, "ralph/x").unwrap();
+            }
             trees.place.git(&["reset", "-q", "--hard", "HEAD~"]);
         }
+        // A file that one side removed has no marks.
+        trees.place.git(&["rm", "-q", "a"]);
+        // Nor is it taken for this one under another name.
+        let tip = trees.place.commit("d", "2\n", "Removed");
+        let slot = main.slots().make(&trees.path("removed"), &settings, &tip).unwrap();
+        let restored = slot.integration().restore(&pin, &tip, "ralph/x", &[], None, true).unwrap();
+        assert_eq!(restored, RestoredWork::Conflict(vec!["a".to_owned()]));
+        assert_eq!((state(&slot), slot.head().unwrap().commit), (String::new(), Some(tip)));
     }
 }

@@ -63,6 +63,9 @@ pub enum AttemptEvent {
         /// The files in which it conflicts with the branch; then the attempt starts over.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         conflicts: Vec<String>,
+        /// The files that have both sides of such a conflict, marked.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        marked: Vec<String>,
     },
     /// The agent of the attempt started.
     AgentStarted {

@@ -195,7 +195,7 @@ impl Evidence {
 }
 
 /// The first names, quoted, and the number of the others.
-pub(crate) fn first_names<T: AsRef<str>>(all: &[T]) -> String {
+pub fn first_names<T: AsRef<str>>(all: &[T]) -> String {
     /// The names that are shown.
     const FEW: usize = 3;
     let shown: Vec<String> =

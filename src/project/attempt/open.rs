@@ -88,6 +88,9 @@ pub struct AttemptRecord {
     /// own.
     #[serde(default)]
     pub inherited: BTreeSet<String>,
+    /// The files that have both sides of a conflict of earlier work with the branch, marked.
+    #[serde(default)]
+    pub marked: Vec<String>,
     /// The slot of an isolated attempt; `None` if it works in the checkout.
     #[serde(default, alias = "apart")]
     pub slot: Option<SlotAssignment>,

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::{AttemptRecord, work_files::WorkFiles};
 use crate::{
-    adapters::git::Repo,
+    adapters::git::{Repo, is_marked},
     core::{
         commit_id::CommitId,
         graph::{
@@ -16,7 +16,7 @@ use crate::{
         },
         history::LandedWork,
         proof::halves::{Half, HalvesRule, as_it_was},
-        verdict::Evidence,
+        verdict::{Evidence, first_names},
     },
     project::{config_layers, slot_files, workspace::Workspace},
     regular_file,
@@ -102,6 +102,9 @@ pub fn check_evidence(
     evidence.to_prove = evidence.report.is_some()
         && !is_free
         && HalvesRule::is_due(&workspace.config.proof.of(task), &verify, &committed);
+    if evidence.report.is_some() {
+        evidence.missing.extend(still_marked(tree, record));
+    }
     if evidence.report.is_some() && !is_free {
         settings_kept(workspace, tree, record, head.as_ref(), evidence)?;
         if let (Some(base), Some(head)) = (&record.base, &head)
@@ -137,6 +140,16 @@ pub fn check_evidence(
         }
     }
     Ok(())
+}
+
+/// What is said of the files that still have both sides of a conflict.
+fn still_marked(tree: &Repo, record: &AttemptRecord) -> Option<String> {
+    let is_still = |path: &&String| {
+        regular_file::read(&tree.root().join(path)).is_ok_and(|text| is_marked(&text))
+    };
+    let marked: Vec<&String> = record.marked.iter().filter(is_still).collect();
+    let says = "is not resolved: its marks (`<<<<<<<`, `>>>>>>>`) are still there";
+    (!marked.is_empty()).then(|| format!("the conflict in {} {says}", first_names(&marked)))
 }
 
 /// The most landed work that is compared with that of an attempt.

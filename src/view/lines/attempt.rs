@@ -57,6 +57,12 @@ impl EventText for AttemptEvent {
                  reports; `ralph task-complete {id}` completes the task"
             )),
             AttemptEvent::AgentChanged(change) => warn(changed_agent(change, at.record.timestamp)),
+            AttemptEvent::WorkRestored { marked, .. } if !marked.is_empty() => {
+                vec![faint(format!(
+                    "{id} resolves the conflict of its work with the branch in {}",
+                    marked.join(", ")
+                ))]
+            }
             AttemptEvent::WorkRestored { conflicts, .. } if conflicts.is_empty() && !at.verbose => {
                 Vec::new()
             }
