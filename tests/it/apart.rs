@@ -778,8 +778,9 @@ fn checks_that_fail_beside_others_run_once_more_alone() {
         "check",
         "cd \"$TRIAL_DIR\"; touch \"began-$RALPH_TASK_ID\"\n\
          until [ -e began-a ] && [ -e began-b ]; do sleep 0.05; done\n\
-         mkdir port || { touch busy; exit 1; }\n\
-         trap 'rmdir port' EXIT; trap 'exit 1' TERM\n\
+         # Free again once its owner is gone, however it ended.\n\
+         ln -s $$ port || { kill -0 $(readlink port) && { touch busy; exit 1; }; ln -sfn $$ port; }\n\
+         trap 'rm port' EXIT; trap 'exit 1' TERM\n\
          until [ -e busy ]; do sleep 0.05; done\n",
     );
     trial.run(["run"]).graph_complete();
