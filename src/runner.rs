@@ -29,6 +29,7 @@ mod process_spec;
 mod processes;
 mod proof;
 mod proof_turn;
+mod repair;
 mod side_command;
 mod slots;
 mod sources;
@@ -409,7 +410,8 @@ impl Runner {
             }
             RunDecision::Select(Decision::Wait(wait)) => self.wait(wait)?,
             RunDecision::Select(Decision::Stop(reason)) => {
-                let goes_on = whole::precedes(&reason) && whole::verify(self)?;
+                let goes_on = (whole::precedes(&reason) && whole::verify(self)?)
+                    || (matches!(reason, StopReason::BaselineBroken(_)) && repair::begin(self)?);
                 return Ok(Some(reason).filter(|_| !goes_on));
             }
         }

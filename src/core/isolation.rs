@@ -24,6 +24,17 @@ pub enum QueueMode {
     Batch,
 }
 
+/// What a run does when a verify command fails on the target branch without the work of any task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnRedBase {
+    /// It ends.
+    #[default]
+    Stop,
+    /// It adds a task that mends the command, and does that first.
+    Repair,
+}
+
 /// How another attempt at a task starts in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -43,7 +43,7 @@ use key::unfinished;
 pub use key::{SelectionKey, keys};
 pub use reach::fault_words;
 use scan::FrontierScan;
-pub use stops::{default_iterations, iteration_limit_reached};
+pub use stops::{default_iterations, iteration_limit_reached, repair};
 
 /// The default number of attempts before a task is parked.
 pub const MAX_ATTEMPTS: u32 = 3;

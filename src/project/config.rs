@@ -30,7 +30,7 @@ use crate::{
         event::Orphans,
         executor::{self, ExecutorKind},
         graph::glob::Glob,
-        isolation::{Isolation, QueueMode, Retry},
+        isolation::{Isolation, OnRedBase, QueueMode, Retry},
         proof::ProofSettings,
         run::landing::QueueLimits,
         select::{self, Policy},
@@ -211,6 +211,9 @@ settings! { @ [] []
     pull_request: words ["never", "run"] PullRequests = PullRequests::Never;
     /// What to do with processes of an agent that still run after `child_wait_timeout`.
     on_orphans: words ["kill", "leave"] Orphans = Orphans::default();
+    /// What to do when a verify command fails on the target branch without the work of any task: end the
+    /// run, or add a task that mends it and do that first.
+    on_red_base: words ["stop", "repair"] OnRedBase = OnRedBase::default();
     /// How to treat an agent's promise that everything is complete: `check` it against the graph,
     /// `trust` it and end the run, or ignore it (`off`).
     promise: words ["check", "trust", "off"] Worth = Worth::default();

@@ -261,7 +261,9 @@ impl NextAttempt<'_> {
         let has_baseline =
             cx.workspace.verifies_baseline(task) && (record.slot.is_some() || !history.unproven);
         let mut baseline = if has_baseline { cx.workspace.verify_of(task) } else { Vec::new() };
-        if attempt > 1 {
+        if task.repairs().is_some() {
+            baseline.clear();
+        } else if attempt > 1 {
             // The work of an earlier attempt may be there.
             baseline.retain(|command| !is_own_check(cx, graph, task, command));
         }
@@ -293,14 +295,15 @@ pub(super) fn started(record: &AttemptRecord, key: &SelectionKey) -> Event {
 }
 
 /// Whether a task adds a verify command for its own work: no other has it, as each has those of
-/// `defaults`.
+/// `defaults`. Of a task that mends one, all are.
 fn is_own_check(cx: &RunContext, graph: &TaskGraph, task: &Task, command: &String) -> bool {
     let project = task.verify_only.as_ref().unwrap_or(&cx.workspace.config.verify.0);
     let is_shared = || {
         let mut others = graph.tasks().iter().filter(|other| other.id != task.id);
         others.any(|other| other.verify.contains(command))
     };
-    task.verify.contains(command) && !project.contains(command) && !is_shared()
+    let is_added = task.verify.contains(command) && !project.contains(command);
+    task.repairs().is_some() || (is_added && !is_shared())
 }
 
 /// Returns the parts of a record that the next steps of the attempt need.

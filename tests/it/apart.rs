@@ -769,6 +769,40 @@ fn a_filter_with_a_key_in_the_git_folder_works_in_slots() {
     sound(&trial);
 }
 
+/// A scene in which `broken` fails the verify command of all tasks.
+fn red_base(repair: &str) -> TestProject {
+    let settings =
+        "jobs: 1\nmax_attempts: 2\nproof: none\non_red_base: repair\nverify: 'test ! -e broken'\n";
+    let trial = stage("tasks: [{id: a}, {id: b}, {id: c}]\n", settings).file("broken", "1\n");
+    tell(&trial, "", "work");
+    tell(&trial, "repair", repair);
+    trial
+}
+
+#[test]
+fn a_command_that_fails_without_any_work_is_mended_first() {
+    let trial = red_base("git rm -q broken; work");
+    trial.run(["run"]).graph_complete();
+    sound(&trial);
+    trial.assert_record("repairing", &json!({"task_id": "repair", "command": "test ! -e broken"}));
+    assert_eq!(trial.tasks("started"), ["a", "b", "repair", "a", "b", "c"]);
+    assert_eq!(trial.status("repair"), "complete");
+    let log = trial.git(&["log", "--format=%s"]);
+    assert!(log.contains("Add repair: Make `test ! -e broken` pass"), "{log}");
+}
+
+/// Its attempts count, although what they fail with is not their work.
+#[test]
+fn a_repair_that_fails_ends_the_run_and_the_next_run_tries_it_again() {
+    let trial = red_base("work");
+    trial.run(["run"]).code(3).stderr_has("baseline broken");
+    assert_eq!(trial.tasks("started"), ["a", "b", "repair", "repair"]);
+    trial.run(["task-reset", "repair"]);
+    tell(&trial, "repair", "git rm -q broken; work");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.graph_text().matches("id: repair").count(), 1);
+}
+
 /// A verify command that shares a port with itself fails while another attempt runs it. That counts only
 /// if it fails alone too.
 #[test]

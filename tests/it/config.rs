@@ -56,6 +56,7 @@ fn every_setting_is_shown_with_its_origin() {
     notify_timeout      [took]                                 default
     notify_wait         [took]                                 default
     on_orphans          kill                                default
+    on_red_base         stop                                default
     onto                none                                default
     promise             check                               default
     promise_text        <promise>COMPLETE</promise>         default

@@ -211,6 +211,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
         "a",
         r#""command":"make","outcome":"exited","exit_code":2,"duration_seconds":1.0,"log":"[log]""#,
     ),
+    ("repairing", "repair", r#""command":"make""#),
     ("verify_postponed", "a", r#""attempt":1"#),
     ("proved", "a", r#""attempt":1,"outcome":"not_noticed","runs":true,"duration_seconds":2.0"#),
     (

@@ -15,10 +15,7 @@ use super::{
     lossy,
     program::{self, NewCommit, STAYS_OUT},
 };
-use crate::{
-    core::{commit_id::CommitId, verdict::ResolvedConflict},
-    regular_file,
-};
+use crate::core::{commit_id::CommitId, verdict::ResolvedConflict};
 
 /// The ref that keeps what was in the slot and in no commit; only the last such state. Only this
 /// slot has it, and it is removed with the slot.
@@ -49,19 +46,6 @@ const OWN: &[&str] = &[
     "-c",
     "rerere.enabled=false",
 ];
-
-/// The message of the work that [`Integration::merge_into_files`] brings, which git writes at the end
-/// of each conflict.
-pub(super) const EARLIER_WORK: &str = "work of an earlier attempt";
-
-/// Whether a text has a conflict as an attempt finds it in its files.
-pub fn is_marked(text: &[u8]) -> bool {
-    let end = format!(" ({EARLIER_WORK})");
-    let is_end = |line: &[u8]| {
-        line.starts_with(b">>>>>>> ") && line.trim_ascii_end().ends_with(end.as_bytes())
-    };
-    text.split(|byte| *byte == b'\n').any(is_end)
-}
 
 /// The form in which work is integrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -388,7 +372,7 @@ impl Integration<'_> {
     }
 
     /// Returns one commit with all changes of a branch, and its parent; none if it changes nothing.
-    fn as_one(
+    pub(super) fn as_one(
         &self,
         git: &GitCalls<'_>,
         onto: &str,
@@ -412,56 +396,8 @@ impl Integration<'_> {
         Ok(Some((from, one)))
     }
 
-    /// Puts the changes of a branch into the files of this slot, uncommitted, with HEAD at `onto`.
-    /// Where both changed the same lines, the file has both sides, marked. Returns these files; none,
-    /// and a clean slot, if one of them cannot have marks.
-    ///
-    /// # Errors
-    /// The error of `git`; outside of a slot.
-    pub(super) fn merge_into_files(
-        &self,
-        onto: &str,
-        piece: &BranchWork<'_>,
-        own: &[&str],
-        attributes: Option<&Path>,
-    ) -> Result<Option<Vec<String>>> {
-        let git = self.calls(attributes);
-        let one = self.as_one(&git, onto, piece, own, false)?;
-        let Some((_, one)) = one else { return Ok(None) };
-        self.slot().detach_at(onto)?;
-        let arguments = ["cherry-pick", "--no-commit", &one];
-        let output = git.run_raw(&arguments)?;
-        let paths = git.unmerged()?;
-        if !output.status.success() && paths.is_empty() {
-            return Err(program::failed(&arguments, &output));
-        }
-        let has_marks = |path: &String| {
-            regular_file::read(&self.root.join(path)).is_ok_and(|text| is_marked(&text))
-        };
-        if !paths.iter().all(has_marks) {
-            self.clean_up()?;
-            return Ok(None);
-        }
-        // Nothing is staged, and git forgets that it stopped in the middle.
-        git.run_raw(&["reset", "-q", "--mixed"])?;
-        Ok(Some(paths))
-    }
-
-    /// Returns the files that differ between two commits and have such marks in the second.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub(super) fn marked_files(&self, base: &str, commit: &str) -> Result<Vec<String>> {
-        let mut marked = Vec::new();
-        for path in self.differing(Some(base), commit)? {
-            if self.file_at(commit, &path)?.is_some_and(|text| is_marked(&text)) {
-                marked.push(path);
-            }
-        }
-        Ok(marked)
-    }
-
-    fn calls(&self, attributes: Option<&Path>) -> GitCalls<'_> {
+    /// How git is called, with an additional attributes file.
+    pub(super) fn calls(&self, attributes: Option<&Path>) -> GitCalls<'_> {
         let attributes = attributes.map(|file| format!("core.attributesFile={}", file.display()));
         GitCalls { repo: self, attributes, env: self.commits().identity() }
     }
@@ -489,7 +425,7 @@ impl GitCalls<'_> {
     }
 
     /// The files in which git found conflicts.
-    fn unmerged(&self) -> Result<Vec<String>> {
+    pub(super) fn unmerged(&self) -> Result<Vec<String>> {
         let names =
             self.run_raw(&["diff", "--name-only", "--diff-filter=U", "-z", STAYS_OUT])?.stdout;
         let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());

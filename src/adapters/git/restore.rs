@@ -5,18 +5,29 @@ use std::{ffi::OsStr, path::Path};
 use anyhow::{Context, Result};
 
 use super::{
-    BranchWork, Integrated, Integration, IntegrationMethod,
-    integrate::EARLIER_WORK,
-    lossy,
+    BranchWork, Integrated, Integration, IntegrationMethod, lossy,
     pin::IDENTITY,
     program::{self, NewCommit},
     slot_settings::remove_all,
 };
-use crate::core::commit_id::CommitId;
+use crate::{core::commit_id::CommitId, regular_file};
 
 /// The trailer of a pin for a path, as a JSON string, that is kept there and is not work of the
 /// attempt: a command of `setup` or `verify` wrote it.
 pub const NOT_WORK: &str = "Ralph-Not-Work";
+
+/// The message of the work that [`Integration::merge_into_files`] brings, which git writes at the end
+/// of each conflict.
+const EARLIER_WORK: &str = "work of an earlier attempt";
+
+/// Whether a text has a conflict as an attempt finds it in its files.
+pub fn is_marked(text: &[u8]) -> bool {
+    let end = format!(" ({EARLIER_WORK})");
+    let is_end = |line: &[u8]| {
+        line.starts_with(b">>>>>>> ") && line.trim_ascii_end().ends_with(end.as_bytes())
+    };
+    text.split(|byte| *byte == b'\n').any(is_end)
+}
 
 /// The result of bringing kept work into a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +118,55 @@ impl Integration<'_> {
         self.slot().name_branch(branch, onto)
     }
 
+    /// Puts the changes of a branch into the files of this slot, uncommitted, with HEAD at `onto`.
+    /// Where both changed the same lines, the file has both sides, marked. Returns these files; none,
+    /// and a clean slot, if one of them cannot have marks.
+    ///
+    /// # Errors
+    /// The error of `git`; outside of a slot.
+    fn merge_into_files(
+        &self,
+        onto: &str,
+        piece: &BranchWork<'_>,
+        own: &[&str],
+        attributes: Option<&Path>,
+    ) -> Result<Option<Vec<String>>> {
+        let git = self.calls(attributes);
+        let one = self.as_one(&git, onto, piece, own, false)?;
+        let Some((_, one)) = one else { return Ok(None) };
+        self.slot().detach_at(onto)?;
+        let arguments = ["cherry-pick", "--no-commit", &one];
+        let output = git.run_raw(&arguments)?;
+        let paths = git.unmerged()?;
+        if !output.status.success() && paths.is_empty() {
+            return Err(program::failed(&arguments, &output));
+        }
+        let has_marks = |path: &String| {
+            regular_file::read(&self.root.join(path)).is_ok_and(|text| is_marked(&text))
+        };
+        if !paths.iter().all(has_marks) {
+            self.clean_up()?;
+            return Ok(None);
+        }
+        // Nothing is staged, and git forgets that it stopped in the middle.
+        git.run_raw(&["reset", "-q", "--mixed"])?;
+        Ok(Some(paths))
+    }
+
+    /// Returns the files that differ between two commits and have such marks in the second.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    fn marked_files(&self, base: &str, commit: &str) -> Result<Vec<String>> {
+        let mut marked = Vec::new();
+        for path in self.differing(Some(base), commit)? {
+            if self.file_at(commit, &path)?.is_some_and(|text| is_marked(&text)) {
+                marked.push(path);
+            }
+        }
+        Ok(marked)
+    }
+
     fn pinned_work(&self, pin: &str) -> Result<PinnedWork> {
         let base = "%(trailers:key=Ralph-Base,valueonly)";
         let format = format!("--format=%P%n{base}%(trailers:key={NOT_WORK},valueonly)");
@@ -168,7 +228,7 @@ mod tests {
 
     use super::super::Repo;
     use super::*;
-    use crate::adapters::git::{PinSource, integrate::is_marked, tests::TestSlots};
+    use crate::adapters::git::{PinSource, tests::TestSlots};
 
     /// Commits `b`, leaves `c` uncommitted, and pins both. Returns the pin.
     fn left(trees: &TestSlots, slot: &Repo) -> CommitId {

@@ -264,6 +264,12 @@ pub enum CheckEvent {
     VerifyRepeated(CheckResult),
     /// A verify command failed, and then passed on the same tree.
     Flaky(CheckResult),
+    /// A verify command fails without the work of any task, and the task of this record is there to mend
+    /// it. The others wait for that.
+    Repairing {
+        /// The command.
+        command: String,
+    },
     /// The run was stopped before all verify commands had ended; the next run continues with them.
     VerifyPostponed {
         /// The attempt.
@@ -293,6 +299,7 @@ impl Effect for CheckEvent {
             CheckEvent::Flaky(check) => {
                 history.run.checks.entry(check.command.clone()).or_default().flaky += 1;
             }
+            CheckEvent::Repairing { .. } => history.run.repair.clone_from(&record.task_id),
             CheckEvent::SettingUp { .. }
             | CheckEvent::Verifying { .. }
             | CheckEvent::AlreadyPasses { .. }
@@ -312,6 +319,7 @@ impl Effect for CheckEvent {
                 | CheckEvent::VerifyFailed(_)
                 | CheckEvent::VerifyRepeated(_)
                 | CheckEvent::Flaky(_)
+                | CheckEvent::Repairing { .. }
                 | CheckEvent::VerifyPostponed { .. }
                 | CheckEvent::Proved { .. } => return,
             };

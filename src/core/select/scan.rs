@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 
-use super::{SelectionKey, TaskConflict, TaskState, View};
+use super::{SelectionKey, TaskConflict, TaskState, View, repair};
 
 /// What a decision needs to know of the frontier.
 #[derive(Default)]
@@ -28,7 +28,9 @@ impl<'a> FrontierScan<'a> {
     /// left out: a night of thousands of ready tasks takes as many decisions.
     pub(super) fn of(view: &View<'a>, now: DateTime<Utc>, only_better: bool) -> FrontierScan<'a> {
         let mut scan = FrontierScan::default();
-        for number in view.frontier() {
+        let (first, all) = (repair(view), view.frontier());
+        let others = all.filter(|_| first.is_none());
+        for number in first.into_iter().chain(others) {
             // What happens to a task only moves its key back.
             if only_better && scan.best.is_some_and(|best| view.keys[number] >= best) {
                 continue;

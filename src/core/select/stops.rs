@@ -8,6 +8,19 @@ use crate::{
     graph::task::Status,
 };
 
+/// Returns the number of the task that mends a verify command which fails without the work of any
+/// other, while these wait for it.
+pub fn repair(view: &View<'_>) -> Option<usize> {
+    let run = &view.history.run;
+    let number =
+        view.graph.number(run.repair.as_ref().filter(|_| run.baseline_broken.is_some())?)?;
+    let can_go_on = match view.graph.task(number).status {
+        Status::Pending | Status::InProgress => !view.out_of_attempts(number),
+        Status::Complete | Status::Cancelled | Status::Blocked | Status::NeedsInput => false,
+    };
+    can_go_on.then_some(number)
+}
+
 impl View<'_> {
     /// The reason to stop when no task can start: questions only, or other reasons too.
     pub(super) fn stuck(&self, now: DateTime<Utc>) -> StopReason {
@@ -30,7 +43,7 @@ impl View<'_> {
         if run.promised {
             return Some(StopReason::Promised);
         }
-        if let Some(why) = &run.baseline_broken {
+        if let Some(why) = run.baseline_broken.as_ref().filter(|_| repair(self).is_none()) {
             return Some(StopReason::BaselineBroken(why.clone()));
         }
         if let Some(why) = &run.bad_base {

@@ -376,6 +376,10 @@ impl EventText for CheckEvent {
                 let what = "failed and then passed on the same files: nobody's failure";
                 vec![line(Style::Warn, format!("{id}: `{}` {what}", check.command))]
             }
+            CheckEvent::Repairing { command } => {
+                let what = "fails without anybody's work; the other tasks wait until";
+                vec![line(Style::Warn, format!("`{command}` {what} {id} has mended it"))]
+            }
             CheckEvent::VerifyPostponed { .. } => {
                 let text = "are left to the next run; its work is kept";
                 vec![line(Style::Warn, format!("the verify commands of {id} {text}"))]

@@ -245,7 +245,8 @@ impl LandingQueue {
         };
         let is_same =
             |red: &CheckResult| red.outcome == check.outcome && words(red) == words(&check);
-        let red = self.known.fails(&onto, &check.command).filter(|(_, red, _)| is_same(red));
+        let red = self.known.fails(&onto, &check.command);
+        let red = red.filter(|(_, red, _)| !is_own && is_same(red));
         let already = red.is_some();
         // A task may be there to mend it. That several fail in this way says that they are not.
         let merge = if red.is_some_and(|(_, _, first)| *first != work.id.task_id) {
