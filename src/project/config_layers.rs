@@ -98,19 +98,27 @@ pub fn global_path() -> Option<PathBuf> {
     env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(PATH))
 }
 
+/// The settings in HEAD, if a sparse checkout leaves them out.
+fn left_out(root: &Path) -> Option<String> {
+    let repo = Repo::discover(root).ok()?;
+    let text = repo.file_at("HEAD", PATH).ok()??;
+    let is_left_out = repo.landings().leaves_out(PATH).unwrap_or(false);
+    is_left_out.then(|| String::from_utf8(text).ok()).flatten()
+}
+
 /// Refuses to run without the settings that HEAD has: no `verify` command of theirs would run.
 ///
 /// # Errors
 /// The settings file is missing in the checkout; errors of git.
 pub fn check_own(repo: &Repo, layers: &ConfigLayers) -> Result<()> {
-    let is_there = layers.named().is_some() || repo.root().join(PATH).exists();
-    if is_there || repo.file_at("HEAD", PATH)?.is_none() {
+    let own = repo.root().join(PATH);
+    let is_there = |file: &LayerSource| file.named || file.path == own && file.text.is_some();
+    if layers.files.iter().any(is_there) || repo.file_at("HEAD", PATH)?.is_none() {
         return Ok(());
     }
     let message = format!(
         "`{PATH}` is in the last commit and missing in the checkout; bring it back with `git checkout \
-         -- {PATH}`, in a sparse checkout with `git sparse-checkout add .ralph`, or commit that it is \
-         deleted"
+         -- {PATH}`, or commit that it is deleted"
     );
     fail(Exit::Invalid, message)
 }
@@ -178,7 +186,11 @@ impl ConfigLayers {
             let text = match regular_file::read_to_string(&file.path) {
                 Err(error) if error.kind() == ErrorKind::NotFound && !file.named => {
                     file.text = None;
-                    continue;
+                    let is_own = file.path == self.root.join(PATH);
+                    match is_own.then(|| left_out(&self.root)).flatten() {
+                        Some(text) => text,
+                        None => continue,
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     let message = format!(

@@ -231,8 +231,16 @@ impl Follower {
                 crash::point("follow.staged");
                 follow()
             }
-            // Another git process holds the index.
-            Err(error) => Ok(Following::Busy { why: format!("{error:#}") }),
+            Err(error) => {
+                let why = format!("{error:#}");
+                let checkout = repo.root().to_owned();
+                // Another git process holds the index, or git cannot write it.
+                Ok(if why.contains(".lock'") {
+                    Following::Busy { why }
+                } else {
+                    Following::InTheWay { checkout, paths: Vec::new(), why }
+                })
+            }
         };
         let is_done = matches!(following, Ok(Following::Done));
         if !is_done {

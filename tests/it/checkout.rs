@@ -143,6 +143,20 @@ fn a_checkout_follows_once_its_branch_is_not_locked_any_more() {
     assert_eq!((trial.status("a"), trial.status("b")), ("complete".into(), "complete".into()));
 }
 
+/// Its index is damaged, or a filter fails: waiting does not help, and the end of the run does not.
+#[test]
+fn a_checkout_that_git_cannot_write_waits() {
+    let trial = project();
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "agent_started");
+    trial.git(&["rm", "--quiet", "--cached", "task-graph.yaml"]);
+    trial.leave("go");
+    run.end(&trial).graph_complete().stderr_has("`task-graph.yaml` is not in the index");
+    trial.git(&["add", "task-graph.yaml"]);
+    trial.run(["land"]).stdout("`main` has all that landed\n");
+    assert_eq!(trial.git(&["status", "--porcelain"]), "");
+}
+
 /// The run does not write into the checkout but by what lands: git does there what it always does.
 #[test]
 fn a_person_may_switch_stash_and_commit_while_a_run_goes_on() {
@@ -209,18 +223,22 @@ fn the_settings_of_a_run_are_not_those_of_a_branch_that_a_person_looks_at() {
     assert_eq!(trial.lines("settings_loaded").len(), 0);
 }
 
-/// Without them no verify command would run.
+/// Without them no verify command would run. A sparse checkout has not deleted them.
 #[test]
 fn a_run_without_the_settings_of_the_last_commit_is_refused() {
     let trial = project();
     trial.leave("go");
     trial.git(&["sparse-checkout", "set", "docs"]);
     assert!(!trial.root().join(".ralph/config.yaml").exists());
+    trial.run(["run", "--once"]);
+    assert_eq!(trial.tasks("completed"), ["a"]);
+    trial.git(&["sparse-checkout", "disable"]);
+    fs::remove_file(trial.root().join(".ralph/config.yaml")).unwrap();
     for words in [&["run"][..], &["doctor", "--quick"]] {
         let ran = trial.run(words).code(65).whole();
-        assert!(ran.contains("`git sparse-checkout add .ralph`"), "{ran}");
+        assert!(ran.contains("`git checkout -- .ralph/config.yaml`"), "{ran}");
     }
-    trial.git(&["sparse-checkout", "add", ".ralph"]);
+    trial.git(&["checkout", "--", ".ralph/config.yaml"]);
     trial.run(["run"]).graph_complete();
 }
 

@@ -308,7 +308,8 @@ impl CommitMaker<'_> {
     /// The error of `git`, for example when another process holds the index.
     pub fn stage_text(&self, path: &str, text: &str) -> Result<()> {
         let blob = self.write_blob(text)?;
-        let entry = self.index_entry(path)?.context("the file is not in the index")?;
+        let entry =
+            self.index_entry(path)?.with_context(|| format!("`{path}` is not in the index"))?;
         let mode = entry.split(' ').next().unwrap_or_default();
         self.stage(&format!("{mode} {blob}"), path)
     }

@@ -142,6 +142,14 @@ impl BranchLandings<'_> {
         Ok(kept)
     }
 
+    /// Whether a sparse checkout leaves this file out.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn leaves_out(&self, path: &str) -> Result<bool> {
+        Ok(program::run(&self.root, &["ls-files", "-v", "--", path])?.starts_with(b"S"))
+    }
+
     /// The reason if a person has told git to ignore their changes of some of these files: neither
     /// `git status` shows them, nor does `git stash` put them aside.
     ///
