@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    core::agents::transcript::{AgentTranscript, Format, MESSAGE, TranscriptReader},
+    core::agents::transcript::{AgentTranscript, Format, MESSAGE, TranscriptReader, Usage},
     regular_file,
 };
 
@@ -95,6 +95,11 @@ impl Follow {
         let transcript = self.transcript.as_mut()?;
         self.tail.read(|bytes| transcript.push(bytes));
         Some(transcript.transcript())
+    }
+
+    /// What it has used so far, as far as that has been read.
+    pub fn usage(&self) -> Option<&Usage> {
+        self.transcript.as_ref().map(|transcript| &transcript.transcript().usage)
     }
 
     /// The agent's current activity in one line, as far as it has been read. Raw text.

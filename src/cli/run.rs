@@ -39,10 +39,10 @@ pub struct LimitArgs {
     /// [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub exit_grace: Option<Duration>,
-    /// Stop once spending reaches this amount (USD)
+    /// Stop at this amount (USD), also attempts that reach it
     #[arg(long, value_name = "USD", value_parser = money)]
     pub max_cost: Option<f64>,
-    /// Stop once the attempts have used N tokens, not counting cached input
+    /// Stop at N tokens, not counting cached input, also attempts that reach it
     #[arg(long, value_name = "N")]
     pub max_tokens: Option<u64>,
     /// End the run and its attempts after this long

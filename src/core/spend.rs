@@ -57,6 +57,15 @@ impl Spend {
         }
     }
 
+    /// What running attempts report of their usage so far.
+    pub fn so_far<'a>(usages: impl Iterator<Item = &'a Usage>) -> Spend {
+        usages.fold(Spend::default(), |sum, usage| Spend {
+            cost_usd: sum.cost_usd + usage.cost_usd.unwrap_or_default(),
+            tokens: sum.tokens.plus(usage.tokens.unwrap_or_default()),
+            ..sum
+        })
+    }
+
     /// Adds an attempt.
     pub fn add(&mut self, ended: &AttemptResult) {
         let of_one = Spend::of(&ended.usage, &ended.outcome, ended.duration_seconds);
@@ -126,7 +135,8 @@ pub fn dollars(sum: f64) -> String {
     if sum != 0.0 && sum < 0.1 { format!("${sum:.4}") } else { format!("${sum:.2}") }
 }
 
-/// The limits on usage. Reaching one stops the run; only that on time ends running attempts.
+/// The limits on usage. Reaching one stops the run. Running attempts are ended at that on time, and at
+/// the others where their own usage reaches it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Budget {
     /// US dollars per run.
@@ -186,6 +196,31 @@ impl Budget {
         Some(began?.checked_add_signed(limit).unwrap_or(DateTime::<Utc>::MAX_UTC))
     }
 
+    /// What the limits on cost leave for one more attempt, in US dollars, at least a cent; none without
+    /// such a limit.
+    pub fn left(
+        &self,
+        run: &Spend,
+        recent: impl IntoIterator<Item = (DateTime<Utc>, f64)>,
+        now: DateTime<Utc>,
+    ) -> Option<f64> {
+        let run = self.cost.map(|limit| limit - run.assumed_cost());
+        let day = self.cost_per_day.map(|limit| limit - cost_of_day(recent, now));
+        run.into_iter().chain(day).reduce(f64::min).map(|left| left.max(0.01))
+    }
+
+    /// The limits that the usage of running attempts can reach, as far as they report it.
+    #[must_use]
+    pub fn within_attempts(&self, running: &Spend) -> Budget {
+        let has_cost = running.cost_usd > 0.0;
+        Budget {
+            cost: self.cost.filter(|_| has_cost),
+            tokens: self.tokens.filter(|_| running.tokens != Tokens::default()),
+            duration: None,
+            cost_per_day: self.cost_per_day.filter(|_| has_cost),
+        }
+    }
+
     /// Returns the first limit that is reached: from the usage of the run since its start, and from
     /// recent costs with their times.
     pub fn reached(
@@ -206,11 +241,14 @@ impl Budget {
         if let Some(limit) = self.duration.filter(|_| is_over) {
             return Some(Reached::Duration(limit));
         }
-        let day: f64 =
-            recent.into_iter().filter(|(at, _)| now - *at < DAY).map(|(_, cost)| cost).sum();
+        let day = cost_of_day(recent, now);
         let limit = self.cost_per_day.filter(|limit| day >= *limit)?;
         Some(Reached::Day(limit, day))
     }
+}
+
+fn cost_of_day(costs: impl IntoIterator<Item = (DateTime<Utc>, f64)>, now: DateTime<Utc>) -> f64 {
+    costs.into_iter().filter(|(at, _)| now - *at < DAY).map(|(_, cost)| cost).sum()
 }
 
 /// The period of the daily cost limit: a rolling day, because a calendar day would end in the

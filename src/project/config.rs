@@ -167,7 +167,7 @@ settings! { @ [] []
     /// The number of attempts per task before it is parked.
     #[schemars(range(min = 1))]
     max_attempts: u32 = select::MAX_ATTEMPTS;
-    /// The limit on the cost of a run, in US dollars.
+    /// The limit on the cost of a run, in US dollars; it ends an attempt that reaches it.
     #[schemars(extend("exclusiveMinimum" = 0))]
     max_cost: Option<f64> = None;
     /// The limit on the cost of all runs within 24 hours, in US dollars.
@@ -182,7 +182,7 @@ settings! { @ [] []
     /// The default is the number of open tasks times `max_attempts`, at least 50.
     #[schemars(range(min = 1))]
     max_iterations: Option<u32> = None;
-    /// The limit on the tokens of a run, not counting cached input.
+    /// The limit on the tokens of a run, not counting cached input; it ends an attempt that reaches it.
     #[schemars(range(min = 1))]
     max_tokens: Option<u64> = None;
     /// The longest wait for a rate-limited or unavailable provider.

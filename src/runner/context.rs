@@ -1,15 +1,19 @@
 //! What the owners of a run read and do not change: the repository, its settings and the options of
 //! the run; and the facts that they answer with.
 
-use std::sync::mpsc::Sender;
+use std::{path::Path, sync::mpsc::Sender};
 
 use anyhow::Result;
 
 use super::RunnerMessage;
 use crate::{
-    adapters::process::{GuardianProgram, GuardianSpec, ProcessNews, ProcessSpec},
+    adapters::{
+        git::Repo,
+        process::{GuardianProgram, GuardianSpec, ProcessNews, ProcessSpec},
+    },
     core::{
         agents::agent_command::AgentCommand,
+        commit_id::CommitId,
         event::{Event, GraphEvent, Harm, PlainLoop, SourceRefreshed},
         graph::{
             TaskGraph,
@@ -143,6 +147,13 @@ impl RunContext {
 pub(super) fn task_of(graph: &TaskGraph, record: &AttemptRecord) -> Option<Task> {
     let task = graph.task(graph.number(&record.task_id)?);
     Some(record.terms.as_ref().map_or_else(|| task.clone(), |terms| terms.applied(task)))
+}
+
+/// HEAD of the worktree at this path, if there is one.
+pub(super) fn head_of(tree: &Path) -> Option<CommitId> {
+    let repo = Repo::discover(tree).ok()?;
+    // Without its own git directory, the folder belongs to the repository around it.
+    repo.is_top(tree).then(|| repo.head().ok()?.commit)?
 }
 
 /// A fact for the journal.

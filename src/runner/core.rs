@@ -17,7 +17,7 @@ use crate::core::{
     graph::task::TaskId,
     run::{OpenWork, Run, Situation, process_watch::GracePeriods},
     select::{Active, View},
-    spend::Reached,
+    spend::{Budget, Reached, Spend},
 };
 
 /// The decisions of a run, with the graph and the history that they follow from.
@@ -124,7 +124,23 @@ impl RunCore {
         let Some(limit) = budget.duration.filter(|_| is_over && !self.is_ended_now()) else {
             return Ok(());
         };
-        let limit = Some(Reached::Duration(limit).to_string());
+        self.stop_at(&Reached::Duration(limit))
+    }
+
+    /// Ends what runs where the usage of agents `at_work` reaches a limit of the run, with all that run.
+    pub(super) fn check_spend(&mut self, at_work: &Spend, running: &Spend) -> Result<()> {
+        let (budget, now) = (self.cx.policy.budget.within_attempts(at_work), Utc::now());
+        if budget == Budget::default() || self.is_ended_now() {
+            return Ok(());
+        }
+        let history = self.journal.history();
+        let recent = history.recent_costs().chain([(now, running.cost_usd)]);
+        let reached = budget.reached(&history.spend().plus(running), None, recent, now);
+        reached.map_or(Ok(()), |reached| self.stop_at(&reached))
+    }
+
+    fn stop_at(&mut self, reached: &Reached) -> Result<()> {
+        let limit = Some(reached.to_string());
         let stop = StopRequest { limit, now: true, ..StopRequest::default() };
         self.emit(None, RequestEvent::StopRequested(stop)).map(drop)
     }

@@ -84,7 +84,7 @@ impl Runner {
         evidence.earlier = self.attempts.earlier_work(cx, history, &record, &evidence)?;
         let graph = self.core.graph.file.graph();
         close::add_graph_changes(&cx.workspace, graph, history, &record, changes, &mut evidence);
-        let result = close::result_of(cx, history, &record, end, evidence);
+        let result = close::result_of(cx, history, (graph, &record), end, evidence);
         let result = PendingResult { unlocked, ..result };
         Ok(Some(Input::Collected(id.clone(), Box::new(result))))
     }

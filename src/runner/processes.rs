@@ -12,14 +12,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{
     attempts::Records,
-    context::{RunContext, task_of},
+    context::{RunContext, head_of, task_of},
     graph_copy,
     process_spec::{self, ProcessKind},
 };
 use crate::{
     adapters::{
         agent_output::Follow,
-        git::Repo,
         process::{
             self, AgentProcess, Closed, GuardianCommand, GuardianSpec, Member, NotStarted,
             ProcessSpec,
@@ -39,6 +38,7 @@ use crate::{
             process_watch::ProcessLimits,
             verified_batch::HeadSpan,
         },
+        spend::Spend,
     },
     project::{
         attempt::{self, AttemptRecord},
@@ -123,13 +123,6 @@ impl ProcessHandle {
         };
         HeadSpan { before: before.clone(), after: head_of(tree) }
     }
-}
-
-/// HEAD of the worktree at this path, if there is one.
-pub(super) fn head_of(tree: &Path) -> Option<CommitId> {
-    let repo = Repo::discover(tree).ok()?;
-    // Without its own git directory, the folder belongs to the repository around it.
-    repo.is_top(tree).then(|| repo.head().ok()?.commit)?
 }
 
 /// A process of an attempt that has ended.
@@ -303,6 +296,13 @@ impl Processes {
     /// Gives an order to every guardian.
     pub(super) fn order_all(&self, order: GuardianCommand) {
         self.running.values().for_each(|handle| handle.process.order(order));
+    }
+
+    /// What running agents have used so far; without those that gave their final result if `at_work`.
+    pub(super) fn spent(&self, at_work: bool) -> Spend {
+        let agents = self.running.values().filter(|handle| handle.log.is_none());
+        let agents = agents.filter(|handle| !(at_work && handle.result.is_some()));
+        Spend::so_far(agents.filter_map(|handle| handle.output.usage()))
     }
 
     /// Reads the new output of every process.

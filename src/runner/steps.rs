@@ -10,7 +10,7 @@ use super::{
     Runner, attempts,
     attempts::NextAttempt,
     away, checkout,
-    context::Facts,
+    context::{Facts, head_of},
     graph::{self, Correction, EditTime},
     graph_copy,
     process_spec::{self, ProcessKind},
@@ -122,6 +122,8 @@ impl Runner {
         };
         let (cx, graph) = (&self.core.cx, self.core.graph.file.graph());
         let call = record.call.clone().context("an attempt without an agent")?;
+        let left = attempts::cost_left(cx, self.core.journal.history(), graph, id);
+        let call = AgentCommand { argv: call.argv_within(left), ..call };
         let spec = process_spec::agent(&cx.workspace, &record, &call);
         let is_agent = matches!(kind, ProcessKind::Agent);
         if is_agent {
@@ -141,7 +143,7 @@ impl Runner {
             slots::note_trial_setup(&cx.workspace, &merge, *number)?;
         }
         let verifies = record.slot.is_some() && kind.verifies();
-        let verifies = verifies.then(|| (spec.dir.clone(), processes::head_of(&spec.dir)));
+        let verifies = verifies.then(|| (spec.dir.clone(), head_of(&spec.dir)));
         let stamp = graph_copy::own_stamp(&cx.workspace, &record);
         let guard = GuardianSpec {
             idle: limits.idle,
@@ -279,7 +281,7 @@ impl Runner {
                 self.handle(Input::FinalResult(progress.id, progress.result))?;
             }
         }
-        Ok(())
+        self.core.check_spend(&self.processes.spent(true), &self.processes.spent(false))
     }
 
     /// Notices that an agent has reported completion, in any way.

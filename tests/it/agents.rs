@@ -1,6 +1,6 @@
 //! What real agents say in their typed output: limits, refusals, costs, and that they are done.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use chrono::{DateTime, Utc};
 use rustix::process::Signal;
@@ -413,6 +413,74 @@ fn the_cost_of_an_agent_counts_while_its_work_is_verified() {
         let costs = trial.run(["costs", "--json"]).json();
         assert_eq!(costs["total"]["cost_usd"], 2.0);
     }
+}
+
+/// As far as an agent says what it uses while it works.
+#[test]
+fn an_attempt_ends_at_the_limit_that_its_usage_reaches() {
+    let claude = json!({"type": "assistant", "message": {"id": "m", "role": "assistant", "content": [],
+        "usage": {"input_tokens": 600, "output_tokens": 400}}});
+    let opencode = json!({"type": "step_finish", "part": {"type": "step-finish", "cost": 0.3,
+        "tokens": {"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}}});
+    for (output, event, limit, reached) in [
+        ("claude-json", claude, "max_tokens: 2500", "limit reached: 2500 tokens per run ("),
+        ("opencode-json", opencode, "max_cost: 0.5", "limit reached: $0.50 per run ("),
+    ] {
+        let event = event.to_string().replace("\"m\"", "\"m'$n'\"");
+        let script = format!(
+            "cat > /dev/null; echo work > work
+            for n in 1 2 3 4 5 6 7 8 9; do echo '{event}'; sleep 1; done; sleep 600"
+        );
+        let agent = format!("{{command: [sh, -c, {}], output: {output}}}", json!(script));
+        let trial = TestProject::new()
+            .file(".ralph/config.yaml", &format!("{SETTINGS}{limit}\nagent: {agent}\n"))
+            .graph("tasks: [{id: a}]\n");
+        trial.run(["run"]).code(2).stderr_has(reached);
+        let ended = &trial.lines("interrupted")[0];
+        assert_eq!(ended["outcome"], "cancelled");
+        trial.run(["task-show", "a"]).stdout_has("State: ready");
+        assert_eq!(
+            trial.git(&["show", &format!("{}:work", ended["pinned"].as_str().unwrap())]),
+            "work\n"
+        );
+        trial.no_process_is_left();
+    }
+}
+
+#[test]
+fn claude_is_told_what_an_attempt_may_cost() {
+    let claude = "#!/bin/sh\necho \"$@\" >> \"$TRIAL_DIR/told\"; cat > /dev/null; echo \"$RALPH_TASK_ID\" > work
+        [ $RALPH_TASK_ID != b ] || { echo '{\"type\": \"result\", \"subtype\": \"error_max_budget_usd\", \
+        \"is_error\": true, \"total_cost_usd\": 1.3}'; exit 1; }
+        git add -A; git commit -qm Work; \"$RALPH\" task-complete $RALPH_TASK_ID
+        echo '{\"type\": \"result\", \"subtype\": \"success\", \"result\": \"\", \"total_cost_usd\": 0.75}'";
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", &format!("{SETTINGS}max_cost: 2\n"))
+        .graph("tasks: [{id: a, max_cost: 1}, {id: b}, {id: c}]\n");
+    let program = trial.sign("claude");
+    fs::write(&program, claude).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let trial = trial.command([program.to_str().unwrap(), "-p", "--output-format", "stream-json"]);
+    trial.run(["run"]).code(2).stderr_has("limit reached: $2.00 per run");
+    let told = fs::read_to_string(trial.sign("told")).unwrap();
+    let told: Vec<&str> = told.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
+    assert_eq!(told, ["1.00", "1.25"], "what is left for the task, and for the run");
+    // At the limit of the run the attempt has not failed.
+    assert_eq!(trial.tasks("interrupted"), ["b"], "{}", trial.read("logs/ralph.jsonl"));
+    let own = trial.command([
+        program.to_str().unwrap(),
+        "--output-format",
+        "stream-json",
+        "--max-budget-usd=1",
+    ]);
+    own.run(["run", "--max-cost", "9"]).code(3);
+    let told = fs::read_to_string(own.sign("told")).unwrap();
+    assert!(!told.lines().skip(2).any(|line| line.contains("9.00")), "{told}");
+    assert_eq!(
+        own.lines("failed").last().unwrap()["obstacle"]["kind"],
+        "budget",
+        "its own limit counts"
+    );
 }
 
 #[test]

@@ -76,6 +76,19 @@ impl AgentCommand {
         !matches!(self.output, Format::Text | Format::Aider) && !has_any(&self.argv, at_end)
     }
 
+    /// Its command line, with a limit on the cost of an attempt in US dollars where it takes one and has
+    /// none of its own.
+    pub fn argv_within(&self, left: Option<f64>) -> Vec<String> {
+        let mut argv = self.argv.clone();
+        let flag = self.known().and_then(|preset| preset.budget);
+        if let (Some(left), Some(flag)) = (left, flag)
+            && !argv.iter().any(|word| word.split('=').next() == Some(flag))
+        {
+            argv.extend([flag.to_owned(), format!("{left:.2}")]);
+        }
+        argv
+    }
+
     /// The word of its command line with which it runs commands without asking for permission.
     pub fn unasked(&self) -> Option<&'static str> {
         self.known()?.unasked.filter(|word| has_any(&self.argv, &[word]))

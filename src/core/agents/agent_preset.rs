@@ -22,6 +22,8 @@ pub struct AgentPreset {
     pub unasked: Option<&'static str>,
     /// The flag that selects its model, if it has one.
     pub model: Option<&'static str>,
+    /// The flag with which an attempt costs at most so many US dollars, if it has one.
+    pub budget: Option<&'static str>,
     /// The format of its output.
     pub format: Format,
     /// The words of a command line of which any selects this format; none if it always has it.
@@ -82,6 +84,7 @@ const PLAIN: AgentPreset = AgentPreset {
     argv: &[],
     unasked: None,
     model: None,
+    budget: None,
     format: Format::Text,
     typed: &[],
     at_end: &[],
@@ -111,6 +114,7 @@ const CLAUDE: AgentPreset = AgentPreset {
     ],
     unasked: Some("--dangerously-skip-permissions"),
     model: Some("--model"),
+    budget: Some("--max-budget-usd"),
     format: Format::ClaudeJson,
     typed: &["stream-json", "json"],
     at_end: &["json"],
