@@ -55,6 +55,21 @@ fn opened(trial: &TestProject) -> Option<(Browser, Served)> {
     Some((browser, served))
 }
 
+/// Expects that axe finds nothing on the page, if axe is there.
+#[track_caller]
+fn accessible(browser: &Browser, place: &str) {
+    let axe = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/axe/axe.min.js");
+    let Ok(axe) = fs::read_to_string(axe) else {
+        eprintln!("skipped in part: there is no target/axe/axe.min.js");
+        return;
+    };
+    browser.script(&format!("if (!window.axe) {{ {axe} }}"));
+    let check = "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', \
+                 'best-practice'] }).then((found) => done(found.violations.map((it) => [it.id, \
+                 it.nodes.map((node) => [node.html, node.failureSummary])])))";
+    assert_eq!(browser.later(check), json!([]), "{place}");
+}
+
 /// Expects that the page is not wider than the window.
 #[track_caller]
 fn fits(browser: &Browser, place: &str) {
@@ -238,6 +253,23 @@ fn a_thousand_tasks_are_usable_and_more_are_folded() {
     browser.press(ENTER);
     browser.has(1, ".card a[href='#/task/t777']");
     browser.has(1, ".box.is-found:focus");
+    // What is searched, opened and near is in the address, and back undoes it.
+    browser.has(1, ".map .map-view");
+    browser.view("#/graph?fold=story");
+    browser.has(4, ".box");
+    browser.view("#/graph?fold=story&open=story%3As0");
+    browser.has(253, ".box");
+    browser.click(".near button");
+    browser.has(4, ".box");
+    browser.view("#/graph?around=t775&levels=1");
+    browser.has(3, ".box");
+    browser.click("[aria-label='One level more']");
+    browser.has(5, ".box");
+    browser.script("history.back()");
+    browser.has(3, ".box");
+    browser.view("#/graph?around=none");
+    browser.shows("the graph has no task `none`");
+    drop(browser.complaints());
     browser.view("#/task");
     browser.shows("and 700 more");
     browser.type_into("#task-filter", "t99");
@@ -348,6 +380,13 @@ fn a_claim_stands_below_the_failed_test_that_it_denies() {
     let text = browser.script("return document.querySelector('.transcript').innerText");
     let text = text.as_str().unwrap();
     assert!(text.contains("Edit a.py") && text.contains("<b>") && text.contains("3s"), "{text}");
+    for scheme in ["light", "dark"] {
+        browser.prefers(scheme);
+        accessible(&browser, scheme);
+    }
+    browser.size(375);
+    fits(&browser, "the transcript");
+    browser.size(1280);
     // The switch is in the address, and back turns it off.
     browser.click(".parts button");
     browser.has(1, ".piece");
@@ -451,22 +490,12 @@ fn night() -> TestProject {
 fn the_views_are_accessible_and_fit_a_narrow_window() {
     let trial = night();
     let Some((browser, _served)) = opened(&trial) else { return };
-    let axe = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/axe/axe.min.js");
-    let axe = fs::read_to_string(axe).ok();
-    match &axe {
-        Some(axe) => drop(browser.script(axe)),
-        None => eprintln!("skipped in part: there is no target/axe/axe.min.js"),
-    }
-    for view in VIEWS.into_iter().chain(["#/task/bad", "#/task/asks"]) {
+    for view in VIEWS.into_iter().chain(["#/task/bad", "#/task/asks", "#/review"]) {
         browser.view(view);
-        browser.shows("asks");
+        browser.shows(if view == "#/review" { "take-back good" } else { "asks" });
         for scheme in ["light", "dark"] {
             browser.prefers(scheme);
-            let check = "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', \
-                         'best-practice'] }).then((found) => done(found.violations.map((it) => [it.id, \
-                         it.nodes.map((node) => [node.html, node.failureSummary])])))";
-            let found = axe.as_ref().map_or(json!([]), |_| browser.later(check));
-            assert_eq!(found, json!([]), "{view}, {scheme}");
+            accessible(&browser, &format!("{view}, {scheme}"));
         }
         browser.size(375);
         fits(&browser, view);

@@ -472,9 +472,7 @@ impl TranscriptReader {
             transcript.keep_line(&short(&line));
         }
         for event in &events {
-            if let Some(pieces) = &mut transcript.pieces {
-                pieces.note_time(&event["timestamp"]);
-            }
+            transcript.note_time(&event["timestamp"]);
             self.events.event(self.format, transcript, event);
         }
     }

@@ -30,14 +30,14 @@ export const graphView = {
       h("div", { class: "view-head" }, h("h1", { class: "away" }, "Graph"), tools(graph, layout, route.query)),
       near(route.query),
       layout.folded && h("p", { class: "faint" }, layout.folded),
-      graph.nodes.length ? picture(layout, boxes, lines) : empty("The graph has no task."),
-      graph.nodes.length > 0 && map(layout),
-      h("div", { class: "card", key: "card", own: true, "aria-live": "polite" }),
+      graph.nodes.length ? h("div", { class: "stage-box", key: "stage" }, picture(layout, boxes, lines), map(layout), h("div", { class: "card", key: "card", own: true, "aria-live": "polite" }))
+        : empty(route.query.hide ? "Nothing is left to do." : "The graph has no task."),
       legend());
   },
   after(main) {
     const svg = main.querySelector("svg.picture");
     if (!svg) return;
+    flatten(svg);
     if (shown.placed !== current.drawn) place(svg);
     move(svg);
     highlight(main);
@@ -254,6 +254,18 @@ function move(svg) {
 
 function view() {
   return document.querySelector("svg.picture");
+}
+
+// A graph that is wide and low needs no more height than this.
+function flatten(svg) {
+  const { layout } = current;
+  const scale = Math.max(READABLE, Math.min(1.15, (svg.getBoundingClientRect().width - 32) / (layout.width || 1)));
+  const wanted = Math.max(300, Math.ceil(layout.height * scale + 64));
+  const box = svg.parentElement;
+  box.classList.remove("is-flat");
+  const isFlat = wanted < box.getBoundingClientRect().height;
+  box.classList.toggle("is-flat", isFlat);
+  if (isFlat) svg.setAttribute("height", wanted);
 }
 
 // The place at first: everything if it can be read, else from the left edge on.

@@ -71,7 +71,7 @@ export const nowView = {
           failed(now, now.attention),
           landed(now),
           upcoming(now)),
-        h("aside", { class: "side-column", "aria-label": "Numbers" }, totals(now, loadedAt), steps(now), queue(now), earlier(now))));
+        h("aside", { class: "side-column", "aria-label": "Numbers" }, now.run_id && totals(now, loadedAt), steps(now), queue(now), earlier(now))));
   },
 };
 
@@ -221,7 +221,7 @@ function upcoming(now) {
   const all = now.upcoming;
   if (!all.length) return null;
   const row = (task) => h("li", { class: "row", key: task.id },
-    sign(task.why ? "waiting" : "ready"),
+    sign(markOf(task.state)),
     h("span", { class: "row-main" }, taskLink(task.id), " ", h("bdi", { class: "title" }, task.title)),
     h("span", { class: "row-facts faint" }, task.why ? h("span", { class: "wrap" }, task.why) : task.starts_at ? ["about ", moment(task.starts_at)] : null));
   const until = now.forecast && h("span", { class: "faint" }, `${now.forecast.reasons[0].why}, about `, moment(now.forecast.ends_at.middle));

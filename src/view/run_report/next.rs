@@ -33,6 +33,8 @@ pub struct UpcomingTask {
     pub id: TaskId,
     /// Its title.
     pub title: String,
+    /// Its state now.
+    pub state: StateKind,
     /// When it would start if every attempt succeeds; none if that is not known.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub starts_at: Option<DateTime<Utc>>,
@@ -82,6 +84,7 @@ pub(super) fn upcoming(
     let task = |number: usize| UpcomingTask {
         id: view.graph.task(number).id.clone(),
         title: view.graph.task(number).title_line().to_owned(),
+        state: StateKind::of(view.state(number, now)),
         starts_at: None,
         ends_at: None,
         why: why(view, number, now),

@@ -50,11 +50,6 @@ pub(super) struct PieceCollector {
 }
 
 impl PieceCollector {
-    /// Notes the time of the next event.
-    pub fn note_time(&mut self, at: &Value) {
-        self.at = time(at);
-    }
-
     pub fn push(&mut self, piece: OutputPiece) {
         self.message.clear();
         self.add(piece);
@@ -96,6 +91,13 @@ impl PieceCollector {
 }
 
 impl AgentTranscript {
+    /// Notes the time of what comes next; it stays if this is none.
+    pub(super) fn note_time(&mut self, at: &Value) {
+        if let (Some(pieces), Some(at)) = (&mut self.pieces, time(at)) {
+            pieces.at = Some(at);
+        }
+    }
+
     /// Collects a tool use, with one line that says what it does.
     pub(super) fn shows(&mut self, tool: &str, line: &str, input: &Value, id: &Value) {
         if let Some(pieces) = &mut self.pieces {
