@@ -115,6 +115,8 @@ const ROOM: usize = 1_500_000;
 const LEAST: usize = 100_000;
 /// The bytes of a patch, and of the end of an output.
 const PART: usize = 8 * 1024;
+/// The bytes of the end of a transcript, which has the results of tools.
+const TRANSCRIPT: usize = 24 * 1024;
 /// The number of journal lines.
 const LINES: usize = 400;
 
@@ -255,7 +257,7 @@ fn last_pieces(mut transcript: Value) -> Value {
     };
     let fits = |piece: &&Value| {
         size += piece.to_string().len();
-        size <= PART
+        size <= TRANSCRIPT
     };
     let kept = pieces.iter().rev().take_while(fits).count();
     pieces.drain(..pieces.len() - kept);

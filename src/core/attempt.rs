@@ -66,6 +66,20 @@ impl AttemptState {
         }
     }
 
+    /// Whether a command that is no agent may run for it.
+    pub fn is_checked(self) -> bool {
+        match self {
+            AttemptState::SettingUp
+            | AttemptState::Baseline
+            | AttemptState::Verifying
+            | AttemptState::Landing => true,
+            AttemptState::Preparing
+            | AttemptState::Running
+            | AttemptState::WaitingForChildren
+            | AttemptState::Queued => false,
+        }
+    }
+
     /// Whether the merge queue is trying it.
     pub fn is_landing(self) -> bool {
         self == AttemptState::Landing

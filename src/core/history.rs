@@ -279,6 +279,7 @@ impl History {
             slot: slot.clone(),
             branch: branch.clone(),
             log: log.clone(),
+            command: None,
             reported: false,
             has_agent: false,
             queued_at: None,

@@ -57,6 +57,9 @@ pub struct AttemptPosition {
     /// Where it runs, if that is not this machine as it is: as it was asked for, until its agent has
     /// started.
     pub runs_on: Option<String>,
+    /// The command that sets it up or verifies it now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// What it waits for there, such as a place in the queue of a cluster.
     pub waiting_for: Option<String>,
     /// When its process was last heard, if there is no contact with it; whether it runs is not known
@@ -175,6 +178,7 @@ impl AttemptView {
                 place: slot.as_deref().map(|folder| typed_path(root, folder)),
                 slot,
                 branch: recorded.1.or_else(|| active.branch.clone()),
+                command: active.command.clone().filter(|_| active.state.is_checked()),
                 waiting_for: active.awaits.clone(),
                 no_contact_since: active.no_contact_since,
                 runs_on: runs_on(active.run_on.as_deref(), active.placement.as_ref()),

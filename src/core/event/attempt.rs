@@ -309,9 +309,12 @@ impl Effect for CheckEvent {
         }
         history.active.with(record.task_id.as_ref(), |active| {
             let state = match self {
-                CheckEvent::SettingUp { .. } => AttemptState::SettingUp,
-                CheckEvent::Verifying { baseline, .. } => {
-                    active.no_contact_since = None;
+                CheckEvent::SettingUp { command, .. } => {
+                    active.command = Some(command.clone());
+                    AttemptState::SettingUp
+                }
+                CheckEvent::Verifying { baseline, command, .. } => {
+                    (active.no_contact_since, active.command) = (None, Some(command.clone()));
                     if *baseline { AttemptState::Baseline } else { AttemptState::Verifying }
                 }
                 CheckEvent::AlreadyPasses { .. }

@@ -30,6 +30,9 @@ pub struct ActiveAttempt {
     pub branch: Option<String>,
     /// Its folder, relative to the repository.
     pub log: String,
+    /// The command that sets its slot up or verifies it, or did so last.
+    #[serde(default)]
+    pub command: Option<String>,
     /// Whether its completion was reported by command.
     #[serde(default)]
     pub reported: bool,
@@ -115,7 +118,9 @@ impl ActiveAttempts {
     /// Adds a task to the merge queue.
     pub(crate) fn queue(&mut self, id: Option<&TaskId>, at: DateTime<Utc>) {
         self.set_state(id, AttemptState::Queued);
-        self.with(id, |active| active.queued_at = active.queued_at.or(Some(at)));
+        self.with(id, |active| {
+            (active.queued_at, active.command) = (active.queued_at.or(Some(at)), None);
+        });
         self.queue.extend(id.filter(|id| !self.queue.contains(id)).cloned());
     }
 

@@ -17,6 +17,8 @@ const KINDS = {
 };
 // How many entries of a list are shown.
 const LIST = 100;
+// How many lines of a question the report has.
+const ASKED = 12;
 // The titles of the tasks that were read.
 const titles = new Map();
 
@@ -113,6 +115,7 @@ function needRow(need, now) {
       need.unblocks > 1 && h("span", { class: "faint" }, `frees ${counted(need.unblocks, "task")}`)),
     need.kind !== "question" && h("p", { class: "why" }, withCommands(need.why)),
     need.detail?.length > 0 && (need.kind === "question" ? question(id, need.detail.join("\n")) : h("pre", { class: "excerpt", tabindex: 0 }, need.detail.join("\n"))),
+    need.kind === "question" && need.detail?.length >= ASKED && h("p", null, h("a", { href: `#/task/${encodeURIComponent(id)}` }, "The whole question")),
     need.kind === "question" && id && !now.loop && answerBox(id),
     h("div", { class: "need-foot" },
       canReset && id && resetButton(id, need.kind === "blocked" ? "Unblock" : "Try again"),
@@ -143,7 +146,7 @@ function running(now, loadedAt) {
       sign(mark),
       h("span", { class: "row-main" }, taskLink(attempt.task_id), " ", h("bdi", { class: "title" }, titles.get(attempt.task_id) ?? ""),
         attempt.children?.length > 0 && h("span", { class: "faint" }, ` · ${counted(attempt.children.length, "child agent")}`),
-        seen.doing && h("bdi", { class: "line doing" }, seen.doing)),
+        (attempt.command ?? seen.doing) && h("bdi", { class: "line doing" }, attempt.command ?? seen.doing)),
       h("span", { class: "row-facts" },
         h("span", { class: `stage is-${mark}` }, stage),
         attempt.runs_on && h("span", { class: "faint" }, `on ${attempt.runs_on}`),

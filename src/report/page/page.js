@@ -295,6 +295,15 @@ async function start() {
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && state.isDirty) read();
   });
+  // On paper nothing can be opened.
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = [...main.querySelectorAll(".piece:not([open]), .diff-file:not([open])")];
+    for (const element of folded) element.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const element of folded) element.open = false;
+  });
   state.about = await get("page").catch(() => null);
   setTable(state.about?.table);
   may.act = Boolean(state.about?.acts) && !report;
