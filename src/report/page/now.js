@@ -33,7 +33,7 @@ function reason(now) {
 // The parts of the headline; one of them leads to the reviews, one to what needs a person.
 function headline(now) {
   const { parts, word } = now.headline;
-  if (!parts.length) return word;
+  if (!parts.length) return word[0].toUpperCase() + word.slice(1);
   const linked = (part) => {
     if (part.kind === "review") return h("a", { href: "#/review" }, part.text);
     return h("span", { class: `part-${part.kind}` }, part.text);
@@ -58,13 +58,13 @@ export const nowView = {
     return h("div", { class: "now" },
       h("section", { class: `hero is-${now.headline.tone}`, key: "hero" },
         h("div", { class: "hero-text" },
-          h("p", { class: "standing-word" }, now.headline.word),
+          now.headline.parts.length > 0 && h("p", { class: "standing-word" }, now.headline.word),
           h("h1", null, headline(now)),
           h("p", { class: "why" }, reason(now))),
         runTools(now),
         progress(now)),
       now.run_id ? null : beginning(now),
-      now.unknown?.length > 0 && h("div", { class: now.number > 1 ? "unknown faint" : "unknown banner", key: "unknown" }, now.unknown.map((text) => h("p", { key: text }, h("b", null, "Not known: "), withCommands(text)))),
+      now.run_id && now.unknown?.length > 0 && h("div", { class: now.number > 1 ? "unknown faint" : "unknown banner", key: "unknown" }, now.unknown.map((text) => h("p", { key: text }, h("b", null, "Not known: "), withCommands(text)))),
       h("div", { class: "columns", key: "columns" },
         h("div", { class: "main-column" },
           needs(now.attention, now),

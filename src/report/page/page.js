@@ -3,7 +3,7 @@
 import { h, page, render } from "./dom.js";
 import { connection, follow, get, report } from "./data.js";
 import { may, openDialog, toast } from "./actions.js";
-import { button, clock, markOf, moment, setTable, sign, stateOf, taskLink, tick } from "./words.js";
+import { button, clock, markOf, moment, setTable, sign, stateOf, taskLink, tick, withCommands } from "./words.js";
 import { nowView } from "./now.js";
 import { graphView } from "./graph.js";
 import { timelineView } from "./timeline.js";
@@ -113,7 +113,7 @@ function draw() {
   main.classList.toggle("is-wide", Boolean(state.view.isWide));
   if (state.error) {
     const again = button("Read again", read);
-    render(main, h("section", { class: "panel", key: "error" }, h("h1", null, state.error.status === 404 ? (report ? "Not in this report" : "Not found") : "This cannot be shown"), h("p", { class: "wrap" }, state.error.message), h("p", null, again)));
+    render(main, h("section", { class: "panel is-error", key: "error" }, h("h1", null, state.error.status === 404 ? (report ? "Not in this report" : "Not found") : "This cannot be shown"), h("p", { class: "error-text" }, withCommands(state.error.message)), h("p", null, again)));
   } else if (state.data) {
     render(main, state.view.draw({ ...state.data, route: state.route }));
     state.view.after?.(main);

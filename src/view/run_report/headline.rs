@@ -214,6 +214,7 @@ impl RunReport {
             | Standing::Paused => Tone::Warn,
             Standing::Crashed => Tone::Bad,
             Standing::Finished => match self.word(can_run) {
+                "finished" if !self.attention.is_empty() => Tone::Warn,
                 "finished" if self.is_good() => Tone::Good,
                 "nothing was completed" | "finished" | "can run again" | "ended" => Tone::Calm,
                 "failed" => Tone::Bad,

@@ -173,9 +173,15 @@ impl EventReader {
             // It is printed when the tool has ended.
             "tool_use" => {
                 let state = &part["state"];
-                transcript.note_time(&state["time"]["start"]);
+                let (start, end) = (&state["time"]["start"], &state["time"]["end"]);
+                let is_timed = start.is_number() && end.is_number();
+                if is_timed {
+                    transcript.note_time(start);
+                }
                 transcript.uses(&part["tool"], &state["input"], &part["callID"]);
-                transcript.note_time(&state["time"]["end"]);
+                if is_timed {
+                    transcript.note_time(end);
+                }
                 let is_error = state["status"] == "error" || count(&state["metadata"]["exit"]) > 0;
                 let text = if state["error"].is_string() { "error" } else { "output" };
                 transcript.shows_result(&part["callID"], &state[text], is_error);

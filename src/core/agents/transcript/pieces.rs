@@ -91,10 +91,10 @@ impl PieceCollector {
 }
 
 impl AgentTranscript {
-    /// Notes the time of what comes next; it stays if this is none.
+    /// Notes the time of what comes next.
     pub(super) fn note_time(&mut self, at: &Value) {
-        if let (Some(pieces), Some(at)) = (&mut self.pieces, time(at)) {
-            pieces.at = Some(at);
+        if let Some(pieces) = &mut self.pieces {
+            pieces.at = time(at);
         }
     }
 
