@@ -358,6 +358,10 @@ mod tests {
         assert_eq!(answer.input, "--help");
         let block = call(r#"{"action": "block", "id": "-x", "reason": "--now"}"#);
         assert_eq!(block.arguments, ["task-block", "--reason=--now", "--", "-x"]);
+        let accept = call(r#"{"action": "accept", "id": "--all", "note": "--json"}"#);
+        assert_eq!(accept.arguments, ["review", "--accept", "--note=--json", "--", "--all"]);
+        let undo = call(r#"{"action": "undo", "number": 3}"#);
+        assert_eq!(undo.arguments, ["undo", "--", "3"]);
         let add = call(r#"{"action": "add_task", "title": "--id=x", "verify": ["--a"]}"#);
         assert_eq!(add.arguments, ["task-add", "--verify=--a", "--", "--id=x"]);
     }

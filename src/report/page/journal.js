@@ -5,7 +5,7 @@ import { get, report } from "./data.js";
 import { button, clock, disclosure, empty, panel, taskLink } from "./words.js";
 
 // What was read of the journal: the rows in their order, and where the oldest part begins.
-const read = { task: null, rows: [], known: new Set(), before: null, all: false, isReading: false };
+const read = { task: null, rows: [], known: new Set(), before: null, isReading: false };
 // How many rows are shown.
 const ROWS = 600;
 
@@ -46,9 +46,10 @@ export const journalView = {
     read.before ??= part.before;
     return { task };
   },
-  draw({ task }) {
+  draw({ task, route }) {
+    const isAll = route.query.all === "1";
     const rows = read.rows.filter((row) => !task || row.task_id === task).reverse();
-    const told = read.all ? rows : rows.filter((row) => row.text !== null);
+    const told = isAll ? rows : rows.filter((row) => row.text !== null);
     const older = async () => {
       if (read.isReading) return;
       read.isReading = true;
@@ -62,16 +63,13 @@ export const journalView = {
       page.redraw();
     };
     const filter = function () {
-      location.hash = this.value.trim() ? `#/journal?task=${encodeURIComponent(this.value.trim())}` : "#/journal";
+      page.go({ task: this.value.trim() });
     };
     const more = told.length - ROWS;
     return [h("div", { class: "view-head" }, h("h1", null, "Journal"),
       h("div", { class: "tools" },
         h("input", { type: "search", id: "journal-task", key: `filter-${task ?? ""}`, "aria-label": "Only the lines about a task", placeholder: "Task id", value: task, on: { change: filter } }),
-        button("Every line", () => {
-          read.all = !read.all;
-          page.redraw();
-        }, { "aria-pressed": String(read.all), title: "Also the lines that others repeat" }))),
+        button("Every line", () => page.go({ all: isAll ? "" : "1" }), { "aria-pressed": String(isAll), title: "Also the lines that others repeat" }))),
     panel(task ? `Lines about ${task}` : "Newest first", { count: told.length },
       told.length ? h("ol", { class: "journal" }, told.slice(0, ROWS).map(line)) : empty(read.before ? "No such line in this part." : "No line yet."),
       more > 0 && empty(`The oldest ${more} lines that were read are not shown; filter by task to see them.`),

@@ -26,7 +26,7 @@ const titles = new Map();
 function reason(now) {
   if (now.waiting) return [now.waiting.why, "; ", countdown(now.waiting.until), " left, until ", moment(now.waiting.until, true)];
   if (now.status === "crashed") return ["Its process is gone; finished work is not repeated. ", withCommands("`ralph run` continues.")];
-  if (now.headline.command && now.headline.needs === 0 && !GOES_ON.includes(now.status)) return withCommands(`\`${now.headline.command}\` ${now.run_id ? "goes on" : "starts"}.${now.why ? ` Before: ${now.why}.` : ""}`);
+  if (now.headline.command && !GOES_ON.includes(now.status)) return withCommands(`\`${now.headline.command}\` ${now.run_id ? "goes on" : "starts"}.${now.why ? ` Before: ${now.why}.` : ""}`);
   return now.why ? withCommands(now.why) : null;
 }
 

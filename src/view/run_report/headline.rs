@@ -29,7 +29,7 @@ pub struct Headline {
     pub can_run: usize,
     /// The number of complete tasks whose landed work nobody has reviewed.
     pub to_review: usize,
-    /// The command that is the most useful next, if there is one.
+    /// The command with which a run goes on with these.
     pub command: Option<String>,
 }
 
@@ -119,7 +119,7 @@ impl Headline {
         .into_iter()
         .flatten()
         .collect();
-        let command = (needs == 0 && can_run > 0).then(|| run_command(report));
+        let command = (can_run > 0).then(|| run_command(report));
         Headline {
             word: report.word(can_run).to_owned(),
             tone: report.tone(can_run),
@@ -264,7 +264,8 @@ mod tests {
             text,
             "1 of 4 done · 1 needs you · 1 can run again · $1.50 · 1 to review · next: look at parked"
         );
-        assert_eq!((word.as_str(), tone, command), ("needs you", Tone::Warn, None));
+        assert_eq!((word.as_str(), tone), ("needs you", Tone::Warn));
+        assert_eq!(command.as_deref(), Some("ralph run"));
         assert_eq!((needs, can_run, to_review), (1, 1, 1));
         // Once nobody is needed, what is next is another run.
         let report = report_of(tasks(), 0, &Policy::default(), &finished(4, 1, 3));
