@@ -1,9 +1,6 @@
 //! `ralph review`: goes through what landed and nobody has looked at, what deserves it most first.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fmt::Write as _,
-};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use anyhow::Result;
 
@@ -21,8 +18,8 @@ use crate::{
     core::{
         event::RequestEvent,
         exit::{Exit, fail},
-        graph::task::{Status, Task, TaskId},
-        history::attempt_log::{AttemptEntry, AttemptLog},
+        graph::task::{Status, Task},
+        history::attempt_log::AttemptEntry,
         risk::WorkFacts,
         verdict::CheckResult,
     },
@@ -102,7 +99,6 @@ pub(super) fn landings(
 ) -> Result<Vec<Landing>> {
     let workspace = &editor.workspace;
     let (log, graph, tip) = (workspace.attempt_log()?, workspace.graph()?, diff::tip(workspace)?);
-    let added_by = added_by(&log);
     let mut newest = BTreeMap::new();
     for entry in log.of(None).filter(|entry| entry.ended.is_some()) {
         newest.insert(&entry.task_id, entry);
@@ -128,7 +124,7 @@ pub(super) fn landings(
             files: &files,
             ignored: &ignored.collect::<Vec<_>>(),
             paths: &paths(task),
-            added_by: added_by.get(id).copied(),
+            added_by: task.added_by.as_deref(),
         };
         found.extend(ReviewItem::of(entry, task.title_line(), change.ends(), &facts).map(|item| {
             let (story, description) = (task.story.clone(), task.description.clone());
@@ -136,15 +132,6 @@ pub(super) fn landings(
         }));
     }
     Ok(found)
-}
-
-/// The tasks that agents added, each with the task of the agent.
-fn added_by(log: &AttemptLog) -> HashMap<&TaskId, &TaskId> {
-    let ended = log.of(None).filter_map(|entry| Some((entry, &entry.ended.as_ref()?.1)));
-    let added = ended.flat_map(|(entry, ended)| {
-        ended.evidence.added.iter().map(|added| (added, &entry.task_id))
-    });
-    added.collect()
 }
 
 /// The paths in which a task is to work.

@@ -83,7 +83,7 @@ pub struct WorkFacts<'a> {
     /// The paths in which the task is to work; none if it has none.
     pub paths: &'a [String],
     /// The task whose agent added this one.
-    pub added_by: Option<&'a TaskId>,
+    pub added_by: Option<&'a str>,
 }
 
 impl WorkFacts<'_> {

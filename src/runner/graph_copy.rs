@@ -18,8 +18,8 @@ use crate::{
         graph::{
             TaskGraph,
             merge::{self, Texts},
-            task::{Status, TaskId},
-            task_edit::{TaskDifference, differences},
+            task::{ADDED_BY, Status, TaskId},
+            task_edit::{FieldChanges, TaskDifference, differences, set_fields_of},
         },
         verdict::Merge,
     },
@@ -42,8 +42,8 @@ pub(super) struct GraphChange {
     /// The graph at the base of the attempt, and the graph that the attempt left, if it has new
     /// tasks.
     pub(super) adopted: Option<(String, String)>,
-    /// The new tasks that the attempt marked complete, which no attempt has worked on.
-    pub(super) reopened: Vec<TaskId>,
+    /// The new tasks, and the status that each gets instead of the attempt's.
+    pub(super) new: Vec<(TaskId, Option<Status>)>,
 }
 
 impl GraphChange {
@@ -57,10 +57,19 @@ impl GraphChange {
         };
         let texts = Texts { base, ours: &done, theirs };
         let adopted = merge::adopt(texts).map_err(|why| anyhow!("{}", why.reason))?;
+        let by = |(id, _): &(TaskId, _)| {
+            (id.clone(), vec![(ADDED_BY.to_owned(), Some(self.task_id.as_str().into()))])
+        };
+        let marks: Vec<FieldChanges> = self.new.iter().map(by).collect();
         let mut text = adopted.unwrap_or(done);
-        for id in &self.reopened {
-            if let Some(open) = with_status(&text, id, Write::Plain(Status::Pending))? {
-                text = open;
+        if !marks.is_empty() {
+            text = set_fields_of(&text, &marks).map_err(|why| anyhow!("{}", why.reason))?;
+        }
+        for (id, status) in &self.new {
+            if let Some(status) = status
+                && let Some(changed) = with_status(&text, id, Write::Plain(*status))?
+            {
+                text = changed;
             }
         }
         Ok(Some(text))
@@ -130,7 +139,7 @@ pub(super) fn examine(
         return Ok(found);
     }
     let (task_id, at) = (record.task_id.clone(), rfc3339(Utc::now()));
-    let mut change = GraphChange { task_id, at, adopted: None, reopened: Vec::new() };
+    let mut change = GraphChange { task_id, at, adopted: None, new: Vec::new() };
     let ChangedCopy { was, old, now, new } = match left_copy(workspace, file, record, tree)? {
         LeftCopy::Unchanged => return Ok((change, nothing)),
         LeftCopy::Invalid(fault) => {
@@ -180,7 +189,10 @@ pub(super) fn examine(
     }
     if !added.is_empty() {
         let adopted = Some((was, now));
-        let whole = GraphChange { adopted, reopened: reopened.clone(), ..change.clone() };
+        let adopted_as =
+            |id: &TaskId| (id.clone(), reopened.contains(id).then_some(Status::Pending));
+        let tasks = added.iter().map(adopted_as).collect();
+        let whole = GraphChange { adopted, new: tasks, ..change.clone() };
         if whole.applied(file.text()).is_ok() {
             change = whole;
         } else {
@@ -216,7 +228,7 @@ fn landed_change(
     let added = added.filter(|id| before.graph().number(id).is_none()).collect();
     let adopted = Some((before.text().to_owned(), after.text().to_owned()));
     let task_id = record.task_id.clone();
-    let change = GraphChange { task_id, at, adopted, reopened: Vec::new() };
+    let change = GraphChange { task_id, at, adopted, new: Vec::new() };
     let (status, others) = (Some(Status::Complete), Vec::new());
     Ok(Some((change, GraphChanges { status, others, added, fault: None })))
 }
@@ -322,7 +334,7 @@ mod tests {
                 task_id: id.clone(),
                 at: AT.to_owned(),
                 adopted: None,
-                reopened: Vec::new(),
+                new: Vec::new(),
             };
             assert_ne!(claimed, graph);
             let file = |text| GraphFile::assume(Path::new(""), "", false, false, text).unwrap();

@@ -29,7 +29,10 @@ use crate::{
     core::{
         event::{AttemptResult, Event, RunEvent, record::Record},
         exit::Exit,
-        graph::{TaskGraph, task::TaskId},
+        graph::{
+            TaskGraph,
+            task::{Task, TaskId},
+        },
         history::{CheckCount, History, LastAttempt},
         select::{Decision, View},
         spend::Spend,
@@ -339,9 +342,13 @@ impl RunView {
 }
 
 impl ReportSource<'_> {
-    fn title(&self, id: &TaskId) -> Option<String> {
+    fn task(&self, id: &TaskId) -> Option<&Task> {
         let graph = self.graph?;
-        Some(graph.task(graph.number(id)?).title_line().to_owned())
+        Some(graph.task(graph.number(id)?))
+    }
+
+    fn title(&self, id: &TaskId) -> Option<String> {
+        self.task(id).map(|task| task.title_line().to_owned())
     }
 
     /// The completed tasks; none of a plain loop, which has no tasks.
@@ -360,6 +367,8 @@ impl ReportSource<'_> {
                 last_alone.add(&ended);
                 last_alone
             });
+            let by = self.task(id).and_then(|task| task.added_by.as_ref());
+            let added = by.map(|by| format!("was added by the agent of `{by}`"));
             LandedTask {
                 id: id.clone(),
                 title: self.title(id),
@@ -370,7 +379,7 @@ impl ReportSource<'_> {
                 cost_usd: (spend.unknown_cost == 0).then_some(spend.cost_usd),
                 attempts: spend.attempts,
                 duration_seconds: spend.duration_seconds,
-                remarks: evidence.remarks(),
+                remarks: evidence.remarks().into_iter().chain(added).collect(),
                 checks_changed: evidence.verify_inputs_changed.clone(),
                 tests_changed: evidence.tests_changed.len(),
                 proof: self.history.of(id).proof.as_deref().map(ProofView::of),
@@ -436,7 +445,7 @@ mod tests {
     use crate::core::samples::{end, record, started, task};
     use crate::core::{
         event::PlainLoop,
-        graph::task::{Status, Task},
+        graph::task::Status,
         select::{Policy, keys},
         verdict::{DiffStat, Verdict},
     };

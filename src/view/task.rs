@@ -39,6 +39,9 @@ pub struct TaskView {
     pub title: String,
     /// Its priority; 1 is the most urgent.
     pub priority: i64,
+    /// The task whose agent added it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub added_by: Option<String>,
     /// Where it stands.
     #[serde(flatten)]
     pub standing: TaskStanding,
@@ -189,7 +192,8 @@ impl TaskView {
     /// A task with its state.
     pub fn of(task: &Task, standing: TaskStanding) -> TaskView {
         let (id, title) = (task.id.clone(), task.title_line().to_owned());
-        TaskView { id, title, priority: task.priority.0, standing }
+        let (priority, added_by) = (task.priority.0, task.added_by.clone());
+        TaskView { id, title, priority, added_by, standing }
     }
 
     /// The task of this number; `running` is whether a run goes on, and its attempts.
@@ -223,6 +227,13 @@ impl TaskView {
 
     /// The note about it, after its title.
     pub fn note(&self, now: DateTime<Utc>) -> String {
+        let added = self.added_by.as_ref().map(|by| format!("added by {by}"));
+        let note = Some(self.standing_note(now)).filter(|note| !note.is_empty());
+        note.into_iter().chain(added).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The note about its state.
+    pub(super) fn standing_note(&self, now: DateTime<Utc>) -> String {
         let first = |text: &Option<String>| {
             text.as_ref().and_then(|text| text.lines().next()).unwrap_or_default().to_owned()
         };
@@ -255,7 +266,7 @@ impl TaskView {
 
     /// Its state, with the note.
     pub fn state_text(&self, now: DateTime<Utc>) -> String {
-        let (word, note) = (self.kind().word(), self.note(now));
+        let (word, note) = (self.kind().word(), self.standing_note(now));
         if note.starts_with(word) {
             note
         } else if note.is_empty() || self.kind() == StateKind::Ready {

@@ -61,6 +61,7 @@ const BARRED: &[(&str, &str)] = &[
     ("claimed_at", "`ralph` writes it"),
     ("claimed_by", "`ralph` writes it"),
     ("completed_at", "`ralph` writes it"),
+    ("added_by", "`ralph` writes it"),
     ("agent", "a person chooses the agents"),
     ("prompt", "a person chooses the prompts"),
     ("allow", "a person decides which remarks do not apply"),

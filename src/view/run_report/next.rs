@@ -41,6 +41,9 @@ pub struct UpcomingTask {
     /// When it would end.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ends_at: Option<DateTime<Utc>>,
+    /// The task whose agent added it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub added_by: Option<String>,
     /// Why it cannot start now; none if its dependencies are planned before it.
     pub why: Option<String>,
 }
@@ -87,6 +90,7 @@ pub(super) fn upcoming(
         state: StateKind::of(view.state(number, now)),
         starts_at: None,
         ends_at: None,
+        added_by: view.graph.task(number).added_by.clone(),
         why: why(view, number, now),
     };
     let planned = slots.slots.iter().map(|slot| {
@@ -116,7 +120,7 @@ fn why(view: &View<'_>, number: usize, now: DateTime<Utc>) -> Option<String> {
     }
     let waits = [StateMark::Ready, StateMark::Waiting].contains(&StateKind::of(state).mark());
     let waits = waits && state != TaskState::Ready;
-    waits.then(|| TaskView::at(view, number, (false, &[]), now).note(now))
+    waits.then(|| TaskView::at(view, number, (false, &[]), now).standing_note(now))
 }
 
 /// What a person can do next besides what [`Attention`] says, the most useful first.

@@ -484,7 +484,8 @@ impl UpcomingTask {
             _ => String::new(),
         };
         let why = self.why.as_ref().map_or(String::new(), |why| format!("; {why}"));
-        page.entry(None, '>', (self.id.as_str(), &title), &format!("{times}{why}"));
+        let added = self.added_by.as_ref().map_or(String::new(), |by| format!("; added by {by}"));
+        page.entry(None, '>', (self.id.as_str(), &title), &format!("{times}{why}{added}"));
     }
 }
 
