@@ -35,6 +35,17 @@ pub enum OnRedBase {
     Repair,
 }
 
+/// What becomes of the tasks that agents add.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AgentTasks {
+    /// They run like other tasks.
+    #[default]
+    Run,
+    /// Each waits until a person allows it.
+    Ask,
+}
+
 /// How another attempt at a task starts in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -30,7 +30,7 @@ use crate::{
         event::Orphans,
         executor::{self, ExecutorKind},
         graph::glob::Glob,
-        isolation::{Isolation, OnRedBase, QueueMode, Retry},
+        isolation::{AgentTasks, Isolation, OnRedBase, QueueMode, Retry},
         proof::ProofSettings,
         run::landing::QueueLimits,
         select::{self, Policy},
@@ -106,6 +106,8 @@ settings! { @ [] []
     /// over while those before it are rate-limited.
     #[schemars(with = "Value", extend("type" = ["string", "array", "object"]))]
     agent: Agents = Agents::new(json!(AGENT), AgentCommand::preset(AGENT).into_iter().collect());
+    /// Whether tasks that isolated attempts add `run` like others, or `ask` a person first.
+    agent_tasks: words ["run", "ask"] AgentTasks = AgentTasks::default();
     /// Files that may land although git ignores them, or that hold secrets by their name or content:
     /// patterns as in `touches`.
     #[schemars(with = "Vec<String>")]

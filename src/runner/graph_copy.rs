@@ -21,6 +21,7 @@ use crate::{
             task::{ADDED_BY, Status, TaskId},
             task_edit::{FieldChanges, TaskDifference, differences, set_fields_of},
         },
+        isolation::AgentTasks,
         verdict::Merge,
     },
     project::{
@@ -189,9 +190,9 @@ pub(super) fn examine(
     }
     if !added.is_empty() {
         let adopted = Some((was, now));
-        let adopted_as =
-            |id: &TaskId| (id.clone(), reopened.contains(id).then_some(Status::Pending));
-        let tasks = added.iter().map(adopted_as).collect();
+        let asks = workspace.config.agent_tasks == AgentTasks::Ask;
+        let status = |id: &TaskId| adopted_status(new.status_of(id)?, asks);
+        let tasks = added.iter().map(|id| (id.clone(), status(id))).collect();
         let whole = GraphChange { adopted, new: tasks, ..change.clone() };
         if whole.applied(file.text()).is_ok() {
             change = whole;
@@ -202,6 +203,20 @@ pub(super) fn examine(
     }
     let others = [others, reopened].concat();
     Ok((change, GraphChanges { status: own, others, added, fault: None }))
+}
+
+/// The status that a new task gets instead of the one that the attempt gave it; `asks` is whether a
+/// person decides if it runs.
+fn adopted_status(given: Status, asks: bool) -> Option<Status> {
+    match given {
+        Status::Pending | Status::InProgress | Status::Complete if asks => Some(Status::NeedsInput),
+        Status::Complete => Some(Status::Pending),
+        Status::Pending
+        | Status::InProgress
+        | Status::Blocked
+        | Status::NeedsInput
+        | Status::Cancelled => None,
+    }
 }
 
 /// Returns what an attempt changed in the graph if an earlier run has landed its work: the commit

@@ -342,6 +342,7 @@ impl RunView {
 }
 
 impl ReportSource<'_> {
+    /// A task of the graph.
     fn task(&self, id: &TaskId) -> Option<&Task> {
         let graph = self.graph?;
         Some(graph.task(graph.number(id)?))

@@ -227,9 +227,13 @@ impl TaskView {
 
     /// The note about it, after its title.
     pub fn note(&self, now: DateTime<Utc>) -> String {
-        let added = self.added_by.as_ref().map(|by| format!("added by {by}"));
-        let note = Some(self.standing_note(now)).filter(|note| !note.is_empty());
-        note.into_iter().chain(added).collect::<Vec<_>>().join("; ")
+        let note = self.standing_note(now);
+        let by = self.added_by.as_ref();
+        // The question whether to run it says so.
+        let by = by.filter(|by| !note.contains(&format!("was added by `{by}`")));
+        let added = by.map(|by| format!("added by {by}"));
+        let parts = [note].into_iter().filter(|note| !note.is_empty()).chain(added);
+        parts.collect::<Vec<_>>().join("; ")
     }
 
     /// The note about its state.
@@ -370,7 +374,7 @@ pub(super) fn standing(
             TaskStanding::Parked { why: parked(view, number, state) }
         }
         TaskState::NeedsInput => {
-            TaskStanding::NeedsInput { question: past.question().map(str::to_owned) }
+            TaskStanding::NeedsInput { question: past.question(view.graph.task(number)) }
         }
         TaskState::Blocked => TaskStanding::Blocked { reason: past.reason.clone() },
         TaskState::OnBranch => {

@@ -21,6 +21,7 @@ fn every_setting_is_shown_with_its_origin() {
     let trial = layered();
     insta::assert_snapshot!(trial.run(["config"]).out(), @r#"
     agent               claude                              default
+    agent_tasks         run                                 default
     allow_files         []                                  default
     autocommit          true                                default
     child_wait_timeout  [took]                                  .ralph/config.yaml:6

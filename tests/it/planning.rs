@@ -164,3 +164,60 @@ fn a_deleted_graph_is_an_invalid_one() {
         assert_eq!(trial.status("plan"), "in-progress");
     }
 }
+
+#[test]
+fn a_task_that_an_agent_added_names_the_task_of_the_agent() {
+    // What the agent writes there does not count.
+    let add = "printf '  - id: parse\\n    added_by: tess\\n  - {id: docs, depends_on: [parse]}\\n' \
+               >> task-graph.yaml";
+    for tracked in [true, false] {
+        let trial = planner(TestProject::new().graph(PLAN), &format!("set -e\n{add}\n{REPORT}"));
+        if !tracked {
+            trial.git(&["rm", "--quiet", "--cached", "task-graph.yaml"]);
+            trial.save(".git/info/exclude", "task-graph.yaml\n");
+            trial.git(&["commit", "--quiet", "--message", "Keep the graph private"]);
+        }
+        trial.run(["run", "--max-iterations", "1"]).code_is_any();
+        let text = trial.graph_text();
+        assert_eq!(text.matches("added_by: plan").count(), 2, "{text}");
+        assert!(!text.contains("tess"), "{text}");
+        let graph = trial.run(["dag-status", "--json"]).json();
+        assert_eq!(graph["tasks"]["ready"][0]["added_by"], "plan", "{graph}");
+        assert_eq!(trial.run(["task-show", "docs", "--json"]).json()["added_by"], "plan");
+        trial.run(["dag-status"]).stdout_has("  docs  waiting on parse; added by plan\n");
+        trial.run(["status"]).stdout_has("; added by plan\n");
+        trial.run(["run"]).graph_complete();
+        let review = trial.run(["review", "--json"]).json();
+        let items = review["to_review"].as_array().unwrap();
+        let risks = items.iter().map(|item| item["risks"].to_string().contains("by_agent"));
+        assert_eq!(risks.filter(|is_named| *is_named).count(), 2, "{review}");
+    }
+}
+
+#[test]
+fn a_task_that_an_agent_added_waits_for_a_person_where_the_settings_say_so() {
+    let add = "printf '  - id: parse\\n    status: complete\\n  - id: docs\\n' >> task-graph.yaml";
+    let trial = TestProject::new()
+        .graph(PLAN)
+        .file(".ralph/config.yaml", &format!("{SETTINGS}agent_tasks: ask\n"));
+    let trial = planner(trial, &format!("set -e\n{add}\n{REPORT}"));
+    trial.run(["run"]).code(4);
+    assert_eq!(trial.tasks("started"), ["plan"]);
+    assert_eq!(
+        (trial.status("parse"), trial.status("docs")),
+        ("needs-input".into(), "needs-input".into())
+    );
+    let question = "`parse` was added by `plan`; run it?";
+    trial.run(["answer", "parse"]).stdout(&format!("{question}\n"));
+    trial.run(["status"]).stdout_has(question).stdout_has("`ralph answer parse \"…\"`");
+    trial.run(["dag-status"]).stdout_has(&format!("  parse  {question}\n"));
+    trial.run(["answer", "parse", "No."]).code(1).stderr_has("`ralph task-block parse");
+    trial.run(["answer", "parse", "yes"]).stdout_has("parse: needs-input -> pending");
+    trial
+        .run(["task-block", "docs", "--reason", "later"])
+        .stdout_has("docs: needs-input -> blocked");
+    trial.run(["run"]).code_is_any();
+    assert_eq!(trial.tasks("completed"), ["plan", "parse"]);
+    trial.run(["task-reset", "docs"]);
+    trial.run(["run"]).graph_complete();
+}

@@ -46,8 +46,9 @@ impl View<'_> {
                 Some(format!("parked after {attempts} attempt{plural}{same}"))
             }
             TaskState::NeedsInput => {
-                let question = self.history.of(&self.graph.task(number).id).question();
-                let first = question.and_then(|text| text.lines().next());
+                let task = self.graph.task(number);
+                let question = self.history.of(&task.id).question(task);
+                let first = question.as_deref().and_then(|text| text.lines().next());
                 Some(first.map_or("needs input".to_owned(), |text| format!("needs input: {text}")))
             }
             TaskState::Spent => {
