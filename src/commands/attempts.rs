@@ -23,7 +23,7 @@ use crate::{
     },
     project::{attempt::leftovers::pin_name, failure_output, workspace::Workspace},
     view::{
-        attempt::{PastAttemptDetails, PastAttemptView},
+        attempt::{MessageView, PastAttemptDetails, PastAttemptView},
         lines::{counted, full},
         log::JournalLog,
         spend::{CostSum, CostView, TokensView},
@@ -115,6 +115,7 @@ pub(super) fn details(
     Ok(PastAttemptDetails {
         attempt: PastAttemptView::of(entry),
         changes: entry.changes.clone(),
+        messages: messages(log, entry),
         files: files(workspace, entry),
         errors: file("stderr")
             .map_or_else(Vec::new, |path| failure_output::last_words(&path, LINES)),
@@ -163,9 +164,14 @@ impl TextPage {
     }
 
     fn attempt(mut self, details: &PastAttemptDetails, flag: &str) -> String {
-        let PastAttemptDetails { attempt, changes, files, errors, output, verify_output } = details;
+        let PastAttemptDetails { attempt, changes, messages, files, errors, output, verify_output } =
+            details;
         self.line("Attempt", &format!("{} at {}", attempt.attempt, attempt.task_id));
         self.line("Run", &attempt.run_id);
+        let said = |is_in: &dyn Fn(DateTime<Utc>) -> bool| {
+            messages.iter().filter(|it| is_in(it.at)).map(MessageView::line).collect::<Vec<_>>()
+        };
+        self.list("Before it", said(&|at| at < attempt.started_at).into_iter());
         self.line("Began", &full(attempt.started_at));
         if let Some(name) = &attempt.runs_on {
             self.line("Runs on", name);
@@ -181,6 +187,8 @@ impl TextPage {
         }
         let mut log = JournalLog::default();
         self.list("Meanwhile", changes.iter().filter_map(|record| change(&mut log, record)));
+        let is_after = |at| attempt.ended_at.is_some_and(|ended| ended < at);
+        self.list("After it", said(&is_after).into_iter());
         let none = if files.is_empty() { " (gone)" } else { "" };
         self.line("Files", &format!("{}/{none}", attempt.log));
         self.items(files.iter().map(|(name, size)| format!("{name} ({size} bytes)")));
@@ -325,6 +333,19 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
         ))?;
     }
     Ok(Exit::Success)
+}
+
+/// What was said about the task of an attempt after the one before, and before the next one.
+fn messages(log: &AttemptLog, entry: &AttemptEntry) -> Vec<MessageView> {
+    let others = || log.of(Some(&entry.task_id));
+    let ends = others().filter_map(|it| Some((it.attempt, it.ended.as_ref()?.0)));
+    let from = ends.filter(|(attempt, _)| *attempt < entry.attempt).map(|(_, at)| at).max();
+    let next = others().find(|it| it.attempt > entry.attempt).map(|it| it.started_at);
+    let all = log.messages(&entry.task_id).filter_map(MessageView::of);
+    let is_near = |it: &MessageView| {
+        from.is_none_or(|from| from < it.at) && next.is_none_or(|next| it.at < next)
+    };
+    all.filter(is_near).collect()
 }
 
 /// The part of the output of the verify command that failed that says why, if one did.

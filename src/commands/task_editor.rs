@@ -41,7 +41,7 @@ use crate::{
     },
     regular_file,
     view::{
-        attempt::PastAttemptView,
+        attempt::{MessageView, PastAttemptView},
         lines::{clock, counted},
         task::{DependencyView, TaskDetails, TaskFacts, TaskView},
     },
@@ -316,6 +316,7 @@ pub(super) fn details(
         live: workspace.is_live(history)?,
         open: attempt_views(workspace, history, now),
         attempts: log.of(Some(&id)).map(PastAttemptView::of).collect(),
+        messages: log.messages(&id).filter_map(MessageView::of).collect(),
     };
     with_view(workspace, &file, history, &policy, |view| TaskDetails::of(view, number, facts, now))
 }
@@ -358,13 +359,34 @@ fn text(details: &TaskDetails) -> String {
             let _ = writeln!(page, "{}", format!("  {line}").trim_end());
         }
     }
-    if !details.attempts.is_empty() {
-        let _ = writeln!(page, "Attempts (`ralph show {}` shows the newest):", task.id);
-        for line in terminal::table(&rows(&details.attempts)).lines() {
-            let _ = writeln!(page, "  {}", terminal::fit(line, width.saturating_sub(2)));
+    page + &attempts(details, width)
+}
+
+/// The table of attempts, with what was said between them.
+fn attempts(details: &TaskDetails, width: usize) -> String {
+    let TaskDetails { task, attempts, messages, .. } = details;
+    let mut text = match (attempts.len(), messages.len()) {
+        (0, 0) => return String::new(),
+        (0, _) => "Messages:\n".to_owned(),
+        _ => format!("Attempts (`ralph show {}` shows the newest):\n", task.id),
+    };
+    let table = terminal::table(&rows(attempts));
+    let mut table = table.lines().map(|line| terminal::fit(line, width.saturating_sub(2)));
+    let heading = table.next().filter(|_| !attempts.is_empty());
+    let _ = heading.map(|line| writeln!(text, "  {line}"));
+    let mut messages = messages.iter().peekable();
+    let starts = attempts.iter().map(|attempt| Some(attempt.started_at)).chain([None]);
+    for start in starts {
+        while let Some(message) =
+            messages.next_if(|message| start.is_none_or(|start| message.at < start))
+        {
+            for line in terminal::wrap(&format!("    {}", visible(&message.line())), width) {
+                let _ = writeln!(text, "{line}");
+            }
         }
+        let _ = table.next().map(|line| writeln!(text, "  {line}"));
     }
-    page
+    text
 }
 
 /// The tasks next to it, each with its state.

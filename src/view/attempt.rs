@@ -11,11 +11,11 @@ use super::{
     VERSION,
     proof::ProofView,
     spend::SpendView,
-    words::{clock, short},
+    words::{clock, full, short},
 };
 use crate::core::{
     attempt::AttemptState,
-    event::{AttemptResult, record::Record},
+    event::{AttemptResult, Event, LandingEvent, RequestEvent, record::Record},
     executor::runs_on,
     graph::task::TaskId,
     history::{ActiveAttempt, ActiveAttempts, OpenChild, attempt_log::AttemptEntry},
@@ -296,6 +296,8 @@ pub struct PastAttemptDetails {
     #[serde(serialize_with = "as_lines")]
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub changes: Vec<Record>,
+    /// What was said about its task since the attempt before, and until the next one.
+    pub messages: Vec<MessageView>,
     /// The files of its folder: name and size in bytes.
     pub files: Vec<(String, u64)>,
     /// The last lines of its standard error.
@@ -304,6 +306,71 @@ pub struct PastAttemptDetails {
     pub output: Vec<String>,
     /// The last lines of the output of the verify command that failed.
     pub verify_output: Vec<String>,
+}
+
+/// What a person or an agent said about a task.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct MessageView {
+    /// When.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub at: DateTime<Utc>,
+    /// `question`, `answer`, `note`, `reset`, `review` or `take_back`.
+    pub kind: &'static str,
+    /// The attempt whose agent said it; none for a person.
+    pub attempt: Option<u32>,
+    /// The words; none of a reset, or of a review without any.
+    pub text: Option<String>,
+}
+
+impl MessageView {
+    /// The message in a record of the journal, if it has one.
+    pub fn of(record: &Record) -> Option<MessageView> {
+        let ended = record.event.ended().and_then(|ended| Some((ended.attempt, ended.question()?)));
+        let (kind, attempt, text) = if let Some((attempt, question)) = ended {
+            ("question", Some(attempt), Some(question))
+        } else if let Event::Landing(LandingEvent::TakenBack(taken)) = &record.event {
+            ("take_back", None, taken.note.as_deref())
+        } else if let Event::Request(event) = &record.event {
+            match event {
+                RequestEvent::Asked { attempt, question } => {
+                    ("question", Some(*attempt), Some(&**question))
+                }
+                RequestEvent::Noted { attempt, note, .. } => {
+                    ("note", Some(*attempt), Some(&**note))
+                }
+                RequestEvent::Answered(one) => {
+                    let kind = if one.question.is_empty() { "note" } else { "answer" };
+                    (kind, None, Some(&*one.answer))
+                }
+                RequestEvent::Reviewed { note, .. } => ("review", None, note.as_deref()),
+                RequestEvent::Reset {} => ("reset", None, None),
+                RequestEvent::Reported { .. }
+                | RequestEvent::PauseRequested {}
+                | RequestEvent::ResumeRequested { .. }
+                | RequestEvent::StopRequested(_) => return None,
+            }
+        } else {
+            return None;
+        };
+        Some(MessageView { at: record.timestamp, kind, attempt, text: text.map(str::to_owned) })
+    }
+
+    /// When, who and what, in one line.
+    pub fn line(&self) -> String {
+        let who = self.attempt.map_or_else(|| "a person".to_owned(), |it| format!("attempt {it}"));
+        let did = match self.kind {
+            "question" => "asked",
+            "answer" => "answered",
+            "note" => "noted",
+            "review" => "reviewed it",
+            "reset" => "reset it",
+            _ => "took it back",
+        };
+        let words = self.text.iter().flat_map(|text| text.split_whitespace());
+        let text = words.collect::<Vec<_>>().join(" ");
+        let text = if text.is_empty() { text } else { format!(": {text}") };
+        format!("{} {who} {did}{text}", full(self.at))
+    }
 }
 
 /// What a line of the journal that ends an attempt says, as JSON; `docs/journal.md` describes its other

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::{
     VERSION,
-    attempt::PastAttemptView,
     attempt::{AttemptPosition, AttemptView, seconds_since},
+    attempt::{MessageView, PastAttemptView},
     lines::how_to_retry,
     state::StateKind,
     waits::until_text,
@@ -169,6 +169,8 @@ pub struct TaskDetails {
     pub unfinished_dependents: usize,
     /// Its attempts, oldest first.
     pub attempts: Vec<PastAttemptView>,
+    /// What people and agents said about it, oldest first.
+    pub messages: Vec<MessageView>,
 }
 
 /// What the disk tells about a task besides graph and journal.
@@ -186,6 +188,8 @@ pub struct TaskFacts {
     pub open: Vec<AttemptView>,
     /// All attempts at the task.
     pub attempts: Vec<PastAttemptView>,
+    /// What was said about it.
+    pub messages: Vec<MessageView>,
 }
 
 impl TaskView {
@@ -336,6 +340,7 @@ impl TaskDetails {
             dependents: near(&mut view.graph.dependents(number)),
             unfinished_dependents: waiting_for(view, number),
             attempts: facts.attempts,
+            messages: facts.messages,
         }
     }
 }

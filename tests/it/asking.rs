@@ -261,3 +261,37 @@ fn a_question_survives_a_restored_graph_file() {
     trial.run(["run", "--once"]).code(1);
     assert_eq!(trial.tasks("started").len(), 3);
 }
+
+#[test]
+fn what_was_said_stands_between_the_attempts() {
+    let trial = trial("file");
+    trial.run(["run", "--task", "ask"]).code(4);
+    trial.run(["task-reset", "ask"]);
+    trial.run(["run", "--task", "ask"]).code(4);
+    trial.run(["answer", "ask", "So:\nthe answer is blue"]);
+    trial.run(["note", "--task", "ask", "Mind the door"]);
+    trial.run(["run", "--task", "ask"]).code(0);
+    let text = trial.run(["task-show", "ask"]).out();
+    let (_, table) = text.split_once("the newest):\n").unwrap();
+    let marks = [
+        "ask.1",
+        "a person reset it",
+        "ask.2",
+        "attempt 2 asked: Which colour? Red or blue?",
+        "a person answered: So: the answer is blue",
+        "a person noted: Mind the door",
+        "ask.3",
+    ];
+    let places: Vec<_> = marks.iter().map(|mark| table.find(mark)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} {table}");
+    let kinds = |words: &[&str]| {
+        let json = trial.run(words).json();
+        let all = json["messages"].as_array().unwrap().iter();
+        all.map(|it| it["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(kinds(&["task-show", "ask", "--json"]), "question reset question answer note");
+    assert_eq!(kinds(&["show", "ask.3", "--json"]), "answer note");
+    let show = trial.run(["show", "ask"]).out();
+    assert!(show.contains("Before it:\n") && !show.contains("After it:"), "{show}");
+    trial.run(["show", "ask.1"]).stdout_has("After it:\n").stdout_has("a person reset it\n");
+}

@@ -80,11 +80,16 @@ pub struct AttemptLog {
     open: BTreeMap<TaskId, usize>,
     /// The calls of `ralph draft`, with the times of their ends.
     drafts: Vec<(DateTime<Utc>, DraftCall)>,
+    /// What people and agents said about tasks.
+    messages: Vec<Record>,
 }
 
 impl AttemptLog {
-    /// Adds what became known of attempts after their ends.
+    /// Adds what became known of attempts after their ends, and what was said.
     fn amend(&mut self, id: &TaskId, record: &Record) {
+        if self.is_message(id, record) {
+            self.messages.push(record.clone());
+        }
         let mut of_task = self.entries.iter_mut().filter(|entry| entry.task_id == *id).rev();
         if let Event::Check(CheckEvent::Proved { attempt, proof }) = &record.event {
             if let Some(entry) = of_task.find(|entry| entry.attempt == *attempt) {
@@ -93,6 +98,27 @@ impl AttemptLog {
         } else if let Event::Landing(LandingEvent::TakenBack(_)) = &record.event {
             of_task.for_each(|entry| entry.is_taken_back = true);
         }
+    }
+
+    /// Whether somebody said something about the task. A question may be in a file, or only in the end of
+    /// its attempt.
+    fn is_message(&self, id: &TaskId, record: &Record) -> bool {
+        if let Some(ended) = record.event.ended() {
+            let is_same = |event: &Event| matches!(event, Event::Request(RequestEvent::Asked { attempt, .. }) if *attempt == ended.attempt);
+            let of_task = |it: &&Record| it.task_id.as_ref() == Some(id);
+            let last = self.messages.iter().rfind(of_task);
+            return ended.question().is_some() && !last.is_some_and(|last| is_same(&last.event));
+        }
+        matches!(
+            record.event,
+            Event::Request(
+                RequestEvent::Asked { .. }
+                    | RequestEvent::Answered(_)
+                    | RequestEvent::Noted { .. }
+                    | RequestEvent::Reviewed { .. }
+                    | RequestEvent::Reset {}
+            ) | Event::Landing(LandingEvent::TakenBack(_))
+        )
     }
 
     /// Applies an event.
@@ -181,6 +207,11 @@ impl AttemptLog {
         id: Option<&'a TaskId>,
     ) -> impl Iterator<Item = &'a AttemptEntry> + Clone {
         self.entries.iter().filter(move |entry| id.is_none_or(|id| entry.task_id == *id))
+    }
+
+    /// What people and agents said about a task, oldest first.
+    pub fn messages<'a>(&'a self, id: &'a TaskId) -> impl Iterator<Item = &'a Record> {
+        self.messages.iter().filter(move |record| record.task_id.as_ref() == Some(id))
     }
 
     /// The calls of `ralph draft`, with the times of their ends, oldest first.
