@@ -23,7 +23,7 @@ use crate::{
     adapters::terminal::{self, visible, visible_lines},
     cli::TaskShowArgs,
     core::{
-        diagnostic,
+        diagnostic::{self, first_line},
         event::{Cause, GraphEvent},
         exit::{Exit, Failure, fail},
         graph::{
@@ -340,7 +340,7 @@ fn text(details: &TaskDetails) -> String {
         }
     }
     let origin = if details.own_verify || verify.is_empty() { "" } else { " (from the settings)" };
-    page.list(&format!("Verify{origin}"), verify.iter().cloned());
+    page.list(&format!("Verify{origin}"), verify.iter().map(|it| first_line(it).into_owned()));
     page.list("Depends on", neighbors(&details.depends_on).into_iter());
     let heading = match details.unfinished_dependents {
         0 => "Dependents".to_owned(),
