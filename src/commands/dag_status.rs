@@ -1,18 +1,22 @@
 //! `ralph dag-status`: what is complete, in progress, ready and waiting, and on what; `ralph plan`: in which
 //! order, with how many agents at once, until when.
 
-use std::fmt::Write as _;
+use std::{cell::RefCell, collections::BTreeMap, fmt::Write as _};
 
 use anyhow::Result;
 use chrono::{DateTime, Utc};
 
 use super::{
     Invocation, check_filter, filter,
+    page_data::PageData,
     status::{self, drawn, row},
     success, with_view,
 };
 use crate::{
-    adapters::terminal::{self, Style, visible},
+    adapters::{
+        agent_output::Follow,
+        terminal::{self, Style, visible},
+    },
     cli::{self, DagStatusArgs},
     core::{
         exit::Exit,
@@ -24,6 +28,7 @@ use crate::{
         graph::{GraphFacts, GraphView},
         lines::{Line, counted, moment, plain, short},
         plan::{PaceView, PlanView},
+        task::TaskView,
         waits::ElsewhereView,
     },
 };
@@ -41,14 +46,18 @@ pub fn run(invocation: &Invocation, options: DagStatusArgs) -> Result<Exit> {
     let filter = filter(options.which);
     let now = Utc::now();
     if watches {
+        let follows = RefCell::default();
         let current = |now| {
             let (graph, damaged) = read(invocation, &filter, now)?;
-            Ok(page(&graph, damaged, shown, now))
+            let doing = doing(invocation, &mut follows.borrow_mut())?;
+            Ok(page(&graph, damaged, (shown, &doing), now))
         };
         return status::watch(current, "the graph cannot be read: `ralph check`");
     }
     let (graph, damaged) = read(invocation, &filter, now)?;
-    let text = if json { terminal::json(&graph) } else { page(&graph, damaged, shown, now) };
+    let doing = BTreeMap::new();
+    let text =
+        if json { terminal::json(&graph) } else { page(&graph, damaged, (shown, &doing), now) };
     success(&text)
 }
 
@@ -72,8 +81,68 @@ fn read(invocation: &Invocation, filter: &Filter, now: DateTime<Utc>) -> Result<
     Ok((graph, store.skipped().damaged))
 }
 
+/// What the agents do now, by task; `follows` are their outputs as far as they were read before.
+fn doing(
+    invocation: &Invocation,
+    follows: &mut BTreeMap<String, Follow>,
+) -> Result<BTreeMap<String, String>> {
+    let activity = PageData::open(invocation)?.activity(follows);
+    let all = activity.as_object().into_iter().flatten();
+    let doing = all.filter_map(|(name, seen)| {
+        let (id, _) = name.rsplit_once('.')?;
+        Some((id.to_owned(), seen["doing"].as_str()?.to_owned()))
+    });
+    Ok(doing.collect())
+}
+
+/// The rows of some tasks. On a terminal their notes are below each other, if there is room; below a
+/// row is what its agent does.
+fn rows(
+    tasks: &[TaskView],
+    doing: &BTreeMap<String, String>,
+    width: Option<usize>,
+    now: DateTime<Utc>,
+) -> Vec<Line> {
+    let all = tasks.iter().map(|task| (task, visible(&task.note(now)).into_owned()));
+    let all: Vec<(&TaskView, String)> = all.collect();
+    let longest = |columns: &dyn Fn(&(&TaskView, String)) -> usize| all.iter().map(columns).max();
+    let ids = longest(&|(task, _)| task.id.as_str().len()).unwrap_or(0) + 2;
+    let has_title = |task: &TaskView| task.title != task.id.as_str();
+    let titles = longest(&|(task, _)| {
+        if has_title(task) { terminal::columns(&visible(&task.title)) } else { 0 }
+    });
+    let notes = longest(&|(_, note)| terminal::columns(note)).unwrap_or(0);
+    let room = width.map_or(0, |width| width.saturating_sub(ids + notes + 4));
+    let titles = titles.unwrap_or(0).min(room);
+    let mut lines = Vec::new();
+    for (task, note) in &all {
+        let name = format!("  {}", task.id);
+        let text = if titles < 8 || note.is_empty() {
+            row((&name, ids), (&task.id, &task.title), note, width)
+        } else {
+            let title = if has_title(task) { visible(&task.title) } else { "".into() };
+            let title = terminal::fit(&title, titles);
+            let blank = " ".repeat(titles.saturating_sub(terminal::columns(&title)));
+            format!("{name:<ids$}  {title}{blank}  {note}")
+        };
+        lines.push(Line { style: None, text });
+        if let Some(doing) = doing.get(task.id.as_str()).filter(|doing| !doing.is_empty()) {
+            lines.push(Line {
+                style: Some(Style::Faint),
+                text: format!("      {}", visible(doing)),
+            });
+        }
+    }
+    lines
+}
+
 /// The page for people: as wide as the terminal, or as wide as it needs to be.
-fn page(graph: &GraphView, damaged: u64, shown: usize, now: DateTime<Utc>) -> String {
+fn page(
+    graph: &GraphView,
+    damaged: u64,
+    (shown, doing): (usize, &BTreeMap<String, String>),
+    now: DateTime<Utc>,
+) -> String {
     let width = terminal::stdout_width();
     let warn = |text: String| {
         let text = visible(&text).into_owned();
@@ -91,12 +160,7 @@ fn page(graph: &GraphView, damaged: u64, shown: usize, now: DateTime<Utc>) -> St
         lines.push(plain(""));
         lines.push(Line { style: Some(kind.style()), text: kind.heading().to_owned() });
         let named = &tasks[..tasks.len().min(shown)];
-        let ids = named.iter().map(|task| task.id.as_str().len()).max().unwrap_or(0);
-        lines.extend(named.iter().map(|task| {
-            let (name, note) = (format!("  {}", task.id), task.note(now));
-            let text = row((&name, ids + 2), (&task.id, &task.title), &visible(&note), width);
-            Line { style: None, text }
-        }));
+        lines.extend(rows(named, doing, width, now));
         if tasks.len() > named.len() {
             let text = format!("  … and {} more (--all)", tasks.len() - named.len());
             lines.push(Line { style: Some(Style::Faint), text });
