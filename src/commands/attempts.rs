@@ -216,7 +216,9 @@ impl TextPage {
         self.list("Left running", ended.swept.iter().cloned());
         self.list("Locks removed", ended.unlocked.iter().cloned());
         if let Some(diff) = evidence.diff.filter(|_| !evidence.commits.is_empty()) {
-            self.line("Changed", &diff.to_string());
+            let more =
+                if evidence.has_landed() { format!("; `ralph diff{name}`") } else { String::new() };
+            self.line("Changed", &format!("{diff}{more}"));
         }
         let commits = evidence.commits.iter();
         self.list("Commits", commits.map(|it| format!("{} {}", it.short(), it.subject)));

@@ -239,7 +239,7 @@ impl Evidence {
     }
 
     /// Whether its work is in the target branch.
-    fn has_landed(&self) -> bool {
+    pub fn has_landed(&self) -> bool {
         matches!(self.merge, Some(Merge::Landed { .. }))
     }
 

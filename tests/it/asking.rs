@@ -41,7 +41,7 @@ fn a_question_sets_its_task_aside_until_it_is_answered() {
     [time]        Which colour?
     [time]        Red or blue?
     [time]        `ralph answer ask "…"`
-    [time]  landed (1 to review: `ralph review`):
+    [time]  landed (1 to review: `ralph review`, `ralph diff ID`):
     [time]    + other: Work on other; 1 commit, 1 file, +1 -0, [took]
     [time]  left: 2 (1 needs input, 1 waiting)
     [time]    > after; waiting on ask (needs input)

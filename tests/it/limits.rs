@@ -15,7 +15,7 @@ fn the_limit_of_iterations_ends_a_run_with_two() {
     --- stderr ---
     [time]  limit reached: 2 iterations (exit code 2)
     [time]  2 completed in 2 attempts, [took]; 2 of 4 complete
-    [time]  landed (2 to review: `ralph review`):
+    [time]  landed (2 to review: `ralph review`, `ralph diff ID`):
     [time]    + start: Begin; 1 commit, 1 file, +1 -0, [took]
     [time]    + right: The right half; 1 commit, 1 file, +1 -0, [took]
     [time]  left: 2 (1 ready, 1 waiting)

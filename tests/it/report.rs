@@ -156,7 +156,7 @@ fn the_screen_of_the_morning_fits_the_terminal() {
                   ralph answer choice "…"
               - deploy (Deploy it): blocked by a person
                   ralph task-reset deploy
-            landed (2 to review: ralph review):
+            landed (2 to review: ralph review, ralph diff ID):
               + parser: Parse the input; 1 commit, 1 file, +1 -0, [took]
               + readme: Describe it; 1 commit, 1 file, +1 -0, [took]
             left: 5 (1 parked, 1 needs input, 1 blocked, 2 waiting)

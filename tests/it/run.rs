@@ -22,7 +22,7 @@ fn a_diamond_is_worked_off_in_order() {
     [time]  ✓ end    [took]  +1 −0  Put it together
     [time]  the graph is complete, and nothing was verified (exit code 0)
     [time]  4 completed in 4 attempts, [took]; 4 of 4 complete
-    [time]  landed (4 to review: `ralph review`):
+    [time]  landed (4 to review: `ralph review`, `ralph diff ID`):
     [time]    + start: Begin; 1 commit, 1 file, +1 -0, [took]
     [time]    + right: The right half; 1 commit, 1 file, +1 -0, [took]
     [time]    + left: The left half; 1 commit, 1 file, +1 -0, [took]
@@ -210,7 +210,7 @@ fn verbose_says_all_that_is_in_the_journal() {
     [time]      reported done, and committed; landed on `main`
     [time]  the graph is complete, and nothing was verified (exit code 0)
     [time]  1 completed in 1 attempt, [took]; 1 of 1 complete
-    [time]  landed (1 to review: `ralph review`):
+    [time]  landed (1 to review: `ralph review`, `ralph diff ID`):
     [time]    + a: Do it; 1 commit, 1 file, +1 -0, [took]
     ");
 }

@@ -216,7 +216,7 @@ fn out_of_attempts_is_parked_and_the_rest_goes_on() {
 [time]    - bad: parked after 1 attempt: failed: exited with code 7; 2 others wait on it
 [time]        no idea how to do bad
 [time]        `ralph show bad.1` shows it; `ralph task-reset bad --note \"…\"`
-[time]  landed (1 to review: `ralph review`):
+[time]  landed (1 to review: `ralph review`, `ralph diff ID`):
 [time]    + good: Work on good; 1 commit, 1 file, +1 -0, [took]
 [time]  left: 3 (1 parked, 2 waiting)
 [time]    > after; waiting on bad (parked)

@@ -204,9 +204,10 @@ impl RunReport {
         }
         self.people(page, fold);
         if !self.landed.is_empty() {
+            let diff = if page.is_narrow() { "" } else { ", `ralph diff ID`" };
             match self.landed.iter().filter(|task| !task.reviewed).count() {
                 0 => page.heading("landed:"),
-                count => page.heading_with("landed", &format!("{count} to review: `ralph review`")),
+                n => page.heading_with("landed", &format!("{n} to review: `ralph review`{diff}")),
             }
             let hidden = self.landed.len().saturating_sub(fold.landed);
             self.landed.iter().take(fold.landed).for_each(|task| task.show(page, fold));
