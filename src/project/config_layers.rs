@@ -112,8 +112,8 @@ fn left_out(root: &Path) -> Option<String> {
 /// The settings file is missing in the checkout; errors of git.
 pub fn check_own(repo: &Repo, layers: &ConfigLayers) -> Result<()> {
     let own = repo.root().join(PATH);
-    let is_there = |file: &LayerSource| file.named || file.path == own && file.text.is_some();
-    if layers.files.iter().any(is_there) || repo.file_at("HEAD", PATH)?.is_none() {
+    let is_missing = |file: &LayerSource| file.path == own && file.text.is_none();
+    if !layers.files.iter().any(is_missing) || repo.file_at("HEAD", PATH)?.is_none() {
         return Ok(());
     }
     let message = format!(
