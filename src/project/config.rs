@@ -306,7 +306,11 @@ impl Config {
     /// How the merge queue of a run with this number of jobs makes trials.
     pub fn queue_limits(&self, jobs: usize) -> QueueLimits {
         let width = if self.verify_jobs == 0 { jobs } else { self.verify_jobs };
-        QueueLimits { width, batches: self.queue == QueueMode::Batch || self.verify_exclusive }
+        QueueLimits {
+            width,
+            batches: self.queue == QueueMode::Batch || self.verify_exclusive,
+            repairs: self.on_red_base == OnRedBase::Repair,
+        }
     }
 
     /// Returns the settings of a layer, with defaults for the others.

@@ -792,6 +792,16 @@ fn a_command_that_fails_without_any_work_is_mended_first() {
     assert!(log.contains("Add repair: Make `test ! -e broken` pass"), "{log}");
 }
 
+/// Also where only one task can start: its second attempt shows that it is not the one that mends it.
+#[test]
+fn a_chain_does_not_spend_its_attempts_on_a_command_that_fails_without_them() {
+    let trial = red_base("git rm -q broken; work");
+    let chain = "tasks: [{id: a}, {id: b, depends_on: [a]}, {id: c, depends_on: [b]}]\n";
+    let trial = trial.file("task-graph.yaml", chain);
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("started"), ["a", "a", "repair", "a", "b", "c"]);
+}
+
 /// Its attempts count, although what they fail with is not their work.
 #[test]
 fn a_repair_that_fails_ends_the_run_and_the_next_run_tries_it_again() {

@@ -355,7 +355,7 @@ fn a_second_term_does_not_wait() {
 #[test]
 fn the_status_tells_how_a_run_stands() {
     let trial = TestProject::new().graph(THREE).agent("gate");
-    trial.run(["status"]).stdout("Status: none: no run yet; `ralph run` starts one\n");
+    trial.run(["status"]).stdout_has("Status: none: no run yet; `ralph run` starts one\nleft: 3");
     assert!(!trial.root().join("logs").exists());
     let run = trial.start_until(["run"], "waiting-a");
     let shown = trial.run(["status"]).out();

@@ -219,7 +219,7 @@ impl fmt::Display for StopReason {
             StopReason::BaselineBroken(why) => write!(
                 f,
                 "baseline broken: {why}; fix it, or set `verify_baseline: false` on the task that \
-                 fixes it, or `on_red_base: repair`"
+                 fixes it"
             ),
             StopReason::BadBase(why) => {
                 write!(f, "{why}; every attempt starts from there: fix it, then run again")

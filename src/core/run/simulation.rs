@@ -216,7 +216,11 @@ impl World {
             start_limit: 0,
             ..Policy::default()
         };
-        let queue = QueueLimits { width: 1 + dice.below(4), batches: dice.chance(30) };
+        let queue = QueueLimits {
+            width: 1 + dice.below(4),
+            batches: dice.chance(30),
+            repairs: dice.chance(50),
+        };
         let verify = dice.chance(75);
         let one_check = dice.chance(30);
         let tip = CommitId::from("c0");

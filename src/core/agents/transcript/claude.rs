@@ -150,8 +150,12 @@ impl ClaudeState {
     }
 
     fn result(&mut self, transcript: &mut AgentTranscript, event: &Value) {
-        self.settled = self.settled.plus(tokens(&event["usage"]));
-        self.turns = self.turns.saturating_add(count(&event["num_turns"]));
+        // A program that speaks as Claude does may leave the sum to the reader.
+        let has_sum = event["usage"].is_object();
+        let sum = if has_sum { tokens(&event["usage"]) } else { self.open.plus(self.last) };
+        let turns = if has_sum { count(&event["num_turns"]) } else { self.open_turns };
+        self.settled = self.settled.plus(sum);
+        self.turns = self.turns.saturating_add(turns);
         (self.open, self.open_turns) = (Tokens::default(), 0);
         (self.message, self.last) = (String::new(), Tokens::default());
         transcript.usage.tokens = Some(self.settled);

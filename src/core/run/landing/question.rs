@@ -7,7 +7,6 @@ use super::{LandingNext, LandingQueue, QueueTrial, QueuedWork, TrialChecks, emit
 use crate::{
     commit_id::CommitId,
     event::{CheckEvent, Held},
-    graph::task::TaskId,
     run::{
         Situation,
         command::{AttemptId, LandingCommand, TrialRun},
@@ -73,8 +72,8 @@ impl Question {
 pub(super) struct Known {
     /// The commands that passed on commits, oldest first.
     green: VecDeque<(CommitId, Vec<String>)>,
-    /// What failed on commits of the branch, each with the task that was the first to be asked about.
-    red: Vec<(CommitId, CheckResult, TaskId)>,
+    /// What failed on commits of the branch, each with the attempt that was the first to be asked about.
+    red: Vec<(CommitId, CheckResult, AttemptId)>,
     /// The commands that failed beside others, and then alone as well: others do not disturb them.
     undisturbed: BTreeSet<String>,
 }
@@ -104,12 +103,12 @@ impl Known {
         green.any(|(at, commands)| at == commit && commands.contains(command))
     }
 
-    /// How a command fails on a commit, and the first task that was asked about it.
+    /// How a command fails on a commit, and the first attempt that was asked about it.
     fn fails(
         &self,
         commit: &CommitId,
         command: &String,
-    ) -> Option<&(CommitId, CheckResult, TaskId)> {
+    ) -> Option<&(CommitId, CheckResult, AttemptId)> {
         self.red.iter().find(|(at, red, _)| at == commit && red.command == *command)
     }
 
@@ -200,7 +199,7 @@ impl LandingQueue {
                 TrialChecks { id: id.clone(), run: TrialRun::Base, commands, alone: false }.into()
             }
             (QuestionStage::OnBase(_), false) => {
-                let first = question.work.id.task_id.clone();
+                let first = question.work.id.clone();
                 self.known.red.push((question.onto.clone(), last.result, first));
                 question.stage = QuestionStage::Base;
                 LandingNext::default()
@@ -220,7 +219,7 @@ impl LandingQueue {
     }
 
     /// Answers a question, or starts the command that does; `tip` is that of the target branch.
-    pub(super) fn answer(&mut self, at: usize, tip: &CommitId) -> LandingNext {
+    pub(super) fn answer(&mut self, at: usize, tip: &CommitId, repairs: bool) -> LandingNext {
         let Question { work, onto, check, .. } = &self.questions[at];
         let (onto, branch) = (onto.clone(), work.target.clone());
         // A command that the task adds says nothing where its work is missing.
@@ -248,8 +247,12 @@ impl LandingQueue {
         let red = self.known.fails(&onto, &check.command);
         let red = red.filter(|(_, red, _)| !is_own && is_same(red));
         let already = red.is_some();
-        // A task may be there to mend it. That several fail in this way says that they are not.
-        let merge = if red.is_some_and(|(_, _, first)| *first != work.id.task_id) {
+        // A task may be there to mend it. That several fail in this way says that they are not, and so
+        // do several attempts where another task would mend it.
+        let is_first = |(_, _, first): &&(CommitId, CheckResult, AttemptId)| {
+            first.task_id == work.id.task_id && (!repairs || *first == work.id)
+        };
+        let merge = if red.as_ref().is_some_and(|red| !is_first(red)) {
             Merge::RedBase { branch, onto }
         } else if !already && !resolved.is_empty() {
             // It would have been a conflict.
