@@ -101,7 +101,8 @@ const PLAIN: AgentPreset = AgentPreset {
 
 /// Claude Code 1.0.128 to 2.1.329. `stream-json` needs `--verbose`. As root it refuses to skip
 /// permissions (code 1, nothing on standard output) unless `IS_SANDBOX=1`. It runs
-/// inside another one, but more cleanly without the variables of that one.
+/// inside another one, but more cleanly without the variables of that one. `--max-budget-usd` is an
+/// unknown option to 2.0.28 and before, and known to 2.0.31.
 const CLAUDE: AgentPreset = AgentPreset {
     name: "claude",
     argv: &[
