@@ -33,15 +33,18 @@ use crate::{
 /// The interval between two ticks of the reporters while a command of the run itself runs.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Waits while git cannot read the repository, because a person is at work on its settings or rights.
+/// Waits while git cannot read the repository, because a person is at work on its settings or rights. What
+/// an attempt has damaged does not mend itself, so the wait is short.
 pub(super) fn await_repository(runner: &mut Runner) -> Result<()> {
     /// The time between two looks.
     const LOOK: Duration = Duration::from_millis(200);
+    const LONGEST: Duration = Duration::from_secs(30);
     let (began, mut is_said) = (Instant::now(), false);
     let look = |root: &Path| Repo::discover(root)?.head();
     while let Err(error) = look(runner.core.cx.workspace.root()) {
         runner.core.journal.check_repository()?;
-        let (until, why) = (Utc::now(), format!("git cannot read the repository: {error:#}"));
+        let (until, why) =
+            (Utc::now() + LONGEST, format!("git cannot read the repository: {error:#}"));
         if !mem::replace(&mut is_said, true) {
             runner.core.emit(None, RunEvent::Waiting { until, why })?;
         }
@@ -52,7 +55,9 @@ pub(super) fn await_repository(runner: &mut Runner) -> Result<()> {
             }
         }
         let policy = &runner.core.cx.policy;
-        if policy.stop.is_some() || began.elapsed() > policy.max_wait || runner.core.is_ended_now()
+        if policy.stop.is_some()
+            || began.elapsed() > policy.max_wait.min(LONGEST)
+            || runner.core.is_ended_now()
         {
             break;
         }
