@@ -485,10 +485,10 @@ fn an_agent_is_followed_from_attempt_to_attempt_until_the_run_is_over() {
     let text = live.end(&trial).code(0).out();
     let order = [
         "a started",
-        "\na is reported as done",
+        "\na | a is reported as done",
         "  ✓ a  ",
         "b started",
-        "\nb is reported as done",
+        "\nb | b is reported as done",
         "  ✓ b  ",
         "(exit code 0)",
     ];

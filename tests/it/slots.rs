@@ -177,20 +177,24 @@ fn every_view_shows_the_slots_of_attempts() {
     Current attempt: b, attempt 1, since [time], for [took]; in ../repo.slots/2 (ralph/b)
     ");
     let live = trial.start(["attach"]);
-    until("it follows", || live.said().contains("not shown"));
-    assert_eq!(live.said(), "also running, not shown: a (`ralph attach a`)\n");
-    live.kill();
+    until("it follows", || ["a started", "b started"].iter().all(|it| live.printed().contains(it)));
+    assert_eq!(live.said(), "");
     trial
         .run(["attach", "c"])
         .code(1)
         .stderr("ralph: error: no attempt at `c` is running; choose one of `a`, `b` with `ralph attach ID`\n");
     stays(&trial, "1", "attempt a.1 works in it; `ralph stop` ends the run after it");
-    let live = trial.start(["logs", "-f", "--output"]);
-    until("it follows", || live.said().contains("not shown"));
-    assert_eq!(live.said(), "also running, not shown: a (`--task a`)\n");
+    let one = trial.start(["logs", "-f", "--output"]);
+    until("it follows", || one.said().contains("not shown"));
+    assert_eq!(one.said(), "also running, not shown: a (`--task a`)\n");
 
+    let all = live;
     // Both are verified; then one is merged, and the other waits.
     trial.leave("open");
+    until("each line has its task", || {
+        ["a | a is reported", "b | b is reported"].iter().all(|it| all.printed().contains(it))
+    });
+    all.kill();
     let stages = || {
         let status = trial.run(["status", "--json"]).json();
         let attempts = status["attempts"].as_array().unwrap().iter();
@@ -208,7 +212,7 @@ fn every_view_shows_the_slots_of_attempts() {
     );
     trial.leave("green");
     run.end(&trial).code(0);
-    live.kill();
+    one.kill();
     insta::assert_snapshot!(trial.run(["slots"]).out(), @r"
     slot                   task  state
     ../repo.slots/1        -     free

@@ -64,7 +64,7 @@ pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exi
     let mut listener = Listener::new(workspace, wanted);
     listener.begin()?;
     if !listener.wanted.follow {
-        listener.end_attempt()?;
+        listener.end_attempts(|_| true)?;
         return Ok(Exit::Success);
     }
     let leaving = listener.wanted.attached.then(leaving).transpose()?;
@@ -75,7 +75,7 @@ pub(super) fn listen(workspace: &Workspace, wanted: ListenOptions) -> Result<Exi
             Some(leaving) => match leaving.recv_timeout(LOOK) {
                 Ok(signal::SUSPEND) => signal::suspend(),
                 Ok(_) => {
-                    listener.end_attempt()?;
+                    listener.end_attempts(|_| true)?;
                     let flag = workspace.place.flag();
                     terminal::say(&format!(
                         "detached; the run continues (`ralph stop{flag}` stops it)"
@@ -113,7 +113,8 @@ struct Listener<'a> {
     history: History,
     log: JournalLog,
     out: Out,
-    shown: Option<Shown>,
+    /// The attempts whose output is shown: one, or all that run.
+    shown: Vec<Shown>,
     /// The start records of the wanted attempts that are still running, oldest first.
     open: Vec<Record>,
 }
@@ -127,7 +128,7 @@ impl<'a> Listener<'a> {
             reading: JournalReader::new(workspace),
             history: History::default(),
             log: JournalLog::default(),
-            shown: None,
+            shown: Vec::new(),
             open: Vec::new(),
         }
     }
@@ -171,13 +172,18 @@ impl<'a> Listener<'a> {
         let found = found.filter(|(_, end)| !self.wanted.attached || end.is_none());
         match found {
             Some((started, end)) => {
+                let others = self.open.clone().into_iter();
+                let others = others.filter(|it| it.task_id != started.task_id && self.shows_all());
+                for other in others.collect::<Vec<_>>() {
+                    self.begin_attempt(&other)?;
+                }
                 self.begin_attempt(&started)?;
-                if self.wanted.follow {
+                if self.wanted.follow && !self.shows_all() {
                     self.name_others();
                 }
                 self.poll()?;
                 if let Some(end) = end {
-                    self.end_attempt()?;
+                    self.end_attempts(|_| true)?;
                     self.print_record(&end)?;
                 }
                 self.out.go_live()
@@ -206,19 +212,19 @@ impl<'a> Listener<'a> {
             note_open(&mut self.open, &record, is_wanted);
             let is_of_run = record.task_id.is_none();
             let is_end = record.event.ended().is_some()
-                && self.shown.as_ref().is_some_and(|shown| shown.is_of(&record));
+                && self.shown.iter().any(|shown| shown.is_of(&record));
             if is_end {
                 self.poll()?;
-                self.end_attempt()?;
+                self.end_attempts(|shown| shown.is_of(&record))?;
             }
             match record.event {
                 Event::Attempt(AttemptEvent::Started { .. })
-                    if is_wanted && self.shown.is_none() =>
+                    if is_wanted && (self.shown.is_empty() || self.shows_all()) =>
                 {
                     self.begin_attempt(&record)?;
                 }
                 Event::Run(RunEvent::LoopStarted(_)) => {
-                    self.end_attempt()?;
+                    self.end_attempts(|_| true)?;
                     self.print_record(&record)?;
                 }
                 _ if is_wanted || is_of_run => self.print_record(&record)?,
@@ -227,7 +233,10 @@ impl<'a> Listener<'a> {
             if is_end && self.wanted.about.attempt.is_some() {
                 return Ok(true);
             }
-            if is_end && let Some(other) = self.open.first().cloned() {
+            if is_end
+                && !self.shows_all()
+                && let Some(other) = self.open.first().cloned()
+            {
                 self.show_attempt(&other);
                 let (id, attempt) = named(&other);
                 terminal::say(&format!("now showing {id}, attempt {attempt}"));
@@ -250,7 +259,7 @@ impl<'a> Listener<'a> {
         if self.history.run.finished.is_some() {
             return Ok(Some(Exit::Success));
         }
-        self.end_attempt()?;
+        self.end_attempts(|_| true)?;
         fail(Exit::Error, "the run exited unexpectedly; `ralph status` shows its last state")
     }
 
@@ -263,14 +272,14 @@ impl<'a> Listener<'a> {
     fn show_attempt(&mut self, started: &Record) {
         if let Event::Attempt(AttemptEvent::Started { log, format, .. }) = &started.event {
             let folder = self.workspace.root().join(log);
-            self.shown = Some(Shown::new(started, &folder, *format, self.wanted.form));
+            let shown = Shown::new(started, &folder, *format, self.wanted.form);
+            self.shown.push(shown);
         }
     }
 
     /// Names the other running attempts, whose output is not shown.
     fn name_others(&self) {
-        let is_other =
-            |record: &&Record| self.shown.as_ref().is_some_and(|shown| !shown.is_of(record));
+        let is_other = |record: &&Record| !self.shown.iter().any(|shown| shown.is_of(record));
         let others: Vec<&str> =
             self.open.iter().filter(is_other).map(|record| named(record).0).collect();
         let Some(first) = others.first() else {
@@ -281,11 +290,28 @@ impl<'a> Listener<'a> {
     }
 
     fn poll(&mut self) -> Result<()> {
-        self.shown.as_mut().map_or(Ok(()), |shown| shown.poll(&mut self.out))
+        let shows_all = self.shows_all();
+        for shown in &mut self.shown {
+            self.out.speaker = shown.speaker(shows_all);
+            shown.poll(&mut self.out)?;
+        }
+        Ok(())
     }
 
-    fn end_attempt(&mut self) -> Result<()> {
-        self.shown.take().map_or(Ok(()), |mut shown| shown.finish(&mut self.out))
+    /// Shows what is held back of these attempts, and follows them no more.
+    fn end_attempts(&mut self, is_over: impl Fn(&Shown) -> bool) -> Result<()> {
+        let shows_all = self.shows_all();
+        for mut shown in self.shown.extract_if(.., |shown| is_over(shown)) {
+            self.out.speaker = shown.speaker(shows_all);
+            shown.finish(&mut self.out)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the output of all running attempts is shown, each line with its task.
+    fn shows_all(&self) -> bool {
+        let is_loop = self.workspace.place.name().is_some();
+        self.wanted.attached && self.wanted.about.task.is_none() && !is_loop
     }
 
     /// Prints the journal line of a record, unless the output is raw.
@@ -295,6 +321,7 @@ impl<'a> Listener<'a> {
             return Ok(());
         };
         self.out.begin_line()?;
+        self.out.speaker.clear();
         let text = draw(&line, record.timestamp, self.out.paint, self.out.width);
         self.out.put(OutputSide::Out, text.as_bytes())
     }
@@ -356,6 +383,11 @@ impl Shown {
 
     fn is_of(&self, record: &Record) -> bool {
         self.started.task_id == record.task_id
+    }
+
+    /// What is before each of its lines.
+    fn speaker(&self, is_named: bool) -> String {
+        if is_named { format!("{} | ", named(&self.started).0) } else { String::new() }
     }
 
     fn poll(&mut self, out: &mut Out) -> Result<()> {

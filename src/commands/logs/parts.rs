@@ -36,6 +36,10 @@ pub(super) struct Out {
     most: usize,
     /// Whether the last line is incomplete.
     is_open: bool,
+    /// What is before each line of the output that follows.
+    pub(super) speaker: String,
+    /// What was before the last line.
+    spoke: String,
     /// The day whose heading was printed last.
     day: Option<NaiveDate>,
 }
@@ -55,6 +59,8 @@ impl Out {
             held: lines.map(|_| VecDeque::new()),
             most: lines.unwrap_or(usize::MAX),
             is_open: false,
+            speaker: String::new(),
+            spoke: String::new(),
             day: None,
         }
     }
@@ -63,6 +69,26 @@ impl Out {
         if bytes.is_empty() {
             return Ok(());
         }
+        if self.spoke != self.speaker {
+            self.begin_line()?;
+            self.spoke.clone_from(&self.speaker);
+        }
+        if self.speaker.is_empty() {
+            return self.write(side, bytes);
+        }
+        let mut text = Vec::with_capacity(bytes.len());
+        let mut is_open = self.is_open;
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if !is_open {
+                text.extend_from_slice(self.paint.text(Style::Faint, &self.speaker).as_bytes());
+            }
+            text.extend_from_slice(line);
+            is_open = line.last() != Some(&b'\n');
+        }
+        self.write(side, &text)
+    }
+
+    fn write(&mut self, side: OutputSide, bytes: &[u8]) -> Result<()> {
         self.is_open = bytes.last() != Some(&b'\n');
         if self.held.is_none() {
             return Ok(side.put(bytes)?);
@@ -115,7 +141,7 @@ impl Out {
 
     /// Completes the last line.
     pub(super) fn begin_line(&mut self) -> Result<()> {
-        if self.is_open { self.put(OutputSide::Out, b"\n") } else { Ok(()) }
+        if self.is_open { self.write(OutputSide::Out, b"\n") } else { Ok(()) }
     }
 
     pub(super) fn go_live(&mut self) -> Result<()> {
