@@ -101,9 +101,7 @@ impl Integration<'_> {
         if matches!(restored, RestoredWork::Conflict(_)) {
             self.slot().move_to(onto)?;
         }
-        // The steps of this are no commits that the attempt leaves.
-        remove_all(&self.git_dir.join("logs")).context("remove the reflogs of the slot")?;
-        self.slot().name_branch(branch, &head)?;
+        self.begin_on(branch, &head)?;
         Ok(restored)
     }
 
@@ -114,8 +112,14 @@ impl Integration<'_> {
     pub fn start_over(&self, onto: &str, branch: &str) -> Result<()> {
         self.clean_up()?;
         self.slot().move_to(onto)?;
+        self.begin_on(branch, onto)
+    }
+
+    /// Puts HEAD on the branch of an attempt, at the commit where it is.
+    fn begin_on(&self, branch: &str, head: &str) -> Result<()> {
+        // The steps up to here are no commits that the attempt leaves.
         remove_all(&self.git_dir.join("logs")).context("remove the reflogs of the slot")?;
-        self.slot().name_branch(branch, onto)
+        self.slot().name_branch(branch, head)
     }
 
     /// Puts the changes of a branch into the files of this slot, uncommitted, with HEAD at `onto`.
