@@ -196,8 +196,7 @@ impl Budget {
         Some(began?.checked_add_signed(limit).unwrap_or(DateTime::<Utc>::MAX_UTC))
     }
 
-    /// What the limits on cost leave for one more attempt, in US dollars, at least a cent; none without
-    /// such a limit.
+    /// What the limits on cost leave, in US dollars; none without such a limit.
     pub fn left(
         &self,
         run: &Spend,
@@ -206,7 +205,7 @@ impl Budget {
     ) -> Option<f64> {
         let run = self.cost.map(|limit| limit - run.assumed_cost());
         let day = self.cost_per_day.map(|limit| limit - cost_of_day(recent, now));
-        run.into_iter().chain(day).reduce(f64::min).map(|left| left.max(0.01))
+        run.into_iter().chain(day).reduce(f64::min)
     }
 
     /// The limits that the usage of running attempts can reach, as far as they report it.

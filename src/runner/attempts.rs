@@ -345,7 +345,8 @@ pub(super) fn open_attempt(
     }
 }
 
-/// What the limits of the run and of the task leave for an attempt, in US dollars; none without a limit.
+/// What the limits of the run and of the task leave for an open attempt, in US dollars; none without a
+/// limit.
 pub(super) fn cost_left(
     cx: &RunContext,
     history: &History,
@@ -354,7 +355,7 @@ pub(super) fn cost_left(
 ) -> Option<f64> {
     let run = cx.policy.budget.left(&history.spend(), history.recent_costs(), chrono::Utc::now());
     let limit = graph.number(&id.task_id).and_then(|number| graph.task(number).max_cost);
-    let task = limit.map(|limit| (limit - history.of(&id.task_id).spend.assumed_cost()).max(0.01));
+    let task = limit.map(|limit| limit - history.of(&id.task_id).spend.assumed_cost());
     run.into_iter().chain(task).reduce(f64::min)
 }
 

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{
+    attempts,
     context::{RunContext, task_of},
     graph_guard::GraphChanges,
     slots::RunSlots,
@@ -25,7 +26,7 @@ use crate::{
     core::{
         agents::{
             provider_error::{ProviderError, ProviderErrorKind},
-            transcript::{Format, Usage},
+            transcript::Format,
         },
         commit_id::CommitId,
         event::PlainLoop,
@@ -36,7 +37,6 @@ use crate::{
         loop_paths::{self, STALE_WORK},
         notes,
         run::command::{PendingResult, ProcessEnd},
-        spend::Spend,
         test_output,
         verdict::{Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
     },
@@ -151,22 +151,6 @@ pub(super) fn add_graph_changes(
     evidence.added.dedup();
 }
 
-/// Whether a limit on the cost of the run or of the task is reached with that of an attempt.
-fn is_spent(
-    cx: &RunContext,
-    history: &History,
-    (graph, record): (&TaskGraph, &AttemptRecord),
-    usage: &Usage,
-) -> bool {
-    let (cost, now) = (usage.cost_usd.unwrap_or_default(), Utc::now());
-    let of_attempt = Spend { cost_usd: cost, ..Spend::default() };
-    let recent = history.recent_costs().chain([(now, cost)]);
-    let limit = graph.number(&record.task_id).and_then(|number| graph.task(number).max_cost);
-    let spent = history.of(&record.task_id).spend.assumed_cost() + cost;
-    cx.policy.budget.reached(&history.spend().plus(&of_attempt), None, recent, now).is_some()
-        || limit.is_some_and(|limit| spent >= limit)
-}
-
 /// Returns the result of an agent that has ended with this evidence.
 pub(super) fn result_of(
     cx: &RunContext,
@@ -179,8 +163,11 @@ pub(super) fn result_of(
     let outcome = end.outcome.unwrap_or(Outcome::Interrupted);
     let (transcript, mut error_kind) = record.transcript(workspace, &outcome);
     // At a limit of the run or of the task, which it was told, it has not failed.
-    let is_at_limit = error_kind == Some(ProviderErrorKind::Budget)
-        && is_spent(cx, history, (graph, record), &transcript.usage);
+    let is_spent = || {
+        let left = attempts::cost_left(cx, history, graph, &record.id());
+        left.is_some_and(|left| transcript.usage.cost_usd.unwrap_or_default() >= left)
+    };
+    let is_at_limit = error_kind == Some(ProviderErrorKind::Budget) && is_spent();
     if is_at_limit {
         error_kind = None;
     }

@@ -76,15 +76,15 @@ impl AgentCommand {
         !matches!(self.output, Format::Text | Format::Aider) && !has_any(&self.argv, at_end)
     }
 
-    /// Its command line, with a limit on the cost of an attempt in US dollars where it takes one and has
-    /// none of its own.
+    /// Its command line, with a limit on the cost of an attempt in US dollars, at least a cent, where it
+    /// takes one and has none of its own.
     pub fn argv_within(&self, left: Option<f64>) -> Vec<String> {
         let mut argv = self.argv.clone();
         let flag = self.known().and_then(|preset| preset.budget);
         if let (Some(left), Some(flag)) = (left, flag)
             && !argv.iter().any(|word| word.split('=').next() == Some(flag))
         {
-            argv.extend([flag.to_owned(), format!("{left:.2}")]);
+            argv.extend([flag.to_owned(), format!("{:.2}", left.max(0.01))]);
         }
         argv
     }
