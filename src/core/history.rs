@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     attempt::AttemptState,
     event::{
-        AttemptEvent, AttemptResult, Begun, Cause, ChildAgent, Event, Slept, StopReason,
+        AttemptEvent, AttemptResult, Begun, Cause, ChildAgent, Event, ReviewEnd, Slept, StopReason,
         StopRequest, record::Record,
     },
     executor::LOCAL,
@@ -109,10 +109,6 @@ pub struct OpenChild {
     /// The child agent.
     pub child: ChildAgent,
 }
-
-/// The number of attempts in a row that may be lost with their executor before a task is parked: with
-/// the pauses between them, more than an hour.
-const MAX_LOST: u32 = 20;
 
 /// What follows from an event. The defaults are those of an event that changes nothing.
 pub trait Effect {
@@ -331,6 +327,12 @@ impl History {
         self.recent.extend(cost.map(|cost| (at, cost)));
     }
 
+    /// Adds the usage of a review, which is no attempt.
+    pub(crate) fn add_review(&mut self, at: DateTime<Utc>, end: &ReviewEnd) {
+        self.run.spend = self.run.spend.plus(&end.spend());
+        self.add_cost(at, end.usage.cost_usd);
+    }
+
     /// The usage of the run, with that of agents that have ended whose work is still open.
     pub fn spend(&self) -> Spend {
         self.active.spent().fold(self.run.spend, |sum, (_, spend)| sum.plus(spend))
@@ -398,54 +400,7 @@ impl History {
         self.note_landing(id, ended);
         self.unproven = !complete && (self.unproven || !ended.evidence.commits.is_empty());
         self.with(id, |past| {
-            past.attempts = past.attempts.max(ended.attempt);
-            past.asks = ended.verdict == Verdict::NeedsInput;
-            if let Some(commit) = ended.evidence.work() {
-                past.work = Some(commit.id.clone());
-            }
-            if matches!(ended.verdict, Verdict::Complete | Verdict::OffBranch) {
-                // What an attempt left that is off its branch does not continue the branch.
-                past.left = None;
-            } else if had_agent && ended.pinned.is_some() {
-                // Nothing is kept of an attempt whose slot is lost; the work before it still counts.
-                past.left.clone_from(&ended.pinned);
-            }
-            past.spend.add(ended);
-            if let (Some(Merge::Red { .. } | Merge::Conflict { .. }), Some(red)) =
-                (&ended.evidence.merge, ended.evidence.red())
-                && !past.owed.contains(&red.command)
-            {
-                past.owed.push(red.command.clone());
-            }
-            for id in &ended.evidence.added {
-                if !past.added.contains(id) {
-                    past.added.push(id.clone());
-                }
-            }
-            if ended.verdict == Verdict::Complete {
-                (past.counted, past.brief, past.same, past.repeated) = (0, 0, 0, 0);
-                (past.was_reset, past.taken_back) = (false, None);
-                past.awaits_proof = ended.evidence.to_prove.then_some(ended.attempt);
-                if let Some(reopened) = &mut past.reopened {
-                    reopened.is_done = true;
-                }
-                past.commits.clone_from(&ended.evidence.commits);
-                past.added.clear();
-                past.answers.clear();
-                past.owed.clear();
-            } else if ended.verdict.counts() {
-                past.count_failure(ended);
-                past.failed_at = at;
-            }
-            // Another attempt would fail in the same way; a person has to resolve it.
-            past.stuck = ended.verdict == Verdict::SetupFailed;
-            past.count_lost(&ended.outcome, at);
-            past.stuck |= past.lost >= MAX_LOST;
-            let last = LastAttempt::new(record.timestamp, ended.clone());
-            match &mut past.last {
-                Some(kept) => **kept = last,
-                None => past.last = Some(Box::new(last)),
-            }
+            past.close(record.timestamp, ended, (had_agent, at));
         });
         if let Some(id) = id {
             self.active.end(id);

@@ -321,6 +321,7 @@ impl Run {
             Input::VerifyFirst(id, end) => {
                 attempts.get_mut(&id).map_or_else(Vec::new, |attempt| attempt.start_verify(*end))
             }
+            Input::Postponed(id) => attempts.postponed(&id),
             Input::Kept { id, pinned, unpinned } => attempts.kept(&id, pinned, unpinned, sit),
             Input::Built(leader, built) => {
                 let lands = self.lands(sit);
@@ -377,18 +378,12 @@ impl Run {
                 self.landing.has_ended(&id);
             }
         }
-        for EndedLanding { id, merge, checks, built } in ended {
+        for EndedLanding { id, landing } in ended {
             let Some(attempt) = self.attempts.get_mut(&id) else { continue };
             let AttemptPhase::Queued(_, end) = mem::take(&mut attempt.phase) else { continue };
             let mut end = *end;
-            if let Some((commits, diff)) = built.and_then(|built| built.rebuilt) {
-                (end.evidence.commits, end.evidence.diff) = (commits, Some(diff));
-            }
-            end.took += checks.iter().map(CheckResult::took).sum();
-            end.evidence.merge = Some(merge);
-            if !checks.is_empty() {
-                end.evidence.verify = checks;
-            }
+            end.took += landing.checks.iter().map(CheckResult::took).sum();
+            landing.complete(&mut end.evidence);
             commands.extend(attempt.conclude(end));
         }
         if let Some(TrialChecks { id, run, commands: checks, alone }) = verify

@@ -240,6 +240,7 @@ pub fn begin(
         status_word: None,
         locks: Vec::new(),
         controls: None,
+        found: None,
     }
 }
 

@@ -37,6 +37,7 @@ use crate::{
             input::Input,
             open_attempt::{AttemptPhase, OpenAttempt},
             process_watch::ProcessLimits,
+            verified_batch::WorkLanding,
         },
         select::SelectionKey,
         verdict::{Evidence, Outcome, Report},
@@ -115,12 +116,15 @@ impl RunAttempts {
         &mut self,
         cx: &RunContext,
         id: &AttemptId,
-        commit: CommitId,
+        landing: WorkLanding,
+        mut evidence: Evidence,
     ) -> Result<()> {
         let Some(record) = self.records.get_mut(id) else { return Ok(()) };
         if let Some(slot) = &mut record.slot {
-            slot.landing = Some(commit);
+            slot.landing = landing.commit().cloned();
         }
+        landing.complete(&mut evidence);
+        record.found = Some(Box::new(evidence));
         record.write(&cx.workspace)?;
         crash::point("merge.intended");
         Ok(())

@@ -22,7 +22,6 @@ use crate::{
             task_edit::{FieldChanges, TaskDifference, differences, set_fields_of},
         },
         isolation::AgentTasks,
-        verdict::Merge,
     },
     project::{
         attempt::AttemptRecord,
@@ -225,13 +224,12 @@ fn landed_change(
     workspace: &Workspace,
     record: &AttemptRecord,
 ) -> Result<Option<(GraphChange, GraphChanges)>> {
-    let Some(Merge::Landed { commit, .. }) = record.has_landed(workspace)? else {
-        return Ok(None);
-    };
+    let has_landed = record.has_landed(workspace)?.is_some();
+    let Some(commit) = record.landing().filter(|_| has_landed) else { return Ok(None) };
     let repo = &workspace.repo;
     let before = repo.commit_of(&format!("{commit}^"))?;
     let before = before.map(|before| workspace.committed_graph(&before)).transpose()?.flatten();
-    let (Some(before), Some(after)) = (before, workspace.committed_graph(&commit)?) else {
+    let (Some(before), Some(after)) = (before, workspace.committed_graph(commit)?) else {
         return Ok(None);
     };
     let number = after.graph().number(&record.task_id);

@@ -344,6 +344,35 @@ fn what_still_has_the_marks_of_a_conflict_does_not_land() {
     assert!(!trial.read("same").contains("<<<<<<<"));
 }
 
+/// Its next attempt has the same work in its files, without any conflict.
+#[test]
+fn a_conflict_that_is_resolved_without_the_other_side_does_not_land() {
+    let agent = "cat > /dev/null; id=$RALPH_TASK_ID
+        case $id-$RALPH_ATTEMPT in
+        *-1) touch \"$TRIAL_DIR/at-$id\"
+             until [ -e \"$TRIAL_DIR/at-a\" ] && [ -e \"$TRIAL_DIR/at-b\" ]; do sleep 0.02; done
+             sed -i \"1s/$/ $id/\" same; echo \"$id does\" >> same;;
+        *-2) printf \"names: $id\\none\\ntwo\\nthree\\n$id does\\n\" > same;;
+        *-3) grep -q \"$id does\" same; echo note > note;;
+        *) printf 'names: a b\\none\\ntwo\\nthree\\na does\\nb does\\n' > same;;
+        esac
+        git add -A; git commit -qm work; \"$RALPH\" task-complete $id";
+    let trial = project("tasks: [{id: a}, {id: b}]\n", agent)
+        .file("same", "names:\none\ntwo\nthree\n")
+        .file(".ralph/config.yaml", "jobs: 2\nmax_attempts: 5\n");
+    trial.run(["run"]).graph_complete();
+    let [first, second] = &trial.tasks("completed")[..] else { panic!("two land") };
+    let failed = trial.lines("failed");
+    let verdicts: Vec<_> = failed.iter().map(|line| line["verdict"].as_str().unwrap()).collect();
+    assert_eq!(verdicts, ["conflict", "unverified", "unverified"], "{second}");
+    for line in &failed[1..] {
+        assert_eq!(line["takes_back"], json!([first]));
+        let why = line["why"].as_str().unwrap();
+        assert!(why.contains(&format!("in `same` without what `{first}` had added")), "{why}");
+    }
+    assert_eq!(trial.read("same"), "names: a b\none\ntwo\nthree\na does\nb does\n");
+}
+
 /// Commands of `setup` cannot read a manifest with marks, nor verify commands any file.
 #[test]
 fn commands_that_run_before_the_agent_see_no_marks() {

@@ -365,6 +365,22 @@ fn a_kill_between_landing_and_following_costs_nothing() {
     each(3, &points, work);
 }
 
+/// The next run records what was found before the kill, and has it proved.
+#[test]
+fn a_kill_right_after_landing_loses_neither_checks_nor_proof() {
+    let trial = stage("tasks: [{id: a}]\n", "");
+    let record = trial.sign("points").display().to_string();
+    let trial = trial.env("RALPH_CRASH_RECORD", &record).env("RALPH_CRASH_POINT", "land.moved:1");
+    tell(&trial, "a", "put lib.py 'one = 1'; put tests/lib.sh 'grep -q one lib.py'; work");
+    trial.run(["run"]).code(-1);
+    let trial = trial.env("RALPH_CRASH_POINT", "");
+    trial.run(["run"]).graph_complete();
+    let completed = trial.lines("completed");
+    assert_eq!(completed[0]["verify"][0]["command"], "sh check.sh");
+    assert_eq!(completed[0]["merge"]["result"], "landed");
+    assert_eq!(trial.lines("proved")[0]["outcome"], "proved");
+}
+
 #[test]
 fn work_that_lands_is_not_taken_for_an_edit_of_the_graph() {
     const SCRIPT: &str = "cat > /dev/null; echo 1 > $RALPH_TASK_ID; git add -A; git commit -qm 1; \

@@ -96,16 +96,39 @@ impl Slot<'_> {
     }
 }
 
+/// The lines of a text that were put between those of an older one: a line that replaces another is
+/// none of them.
+///
+/// # Errors
+/// The error of libgit2.
+pub fn inserted_lines<'t>(old: &str, new: &'t str) -> Result<Vec<&'t str>> {
+    let patch = patch_of(old, new)?;
+    let all: Vec<&str> = new.lines().collect();
+    let mut lines = Vec::new();
+    for number in 0..patch.num_hunks() {
+        let (hunk, _) = patch.hunk(number)?;
+        let start = (hunk.new_start() as usize).saturating_sub(1);
+        let inserted = all.get(start..start + hunk.new_lines() as usize);
+        lines.extend(inserted.filter(|_| hunk.old_lines() == 0).unwrap_or_default());
+    }
+    Ok(lines)
+}
+
+/// The differences of two texts, without lines around them.
+fn patch_of<'t>(old: &'t str, new: &'t str) -> Result<Patch<'t>> {
+    let mut options = DiffOptions::new();
+    options.context_lines(0);
+    let patch = Patch::from_buffers(old.as_bytes(), None, new.as_bytes(), None, Some(&mut options));
+    patch.context("cannot compare two versions of a file")
+}
+
 /// The lines of a text that are not in an older one, counted from 0, with those beside a removed
 /// line; and whether lines of the older one were removed.
 ///
 /// # Errors
 /// The error of libgit2.
 pub fn changed_lines(old: &str, new: &str) -> Result<(BTreeSet<usize>, bool)> {
-    let mut options = DiffOptions::new();
-    options.context_lines(0);
-    let patch = Patch::from_buffers(old.as_bytes(), None, new.as_bytes(), None, Some(&mut options));
-    let patch = patch.context("cannot compare two versions of a file")?;
+    let patch = patch_of(old, new)?;
     let (mut lines, mut has_lost) = (BTreeSet::new(), false);
     for number in 0..patch.num_hunks() {
         let (hunk, _) = patch.hunk(number)?;

@@ -15,7 +15,7 @@ use crate::{
     graph::task::{Status, Task, TaskId},
     proof::Proof,
     spend::Spend,
-    verdict::{Commit, Outcome, Verdict},
+    verdict::{Commit, Merge, Outcome, Verdict},
 };
 
 /// The history of one task.
@@ -90,6 +90,12 @@ pub struct TaskHistory {
     /// until it is complete or reset.
     #[serde(skip_serializing_if = "is_default")]
     pub owed: Vec<String>,
+    /// How often a reviewer sent its work back, until it is complete or reset.
+    #[serde(skip_serializing_if = "is_default")]
+    pub rejected: u32,
+    /// The files in which its work conflicted with work that had landed, until it is complete or reset.
+    #[serde(skip_serializing_if = "is_default")]
+    pub collided: Vec<String>,
     /// Whether its newest attempt asked a person, who has neither answered nor dropped the question.
     #[serde(skip_serializing_if = "is_default")]
     pub asks: bool,
@@ -187,10 +193,16 @@ pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
     added: Vec::new(),
     answers: Vec::new(),
     owed: Vec::new(),
+    collided: Vec::new(),
+    rejected: 0,
     asks: false,
     reopened: None,
     reason: None,
 };
+
+/// The number of attempts in a row that may be lost with their executor before a task is parked: with
+/// the pauses between them, more than an hour.
+const MAX_LOST: u32 = 20;
 
 /// The number of attempts in a row that may be lost on this machine before they count, all of them:
 /// a process of the attempt seems to kill its guardian each time.
@@ -219,8 +231,74 @@ impl TaskHistory {
             && (&red.command, &red.last_line) == (&before.command, &before.last_line)
     }
 
+    /// Takes the end of an attempt, which is the `at`th of all.
+    pub(super) fn close(
+        &mut self,
+        time: DateTime<Utc>,
+        ended: &AttemptResult,
+        (had_agent, at): (bool, u64),
+    ) {
+        self.attempts = self.attempts.max(ended.attempt);
+        self.asks = ended.verdict == Verdict::NeedsInput;
+        if let Some(commit) = ended.evidence.work() {
+            self.work = Some(commit.id.clone());
+        }
+        if matches!(ended.verdict, Verdict::Complete | Verdict::OffBranch) {
+            // What an attempt left that is off its branch does not continue the branch.
+            self.left = None;
+        } else if had_agent && ended.pinned.is_some() {
+            // Nothing is kept of an attempt whose slot is lost; the work before it still counts.
+            self.left.clone_from(&ended.pinned);
+        }
+        self.spend.add(ended);
+        if let (Some(Merge::Red { .. } | Merge::Conflict { .. }), Some(red)) =
+            (&ended.evidence.merge, ended.evidence.red())
+            && !self.owed.contains(&red.command)
+        {
+            self.owed.push(red.command.clone());
+        }
+        if let Some(Merge::Conflict { paths, .. }) = &ended.evidence.merge {
+            self.collided.extend(paths.iter().cloned());
+            self.collided.sort();
+            self.collided.dedup();
+        }
+        for id in &ended.evidence.added {
+            if !self.added.contains(id) {
+                self.added.push(id.clone());
+            }
+        }
+        if ended.verdict == Verdict::Complete {
+            (self.counted, self.brief, self.same, self.repeated) = (0, 0, 0, 0);
+            (self.was_reset, self.taken_back) = (false, None);
+            self.awaits_proof = ended.evidence.to_prove.then_some(ended.attempt);
+            if let Some(reopened) = &mut self.reopened {
+                reopened.is_done = true;
+            }
+            self.commits.clone_from(&ended.evidence.commits);
+            self.added.clear();
+            self.answers.clear();
+            self.owed.clear();
+            self.collided.clear();
+            self.rejected = 0;
+        } else if ended.verdict == Verdict::Rejected {
+            self.rejected += 1;
+        } else if ended.verdict.counts() {
+            self.count_failure(ended);
+            self.failed_at = at;
+        }
+        // Another attempt would fail in the same way; a person has to resolve it.
+        self.stuck = ended.verdict == Verdict::SetupFailed;
+        self.count_lost(&ended.outcome, at);
+        self.stuck |= self.lost >= MAX_LOST;
+        let last = LastAttempt::new(time, ended.clone());
+        match &mut self.last {
+            Some(kept) => **kept = last,
+            None => self.last = Some(Box::new(last)),
+        }
+    }
+
     /// Notes that the newest attempt was lost, or was not.
-    pub(super) fn count_lost(&mut self, outcome: &Outcome, at: u64) {
+    fn count_lost(&mut self, outcome: &Outcome, at: u64) {
         let Outcome::Lost { executor, .. } = outcome else {
             self.lost = 0;
             return;
@@ -283,6 +361,8 @@ impl TaskHistory {
         self.lost = 0;
         self.failed_at = 0;
         self.owed.clear();
+        self.collided.clear();
+        self.rejected = 0;
     }
 
     pub(super) fn set_status(&mut self, new: Option<Status>, cause: Cause, reason: Option<&str>) {

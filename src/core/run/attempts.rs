@@ -200,10 +200,7 @@ impl Attempts {
             return ended.into_iter().chain([collect]).collect::<Vec<_>>().into();
         };
         if purpose == CheckPurpose::Verify && outcome == Outcome::Cancelled && sit.is_stopping() {
-            let postponed = attempt.emit(CheckEvent::VerifyPostponed { attempt: id.attempt });
-            // Its record stays, and the next run continues with it.
-            self.open.retain(|open| open.id != *id);
-            return vec![postponed].into();
+            return self.postponed(id).into();
         }
         let is_lost = matches!(outcome, Outcome::Lost { .. });
         let verifies = matches!(purpose, CheckPurpose::Verify | CheckPurpose::Trial(_));
@@ -225,6 +222,13 @@ impl Attempts {
         }
         process.crowded |= sit.proves;
         attempt.check_ended((process, purpose), result, outcome, end)
+    }
+
+    /// Leaves an attempt whose work is verified to the next run: its record stays.
+    pub(super) fn postponed(&mut self, id: &AttemptId) -> Vec<RunCommand> {
+        let at = self.open.iter().position(|open| open.id == *id);
+        let postponed = CheckEvent::VerifyPostponed { attempt: id.attempt };
+        at.map_or_else(Vec::new, |at| vec![self.open.remove(at).emit(postponed)])
     }
 
     /// Waits for the processes that an agent left running after its report, or kills them.
@@ -362,8 +366,8 @@ impl Attempts {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new();
         };
-        if let AttemptPhase::Collecting(Some(landed)) = &attempt.phase {
-            end.evidence.merge = Some(landed.clone());
+        if let AttemptPhase::Collecting(landed @ Some(_)) = &mut attempt.phase {
+            end.evidence = landed.take().map(|it| *it).unwrap_or_default();
             return attempt.conclude(end);
         }
         let verdict = Verdict::of(&end.outcome, &end.evidence, attempt.rule);

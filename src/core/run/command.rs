@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use super::verified_batch::{HeadSpan, VerifiedBatch};
+use super::verified_batch::{HeadSpan, VerifiedBatch, WorkLanding};
 use crate::{
     agents::transcript::Usage,
     commit_id::CommitId,
@@ -64,6 +64,7 @@ impl StatusWrite {
             | Verdict::SetupFailed
             | Verdict::Conflict
             | Verdict::MergeFailed
+            | Verdict::Rejected
             | Verdict::Again => Some((StatusWrite::Plain(Status::Pending), Cause::Released)),
         }
     }
@@ -240,8 +241,8 @@ pub enum LandingCommand {
         /// The number of the slot.
         slot: usize,
     },
-    /// Write the commit that is about to land into the record of an attempt.
-    Record(AttemptId, CommitId),
+    /// Write the commit that is about to land, and what was found of it, into the record of an attempt.
+    Record(AttemptId, Box<WorkLanding>),
     /// Move a branch to the last commit of a batch.
     Land {
         /// The batch.

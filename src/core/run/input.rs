@@ -13,7 +13,7 @@ use super::{
 use crate::{
     event::{ChildrenLeft, Event},
     executor::{ExecutorFault, Placement},
-    verdict::{Merge, Outcome},
+    verdict::{Evidence, Outcome},
 };
 
 /// Where a process is that was started.
@@ -105,6 +105,8 @@ pub enum Input {
     /// The work of an attempt is to be verified in its own slot before it is judged, because its proof
     /// is made before it lands.
     VerifyFirst(AttemptId, Box<PendingResult>),
+    /// The run was stopped while the work of an attempt was proved or reviewed before it lands.
+    Postponed(AttemptId),
     /// The work of an attempt is saved.
     Kept {
         /// The attempt.
@@ -153,8 +155,8 @@ pub struct FoundAttempt {
     pub took: Duration,
     /// The processes that were still running and were ended.
     pub swept: Vec<String>,
-    /// The place where its work has landed, if it has.
-    pub landed: Option<Merge>,
+    /// What was found of its work before it landed, and where it has, if it has.
+    pub landed: Option<Box<Evidence>>,
 }
 
 /// A batch that the merge queue has built.

@@ -29,7 +29,7 @@ use crate::{
 };
 use question::{Known, Question};
 pub(super) use trial::{EndedLanding, LandingNext, QueuedWork, TrialChecks};
-use trial::{QueueTrial, TrialStage, batch_of, emit, ended, required};
+use trial::{QueueTrial, TrialStage, batch_of, emit, ended, landings, required};
 
 /// The most pieces of work in one trial.
 const BATCH: usize = 16;
@@ -428,8 +428,9 @@ impl LandingQueue {
         };
         let TrialStage::Passed(batch) = stage.clone() else { return Vec::new() };
         *stage = TrialStage::Landing(batch.clone());
-        let record = members.iter().zip(batch.commits()).map(|(work, built)| {
-            LandingCommand::Record(work.id.clone(), built.commit.clone()).into()
+        let landings = landings(members, &batch, false).into_iter();
+        let record = landings.map(|EndedLanding { id, landing }| {
+            LandingCommand::Record(id, Box::new(landing)).into()
         });
         let mut commands: Vec<RunCommand> = record.collect();
         commands.push(LandingCommand::Land { batch, slot: *slot }.into());
@@ -472,15 +473,8 @@ impl LandingQueue {
             task_id: leader.id.task_id.clone(),
             commands: batch.required().to_vec(),
         });
-        let ended = members.into_iter().zip(batch.commits()).map(|(work, built)| {
-            let (branch, commit) = (batch.branch().to_owned(), built.commit.clone());
-            let merge = Merge::Landed { branch, commit, waits, resolved: built.resolved.clone() };
-            let checks = batch.results().iter();
-            let checks = checks.filter(|check| work.verify.contains(&check.command)).cloned();
-            let checks = checks.collect();
-            EndedLanding { id: work.id, merge, checks, built: Some(built.clone()) }
-        });
-        LandingNext { ended: ended.collect(), ..LandingNext::default() }
+        let ended = landings(&members, batch, waits);
+        LandingNext { ended, ..LandingNext::default() }
     }
 
     /// Pauses landing, and journals each new reason once.

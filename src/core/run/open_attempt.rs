@@ -16,7 +16,7 @@ use crate::{
     commit_id::CommitId,
     duration,
     event::{CheckEvent, ChildrenLeft, Event, ExecutorEvent},
-    verdict::{CheckResult, Evidence, Merge, Outcome, Rule, Verdict},
+    verdict::{CheckResult, Evidence, Outcome, Rule, Verdict},
 };
 
 /// How often in a row a verify command is started again whose guardian or executor was lost. After
@@ -35,8 +35,8 @@ pub enum AttemptPhase {
     /// Its agent runs, or a command before the agent.
     Working(AttemptProcess),
     /// Its processes have ended, and the evidence is being collected. After a crash, its work may have
-    /// landed before.
-    Collecting(Option<Merge>),
+    /// landed before, with this evidence.
+    Collecting(Option<Box<Evidence>>),
     /// The commands that verify its work run.
     Verifying(AttemptProcess, Box<PendingResult>),
     /// Its evidence is being judged.

@@ -26,7 +26,7 @@ use super::{
     landing::QueueLimits,
     open_attempt::{AttemptPhase, OpenAttempt},
     process_watch::{GracePeriods, ProcessLimits},
-    verified_batch::{BuiltCommit, HeadSpan, VerifiedBatch},
+    verified_batch::{BuiltCommit, HeadSpan, VerifiedBatch, WorkLanding},
 };
 use crate::{
     commit_id::CommitId,
@@ -62,7 +62,7 @@ type Works = BTreeSet<AttemptId>;
 #[derive(Clone)]
 struct DiskRecord {
     attempt: OpenAttempt,
-    landing: Option<CommitId>,
+    landing: Option<WorkLanding>,
     slot: usize,
     /// The exit of the agent, if its guardian wrote it.
     exit: Option<Outcome>,
@@ -558,9 +558,9 @@ impl World {
             RunCommand::Landing(LandingCommand::CheckOut { leader, onto, slot }) => {
                 self.begin_build(SimBuild { onto, leader, members: Vec::new(), slot });
             }
-            RunCommand::Landing(LandingCommand::Record(id, commit)) => {
+            RunCommand::Landing(LandingCommand::Record(id, landing)) => {
                 if let Some(record) = self.records.get_mut(&id) {
-                    record.landing = Some(commit);
+                    record.landing = Some(*landing);
                 }
             }
             RunCommand::Landing(LandingCommand::Land { batch, .. }) => {
@@ -1261,12 +1261,11 @@ impl World {
                 self.commits[commit].is_subset(&tip) && tip.contains(&record.attempt.id)
             }
         };
-        let landed = record.landing.clone().filter(on_branch);
-        let landed = landed.map(|commit| Merge::Landed {
-            branch: "main".to_owned(),
-            commit,
-            waits: false,
-            resolved: Vec::new(),
+        let landed = record.landing.clone().filter(|it| it.commit().is_some_and(on_branch));
+        let landed = landed.map(|landing| {
+            let mut evidence = Evidence::default();
+            landing.complete(&mut evidence);
+            Box::new(evidence)
         });
         let outcome = record.exit.clone().unwrap_or(Outcome::Interrupted);
         if landed.is_some() {

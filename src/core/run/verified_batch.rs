@@ -5,7 +5,7 @@
 
 use crate::{
     commit_id::CommitId,
-    verdict::{CheckResult, Commit, DiffStat, ResolvedConflict},
+    verdict::{CheckResult, Commit, DiffStat, Evidence, Merge, ResolvedConflict},
 };
 
 /// HEAD of the tree in which a command ran; `None` where it could not be read.
@@ -33,6 +33,35 @@ pub struct BuiltCommit {
     pub rebuilt: Option<(Vec<Commit>, DiffStat)>,
     /// The files whose conflicts with other work were resolved.
     pub resolved: Vec<ResolvedConflict>,
+}
+
+/// The landing of the work of an attempt, or why it did not land.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkLanding {
+    /// Where it landed.
+    pub merge: Merge,
+    /// The results of its verify commands.
+    pub checks: Vec<CheckResult>,
+    /// The work on the target branch.
+    pub built: Option<BuiltCommit>,
+}
+
+impl WorkLanding {
+    /// The commit that lands.
+    pub fn commit(&self) -> Option<&CommitId> {
+        self.built.as_ref().map(|built| &built.commit)
+    }
+
+    /// Adds the landing to what was found of the work.
+    pub fn complete(self, evidence: &mut Evidence) {
+        if let Some((commits, diff)) = self.built.and_then(|built| built.rebuilt) {
+            (evidence.commits, evidence.diff) = (commits, Some(diff));
+        }
+        evidence.merge = Some(self.merge);
+        if !self.checks.is_empty() {
+            evidence.verify = self.checks;
+        }
+    }
 }
 
 /// A command that ran in a tree.

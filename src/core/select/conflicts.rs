@@ -11,7 +11,6 @@ use super::{Active, SelectionKey, Turn, View};
 use crate::{
     agents::agent_command::AgentCommand,
     graph::{glob::Glob, task::Task},
-    verdict::Merge,
 };
 
 /// The reason why a task cannot start alongside the active attempts.
@@ -107,20 +106,10 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns the files in which the last attempt at a task conflicted with work that had landed.
-    /// Two tasks that conflicted in the same file would do so again if they ran together.
+    /// Returns the files in which attempts at a task conflicted with work that had landed. Two tasks
+    /// that conflicted in the same file would do so again if they ran together.
     pub(super) fn collided(&self, number: usize) -> &'a [String] {
-        let last = self.history.of(&self.graph.task(number).id).last.as_ref();
-        match last.and_then(|last| last.ended.evidence.merge.as_ref()) {
-            Some(Merge::Conflict { paths, .. }) => paths,
-            Some(
-                Merge::Landed { .. }
-                | Merge::Red { .. }
-                | Merge::RedBase { .. }
-                | Merge::Refused { .. },
-            )
-            | None => &[],
-        }
+        &self.history.of(&self.graph.task(number).id).collided
     }
 
     /// Whether a task yields to a more urgent one that waits for files and needs the same files.
@@ -175,7 +164,7 @@ mod tests {
             Decision, MAX_FAILURES, Policy, TaskState, keys,
             tests::{any_graph, at, brute_force},
         },
-        verdict::{Evidence, Verdict},
+        verdict::{Evidence, Merge, Verdict},
     };
 
     fn calls(names: &[&str]) -> Vec<AgentCommand> {
@@ -261,6 +250,8 @@ mod tests {
                 Some(Merge::Conflict { branch, onto, paths: strings(&["src/list"]) });
             history.apply(&record(id, 0, Event::Ended(ended)));
         }
+        // Its next attempt failed in another way.
+        history.apply(&record("t1", 1, Event::Ended(end(2, Verdict::Unverified))));
         let (keys, policy) = (keys(&graph, false), Policy { jobs: 4, ..Policy::default() });
         let of = |number: usize, other: usize| {
             let active = [active(other, None, true)];

@@ -31,7 +31,7 @@ use crate::{
         commit_id::CommitId,
         graph::task::TaskId,
         run::command::AttemptId,
-        verdict::{Merge, Outcome},
+        verdict::{Evidence, Merge, Outcome},
     },
     project::workspace::Workspace,
     regular_file,
@@ -129,6 +129,9 @@ pub struct AttemptRecord {
     /// Git's hooks and settings before its start, with fingerprints.
     #[serde(default)]
     pub controls: Option<BTreeMap<String, String>>,
+    /// What was found of its work, once that is about to land.
+    #[serde(default)]
+    pub found: Option<Box<Evidence>>,
 }
 
 impl AttemptRecord {
@@ -137,18 +140,25 @@ impl AttemptRecord {
         AttemptId { task_id: self.task_id.clone(), attempt: self.attempt }
     }
 
-    /// Returns the landing if the work of the attempt is in the target branch.
+    /// Returns what was found of the work of the attempt, with its landing, if it is in the target
+    /// branch.
     ///
     /// # Errors
     /// The error of `git`.
-    pub fn has_landed(&self, workspace: &Workspace) -> Result<Option<Merge>> {
+    pub fn has_landed(&self, workspace: &Workspace) -> Result<Option<Box<Evidence>>> {
         let Some(SlotAssignment { target, landing: Some(commit), .. }) = self.slot.clone() else {
             return Ok(None);
         };
         let Some(tip) = workspace.repo.landings().tip(&target)? else { return Ok(None) };
         let is_in = workspace.repo.is_ancestor(&commit, &tip.commit)?;
+        let mut found = self.found.clone().unwrap_or_default();
+        let resolved = match found.merge.take() {
+            Some(Merge::Landed { resolved, .. }) => resolved,
+            _ => Vec::new(),
+        };
         let waits = !workspace.repo.is_ancestor(&commit, &tip.branch)?;
-        Ok(is_in.then_some(Merge::Landed { branch: target, commit, waits, resolved: Vec::new() }))
+        found.merge = Some(Merge::Landed { branch: target, commit, waits, resolved });
+        Ok(is_in.then_some(found))
     }
 
     /// Adds a process of the attempt, and writes the record.

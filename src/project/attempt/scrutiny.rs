@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::{AttemptRecord, work_files::WorkFiles};
 use crate::{
-    adapters::git::{Repo, is_marked},
+    adapters::git::{Repo, inserted_lines, is_marked},
     core::{
         commit_id::CommitId,
         graph::{
@@ -156,7 +156,7 @@ fn still_marked(tree: &Repo, record: &AttemptRecord) -> Option<String> {
 const COMPARED: usize = 100;
 
 /// Returns the tasks whose landed work the commits of an attempt take back: they revert one of its
-/// commits, or leave all its files as they were before it.
+/// commits, leave all its files as they were before it, or remove what it added to a file.
 ///
 /// # Errors
 /// Errors of git.
@@ -173,9 +173,12 @@ pub fn taken_back(
         return Ok(Vec::new());
     };
     let reverts = repo.messages_with(&head.id, Some(base.as_str()), REVERTS)?;
-    let changed: BTreeSet<String> = repo.differing(Some(base), &head.id)?.into_iter().collect();
     let graph = workspace.graph_in_git();
-    let undoes = |work: &LandedWork| -> Result<bool> {
+    let is_work = |path: &String| Some(path) != graph.as_ref() && !workspace.is_own(path);
+    let changed = repo.differing(Some(base), &head.id)?.into_iter().filter(is_work);
+    let changed: BTreeSet<String> = changed.collect();
+    let mut kept = None;
+    let mut undoes = |work: &LandedWork| -> Result<bool> {
         let Some((first, last)) = work.commits.first().zip(work.commits.last()) else {
             return Ok(false);
         };
@@ -188,18 +191,21 @@ pub fn taken_back(
         }
         let Some(before) = repo.commit_of(&format!("{first}^"))? else { return Ok(false) };
         let mut files = repo.differing(Some(&before), last)?;
-        files.retain(|path| Some(path) != graph.as_ref() && !workspace.is_own(path));
-        if files.is_empty() || !files.iter().all(|path| changed.contains(path)) {
-            return Ok(false);
-        }
-        for path in &files {
-            if !repo.has_same_file(&before, &head.id, path)?
-                || !repo.has_same_file(last, base, path)?
-            {
-                return Ok(false);
+        files.retain(is_work);
+        let mut is_as_before = files.iter().all(|path| changed.contains(path));
+        for path in files.iter().filter(|path| changed.contains(*path)) {
+            is_as_before = is_as_before
+                && repo.has_same_file(&before, &head.id, path)?
+                && repo.has_same_file(last, base, path)?;
+            let kept = match &mut kept {
+                Some(kept) => kept,
+                None => kept.insert(lines_of(repo, &head.id, &changed)?),
+            };
+            if is_removed(repo, [&before, last, base], path, kept)? {
+                return Ok(true);
             }
         }
-        Ok(true)
+        Ok(is_as_before && !files.is_empty())
     };
     let mut ids = Vec::new();
     for work in landed.iter().rev().take(COMPARED) {
@@ -208,6 +214,51 @@ pub fn taken_back(
         }
     }
     Ok(ids)
+}
+
+/// The lines of these files in a commit, without the space around them.
+fn lines_of(repo: &Repo, commit: &CommitId, paths: &BTreeSet<String>) -> Result<BTreeSet<String>> {
+    let mut lines = BTreeSet::new();
+    for path in paths {
+        let text = text_at(repo, commit, path)?;
+        lines.extend(text.lines().map(|line| line.trim().to_owned()));
+    }
+    Ok(lines)
+}
+
+fn text_at(repo: &Repo, commit: &CommitId, path: &str) -> Result<String> {
+    let bytes = repo.file_at(commit, path)?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Whether almost nothing of the lines that work added to a file between two commits, and that a later
+/// one still had, is among the lines that were kept.
+fn is_removed(
+    repo: &Repo,
+    [before, after, base]: [&CommitId; 3],
+    path: &str,
+    kept: &BTreeSet<String>,
+) -> Result<bool> {
+    let (old, new) = (text_at(repo, before, path)?, text_at(repo, after, path)?);
+    let base = text_at(repo, base, path)?;
+    let base: BTreeSet<&str> = base.lines().map(str::trim).collect();
+    let mut added: Vec<&str> = inserted_lines(&old, &new)?.into_iter().map(str::trim).collect();
+    // Such as a brace, which others have, too.
+    added.retain(|line| line.chars().any(char::is_alphanumeric) && base.contains(line));
+    let gone = added.iter().filter(|line| !kept.contains(**line)).count();
+    Ok(!added.is_empty() && gone * 4 >= added.len() * 3)
+}
+
+/// What is said of work that takes back landed work of other tasks although its task conflicted in
+/// these files before.
+pub fn dropped_side(collided: &[String], takes_back: &[TaskId]) -> Option<String> {
+    let tasks: Vec<&str> = takes_back.iter().map(TaskId::as_str).collect();
+    (!collided.is_empty() && !tasks.is_empty()).then(|| {
+        let (files, tasks) = (first_names(collided), first_names(&tasks));
+        format!(
+            "it resolved the conflict in {files} without what {tasks} had added; both must stay"
+        )
+    })
 }
 
 /// Adds to the evidence the changed files that decide what is checked, and the changed tests.

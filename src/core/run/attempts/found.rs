@@ -30,7 +30,7 @@ impl Attempts {
             landed,
         } = found;
         let id = attempt.id.clone();
-        if let Some(commands) = Attempts::found_withdrawn(&attempt, sit) {
+        if let Some(commands) = found_withdrawn(&attempt, sit) {
             return commands;
         }
         let last = sit.view.history.of(&id.task_id).last.as_ref();
@@ -64,18 +64,18 @@ impl Attempts {
         commands.push(RunCommand::Collect(id, Box::new(end)));
         commands
     }
+}
 
-    /// Returns what is left to do for an attempt that an earlier run had withdrawn when it was
-    /// killed; none if it had not.
-    fn found_withdrawn(attempt: &OpenAttempt, sit: &Situation<'_>) -> Option<Vec<RunCommand>> {
-        let id = &attempt.id;
-        let is_withdrawn = sit.view.history.of(&id.task_id).withdrawn == Some(id.attempt);
-        (is_withdrawn && sit.view.history.active.of(&id.task_id).is_none()).then(|| {
-            let mut commands = without_claim(attempt, sit);
-            commands.push(RunCommand::Withdraw(id.clone()));
-            commands
-        })
-    }
+/// Returns what is left to do for an attempt that an earlier run had withdrawn when it was
+/// killed; none if it had not.
+fn found_withdrawn(attempt: &OpenAttempt, sit: &Situation<'_>) -> Option<Vec<RunCommand>> {
+    let id = &attempt.id;
+    let is_withdrawn = sit.view.history.of(&id.task_id).withdrawn == Some(id.attempt);
+    (is_withdrawn && sit.view.history.active.of(&id.task_id).is_none()).then(|| {
+        let mut commands = without_claim(attempt, sit);
+        commands.push(RunCommand::Withdraw(id.clone()));
+        commands
+    })
 }
 
 /// The outcome of a process whose guardian died.

@@ -161,7 +161,8 @@ impl QueueWorld {
             due.retain(|it| !matches!(it, DueStep::Check(leader, ..) if *leader == id));
             assert!(queue.has_ended(&id), "{id} was not tried");
         }
-        for EndedLanding { id, merge, .. } in next.ended {
+        for EndedLanding { id, landing } in next.ended {
+            let merge = landing.merge;
             if let Merge::Landed { .. } = merge {
                 self.landed.push(number(&id));
             } else {

@@ -7,7 +7,7 @@ use crate::{
     event::{Batch, Event},
     run::{
         command::{AttemptId, RunCommand, TrialRun},
-        verified_batch::{BuiltCommit, VerifiedBatch},
+        verified_batch::{BuiltCommit, VerifiedBatch, WorkLanding},
     },
     verdict::{CheckResult, Merge, ResolvedConflict},
 };
@@ -91,11 +91,24 @@ impl QueueTrial {
 #[derive(Debug, PartialEq)]
 pub(in crate::run) struct EndedLanding {
     pub(in crate::run) id: AttemptId,
-    pub(in crate::run) merge: Merge,
-    /// The results of its verify commands.
-    pub(in crate::run) checks: Vec<CheckResult>,
-    /// Its work on the target branch.
-    pub(in crate::run) built: Option<BuiltCommit>,
+    pub(in crate::run) landing: WorkLanding,
+}
+
+/// The landings of the work in a batch.
+pub(super) fn landings(
+    members: &[QueuedWork],
+    batch: &VerifiedBatch,
+    waits: bool,
+) -> Vec<EndedLanding> {
+    let ended = members.iter().zip(batch.commits()).map(|(work, built)| {
+        let (branch, commit) = (batch.branch().to_owned(), built.commit.clone());
+        let merge = Merge::Landed { branch, commit, waits, resolved: built.resolved.clone() };
+        let checks = batch.results().iter();
+        let checks = checks.filter(|check| work.verify.contains(&check.command)).cloned();
+        let landing = WorkLanding { merge, checks: checks.collect(), built: Some(built.clone()) };
+        EndedLanding { id: work.id.clone(), landing }
+    });
+    ended.collect()
 }
 
 /// Commands to run as those of an attempt.
@@ -169,6 +182,7 @@ pub(super) fn batch_of(members: &[QueuedWork], onto: &CommitId) -> Batch {
 
 /// The end of work that cannot land.
 pub(super) fn ended(work: QueuedWork, merge: Merge, checks: Vec<CheckResult>) -> LandingNext {
-    let ended = vec![EndedLanding { id: work.id, merge, checks, built: None }];
+    let landing = WorkLanding { merge, checks, built: None };
+    let ended = vec![EndedLanding { id: work.id, landing }];
     LandingNext { ended, ..LandingNext::default() }
 }
