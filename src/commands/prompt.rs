@@ -53,7 +53,7 @@ pub fn run(invocation: &Invocation, options: &PromptArgs) -> Result<Exit> {
         Some(id) => find(&file, id)?.1,
         None => next(&view)?,
     };
-    let (max, agent) = (view.max_attempts(number), view.agents(number).first());
+    let (max, agent) = (view.max_attempts(number), view.agents(number).first().copied());
     let place = AttemptPlace::default();
     if options.json {
         let context =

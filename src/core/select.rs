@@ -12,6 +12,7 @@ mod blockers;
 mod plain_loop;
 mod reach;
 mod ready;
+pub mod roster;
 mod scan;
 mod stops;
 
@@ -42,6 +43,7 @@ pub use forecast::{Forecast, Slot};
 use key::unfinished;
 pub use key::{SelectionKey, keys};
 pub use reach::fault_words;
+use roster::Roster;
 use scan::FrontierScan;
 pub use stops::{default_iterations, iteration_limit_reached, repair};
 
@@ -92,6 +94,8 @@ pub struct Policy {
     pub agents: Vec<AgentCommand>,
     /// Whether these agents override those of tasks.
     pub agents_given: bool,
+    /// The names of agents, and the agents of certain tasks and attempts.
+    pub roster: Roster,
     /// The cost, token and time limits of a run.
     pub budget: Budget,
     /// The limit on waiting for a provider.
@@ -140,6 +144,7 @@ impl Default for Policy {
             start_limit: START_LIMIT,
             agents: Vec::new(),
             agents_given: false,
+            roster: Roster::default(),
             budget: Budget::default(),
             max_wait: MAX_WAIT,
             once: false,

@@ -5,6 +5,7 @@
 //! capitals after `RALPH_`, the variable. `config_layers` finds the values.
 
 mod agents;
+mod review;
 mod notify;
 mod schedule;
 
@@ -24,7 +25,7 @@ use crate::{
     core::{
         agents::{
             agent_command::AgentCommand,
-            promise::{self, Pattern, Promise, Worth},
+            promise::{self, Pattern, Worth},
         },
         duration::{self, written as length},
         event::Orphans,
@@ -41,6 +42,7 @@ pub use schedule::{ScheduleConfig, Secret, TriggerConfig};
 
 pub use agents::{Agents, Commands, ConcurrencyLimits, Hooks, anchored};
 pub use notify::{Notifier, NotifierTarget};
+pub use review::ReviewConfig;
 
 /// The default agent.
 const AGENT: &str = "claude";
@@ -106,8 +108,16 @@ settings! { @ [] []
     /// over while those before it are rate-limited.
     #[schemars(with = "Value", extend("type" = ["string", "array", "object"]))]
     agent: Agents = Agents::new(json!(AGENT), AgentCommand::preset(AGENT).into_iter().collect());
+    /// The agents of tasks without their own that have a tag, are of a story, or have a size, such as
+    /// `{"tag:db": strong, "complexity:L": [strong, codex]}`; the first that fits, in this order.
+    #[schemars(with = "std::collections::BTreeMap<String, Value>")]
+    agent_for: BTreeMap<String, Agents> = BTreeMap::new();
     /// Whether tasks that isolated attempts add `run` like others, or `ask` a person first.
     agent_tasks: words ["run", "ask"] AgentTasks = AgentTasks::default();
+    /// Names for agents, such as `{fast: {preset: claude, model: haiku}, strong: claude}`. They stand
+    /// wherever an agent does, and in `limits` and `ralph costs`.
+    #[schemars(with = "std::collections::BTreeMap<String, Value>")]
+    agents: BTreeMap<String, Agents> = BTreeMap::new();
     /// Files that may land although git ignores them, or that hold secrets by their name or content:
     /// patterns as in `touches`.
     #[schemars(with = "Vec<String>")]
@@ -126,6 +136,10 @@ settings! { @ [] []
     /// The variables that processes in a slot get as they are although they lead to the checkout. In
     /// all others the path of the checkout becomes that of the slot.
     env_keep: Vec<String> = Vec::new();
+    /// The agents of the first, the second … attempt at a task without its own; the last one is also for
+    /// those after it. While one is rate-limited, the next ones take over.
+    #[schemars(with = "Value", extend("type" = ["string", "array", "null"]))]
+    escalate: Option<Agents> = None;
     /// Where else attempts can run: names with `sandbox`, `container`, `slurm`, `ssh` or `command`.
     #[serde(deserialize_with = "agents::read_kinds")]
     #[schemars(with = "BTreeMap<String, Value>")]
@@ -244,6 +258,11 @@ settings! { @ [] []
     /// `Cargo.lock`, `package-lock.json`, `pnpm-lock.yaml`, `poetry.lock`, `uv.lock` and `yarn.lock`
     /// need no entry; an empty command turns one off.
     regenerate: BTreeMap<String, String> = BTreeMap::new();
+    /// Another agent that reviews work after its checks have passed and before it lands, such as
+    /// `{by: strong}`, with `when` (`always`, `risky`, `never`), `rounds` (how often work goes back to its
+    /// author), `severity` (from which a finding does that: `low`, `medium`, `high`) and `required`
+    /// (whether work lands only with a review without such findings).
+    review: Option<ReviewConfig> = None;
     /// When `ralph schedule` starts a run: a cron expression, a list of them, or a mapping with
     /// `cron`, `time_zone`, `run` and `trigger`.
     #[schemars(with = "Option<schedule::WrittenSchedule>")]
@@ -404,6 +423,7 @@ impl Config {
             rounds: self.rounds,
             stale_after: self.stale_after,
             agents: self.agent.calls.clone(),
+            roster: self.roster(),
             budget: Budget {
                 cost: self.max_cost,
                 tokens: self.max_tokens,
@@ -416,15 +436,6 @@ impl Config {
             inherit: self.select == Select::Inherit,
             isolation: self.isolation,
             ..Policy::default()
-        }
-    }
-
-    /// How an agent promises that everything is done, and how far the promise is trusted.
-    pub fn promise(&self) -> Promise {
-        Promise {
-            worth: self.promise,
-            text: self.promise_text.clone(),
-            pattern: self.done_pattern.clone(),
         }
     }
 

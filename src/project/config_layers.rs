@@ -216,7 +216,8 @@ impl ConfigLayers {
         let whole = set.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect();
         let mut config =
             Config::of(&whole).map_err(|faults| refused("the flags", &faults.join("; ")))?;
-        config.agent.anchor(&self.base_of_agents(&set)?);
+        let base = self.base_of_agents(&set)?;
+        config.settle_agents(&base, &self.root).map_err(|fault| refused("the settings", &fault))?;
         self.set = set;
         Ok(config)
     }

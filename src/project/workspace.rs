@@ -182,7 +182,12 @@ impl Workspace {
     /// Finds the same secrets for data that leaves the machine, even if redaction is off.
     pub fn all_secrets(&self) -> Redactor {
         let find = || {
-            let agents = self.config.agent.calls.iter();
+            let config = &self.config;
+            let named = config.agents.values().chain(config.agent_for.values());
+            let own = [&config.agent].into_iter().chain(&config.escalate);
+            let reviewer = config.review.iter().flat_map(|review| &review.by);
+            let all = named.chain(own).chain(reviewer);
+            let agents = all.flat_map(|agents| &agents.calls);
             let given =
                 agents.flat_map(|call| &call.env).map(|(name, value)| (name.into(), value.into()));
             Redactor::of_variables(env::vars_os().chain(given))
@@ -373,6 +378,7 @@ pub fn template(root: &Path, name: &str) -> Option<String> {
     let built_in = match name {
         "task.md" => Some(prompt::DEFAULT_TEMPLATE),
         "draft.md" => Some(prompt::DRAFT_TEMPLATE),
+        "review.md" => Some(prompt::REVIEW_TEMPLATE),
         _ => None,
     };
     own.or_else(|| built_in.map(str::to_owned))

@@ -145,16 +145,26 @@ pub fn agents_at<'a>(
 /// Returns the agents of these tasks, or of any task if there are none, each with a hint on how to
 /// choose another.
 fn agents_of<'a>(policy: &'a Policy, tasks: Vec<&'a Task>) -> Vec<(&'a AgentCommand, String)> {
+    let has_own = |task: &&Task| !task.agents.is_empty() || !task.escalate.is_empty();
     let (own, others): (Vec<&Task>, Vec<&Task>) =
-        tasks.into_iter().partition(|task| !policy.agents_given && !task.agents.is_empty());
-    let mut found = Vec::new();
-    if own.is_empty() || !others.is_empty() {
-        let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";
-        found.extend(policy.agents.iter().map(|call| (call, hint.to_owned())));
+        tasks.into_iter().partition(|task| !policy.agents_given && has_own(task));
+    let mut found: Vec<(&AgentCommand, String)> = Vec::new();
+    let hint = "name another after `--`, or set `agent` in `.ralph/config.yaml`";
+    let general = policy.roster.resolve(&policy.agents).into_iter();
+    let mut add = |call, hint: &str| {
+        if !found.iter().any(|(known, _)| *known == call) {
+            found.push((call, hint.to_owned()));
+        }
+    };
+    if own.is_empty() && others.is_empty() {
+        general.for_each(|call| add(call, hint));
+    }
+    for task in others {
+        policy.agents_of(task, 0).into_iter().for_each(|call| add(call, hint));
     }
     for task in own {
         let hint = format!("change `agent` of `{}`, or name one for all after `--`", task.id);
-        found.extend(task.agents.iter().map(|call| (call, hint.clone())));
+        policy.agents_of(task, 0).into_iter().for_each(|call| add(call, &hint));
     }
     found
 }

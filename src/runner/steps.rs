@@ -54,7 +54,7 @@ impl Runner {
                 Turn::Now(call) => call.cloned(),
                 // The clock was set back since the agent was chosen.
                 Turn::Busy(_) | Turn::Later(_) | Turn::Never => {
-                    view.agents(number).first().cloned()
+                    view.agents(number).first().copied().cloned()
                 }
             };
             let host = view.host(number, now).ok().flatten().unwrap_or(view.place(number));

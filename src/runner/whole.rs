@@ -326,8 +326,9 @@ impl WholeTrial<'_> {
         fs::write(&output, "").with_context(|| format!("write `{log}`"))?;
         let number = self.runner.core.graph.file.graph().number(&record.task_id);
         let call = self.runner.core.with_view(|view| {
-            let agents = number.map_or(&cx.policy.agents[..], |number| view.agents(number));
-            agents.first().cloned()
+            let of_task = number.map(|number| view.agents(number));
+            let agents = of_task.unwrap_or_else(|| cx.policy.roster.resolve(&cx.policy.agents));
+            agents.first().copied().cloned()
         });
         let call = call.context("no agent is set")?;
         let agent = process_spec::agent(workspace, record, &call);

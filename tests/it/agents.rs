@@ -261,6 +261,57 @@ fn a_task_may_have_an_agent_of_its_own() {
     trial.run(["run"]).code(65).stderr_has("unknown preset `cluade`; did you mean `claude`?");
 }
 
+/// `hard` needs the strong agent, `easy` none in particular, `data` has its own by its tag, and `own`
+/// its own ladder.
+#[test]
+fn names_and_ladders_give_each_attempt_its_agent() {
+    let does = |name: &str, work: &str| {
+        let script = format!(
+            "cat > /dev/null; {work}; echo {name} > $RALPH_TASK_ID; git add -A; git commit -qm work
+             \"$RALPH\" task-complete $RALPH_TASK_ID"
+        );
+        format!("{name}: {{command: [sh, -c, {}]}}", json!(script))
+    };
+    let settings = format!(
+        "{SETTINGS}agents:\n  {}\n  {}\nagent: fast\nescalate: [fast, fast, strong]\n\
+         agent_for: {{'tag:data': strong}}\n",
+        does("fast", "[ $RALPH_TASK_ID != hard ] || exit 1"),
+        does("strong", "[ $RALPH_TASK_ID != own ] || exit 1"),
+    );
+    let trial = TestProject::new().file(".ralph/config.yaml", &settings).graph(
+        "tasks: [{id: easy}, {id: hard}, {id: data, tags: [data]}, {id: own, escalate: [strong, fast]}]\n",
+    );
+    trial.run(["run"]).graph_complete();
+    let ran = |id: &str| {
+        let ended = trial.journal().into_iter();
+        let ended = ended.filter(|it| it["task_id"] == id && it["verdict"].is_string());
+        ended.map(|it| it["agent"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(ran("easy"), ["fast"]);
+    assert_eq!(ran("hard"), ["fast", "fast", "strong"]);
+    assert_eq!(ran("data"), ["strong"]);
+    assert_eq!(ran("own"), ["strong", "fast"]);
+    let costs = trial.run(["costs", "--by", "agent", "--json"]).code(0).json();
+    let names: Vec<_> = costs["sums"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["fast", "strong"]);
+}
+
+#[test]
+fn a_name_that_is_none_is_an_error_before_anything_runs() {
+    for (settings, error) in [
+        ("agents: {fast: claude}\nagent: [fast, strnog]\n", "`strnog` is neither one of `agents`"),
+        ("agents: {fast: [claude, codex]}\n", "`fast` must be one agent"),
+        ("agent_for: {db: claude}\n", "`db` must begin with `tag:`, `story:`, `complexity:`"),
+        ("escalate: [nowhere-to-be-found]\n", "nowhere-to-be-found"),
+    ] {
+        let trial = TestProject::new().graph("tasks: [{id: a}]\n");
+        let trial = trial.file(".ralph/config.yaml", &format!("{SETTINGS}{settings}"));
+        let ran = trial.run(["run"]).whole();
+        assert!(ran.contains(error), "{settings}: {ran}");
+        assert!(!trial.root().join("logs/attempts").exists(), "{settings}");
+    }
+}
+
 #[test]
 fn text_about_limits_is_not_a_limit() {
     let trial = speaking("claude-quotes-limits:0");

@@ -21,13 +21,16 @@ fn every_setting_is_shown_with_its_origin() {
     let trial = layered();
     insta::assert_snapshot!(trial.run(["config"]).out(), @r#"
     agent               claude                              default
+    agent_for           {}                                  default
     agent_tasks         run                                 default
+    agents              {}                                  default
     allow_files         []                                  default
     autocommit          true                                default
     child_wait_timeout  [took]                                  .ralph/config.yaml:6
     commit_timeout      1m                                  default
     done_pattern        none                                default
     env_keep            []                                  default
+    escalate            none                                default
     executors           {}                                  default
     exit_grace          [took]                                 default
     fsync               false                               .ralph/config.yaml:1
@@ -70,6 +73,7 @@ fn every_setting_is_shown_with_its_origin() {
     regenerate          {}                                  default
     remarks             false                               .ralph/config.yaml:2
     retry               continue                            default
+    review              none                                default
     rounds              1                                   .ralph/config.yaml:7
     run_on              local                               default
     schedule            none                                default

@@ -83,7 +83,8 @@ pub(super) fn limits(policy: &Policy, tasks: &[Task]) -> Option<Finding> {
     if policy.limits.is_empty() {
         return None;
     }
-    let calls = tasks.iter().flat_map(|task| &task.agents).chain(&policy.agents);
+    let general = policy.roster.resolve(&policy.agents);
+    let calls = tasks.iter().flat_map(|task| policy.agents_of(task, 0)).chain(general);
     let tags = tasks.iter().flat_map(|task| &task.tags).map(String::as_str);
     let known: BTreeSet<&str> = calls.map(|call| call.name.as_str()).chain(tags).collect();
     let is_known = |name: &str| known.contains(name) || agent_preset::find(name).is_some();
@@ -176,7 +177,7 @@ pub(super) fn prompts(workspace: &Workspace, file: &GraphFile, history: &History
     let view = view(file, history, &policy);
     let (mut good, mut bad) = (0, Vec::new());
     for (number, task) in unfinished(file) {
-        let (max, agent) = (view.max_attempts(number), view.agents(number).first());
+        let (max, agent) = (view.max_attempts(number), view.agents(number).first().copied());
         let place = AttemptPlace::default();
         match attempt::render(workspace, file.graph(), history, number, max, agent, place) {
             Ok(_) => good += 1,

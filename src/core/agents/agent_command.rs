@@ -60,6 +60,11 @@ impl AgentCommand {
         agent_preset::of_command(&self.name, self.argv.first().map_or("", String::as_str))
     }
 
+    /// Whether it was given as a single word, which may be a name.
+    pub fn is_word(&self) -> bool {
+        AgentCommand::word(&self.name).is_ok_and(|word| word == *self)
+    }
+
     /// Whether it uses processor time while it waits.
     pub fn is_restless(&self) -> bool {
         self.known().is_some_and(|preset| preset.is_restless)

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::task::Task;
+
 /// The characters that end a word of a command line, including quotes, so that a quoted path is
 /// found.
 const ENDS: &[char] = &['\'', '"', '`', '(', ')', ';', '|', '&', '<', '>', '=', ','];
@@ -17,6 +19,17 @@ const SHELLS_OWN: &[&str] = &[
     "printf", "pwd", "read", "readonly", "return", "set", "shift", "test", "time", "times", "trap",
     "true", "type", "ulimit", "umask", "unalias", "unset", "until", "wait", "while",
 ];
+
+/// The paths in which a task is to work; none if it has none.
+pub fn of_task(task: &Task) -> Vec<String> {
+    match task.extra.get("path") {
+        Some(Value::String(path)) => vec![path.clone()],
+        Some(Value::Array(paths)) => {
+            paths.iter().filter_map(|path| path.as_str().map(str::to_owned)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
 
 /// The paths of an `output` field: a list, or a text with commas. Text with blanks is a description
 /// and text with wildcards is a pattern, so neither is a path.

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Decision, TaskConflict, View, Wait};
+use super::{Decision, TaskConflict, View, Wait, used_attempts};
 use crate::{
     agents::{agent_command::AgentCommand, provider_error::Advice},
     event::{AgentChange, StopReason},
@@ -24,19 +24,24 @@ pub enum Turn<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Returns the agents of a task, in the order in which they are tried.
-    pub fn agents(&self, number: usize) -> &'a [AgentCommand] {
-        let own = &self.graph.task(number).agents;
-        if self.policy.agents_given || own.is_empty() { &self.policy.agents } else { own }
+    /// Returns the agents of a task, in the order in which they are tried by its next attempt. Without a
+    /// ladder, each round of attempts at it begins with another one.
+    pub fn agents(&self, number: usize) -> Vec<&'a AgentCommand> {
+        let task = self.graph.task(number);
+        let failed = used_attempts(self, number, self.history.of(&task.id));
+        let mut calls = self.policy.agents_of(task, failed);
+        if !calls.is_empty() && !self.policy.escalates(task) {
+            let first = self.round(number) as usize % calls.len();
+            calls.rotate_left(first);
+        }
+        calls
     }
 
-    /// Returns the first agent of a task that can start now. Each round of attempts at it begins with
-    /// another agent.
+    /// Returns the first agent of a task that can start now.
     pub fn agent(&self, number: usize, now: DateTime<Utc>) -> Turn<'a> {
         let calls = self.agents(number);
         let mut turn = if calls.is_empty() { Turn::Now(None) } else { Turn::Never };
-        let first = self.round(number) as usize % calls.len().max(1);
-        for call in calls[first..].iter().chain(&calls[..first]) {
+        for call in calls {
             match self.history.cooldowns.get(&call.name).map(|cooldown| cooldown.error.advice()) {
                 Some(Advice::Wait { until }) if now < until => {
                     turn = match turn {
@@ -106,7 +111,7 @@ impl<'a> View<'a> {
 
     /// The reason why no agent of this task can start again.
     pub(super) fn denied(&self, number: usize) -> StopReason {
-        let calls = self.agents(number).iter();
+        let calls = self.agents(number).into_iter();
         let refusals: Vec<(String, Exit)> = calls.filter_map(|call| self.refusal(call)).collect();
         let code = refusals.first().map_or(Exit::Agent, |(_, code)| *code);
         let why: Vec<String> = refusals.into_iter().map(|(why, _)| why).collect();

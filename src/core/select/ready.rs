@@ -75,11 +75,12 @@ impl<'a> Ready<'a> {
             return ReadyKind::default();
         }
         let tags = view.graph.task(number).tags.iter().map(String::as_str);
-        let agents = view.agents(number).iter().map(|call| call.name.as_str());
-        let is_limited = agents.clone().any(|name| limits.contains_key(name));
+        let agents = view.agents(number).into_iter().map(|call| call.name.as_str());
+        let agents: Vec<&str> = agents.collect();
+        let is_limited = agents.iter().any(|name| limits.contains_key(*name));
         (
             tags.filter(|tag| limits.contains_key(*tag)).collect(),
-            if is_limited { agents.collect() } else { Vec::new() },
+            if is_limited { agents } else { Vec::new() },
         )
     }
 

@@ -6,12 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
 
+use super::Config;
 use crate::{
     adapters::process,
     core::{
-        agents::agent_command::AgentCommand,
+        agents::{agent_command::AgentCommand, promise::Promise},
         event::Hook,
         executor::{ExecutorKind, read_executors},
+        select::roster::{KINDS, Roster},
     },
 };
 
@@ -35,6 +37,64 @@ impl Agents {
         for call in &mut self.calls {
             *call = anchored(call.clone(), dir);
         }
+    }
+}
+
+impl Config {
+    /// How an agent promises that everything is done, and how far the promise is trusted.
+    pub fn promise(&self) -> Promise {
+        Promise {
+            worth: self.promise,
+            text: self.promise_text.clone(),
+            pattern: self.done_pattern.clone(),
+        }
+    }
+    /// The names of agents, and the agents of certain tasks and attempts.
+    pub(super) fn roster(&self) -> Roster {
+        let named = self.agents.iter().filter_map(|(name, agents)| {
+            let call = agents.calls.first()?.clone();
+            Some((name.clone(), AgentCommand { name: name.clone(), ..call }))
+        });
+        let by_kind = self.agent_for.iter().map(|(kind, it)| (kind.clone(), it.calls.clone()));
+        let rungs = self.escalate.as_ref().map(|agents| agents.calls.clone());
+        Roster::new(named.collect(), by_kind.collect(), rungs.unwrap_or_default())
+    }
+
+    /// Puts the agents in the place of their names, and makes relative paths of their programs absolute,
+    /// starting from `root`; those of `agent` from `base`.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn settle_agents(&mut self, base: &Path, root: &Path) -> Result<(), String> {
+        for (name, agents) in &mut self.agents {
+            if agents.calls.len() != 1 {
+                return Err(format!(
+                    "`agents`: `{name}` must be one agent; a list stands in `agent`"
+                ));
+            }
+            agents.anchor(root);
+        }
+        for kind in self.agent_for.keys() {
+            let of = kind.split_once(':').map(|(of, _)| of);
+            if of.is_none_or(|of| !KINDS.contains(&of)) {
+                let kinds = KINDS.join(":`, `");
+                return Err(format!("`agent_for`: `{kind}` must begin with `{kinds}:`"));
+            }
+        }
+        let roster = self.roster();
+        let others = self.agent_for.values_mut().map(|agents| ("agent_for", root, agents));
+        let reviewer = self.review.as_mut().and_then(|review| review.by.as_mut());
+        let reviewer = reviewer.into_iter().map(|agents| ("review", root, agents));
+        let rungs = self.escalate.iter_mut().map(|agents| ("escalate", root, agents));
+        let own = [("agent", base, &mut self.agent)];
+        for (setting, dir, agents) in others.chain(reviewer).chain(rungs).chain(own) {
+            if let Some(fault) = roster.fault(&agents.calls) {
+                return Err(format!("`{setting}`: {fault}"));
+            }
+            agents.calls = roster.resolve(&agents.calls).into_iter().cloned().collect();
+            agents.anchor(dir);
+        }
+        Ok(())
     }
 }
 

@@ -287,7 +287,7 @@ fn denied(view: &View<'_>) -> Vec<Attention> {
     if view.history.cooldowns.is_empty() {
         return all;
     }
-    for call in view.policy.agents.iter().chain(of_tasks) {
+    for call in view.policy.roster.resolve(&view.policy.agents).into_iter().chain(of_tasks) {
         if !seen.contains(&call.name.as_str()) {
             seen.push(&call.name);
             all.extend(refusal(call, view));
