@@ -30,6 +30,7 @@ mod processes;
 mod proof;
 mod proof_turn;
 mod repair;
+mod reviewer;
 mod side_command;
 mod slots;
 mod sources;
@@ -64,6 +65,7 @@ use crate::{
             input::{BuiltBatch, LandOutcome},
         },
         select::{Decision, View, Wait},
+        verdict::Outcome,
     },
     crash,
     project::{
@@ -95,6 +97,7 @@ pub use journal::{AT_WORK, Reporter, held};
 use landing::{RunLanding, drop_trials};
 use processes::{ClosedProcess, Processes};
 use proof::RunProofs;
+use reviewer::RunReviews;
 use slots::RunSlots;
 use sources::RunSources;
 use target::follow_rename;
@@ -134,6 +137,8 @@ enum RunnerMessage {
     Followed(Result<Followed>),
     /// The proof of an attempt is there.
     Proved(AttemptId, Box<Proof>),
+    /// The reviewer of the work of an attempt has ended, after this time.
+    Reviewed(AttemptId, (Result<Outcome>, Duration)),
     /// A signal arrived.
     Signal(i32),
 }
@@ -149,6 +154,7 @@ pub struct Runner {
     away: RunAway,
     hooks: RunHooks,
     proofs: RunProofs,
+    reviews: RunReviews,
     sources: RunSources,
     inbox: Inbox,
     /// The last clock reading.
@@ -223,6 +229,7 @@ impl Runner {
             away: RunAway::default(),
             hooks: RunHooks::default(),
             proofs: RunProofs::default(),
+            reviews: RunReviews::default(),
             sources: RunSources::default(),
             inbox,
             clocks: machine::clocks(),

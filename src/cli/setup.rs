@@ -83,6 +83,8 @@ pub enum Templates {
     Task,
     /// `prompts/draft.md`, the prompt of `ralph draft`
     Draft,
+    /// `prompts/review.md`, the prompt of a reviewer
+    Review,
     /// `PROMPT.md`, for a loop without a graph
     Prompt,
     /// `task-graph.yaml` with two examples
@@ -100,6 +102,7 @@ impl From<Templates> for Template {
         match name {
             Templates::Task => Template::Task,
             Templates::Draft => Template::Draft,
+            Templates::Review => Template::Review,
             Templates::Prompt => Template::Prompt,
             Templates::Graph => Template::Graph,
             Templates::Config => Template::Config,

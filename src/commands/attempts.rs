@@ -17,6 +17,7 @@ use crate::{
         event::{AttemptResult, record::Record},
         exit::{Exit, Failure, fail},
         history::attempt_log::{self, AttemptEntry, AttemptLog},
+        reviewer::ReviewFinding,
         spend::{Spend, dollars},
         verdict::{Autocommit, Verdict},
         waste::PaidAttempts,
@@ -240,6 +241,10 @@ impl TextPage {
             "Takes back the landed work of",
             evidence.takes_back.iter().map(ToString::to_string),
         );
+        if let Some(review) = &evidence.review {
+            self.line("Review", &review.to_string());
+            self.list("Findings", review.findings.iter().map(ReviewFinding::line));
+        }
         if let Some(pinned) = &ended.pinned {
             let restore = format!("`ralph restore{name}` makes a branch of it");
             self.line("Kept", &format!("{pinned}; {restore}"));
@@ -399,9 +404,6 @@ fn unknown(name: &str, near: Option<&str>) -> anyhow::Error {
     Failure::new(Exit::Error, format!("no attempt `{}`; {hint}", name.escape_debug())).into()
 }
 
-/// The row of the calls of `ralph draft`. No task has an id with a blank.
-const DRAFTS: &str = "ralph draft";
-
 /// Sums what the attempts of the journal used.
 ///
 /// # Errors
@@ -446,14 +448,14 @@ pub(super) fn cost_sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Resu
         total.add(ended);
         paid.add(ended);
     }
-    for (at, call) in log.drafts() {
+    for call in log.calls() {
         let key = match by {
-            By::Task | By::Story => DRAFTS.to_owned(),
-            By::Day => at.with_timezone(&Local).date_naive().to_string(),
+            By::Task | By::Story => call.what.to_owned(),
+            By::Day => call.at.with_timezone(&Local).date_naive().to_string(),
             By::Agent => call.agent.clone(),
         };
-        sums.entry(key).or_default().add_draft(call);
-        total.add_draft(call);
+        let sum = sums.entry(key).or_default();
+        (*sum, total) = (sum.plus(&call.spend), total.plus(&call.spend));
     }
     Ok(CostView::of(&sums, &total, &paid))
 }

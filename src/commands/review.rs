@@ -18,7 +18,7 @@ use crate::{
     core::{
         event::RequestEvent,
         exit::{Exit, fail},
-        graph::task::{Status, Task},
+        graph::{task::Status, task_paths},
         history::attempt_log::AttemptEntry,
         risk::WorkFacts,
         verdict::CheckResult,
@@ -123,7 +123,7 @@ pub(super) fn landings(
             proof: entry.proof.as_ref(),
             files: &files,
             ignored: &ignored.collect::<Vec<_>>(),
-            paths: &paths(task),
+            paths: &task_paths::of_task(task),
             added_by: task.added_by.as_deref(),
         };
         found.extend(ReviewItem::of(entry, task.title_line(), change.ends(), &facts).map(|item| {
@@ -132,17 +132,6 @@ pub(super) fn landings(
         }));
     }
     Ok(found)
-}
-
-/// The paths in which a task is to work.
-fn paths(task: &Task) -> Vec<String> {
-    match task.extra.get("path") {
-        Some(serde_json::Value::String(path)) => vec![path.clone()],
-        Some(serde_json::Value::Array(paths)) => {
-            paths.iter().filter_map(|path| path.as_str().map(str::to_owned)).collect()
-        }
-        _ => Vec::new(),
-    }
 }
 
 /// An item as it is listed.

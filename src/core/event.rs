@@ -22,7 +22,7 @@ use serde::{
 };
 
 use crate::variants;
-pub use attempt::{AgentChange, AgentEnd, AttemptEvent, CheckEvent, CheckoutRestored};
+pub use attempt::{AgentChange, AgentEnd, AttemptEvent, CheckEvent, CheckoutRestored, ReviewEnd};
 pub use child::{
     ChildAgent, ChildEnded, ChildEvent, ChildOutcome, ChildrenLeft, Identity, Orphans,
 };

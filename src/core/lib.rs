@@ -22,6 +22,7 @@ pub mod agents;
 pub mod redact;
 pub mod loop_paths;
 pub mod commit_id;
+pub mod reviewer;
 pub mod verdict;
 pub mod whole;
 pub mod environment;

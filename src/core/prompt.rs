@@ -16,6 +16,7 @@ use crate::{
     graph::{TaskGraph, load::fields, task::Task},
     history::{History, Reopened},
     proof::Proof,
+    reviewer::ReviewFinding,
     verdict::{CheckResult, Commit},
 };
 
@@ -24,6 +25,9 @@ pub const DEFAULT_TEMPLATE: &str = include_str!("../../prompts/task.md");
 
 /// The template of the prompt of `ralph draft`, for a project without its own.
 pub const DRAFT_TEMPLATE: &str = include_str!("../../prompts/draft.md");
+
+/// The template of the prompt of a reviewer, for a project without its own.
+pub const REVIEW_TEMPLATE: &str = include_str!("../../prompts/review.md");
 
 /// The limit on steps of a template; the default template needs a few thousand for a large task.
 const FUEL: u64 = 5_000_000;
@@ -117,6 +121,9 @@ pub fn context(
             "graph_fault": last.ended.evidence.graph_fault,
             "merge": last.ended.evidence.merge,
             "conflict": facts.conflict,
+            "findings": last.ended.evidence.review.as_ref().map(|review| {
+                review.findings.iter().map(ReviewFinding::line).collect::<Vec<_>>()
+            }),
             "verify": last.ended.evidence.red().map(|check| json!({
                 "command": check.command,
                 "why": check.outcome.to_string(),

@@ -23,6 +23,8 @@ pub enum RiskKind {
     Unverified,
     /// Hooks or settings of git changed during the attempt.
     Tampered,
+    /// A reviewer found something in it, or could not review it.
+    Reviewed,
     /// It has files that hold secrets by their names.
     Secrets,
     /// It changed files that decide what is checked.
@@ -50,7 +52,7 @@ impl RiskKind {
     fn weight(self) -> usize {
         match self {
             RiskKind::Unproved | RiskKind::Unverified => 10,
-            RiskKind::Tampered | RiskKind::Secrets => 9,
+            RiskKind::Tampered | RiskKind::Reviewed | RiskKind::Secrets => 9,
             RiskKind::ChecksChanged | RiskKind::TakesBack => 8,
             RiskKind::TestsChanged | RiskKind::Ignored => 5,
             RiskKind::Outside | RiskKind::Bulk => 4,
@@ -97,6 +99,10 @@ impl WorkFacts<'_> {
         }
         if evidence.verify.is_empty() {
             add(RiskKind::Unverified, "no verify command ran".to_owned());
+        }
+        let review = evidence.review.as_ref();
+        if let Some(review) = review.filter(|it| !it.is_good()) {
+            add(RiskKind::Reviewed, review.to_string());
         }
         let mut named = |kind, what: &str, files: Vec<&str>| {
             if !files.is_empty() {

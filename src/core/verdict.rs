@@ -20,6 +20,7 @@ use crate::{
     default_value::is_default,
     graph::task::{CommitRule, TaskId},
     isolation::Isolation,
+    reviewer::WorkReview,
 };
 
 /// The way in which the agent reported that it is done. An exit code is never a report.
@@ -191,6 +192,9 @@ pub struct Evidence {
     /// The tasks whose landed work its commits take back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub takes_back: Vec<TaskId>,
+    /// What another agent found in its work before it was to land.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<Box<WorkReview>>,
     /// New files that are large or binary, each with its size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bulk: Vec<String>,
@@ -312,6 +316,8 @@ pub enum Verdict {
     Conflict,
     /// Reported and committed, but git refuses to land the work.
     MergeFailed,
+    /// Reported and verified, but a reviewer sent it back.
+    Rejected,
     /// An iteration of a plain loop ended normally; the next one follows.
     Again,
 }
@@ -378,6 +384,9 @@ impl Verdict {
         }
         if let Some(verdict) = Verdict::of_steps(evidence) {
             return verdict;
+        }
+        if evidence.review.as_ref().is_some_and(|review| review.sent_back) {
+            return Verdict::Rejected;
         }
         let required = rule == Rule::Task(CommitRule::Required);
         match (required && !evidence.proves(), evidence.leftovers.is_empty()) {
@@ -453,9 +462,11 @@ impl Verdict {
             | Verdict::SetupFailed
             | Verdict::MergeFailed => (true, true),
             Verdict::Interrupted => (crate::known_bug::is_on("count-interrupted-attempts"), false),
-            Verdict::Complete | Verdict::NeedsInput | Verdict::Conflict | Verdict::Again => {
-                (false, true)
-            }
+            Verdict::Complete
+            | Verdict::NeedsInput
+            | Verdict::Conflict
+            | Verdict::Rejected
+            | Verdict::Again => (false, true),
             Verdict::Cancelled
             | Verdict::RateLimited
             | Verdict::Denied

@@ -18,6 +18,8 @@ pub enum WasteKind {
     Conflict,
     /// Git refused its work.
     Refused,
+    /// A reviewer sent its work back.
+    Review,
     /// Its work failed a verify command.
     Check,
     /// A verify command failed without its work as well.
@@ -49,6 +51,7 @@ impl WasteKind {
             }
             Verdict::Conflict => Some(WasteKind::Conflict),
             Verdict::MergeFailed => Some(WasteKind::Refused),
+            Verdict::Rejected => Some(WasteKind::Review),
             Verdict::VerifyFailed => Some(WasteKind::Check),
             Verdict::Incomplete
             | Verdict::Unverified
@@ -67,6 +70,7 @@ impl WasteKind {
             WasteKind::Conflict => ["conflict", "conflicts"],
             WasteKind::Refused => ["refused by git", "refused by git"],
             WasteKind::Check => ["red check", "red checks"],
+            WasteKind::Review => ["sent back by a reviewer", "sent back by a reviewer"],
             WasteKind::Base => ["already red", "already red"],
             WasteKind::Report => ["not done", "not done"],
             WasteKind::Crash => ["crash", "crashes"],

@@ -29,6 +29,8 @@ use crate::{
 
 /// The name of the slots of the merge queue.
 const MERGE: &str = "merge";
+/// The name of the slots of reviewers.
+const REVIEW: &str = "review";
 
 /// The slots of one loop in a repository.
 #[derive(Clone, Debug)]
@@ -67,14 +69,24 @@ impl SlotPool {
 
     /// Returns a slot of the merge queue, in which no agent works.
     pub fn merge(&self, number: usize) -> PathBuf {
-        let name = if number == 0 { MERGE.to_owned() } else { format!("{MERGE}-{}", number + 1) };
+        self.side(MERGE, number)
+    }
+
+    /// Returns a slot of a reviewer.
+    pub fn review(&self, number: usize) -> PathBuf {
+        self.side(REVIEW, number)
+    }
+
+    fn side(&self, kind: &str, number: usize) -> PathBuf {
+        let name = if number == 0 { kind.to_owned() } else { format!("{kind}-{}", number + 1) };
         self.folder.join(self.place.slot(&name))
     }
 
-    /// Whether a slot is one of the merge queue.
+    /// Whether a slot is one of the merge queue, or of a reviewer: in it is no work of its own.
     pub fn is_merge(&self, slot: &Path) -> bool {
         let number = number_in::<usize>(slot).and_then(|number| number.checked_sub(1));
-        slot == self.merge(0) || number.is_some_and(|number| slot == self.merge(number))
+        let number = number.unwrap_or_default();
+        slot == self.merge(number) || slot == self.review(number)
     }
 
     /// Returns the slot of `ralph draft`.

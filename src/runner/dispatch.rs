@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{
     Runner, RunnerMessage, away, close, context::Facts, journal, landing::LandingView,
-    process_spec::ProcessKind,
+    process_spec::ProcessKind, reviewer,
 };
 use crate::{
     adapters::process::ProcessNews,
@@ -26,6 +26,10 @@ use crate::{
 impl Runner {
     /// Handles a message. Without a message, a limit may have been reached.
     pub(super) fn receive(&mut self, message: Option<RunnerMessage>) -> Result<()> {
+        if self.core.is_ended_now() {
+            self.proofs.stop();
+            self.reviews.stop();
+        }
         let input = match message {
             Some(RunnerMessage::News(id, news)) => self.process_news(id, news)?,
             Some(RunnerMessage::Missed(id, fault)) => {
@@ -75,6 +79,7 @@ impl Runner {
                 return self.slots.suspicion(&self.core.cx, slot, why);
             }
             Some(RunnerMessage::Proved(id, proof)) => return self.proved(&id, *proof),
+            Some(RunnerMessage::Reviewed(id, ended)) => return reviewer::end(self, &id, ended),
             Some(RunnerMessage::Signal(number)) => return self.signalled(number),
             None => Some(Input::Tick),
         };
@@ -205,8 +210,11 @@ impl Runner {
                 self.hooks = hooks;
                 due.map(|due| self.hook(due)).transpose()?;
             }
-            RunCommand::Landing(LandingCommand::Record(id, commit)) => {
-                self.attempts.record_landing(&self.core.cx, &id, commit)?;
+            RunCommand::Landing(LandingCommand::Record(id, landing)) => {
+                let open = self.core.run.attempts().get(&id);
+                let judged = open.and_then(|open| open.phase.result());
+                let evidence = judged.map(|end| end.evidence.clone()).unwrap_or_default();
+                self.attempts.record_landing(&self.core.cx, &id, *landing, evidence)?;
             }
             RunCommand::Landing(command) => {
                 let (run, records) = (&self.core.run, self.attempts.records());

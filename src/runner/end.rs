@@ -15,6 +15,7 @@ use super::{
     graph_copy,
     graph_guard::{COMMAND, GraphBefore, GraphChanges},
     landing::drop_trials,
+    reviewer,
 };
 use crate::{
     core::{
@@ -221,17 +222,26 @@ impl Runner {
             if record.slot.is_some() && !landed.is_empty() {
                 evidence.takes_back =
                     scrutiny::taken_back(workspace, record, evidence, landed).unwrap_or_default();
+                let collided = &self.core.journal.history().of(&record.task_id).collided;
+                let dropped = scrutiny::dropped_side(collided, &evidence.takes_back);
+                evidence.missing.extend(dropped);
             }
             let policy = self.proof_policy(record);
             let is_first = policy == ProofPolicy::Require
                 || (policy != ProofPolicy::None && evidence.settings_changed);
-            if evidence.to_prove && is_first && record.slot.is_some() {
+            let is_proved = evidence.to_prove && is_first && record.slot.is_some();
+            let graph = self.core.graph.file.graph();
+            if is_proved || reviewer::is_due(&self.core.cx, graph, record, evidence) {
                 drop(tree);
                 let open = self.core.run.attempts().get(id);
                 if evidence.verify.is_empty() && open.is_some_and(|open| !open.verify.is_empty()) {
                     return Ok(Some(Input::VerifyFirst(id.clone(), Box::new(end))));
                 }
-                return Ok(self.prove_first(record, end));
+                if is_proved {
+                    return Ok(self.prove_first(record, end));
+                }
+                let record = record.clone();
+                return reviewer::begin(self, &record, Box::new(end));
             }
         }
         Ok(Some(Input::Judged(id.clone(), Box::new(end))))
@@ -317,14 +327,16 @@ impl Runner {
         end.evidence.to_prove = false;
         let is_skipped = matches!(outcome, ProofOutcome::Skipped { .. });
         if is_skipped && self.proofs.is_stopped() {
-            end.outcome = Outcome::Cancelled;
+            return self.handle(Input::Postponed(id.clone()));
         } else if outcome.weakens() {
             let cure = "the task may do that with `proof: none`";
             end.evidence.missing.push(format!("{outcome}; {cure}"));
         } else if is_required && !outcome.is_good() {
             end.evidence.missing.push(format!("its proof is missing: {outcome}"));
         }
-        self.handle(Input::Judged(id.clone(), end))
+        let record = self.attempts.get(id).cloned();
+        let next = record.map(|record| reviewer::begin(self, &record, end)).transpose()?;
+        next.flatten().map_or(Ok(()), |next| self.handle(next))
     }
 
     /// Waits for the proofs that are being made, up to `proof_timeout` or a signal.

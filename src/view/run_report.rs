@@ -370,6 +370,8 @@ impl ReportSource<'_> {
             });
             let by = self.task(id).and_then(|task| task.added_by.as_ref());
             let added = by.map(|by| format!("was added by the agent of `{by}`"));
+            let review = evidence.review.as_ref().filter(|review| !review.is_good());
+            let findings = review.map(|review| format!("landed although {review}"));
             LandedTask {
                 id: id.clone(),
                 title: self.title(id),
@@ -380,7 +382,7 @@ impl ReportSource<'_> {
                 cost_usd: (spend.unknown_cost == 0).then_some(spend.cost_usd),
                 attempts: spend.attempts,
                 duration_seconds: spend.duration_seconds,
-                remarks: evidence.remarks().into_iter().chain(added).collect(),
+                remarks: evidence.remarks().into_iter().chain(findings).chain(added).collect(),
                 checks_changed: evidence.verify_inputs_changed.clone(),
                 tests_changed: evidence.tests_changed.len(),
                 proof: self.history.of(id).proof.as_deref().map(ProofView::of),

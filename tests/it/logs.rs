@@ -213,6 +213,12 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ),
     ("repairing", "repair", r#""command":"make""#),
     ("verify_postponed", "a", r#""attempt":1"#),
+    ("reviewing", "a", r#""attempt":1,"by":"strong","log":"[log]""#),
+    (
+        "work_reviewed",
+        "a",
+        r#""attempt":1,"outcome":"exited","exit_code":0,"duration_seconds":9.0,"review":{"by":"strong","findings":[{"file":"a","line":3,"severity":"high","text":"no test"}],"sent_back":true}"#,
+    ),
     ("proved", "a", r#""attempt":1,"outcome":"not_noticed","runs":true,"duration_seconds":2.0"#),
     (
         "child_started",

@@ -65,6 +65,7 @@ mod real;
 mod report;
 mod requests;
 mod review;
+mod reviewer;
 mod run;
 #[cfg(target_os = "linux")]
 mod sandbox;

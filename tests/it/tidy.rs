@@ -560,14 +560,17 @@ fn no_type_has_many_methods() {
 /// reviews, activity and parts of graphs; 190 leave a conflict in the files of the next attempt, and 140
 /// give a command that fails without any work to a task; 25 read settings that a sparse checkout leaves
 /// out; 90 end attempts at limits on cost and tokens; 70 mark the tasks that agents added, and ask about
-/// them; 40 align the rows of the watched graph, with what agents do; 45 follow all attempts at once.
-const LINES: usize = 81_090;
+/// them; 40 align the rows of the watched graph, with what agents do; 45 follow all attempts at once; 170
+/// keep what was found of work before it lands and notice what it drops of others; 190 name agents, and
+/// give each attempt its own; 550 have work reviewed by another agent.
+const LINES: usize = 82_000;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
 /// has the words of plain loops, one runs commands beside the attempts, one combines queued work, one
 /// looks through the frontier, one sums up a snapshot, two read tools and Claude's output, two have the
-/// headline and the transcript, one gives a command that fails to a task.
-const FILES: usize = 428;
+/// headline and the transcript, one gives a command that fails to a task,
+/// one chooses agents, three have work reviewed.
+const FILES: usize = 432;
 
 #[test]
 fn the_whole_stays_small() {
@@ -627,8 +630,8 @@ fn every_page_names_its_reader() {
 /// back, pull requests and first questions, 120 which lock files are made again, 20
 /// on watching the status, 270 what the page shows of transcripts, reviews and large graphs, 130 on
 /// conflicts that are left in files, and on repairs, 130 where attempts end at a limit and why,
-/// 105 on tasks that agents added.
-const WORDS: usize = 35_210;
+/// 105 on tasks that agents added, 525 on named agents and reviewers.
+const WORDS: usize = 35_735;
 
 #[test]
 fn the_documents_stay_short() {

@@ -321,15 +321,32 @@ impl RepoReader {
     pub fn patch(&self, commit: &str, most: usize) -> Result<Patch> {
         let options = ["--no-ext-diff", "--no-textconv", "--no-color", "-M", "--root", "-m"];
         let id = format!("{commit}^{{commit}}");
-        let show = [&["show", "--format=", "-p"], &options[..], &["--first-parent", &id]].concat();
-        let mut output = Beginning { bytes: Vec::new(), most: most + 1 };
-        let streams = CallStreams { input: &mut io::empty(), output: &mut output };
-        program::run_streaming(&self.root, &show, &[], streams)?;
-        let mut bytes = output.bytes;
-        let is_cut = bytes.len() > most;
-        bytes.truncate(most);
-        Ok(Patch { text: lossy(&bytes), is_cut })
+        beginning(
+            &self.root,
+            &[&["show", "--format=", "-p"], &options[..], &["--first-parent", &id]].concat(),
+            most,
+        )
     }
+
+    /// The change from one commit to another, as `patch` has that of one.
+    ///
+    /// # Errors
+    /// There is no such commit; errors of git.
+    pub fn patch_between(&self, base: &str, head: &str, most: usize) -> Result<Patch> {
+        let options = ["--no-ext-diff", "--no-textconv", "--no-color", "-M"];
+        beginning(&self.root, &[&["diff"], &options[..], &[base, head, "--"]].concat(), most)
+    }
+}
+
+/// The beginning of the output of a command.
+fn beginning(root: &std::path::Path, command: &[&str], most: usize) -> Result<Patch> {
+    let mut output = Beginning { bytes: Vec::new(), most: most + 1 };
+    let streams = CallStreams { input: &mut io::empty(), output: &mut output };
+    program::run_streaming(root, command, &[], streams)?;
+    let mut bytes = output.bytes;
+    let is_cut = bytes.len() > most;
+    bytes.truncate(most);
+    Ok(Patch { text: lossy(&bytes), is_cut })
 }
 
 impl WalkedCommit {

@@ -16,6 +16,7 @@ use crate::{
     notification_kind::NotificationKind,
     outcome::Outcome,
     proof::Proof,
+    reviewer::WorkReview,
     spend::Spend,
     verdict::CheckResult,
 };
@@ -194,6 +195,30 @@ pub struct AgentEnd {
     pub usage: Usage,
 }
 
+/// The end of a review. Its usage is that of the run, not of the task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReviewEnd {
+    /// The attempt.
+    pub attempt: u32,
+    /// How the reviewer's process ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// The review.
+    pub review: WorkReview,
+    /// Its wall time.
+    pub duration_seconds: f64,
+    /// The reported usage.
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+impl ReviewEnd {
+    /// What it used: of no attempt.
+    pub fn spend(&self) -> Spend {
+        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
+    }
+}
+
 /// A change from one agent of a list to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentChange {
@@ -275,6 +300,17 @@ pub enum CheckEvent {
         /// The attempt.
         attempt: u32,
     },
+    /// Another agent begins to review the work of an attempt.
+    Reviewing {
+        /// The attempt.
+        attempt: u32,
+        /// The name of the reviewer's agent.
+        by: String,
+        /// The folder with its prompt and output, relative to the repository.
+        log: String,
+    },
+    /// The review of the work of an attempt has ended.
+    WorkReviewed(ReviewEnd),
     /// Controls have shown whether the verify commands notice the work of an attempt.
     Proved {
         /// The attempt.
@@ -300,11 +336,13 @@ impl Effect for CheckEvent {
                 history.run.checks.entry(check.command.clone()).or_default().flaky += 1;
             }
             CheckEvent::Repairing { .. } => history.run.repair.clone_from(&record.task_id),
+            CheckEvent::WorkReviewed(end) => history.add_review(record.timestamp, end),
             CheckEvent::SettingUp { .. }
             | CheckEvent::Verifying { .. }
             | CheckEvent::AlreadyPasses { .. }
             | CheckEvent::VerifyRepeated(_)
             | CheckEvent::VerifyPostponed { .. }
+            | CheckEvent::Reviewing { .. }
             | CheckEvent::Proved { .. } => {}
         }
         history.active.with(record.task_id.as_ref(), |active| {
@@ -324,6 +362,8 @@ impl Effect for CheckEvent {
                 | CheckEvent::Flaky(_)
                 | CheckEvent::Repairing { .. }
                 | CheckEvent::VerifyPostponed { .. }
+                | CheckEvent::Reviewing { .. }
+                | CheckEvent::WorkReviewed(_)
                 | CheckEvent::Proved { .. } => return,
             };
             // The journal records the checks of a trial under the first task of the batch.

@@ -137,7 +137,7 @@ impl AttemptResult {
                 }
             }
             // Its work did not land, but it is not over for the task, and nobody is told.
-            Verdict::Conflict => "failed",
+            Verdict::Conflict | Verdict::Rejected => "failed",
         }
     }
 }

@@ -9,12 +9,13 @@ use crate::{
     agents::transcript::Format,
     commit_id::CommitId,
     event::{
-        AttemptEvent, AttemptResult, CheckEvent, DraftCall, Event, ExecutorEvent, GraphEvent,
-        LandingEvent, RequestEvent, record::Record,
+        AttemptEvent, AttemptResult, CheckEvent, Event, ExecutorEvent, GraphEvent, LandingEvent,
+        RequestEvent, record::Record,
     },
     executor::Placement,
     graph::task::TaskId,
     proof::Proof,
+    spend::Spend,
 };
 
 /// One attempt.
@@ -72,14 +73,42 @@ impl AttemptEntry {
     }
 }
 
+/// A call of an agent that is no attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PaidCall {
+    /// When it ended.
+    pub at: DateTime<Utc>,
+    /// What it was for; no task has such an id.
+    pub what: &'static str,
+    /// The name of the agent.
+    pub agent: String,
+    /// What it used.
+    pub spend: Spend,
+}
+
+impl PaidCall {
+    /// The call of which a record tells the end.
+    fn of(record: &Record) -> Option<PaidCall> {
+        let (what, agent, spend) = if let Event::Graph(GraphEvent::Drafted(call)) = &record.event {
+            let spend = Spend::of(&call.usage, &call.outcome, call.duration_seconds);
+            ("ralph draft", &call.agent, spend)
+        } else if let Event::Check(CheckEvent::WorkReviewed(end)) = &record.event {
+            ("reviews of work", &end.review.by, end.spend())
+        } else {
+            return None;
+        };
+        Some(PaidCall { at: record.timestamp, what, agent: agent.clone(), spend })
+    }
+}
+
 /// All attempts, in the order of their start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttemptLog {
     entries: Vec<AttemptEntry>,
     /// The open attempt of each task, as an index in `entries`.
     open: BTreeMap<TaskId, usize>,
-    /// The calls of `ralph draft`, with the times of their ends.
-    drafts: Vec<(DateTime<Utc>, DraftCall)>,
+    /// The calls of agents that are no attempts.
+    calls: Vec<PaidCall>,
     /// What people and agents said about tasks.
     messages: Vec<Record>,
 }
@@ -123,9 +152,7 @@ impl AttemptLog {
 
     /// Applies an event.
     pub fn apply(&mut self, record: &Record) {
-        if let Event::Graph(GraphEvent::Drafted(call)) = &record.event {
-            self.drafts.push((record.timestamp, call.clone()));
-        }
+        self.calls.extend(PaidCall::of(record));
         let Some(id) = &record.task_id else {
             return;
         };
@@ -214,9 +241,9 @@ impl AttemptLog {
         self.messages.iter().filter(move |record| record.task_id.as_ref() == Some(id))
     }
 
-    /// The calls of `ralph draft`, with the times of their ends, oldest first.
-    pub fn drafts(&self) -> &[(DateTime<Utc>, DraftCall)] {
-        &self.drafts
+    /// The calls of agents that are no attempts, oldest first.
+    pub fn calls(&self) -> &[PaidCall] {
+        &self.calls
     }
 
     /// Finds the attempt named `a.2`, or the newest attempt of the task `a`. The id of a task may

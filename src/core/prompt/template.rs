@@ -1,6 +1,6 @@
 //! The built-in templates, printed by `ralph template` and written by `ralph init`.
 
-use crate::prompt::{DEFAULT_TEMPLATE, DRAFT_TEMPLATE};
+use crate::prompt::{DEFAULT_TEMPLATE, DRAFT_TEMPLATE, REVIEW_TEMPLATE};
 
 /// A built-in template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub enum Template {
     Task,
     /// `prompts/draft.md`: the prompt of `ralph draft`.
     Draft,
+    /// `prompts/review.md`: the prompt of a reviewer.
+    Review,
     /// `PROMPT.md` of a loop without a graph.
     Prompt,
     /// `task-graph.yaml`.
@@ -27,6 +29,7 @@ impl Template {
         match self {
             Template::Task => DEFAULT_TEMPLATE.to_owned(),
             Template::Draft => DRAFT_TEMPLATE.to_owned(),
+            Template::Review => REVIEW_TEMPLATE.to_owned(),
             Template::Prompt => include_str!("template/prompt.md").to_owned(),
             Template::Graph => format!("{GRAPH_HEAD}{TASKS_START}"),
             Template::Config => include_str!("template/config.yaml").to_owned(),

@@ -78,6 +78,10 @@ impl Verdict {
                 "reported done, but {}",
                 evidence.strayed.as_deref().unwrap_or("HEAD left the branch")
             ),
+            Verdict::Rejected => {
+                let review = evidence.review.as_ref().map(ToString::to_string);
+                format!("reported done, but {}", review.unwrap_or_default())
+            }
             Verdict::NeedsInput => "needs input".to_owned(),
             Verdict::Cancelled | Verdict::Interrupted if evidence.report.is_some() => {
                 match evidence.red() {
@@ -148,6 +152,9 @@ impl Evidence {
         why.push_str(&self.merge.as_ref().map(Merge::landed).unwrap_or_default());
         for remark in self.remarks() {
             let _ = write!(why, "; it {remark}");
+        }
+        if let Some(review) = &self.review {
+            let _ = write!(why, "; {review}");
         }
         if !self.bulk.is_empty() {
             let _ = write!(why, "; new large or binary files: {}", self.bulk.join(", "));

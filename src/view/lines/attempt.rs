@@ -153,6 +153,7 @@ impl EventText for AttemptResult {
             | Verdict::SetupFailed
             | Verdict::Conflict
             | Verdict::MergeFailed
+            | Verdict::Rejected
             | Verdict::Cancelled
             | Verdict::Interrupted
             | Verdict::RateLimited
@@ -383,6 +384,14 @@ impl EventText for CheckEvent {
             CheckEvent::VerifyPostponed { .. } => {
                 let text = "are left to the next run; its work is kept";
                 vec![line(Style::Warn, format!("the verify commands of {id} {text}"))]
+            }
+            CheckEvent::Reviewing { by, .. } if at.verbose => {
+                vec![line(Style::Faint, format!("`{by}` reviews the work of {id}"))]
+            }
+            CheckEvent::Reviewing { .. } => Vec::new(),
+            CheckEvent::WorkReviewed(end) => {
+                let style = if end.review.is_good() { Style::Faint } else { Style::Warn };
+                vec![line(style, format!("{id}: {}", end.review))]
             }
             CheckEvent::Proved { proof, .. } if proof.outcome.is_good() && !at.verbose => {
                 Vec::new()

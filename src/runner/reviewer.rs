@@ -1,0 +1,403 @@
+//! Reviews of work by another agent before it lands, each in a thread and in a slot of its own: what the
+//! reviewer changes there is kept nowhere.
+
+use std::{
+    convert::Infallible,
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Error, Result, ensure};
+use serde_json::json;
+
+use super::{
+    Runner, RunnerMessage, attempts,
+    context::{RunContext, task_of},
+    process_spec, processes,
+};
+use crate::{
+    adapters::{
+        git::{Repo, SlotSettings},
+        process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
+    },
+    core::{
+        agents::{agent_command::AgentCommand, agent_preset, provider_error::ProviderErrorKind},
+        commit_id::CommitId,
+        duration,
+        event::{CheckEvent, ReviewEnd},
+        graph::{TaskGraph, task_paths},
+        history::History,
+        prompt,
+        reviewer::{ReviewFinding, ReviewWhen, WorkReview},
+        risk::WorkFacts,
+        run::{
+            command::{AttemptId, PendingResult},
+            input::Input,
+        },
+        verdict::{Evidence, Outcome, Verdict},
+    },
+    project::{
+        attempt::{self, AttemptPlace, AttemptRecord, SlotAssignment},
+        fatal,
+        slot_pool::SlotPool,
+        workspace::{self, Workspace},
+    },
+    regular_file,
+};
+
+/// The most of the work that the prompt has, in bytes.
+const DIFF: usize = 60_000;
+
+/// A review that is made.
+struct ActiveReview {
+    id: AttemptId,
+    /// The number of its slot.
+    number: usize,
+    /// The record of the attempt as its reviewer has it.
+    record: AttemptRecord,
+    head: CommitId,
+    /// The result of the attempt, which waits for it.
+    end: Box<PendingResult>,
+}
+
+/// The reviews of a run.
+#[derive(Default)]
+pub(super) struct RunReviews {
+    active: Vec<ActiveReview>,
+    stopped: Arc<AtomicBool>,
+}
+
+/// How a review is told of: the event, and the result of the attempt with the review.
+struct EndedReview {
+    event: CheckEvent,
+    iteration: u32,
+    end: Box<PendingResult>,
+}
+
+impl RunReviews {
+    /// Ends all reviews.
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether they were ended.
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Starts the review of the work of an attempt, whose result waits for it. Returns the name of the
+    /// reviewer.
+    ///
+    /// # Errors
+    /// It cannot be made: the result, with the reason.
+    fn start(
+        &mut self,
+        cx: &RunContext,
+        (graph, history): (&TaskGraph, &History),
+        record: &AttemptRecord,
+        (pool, settings): (&SlotPool, Result<SlotSettings>),
+        mut end: Box<PendingResult>,
+    ) -> Result<CheckEvent, Box<PendingResult>> {
+        let call = reviewer_of(&cx.workspace, record);
+        let by = call.name.clone();
+        let taken: Vec<usize> = self.active.iter().map(|review| review.number).collect();
+        let number = (0..=taken.len()).find(|number| !taken.contains(number)).unwrap_or_default();
+        let order = settings.and_then(|settings| {
+            let evidence = &end.evidence;
+            let head = evidence.commits.last().context("it has no commit")?.id.clone();
+            let record = record_of(cx, (record, call), pool, number)?;
+            let prompt = prompt_of(cx, (graph, history), &record, (evidence, &head))?;
+            let (pool, stopped) = (pool.clone(), Arc::clone(&self.stopped));
+            let left = attempts::cost_left(cx, history, graph, &record.id());
+            let pool_slot = pool.review(number);
+            let spec = placed(cx, graph, &record, (&prompt, left))?;
+            let config = &cx.workspace.config;
+            let order = ReviewOrder {
+                main: cx.workspace.root().to_owned(),
+                pool,
+                settings,
+                slot: pool_slot,
+                head,
+                sign: sign_of(cx, &record),
+                spec,
+                guardians: cx.guardians.clone(),
+                redact: config.redact,
+                limits: (config.timeout, config.grace),
+                stopped,
+            };
+            Ok((order, record))
+        });
+        let (order, record) = match order {
+            Ok(order) => order,
+            Err(error) => {
+                let mut review = WorkReview::failed(&by, format!("{error:#}"));
+                end.evidence.missing.extend(decide(cx, &mut review, 0));
+                end.evidence.review = Some(Box::new(review));
+                return Err(end);
+            }
+        };
+        let (id, attempt) = (record.id(), record.attempt);
+        let (head, log) = (order.head.clone(), record.log.clone());
+        self.active.push(ActiveReview { id: id.clone(), number, record, head, end });
+        let outbox = cx.outbox.clone();
+        thread::spawn(move || {
+            let ended = order.carry_out();
+            drop(outbox.send(RunnerMessage::Reviewed(id, ended)));
+        });
+        Ok(CheckEvent::Reviewing { attempt, by, log })
+    }
+
+    /// Takes the end of a review. None if there is none of this attempt.
+    fn ended(
+        &mut self,
+        cx: &RunContext,
+        history: &History,
+        id: &AttemptId,
+        (ended, took): (Result<Outcome>, Duration),
+    ) -> Option<EndedReview> {
+        let at = self.active.iter().position(|review| review.id == *id)?;
+        let ActiveReview { record, head, mut end, .. } = self.active.remove(at);
+        let by = record.call.as_ref().map_or("", |call| call.name.as_str());
+        let outcome = ended.as_ref().map_or(Outcome::Interrupted, Clone::clone);
+        let (transcript, error) = record.transcript(&cx.workspace, &outcome);
+        let usage = transcript.usage;
+        let is_there = |path: &str| {
+            let in_base = || record.base.as_ref().map(|base| cx.workspace.repo.file_at(base, path));
+            let at = |found: Result<Option<Vec<u8>>>| matches!(found, Ok(Some(_)));
+            at(cx.workspace.repo.file_at(&head, path)) || in_base().is_some_and(at)
+        };
+        let review = match (ended, error) {
+            (Err(error), _) => Err(format!("{error:#}")),
+            (Ok(_), Some(error)) => Err(ProviderErrorKind::to_string(&error)),
+            (Ok(outcome @ (Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. })), None) => {
+                let words = record.last_words(&cx.workspace);
+                WorkReview::read(by, &words, is_there).map_err(|why| format!("{why} ({outcome})"))
+            }
+            (Ok(outcome), None) => Err(outcome.to_string()),
+        };
+        let mut review = review.unwrap_or_else(|why| WorkReview::failed(by, why));
+        let before = history.of(&id.task_id).rejected;
+        end.evidence.missing.extend(decide(cx, &mut review, before));
+        end.evidence.review = Some(Box::new(review.clone()));
+        let duration_seconds = duration::seconds(took);
+        let event = ReviewEnd { attempt: id.attempt, outcome, review, duration_seconds, usage };
+        let (event, iteration) = (CheckEvent::WorkReviewed(event), record.iteration);
+        Some(EndedReview { event, iteration, end })
+    }
+}
+
+/// Decides what follows a review of work that was sent back this often before. Returns what is missing
+/// for it to land.
+fn decide(cx: &RunContext, review: &mut WorkReview, before: u32) -> Option<String> {
+    let settings = cx.workspace.config.review.as_ref()?;
+    review.decide(settings.rule(), before)
+}
+
+/// Begins the review of work that is to land, if one is due; its judgement follows.
+pub(super) fn begin(
+    runner: &mut Runner,
+    record: &AttemptRecord,
+    end: Box<PendingResult>,
+) -> Result<Option<Input>> {
+    let (cx, graph) = (&runner.core.cx, runner.core.graph.file.graph());
+    let rule = cx.rule(task_of(graph, record).as_ref());
+    let is_complete = Verdict::of(&end.outcome, &end.evidence, rule) == Verdict::Complete;
+    if !is_complete || !is_due(cx, graph, record, &end.evidence) {
+        return Ok(Some(Input::Judged(record.id(), end)));
+    }
+    let facts = (graph, runner.core.journal.history());
+    let place = (&runner.slots.pool, runner.slots.settings(&cx.workspace));
+    match runner.reviews.start(cx, facts, record, place, end) {
+        Ok(event) => {
+            runner.core.emit(Some((&record.task_id, record.iteration)), event)?;
+            Ok(None)
+        }
+        Err(end) => Ok(Some(Input::Judged(record.id(), end))),
+    }
+}
+
+/// Journals the review of the work of an attempt, and judges it with that.
+pub(super) fn end(
+    runner: &mut Runner,
+    id: &AttemptId,
+    ended: (Result<Outcome>, Duration),
+) -> Result<()> {
+    let history = runner.core.journal.history();
+    let Some(ended) = runner.reviews.ended(&runner.core.cx, history, id, ended) else {
+        return Ok(());
+    };
+    let EndedReview { event, iteration, end } = ended;
+    runner.core.emit(Some((&id.task_id, iteration)), event)?;
+    if runner.reviews.is_stopped() {
+        runner.handle(Input::Postponed(id.clone()))
+    } else {
+        runner.handle(Input::Judged(id.clone(), end))
+    }
+}
+
+/// Whether work is reviewed before it lands.
+pub(super) fn is_due(
+    cx: &RunContext,
+    graph: &TaskGraph,
+    record: &AttemptRecord,
+    evidence: &Evidence,
+) -> bool {
+    let (true, None, Some(base), Some(head)) =
+        (record.slot.is_some(), &evidence.review, &record.base, evidence.commits.last())
+    else {
+        return false;
+    };
+    match cx.workspace.config.review.as_ref().map(|review| review.when) {
+        None | Some(ReviewWhen::Never) => false,
+        Some(ReviewWhen::Always) => true,
+        Some(ReviewWhen::Risky) => {
+            let files = cx.workspace.repo.differing(Some(base), &head.id).unwrap_or_default();
+            let task = task_of(graph, record);
+            let facts = WorkFacts {
+                evidence,
+                proof: None,
+                files: &files,
+                ignored: &[],
+                paths: &task.as_ref().map(task_paths::of_task).unwrap_or_default(),
+                added_by: task.as_ref().and_then(|task| task.added_by.as_deref()),
+            };
+            !facts.risks().is_empty()
+        }
+    }
+}
+
+/// The reviewer of the work of an attempt: that of the settings, or another installed preset than that
+/// of its author, or the author's.
+fn reviewer_of(workspace: &Workspace, record: &AttemptRecord) -> AgentCommand {
+    let given = workspace.config.review.as_ref().and_then(|review| review.by.as_ref());
+    let given = given.and_then(|agents| agents.calls.first());
+    let author = record.call.as_ref();
+    let preset = author.and_then(AgentCommand::preset_name);
+    let others = agent_preset::ALL.iter().filter(|it| Some(it.name) != preset.as_deref());
+    let mut others = others.filter_map(|preset| AgentCommand::preset(preset.name));
+    let is_here = |call: &AgentCommand| {
+        call.argv.first().is_some_and(|it| process::resolve(it, workspace.root()).is_ok())
+    };
+    let found = given.cloned().or_else(|| others.find(is_here)).or_else(|| author.cloned());
+    found.unwrap_or_else(|| AgentCommand::command(Vec::new()))
+}
+
+/// Returns the record of an attempt as its reviewer has it: with a slot and folders of its own, so that
+/// nothing it reports counts for the attempt.
+fn record_of(
+    cx: &RunContext,
+    (record, call): (&AttemptRecord, AgentCommand),
+    pool: &SlotPool,
+    number: usize,
+) -> Result<AttemptRecord> {
+    let log = format!("{}/review", record.log);
+    let folder = cx.workspace.root().join(&log);
+    fs::create_dir_all(&folder).with_context(|| format!("create `{log}`"))?;
+    let target = record.slot.as_ref().map(|slot| slot.target.clone()).unwrap_or_default();
+    let slot = SlotAssignment { path: pool.review(number), target, landing: None };
+    let (folder, slot, call) = (Some(log.clone()), Some(slot), Some(call));
+    Ok(AttemptRecord { log, folder, slot, call, pane: None, ..record.clone() })
+}
+
+/// Returns the prompt of a reviewer.
+fn prompt_of(
+    cx: &RunContext,
+    (graph, history): (&TaskGraph, &History),
+    record: &AttemptRecord,
+    (evidence, head): (&Evidence, &CommitId),
+) -> Result<String> {
+    let workspace = &cx.workspace;
+    let number = graph.number(&record.task_id).context("its task is no longer in the graph")?;
+    let base = record.base.as_ref().context("it has no base")?;
+    let place = AttemptPlace { run_on: record.run_on.as_deref(), ..AttemptPlace::default() };
+    let mut context =
+        attempt::context(workspace, graph, history, number, 1, record.call.as_ref(), place)?;
+    let patch = workspace.repo.patch_between(base, head, DIFF)?;
+    let last = history.of(&record.task_id).last.as_ref();
+    let before = last.and_then(|last| last.ended.evidence.review.as_ref());
+    let before = before.filter(|review| review.sent_back).map(|review| &review.findings);
+    context["branch"] = json!(record.slot.as_ref().map(|slot| &slot.target));
+    context["review"] = json!({
+        "base": base,
+        "commits": evidence.commits,
+        "diff": patch.text,
+        "is_cut": patch.is_cut,
+        "checks": evidence.verify.iter().map(|check| &check.command).collect::<Vec<_>>(),
+        "before": before.map(|all| all.iter().map(ReviewFinding::line).collect::<Vec<_>>()),
+    });
+    let root = workspace.root().to_owned();
+    prompt::render("review.md", move |name| workspace::template(&root, name), &context)
+        .map_err(|fault| fatal::unrenderable(&fault))
+}
+
+/// The file by which the processes of a reviewer are recognized.
+fn sign_of(cx: &RunContext, record: &AttemptRecord) -> PathBuf {
+    record.file(&cx.workspace, "sign")
+}
+
+/// Writes the prompt of a reviewer and returns its process, as the executor of the attempt starts it,
+/// with what is left to spend.
+fn placed(
+    cx: &RunContext,
+    graph: &TaskGraph,
+    record: &AttemptRecord,
+    (prompt, left): (&str, Option<f64>),
+) -> Result<ProcessSpec> {
+    let workspace = &cx.workspace;
+    let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(prompt));
+    let prompt = clean.as_deref().unwrap_or(prompt);
+    let file = record.file(workspace, "prompt.md");
+    regular_file::write(&file, prompt.as_bytes()).context("write the prompt of a reviewer")?;
+    let call = record.call.as_ref().context("no agent is there for it; name one in `review`")?;
+    let spec = process_spec::agent(workspace, record, call);
+    let spec = ProcessSpec { argv: call.argv_within(left), ..spec };
+    let executor = processes::executor_of(cx, record, None).map_err(Error::msg)?;
+    ensure!(executor.is_here(), "its agent runs on `{}`, and a reviewer only here", executor.name);
+    let limit = workspace.config.timeout;
+    let place = (&spec, sign_of(cx, record));
+    let placed = processes::placed(cx, graph, record, &executor, (place.0, &place.1), limit);
+    Ok(placed.map_err(|fault| Error::msg(fault.to_string()))?.spec)
+}
+
+/// A review to make.
+struct ReviewOrder {
+    main: PathBuf,
+    pool: SlotPool,
+    settings: SlotSettings,
+    slot: PathBuf,
+    head: CommitId,
+    spec: ProcessSpec,
+    sign: PathBuf,
+    guardians: GuardianProgram,
+    redact: bool,
+    limits: (Duration, Duration),
+    stopped: Arc<AtomicBool>,
+}
+
+impl ReviewOrder {
+    /// Makes the review. Returns how its agent ended, and how long that took.
+    fn carry_out(&self) -> (Result<Outcome>, Duration) {
+        let began = Instant::now();
+        let outcome = self.run();
+        (outcome, began.elapsed())
+    }
+
+    fn run(&self) -> Result<Outcome> {
+        let tree = self.pool.open(&self.slot, &self.settings, &self.head)?;
+        tree.integration().check_out(&self.head)?;
+        tree.slot().update_submodules(&Repo::discover(&self.main)?)?;
+        regular_file::write(&self.sign, b"").context("write the sign of a reviewer")?;
+        let guard = GuardianSpec::new(self.spec.clone(), self.sign.clone(), self.redact);
+        let goes_on = |_: &_| Ok::<_, Infallible>(!self.stopped.load(Ordering::Relaxed));
+        let Ok(outcome) = process::run_guarded(&self.guardians, &guard, self.limits, goes_on);
+        let _ = fs::remove_file(&self.sign);
+        let _ = fs::remove_dir_all(self.sign.with_extension("tmpdir"));
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,148 @@
+//! The review of work by another agent, before it lands.
+
+use serde_json::{Value, json};
+
+use crate::support::{SETTINGS, TestProject, until};
+
+/// A task whose agent does `work`, and a reviewer that does `review`; `more` are its settings.
+fn project(work: &str, review: &str, more: &str) -> TestProject {
+    let agent = format!(
+        "cat > \"$TRIAL_DIR/prompt-$RALPH_ATTEMPT\"; {work}; git add -A; git commit -qm work
+         \"$RALPH\" task-complete $RALPH_TASK_ID"
+    );
+    let review = format!("cat > \"$TRIAL_DIR/asked-$RALPH_ATTEMPT\"; {review}");
+    let settings = format!(
+        "{SETTINGS}verify: test -s work\nreview: {{by: {{command: [sh, reviewer], name: strong}}{more}}}\n"
+    );
+    TestProject::new()
+        .graph("tasks: [{id: a, max_attempts: 1}]\n")
+        .file("reviewer", &review)
+        .file(".ralph/config.yaml", &settings)
+        .command(["sh", "-c", &agent])
+}
+
+/// An answer with a finding of this gravity.
+fn found(severity: &str) -> String {
+    let finding = json!({"file": "work", "line": 1, "severity": severity, "text": "no greeting"});
+    format!("echo 'I looked. {}'", json!({ "findings": [finding] }))
+}
+
+const NOTHING: &str = "echo '{\"findings\": []}'";
+
+/// The risks of the work of `a`.
+fn risks(trial: &TestProject) -> Value {
+    trial.run(["review", "--json"]).code(0).json()["to_review"][0]["risks"].clone()
+}
+
+fn read(trial: &TestProject, sign: &str) -> String {
+    std::fs::read_to_string(trial.sign(sign)).unwrap()
+}
+
+#[test]
+fn work_goes_back_with_the_findings_and_that_is_no_failure() {
+    let review = format!("case $RALPH_ATTEMPT in 1) {};; *) {NOTHING};; esac", found("high"));
+    let trial = project("echo $RALPH_ATTEMPT > work", &review, "");
+    trial.run(["run"]).graph_complete();
+    let ended = trial.lines("failed");
+    assert_eq!((ended.len(), &ended[0]["verdict"]), (1, &json!("rejected")), "{ended:?}");
+    assert!(ended[0]["why"].as_str().unwrap().contains("high: `work:1`: no greeting"));
+    assert_eq!(ended[0]["verify"][0]["command"], "test -s work", "after its checks");
+    assert!(read(&trial, "prompt-2").contains("high: `work:1`: no greeting"));
+    let asked = read(&trial, "asked-2");
+    assert!(asked.contains("+2") && asked.contains("which its author was to mend"), "{asked}");
+    assert!(asked.contains("These commands passed: `test -s work`"), "{asked}");
+    let reviews = trial.lines("work_reviewed");
+    let back: Vec<_> = reviews.iter().map(|line| line["review"]["sent_back"].clone()).collect();
+    assert_eq!(back, [json!(true), Value::Null]);
+    assert_eq!(trial.read("work"), "2\n");
+    assert!(!risks(&trial).to_string().contains("reviewed"));
+    trial.run(["show", "a.1"]).code(0).stdout_has("no greeting");
+    let costs = trial.run(["costs", "--json"]).code(0).json();
+    assert_eq!(costs["total"]["attempts"], 2);
+    trial.no_process_is_left();
+}
+
+/// After the last round, the work lands and is named; or it does not land.
+#[test]
+fn a_reviewer_that_is_never_content_holds_up_only_what_requires_it() {
+    for (more, code) in [(", rounds: 1", 0), (", rounds: 1, required: true", 3)] {
+        let trial = project("echo $RALPH_ATTEMPT > work", &found("medium"), more);
+        trial.run(["run"]).code(code);
+        let verdicts: Vec<_> =
+            trial.lines("failed").iter().map(|it| it["verdict"].clone()).collect();
+        if code == 0 {
+            assert_eq!(verdicts, ["rejected"]);
+            assert_eq!(risks(&trial)[0]["kind"], "reviewed");
+            trial.run(["report"]).code(0).stdout_has("no greeting");
+        } else {
+            assert_eq!(verdicts, ["rejected", "unverified"]);
+            assert_eq!(trial.status("a"), "in-progress", "it is parked");
+        }
+    }
+    let trial = project("echo 1 > work", &found("low"), "");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("failed").len(), 0, "a matter of taste");
+}
+
+/// It writes, commits, reports and asks; it hangs, fails and says nothing that can be read.
+#[test]
+fn what_a_reviewer_does_besides_its_answer_counts_for_nothing() {
+    let writes = format!(
+        "echo bad > work; git add -A; git commit -qm bad; \"$RALPH\" task-block a --reason no
+         rm -rf .git task-graph.yaml; {NOTHING}"
+    );
+    for (review, why) in [
+        (writes.as_str(), Value::Null),
+        ("sleep 60", json!("ended by ralph at its limit of 2.0s")),
+        ("exit 3", json!("exited with code 3")),
+        ("echo fine", json!("its last message has no findings as JSON (exited with code 0)")),
+        ("echo '{\"findings\": [{\"file\": \"made/up\", \"text\": \"x\"}]}'", Value::Null),
+    ] {
+        let trial = project("echo $RALPH_ATTEMPT > work", review, "");
+        let settings = trial.read(".ralph/config.yaml") + "timeout: 2s\n";
+        let trial = trial.file(".ralph/config.yaml", &settings);
+        trial.run(["run"]).graph_complete();
+        let reviews = trial.lines("work_reviewed");
+        assert_eq!((reviews.len(), &reviews[0]["review"]["failed"]), (1, &why), "{review}");
+        assert_eq!(trial.read("work"), "1\n", "{review}");
+        assert_eq!(risks(&trial).to_string().contains("reviewed"), !why.is_null(), "{review}");
+        assert_eq!(trial.git(&["status", "--short"]), "", "{review}");
+        trial.no_process_is_left();
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_during_a_review_has_it_made_again() {
+    let review =
+        format!("touch \"$TRIAL_DIR/looks\"; [ -e \"$TRIAL_DIR/again\" ] || sleep 60; {NOTHING}");
+    let trial = project("echo $RALPH_ATTEMPT > work", &review, "");
+    let run = trial.start_until(["run"], "looks");
+    trial.wait_for_records(1, "reviewing");
+    run.kill();
+    trial.leave("again");
+    trial.run(["run"]).graph_complete();
+    assert_eq!((trial.lines("reviewing").len(), trial.lines("work_reviewed").len()), (2, 1));
+    assert_eq!((trial.tasks("started").len(), trial.read("work")), (1, "1\n".to_owned()));
+    trial.no_process_is_left();
+}
+
+#[test]
+fn a_run_that_is_stopped_during_a_review_ends_at_once() {
+    let trial = project("echo $RALPH_ATTEMPT > work", "touch \"$TRIAL_DIR/looks\"; sleep 60", "");
+    let run = trial.start_until(["run"], "looks");
+    trial.run(["stop", "--now"]).code(0);
+    until("the run has ended", || !trial.lines("finished").is_empty());
+    run.end(&trial).code_is_any();
+    assert!(trial.lines("completed").is_empty());
+    trial.no_process_is_left();
+}
+
+/// Work without a reason for a look lands without one.
+#[test]
+fn only_work_at_risk_is_reviewed_if_the_settings_say_so() {
+    let work = "echo 1 > $RALPH_TASK_ID; [ $RALPH_TASK_ID = a ] || echo '{}' > package.json; echo 1 > work";
+    let trial = project(work, NOTHING, ", when: risky");
+    let trial = trial.graph("tasks: [{id: a}, {id: b, depends_on: a}]\n");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("reviewing"), ["b"]);
+}
