@@ -111,11 +111,21 @@ impl Spend {
         self.cost_usd + f64::from(self.unknown_cost) * self.highest_cost
     }
 
+    /// Whether any of its agents told what it cost.
+    pub fn is_cost_told(&self) -> bool {
+        self.unknown_cost < self.attempts.max(1) || self.cost_usd > 0.0
+    }
+
+    /// Whether any of its agents told its tokens.
+    pub fn are_tokens_told(&self) -> bool {
+        self.unknown_tokens < self.attempts.max(1) || self.tokens != Tokens::default()
+    }
+
     /// The cost as text.
     pub fn cost(&self) -> String {
         match self.unknown_cost {
             0 => dollars(self.cost_usd),
-            unknown if unknown == self.attempts => "unknown".to_owned(),
+            _ if !self.is_cost_told() => "unknown".to_owned(),
             unknown => format!("{} and {unknown} unknown", dollars(self.cost_usd)),
         }
     }

@@ -107,12 +107,11 @@ impl TokensView {
 impl SpendView {
     /// A sum of the history.
     pub fn of(spend: &Spend) -> SpendView {
-        let is_told = |unknown: u32| spend.attempts == 0 || unknown < spend.attempts;
         SpendView {
             attempts: spend.attempts,
-            cost_usd: is_told(spend.unknown_cost).then_some(spend.cost_usd),
+            cost_usd: spend.is_cost_told().then_some(spend.cost_usd),
             unknown_cost: spend.unknown_cost,
-            tokens: is_told(spend.unknown_tokens).then(|| TokensView::of(spend.tokens)),
+            tokens: spend.are_tokens_told().then(|| TokensView::of(spend.tokens)),
             unknown_tokens: spend.unknown_tokens,
             duration_seconds: spend.duration_seconds,
             cost: spend.cost(),

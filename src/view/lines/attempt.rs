@@ -389,6 +389,12 @@ impl EventText for CheckEvent {
                 vec![line(Style::Faint, format!("`{by}` reviews the work of {id}"))]
             }
             CheckEvent::Reviewing { .. } => Vec::new(),
+            // The end of the attempt says it.
+            CheckEvent::WorkReviewed(end)
+                if (end.review.is_good() || end.review.sent_back) && !at.verbose =>
+            {
+                Vec::new()
+            }
             CheckEvent::WorkReviewed(end) => {
                 let style = if end.review.is_good() { Style::Faint } else { Style::Warn };
                 vec![line(style, format!("{id}: {}", end.review))]
