@@ -355,6 +355,7 @@ pub fn ended(random: &mut Random, attempt: u32, log: String) -> AttemptResult {
         usage: Usage::default(),
         tools: std::collections::BTreeMap::new(),
         last_line: Some("All tests pass.".to_owned()),
+        continued: Vec::new(),
         log,
     }
 }

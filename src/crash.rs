@@ -45,6 +45,8 @@ pub const POINTS: &[&str] = &[
     "close.settled",
     "verify.told",
     "verify.ended",
+    "followup.told",
+    "followup.prepared",
     "left.drafted",
     "left.committed",
     "home.copied",

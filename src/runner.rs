@@ -18,6 +18,7 @@ mod core;
 mod dispatch;
 mod end;
 mod engine;
+mod follow_ups;
 mod graph;
 mod graph_copy;
 mod graph_guard;

@@ -25,7 +25,7 @@ use crate::{
     project::{attempt::leftovers::pin_name, failure_output, workspace::Workspace},
     view::{
         attempt::{MessageView, PastAttemptDetails, PastAttemptView},
-        lines::{counted, full},
+        lines::{continued, counted, full},
         log::JournalLog,
         spend::{CostSum, CostView, TokensView},
     },
@@ -206,6 +206,9 @@ impl TextPage {
         self.line("Process", &ended.outcome.to_string());
         if let Some(agent) = &ended.agent {
             self.line("Agent", &used(agent, &ended.usage));
+        }
+        if !ended.continued.is_empty() {
+            self.line("Continued", &continued(&ended.continued));
         }
         let tools = ended.tools.iter().map(|(name, count)| format!("{name} {count}"));
         self.list("Tools", tools);

@@ -278,6 +278,7 @@ impl History {
             command: None,
             reported: false,
             has_agent: false,
+            continued: Vec::new(),
             queued_at: None,
             run_on: run_on.clone(),
             awaits: None,

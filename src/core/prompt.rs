@@ -29,6 +29,9 @@ pub const DRAFT_TEMPLATE: &str = include_str!("../../prompts/draft.md");
 /// The template of the prompt of a reviewer, for a project without its own.
 pub const REVIEW_TEMPLATE: &str = include_str!("../../prompts/review.md");
 
+/// The template of another prompt in a conversation, for a project without its own.
+pub const FOLLOW_UP_TEMPLATE: &str = include_str!("../../prompts/follow-up.md");
+
 /// The limit on steps of a template; the default template needs a few thousand for a large task.
 const FUEL: u64 = 5_000_000;
 

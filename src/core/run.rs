@@ -315,7 +315,7 @@ impl Run {
             }
             Input::Collected(id, end) => attempts.collected(&id, *end, sit),
             Input::Judged(id, end) => {
-                let next = attempts.judged(&id, *end);
+                let next = attempts.judged(&id, *end, sit);
                 self.go_on(next, sit)
             }
             Input::VerifyFirst(id, end) => {
@@ -384,7 +384,7 @@ impl Run {
             let mut end = *end;
             end.took += landing.checks.iter().map(CheckResult::took).sum();
             landing.complete(&mut end.evidence);
-            commands.extend(attempt.conclude(end));
+            commands.extend(attempts::follow_up::conclude(&mut self.attempts, &id, end, sit));
         }
         if let Some(TrialChecks { id, run, commands: checks, alone }) = verify
             && let Some(attempt) = self.attempts.get_mut(&id)

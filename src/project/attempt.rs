@@ -21,6 +21,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use chrono::Utc;
+use serde_json::json;
 
 use crate::{
     adapters::git::Repo,
@@ -34,6 +35,7 @@ use crate::{
         history::History,
         loop_paths::{DONE, NOTES, WAIT},
         prompt::{self, PromptContext},
+        run::command::FollowUp,
         verdict::{Evidence, Report},
     },
     crash,
@@ -120,13 +122,7 @@ pub fn context(
 ) -> Result<serde_json::Value> {
     let id = &graph.task(number).id;
     let root = workspace.root();
-    let tail = |path: &Path, limit| {
-        let mut text = Vec::new();
-        let file =
-            regular_file::open_within(root, path).map(|file| file.take(regular_file::LARGEST));
-        let _ = file.and_then(|mut file| file.read_to_end(&mut text));
-        prompt::tail(&String::from_utf8_lossy(&text), limit).trim().to_owned()
-    };
+    let tail = |path: &Path, limit| tail(root, path, limit);
     // The work of a dependency may have landed before the end of its attempt is recorded.
     let open = workspace.state.peek::<AttemptRecord>();
     let notes = graph
@@ -183,6 +179,59 @@ pub fn context(
     Ok(prompt::context(graph, history, number, &facts))
 }
 
+/// The end of a file of the repository as text, at most `limit` bytes; empty if it cannot be read.
+fn tail(root: &Path, path: &Path, limit: usize) -> String {
+    let mut text = Vec::new();
+    let file = regular_file::open_within(root, path).map(|file| file.take(regular_file::LARGEST));
+    let _ = file.and_then(|mut file| file.read_to_end(&mut text));
+    prompt::tail(&String::from_utf8_lossy(&text), limit).trim().to_owned()
+}
+
+/// Writes another prompt for the agent of an attempt in its conversation.
+///
+/// # Errors
+/// The template cannot be rendered; errors of the disk.
+pub fn write_follow_up(
+    workspace: &Workspace,
+    record: &AttemptRecord,
+    next: &FollowUp,
+) -> Result<()> {
+    let root = workspace.root().to_owned();
+    let output = next.log.as_ref().map(|log| tail(&root, &root.join(log), VERIFY_TAIL));
+    let context = json!({
+        "task": { "id": record.task_id },
+        "why": next.why,
+        "output": output,
+        "report": {
+            "command": workspace::own_command(),
+            "done_file": root.join(record.folder(workspace)).join(DONE),
+        },
+    });
+    let prompt =
+        prompt::render("follow-up.md", move |name| workspace::template(&root, name), &context)
+            .map_err(|fault| fatal::unrenderable(&fault))?;
+    write_prompt(workspace, record, &follow_up_prompt(next.number), &prompt)
+}
+
+/// The name of the file with another prompt.
+pub fn follow_up_prompt(number: usize) -> String {
+    format!("follow-up-{number}.md")
+}
+
+/// Writes a prompt without secret values.
+fn write_prompt(
+    workspace: &Workspace,
+    record: &AttemptRecord,
+    name: &str,
+    prompt: &str,
+) -> Result<()> {
+    let path = record.file(workspace, name);
+    let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(prompt));
+    let prompt = clean.as_deref().unwrap_or(prompt);
+    regular_file::write(&path, prompt.as_bytes())
+        .with_context(|| format!("write `{}`", path.display()))
+}
+
 /// Creates the attempt's folders, writes its prompt without secret values, and writes the record to
 /// disk. From here on, a crash is recoverable.
 ///
@@ -193,11 +242,7 @@ pub fn open(workspace: &Workspace, record: AttemptRecord, prompt: &str) -> Resul
     fs::create_dir_all(&own).with_context(|| format!("create `{}`", own.display()))?;
     let folder = workspace.root().join(&record.log);
     fs::create_dir_all(&folder).with_context(|| format!("create `{}`", folder.display()))?;
-    let path = folder.join("prompt.md");
-    let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(prompt));
-    let prompt = clean.as_deref().unwrap_or(prompt);
-    regular_file::write(&path, prompt.as_bytes())
-        .with_context(|| format!("write `{}`", path.display()))?;
+    write_prompt(workspace, &record, "prompt.md", prompt)?;
     crash::point("start.prepared");
     record.write(workspace)?;
     record.take_files(workspace)?;

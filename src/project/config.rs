@@ -147,6 +147,9 @@ settings! { @ [] []
     /// The time in which an agent must exit after its final result or its report. Its work counts in
     /// any case.
     exit_grace: length = Duration::from_secs(30);
+    /// How many further prompts the agent of an attempt gets in its conversation if it ends without a
+    /// report, or its work is not accepted. For presets that can resume a conversation, on this machine.
+    follow_ups: u32 = 2;
     /// Whether `ralph` calls fsync, so that its records survive a power failure. A change takes
     /// effect with the next run.
     fsync: bool = true;

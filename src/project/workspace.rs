@@ -377,6 +377,7 @@ pub fn template(root: &Path, name: &str) -> Option<String> {
         .flatten();
     let built_in = match name {
         "task.md" => Some(prompt::DEFAULT_TEMPLATE),
+        "follow-up.md" => Some(prompt::FOLLOW_UP_TEMPLATE),
         "draft.md" => Some(prompt::DRAFT_TEMPLATE),
         "review.md" => Some(prompt::REVIEW_TEMPLATE),
         _ => None,

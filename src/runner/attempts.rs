@@ -33,7 +33,7 @@ use crate::{
         },
         history::History,
         run::{
-            command::{AttemptId, CheckPurpose, ProcessEnd},
+            command::{AttemptId, CheckPurpose, FollowUps, ProcessEnd},
             input::Input,
             open_attempt::{AttemptPhase, OpenAttempt},
             process_watch::ProcessLimits,
@@ -345,6 +345,7 @@ pub(super) fn open_attempt(
         own_checks,
         verify,
         rule: cx.rule(task.as_ref()),
+        follow_ups: FollowUps::default(),
         phase: AttemptPhase::Preparing,
     }
 }
@@ -474,7 +475,10 @@ pub(super) fn limits_of(cx: &RunContext, task: Option<&Task>, kind: &ProcessKind
     let config = &cx.workspace.config;
     let started = Instant::now();
     match kind {
-        ProcessKind::Agent => {
+        ProcessKind::Agent(next) => {
+            // The time of the conversation so far counts.
+            let before = next.as_ref().map_or(Duration::ZERO, |next| next.took);
+            let started = started.checked_sub(before).unwrap_or(started);
             let limit = task.and_then(|task| task.timeout).unwrap_or(config.timeout);
             let idle = task.and_then(|task| task.idle).unwrap_or(config.idle);
             let idle = Some(idle).filter(|idle: &Duration| !idle.is_zero());

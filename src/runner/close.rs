@@ -163,11 +163,9 @@ pub(super) fn result_of(
     let outcome = end.outcome.unwrap_or(Outcome::Interrupted);
     let (transcript, mut error_kind) = record.transcript(workspace, &outcome);
     // At a limit of the run or of the task, which it was told, it has not failed.
-    let is_spent = || {
-        let left = attempts::cost_left(cx, history, graph, &record.id());
-        left.is_some_and(|left| transcript.usage.cost_usd.unwrap_or_default() >= left)
-    };
-    let is_at_limit = error_kind == Some(ProviderErrorKind::Budget) && is_spent();
+    let left = attempts::cost_left(cx, history, graph, &record.id());
+    let is_spent = left.is_some_and(|left| transcript.usage.cost_usd.unwrap_or_default() >= left);
+    let is_at_limit = error_kind == Some(ProviderErrorKind::Budget) && is_spent;
     if is_at_limit {
         error_kind = None;
     }
@@ -201,6 +199,7 @@ pub(super) fn result_of(
         last_line(workspace, record, &said, &outcome)
     };
     PendingResult {
+        conversation: transcript.conversation.filter(|id| is_plain(id) && !is_spent),
         outcome,
         took: end.took,
         swept: end.swept,
@@ -212,6 +211,12 @@ pub(super) fn result_of(
         // In a plain loop the promise counts as a report.
         promised: promised && cx.plain().is_none(),
     }
+}
+
+/// Whether the id of a conversation is a word that no command line takes for a flag.
+fn is_plain(id: &str) -> bool {
+    let is_of_id = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    id.starts_with(|c: char| c.is_ascii_alphanumeric()) && id.chars().all(is_of_id)
 }
 
 /// Commits verified leftovers of an attempt. Returns the files that may be left after that. The

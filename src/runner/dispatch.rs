@@ -5,7 +5,7 @@ use std::{collections::VecDeque, mem};
 use anyhow::Result;
 
 use super::{
-    Runner, RunnerMessage, away, close, context::Facts, journal, landing::LandingView,
+    Runner, RunnerMessage, away, close, context::Facts, follow_ups, journal, landing::LandingView,
     process_spec::ProcessKind, reviewer,
 };
 use crate::{
@@ -178,7 +178,15 @@ impl Runner {
             RunCommand::KeepGraph => self.core.graph.keep(&self.core.cx.workspace)?,
             RunCommand::Record(key) => return self.record(key),
             RunCommand::Slot(id, command) => return self.slot_command(&id, command),
-            RunCommand::StartAgent(id) => return self.start_process(&id, &ProcessKind::Agent),
+            RunCommand::StartAgent(id) => {
+                return self.start_process(&id, &ProcessKind::Agent(None));
+            }
+            RunCommand::FollowUp(id, next) => {
+                let (cx, graph) = (&self.core.cx, &self.core.graph.file);
+                let failed = follow_ups::prepare(cx, graph, &mut self.attempts, &id, &next);
+                let kind = ProcessKind::Agent(Some(next));
+                return failed.map_or_else(|| self.start_process(&id, &kind), |it| Ok(Some(it)));
+            }
             RunCommand::FetchWork(id, took) => {
                 let record = self.attempts.get(&id);
                 return Ok(record.map(|it| self.away.fetch_work(&self.core.cx, it, took)));

@@ -7,25 +7,33 @@ use crate::{
         process::{self, NESTED, PANE, ProcessSpec},
         service_manager,
     },
-    core::{agents::agent_command::AgentCommand, run::command::CheckPurpose},
+    core::{
+        agents::agent_command::AgentCommand,
+        run::command::{CheckPurpose, FollowUp},
+    },
     project::{attempt::AttemptRecord, workspace::Workspace},
 };
 
 /// The kind of a process of an attempt.
 pub(super) enum ProcessKind {
-    /// The agent.
-    Agent,
+    /// The agent; with another prompt than its first, if so.
+    Agent(Option<FollowUp>),
     /// A command: its purpose, its number among the commands of that purpose, and its text.
     Check(CheckPurpose, usize, String),
 }
 
 impl ProcessKind {
+    /// Whether the agent of its attempt has worked before.
+    pub(super) fn follows_work(&self) -> bool {
+        self.verifies() || matches!(self, ProcessKind::Agent(Some(_)))
+    }
+
     /// Whether it verifies the work of an attempt.
     pub(super) fn verifies(&self) -> bool {
         match self {
             ProcessKind::Check(CheckPurpose::Verify | CheckPurpose::Trial(_), ..) => true,
             ProcessKind::Check(CheckPurpose::Setup | CheckPurpose::Baseline, ..)
-            | ProcessKind::Agent => false,
+            | ProcessKind::Agent(_) => false,
         }
     }
 }

@@ -403,7 +403,7 @@ pub(super) fn executor_for(
     spec: &ProcessSpec,
 ) -> Result<Executor, NotStarted> {
     let purpose = match kind {
-        ProcessKind::Agent => None,
+        ProcessKind::Agent(_) => None,
         ProcessKind::Check(purpose, ..) => Some(*purpose),
     };
     let executor = executor_of(cx, record, purpose).map_err(NotStarted::Refused)?;

@@ -3,7 +3,7 @@
 
 use std::{mem, thread, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use chrono::Utc;
 
 use super::{
@@ -11,6 +11,7 @@ use super::{
     attempts::NextAttempt,
     away, checkout,
     context::{Facts, head_of},
+    follow_ups,
     graph::{self, Correction, EditTime},
     graph_copy,
     process_spec::{self, ProcessKind},
@@ -94,7 +95,8 @@ impl Runner {
         crash::point("start.recorded");
         let started = attempts::started(&record, &key);
         let open = attempts::open_attempt(&self.core.cx, &self.core.graph.file, &record);
-        let open = OpenAttempt { baseline, ..open };
+        let follow_ups = follow_ups::most(&self.core.cx, self.core.graph.file.graph(), &record);
+        let open = OpenAttempt { baseline, follow_ups, ..open };
         let (at, by) = (rfc3339(record.started_at), format!("ralph {}", record.run_id));
         let about = (&id, record.iteration);
         self.attempts.insert(record);
@@ -121,11 +123,9 @@ impl Runner {
             return Ok(None);
         };
         let (cx, graph) = (&self.core.cx, self.core.graph.file.graph());
-        let call = record.call.clone().context("an attempt without an agent")?;
         let left = attempts::cost_left(cx, self.core.journal.history(), graph, id);
-        let call = AgentCommand { argv: call.argv_within(left), ..call };
-        let spec = process_spec::agent(&cx.workspace, &record, &call);
-        let is_agent = matches!(kind, ProcessKind::Agent);
+        let (call, spec) = follow_ups::agent(cx, &record, kind, left)?;
+        let is_agent = matches!(kind, ProcessKind::Agent(_));
         if is_agent {
             attempts::ignore_litter(cx, &record, &call)?;
         }
@@ -155,7 +155,7 @@ impl Runner {
         let started = executor.and_then(|to| spawn_at(cx, graph, &to, &record, guard, &limits));
         let SpawnedProcess { process, start, limits, on_its_way } = match started {
             Ok(started) => started,
-            Err(NotStarted::Executor(fault)) if !kind.verifies() => {
+            Err(NotStarted::Executor(fault)) if !kind.follows_work() => {
                 return Ok(Some(Input::Unreachable { id: id.clone(), fault }));
             }
             Err(reason) => {

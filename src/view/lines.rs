@@ -30,7 +30,7 @@ use crate::{
 pub use super::words::{clock, counted, first_paths, full, limit, moment, short};
 pub(crate) use super::words::{few, ids};
 pub(super) use super::words::{length, named};
-pub use attempt::{how_to_answer, how_to_retry, waiting};
+pub use attempt::{continued, how_to_answer, how_to_retry, waiting};
 
 /// The amount of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -33,6 +33,7 @@ fn every_setting_is_shown_with_its_origin() {
     escalate            none                                default
     executors           {}                                  default
     exit_grace          [took]                                 default
+    follow_ups          2                                   default
     fsync               false                               .ralph/config.yaml:1
     git_timeout         10m                                 default
     grace               [took]                               .ralph/config.yaml:3

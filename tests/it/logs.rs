@@ -159,6 +159,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("contact_regained", "a", r#""attempt":1"#),
     ("agent_started", "a", r#""attempt":1"#),
     ("agent_started", "a", r#""attempt":1,"placement":{"run_on":"farm","host":"n1"}"#),
+    ("agent_continued", "a", r#""attempt":1,"lack":"no report""#),
     ("agent_ended", "a", r#""attempt":1,"outcome":"exited","exit_code":0,"duration_seconds":5.0"#),
     ("queued", "a", r#""attempt":1,"waiting":2"#),
     ("merging", "a", r#""branch":"main","onto":"b","tasks":["a","b"]"#),

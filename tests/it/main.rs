@@ -28,6 +28,7 @@ mod executors;
 mod faults;
 #[cfg(target_os = "linux")]
 mod fetched;
+mod follow_ups;
 mod guardians;
 mod help;
 mod images;

@@ -9,7 +9,7 @@ use ralph::core::{
     agents::{
         provider_error::{AttemptOutput, ProviderErrorKind, classify},
         reset::LimitWindow,
-        transcript::{AgentTranscript, AgentWait, Format, Tokens, TranscriptReader},
+        transcript::{AgentTranscript, AgentWait, Format, NEXT_PROCESS, Tokens, TranscriptReader},
     },
     verdict::Outcome,
 };
@@ -479,6 +479,33 @@ fn what_an_agent_waits_for_by_itself_is_known_until_it_goes_on() {
         if alone.is_some() {
             assert_eq!(judge(format, &told, 1, ""), alone, "{text}");
         }
+    }
+}
+
+#[test]
+fn the_processes_of_one_conversation_are_added_up() {
+    let process = |cost: f64, models: u64| {
+        let init = json!({"type": "system", "subtype": "init", "session_id": "s"});
+        let usage = json!({"input_tokens": 10, "output_tokens": 1});
+        let models = json!({"m": {"inputTokens": models, "outputTokens": 1}});
+        let end = json!({"type": "result", "subtype": "success", "result": "ok", "num_turns": 1,
+            "total_cost_usd": cost, "usage": usage, "modelUsage": models});
+        format!("{init}\n{end}\n")
+    };
+    // What it counts in a resumed conversation differs between the versions of Claude Code.
+    for (second, third) in [((0.25, 10), (0.25, 10)), ((0.75, 20), (1.0, 31))] {
+        let mut reader = TranscriptReader::new(Format::ClaudeJson);
+        reader.push(process(0.5, 10).as_bytes());
+        assert!(reader.transcript().is_over);
+        for (cost, models) in [second, third] {
+            reader.push(format!("\n{NEXT_PROCESS}\n").as_bytes());
+            assert!(!reader.transcript().is_over && reader.transcript().end.is_none());
+            reader.push(process(cost, models).as_bytes());
+        }
+        let told = reader.finish();
+        assert_eq!((told.usage.cost_usd, told.usage.turns), (Some(1.0), Some(3)));
+        assert_eq!(told.usage.tokens.unwrap().input, 30);
+        assert_eq!(told.conversation.as_deref(), Some("s"));
     }
 }
 

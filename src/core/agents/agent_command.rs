@@ -87,11 +87,29 @@ impl AgentCommand {
         let mut argv = self.argv.clone();
         let flag = self.known().and_then(|preset| preset.budget);
         if let (Some(left), Some(flag)) = (left, flag)
-            && !argv.iter().any(|word| word.split('=').next() == Some(flag))
+            && !has_flag(&argv, flag)
         {
             argv.extend([flag.to_owned(), format!("{:.2}", left.max(0.01))]);
         }
         argv
+    }
+
+    /// Whether it can go on in a conversation, which its output names.
+    pub fn can_resume(&self) -> bool {
+        self.output != Format::Text
+            && self.known().is_some_and(|preset| {
+                let mut barred = preset.no_resume.iter();
+                preset.resume.is_some() && !barred.any(|flag| has_flag(&self.argv, flag))
+            })
+    }
+
+    /// Returns it with the command line that resumes this conversation.
+    #[must_use]
+    pub fn resumed(mut self, conversation: &str) -> AgentCommand {
+        if let Some(word) = self.known().and_then(|preset| preset.resume) {
+            self.insert(&[word, conversation]);
+        }
+        self
     }
 
     /// The word of its command line with which it runs commands without asking for permission.
@@ -219,10 +237,15 @@ impl AgentCommand {
                 "`ralph` knows no flag for the model of `{name}`; put it into `command`"
             ));
         };
+        self.insert(&[flag, model]);
+        Ok(())
+    }
+
+    /// Adds words to its command line.
+    fn insert(&mut self, added: &[&str]) {
         // `-` stands for standard input and comes last.
         let at = self.argv.len() - usize::from(self.argv.last().is_some_and(|word| word == "-"));
-        self.argv.splice(at..at, words(&[flag, model]));
-        Ok(())
+        self.argv.splice(at..at, words(added));
     }
 }
 
@@ -242,6 +265,11 @@ fn has_any(argv: &[String], words: &[&str]) -> bool {
             || value(given).is_some_and(|value| words.contains(&value.as_str()))
     };
     argv.iter().any(is_one)
+}
+
+/// Whether a command line contains this flag, also as `--flag=value`.
+fn has_flag(argv: &[String], flag: &str) -> bool {
+    argv.iter().any(|word| word.split('=').next() == Some(flag))
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -305,6 +333,33 @@ mod tests {
         );
         let env = AgentCommand::read(&json!({"preset": "claude", "env": {"A": "b"}})).unwrap();
         assert_eq!((env[0].env["A"].as_str(), env[0].argv[0].as_str()), ("b", "claude"));
+    }
+
+    #[test]
+    fn a_conversation_is_resumed_by_agents_that_can() {
+        let call = |value: Value| AgentCommand::read(&value).unwrap().remove(0);
+        let resumed = |value: Value| {
+            let call = call(value);
+            assert!(call.can_resume());
+            let whole = call.argv.join(" ");
+            let resumed = call.resumed("c1").argv.join(" ");
+            (whole, resumed)
+        };
+        let (whole, claude) = resumed(json!("claude"));
+        assert_eq!(claude, format!("{whole} --resume c1"));
+        let wrapped = json!({"preset": "claude", "command": ["./wrapped", "--fast"]});
+        assert_eq!(resumed(wrapped).1, "./wrapped --fast --resume c1");
+        assert!(resumed(json!("codex")).1.ends_with(" --json resume c1 -"));
+        assert!(resumed(json!("opencode")).1.ends_with(" --auto --session c1"));
+        for name in ["gemini", "amp", "copilot", "aider", "./my.sh"] {
+            assert!(!call(json!(name)).can_resume(), "{name}");
+        }
+        for words in
+            ["-p", "--output-format=json --no-session-persistence", "--output-format=json -c"]
+        {
+            let argv: Vec<&str> = ["claude"].into_iter().chain(words.split(' ')).collect();
+            assert!(!call(json!(argv)).can_resume(), "{words}");
+        }
     }
 
     #[test]

@@ -24,6 +24,10 @@ pub struct AgentPreset {
     pub model: Option<&'static str>,
     /// The flag with which an attempt costs at most so many US dollars, if it has one.
     pub budget: Option<&'static str>,
+    /// The word that resumes a conversation whose id follows; none if it cannot do that unattended.
+    pub resume: Option<&'static str>,
+    /// The words of a command line with which it keeps no conversation, or resumes one already.
+    pub no_resume: &'static [&'static str],
     /// The format of its output.
     pub format: Format,
     /// The words of a command line of which any selects this format; none if it always has it.
@@ -85,6 +89,8 @@ const PLAIN: AgentPreset = AgentPreset {
     unasked: None,
     model: None,
     budget: None,
+    resume: None,
+    no_resume: &[],
     format: Format::Text,
     typed: &[],
     at_end: &[],
@@ -116,6 +122,8 @@ const CLAUDE: AgentPreset = AgentPreset {
     unasked: Some("--dangerously-skip-permissions"),
     model: Some("--model"),
     budget: Some("--max-budget-usd"),
+    resume: Some("--resume"),
+    no_resume: &["--no-session-persistence", "--session-id", "--resume", "-r", "--continue", "-c"],
     format: Format::ClaudeJson,
     typed: &["stream-json", "json"],
     at_end: &["json"],
@@ -152,6 +160,8 @@ const CODEX: AgentPreset = AgentPreset {
     ],
     unasked: Some("--dangerously-bypass-approvals-and-sandbox"),
     model: Some("--model"),
+    resume: Some("resume"),
+    no_resume: &["--ephemeral", "resume", "review"],
     format: Format::CodexJson,
     typed: &["--json"],
     version: &["codex", "--version"],
@@ -190,6 +200,8 @@ const OPENCODE: AgentPreset = AgentPreset {
     argv: &["opencode", "run", "--format", "json", "--auto"],
     unasked: Some("--auto"),
     model: Some("--model"),
+    resume: Some("--session"),
+    no_resume: &["--session", "-s", "--continue", "-c"],
     format: Format::OpencodeJson,
     typed: &["json"],
     version: &["opencode", "--version"],

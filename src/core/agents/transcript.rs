@@ -36,6 +36,9 @@ const PHRASE: usize = 200;
 /// The limit on tools counted by name; the rest are counted together.
 const TOOLS: usize = 100;
 
+/// The line of the output of an agent between two of its processes, each of which answers one prompt.
+pub const NEXT_PROCESS: &str = r#"{"type":"ralph","subtype":"next_process"}"#;
+
 /// The format of an agent's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -472,6 +475,10 @@ impl TranscriptReader {
             transcript.keep_line(&short(&line));
         }
         for event in &events {
+            if event["type"] == "ralph" {
+                self.events.next_process(transcript);
+                continue;
+            }
             transcript.note_time(&event["timestamp"]);
             self.events.event(self.format, transcript, event);
         }

@@ -76,6 +76,13 @@ pub enum AttemptEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         placement: Option<Placement>,
     },
+    /// The agent of the attempt goes on in its conversation.
+    AgentContinued {
+        /// The attempt.
+        attempt: u32,
+        /// What is missing.
+        lack: String,
+    },
     /// The agent of the attempt ended, and its work is verified and lands.
     AgentEnded(AgentEnd),
     /// `ralph` asked the process of the attempt to exit.
@@ -148,6 +155,9 @@ impl Effect for AttemptEvent {
                     active.has_agent = true;
                     active.placement.clone_from(placement);
                 });
+            }
+            AttemptEvent::AgentContinued { lack, .. } => {
+                history.active.go_on(record.task_id.as_ref(), lack);
             }
             AttemptEvent::AgentEnded(end) => {
                 let spend = Spend::of(&end.usage, &end.outcome, end.duration_seconds);

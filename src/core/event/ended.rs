@@ -41,6 +41,9 @@ pub struct AttemptResult {
     /// The last non-blank line of the agent's output, cut to 500 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_line: Option<String>,
+    /// What was missing each time that the agent went on in its conversation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub continued: Vec<String>,
     /// The processes that the agent left running, which `ralph` killed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub swept: Vec<String>,
@@ -71,6 +74,7 @@ impl AttemptResult {
             usage: Usage::default(),
             tools: BTreeMap::new(),
             last_line: None,
+            continued: Vec::new(),
             swept: Vec::new(),
             unlocked: Vec::new(),
             pinned: None,

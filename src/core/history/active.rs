@@ -39,6 +39,9 @@ pub struct ActiveAttempt {
     /// Whether its agent has started.
     #[serde(default)]
     pub has_agent: bool,
+    /// What was missing each time that its agent went on in its conversation.
+    #[serde(default)]
+    pub continued: Vec<String>,
     /// When its work was queued to land.
     #[serde(default)]
     pub queued_at: Option<DateTime<Utc>>,
@@ -160,9 +163,25 @@ impl ActiveAttempts {
         self.with(id, |active| active.state = state);
     }
 
+    /// Lets the agent of the open attempt at a task go on, since this is missing. What it reported, and
+    /// what was seen of its turn before, no longer counts.
+    pub(crate) fn go_on(&mut self, id: Option<&TaskId>, lack: &str) {
+        let Some(id) = id else { return };
+        self.leave_queue(id);
+        self.with(Some(id), |active| {
+            active.state = AttemptState::Running;
+            (active.reported, active.spent, active.queued_at) = (false, None, None);
+            active.continued.push(lack.to_owned());
+        });
+    }
+
     /// Removes the open attempt at a task, which has ended.
     pub(super) fn end(&mut self, id: &TaskId) {
         self.attempts.retain(|active| active.task_id != *id);
+        self.leave_queue(id);
+    }
+
+    fn leave_queue(&mut self, id: &TaskId) {
         self.queue.retain(|queued| queued != id);
         self.leave_trial(id);
     }
@@ -257,6 +276,29 @@ mod tests {
         ");
         let active = history.active;
         assert_eq!((active.queue, active.trials), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn an_agent_that_goes_on_takes_its_work_and_its_report_back() {
+        let lack = "verify failed".to_owned();
+        let usage = crate::agents::transcript::Usage::default();
+        let outcome = Outcome::Exited { exit_code: 0 };
+        let ended = crate::event::AgentEnd { attempt: 1, outcome, duration_seconds: 1.0, usage };
+        let (history, text) = states_after(vec![
+            ("a", isolated(1)),
+            ("a", AttemptEvent::AgentStarted { attempt: 1, placement: None }.into()),
+            ("a", crate::event::RequestEvent::Reported { attempt: 1 }.into()),
+            ("a", AttemptEvent::AgentEnded(ended).into()),
+            ("a", LandingEvent::Queued { attempt: 1, waiting: 1 }.into()),
+            ("a", LandingEvent::Merging(batch(&["a"])).into()),
+            ("a", AttemptEvent::AgentContinued { attempt: 1, lack: lack.clone() }.into()),
+        ]);
+        assert!(text.ends_with("a landing\na running"), "{text}");
+        let active = &history.active;
+        assert_eq!((active.queue.len(), active.trials.len()), (0, 0));
+        let own = active.of(&TaskId::new("a").unwrap()).unwrap();
+        assert_eq!((own.reported, &own.spent, &own.queued_at), (false, &None, &None));
+        assert_eq!(own.continued, [lack]);
     }
 
     #[test]

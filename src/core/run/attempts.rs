@@ -1,6 +1,7 @@
 //! The open attempts of a run, and the next step of each.
 
 mod arrival;
+pub(super) mod follow_up;
 mod turns;
 mod found;
 
@@ -390,7 +391,12 @@ impl Attempts {
     }
 
     /// Queues a judged attempt to land, or concludes it.
-    pub(super) fn judged(&mut self, id: &AttemptId, end: PendingResult) -> Next {
+    pub(super) fn judged(
+        &mut self,
+        id: &AttemptId,
+        end: PendingResult,
+        sit: &Situation<'_>,
+    ) -> Next {
         let Some(attempt) = self.get_mut(id) else {
             return Vec::new().into();
         };
@@ -401,7 +407,7 @@ impl Attempts {
                 attempt.phase = AttemptPhase::Queued(None, Box::new(end));
                 Next::Queue(id.clone(), target)
             }
-            None => attempt.conclude(end).into(),
+            None => follow_up::conclude(self, id, end, sit).into(),
         }
     }
 
@@ -429,6 +435,8 @@ impl Attempts {
         let believed = verdict == Verdict::Complete || end.evidence.report.is_none();
         end.evidence.leftovers.truncate(LEFTOVERS);
         let promised = mem::take(&mut end.promised);
+        let active = sit.view.history.active.of(&id.task_id);
+        let continued = active.map_or_else(Vec::new, |active| active.continued.clone());
         let ended = AttemptResult {
             why,
             duration_seconds: duration::seconds(end.took),
@@ -442,6 +450,7 @@ impl Attempts {
             pinned,
             unpinned,
             log: attempt.log.clone(),
+            continued,
             ..AttemptResult::new(id.attempt, verdict, end.outcome)
         };
         let mut past = sit.view.history.of(&id.task_id).clone();

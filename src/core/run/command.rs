@@ -9,7 +9,7 @@ use crate::{
     event::{Cause, Event},
     graph::task::{Status, TaskId},
     select::SelectionKey,
-    verdict::{Evidence, Outcome, Verdict},
+    verdict::{CheckResult, Evidence, Outcome, Verdict},
 };
 
 /// An attempt: its task and its number.
@@ -99,6 +99,8 @@ pub struct PendingResult {
     pub last_line: Option<String>,
     /// Whether its agent promised that all work is complete.
     pub promised: bool,
+    /// The agent's id of its conversation; none if it has none, or if no cost is left for another prompt.
+    pub conversation: Option<String>,
 }
 
 impl PendingResult {
@@ -142,6 +144,41 @@ pub struct ProcessEnd {
     pub no_program: bool,
 }
 
+/// The further prompts that the agent of an attempt may get in its conversation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FollowUps {
+    /// Their number; 0 if the agent cannot resume a conversation, and after a crash of its run.
+    pub most: u32,
+    /// The time limit for the attempt.
+    pub limit: Duration,
+    /// The verify command that failed before the last one.
+    pub(super) red: Vec<CheckResult>,
+}
+
+impl FollowUps {
+    /// At most this many within this time.
+    pub fn new(most: u32, limit: Duration) -> FollowUps {
+        FollowUps { most, limit, red: Vec::new() }
+    }
+}
+
+/// Another prompt for an agent in its conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FollowUp {
+    /// The agent's id of the conversation.
+    pub conversation: String,
+    /// Its number, from 1.
+    pub number: usize,
+    /// What is missing.
+    pub why: String,
+    /// The output of the verify command that failed, relative to the repository.
+    pub log: Option<String>,
+    /// The wall time of the attempt so far.
+    pub took: Duration,
+    /// The cost of the conversation so far, in US dollars.
+    pub cost_usd: Option<f64>,
+}
+
 /// A command to the runner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunCommand {
@@ -160,6 +197,8 @@ pub enum RunCommand {
     Slot(AttemptId, SlotCommand),
     /// Start the agent of an attempt.
     StartAgent(AttemptId),
+    /// Start it again, with another prompt.
+    FollowUp(AttemptId, FollowUp),
     /// Ask the executor of an attempt for the end of its agent and for its work. The agent worked for
     /// this long.
     FetchWork(AttemptId, Duration),

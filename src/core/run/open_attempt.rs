@@ -5,8 +5,8 @@ use std::{mem, time::Duration};
 use super::{
     Situation,
     command::{
-        AttemptId, CheckPurpose, PendingResult, ProcessEnd, ProcessOrder, RunCommand, SlotCommand,
-        TrialRun,
+        AttemptId, CheckPurpose, FollowUps, PendingResult, ProcessEnd, ProcessOrder, RunCommand,
+        SlotCommand, TrialRun,
     },
     process_watch::{EndSignal, ProcessWatch},
     verified_batch::CheckedCommand,
@@ -136,6 +136,8 @@ pub struct OpenAttempt {
     pub verify: Vec<String>,
     /// The rule for completion.
     pub rule: Rule,
+    /// The further prompts that its agent may get.
+    pub follow_ups: FollowUps,
     /// Where it stands.
     pub phase: AttemptPhase,
 }

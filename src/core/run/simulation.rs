@@ -19,12 +19,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{
     OpenWork, Run, RunDecision, Situation,
     command::{
-        AttemptId, CheckPurpose, LandingCommand, PendingResult, ProcessEnd, ProcessOrder,
-        RunCommand, SlotCommand,
+        AttemptId, CheckPurpose, FollowUp, FollowUps, LandingCommand, PendingResult, ProcessEnd,
+        ProcessOrder, RunCommand, SlotCommand,
     },
     input::{BuiltBatch, FoundAttempt, Input, LandOutcome, ProcessStart, SlotReason},
     landing::QueueLimits,
-    open_attempt::{AttemptPhase, OpenAttempt},
+    open_attempt::{AttemptPhase, AttemptProcess, OpenAttempt},
     process_watch::{GracePeriods, ProcessLimits},
     verified_batch::{BuiltCommit, HeadSpan, VerifiedBatch, WorkLanding},
 };
@@ -52,6 +52,9 @@ use crate::{
 const SCHEDULES: u64 = 2_000;
 /// The executor of some tasks.
 const FAR: &str = "far";
+/// The limit on the time of an attempt, and on its further prompts.
+const LIMIT: Duration = Duration::from_secs(3600);
+const MOST_FOLLOW_UPS: u32 = 2;
 /// A schedule with more steps than this counts as endless.
 const STEPS: usize = 20_000;
 
@@ -162,8 +165,11 @@ struct World {
     by_hand: BTreeSet<TaskId>,
     landings: u64,
     crashes: u64,
+    all_follow_ups: u64,
     /// The commands that passed for each open attempt, by purpose and in order.
     passed: BTreeMap<(AttemptId, &'static str), Vec<String>>,
+    /// The further prompts of each attempt, and the wall time of its agent before the last.
+    follow_ups: BTreeMap<AttemptId, (u32, Duration)>,
     /// The attempts whose work was found on the branch after a crash.
     found_landed: BTreeSet<AttemptId>,
     /// When SIGTERM came, and how many signals came.
@@ -257,7 +263,9 @@ impl World {
             by_hand: BTreeSet::new(),
             landings: 0,
             crashes: 0,
+            all_follow_ups: 0,
             passed: BTreeMap::new(),
+            follow_ups: BTreeMap::new(),
             found_landed: BTreeSet::new(),
             signalled: (None, 0),
             parked: BTreeSet::new(),
@@ -508,6 +516,7 @@ impl World {
                 }
                 return Ok(Some(self.start(id, None, "agent")));
             }
+            RunCommand::FollowUp(id, next) => return Ok(Some(self.follow_up(id, &next))),
             RunCommand::FetchWork(id, _) => return Ok(Some(self.fetch(id))),
             RunCommand::StartCheck(id, purpose, _, command) => {
                 let verifies = |it: &SimProcess| {
@@ -550,6 +559,7 @@ impl World {
                 self.records.remove(&id);
                 self.passed.retain(|(of, _), _| *of != id);
                 self.set_up.remove(&id);
+                self.follow_ups.remove(&id);
             }
             RunCommand::Landing(LandingCommand::Build { onto, members, slot }) => {
                 let leader = members[0].clone();
@@ -673,6 +683,7 @@ impl World {
             self.set_by_hand(key.number, Status::Blocked);
             self.records.remove(&id);
             self.bases.remove(&id);
+            self.follow_ups.remove(&id);
             return Ok(None);
         }
         let (old, new) = (Some(Status::Pending), Some(Status::InProgress));
@@ -740,6 +751,7 @@ impl World {
             own_checks,
             verify,
             rule: Rule::Task(CommitRule::Required),
+            follow_ups: FollowUps::new(if is_far { 0 } else { MOST_FOLLOW_UPS }, LIMIT),
             phase: AttemptPhase::Preparing,
         };
         let started = AttemptEvent::Started {
@@ -794,13 +806,30 @@ impl World {
         let process = SimProcess { purpose, command, head, told, killed, endless, deaf };
         let before = self.processes.insert(id.clone(), process);
         assert!(before.is_none(), "{id} has two processes");
+        let before = self.follow_ups.get(&id).filter(|_| purpose.is_none());
+        let before = before.map_or(Duration::ZERO, |(_, took)| *took);
         let limits = ProcessLimits {
-            started: self.instant(),
-            limit: Duration::from_secs(3600),
+            started: self.instant().checked_sub(before).expect("the machine has run that long"),
+            limit: LIMIT,
             idle: purpose.is_none().then_some(Duration::from_secs(600)),
         };
         let far = Placement { run_on: FAR.to_owned(), within: None, host: None };
         Input::ProcessStarted(id, limits, ProcessStart::Runs(is_far.then_some(far)))
+    }
+
+    /// Starts the agent of an attempt again, which may bring what is missing, or nothing.
+    fn follow_up(&mut self, id: AttemptId, next: &FollowUp) -> Input {
+        let at_work = self.processes.values().filter(|process| !is_trial(process.purpose));
+        assert!(at_work.count() < self.policy.jobs, "{id} goes on beside `jobs` others");
+        let (taken, took) = self.follow_ups.entry(id.clone()).or_default();
+        (*taken, *took) = (*taken + 1, next.took);
+        assert!(*taken <= MOST_FOLLOW_UPS, "{id} gets one prompt too many");
+        assert_eq!(next.number, *taken as usize, "{id} counts its prompts");
+        assert!(next.took < LIMIT, "{id} goes on although its time is over");
+        self.all_follow_ups += 1;
+        let record = self.records.get_mut(&id).expect("it is open");
+        (record.exit, record.head) = (None, None);
+        self.start(id, None, "agent")
     }
 
     /// Simulates the question to an executor about an attempt of an earlier run.
@@ -861,7 +890,9 @@ impl World {
         let leftovers = left.then(|| "file".to_owned()).into_iter().collect();
         let evidence =
             Evidence { report, commits, diff, leftovers, question, ..Evidence::default() };
-        PendingResult { evidence, outcome, took: end.took, ..PendingResult::default() }
+        let conversation = self.dice.chance(80).then(|| "c".to_owned());
+        let rest = PendingResult::default();
+        PendingResult { evidence, outcome, took: end.took, conversation, ..rest }
     }
 
     /// Simulates one event: the end of a process, of a preparation or of a git command. Time
@@ -1171,6 +1202,18 @@ impl World {
         let late = self.signalled.0.is_some_and(|at| self.now > at + 20);
         let told = self.processes.values().all(|process| process.told);
         assert!(!late || told, "a process outlives the grace period of SIGTERM");
+        for (id, process) in self.processes.iter().filter(|(_, it)| it.purpose.is_none()) {
+            let process = (process, self.run.attempts().process(id));
+            let (SimProcess { told, .. }, Some(AttemptProcess { watch: Some(watch), .. })) =
+                process
+            else {
+                continue;
+            };
+            let worked = self.instant().saturating_duration_since(watch.limits().started);
+            let before = self.follow_ups.get(id).map_or(Duration::ZERO, |(_, took)| *took);
+            assert!(worked >= before, "{id} has its time again");
+            assert!(*told || worked <= LIMIT || watch.limits().limit > LIMIT, "{id} has no limit");
+        }
         Ok(())
     }
 
@@ -1274,7 +1317,10 @@ impl World {
         self.passed.retain(|(id, _), _| *id != record.attempt.id);
         let is_away =
             record.exit.is_none() && self.is_far(&record.attempt.id) && self.dice.chance(50);
-        let attempt = OpenAttempt { phase: AttemptPhase::Preparing, ..record.attempt };
+        // From now on, it gets no other prompt.
+        self.follow_ups.insert(record.attempt.id.clone(), (MOST_FOLLOW_UPS, Duration::ZERO));
+        let (follow_ups, phase) = (FollowUps::default(), AttemptPhase::Preparing);
+        let attempt = OpenAttempt { follow_ups, phase, ..record.attempt };
         let found = FoundAttempt {
             attempt,
             from_run: format!("r{}", self.run_number - 1),
@@ -1341,7 +1387,7 @@ impl World {
 }
 
 /// Simulates one schedule: runs with failures first, then runs without, until no record is left.
-fn schedule(seed: u64) -> (u64, u64) {
+fn schedule(seed: u64) -> [u64; 3] {
     let mut world = World::new(seed);
     for _ in 0..6 {
         match world.run_once() {
@@ -1368,7 +1414,7 @@ fn schedule(seed: u64) -> (u64, u64) {
             "the branch was at {position}, which fails"
         );
     }
-    (world.landings, world.crashes)
+    [world.landings, world.crashes, world.all_follow_ups]
 }
 
 #[test]
@@ -1379,14 +1425,20 @@ fn no_schedule_violates_an_invariant() {
         return;
     }
     let count = number("RALPH_SIMULATIONS").unwrap_or(SCHEDULES);
-    let (mut landings, mut crashes) = (0, 0);
+    let mut sums = [0; 3];
     for seed in 0..count {
         let result = std::panic::catch_unwind(|| schedule(seed));
         let Ok(counts) = result else {
             panic!("RALPH_SIMULATION_SEED={seed} violates an invariant");
         };
-        (landings, crashes) = (landings + counts.0, crashes + counts.1);
+        for (sum, count) in sums.iter_mut().zip(counts) {
+            *sum += count;
+        }
     }
-    println!("schedules {count}, landings {landings}, crashes {crashes}, violations 0");
+    let [landings, crashes, follow_ups] = sums;
+    println!(
+        "schedules {count}, landings {landings}, crashes {crashes}, follow-ups {follow_ups}, violations 0"
+    );
+    assert!(follow_ups > count / 5, "{follow_ups} follow-ups");
     assert!(landings > count / 2 && crashes > count / 20, "{landings} landings, {crashes} crashes");
 }

@@ -6,6 +6,31 @@ use super::{Autocommit, Evidence, Merge, OtherBranch, Outcome, Report, Verdict};
 use crate::graph::task::TaskId;
 
 impl Verdict {
+    /// What another prompt in the conversation of its agent may bring, in a few words; none if nothing.
+    pub fn lack(self) -> Option<&'static str> {
+        match self {
+            Verdict::Incomplete => Some("no report"),
+            Verdict::VerifyFailed => Some("verify failed"),
+            Verdict::Unverified => Some("no proof of work"),
+            Verdict::Uncommitted => Some("uncommitted changes"),
+            Verdict::Complete
+            | Verdict::OffBranch
+            | Verdict::Failed
+            | Verdict::TimedOut
+            | Verdict::NeedsInput
+            | Verdict::Cancelled
+            | Verdict::Interrupted
+            | Verdict::RateLimited
+            | Verdict::Denied
+            | Verdict::BaselineBroken
+            | Verdict::SetupFailed
+            | Verdict::Conflict
+            | Verdict::MergeFailed
+            | Verdict::Rejected
+            | Verdict::Again => None,
+        }
+    }
+
     /// Explains the verdict, for people and for the next prompt.
     pub fn explain(self, outcome: &Outcome, evidence: &Evidence) -> String {
         let mut why = self.explain_alone(outcome, evidence);

@@ -184,6 +184,18 @@ impl AttemptRecord {
         Ok(())
     }
 
+    /// Removes its reports of completion, since its agent goes on.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn withdraw_report(&self, workspace: &Workspace) -> Result<()> {
+        while self.has_done_file(workspace) {
+            let path = self.report_file(workspace, DONE);
+            fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
+        }
+        Ok(())
+    }
+
     /// Whether the file `DONE` reports the task done.
     pub fn has_done_file(&self, workspace: &Workspace) -> bool {
         self.report_file(workspace, DONE).is_file()

@@ -73,6 +73,9 @@ impl EventText for AttemptEvent {
                 let paths = conflicts.join(", ");
                 warn(format!("{id} starts over: {from} conflicts with the branch in {paths}"))
             }
+            AttemptEvent::AgentContinued { lack, .. } => {
+                vec![faint(format!("{id} continues in the same conversation: {lack}"))]
+            }
             AttemptEvent::Terminating { why, .. } => warn(format!("ending {id}: {why}")),
             AttemptEvent::Promised { kept: false, .. } => warn(format!(
                 "{}the agent promised that all is done, but tasks remain; the run continues",
@@ -296,6 +299,10 @@ pub(super) fn proof(ended: &AttemptResult, verbose: bool) -> Vec<Line> {
     let evidence = &ended.evidence;
     let mut lines = Vec::new();
     if verbose {
+        if !ended.continued.is_empty() {
+            let text = format!("    continued {}", continued(&ended.continued));
+            lines.push(line(Style::Faint, text));
+        }
         let commits = &evidence.commits;
         let commit = |commit: &Commit| format!("{} {}", commit.short(), commit.subject);
         let more = commits.len().saturating_sub(COMMITS);
@@ -320,6 +327,16 @@ pub(super) fn proof(ended: &AttemptResult, verbose: bool) -> Vec<Line> {
     let remarks = evidence.remarks().into_iter().chain(no_test);
     lines.extend(remarks.map(|remark| line(Style::Warn, format!("    ! {remark}"))));
     lines
+}
+
+/// Returns how often the agent of an attempt got another prompt in its conversation, and what was missing each time.
+pub fn continued(lacks: &[String]) -> String {
+    let times = match lacks.len() {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        count => format!("{count} times"),
+    };
+    format!("{times}: {}", lacks.join(", "))
 }
 
 /// What is said of a verify command that failed and runs again.

@@ -21,9 +21,16 @@ use super::{
 ///   run fails.
 /// - A provider error arrives as a message of the model `<synthetic>` with its name.
 ///
+/// - One that resumes a conversation counts `total_cost_usd` and `modelUsage` from its beginning in
+///   2.1.332, but in 2.1.221 its own part only.
+///
 /// This is the state since the last result, with the totals before it.
 #[derive(Debug, Default)]
 pub(super) struct ClaudeState {
+    /// The processes before.
+    before: EarlierProcesses,
+    /// The tokens of each model in the last result, together.
+    models: u64,
     /// The tokens of all results.
     settled: Tokens,
     turns: u64,
@@ -40,6 +47,14 @@ pub(super) struct ClaudeState {
     /// The reset time of a limit that was hit, and its period.
     rejected_until: Option<DateTime<Utc>>,
     rejected_window: Option<LimitWindow>,
+}
+
+/// What the processes of a conversation used before the one whose output follows.
+#[derive(Debug, Default)]
+struct EarlierProcesses {
+    cost: f64,
+    tokens: Tokens,
+    models: u64,
 }
 
 impl ClaudeState {
@@ -67,6 +82,18 @@ impl ClaudeState {
             "result" => self.result(transcript, event),
             _ => {}
         }
+    }
+
+    /// Begins the output of the next process.
+    pub fn next_process(&mut self, transcript: &AgentTranscript) {
+        let settled = self.settled.plus(self.open).plus(self.last);
+        let cost = transcript.usage.cost_usd.unwrap_or_default();
+        *self = ClaudeState {
+            before: EarlierProcesses { cost, tokens: settled, models: self.models },
+            settled,
+            turns: self.turns.saturating_add(self.open_turns),
+            ..ClaudeState::default()
+        };
     }
 
     /// The failure of a process that ended without a result, from the signs in its stream.
@@ -160,7 +187,13 @@ impl ClaudeState {
         (self.message, self.last) = (String::new(), Tokens::default());
         transcript.usage.tokens = Some(self.settled);
         transcript.usage.turns = Some(self.turns);
-        transcript.usage.cost_usd = dollars(&event["total_cost_usd"]).or(transcript.usage.cost_usd);
+        self.models = models(&event["modelUsage"]);
+        let EarlierProcesses { cost: before, tokens, models } = self.before;
+        let own = total(self.settled.minus(tokens));
+        let counts_all = models > 0 && self.models.saturating_sub(own) >= models;
+        let before = if counts_all { 0.0 } else { before };
+        let cost = dollars(&event["total_cost_usd"]).map(|cost| before + cost);
+        transcript.usage.cost_usd = cost.or(transcript.usage.cost_usd);
         if let Some(models) = event["modelUsage"].as_object().filter(|models| models.len() == 1) {
             transcript.set_model(models.keys().next().map(String::as_str));
         }
@@ -197,6 +230,19 @@ impl ClaudeState {
 
 fn window(limit: &Value) -> Option<LimitWindow> {
     limit["rateLimitType"].as_str().and_then(LimitWindow::of_code)
+}
+
+/// The tokens of all models together.
+fn models(usage: &Value) -> u64 {
+    const KINDS: [&str; 4] =
+        ["inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"];
+    let all = usage.as_object().into_iter().flatten();
+    let counts = all.flat_map(|(_, model)| KINDS.map(|kind| count(&model[kind])));
+    counts.fold(0, u64::saturating_add)
+}
+
+fn total(Tokens { input, output, cache_read, cache_write }: Tokens) -> u64 {
+    [output, cache_read, cache_write].into_iter().fold(input, u64::saturating_add)
 }
 
 fn tokens(usage: &Value) -> Tokens {

@@ -19,6 +19,8 @@ pub(super) struct EventReader {
     message: String,
     /// The cost of the steps of opencode so far.
     cost: f64,
+    /// What codex used in the processes before.
+    earlier: Option<Tokens>,
     /// The error of codex or copilot since its last message.
     error: Option<FinalResult>,
 }
@@ -34,6 +36,17 @@ impl EventReader {
             Format::CopilotJson => self.copilot(kind, transcript, event),
             Format::Text | Format::Aider => {}
         }
+    }
+
+    /// Begins the output of the next process of the agent. What was open in the one before is over.
+    pub fn next_process(&mut self, transcript: &mut AgentTranscript) {
+        transcript.reopen();
+        (transcript.end, transcript.message) = (None, None);
+        (transcript.background, transcript.tools_running) = (0, 0);
+        (self.error, self.message) = (None, String::new());
+        self.open.clear();
+        self.earlier = transcript.usage.tokens;
+        self.claude.next_process(transcript);
     }
 
     /// Takes the error that an agent printed last as its result if it ended without one.
@@ -91,12 +104,15 @@ impl EventReader {
                 self.error = None;
                 let usage = &event["usage"];
                 let cached = count(&usage["cached_input_tokens"]);
-                transcript.add_tokens(Tokens {
+                let used = Tokens {
                     input: count(&usage["input_tokens"]).saturating_sub(cached),
                     output: count(&usage["output_tokens"]),
                     cache_read: cached,
                     cache_write: count(&usage["cache_write_input_tokens"]),
-                });
+                };
+                // In a conversation that it resumes, it counts from the beginning.
+                let earlier = self.earlier.take().filter(|it| it.minus(used) == Tokens::default());
+                transcript.add_tokens(used.minus(earlier.unwrap_or_default()));
                 transcript.succeeds();
             }
             "turn.failed" => {

@@ -251,7 +251,10 @@ pub(super) fn place_fault(
         | Outcome::NotStarted { .. } => true,
         Outcome::Cancelled | Outcome::Interrupted | Outcome::Lost { .. } => false,
     };
-    if !is_bad || process.recovers || sit.is_ending() || sit.view.policy.plain.is_some() {
+    let active = sit.view.history.active.of(&id.task_id);
+    let has_worked = active.is_some_and(|active| !active.continued.is_empty());
+    let is_free = sit.is_ending() || sit.view.policy.plain.is_some();
+    if !is_bad || process.recovers || has_worked || is_free {
         return None;
     }
     match process.purpose {
@@ -259,7 +262,6 @@ pub(super) fn place_fault(
             let command = process.commands.get(process.done.len())?;
             let said = end.last_line.as_ref().map_or_else(String::new, |line| format!(": {line}"));
             let why = format!("{SETUP_FAULT}: `{command}` {outcome}{said}");
-            let active = sit.view.history.active.of(&id.task_id);
             let run_on = active.and_then(|active| active.run_on.as_deref()).unwrap_or(LOCAL);
             let known = sit.view.history.unreachable.get(run_on);
             let tries = known.filter(|known| known.why.starts_with(SETUP_FAULT));

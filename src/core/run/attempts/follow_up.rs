@@ -1,0 +1,98 @@
+//! Another prompt for the agent of an attempt in its conversation: it hears what is missing, where another
+//! attempt would be paid from nothing.
+
+use super::Attempts;
+use crate::{
+    event::AttemptEvent,
+    graph::task::Status,
+    run::{
+        Situation,
+        command::{AttemptId, FollowUp, PendingResult, RunCommand},
+        open_attempt::{AttemptPhase, AttemptProcess, OpenAttempt},
+    },
+    verdict::{Merge, Outcome, Report, Rule, Verdict},
+};
+
+/// Ends an attempt with this result, unless its agent may complete it in the same conversation.
+pub(in crate::run) fn conclude(
+    attempts: &mut Attempts,
+    id: &AttemptId,
+    mut end: PendingResult,
+    sit: &Situation<'_>,
+) -> Vec<RunCommand> {
+    let at_work = |open: &&OpenAttempt| !matches!(open.phase, AttemptPhase::Queued(..));
+    let others = attempts.open().iter().filter(at_work).filter(|open| open.id != *id).count();
+    let has_place = others < sit.view.policy.jobs;
+    let Some(attempt) = attempts.get_mut(id) else {
+        return Vec::new();
+    };
+    if let Some((lack, follow_up)) = attempt.follow_up(&end, sit).filter(|_| has_place) {
+        end.evidence.verify.retain(|check| !check.is_green());
+        attempt.follow_ups.red = end.evidence.verify;
+        let continued = AttemptEvent::AgentContinued { attempt: id.attempt, lack: lack.to_owned() };
+        attempt.phase = AttemptPhase::Working(AttemptProcess::new(None, Vec::new()));
+        return vec![attempt.emit(continued), RunCommand::FollowUp(id.clone(), follow_up)];
+    }
+    if end.evidence.report.is_none() && !matches!(end.outcome, Outcome::NotStarted { .. }) {
+        // The next attempt must know what failed, whatever became of the conversation.
+        end.evidence.verify.append(&mut attempt.follow_ups.red);
+    }
+    attempt.conclude(end)
+}
+
+impl OpenAttempt {
+    /// Returns another prompt for its agent, and what that may bring, if it may complete the task.
+    fn follow_up(
+        &self,
+        end: &PendingResult,
+        sit: &Situation<'_>,
+    ) -> Option<(&'static str, FollowUp)> {
+        let evidence = &end.evidence;
+        let verdict = Verdict::of(&end.outcome, evidence, self.rule);
+        let lack = verdict.lack()?;
+        let number = sit.view.history.active.of(&self.id.task_id)?.continued.len();
+        let task = sit.view.graph.task(sit.view.graph.number(&self.id.task_id)?);
+        let is_there = match &evidence.merge {
+            None => true,
+            // Its own tree was verified: there it can see what failed.
+            Some(Merge::Red { onto, already: false, flaky: false, .. }) => {
+                self.base.as_ref() == Some(onto)
+            }
+            Some(
+                Merge::Red { .. }
+                | Merge::Landed { .. }
+                | Merge::Conflict { .. }
+                | Merge::RedBase { .. }
+                | Merge::Refused { .. },
+            ) => false,
+        };
+        let has_stopped = matches!(end.outcome, Outcome::Exited { .. } | Outcome::Lingered { .. });
+        // It would stand in the file before the agent has done anything.
+        let is_reported = self.target.is_none() && evidence.report == Some(Report::Graph);
+        // A person may have changed it meanwhile.
+        let is_open =
+            matches!(task.status, Status::Pending | Status::InProgress | Status::Complete);
+        let may = matches!(self.rule, Rule::Task(_))
+            && is_there
+            && has_stopped
+            && !is_reported
+            && is_open
+            && evidence.strayed.is_none()
+            && evidence.obstacle.is_none()
+            && evidence.review.is_none()
+            && !(end.promised && sit.trusts_promises)
+            && number < self.follow_ups.most as usize
+            && end.took < self.follow_ups.limit
+            && !sit.is_stopping();
+        let conversation = end.conversation.clone().filter(|_| may)?;
+        let follow_up = FollowUp {
+            conversation,
+            number: number + 1,
+            why: verdict.explain(&end.outcome, evidence),
+            log: evidence.red().map(|red| red.log.clone()),
+            took: end.took,
+            cost_usd: end.usage.cost_usd,
+        };
+        Some((lack, follow_up))
+    }
+}
