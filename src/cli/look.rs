@@ -32,10 +32,14 @@ pub enum By {
     Task,
     /// The local day
     Day,
-    /// The agent
+    /// The agent, with what it brought
     Agent,
+    /// Its model
+    Model,
     /// The story of the task
     Story,
+    /// The template of the prompt
+    Prompt,
 }
 
 /// `ralph notify`.

@@ -20,14 +20,14 @@ use crate::{
         reviewer::ReviewFinding,
         spend::{Spend, dollars},
         verdict::{Autocommit, Verdict},
-        waste::PaidAttempts,
+        waste::{AttemptWorth, PaidAttempts},
     },
     project::{attempt::leftovers::pin_name, failure_output, workspace::Workspace},
     view::{
         attempt::{MessageView, PastAttemptDetails, PastAttemptView},
         lines::{continued, counted, full},
         log::JournalLog,
-        spend::{CostSum, CostView, TokensView},
+        spend::{CostSum, CostView, TokensView, WorthView},
     },
 };
 
@@ -419,7 +419,7 @@ pub fn costs(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
     } else if costs.sums.is_empty() {
         "no attempt yet\n".to_owned()
     } else {
-        cost_table(&costs)
+        cost_table(&costs, options.by)
     };
     success(&text)
 }
@@ -429,14 +429,20 @@ pub fn costs(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
 /// # Errors
 /// An invalid graph, by story; errors of the disk.
 pub(super) fn cost_sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<CostView> {
-    // Only stories need the graph, which may be unreadable for the rest.
-    let graph = if by == By::Story { Some(workspace.graph()?) } else { None };
+    // Only what the tasks say needs the graph, which may be unreadable for the rest.
+    let has_task = matches!(by, By::Story | By::Prompt);
+    let graph = if has_task { Some(workspace.graph()?) } else { None };
     let story = |entry: &AttemptEntry| {
         let graph = graph.as_ref()?.graph();
         graph.task(graph.number(&entry.task_id)?).story.clone()
     };
-    let (mut total, mut paid) = (Spend::default(), PaidAttempts::default());
-    let mut sums: BTreeMap<String, Spend> = BTreeMap::new();
+    let prompt = |entry: &AttemptEntry| {
+        let graph = graph.as_ref()?.graph();
+        graph.task(graph.number(&entry.task_id)?).prompt.clone()
+    };
+    let unknown = || "unknown".to_owned();
+    let (mut total, mut paid) = (<(Spend, AttemptWorth)>::default(), PaidAttempts::default());
+    let mut sums: BTreeMap<String, (Spend, AttemptWorth)> = BTreeMap::new();
     for entry in log.of(None) {
         let Some((at, ended)) = &entry.ended else {
             continue;
@@ -444,34 +450,60 @@ pub(super) fn cost_sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Resu
         let key = match by {
             By::Task => entry.task_id.to_string(),
             By::Day => at.with_timezone(&Local).date_naive().to_string(),
-            By::Agent => ended.agent.clone().unwrap_or_else(|| "unknown".to_owned()),
+            By::Agent => ended.agent.clone().unwrap_or_else(unknown),
+            By::Model => ended.usage.model.clone().unwrap_or_else(unknown),
             By::Story => story(entry).unwrap_or_else(|| "none".to_owned()),
+            By::Prompt => prompt(entry).unwrap_or_else(|| "task.md".to_owned()),
         };
-        sums.entry(key).or_default().add(ended);
-        total.add(ended);
+        for (spend, worth) in [sums.entry(key).or_default(), &mut total] {
+            spend.add(ended);
+            worth.add(ended, entry.proof.as_ref());
+        }
         paid.add(ended);
     }
     for call in log.calls() {
         let key = match by {
-            By::Task | By::Story => call.what.to_owned(),
+            By::Task | By::Story | By::Prompt => call.what.to_owned(),
             By::Day => call.at.with_timezone(&Local).date_naive().to_string(),
             By::Agent => call.agent.clone(),
+            By::Model => call.model.clone().unwrap_or_else(unknown),
         };
-        let sum = sums.entry(key).or_default();
-        (*sum, total) = (sum.plus(&call.spend), total.plus(&call.spend));
+        for (spend, _) in [sums.entry(key).or_default(), &mut total] {
+            *spend = spend.plus(&call.spend);
+        }
     }
     Ok(CostView::of(&sums, &total, &paid))
 }
 
-fn cost_table(costs: &CostView) -> String {
+fn cost_table(costs: &CostView, by: By) -> String {
+    let has_worth = !matches!(by, By::Task | By::Day);
     let mut rows =
         vec![["", "attempts", "time", "cost", "sent", "cached", "written"].map(str::to_owned)];
     rows.extend(costs.sums.iter().map(cost_row));
     if costs.sums.len() > 1 {
         rows.push(cost_row(&costs.total));
     }
+    let worth = if has_worth { terminal::table(&worth_rows(costs)) } else { String::new() };
     let waste = costs.waste.text.iter().map(|text| format!("{text}\n"));
-    terminal::table(&rows) + &waste.collect::<String>()
+    terminal::table(&rows) + &worth + &waste.collect::<String>()
+}
+
+/// What the groups brought.
+fn worth_rows(costs: &CostView) -> Vec<[String; 5]> {
+    let head = ["", "done", "first attempt", "sent back", "each proved"].map(str::to_owned);
+    let row = |sum: &CostSum| {
+        let WorthView { first, first_done, done, sent_back, cost_per_proved_usd, .. } = sum.worth;
+        [
+            visible(&sum.name).into_owned(),
+            format!("{done} of {}", sum.spend.attempts),
+            format!("{first_done} of {first}"),
+            sent_back.to_string(),
+            cost_per_proved_usd.map_or_else(|| "unknown".to_owned(), dollars),
+        ]
+    };
+    let sums = costs.sums.iter().filter(|sum| sum.spend.attempts > 0);
+    let total = Some(&costs.total).filter(|_| costs.sums.len() > 1);
+    iter::once(head).chain(sums.chain(total).map(row)).collect()
 }
 
 fn cost_row(CostSum { name, spend: sum }: &CostSum) -> [String; 7] {

@@ -311,8 +311,12 @@ fn grouping(request: &HttpRequest) -> Result<By> {
         None | Some("task") => Ok(By::Task),
         Some("day") => Ok(By::Day),
         Some("agent") => Ok(By::Agent),
+        Some("model") => Ok(By::Model),
         Some("story") => Ok(By::Story),
-        Some(_) => fail(Exit::Usage, "`by` must be `task`, `day`, `agent` or `story`"),
+        Some("prompt") => Ok(By::Prompt),
+        Some(_) => {
+            fail(Exit::Usage, "`by` must be `task`, `day`, `agent`, `model`, `story` or `prompt`")
+        }
     }
 }
 

@@ -563,8 +563,8 @@ fn no_type_has_many_methods() {
 /// them; 40 align the rows of the watched graph, with what agents do; 45 follow all attempts at once; 170
 /// keep what was found of work before it lands and notice what it drops of others; 190 name agents, and
 /// give each attempt its own; 550 have work reviewed by another agent; 430 resume
-/// the conversation of an agent whose attempt is not complete.
-const LINES: usize = 82_430;
+/// the conversation of an agent whose attempt is not complete; 100 say what each agent was worth.
+const LINES: usize = 82_560;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
 /// has the words of plain loops, one runs commands beside the attempts, one combines queued work, one
@@ -631,8 +631,9 @@ fn every_page_names_its_reader() {
 /// back, pull requests and first questions, 120 which lock files are made again, 20
 /// on watching the status, 270 what the page shows of transcripts, reviews and large graphs, 130 on
 /// conflicts that are left in files, and on repairs, 130 where attempts end at a limit and why,
-/// 105 on tasks that agents added, 525 on named agents and reviewers, 215 on follow-ups.
-const WORDS: usize = 35_955;
+/// 105 on tasks that agents added, 560 on named agents, what they are worth, and reviewers, 215 on
+/// follow-ups, 90 on how long nights take.
+const WORDS: usize = 36_110;
 
 #[test]
 fn the_documents_stay_short() {

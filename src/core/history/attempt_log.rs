@@ -82,6 +82,8 @@ pub struct PaidCall {
     pub what: &'static str,
     /// The name of the agent.
     pub agent: String,
+    /// Its model, if it told it.
+    pub model: Option<String>,
     /// What it used.
     pub spend: Spend,
 }
@@ -89,15 +91,17 @@ pub struct PaidCall {
 impl PaidCall {
     /// The call of which a record tells the end.
     fn of(record: &Record) -> Option<PaidCall> {
-        let (what, agent, spend) = if let Event::Graph(GraphEvent::Drafted(call)) = &record.event {
-            let spend = Spend::of(&call.usage, &call.outcome, call.duration_seconds);
-            ("ralph draft", &call.agent, spend)
-        } else if let Event::Check(CheckEvent::WorkReviewed(end)) = &record.event {
-            ("reviews of work", &end.review.by, end.spend())
-        } else {
-            return None;
-        };
-        Some(PaidCall { at: record.timestamp, what, agent: agent.clone(), spend })
+        let (what, agent, usage, spend) =
+            if let Event::Graph(GraphEvent::Drafted(call)) = &record.event {
+                let spend = Spend::of(&call.usage, &call.outcome, call.duration_seconds);
+                ("ralph draft", &call.agent, &call.usage, spend)
+            } else if let Event::Check(CheckEvent::WorkReviewed(end)) = &record.event {
+                ("reviews of work", &end.review.by, &end.usage, end.spend())
+            } else {
+                return None;
+            };
+        let (agent, model) = (agent.clone(), usage.model.clone());
+        Some(PaidCall { at: record.timestamp, what, agent, model, spend })
     }
 }
 
