@@ -66,7 +66,6 @@ use crate::{
             input::{BuiltBatch, LandOutcome},
         },
         select::{Decision, View, Wait},
-        verdict::Outcome,
     },
     crash,
     project::{
@@ -98,7 +97,7 @@ pub use journal::{AT_WORK, Reporter, held};
 use landing::{RunLanding, drop_trials};
 use processes::{ClosedProcess, Processes};
 use proof::RunProofs;
-use reviewer::RunReviews;
+use reviewer::{ReviewNews, RunReviews};
 use slots::RunSlots;
 use sources::RunSources;
 use target::follow_rename;
@@ -138,8 +137,8 @@ enum RunnerMessage {
     Followed(Result<Followed>),
     /// The proof of an attempt is there.
     Proved(AttemptId, Box<Proof>),
-    /// The reviewer of the work of an attempt has ended, after this time.
-    Reviewed(AttemptId, (Result<Outcome>, Duration)),
+    /// The reviewer of the work of an attempt got on.
+    Reviewer(AttemptId, ReviewNews),
     /// A signal arrived.
     Signal(i32),
 }

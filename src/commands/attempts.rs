@@ -506,7 +506,7 @@ fn worth_rows(costs: &CostView) -> Vec<[String; 5]> {
     iter::once(head).chain(sums.chain(total).map(row)).collect()
 }
 
-fn cost_row(CostSum { name, spend: sum }: &CostSum) -> [String; 7] {
+fn cost_row(CostSum { name, spend: sum, .. }: &CostSum) -> [String; 7] {
     let time = Duration::try_from_secs_f64(sum.duration_seconds).unwrap_or_default();
     let tokens = |count: fn(&TokensView) -> u64| {
         let tokens = sum.tokens.as_ref();

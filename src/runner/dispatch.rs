@@ -79,7 +79,7 @@ impl Runner {
                 return self.slots.suspicion(&self.core.cx, slot, why);
             }
             Some(RunnerMessage::Proved(id, proof)) => return self.proved(&id, *proof),
-            Some(RunnerMessage::Reviewed(id, ended)) => return reviewer::end(self, &id, ended),
+            Some(RunnerMessage::Reviewer(id, news)) => return reviewer::go_on(self, &id, news),
             Some(RunnerMessage::Signal(number)) => return self.signalled(number),
             None => Some(Input::Tick),
         };

@@ -220,9 +220,10 @@ impl Runner {
             close::bring_home(workspace, tree.as_deref().ok(), record, evidence);
             let landed = &self.core.journal.history().run.landed;
             if record.slot.is_some() && !landed.is_empty() {
-                evidence.takes_back =
-                    scrutiny::taken_back(workspace, record, evidence, landed).unwrap_or_default();
                 let collided = &self.core.journal.history().of(&record.task_id).collided;
+                let others = (landed.as_slice(), collided.as_slice());
+                evidence.takes_back =
+                    scrutiny::taken_back(workspace, record, evidence, others).unwrap_or_default();
                 let dropped = scrutiny::dropped_side(collided, &evidence.takes_back);
                 evidence.missing.extend(dropped);
             }

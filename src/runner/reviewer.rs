@@ -66,6 +66,14 @@ struct ActiveReview {
     end: Box<PendingResult>,
 }
 
+/// What a thread tells of a review.
+pub(super) enum ReviewNews {
+    /// Its slot was prepared.
+    Prepared(Result<()>),
+    /// Its agent has ended, after this time.
+    Ended(Result<Outcome>, Duration),
+}
+
 /// The reviews of a run.
 #[derive(Default)]
 pub(super) struct RunReviews {
@@ -112,28 +120,11 @@ impl RunReviews {
             let evidence = &end.evidence;
             let head = evidence.commits.last().context("it has no commit")?.id.clone();
             let record = record_of(cx, (record, call), pool, number)?;
-            let prompt = prompt_of(cx, (graph, history), &record, (evidence, &head))?;
-            let (pool, stopped) = (pool.clone(), Arc::clone(&self.stopped));
-            let left = attempts::cost_left(cx, history, graph, &record.id());
-            let pool_slot = pool.review(number);
-            let spec = placed(cx, graph, &record, (&prompt, left))?;
-            let config = &cx.workspace.config;
-            let order = ReviewOrder {
-                main: cx.workspace.root().to_owned(),
-                pool,
-                settings,
-                slot: pool_slot,
-                head,
-                sign: sign_of(cx, &record),
-                spec,
-                guardians: cx.guardians.clone(),
-                redact: config.redact,
-                limits: (config.timeout, config.grace),
-                stopped,
-            };
-            Ok((order, record))
+            write_prompt(cx, (graph, history), &record, (evidence, &head))?;
+            let (main, slot) = (cx.workspace.root().to_owned(), pool.review(number));
+            Ok((ReviewSlot { main, pool: pool.clone(), settings, slot, head }, record))
         });
-        let (order, record) = match order {
+        let (slot, record) = match order {
             Ok(order) => order,
             Err(error) => {
                 let mut review = WorkReview::failed(&by, format!("{error:#}"));
@@ -143,14 +134,42 @@ impl RunReviews {
             }
         };
         let (id, attempt) = (record.id(), record.attempt);
-        let (head, log) = (order.head.clone(), record.log.clone());
+        let (head, log) = (slot.head.clone(), record.log.clone());
         self.active.push(ActiveReview { id: id.clone(), number, record, head, end });
         let outbox = cx.outbox.clone();
         thread::spawn(move || {
-            let ended = order.carry_out();
-            drop(outbox.send(RunnerMessage::Reviewed(id, ended)));
+            drop(outbox.send(RunnerMessage::Reviewer(id, ReviewNews::Prepared(slot.prepare()))));
         });
         Ok(CheckEvent::Reviewing { attempt, by, log })
+    }
+
+    /// Starts the agent of a review, whose slot is prepared.
+    fn launch(
+        &self,
+        cx: &RunContext,
+        (graph, history): (&TaskGraph, &History),
+        id: &AttemptId,
+    ) -> Result<()> {
+        let Some(review) = self.active.iter().find(|review| review.id == *id) else {
+            return Ok(());
+        };
+        let (record, config) = (&review.record, &cx.workspace.config);
+        let process = ReviewProcess {
+            spec: placed(cx, graph, record, attempts::cost_left(cx, history, graph, id))?,
+            sign: sign_of(cx, record),
+            guardians: cx.guardians.clone(),
+            redact: config.redact,
+            limits: (config.timeout, config.grace),
+            stopped: Arc::clone(&self.stopped),
+        };
+        let (id, outbox) = (id.clone(), cx.outbox.clone());
+        thread::spawn(move || {
+            let began = Instant::now();
+            let outcome = process.run();
+            let ended = ReviewNews::Ended(outcome, began.elapsed());
+            drop(outbox.send(RunnerMessage::Reviewer(id, ended)));
+        });
+        Ok(())
     }
 
     /// Takes the end of a review. None if there is none of this attempt.
@@ -222,12 +241,18 @@ pub(super) fn begin(
     }
 }
 
-/// Journals the review of the work of an attempt, and judges it with that.
-pub(super) fn end(
-    runner: &mut Runner,
-    id: &AttemptId,
-    ended: (Result<Outcome>, Duration),
-) -> Result<()> {
+/// Handles the news of a review: goes on with it, or journals it and judges the work with that.
+pub(super) fn go_on(runner: &mut Runner, id: &AttemptId, news: ReviewNews) -> Result<()> {
+    let facts = (runner.core.graph.file.graph(), runner.core.journal.history());
+    let launch = || runner.reviews.launch(&runner.core.cx, facts, id);
+    let ended = match news {
+        ReviewNews::Prepared(Ok(())) => match launch() {
+            Ok(()) => return Ok(()),
+            Err(error) => (Err(error), Duration::ZERO),
+        },
+        ReviewNews::Prepared(Err(error)) => (Err(error), Duration::ZERO),
+        ReviewNews::Ended(outcome, took) => (outcome, took),
+    };
     let history = runner.core.journal.history();
     let Some(ended) = runner.reviews.ended(&runner.core.cx, history, id, ended) else {
         return Ok(());
@@ -305,13 +330,13 @@ fn record_of(
     Ok(AttemptRecord { log, folder, slot, call, pane: None, ..record.clone() })
 }
 
-/// Returns the prompt of a reviewer.
-fn prompt_of(
+/// Writes the prompt of a reviewer, without secret values.
+fn write_prompt(
     cx: &RunContext,
     (graph, history): (&TaskGraph, &History),
     record: &AttemptRecord,
     (evidence, head): (&Evidence, &CommitId),
-) -> Result<String> {
+) -> Result<()> {
     let workspace = &cx.workspace;
     let number = graph.number(&record.task_id).context("its task is no longer in the graph")?;
     let base = record.base.as_ref().context("it has no base")?;
@@ -332,8 +357,12 @@ fn prompt_of(
         "before": before.map(|all| all.iter().map(ReviewFinding::line).collect::<Vec<_>>()),
     });
     let root = workspace.root().to_owned();
-    prompt::render("review.md", move |name| workspace::template(&root, name), &context)
-        .map_err(|fault| fatal::unrenderable(&fault))
+    let text = prompt::render("review.md", move |name| workspace::template(&root, name), &context)
+        .map_err(|fault| fatal::unrenderable(&fault))?;
+    let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(&text));
+    let file = record.file(workspace, "prompt.md");
+    regular_file::write(&file, clean.as_deref().unwrap_or(&text).as_bytes())
+        .context("write the prompt of a reviewer")
 }
 
 /// The file by which the processes of a reviewer are recognized.
@@ -341,37 +370,44 @@ fn sign_of(cx: &RunContext, record: &AttemptRecord) -> PathBuf {
     record.file(&cx.workspace, "sign")
 }
 
-/// Writes the prompt of a reviewer and returns its process, as the executor of the attempt starts it,
-/// with what is left to spend.
+/// Returns the process of a reviewer, as the executor of the attempt starts it in the slot that is
+/// there, with what is left to spend.
 fn placed(
     cx: &RunContext,
     graph: &TaskGraph,
     record: &AttemptRecord,
-    (prompt, left): (&str, Option<f64>),
+    left: Option<f64>,
 ) -> Result<ProcessSpec> {
     let workspace = &cx.workspace;
-    let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(prompt));
-    let prompt = clean.as_deref().unwrap_or(prompt);
-    let file = record.file(workspace, "prompt.md");
-    regular_file::write(&file, prompt.as_bytes()).context("write the prompt of a reviewer")?;
     let call = record.call.as_ref().context("no agent is there for it; name one in `review`")?;
     let spec = process_spec::agent(workspace, record, call);
     let spec = ProcessSpec { argv: call.argv_within(left), ..spec };
     let executor = processes::executor_of(cx, record, None).map_err(Error::msg)?;
     ensure!(executor.is_here(), "its agent runs on `{}`, and a reviewer only here", executor.name);
-    let limit = workspace.config.timeout;
-    let place = (&spec, sign_of(cx, record));
-    let placed = processes::placed(cx, graph, record, &executor, (place.0, &place.1), limit);
+    let (sign, limit) = (sign_of(cx, record), workspace.config.timeout);
+    let placed = processes::placed(cx, graph, record, &executor, (&spec, &sign), limit);
     Ok(placed.map_err(|fault| Error::msg(fault.to_string()))?.spec)
 }
 
-/// A review to make.
-struct ReviewOrder {
+/// The slot of a review, with the work in it.
+struct ReviewSlot {
     main: PathBuf,
     pool: SlotPool,
     settings: SlotSettings,
     slot: PathBuf,
     head: CommitId,
+}
+
+impl ReviewSlot {
+    fn prepare(&self) -> Result<()> {
+        let tree = self.pool.open(&self.slot, &self.settings, &self.head)?;
+        tree.integration().check_out(&self.head)?;
+        tree.slot().update_submodules(&Repo::discover(&self.main)?)
+    }
+}
+
+/// The agent of a review.
+struct ReviewProcess {
     spec: ProcessSpec,
     sign: PathBuf,
     guardians: GuardianProgram,
@@ -380,20 +416,10 @@ struct ReviewOrder {
     stopped: Arc<AtomicBool>,
 }
 
-impl ReviewOrder {
-    /// Makes the review. Returns how its agent ended, and how long that took.
-    fn carry_out(&self) -> (Result<Outcome>, Duration) {
-        let began = Instant::now();
-        let outcome = self.run();
-        (outcome, began.elapsed())
-    }
-
-    fn run(&self) -> Result<Outcome> {
-        let tree = self.pool.open(&self.slot, &self.settings, &self.head)?;
-        tree.integration().check_out(&self.head)?;
-        tree.slot().update_submodules(&Repo::discover(&self.main)?)?;
+impl ReviewProcess {
+    fn run(self) -> Result<Outcome> {
         regular_file::write(&self.sign, b"").context("write the sign of a reviewer")?;
-        let guard = GuardianSpec::new(self.spec.clone(), self.sign.clone(), self.redact);
+        let guard = GuardianSpec::new(self.spec, self.sign.clone(), self.redact);
         let goes_on = |_: &_| Ok::<_, Infallible>(!self.stopped.load(Ordering::Relaxed));
         let Ok(outcome) = process::run_guarded(&self.guardians, &guard, self.limits, goes_on);
         let _ = fs::remove_file(&self.sign);

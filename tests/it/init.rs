@@ -423,6 +423,7 @@ fn templates_go_to_standard_output() {
     trial.run(["template", "task"]).stdout(ralph::core::prompt::DEFAULT_TEMPLATE);
     for (name, part) in [
         ("draft", "# Draft a task graph\n"),
+        ("review", "# Review the work of another agent\n"),
         ("graph", "\n  - id: first-version\n"),
         ("config", "\nagent: claude\n"),
         ("just", "\nralph *ARGS:\n    ralph run {{ARGS}}\n"),
@@ -451,7 +452,7 @@ fn templates_go_to_standard_output() {
     exit code 64
     --- stderr ---
     error: invalid value 'grpah' for '[NAME]'
-      [possible values: task, draft, prompt, graph, config, agents, just]
+      [possible values: task, draft, review, prompt, graph, config, agents, just]
 
       tip: a similar value exists: 'graph'
 

@@ -156,7 +156,8 @@ fn still_marked(tree: &Repo, record: &AttemptRecord) -> Option<String> {
 const COMPARED: usize = 100;
 
 /// Returns the tasks whose landed work the commits of an attempt take back: they revert one of its
-/// commits, leave all its files as they were before it, or remove what it added to a file.
+/// commits, leave all its files as they were before it, or have nothing of what it added to a file in
+/// which the task `collided` with others.
 ///
 /// # Errors
 /// Errors of git.
@@ -164,7 +165,7 @@ pub fn taken_back(
     workspace: &Workspace,
     record: &AttemptRecord,
     evidence: &Evidence,
-    landed: &[LandedWork],
+    (landed, collided): (&[LandedWork], &[String]),
 ) -> Result<Vec<TaskId>> {
     /// How git begins the line that names the commit of a revert.
     const REVERTS: &str = "This reverts commit ";
@@ -197,6 +198,9 @@ pub fn taken_back(
             is_as_before = is_as_before
                 && repo.has_same_file(&before, &head.id, path)?
                 && repo.has_same_file(last, base, path)?;
+            if !collided.contains(path) {
+                continue;
+            }
             let kept = match &mut kept {
                 Some(kept) => kept,
                 None => kept.insert(lines_of(repo, &head.id, &changed)?),
