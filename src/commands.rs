@@ -4,6 +4,7 @@ mod attempts;
 mod away;
 mod background;
 mod check;
+mod costs;
 mod dag_status;
 mod demo;
 mod diff;
@@ -170,7 +171,7 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         }
         Command::Note(Flags(options)) => talk::note(at, &options),
         Command::Verify(Flags(options)) => task::verify(at, &options.id),
-        Command::Costs(Flags(options)) => attempts::costs(&at.named(&options.named), &options),
+        Command::Costs(Flags(options)) => costs::costs(&at.named(&options.named), &options),
         Command::Check(Flags(options)) => check::run(at, &options),
         Command::Export(Flags(options)) => export::run(at, &options),
         Command::Import(Flags(options)) => import::run(at, &options),

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Invocation, attempts, graph, logs, review, status, task_editor, with_view};
+use super::{Invocation, attempts, costs, graph, logs, review, status, task_editor, with_view};
 use crate::{
     adapters::{agent_output::Follow, journal::JournalPosition},
     cli::By,
@@ -296,7 +296,7 @@ impl PageData {
     /// # Errors
     /// Errors of the disk.
     pub(super) fn costs(&self, by: By) -> Result<Value> {
-        value(&attempts::cost_sums(&self.workspace, self.log()?, by)?)
+        value(&costs::sums(&self.workspace, self.log()?, by)?)
     }
 
     /// The newest lines of the journal, or those before an offset; only those about a task, if one

@@ -570,8 +570,8 @@ const LINES: usize = 82_560;
 /// has the words of plain loops, one runs commands beside the attempts, one combines queued work, one
 /// looks through the frontier, one sums up a snapshot, two read tools and Claude's output, two have the
 /// headline and the transcript, one gives a command that fails to a task,
-/// one chooses agents, three have work reviewed, two resume conversations.
-const FILES: usize = 434;
+/// one chooses agents, three have work reviewed, two resume conversations, one has the costs.
+const FILES: usize = 435;
 
 #[test]
 fn the_whole_stays_small() {

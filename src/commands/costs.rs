@@ -1,0 +1,137 @@
+//! `ralph costs`: what attempts cost, and what they brought.
+
+use std::{collections::BTreeMap, iter, time::Duration};
+
+use anyhow::Result;
+use chrono::Local;
+
+use super::{Invocation, success};
+use crate::{
+    adapters::terminal::{self, visible},
+    cli::{By, CostsArgs},
+    core::{
+        duration,
+        exit::Exit,
+        history::attempt_log::{AttemptEntry, AttemptLog},
+        spend::{Spend, dollars},
+        waste::{AttemptWorth, PaidAttempts},
+    },
+    project::workspace::Workspace,
+    view::spend::{CostSum, CostView, TokensView, WorthView},
+};
+
+/// Sums what the attempts of the journal used.
+///
+/// # Errors
+/// No repository; an invalid graph, by story; errors of the disk.
+pub fn costs(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
+    let workspace = invocation.workspace()?;
+    let costs = sums(&workspace, &workspace.attempt_log()?, options.by)?;
+    let text = if options.json {
+        terminal::json(&costs)
+    } else if costs.sums.is_empty() {
+        "no attempt yet\n".to_owned()
+    } else {
+        table(&costs, options.by)
+    };
+    success(&text)
+}
+
+/// The sums of what attempts used, in groups.
+///
+/// # Errors
+/// An invalid graph, by story; errors of the disk.
+pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<CostView> {
+    // Only what the tasks say needs the graph, which may be unreadable for the rest.
+    let has_task = matches!(by, By::Story | By::Prompt);
+    let graph = if has_task { Some(workspace.graph()?) } else { None };
+    let story = |entry: &AttemptEntry| {
+        let graph = graph.as_ref()?.graph();
+        graph.task(graph.number(&entry.task_id)?).story.clone()
+    };
+    let prompt = |entry: &AttemptEntry| {
+        let graph = graph.as_ref()?.graph();
+        graph.task(graph.number(&entry.task_id)?).prompt.clone()
+    };
+    let unknown = || "unknown".to_owned();
+    let (mut total, mut paid) = (<(Spend, AttemptWorth)>::default(), PaidAttempts::default());
+    let mut sums: BTreeMap<String, (Spend, AttemptWorth)> = BTreeMap::new();
+    for entry in log.of(None) {
+        let Some((at, ended)) = &entry.ended else {
+            continue;
+        };
+        let key = match by {
+            By::Task => entry.task_id.to_string(),
+            By::Day => at.with_timezone(&Local).date_naive().to_string(),
+            By::Agent => ended.agent.clone().unwrap_or_else(unknown),
+            By::Model => ended.usage.model.clone().unwrap_or_else(unknown),
+            By::Story => story(entry).unwrap_or_else(|| "none".to_owned()),
+            By::Prompt => prompt(entry).unwrap_or_else(|| "task.md".to_owned()),
+        };
+        for (spend, worth) in [sums.entry(key).or_default(), &mut total] {
+            spend.add(ended);
+            worth.add(ended, entry.proof.as_ref());
+        }
+        paid.add(ended);
+    }
+    for call in log.calls() {
+        let key = match by {
+            By::Task | By::Story | By::Prompt => call.what.to_owned(),
+            By::Day => call.at.with_timezone(&Local).date_naive().to_string(),
+            By::Agent => call.agent.clone(),
+            By::Model => call.model.clone().unwrap_or_else(unknown),
+        };
+        for (spend, _) in [sums.entry(key).or_default(), &mut total] {
+            *spend = spend.plus(&call.spend);
+        }
+    }
+    Ok(CostView::of(&sums, &total, &paid))
+}
+
+fn table(costs: &CostView, by: By) -> String {
+    let has_worth = !matches!(by, By::Task | By::Day);
+    let mut rows =
+        vec![["", "attempts", "time", "cost", "sent", "cached", "written"].map(str::to_owned)];
+    rows.extend(costs.sums.iter().map(row));
+    if costs.sums.len() > 1 {
+        rows.push(row(&costs.total));
+    }
+    let worth = if has_worth { terminal::table(&worth_rows(costs)) } else { String::new() };
+    let waste = costs.waste.text.iter().map(|text| format!("{text}\n"));
+    terminal::table(&rows) + &worth + &waste.collect::<String>()
+}
+
+/// What the groups brought.
+fn worth_rows(costs: &CostView) -> Vec<[String; 5]> {
+    let head = ["", "done", "first attempt", "sent back", "each proved"].map(str::to_owned);
+    let row = |sum: &CostSum| {
+        let WorthView { first, first_done, done, sent_back, cost_per_proved_usd, .. } = sum.worth;
+        [
+            visible(&sum.name).into_owned(),
+            format!("{done} of {}", sum.spend.attempts),
+            format!("{first_done} of {first}"),
+            sent_back.to_string(),
+            cost_per_proved_usd.map_or_else(|| "unknown".to_owned(), dollars),
+        ]
+    };
+    let sums = costs.sums.iter().filter(|sum| sum.spend.attempts > 0);
+    let total = Some(&costs.total).filter(|_| costs.sums.len() > 1);
+    iter::once(head).chain(sums.chain(total).map(row)).collect()
+}
+
+fn row(CostSum { name, spend: sum, .. }: &CostSum) -> [String; 7] {
+    let time = Duration::try_from_secs_f64(sum.duration_seconds).unwrap_or_default();
+    let tokens = |count: fn(&TokensView) -> u64| {
+        let tokens = sum.tokens.as_ref();
+        tokens.map_or("unknown".to_owned(), |tokens| count(tokens).to_string())
+    };
+    [
+        visible(name).into_owned(),
+        sum.attempts.to_string(),
+        duration::short(time),
+        sum.cost.clone(),
+        tokens(TokensView::sent),
+        tokens(|tokens| tokens.cache_read),
+        tokens(|tokens| tokens.output),
+    ]
+}
