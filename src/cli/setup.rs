@@ -85,6 +85,8 @@ pub enum Templates {
     Draft,
     /// `prompts/review.md`, the prompt of a reviewer
     Review,
+    /// `prompts/follow-up.md`, another prompt in a conversation
+    FollowUp,
     /// `PROMPT.md`, for a loop without a graph
     Prompt,
     /// `task-graph.yaml` with two examples
@@ -103,6 +105,7 @@ impl From<Templates> for Template {
             Templates::Task => Template::Task,
             Templates::Draft => Template::Draft,
             Templates::Review => Template::Review,
+            Templates::FollowUp => Template::FollowUp,
             Templates::Prompt => Template::Prompt,
             Templates::Graph => Template::Graph,
             Templates::Config => Template::Config,

@@ -424,6 +424,7 @@ fn templates_go_to_standard_output() {
     for (name, part) in [
         ("draft", "# Draft a task graph\n"),
         ("review", "# Review the work of another agent\n"),
+        ("follow-up", "Your last turn at the task"),
         ("graph", "\n  - id: first-version\n"),
         ("config", "\nagent: claude\n"),
         ("just", "\nralph *ARGS:\n    ralph run {{ARGS}}\n"),
@@ -452,14 +453,14 @@ fn templates_go_to_standard_output() {
     exit code 64
     --- stderr ---
     error: invalid value 'grpah' for '[NAME]'
-      [possible values: task, draft, review, prompt, graph, config, agents, just]
+      [possible values: task, draft, review, follow-up, prompt, graph, config, agents, just]
 
       tip: a similar value exists: 'graph'
 
     For more information, try '--help'.
     "#);
     let help = trial.run(["template", "--help"]).out();
-    assert!(help.contains("- agents: The paragraph for AGENTS.md or CLAUDE.md"), "{help}");
+    assert!(help.contains("The paragraph for AGENTS.md or CLAUDE.md"), "{help}");
     trial.write("task-graph.yaml", &trial.run(["template", "graph"]).out());
     trial.git(&["init", "--quiet"]);
     trial.run(["check"]).stdout_has("2 tasks");
