@@ -416,6 +416,8 @@ fn claude_as_root_is_refused_with_the_cure() {
             "claude",
             "-p",
             "--dangerously-skip-permissions",
+            "--disallowedTools",
+            "EnterWorktree,ScheduleWakeup,CronCreate,Monitor",
             "--output-format",
             "stream-json",
             "--verbose"

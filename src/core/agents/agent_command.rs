@@ -198,6 +198,7 @@ impl AgentCommand {
             name: Option<String>,
             preset: Option<String>,
             model: Option<String>,
+            fallback_model: Option<String>,
             command: Option<Vec<String>>,
             output: Option<String>,
             #[serde(default)]
@@ -216,7 +217,10 @@ impl AgentCommand {
             (None, _) => return Err("`agent` as a mapping needs `command` or `preset`".to_owned()),
         };
         if let Some(model) = given.model {
-            call.set_model(&model)?;
+            call.set("model", |preset| preset.model, &model)?;
+        }
+        if let Some(models) = given.fallback_model {
+            call.set("fallback model", |preset| preset.fallback, &models)?;
         }
         if let Some(output) = given.output {
             let found = Format::ALL.iter().find(|(name, _)| *name == output);
@@ -229,15 +233,20 @@ impl AgentCommand {
         Ok(call)
     }
 
-    /// Adds the flag that selects a model.
-    fn set_model(&mut self, model: &str) -> Result<(), String> {
-        let Some(flag) = self.known().and_then(|preset| preset.model) else {
+    /// Adds the flag of its preset for something, with this value.
+    fn set(
+        &mut self,
+        what: &str,
+        flag: fn(&AgentPreset) -> Option<&'static str>,
+        value: &str,
+    ) -> Result<(), String> {
+        let Some(flag) = self.known().and_then(flag) else {
             let name = &self.name;
             return Err(format!(
-                "`ralph` knows no flag for the model of `{name}`; put it into `command`"
+                "`ralph` knows no flag for the {what} of `{name}`; put it into `command`"
             ));
         };
-        self.insert(&[flag, model]);
+        self.insert(&[flag, value]);
         Ok(())
     }
 
@@ -309,6 +318,12 @@ mod tests {
         assert!(with_model.ends_with("--json --model o9 -"), "{with_model}");
         let amp = AgentCommand::read(&json!({"preset": "amp", "model": "o9"})).unwrap_err();
         assert!(amp.contains("no flag for the model of `amp`"), "{amp}");
+        let fallback =
+            |preset: &str| AgentCommand::read(&json!({"preset": preset, "fallback_model": "a,b"}));
+        let claude = fallback("claude").unwrap().remove(0).argv.join(" ");
+        assert!(claude.ends_with(" --verbose --fallback-model a,b"), "{claude}");
+        let codex = fallback("codex").unwrap_err();
+        assert!(codex.contains("no flag for the fallback model of `codex`"), "{codex}");
         assert_eq!(read(&json!(["sh", "-c", "x"])), [one("sh", "sh -c x", Format::Text)]);
         assert_eq!(read(&json!(["claude", "-p"])), [one("claude", "claude -p", Format::Text)]);
         let names: Vec<_> = read(&json!(["claude", "codex"])).into_iter().map(|c| c.0).collect();

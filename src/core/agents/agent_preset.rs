@@ -22,6 +22,8 @@ pub struct AgentPreset {
     pub unasked: Option<&'static str>,
     /// The flag that selects its model, if it has one.
     pub model: Option<&'static str>,
+    /// The flag that selects the models for when that one is not available, if it has one.
+    pub fallback: Option<&'static str>,
     /// The flag with which an attempt costs at most so many US dollars, if it has one.
     pub budget: Option<&'static str>,
     /// The word that resumes a conversation whose id follows; none if it cannot do that unattended.
@@ -88,6 +90,7 @@ const PLAIN: AgentPreset = AgentPreset {
     argv: &[],
     unasked: None,
     model: None,
+    fallback: None,
     budget: None,
     resume: None,
     no_resume: &[],
@@ -108,25 +111,30 @@ const PLAIN: AgentPreset = AgentPreset {
 /// Claude Code 1.0.128 to 2.1.329. `stream-json` needs `--verbose`. As root it refuses to skip
 /// permissions (code 1, nothing on standard output) unless `IS_SANDBOX=1`. It runs
 /// inside another one, but more cleanly without the variables of that one. `--max-budget-usd` is an
-/// unknown option to 2.0.28 and before, and known to 2.0.31.
+/// unknown option to 2.0.28 and before, and known to 2.0.31. Without the tools that leave the slot or
+/// outlast the attempt; versions without them accept their names. It does not update itself meanwhile.
 const CLAUDE: AgentPreset = AgentPreset {
     name: "claude",
     argv: &[
         "claude",
         "-p",
         "--dangerously-skip-permissions",
+        "--disallowedTools",
+        "EnterWorktree,ScheduleWakeup,CronCreate,Monitor",
         "--output-format",
         "stream-json",
         "--verbose",
     ],
     unasked: Some("--dangerously-skip-permissions"),
     model: Some("--model"),
+    fallback: Some("--fallback-model"),
     budget: Some("--max-budget-usd"),
     resume: Some("--resume"),
     no_resume: &["--no-session-persistence", "--session-id", "--resume", "-r", "--continue", "-c"],
     format: Format::ClaudeJson,
     typed: &["stream-json", "json"],
     at_end: &["json"],
+    env: &[("DISABLE_AUTOUPDATER", "1")],
     env_remove: &["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"],
     as_root: &[("IS_SANDBOX", "1")],
     version: &["claude", "--version"],
