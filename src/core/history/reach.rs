@@ -54,8 +54,8 @@ impl History {
             tries: *tries,
             next_try: at + pause.unwrap_or_default(),
             lasts: *lasts,
-            // The task whose attempt goes on waiting, if one does.
-            trying: record.task_id.clone(),
+            // The task whose attempt goes on waiting, if one does, or goes on trying.
+            trying: record.task_id.clone().or_else(|| known?.trying.clone()),
         };
         self.unreachable.insert(run_on.clone(), executor);
     }
