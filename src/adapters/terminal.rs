@@ -8,7 +8,7 @@ use std::{
 };
 
 use anstream::ColorChoice;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 pub use crate::core::diagnostic::visible;
 
@@ -166,6 +166,20 @@ pub fn put_error(bytes: &[u8]) -> io::Result<()> {
 /// Prints a JSON value over several lines, as `--json` does.
 pub fn json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("string keys and finite numbers only") + "\n"
+}
+
+/// Prints a list of values as [`json`] does, one after the other: together they may not fit in memory.
+///
+/// # Errors
+/// System errors; a closed pipe is none.
+pub fn print_json_list(values: impl Iterator<Item = impl Serialize>) -> io::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut all = serde_json::Serializer::pretty(&mut out);
+    let printed = Serializer::collect_seq(&mut all, values).map_err(io::Error::from);
+    match printed.and_then(|()| writeln!(out)).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
 }
 
 /// Writes text to standard error and ignores errors.
@@ -388,12 +402,12 @@ pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |at: usize| rows.iter().map(|row| columns(&row[at])).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     let mut text = String::new();
+    let screen = stdout_width().unwrap_or(usize::MAX);
     for row in rows {
         let cells = row.iter().zip(&widths);
         let line = cells.fold(String::new(), |line, (cell, width)| {
             format!("{line}{cell}{}", " ".repeat(width - columns(cell) + 2))
         });
-        let screen = stdout_width().unwrap_or(usize::MAX);
         text.push_str(&fit(line.trim_end(), screen));
         text.push('\n');
     }

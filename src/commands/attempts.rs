@@ -16,7 +16,7 @@ use crate::{
         duration,
         event::{AttemptResult, record::Record},
         exit::{Exit, Failure, fail},
-        history::attempt_log::{self, AttemptEntry, AttemptLog},
+        history::attempt_log::{self, AttemptEntry, AttemptLog, LogDetail},
         reviewer::ReviewFinding,
         spend::dollars,
         verdict::{Autocommit, Verdict},
@@ -38,31 +38,31 @@ const LINES: usize = 12;
 /// A task that was never attempted; errors of the disk.
 pub fn list(invocation: &Invocation, options: &AttemptsArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
-    let log = workspace.attempt_log()?;
-    let id = match &options.id {
-        Some(id) => Some(find(&log, &typed(&workspace, id))?.task_id.clone()),
-        None => None,
-    };
-    let all: Vec<PastAttemptView> = log.of(id.as_ref()).map(PastAttemptView::of).collect();
-    let text = if options.json {
-        terminal::json(&all)
-    } else if all.is_empty() {
-        "no attempt yet\n".to_owned()
-    } else {
-        terminal::table(&rows(&all))
-    };
-    success(&text)
+    let name = options.id.as_ref().map(|id| typed(&workspace, id));
+    let detail = name.as_deref().map_or(LogDetail::Results, LogDetail::of_name);
+    let log = workspace.attempt_log(detail)?;
+    let found = name.map(|name| find(&workspace, &log, &name)).transpose()?;
+    let id = found.map(|found| found.task_id.clone());
+    let mut all = log.of(id.as_ref()).map(PastAttemptView::of).peekable();
+    if options.json {
+        terminal::print_json_list(all)?;
+        return Ok(Exit::Success);
+    }
+    success(&match all.peek() {
+        Some(_) => terminal::table(&rows(all)),
+        None => "no attempt yet\n".to_owned(),
+    })
 }
 
 /// The table of attempts, with its heading.
-pub(super) fn rows(all: &[PastAttemptView]) -> Vec<[String; 6]> {
+pub(super) fn rows(all: impl Iterator<Item = PastAttemptView>) -> Vec<[String; 6]> {
     let head = ["attempt", "when", "took", "verdict", "kept", "left"].map(str::to_owned);
-    iter::once(head).chain(all.iter().map(row)).collect()
+    iter::once(head).chain(all.map(row)).collect()
 }
 
-fn row(attempt: &PastAttemptView) -> [String; 6] {
+fn row(attempt: PastAttemptView) -> [String; 6] {
     let (name, when) = (attempt.name(), full(attempt.started_at));
-    let Some(ended) = &attempt.end else {
+    let Some(ended) = attempt.end else {
         let blank = String::new;
         return [name, when, blank(), "not ended".to_owned(), blank(), blank()];
     };
@@ -76,7 +76,7 @@ fn row(attempt: &PastAttemptView) -> [String; 6] {
         left.push(format!("{} uncommitted", evidence.leftovers.len()));
     }
     let took = duration::short(ended.duration());
-    let kept = ended.pinned.clone().unwrap_or_default();
+    let kept = ended.pinned.unwrap_or_default();
     [name, when, took, ended.verdict.to_string(), kept, left.join(", ")]
 }
 
@@ -86,12 +86,14 @@ fn row(attempt: &PastAttemptView) -> [String; 6] {
 /// An unknown attempt; errors of the disk.
 pub fn show(invocation: &Invocation, options: &ShowArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
-    let log = workspace.attempt_log()?;
-    let newest = || log.of(None).last().map(AttemptEntry::name);
-    let Some(name) = options.name.as_deref().map(|it| typed(&workspace, it)).or_else(newest) else {
+    let name = match &options.name {
+        Some(name) => Some(typed(&workspace, name)),
+        None => workspace.attempt_log(LogDetail::Results)?.of(None).last().map(AttemptEntry::name),
+    };
+    let Some(name) = name else {
         return fail(Exit::Error, "no attempts yet; `ralph run` starts one");
     };
-    let details = details(&workspace, &log, &name)?;
+    let details = details(&workspace, &workspace.attempt_log(LogDetail::of_name(&name))?, &name)?;
     success(&if options.json {
         terminal::json(&details)
     } else {
@@ -108,12 +110,12 @@ pub(super) fn details(
     log: &AttemptLog,
     name: &str,
 ) -> Result<PastAttemptDetails> {
-    let entry = find(log, name)?;
+    let entry = find(workspace, log, name)?;
     let logs = workspace.log_folder();
     let file = |name: &str| logs.path(&format!("{}/{name}", entry.log));
     Ok(PastAttemptDetails {
         attempt: PastAttemptView::of(entry),
-        changes: entry.changes.clone(),
+        changes: log.changes(entry).cloned().collect(),
         messages: messages(log, entry),
         files: files(workspace, entry),
         errors: file("stderr")
@@ -286,7 +288,7 @@ pub fn restore(invocation: &Invocation, options: &RestoreArgs) -> Result<Exit> {
     let repo = &workspace.repo;
     let name = typed(&workspace, &options.name);
     // A ref outlives the journal, which may have been removed.
-    let log = workspace.attempt_log()?;
+    let log = workspace.attempt_log(LogDetail::of_name(&name))?;
     let entry = log.find(&name);
     let (id, attempt) = match entry {
         Some(entry) => (entry.task_id.clone(), entry.attempt),
@@ -373,8 +375,7 @@ pub(super) fn files(workspace: &Workspace, entry: &AttemptEntry) -> Vec<(String,
         .filter_map(|entry| {
             // Of the link itself: what it leads to is not a file of the attempt.
             let found = entry.metadata().ok().filter(fs::Metadata::is_file)?;
-            let size = found.len();
-            Some((entry.file_name().to_string_lossy().into_owned(), size))
+            Some((entry.file_name().to_string_lossy().into_owned(), found.len()))
         })
         .collect();
     files.sort();
@@ -389,12 +390,19 @@ fn typed(workspace: &Workspace, name: &str) -> String {
     }
 }
 
-pub(super) fn find<'a>(log: &'a AttemptLog, name: &str) -> Result<&'a AttemptEntry> {
-    log.find(name).ok_or_else(|| {
-        let names: Vec<String> = log.of(None).map(AttemptEntry::name).collect();
-        let ids = log.of(None).map(|entry| entry.task_id.as_str());
-        unknown(name, nearest(name, ids.chain(names.iter().map(String::as_str))))
-    })
+/// Finds an attempt in a log, which may be that of its task alone.
+pub(super) fn find<'a>(
+    workspace: &Workspace,
+    log: &'a AttemptLog,
+    name: &str,
+) -> Result<&'a AttemptEntry> {
+    if let Some(found) = log.find(name) {
+        return Ok(found);
+    }
+    let all = workspace.attempt_log(LogDetail::Results)?;
+    let names: Vec<String> = all.of(None).map(AttemptEntry::name).collect();
+    let ids = all.of(None).map(|entry| entry.task_id.as_str());
+    Err(unknown(name, nearest(name, ids.chain(names.iter().map(String::as_str)))))
 }
 
 fn unknown(name: &str, near: Option<&str>) -> anyhow::Error {

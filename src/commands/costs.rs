@@ -12,7 +12,7 @@ use crate::{
     core::{
         duration,
         exit::Exit,
-        history::attempt_log::{AttemptEntry, AttemptLog},
+        history::attempt_log::{AttemptEntry, AttemptLog, LogDetail},
         spend::{Spend, dollars},
         waste::{AttemptWorth, PaidAttempts},
     },
@@ -26,7 +26,7 @@ use crate::{
 /// No repository; an invalid graph, by story; errors of the disk.
 pub fn costs(invocation: &Invocation, options: &CostsArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
-    let costs = sums(&workspace, &workspace.attempt_log()?, options.by)?;
+    let costs = sums(&workspace, &workspace.attempt_log(LogDetail::Results)?, options.by)?;
     let text = if options.json {
         terminal::json(&costs)
     } else if costs.sums.is_empty() {
@@ -60,6 +60,7 @@ pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<Co
         let Some((at, ended)) = &entry.ended else {
             continue;
         };
+        let ended = &ended.read();
         let key = match by {
             By::Task => entry.task_id.to_string(),
             By::Day => at.with_timezone(&Local).date_naive().to_string(),
@@ -70,7 +71,7 @@ pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<Co
         };
         for (spend, worth) in [sums.entry(key).or_default(), &mut total] {
             spend.add(ended);
-            worth.add(ended, entry.proof.as_ref());
+            worth.add(ended, entry.proof.as_deref());
         }
         paid.add(ended);
     }

@@ -10,7 +10,7 @@ use crate::{
     core::{
         commit_id::CommitId,
         exit::{Exit, fail},
-        history::attempt_log::AttemptLog,
+        history::attempt_log::{AttemptLog, LogDetail},
     },
     project::{
         landed_work::LandedChange,
@@ -25,7 +25,7 @@ use crate::{
 /// Nothing of it has landed; no such task or run; errors of git.
 pub fn run(invocation: &Invocation, options: &DiffArgs) -> Result<Exit> {
     let workspace = invocation.reviewed()?;
-    let log = workspace.attempt_log()?;
+    let log = workspace.attempt_log(LogDetail::Results)?;
     let tip = tip(&workspace)?;
     let changes = match &options.id {
         Some(name) => of_task(&workspace, &log, name, &tip)?,
@@ -57,7 +57,7 @@ fn of_task(
     name: &str,
     tip: &CommitId,
 ) -> Result<Vec<(CommitId, CommitId)>> {
-    let found = attempts::find(log, name)?;
+    let found = attempts::find(workspace, log, name)?;
     let is_one = found.task_id.as_str() != name;
     let entries = log.of(Some(&found.task_id));
     let entries = entries.filter(|entry| !is_one || entry.attempt == found.attempt);

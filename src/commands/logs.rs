@@ -25,7 +25,7 @@ use crate::{
         },
         exit::{Exit, Failure, fail},
         graph::task::TaskId,
-        history::History,
+        history::{History, attempt_log::LogDetail},
     },
     project::{attempt::AttemptRecord, workspace::Workspace},
     view::{lines, log::JournalLog, run::Standing},
@@ -289,7 +289,7 @@ impl RecordFilter {
             return Ok(Failure::new(Exit::Error, message).into());
         };
         let attempt = self.attempt.map_or(String::new(), |n| format!("attempt {n} at "));
-        let log = workspace.attempt_log()?;
+        let log = workspace.attempt_log(LogDetail::Results)?;
         let ids = log.of(None).map(|entry| entry.task_id.as_str());
         let hint = match nearest(task.as_str(), ids) {
             Some(near) if near != task.as_str() => format!("did you mean `{near}`?"),

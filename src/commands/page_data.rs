@@ -16,7 +16,7 @@ use crate::{
         event::record::Record,
         exit::{Exit, Failure},
         graph::{filter::Filter, task::TaskId},
-        history::attempt_log::{AttemptEntry, AttemptLog},
+        history::attempt_log::{AttemptEntry, AttemptLog, LogDetail},
         select::View,
     },
     project::{
@@ -321,14 +321,14 @@ impl PageData {
         name: &str,
         see: impl FnOnce(&AttemptEntry) -> Result<T>,
     ) -> Result<T> {
-        see(attempts::find(self.log()?, name)?)
+        see(attempts::find(&self.workspace, self.log()?, name)?)
     }
 
     fn log(&self) -> Result<&AttemptLog> {
         if let Some(log) = self.log.get() {
             return Ok(log);
         }
-        let log = self.workspace.attempt_log()?;
+        let log = self.workspace.attempt_log(LogDetail::All)?;
         Ok(self.log.get_or_init(|| log))
     }
 }

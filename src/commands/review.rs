@@ -19,7 +19,7 @@ use crate::{
         event::RequestEvent,
         exit::{Exit, fail},
         graph::{task::Status, task_paths},
-        history::attempt_log::AttemptEntry,
+        history::attempt_log::{AttemptEntry, LogDetail},
         risk::WorkFacts,
         verdict::CheckResult,
     },
@@ -98,7 +98,8 @@ pub(super) fn landings(
     is_wanted: impl Fn(&AttemptEntry) -> bool,
 ) -> Result<Vec<Landing>> {
     let workspace = &editor.workspace;
-    let (log, graph, tip) = (workspace.attempt_log()?, workspace.graph()?, diff::tip(workspace)?);
+    let log = workspace.attempt_log(LogDetail::Results)?;
+    let (graph, tip) = (workspace.graph()?, diff::tip(workspace)?);
     let mut newest = BTreeMap::new();
     for entry in log.of(None).filter(|entry| entry.ended.is_some()) {
         newest.insert(&entry.task_id, entry);
@@ -120,7 +121,7 @@ pub(super) fn landings(
         let ignored = added.iter().filter(|path| !free.contains(path)).map(ToString::to_string);
         let facts = WorkFacts {
             evidence: &ended.evidence,
-            proof: entry.proof.as_ref(),
+            proof: entry.proof.as_deref(),
             files: &files,
             ignored: &ignored.collect::<Vec<_>>(),
             paths: &task_paths::of_task(task),

@@ -25,7 +25,7 @@ use crate::{
         commit_id::CommitId,
         exit::{Exit, Failure, fail},
         graph::task::{Status, TaskId},
-        history::attempt_log::AttemptLog,
+        history::attempt_log::{AttemptLog, LogDetail},
     },
     project::{
         executors, failure_output,
@@ -70,7 +70,8 @@ pub fn run(invocation: &Invocation, options: &TakeBackArgs) -> Result<Exit> {
     settle(&editor.workspace, &mut editor.store)?;
     let tip = editor.workspace.repo.landings().tip(&branch)?;
     let onto = tip.with_context(|| format!("branch `{branch}` is gone"))?.commit;
-    let (graph, log) = (editor.workspace.graph()?, editor.workspace.attempt_log()?);
+    let (graph, log) =
+        (editor.workspace.graph()?, editor.workspace.attempt_log(LogDetail::Results)?);
     let named: Vec<TaskId> =
         options.ids.iter().map(|id| Ok(find(&graph, id)?.0)).collect::<Result<_>>()?;
     let mut tasks = named.clone();

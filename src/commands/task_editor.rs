@@ -31,7 +31,7 @@ use crate::{
             task::{Priority, Status, TaskId},
             task_edit::{TaskDifference, differences},
         },
-        history::attempt_log::AttemptLog,
+        history::attempt_log::{AttemptLog, LogDetail},
     },
     project::{
         event_store::EventStore,
@@ -291,7 +291,8 @@ const NAMED: usize = 15;
 /// An unknown task; errors of the disk.
 pub fn show(invocation: &Invocation, options: &TaskShowArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
-    let details = details(&workspace, &workspace.attempt_log()?, &options.id, Utc::now())?;
+    let log = workspace.attempt_log(LogDetail::of_name(&options.id))?;
+    let details = details(&workspace, &log, &options.id, Utc::now())?;
     success(&if options.json { terminal::json(&details) } else { text(&details) })
 }
 
@@ -370,7 +371,7 @@ fn attempts(details: &TaskDetails, width: usize) -> String {
         (0, _) => "Messages:\n".to_owned(),
         _ => format!("Attempts (`ralph show {}` shows the newest):\n", task.id),
     };
-    let table = terminal::table(&rows(attempts));
+    let table = terminal::table(&rows(attempts.iter().cloned()));
     let mut table = table.lines().map(|line| terminal::fit(line, width.saturating_sub(2)));
     let heading = table.next().filter(|_| !attempts.is_empty());
     let _ = heading.map(|line| writeln!(text, "  {line}"));

@@ -18,6 +18,7 @@ use crate::{
             task::{Status, TaskId},
             task_edit::{TaskDifference, differences, remove},
         },
+        history::attempt_log::LogDetail,
     },
     project::{
         graph_change::remove_new_file,
@@ -139,7 +140,7 @@ fn never(
     if let Some(why) = &change.final_because {
         return Ok(Some(why.clone()));
     }
-    let log = editor.workspace.attempt_log()?;
+    let log = editor.workspace.attempt_log(LogDetail::Results)?;
     for one in differences(before, after, &change.tasks) {
         // The place of a task is nothing that an attempt works with.
         if one.old == one.new && one.fields.iter().all(|field| field == "place") {

@@ -35,7 +35,6 @@ use crate::{
     verdict::{Merge, Verdict},
 };
 pub use active::{ActiveAttempt, ActiveAttempts};
-use attempt_log::AttemptLog;
 pub use cooldown::AgentCooldown;
 pub use reach::UnreachableExecutor;
 use run_history::KEPT_RUNS;
@@ -80,9 +79,6 @@ pub struct History {
     pub samples: AttemptSamples,
     /// The child agents that have not ended, oldest first.
     pub children: Vec<OpenChild>,
-    /// Every attempt, if the whole journal was read for it.
-    #[serde(skip)]
-    pub log: Option<AttemptLog>,
     /// The state of `ralph schedule`, also after it was interrupted.
     pub schedule: Option<ScheduleState>,
 }
@@ -152,11 +148,6 @@ impl Event {
 }
 
 impl History {
-    /// Creates a history that also keeps every attempt.
-    pub fn with_log() -> History {
-        History { log: Some(AttemptLog::default()), ..History::default() }
-    }
-
     /// The history of a task; an empty one if it has none.
     pub fn of(&self, id: &(impl Borrow<str> + ?Sized)) -> &TaskHistory {
         self.tasks.get(id.borrow()).map_or(&NO_HISTORY, |past| past)
@@ -204,9 +195,6 @@ impl History {
         self.run.note_time(record);
         self.active.with(id, |active| active.awaits = None);
         record.event.effect().apply(record, self);
-        if let Some(log) = &mut self.log {
-            log.apply(record);
-        }
     }
 
     /// Starts a wait of the schedule.

@@ -30,7 +30,10 @@ use crate::{
         executor::{Executor, shell_word},
         exit::{Exit, Failure},
         graph::task::{Task, TaskId},
-        history::{History, attempt_log::AttemptLog},
+        history::{
+            History,
+            attempt_log::{AttemptLog, LogDetail},
+        },
         loop_paths::{self, LoopPaths},
         prompt,
         redact::Redactor,
@@ -240,21 +243,21 @@ impl Workspace {
         EventStore::open(self.journal(), self.state.clone(), run_id, self.secrets())
     }
 
-    /// Reads all attempts in the journal.
+    /// Reads the attempts in the journal.
     ///
     /// # Errors
     /// Errors of the disk.
-    pub fn attempt_log(&self) -> Result<AttemptLog> {
+    pub fn attempt_log(&self, detail: LogDetail) -> Result<AttemptLog> {
         let name = self.place.journal();
-        let mut history = History::with_log();
+        let mut log = AttemptLog::with(detail);
         self.journal()
             .read(&mut JournalPosition::default(), |record| {
                 if let Some(record) = record {
-                    history.apply(record);
+                    log.apply(record);
                 }
             })
             .with_context(|| format!("read `{name}`"))?;
-        Ok(history.log.unwrap_or_default())
+        Ok(log)
     }
 
     /// The policy that the settings make.

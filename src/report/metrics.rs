@@ -98,6 +98,7 @@ fn attempts(registry: &mut Registry, log: &AttemptLog) {
             running.inc();
             continue;
         };
+        let ended = ended.read();
         verdicts.get_or_create(&OneLabel("verdict", ended.verdict.to_string())).inc();
         lengths.observe(ended.duration_seconds);
         match ended.usage.cost_usd {

@@ -414,8 +414,8 @@ impl PastAttemptView {
             log: entry.log.clone(),
             runs_on: runs_on(entry.run_on.as_deref(), entry.placement.as_ref()),
             ended_at: entry.ended.as_ref().map(|(at, _)| *at),
-            proof: entry.proof.as_ref().map(ProofView::of),
-            end: entry.ended.as_ref().map(|(_, ended)| ended.clone()),
+            proof: entry.proof.as_deref().map(ProofView::of),
+            end: entry.ended.as_ref().map(|(_, ended)| ended.read().into_owned()),
         }
     }
 

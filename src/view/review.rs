@@ -101,7 +101,7 @@ impl ReviewItem {
             deletions,
             cost_usd: ended.usage.cost_usd,
             duration_seconds: ended.duration_seconds,
-            proof: entry.proof.as_ref().map(ProofView::of),
+            proof: entry.proof.as_deref().map(ProofView::of),
         })
     }
 

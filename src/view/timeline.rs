@@ -177,7 +177,8 @@ impl TimelineFold {
 impl TimelineBar {
     fn of(entry: &AttemptEntry) -> TimelineBar {
         let ended = entry.ended.as_ref();
-        let result = ended.map(|(_, result)| result);
+        let result = ended.map(|(_, result)| result.read());
+        let result = result.as_deref();
         TimelineBar {
             task_id: entry.task_id.clone(),
             attempt: entry.attempt,

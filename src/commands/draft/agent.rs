@@ -23,7 +23,7 @@ use crate::{
         event::{AttemptResult, DraftCall, PlainLoop, RequestEvent, StopReason, record::Record},
         exit::{Exit, Failure},
         graph::{drafted::fenced_graph, task::TaskId},
-        history::attempt_log::{AttemptEntry, AttemptLog},
+        history::attempt_log::{AttemptEntry, AttemptLog, LogDetail},
         loop_paths::LoopPaths,
         outcome::Outcome,
         select::View,
@@ -231,7 +231,7 @@ impl DraftSlot {
         let line: Box<dyn Reporter> = Box::new(ActivityLine::default());
         let reason = Runner::new(copy, file, options, vec![line])?.run()?;
         let copy = Workspace::unset(self.root(), place)?;
-        Ok((reason, copy.attempt_log()?))
+        Ok((reason, copy.attempt_log(LogDetail::Results)?))
     }
 
     /// The draft of an attempt.

@@ -1,16 +1,17 @@
 //! The attempt log: every attempt in the journal. The history itself keeps only the newest attempt
 //! of each task. This module does no I/O.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 
+use super::stored_result::StoredResult;
 use crate::{
     agents::transcript::Format,
     commit_id::CommitId,
     event::{
-        AttemptEvent, AttemptResult, CheckEvent, Event, ExecutorEvent, GraphEvent, LandingEvent,
-        RequestEvent, record::Record,
+        AttemptEvent, CheckEvent, Event, ExecutorEvent, GraphEvent, LandingEvent, RequestEvent,
+        record::Record,
     },
     executor::Placement,
     graph::task::TaskId,
@@ -46,13 +47,13 @@ pub struct AttemptEntry {
     /// When its work was queued to land.
     pub queued_at: Option<DateTime<Utc>>,
     /// When and how it ended; none while it runs, or if no end was recorded.
-    pub ended: Option<(DateTime<Utc>, AttemptResult)>,
+    pub ended: Option<(DateTime<Utc>, StoredResult)>,
     /// The proof of its work.
-    pub proof: Option<Proof>,
+    pub proof: Option<Box<Proof>>,
     /// Whether a person took its landed work back.
     pub is_taken_back: bool,
-    /// The events about its task and the graph file while it ran.
-    pub changes: Vec<Record>,
+    /// The changes of the log that were made while it was open: the first, and the end if it is closed.
+    during: (usize, Option<usize>),
 }
 
 impl AttemptEntry {
@@ -105,28 +106,68 @@ impl PaidCall {
     }
 }
 
-/// All attempts, in the order of their start.
+/// How much of the journal a log keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LogDetail {
+    /// The attempts with their results.
+    #[default]
+    Results,
+    /// Also the changes while they were open, and what was said.
+    All,
+    /// All of it, of these tasks only.
+    Tasks(BTreeSet<TaskId>),
+}
+
+impl LogDetail {
+    /// All about the attempts that a name like `a.2` or `a` may mean.
+    pub fn of_name(name: &str) -> LogDetail {
+        let id = split(name).map(|(id, _)| id);
+        LogDetail::Tasks(id.into_iter().chain(TaskId::new(name).ok()).collect())
+    }
+}
+
+/// The attempts, in the order of their start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttemptLog {
+    detail: LogDetail,
     entries: Vec<AttemptEntry>,
-    /// The open attempt of each task, as an index in `entries`.
-    open: BTreeMap<TaskId, usize>,
+    /// The tasks with an open attempt, each with its index in `entries` if it is kept.
+    open: BTreeMap<TaskId, Option<usize>>,
     /// The calls of agents that are no attempts.
     calls: Vec<PaidCall>,
     /// What people and agents said about tasks.
     messages: Vec<Record>,
+    /// The events about tasks and the graph file while attempts were open, each kept once, and whether
+    /// its own task had an open attempt.
+    changes: Vec<(Record, bool)>,
 }
 
 impl AttemptLog {
+    /// An empty log that keeps this much.
+    pub fn with(detail: LogDetail) -> AttemptLog {
+        AttemptLog { detail, ..AttemptLog::default() }
+    }
+
+    fn keeps(&self, id: &TaskId) -> bool {
+        !matches!(&self.detail, LogDetail::Tasks(ids) if !ids.contains(id))
+    }
+
+    /// Closes the open attempt of a task. Returns its entry if it is kept.
+    fn close(&mut self, id: &TaskId) -> Option<usize> {
+        let at = self.open.remove(id).flatten()?;
+        self.entries[at].during.1 = Some(self.changes.len());
+        Some(at)
+    }
+
     /// Adds what became known of attempts after their ends, and what was said.
     fn amend(&mut self, id: &TaskId, record: &Record) {
-        if self.is_message(id, record) {
+        if self.detail != LogDetail::Results && self.keeps(id) && self.is_message(id, record) {
             self.messages.push(record.clone());
         }
         let mut of_task = self.entries.iter_mut().filter(|entry| entry.task_id == *id).rev();
         if let Event::Check(CheckEvent::Proved { attempt, proof }) = &record.event {
             if let Some(entry) = of_task.find(|entry| entry.attempt == *attempt) {
-                entry.proof = Some(proof.clone());
+                entry.proof = Some(Box::new(proof.clone()));
             }
         } else if let Event::Landing(LandingEvent::TakenBack(_)) = &record.event {
             of_task.for_each(|entry| entry.is_taken_back = true);
@@ -139,8 +180,8 @@ impl AttemptLog {
         if let Some(ended) = record.event.ended() {
             let is_same = |event: &Event| matches!(event, Event::Request(RequestEvent::Asked { attempt, .. }) if *attempt == ended.attempt);
             let of_task = |it: &&Record| it.task_id.as_ref() == Some(id);
-            let last = self.messages.iter().rfind(of_task);
-            return ended.question().is_some() && !last.is_some_and(|last| is_same(&last.event));
+            let last = || self.messages.iter().rfind(of_task);
+            return ended.question().is_some() && !last().is_some_and(|last| is_same(&last.event));
         }
         matches!(
             record.event,
@@ -160,76 +201,79 @@ impl AttemptLog {
         let Some(id) = &record.task_id else {
             return;
         };
-        if let Some(ended) = record.event.ended() {
-            let at = self.open.remove(id);
-            if let Some(entry) = at.map(|at| &mut self.entries[at])
-                && entry.attempt == ended.attempt
-            {
-                entry.ended = Some((record.timestamp, ended.clone()));
-            }
+        if let Some(ended) = record.event.ended()
+            && let Some(at) = self.close(id)
+            && self.entries[at].attempt == ended.attempt
+        {
+            self.entries[at].ended = Some((record.timestamp, ended.clone().into()));
         }
         self.amend(id, record);
         if let Event::Executor(ExecutorEvent::Withdrawn { attempt, .. }) = &record.event
-            && let Some(at) = self.open.remove(id)
+            && let Some(at) = self.close(id)
             && self.entries[at].attempt == *attempt
         {
             self.entries.remove(at);
-            self.open.values_mut().filter(|other| **other > at).for_each(|other| *other -= 1);
+            self.open.values_mut().flatten().filter(|other| **other > at).for_each(|at| *at -= 1);
         }
-        if let Event::Attempt(AttemptEvent::Started {
-            attempt,
-            base,
-            log,
-            format,
-            run_on,
-            slot,
-            ..
+        self.start(id, record);
+        if let Some(at) = self.open.get(id).copied().flatten() {
+            self.entries[at].step(record);
+        }
+        if is_change(&record.event) && self.has_open() {
+            self.changes.push((record.clone(), self.open.contains_key(id)));
+        }
+    }
+
+    /// Adds the attempt that a record starts, if it starts one.
+    fn start(&mut self, id: &TaskId, record: &Record) {
+        let Event::Attempt(AttemptEvent::Started {
+            attempt, base, log, format, run_on, slot, ..
         }) = &record.event
-        {
-            self.open.insert(id.clone(), self.entries.len());
-            self.entries.push(AttemptEntry {
-                task_id: id.clone(),
-                attempt: *attempt,
-                run_id: record.run_id.clone(),
-                started_at: record.timestamp,
-                base: base.clone(),
-                log: log.clone(),
-                format: *format,
-                run_on: run_on.clone(),
-                placement: None,
-                slot: slot.clone(),
-                verified_from: None,
-                queued_at: None,
-                ended: None,
-                proof: None,
-                is_taken_back: false,
-                changes: Vec::new(),
-            });
-        }
-        if let Some(entry) = self.open.get(id).map(|at| &mut self.entries[*at]) {
-            entry.step(record);
-        }
-        let is_change = matches!(
-            record.event,
-            Event::Graph(
-                GraphEvent::StatusChanged { .. }
-                    | GraphEvent::TaskEdited { .. }
-                    | GraphEvent::GraphGuarded { .. }
-            ) | Event::Request(
-                RequestEvent::Reported { .. }
-                    | RequestEvent::Asked { .. }
-                    | RequestEvent::Noted { .. }
-            )
-        );
-        if !is_change {
+        else {
             return;
+        };
+        // One without an end is not open any more.
+        self.close(id);
+        let keeps = self.keeps(id);
+        self.open.insert(id.clone(), keeps.then_some(self.entries.len()));
+        self.entries.extend(keeps.then(|| AttemptEntry {
+            task_id: id.clone(),
+            attempt: *attempt,
+            run_id: record.run_id.clone(),
+            started_at: record.timestamp,
+            base: base.clone(),
+            log: log.clone(),
+            format: *format,
+            run_on: run_on.clone(),
+            placement: None,
+            slot: slot.clone(),
+            verified_from: None,
+            queued_at: None,
+            ended: None,
+            proof: None,
+            is_taken_back: false,
+            during: (self.changes.len(), None),
+        }));
+    }
+
+    /// Whether an attempt is open whose changes are kept.
+    fn has_open(&self) -> bool {
+        match &self.detail {
+            LogDetail::Results => false,
+            LogDetail::All => !self.open.is_empty(),
+            LogDetail::Tasks(ids) => ids.iter().any(|id| self.open.contains_key(id)),
         }
-        // What is about the task of an open attempt is its own; any open attempt may have changed
-        // another task.
-        let own = self.open.get(id).copied();
-        for at in self.open.values().copied().filter(|at| own.is_none_or(|own| own == *at)) {
-            self.entries[at].changes.push(record.clone());
-        }
+    }
+
+    /// The events about the task of an attempt and the graph file while it was open. What is about the
+    /// task of an open attempt is its own; any open attempt may have changed another task.
+    pub fn changes<'a>(&'a self, entry: &'a AttemptEntry) -> impl Iterator<Item = &'a Record> {
+        let (from, end) = entry.during;
+        let during = self.changes.get(from..end.unwrap_or(self.changes.len())).unwrap_or_default();
+        let is_its = |(record, has_own): &&(Record, bool)| {
+            !has_own || record.task_id.as_ref() == Some(&entry.task_id)
+        };
+        during.iter().filter(is_its).map(|(record, _)| record)
     }
 
     /// The attempts, oldest first; only those at task `id` if it is given.
@@ -261,6 +305,20 @@ impl AttemptLog {
     }
 }
 
+/// Whether an event changes a task or the graph file.
+fn is_change(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Graph(
+            GraphEvent::StatusChanged { .. }
+                | GraphEvent::TaskEdited { .. }
+                | GraphEvent::GraphGuarded { .. }
+        ) | Event::Request(
+            RequestEvent::Reported { .. } | RequestEvent::Asked { .. } | RequestEvent::Noted { .. }
+        )
+    )
+}
+
 /// Splits the name of an attempt into its task and number.
 pub fn split(name: &str) -> Option<(TaskId, u32)> {
     let (id, number) = name.rsplit_once('.')?;
@@ -275,7 +333,7 @@ mod tests {
 
     #[test]
     fn every_attempt_is_kept_with_its_end_and_the_changes_during_it() {
-        let mut log = AttemptLog::default();
+        let mut log = AttemptLog::with(LogDetail::All);
         let changed = || GraphEvent::StatusChanged {
             old: None,
             new: Some(Status::Pending),
@@ -293,7 +351,7 @@ mod tests {
         assert_eq!(names(None), ["a.1", "a.2", "a.2.1"]);
         assert_eq!(names(Some(&TaskId::new("a").unwrap())), ["a.1", "a.2"]);
         let first = log.find("a.1").unwrap();
-        assert_eq!(first.changes.len(), 1);
+        assert_eq!(log.changes(first).count(), 1);
         assert_eq!(first.ended.as_ref().unwrap().1.verdict, Verdict::Failed);
         assert!(log.find("a").unwrap().ended.is_none(), "the newest attempt");
         assert_eq!(
@@ -302,5 +360,73 @@ mod tests {
             "a task with this id takes precedence"
         );
         assert!(log.find("c").is_none() && log.find("a.3").is_none());
+    }
+    /// As [`AttemptLog::changes`], with a copy of each change for each open attempt.
+    fn copied(records: &[Record]) -> BTreeMap<String, Vec<u64>> {
+        let (mut open, mut copies) = (BTreeMap::new(), BTreeMap::<String, Vec<u64>>::new());
+        for record in records {
+            let id = record.task_id.as_ref().unwrap();
+            if record.event.ended().is_some() {
+                open.remove(id);
+            }
+            if let Event::Attempt(AttemptEvent::Started { attempt, .. }) = &record.event {
+                open.insert(id, format!("{id}.{attempt}"));
+                copies.insert(format!("{id}.{attempt}"), Vec::new());
+            }
+            let own = open.get(id);
+            for name in open.values().filter(|it| own.is_none_or(|own| own == *it)) {
+                copies
+                    .get_mut(name)
+                    .unwrap()
+                    .extend(is_change(&record.event).then_some(record.seq));
+            }
+        }
+        copies
+    }
+
+    #[test]
+    fn many_attempts_without_an_end_share_the_changes_during_them() {
+        let edited = || GraphEvent::TaskEdited {
+            command: String::new(),
+            fields: Vec::new(),
+            cause: Cause::Edited,
+        };
+        let mut records = Vec::new();
+        for number in 0..500 {
+            let (id, attempt) = (format!("t{}", number % 450), 1 + number / 450);
+            records.push(record(&id, 1, started(attempt)));
+            for other in ["t0", "x", "t449", "y"] {
+                records.push(record(other, 1, edited()));
+            }
+            if number % 9 == 0 {
+                records.push(record(&id, 2, Event::Ended(end(attempt, Verdict::Failed))));
+            }
+        }
+        for (seq, record) in (0..).zip(&mut records) {
+            record.seq = seq;
+        }
+        let fold = |detail| {
+            let mut log = AttemptLog::with(detail);
+            for record in &records {
+                log.apply(record);
+            }
+            log
+        };
+        let changes = |log: &AttemptLog, entry: &AttemptEntry| -> Vec<u64> {
+            log.changes(entry).map(|record| record.seq).collect()
+        };
+        let all = fold(LogDetail::All);
+        assert_eq!(all.changes.len(), 2000, "each is kept once");
+        let expected = copied(&records);
+        for (at, entry) in all.of(None).enumerate() {
+            let name = entry.name();
+            assert_eq!(changes(&all, entry), expected[&name], "{name}");
+            if at % 83 == 0 {
+                let own = fold(LogDetail::of_name(&name));
+                assert_eq!(changes(&own, own.find(&name).unwrap()), expected[&name], "{name}");
+            }
+        }
+        assert_eq!(expected.len(), all.of(None).count());
+        assert!(fold(LogDetail::Results).changes.is_empty());
     }
 }
