@@ -83,7 +83,7 @@ use crate::{
 use self::core::RunCore;
 pub use agents::{agents, agents_at, check_agent, check_commands, open};
 use attempts::RunAttempts;
-use attend::await_repository;
+use attend::{await_repository, explained};
 use away::RunAway;
 pub use context::RunOptions;
 use context::{Facts, RunContext};
@@ -267,9 +267,7 @@ impl Runner {
             }
             result => result,
         };
-        // Whatever failed first: that the repository was moved explains it.
-        let moved = |error| self.core.journal.check_repository().err().unwrap_or(error);
-        let result = result.map_err(moved);
+        let result = result.map_err(|error| explained(&self.core, error));
         if result.is_err() {
             // No process may outlive the run that supervises it.
             self.processes.order_all(GuardianCommand::Kill);

@@ -94,6 +94,12 @@ pub fn room(path: &Path) -> io::Result<Room> {
     })
 }
 
+/// Whether this user may write to a file or folder, should it exist.
+pub fn may_write(path: &Path) -> bool {
+    let access = rustix::fs::access(path, rustix::fs::Access::WRITE_OK);
+    !matches!(access, Err(rustix::io::Errno::ACCESS | rustix::io::Errno::ROFS))
+}
+
 /// Returns 256 random bits as hexadecimal digits, from the kernel.
 ///
 /// # Errors

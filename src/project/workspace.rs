@@ -53,7 +53,7 @@ pub use crate::core::loop_paths::GRAPH;
 pub use branch::{landed_elsewhere, landing_branch, policy_for};
 pub use graph::{GraphCommits, checkout_graph};
 pub use lock::LockHolder;
-pub use logs::LogFolder;
+pub use logs::{LogFolder, check_rights};
 
 /// A repository with its settings.
 pub struct Workspace {

@@ -14,6 +14,7 @@ use chrono::Utc;
 use super::{
     Runner, RunnerMessage,
     context::Facts,
+    core::RunCore,
     hooks::{DueHook, HookOutcome},
     sources,
 };
@@ -26,8 +27,12 @@ use crate::{
     },
     core::{
         event::{RunEvent, ScheduleEvent},
+        executor::shell_word,
+        exit::{Exit, Failure},
         run::input::Input,
     },
+    project::workspace::check_rights,
+    regular_file,
 };
 
 /// The interval between two ticks of the reporters while a command of the run itself runs.
@@ -67,6 +72,38 @@ pub(super) fn await_repository(runner: &mut Runner) -> Result<()> {
         runner.core.catch_up()?;
     }
     Ok(())
+}
+
+/// Returns what a person has done to the repository and explains that a run cannot go on, with the remedy;
+/// otherwise the error.
+pub(super) fn explained(core: &RunCore, error: Error) -> Error {
+    if let Err(moved) = core.journal.check_repository() {
+        return moved;
+    }
+    let workspace = &core.cx.workspace;
+    if let Err(locked) = check_rights(workspace) {
+        return locked;
+    }
+    let head = workspace.repo.git_dir().join("HEAD");
+    match Repo::discover(workspace.root()).and_then(|found| found.head()) {
+        Err(why) if !is_a_head(&head) => {
+            let branch = core.cx.home.as_ref().or(core.cx.target.as_ref());
+            let branch = branch.map_or("BRANCH", String::as_str);
+            let file = shell_word(&head.display().to_string());
+            let line = shell_word(&format!("ref: refs/heads/{branch}"));
+            let mend = format!("`echo {line} > {file}` mends HEAD, and `ralph run` continues");
+            Failure::new(Exit::Error, format!("{why:#}; {mend}")).into()
+        }
+        Err(_) | Ok(_) => error,
+    }
+}
+
+/// Whether a file has what git needs in HEAD.
+fn is_a_head(file: &Path) -> bool {
+    let text = regular_file::read_to_string(file).unwrap_or_default();
+    let text = text.trim();
+    text.starts_with("ref: refs/")
+        || (text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 impl Runner {

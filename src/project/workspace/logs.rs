@@ -8,7 +8,13 @@ use std::{
 use anyhow::Result;
 
 use super::Workspace;
-use crate::core::exit::{Exit, Failure};
+use crate::{
+    adapters::machine,
+    core::{
+        executor::shell_word,
+        exit::{Exit, Failure},
+    },
+};
 
 /// The folder of the logs. An agent can write there, and into the journal that names its files.
 #[derive(Clone, Debug)]
@@ -26,6 +32,21 @@ impl LogFolder {
     }
 }
 
+/// Checks that this user may write to the repository.
+///
+/// # Errors
+/// A folder of it that cannot be written.
+pub fn check_rights(workspace: &Workspace) -> Result<()> {
+    let (root, git) = (workspace.root(), workspace.repo.common_dir());
+    let folders = [git, &git.join("objects"), workspace.state.dir(), root];
+    let Some(folder) = folders.into_iter().find(|it| !machine::may_write(it)) else {
+        return Ok(());
+    };
+    let (folder, root) = (folder.display(), shell_word(&root.display().to_string()));
+    let cure = format!("`chmod -R u+w {root}` mends that if the files are yours");
+    Err(Failure::new(Exit::Disk, format!("`{folder}` cannot be written; {cure}")).into())
+}
+
 impl Workspace {
     /// The folder of the logs.
     pub fn log_folder(&self) -> LogFolder {
@@ -37,8 +58,9 @@ impl Workspace {
     /// Refuses to write logs outside of the repository: `logs` may be a symbolic link in it.
     ///
     /// # Errors
-    /// `logs` as a link that leaves the repository.
+    /// `logs` as a link that leaves the repository; those of [`check_rights`].
     pub fn check_logs(&self) -> Result<()> {
+        check_rights(self)?;
         let place = &self.place;
         let folder = Path::new(place.journal()).parent().into_iter().flat_map(Path::ancestors);
         let files =
