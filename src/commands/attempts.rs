@@ -21,7 +21,7 @@ use crate::{
         spend::dollars,
         verdict::{Autocommit, Verdict},
     },
-    project::{attempt::leftovers::pin_name, failure_output, workspace::Workspace},
+    project::{attempt::leftovers::pin_name, failure_output, landed_work, workspace::Workspace},
     view::{
         attempt::{MessageView, PastAttemptDetails, PastAttemptView},
         lines::{continued, counted, full},
@@ -111,10 +111,14 @@ pub(super) fn details(
     name: &str,
 ) -> Result<PastAttemptDetails> {
     let entry = find(workspace, log, name)?;
+    let mut attempt = PastAttemptView::of(entry);
+    if let Some(ended) = &mut attempt.end {
+        landed_work::note_arrival(&workspace.repo, ended)?;
+    }
     let logs = workspace.log_folder();
     let file = |name: &str| logs.path(&format!("{}/{name}", entry.log));
     Ok(PastAttemptDetails {
-        attempt: PastAttemptView::of(entry),
+        attempt,
         changes: log.changes(entry).cloned().collect(),
         messages: messages(log, entry),
         files: files(workspace, entry),

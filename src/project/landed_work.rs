@@ -5,10 +5,28 @@ use anyhow::Result;
 use crate::{
     adapters::git::Repo,
     core::{
-        commit_id::CommitId, graph::task::TaskId, history::attempt_log::AttemptEntry,
-        verdict::Merge,
+        commit_id::CommitId, event::AttemptResult, graph::task::TaskId,
+        history::attempt_log::AttemptEntry, verdict::Merge,
     },
 };
+
+/// Corrects the verdict on work that waited for its branch when it landed, if the branch has it by now.
+///
+/// # Errors
+/// The error of `git`.
+pub fn note_arrival(repo: &Repo, ended: &mut AttemptResult) -> Result<()> {
+    let Some(merge) = &mut ended.evidence.merge else { return Ok(()) };
+    let waited = merge.landed();
+    if let Merge::Landed { branch, commit, waits, .. } = merge
+        && *waits
+        && let Some(tip) = repo.branch(branch)?
+        && repo.is_ancestor(commit, &tip)?
+    {
+        *waits = false;
+        ended.why = ended.why.replace(&waited, &merge.landed());
+    }
+    Ok(())
+}
 
 /// The work of one attempt in the history of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -122,6 +122,12 @@ impl QueueView {
         };
         Some(format!("{waiting}{more}"))
     }
+
+    /// What landed and waits for the checkout, for the end of a sentence; empty if nothing does.
+    pub fn end(&self) -> String {
+        let landed = self.landed.as_ref();
+        landed.map_or_else(String::new, |it| format!("; {}: `ralph land`", it.what()))
+    }
 }
 
 impl BatchView {
@@ -165,20 +171,25 @@ impl WaitingWorkView {
         WaitingWorkView { branch, checkout, tasks, paths, why }
     }
 
-    /// How much waits, and why.
-    pub fn text(&self) -> String {
+    /// How much waits.
+    fn what(&self) -> String {
         let what = match self.tasks.len() {
             0 => "what landed waits".to_owned(),
             1 => "1 landed task waits".to_owned(),
             count => format!("{count} landed tasks wait"),
         };
+        format!("{what} for your checkout")
+    }
+
+    /// How much waits, and why.
+    pub fn text(&self) -> String {
         let why = match (&self.why, &*self.paths) {
             (Some(why), _) => why.clone(),
             (None, []) => "nothing is in the way any more".to_owned(),
             (None, [path]) => format!("{path} has uncommitted changes"),
             (None, paths) => format!("{} have uncommitted changes", named(paths)),
         };
-        format!("{what} for your checkout: {}", visible(&why))
+        format!("{}: {}", self.what(), visible(&why))
     }
 
     /// What a person can do.

@@ -26,6 +26,7 @@ impl RunReport {
     pub fn head(&self) -> [Line; 2] {
         let style = self.style();
         let text = match (&self.run.why, self.run.exit_code) {
+            (Some(why), Some(0)) => format!("{why}{} (exit code 0)", self.run.merge_queue.end()),
             (Some(why), Some(code)) => format!("{why} (exit code {code})"),
             _ => self.run.sentence(),
         };
@@ -161,7 +162,7 @@ impl RunReport {
                 if sum > wall { format!(" (attempts {})", length(sum)) } else { String::new() };
             format!(", {}{agents}", length(wall))
         });
-        let known = run.spend.unknown_cost < run.spend.attempts;
+        let known = run.spend.attempts > 0 && run.spend.cost_usd.is_some();
         let mut cost = if known { format!("; {}", run.spend.cost) } else { String::new() };
         let attempts = run.own_iterations() as usize;
         if run.plain.is_some() {
