@@ -22,7 +22,10 @@ use super::{
 use crate::{
     core::{
         event::{Cause, Event, GraphEvent, Harm},
-        graph::task::{Status, Task, TaskId},
+        graph::{
+            TaskGraph,
+            task::{Status, Task, TaskId},
+        },
         history::History,
         run::Run,
     },
@@ -191,7 +194,7 @@ impl RunGraph {
                 Ok(Some(foreign)) => {
                     let mut foreign = without_landings(records, foreign);
                     foreign.retain(|change| change.task_id != record.task_id);
-                    note(foreign, Cause::EditedDuringAttempt, facts);
+                    note(self.file.graph(), foreign, Cause::EditedDuringAttempt, facts);
                     return Ok(None);
                 }
                 // An isolated attempt has a copy of its own, so a person is editing this file.
@@ -283,7 +286,7 @@ impl RunGraph {
                     return Ok(false);
                 }
             };
-        note(without_landings(records, foreign), time.edited, facts);
+        note(self.file.graph(), without_landings(records, foreign), time.edited, facts);
         let old = match (write, old) {
             // The landing has written it.
             (Write::Complete { .. }, Some(Status::Complete)) if is_claimed => {
@@ -352,7 +355,7 @@ impl RunGraph {
         // A person may have changed the file so that they do not fit; git has them.
         if let Ok(edited) = self.file.edit_text(&workspace.state, edit, |_, _| Ok(())) {
             let foreign = without_landings(records, edited.statuses);
-            note(foreign, Cause::EditedDuringAttempt, facts);
+            note(self.file.graph(), foreign, Cause::EditedDuringAttempt, facts);
         }
     }
 
@@ -417,8 +420,12 @@ pub(super) fn cause_of_edits(run: &Run) -> Cause {
 }
 
 /// Reports the changes of others in the graph file.
-pub(super) fn note(foreign: Vec<Foreign>, cause: Cause, facts: &mut Facts) {
+pub(super) fn note(graph: &TaskGraph, foreign: Vec<Foreign>, cause: Cause, facts: &mut Facts) {
     for Foreign { task_id, old, new } in foreign {
+        // An agent's task comes with its work.
+        let task = graph.number(&task_id).map(|number| graph.task(number));
+        let is_of_agent = old.is_none() && task.is_some_and(|task| task.added_by.is_some());
+        let cause = if is_of_agent { Cause::EditedDuringAttempt } else { cause };
         facts.of_task(&task_id, None, GraphEvent::StatusChanged { old, new, cause, reason: None });
     }
 }

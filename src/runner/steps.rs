@@ -11,6 +11,7 @@ use super::{
     attempts::NextAttempt,
     away, checkout,
     context::{Facts, head_of},
+    core::RunCore,
     follow_ups,
     graph::{self, Correction, EditTime},
     graph_copy,
@@ -44,6 +45,9 @@ use crate::{
         workspace,
     },
 };
+
+/// The time in which a command that has written the graph file also writes its line in the journal.
+const JOURNALED: Duration = Duration::from_millis(20);
 
 impl Runner {
     /// Writes the record and the prompt of the next attempt at a task, and claims the task. None if
@@ -403,13 +407,22 @@ impl Runner {
                     let is_back = self.core.graph.unreadable.take().is_some();
                     let (is_changed, records) = (found.is_some(), self.attempts.records());
                     let lands = records.values().any(|record| record.landing().is_some());
-                    let foreign = graph::without_landings(records, found.unwrap_or_default());
+                    let mut foreign = graph::without_landings(records, found.unwrap_or_default());
                     if !is_back && (!is_changed || (foreign.is_empty() && lands)) {
                         let is_edited = is_changed && self.core.graph.is_edited();
                         return if is_edited { self.follow_history() } else { Ok(()) };
                     }
                     facts.of_run(self.core.graph.loaded());
-                    graph::note(foreign, graph::cause_of_edits(&self.core.run), &mut facts);
+                    if !foreign.is_empty() {
+                        // A command writes the file, and then its line.
+                        thread::sleep(JOURNALED);
+                        self.core.catch_up()?;
+                    }
+                    let RunCore { graph, run, journal, .. } = &self.core;
+                    let commanded = &journal.history().run.commanded;
+                    foreign.retain(|it| commanded.get(&it.task_id) != Some(&it.new));
+                    let cause = graph::cause_of_edits(run);
+                    graph::note(graph.file.graph(), foreign, cause, &mut facts);
                     self.core.tell(facts)?;
                     return self.follow_history();
                 }

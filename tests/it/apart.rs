@@ -403,7 +403,9 @@ fn what_a_person_has_in_the_checkout_is_never_touched() {
         trial.write("notes.txt", "mine too\n");
         trial.write("check.sh", &format!("{CHECK}# mine\n"));
         let base = trial.git(&["rev-parse", "main"]);
-        trial.run(["run"]).graph_complete();
+        let end = "; 1 landed task waits for your checkout: `ralph land` (exit code 0)";
+        trial.run(["run"]).graph_complete().stderr_has(end);
+        trial.run(["show"]).stdout_has("; landed, waits for your checkout");
         assert_eq!(trial.git(&["rev-parse", "main"]), base);
         assert_eq!(trial.read(path), "mine\n");
         let waits: Vec<_> =
@@ -416,6 +418,7 @@ fn what_a_person_has_in_the_checkout_is_never_touched() {
         trial.run(["run"]).graph_complete();
         sound_but(&trial, &[" M check.sh", "?? notes.txt"]);
         assert_eq!(trial.tasks("started"), ["a"], "no agent is paid again");
+        trial.run(["show"]).stdout_has("; landed on `main`");
         assert_eq!(trial.read(path), "agent\n");
         assert_eq!(trial.git(&["stash", "list"]).lines().count(), 1);
     }
@@ -788,6 +791,7 @@ fn a_command_that_fails_without_any_work_is_mended_first() {
     let started = trial.tasks("started");
     assert_eq!((&started[..3], started.len()), (&["a", "b", "repair"].map(Into::into)[..], 6));
     assert_eq!(trial.status("repair"), "complete");
+    trial.run(["logs"]).stdout_has("repair: added to the graph by this run");
     let log = trial.git(&["log", "--format=%s"]);
     assert!(log.contains("Add repair: Make `test ! -e broken` pass"), "{log}");
 }

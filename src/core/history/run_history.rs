@@ -47,6 +47,9 @@ pub struct RunHistory {
     pub completed: u32,
     /// The tasks that an edit of the graph file during an attempt made complete. No attempt did.
     pub marked: BTreeSet<TaskId>,
+    /// The statuses that tasks have by a command of a person; none for a removed task.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub commanded: BTreeMap<TaskId, Option<Status>>,
     /// The number of different tasks that failed since the last completed one; of iterations, in a
     /// plain loop, since one that did not fail. Attempts that ran at the same time count as one.
     pub failures_in_a_row: u32,
@@ -347,8 +350,11 @@ impl RunHistory {
         };
     }
 
-    /// Notes whether an edit during an attempt made a task complete.
+    /// Notes whether a command gave a task its status, and whether an edit during an attempt made it
+    /// complete.
     pub(super) fn mark(&mut self, id: &TaskId, new: Option<Status>, cause: Cause) {
+        self.commanded.remove(id);
+        self.commanded.extend((cause == Cause::Command).then(|| (id.clone(), new)));
         if (new, cause) == (Some(Status::Complete), Cause::EditedDuringAttempt) {
             self.marked.insert(id.clone());
         } else {

@@ -39,7 +39,11 @@ impl EventText for GraphEvent {
                 line(Style::Bad, guarded(*what, tasks, *undone, kept.as_deref()))
             }
             GraphEvent::StatusChanged { old, new, cause, .. } => {
-                return changed(id, *old, *new, *cause, at.verbose);
+                let repair = at.view.history.run.repair.as_ref().map(TaskId::as_str);
+                let is_repair = old.is_none() && repair == Some(id);
+                // The run itself has added it.
+                let cause = if is_repair { Cause::Claimed } else { *cause };
+                return changed(id, *old, *new, cause, at.verbose || is_repair);
             }
             GraphEvent::TaskEdited { command, fields, .. } => {
                 line(None, format!("{id}: {} changed by `{command}`", fields.join(", ")))
