@@ -416,12 +416,23 @@ pub fn evidence(
 }
 
 /// Returns the evidence of an attempt whose slot no longer exists, or cannot be read because of this
-/// error.
+/// error. Work that has landed is in the repository.
+///
+/// # Errors
+/// Errors of git.
 pub fn evidence_of_nothing(
+    workspace: &Workspace,
     record: &AttemptRecord,
     report: Option<Report>,
     error: &anyhow::Error,
-) -> Evidence {
+) -> Result<Evidence> {
+    if let (Some(_), Some(base)) = (record.has_landed(workspace)?, &record.base) {
+        let name = leftovers::pin_name(&workspace.place, &record.task_id, record.attempt);
+        let home = workspace.repo.commit_of(&name)?;
+        let commits = home.map(|home| workspace.repo.between(base, &home)).transpose()?;
+        let commits = commits.unwrap_or_default();
+        return Ok(Evidence { report, commits, ..Evidence::default() });
+    }
     let path = record.slot.as_ref().map(|slot| slot.path.clone()).unwrap_or_default();
     let slot = path.display();
     let strayed = if path.exists() {
@@ -429,7 +440,7 @@ pub fn evidence_of_nothing(
     } else {
         format!("its slot `{slot}` no longer exists")
     };
-    Evidence { report, strayed: Some(strayed), ..Evidence::default() }
+    Ok(Evidence { report, strayed: Some(strayed), ..Evidence::default() })
 }
 
 /// Returns the uncommitted changes in a slot, without the files that `ralph` writes: path ->

@@ -75,7 +75,7 @@ impl Runner {
         let mut evidence = match found {
             // An attempt may have damaged its slot. That must not end the run.
             Err(error) if record.slot.is_some() => {
-                attempt::evidence_of_nothing(&record, report, &error)
+                attempt::evidence_of_nothing(&cx.workspace, &record, report, &error)?
             }
             found => found?,
         };

@@ -290,7 +290,9 @@ fn output(ended: &AttemptResult) -> Line {
 fn kept(id: &str, ended: &AttemptResult) -> Option<Line> {
     ended.pinned.as_ref()?;
     let name = format!("{id}.{}", ended.attempt);
-    let text = format!("    what it left is kept: `ralph show {name}`, `ralph restore {name}`");
+    let is_beside = ended.verdict == Verdict::Complete;
+    let what = if is_beside { "files beside the work that landed are" } else { "what it left is" };
+    let text = format!("    {what} kept: `ralph show {name}`, `ralph restore {name}`");
     Some(line(Style::Faint, text))
 }
 
