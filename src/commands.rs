@@ -231,6 +231,18 @@ fn guard() -> Result<Exit> {
     Ok(Exit::Success)
 }
 
+/// Turns to the branch of a run, whatever the checkout is on. Returns the branch if it is another one.
+fn turn_to(workspace: &mut Workspace, of_run: Option<String>) -> Result<Option<String>> {
+    let is_other = of_run.is_some() && of_run != landing_branch(workspace)?;
+    let Some(branch) = of_run.filter(|_| is_other) else { return Ok(None) };
+    if workspace.repo.branch(&branch)?.is_none() {
+        return Ok(None);
+    }
+    let onto = ("onto".to_owned(), branch.clone().into());
+    workspace.set_flags([onto].into_iter().collect())?;
+    Ok(Some(branch))
+}
+
 /// The directory and the files that a command works on.
 #[derive(Clone)]
 pub struct Invocation {
@@ -278,12 +290,7 @@ impl Invocation {
     fn reviewed(&self) -> Result<Workspace> {
         let mut workspace = self.workspace()?;
         let of_run = workspace.event_store()?.history().run.begun.branch.clone();
-        let is_other = of_run.is_some() && of_run != landing_branch(&workspace)?;
-        if let Some(branch) = of_run.filter(|_| is_other)
-            && workspace.repo.branch(&branch)?.is_some()
-        {
-            workspace.set_flags([("onto".to_owned(), branch.into())].into_iter().collect())?;
-        }
+        turn_to(&mut workspace, of_run)?;
         Ok(workspace)
     }
 

@@ -170,6 +170,10 @@ fn a_person_may_switch_stash_and_commit_while_a_run_goes_on() {
     let mine = trial.git(&["rev-parse", "side"]);
     trial.leave("go");
     run.end(&trial).graph_complete();
+    // The run is on its branch, wherever the checkout is.
+    let status = trial.run(["status"]).out();
+    assert!(status.contains("`git switch main`") && status.contains("2 of 2 complete"), "{status}");
+    assert!(!status.contains("open now"), "{status}");
     assert_eq!((trial.status("a"), trial.status("b")), ("pending".into(), "pending".into()));
     assert_eq!(trial.tasks("completed"), ["a", "b"]);
     assert_eq!(
@@ -178,6 +182,39 @@ fn a_person_may_switch_stash_and_commit_while_a_run_goes_on() {
     );
     trial.git(&["checkout", "--quiet", "main"]);
     assert_eq!((trial.status("a"), trial.status("b")), ("complete".into(), "complete".into()));
+}
+
+/// The work is in the repository by then.
+#[test]
+fn work_that_landed_is_complete_although_its_slot_is_gone() {
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").command(["sh", "-c", HONEST]);
+    let record = trial.sign("points").display().to_string();
+    let trial = trial.env("RALPH_CRASH_RECORD", &record).env("RALPH_CRASH_POINT", "land.moved:1");
+    trial.run(["run"]).code(-1);
+    fs::remove_dir_all(trial.dir().join("repo.slots")).unwrap();
+    let trial = trial.env("RALPH_CRASH_POINT", "");
+    trial.run(["run"]).graph_complete();
+    assert_eq!(
+        (trial.tasks("started"), trial.tasks("completed")),
+        (vec!["a".into()], vec!["a".into()])
+    );
+    assert!(!trial.run(["show"]).out().contains("Not kept"));
+}
+
+/// The command says what it changed; the run sees the same in the file.
+#[test]
+fn a_command_during_a_run_has_one_line_for_a_change() {
+    let trial = project();
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "agent_started");
+    trial.run(["task-add", "Third", "--id", "c"]);
+    trial.wait_for_records(2, "graph_loaded");
+    trial.leave("go");
+    run.end(&trial);
+    let mut changed = trial.lines("status_changed");
+    changed.retain(|line| line["task_id"] == "c" && line["old"].is_null());
+    let causes: Vec<_> = changed.iter().map(|line| line["cause"].clone()).collect();
+    assert_eq!(causes, ["command"]);
 }
 
 #[test]

@@ -6,10 +6,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{last_beat, look, max_attempts, of_history, open_attempts};
 use crate::{
     adapters::journal::JournalPosition,
-    commands::{Invocation, with_view},
+    commands::{Invocation, turn_to, with_view},
     core::{
         commit_id::CommitId,
         event::{AttemptResult, Event, RequestEvent, RunEvent, record::Record},
+        executor::shell_word,
         exit::{Exit, fail},
         graph::{
             TaskGraph,
@@ -93,6 +94,8 @@ fn newest(workspace: &mut Workspace, now: DateTime<Utc>) -> Result<RunReport> {
     let run = of_history(workspace, history, live, now)?;
     // Of a run with other flags, the states of tasks depend on these.
     let _ = workspace.set_flags(history.run.begun.flags.clone());
+    // A person may have switched to another branch since.
+    let other = turn_to(workspace, history.run.begun.branch.clone())?;
     let outputs = FailureOutputReader::new(workspace).read(history);
     let beat = last_beat(workspace).and_then(|age| TimeDelta::from_std(age).ok());
     let kept = workspace.kept_graph().filter(|_| run.name.is_none());
@@ -117,7 +120,12 @@ fn newest(workspace: &mut Workspace, now: DateTime<Utc>) -> Result<RunReport> {
         RunReport::of(run, &ReportSource { graph: Some(view.graph), view: Some(*view), ..source })
     })?;
     report = report.with_attention(reverted(workspace, history, file.graph())?);
-    if !live && workspace.config.onto.is_some() {
+    if let Some(branch) = other {
+        report.next.push(format!(
+            "this is about `{branch}`, where the run lands; `git switch {}` brings your checkout there",
+            shell_word(&branch)
+        ));
+    } else if !live && workspace.config.onto.is_some() {
         report.next.extend(not_merged(workspace, history)?);
     }
     Ok(report)
