@@ -24,6 +24,7 @@ use crate::{
         exit::{self, Exit},
         finding::{Finding, FindingKind, FindingLevel},
         graph::task::Task,
+        isolation::OnRedBase,
         select::Policy,
     },
     project::{
@@ -57,7 +58,9 @@ pub fn run(invocation: &Invocation, options: DoctorArgs) -> Result<Exit> {
             "findings": list,
         }))
     } else {
-        text(&findings, would_end, options.quiet)
+        let red = findings.iter().any(|it| it.kind == Some(FindingKind::VerifyFails));
+        let red = red.then(|| invocation.workspace()).transpose()?;
+        text(&findings, would_end, red.map(|it| it.config.on_red_base), options.quiet)
     })?;
     Ok(exit)
 }
@@ -202,7 +205,14 @@ fn tried(
     findings
 }
 
-fn text(findings: &[Finding], would_end: Option<Exit>, quiet: bool) -> String {
+/// The page for people; `red` is what a run does about a verify command that fails without any work, if
+/// one does.
+fn text(
+    findings: &[Finding],
+    would_end: Option<Exit>,
+    red: Option<OnRedBase>,
+    quiet: bool,
+) -> String {
     let paint = Paint::for_stream(&std::io::stdout());
     let width = findings.iter().map(|finding| columns(finding.subject)).max().unwrap_or(0);
     let (mut text, mut warnings) = (String::new(), 0);
@@ -233,7 +243,15 @@ fn text(findings: &[Finding], would_end: Option<Exit>, quiet: bool) -> String {
     } else if is_wrong {
         let _ = writeln!(text, "a run would start{warnings}, and complete whatever the work is");
     } else if !quiet || !warnings.is_empty() {
-        let _ = writeln!(text, "a run would start{warnings}");
+        let red = match red {
+            None => "",
+            Some(OnRedBase::Repair) => ", and first let an agent make the verify command pass",
+            Some(OnRedBase::Stop) => {
+                ", and end because a verify command fails without any work; `on_red_base: repair` lets an \
+                 agent mend it first"
+            }
+        };
+        let _ = writeln!(text, "a run would start{warnings}{red}");
     }
     text
 }

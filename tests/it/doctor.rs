@@ -135,7 +135,7 @@ fn every_problem_of_a_repository_is_reported() {
     warning  verify      there is no program `cargo-nonesuch` (for `a`)
                          -> install it, or correct `verify`; the task cannot complete without it
     warning  commit      git does not know who commits
-                         -> set `git config user.name` and `git config user.email`
+                         -> run `git config --global user.name NAME` and `git config --global user.email ADDRESS`
     fault    branch      HEAD is detached, and attempts start from a branch with a commit
                          -> switch to a branch with `git switch`, or use `--in-place`
     warning  checkout    1 path not committed: .ralph/config.yaml
@@ -278,11 +278,25 @@ fn git_must_know_who_commits() {
     trial.git(&["config", "--unset", "user.name"]);
     trial.git(&["config", "--unset", "user.email"]);
     trial.hook("pre-commit", "exit 0");
-    warns(&trial, "commit", "git does not know who commits; set `git config user.name`");
+    warns(&trial, "commit", "git does not know who commits; run `git config --global user.name");
     trial.run(["run", "--once"]).code(1).stderr_has(
-        "warning: git does not know who commits; set `git config user.name` and `git config \
-         user.email`; an agent that has no name of its own cannot commit",
+        "warning: git does not know who commits; run `git config --global user.name NAME` and `git \
+         config --global user.email ADDRESS`; an agent that has no name of its own cannot commit",
     );
+}
+
+#[test]
+fn what_a_run_would_do_about_a_red_branch_is_said() {
+    let trial = healthy();
+    for (more, end) in [
+        ("", ", and end because a verify command fails without any work;"),
+        ("on_red_base: repair\n", ", and first let an agent make the verify command pass\n"),
+    ] {
+        let settings = format!("{SETTINGS}agent: [claude, -p]\nverify: 'false'\n{more}");
+        trial.write(".ralph/config.yaml", &settings);
+        let text = trial.run(["doctor", "-q"]).out();
+        assert!(text.contains("a run would start, with ") && text.contains(end), "{text}");
+    }
 }
 
 #[test]

@@ -121,8 +121,8 @@ impl CommitMaker<'_> {
             ident = program::run(&self.root, &["-c", "user.useConfigOnly=true", "var", who])
                 .map_err(|_| {
                     anyhow!(
-                        "git does not know who commits; set `git config user.name` and `git \
-                         config user.email`"
+                        "git does not know who commits; run `git config --global user.name NAME` and \
+                         `git config --global user.email ADDRESS`"
                     )
                 })?;
         }
