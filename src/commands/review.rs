@@ -63,8 +63,8 @@ pub fn run(invocation: &Invocation, options: &ReviewArgs) -> Result<Exit> {
     if terminal::can_ask() && terminal::stdout_is_terminal() {
         return dialog(invocation, editor, &items);
     }
-    let shown = items.iter().map(|item| lines(item, Paint::for_stream(&std::io::stdout())));
-    success(&shown.collect::<String>())
+    let (paint, width) = (Paint::for_stream(&std::io::stdout()), terminal::stdout_width());
+    success(&items.iter().map(|item| lines(item, paint, width)).collect::<String>())
 }
 
 /// What waits for a review.
@@ -135,14 +135,17 @@ pub(super) fn landings(
     Ok(found)
 }
 
-/// An item as it is listed.
-fn lines(item: &ReviewItem, paint: Paint) -> String {
-    let title = visible(&item.title);
-    let id = paint.text(Style::Strong, item.task_id.as_str()).into_owned();
-    let title = if *title == *item.task_id.as_str() { String::new() } else { format!("  {title}") };
-    let mut text = format!("{id}{title}  ({})\n", item.facts());
+/// An item as it is listed, at most as wide as this.
+fn lines(item: &ReviewItem, paint: Paint, width: Option<usize>) -> String {
+    let (id, title) = (item.task_id.as_str(), visible(&item.title));
+    let title = if *title == *id { String::new() } else { format!("  {title}") };
+    let wrapped = |text: &str| terminal::wrap(text, width.unwrap_or(usize::MAX));
+    let head = wrapped(&format!("{id}{title}  ({})", item.facts())).join("\n");
+    let mut text = head.replacen(id, &paint.text(Style::Strong, id), 1) + "\n";
     for risk in &item.risks {
-        let _ = writeln!(text, "  {}", paint.text(Style::Warn, visible(&risk.why)));
+        for part in wrapped(&format!("  {}", visible(&risk.why))) {
+            let _ = writeln!(text, "{}", paint.text(Style::Warn, part));
+        }
     }
     text
 }
@@ -151,12 +154,9 @@ fn lines(item: &ReviewItem, paint: Paint) -> String {
 fn dialog(invocation: &Invocation, mut editor: TaskEditor, items: &[ReviewItem]) -> Result<Exit> {
     let paint = Paint::for_stream(&std::io::stderr());
     for (at, item) in items.iter().enumerate() {
-        terminal::say(&format!(
-            "\n{} of {}  {}",
-            at + 1,
-            items.len(),
-            lines(item, paint).trim_end()
-        ));
+        let place = format!("{} of {}  ", at + 1, items.len());
+        let width = terminal::stderr_width().map(|width| width.saturating_sub(place.len()));
+        terminal::say(&format!("\n{place}{}", lines(item, paint, width).trim_end()));
         loop {
             terminal::say(&paint.text(Style::Faint, KEYS));
             let Ok(key) = terminal::key() else { return Ok(Exit::Success) };

@@ -8,7 +8,10 @@ use std::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::support::{SETTINGS, TestProject};
+use crate::{
+    support::{SETTINGS, TestProject},
+    terminal::{bare, code, on_terminal},
+};
 
 /// Keeps its prompt, writes a file of its task, and a line in the file of its letter.
 const AGENT: &str = r#"#!/bin/sh
@@ -261,6 +264,21 @@ fn what_deserves_a_look_comes_first() {
     assert_eq!(ids(&trial.run(["review", "--json"]).json()), ["plain"]);
     trial.run(["run"]).graph_complete();
     assert_eq!(ids(&trial.run(["review", "--json"]).json()), ["deps", "plain"], "it landed anew");
+}
+
+#[test]
+fn a_list_of_what_landed_fits_the_terminal() {
+    let title = "A title that is longer than a terminal of sixty columns can show on one line";
+    let graph = format!("tasks: [{{id: base, title: {title}, path: elsewhere}}]\n");
+    let trial = project(&graph, "");
+    trial.run(["run"]).graph_complete();
+    let mut screen = on_terminal(&trial, 60, "review < /dev/null");
+    let text = bare(&screen.exp_eof().unwrap());
+    assert_eq!(code(&screen), 0);
+    assert!(text.contains("on one line") && text.contains("1 file, +1 -0"), "{text}");
+    for line in text.lines() {
+        assert!(ralph::adapters::terminal::columns(line) <= 60, "{line}");
+    }
 }
 
 #[test]
