@@ -111,9 +111,9 @@ impl Spend {
         self.cost_usd + f64::from(self.unknown_cost) * self.highest_cost
     }
 
-    /// Whether any of its agents told what it cost.
+    /// Whether any of its agents told what it cost, or none ran.
     pub fn is_cost_told(&self) -> bool {
-        self.unknown_cost < self.attempts.max(1) || self.cost_usd > 0.0
+        self.unknown_cost == 0 || self.highest_cost > 0.0
     }
 
     /// Whether any of its agents told its tokens.
@@ -280,10 +280,16 @@ mod tests {
         let mut ended = end(1, Verdict::Failed);
         spend.add(&ended);
         assert_eq!(spend.cost(), "unknown");
+        // An attempt without an agent costs nothing.
+        spend.add(&AttemptResult {
+            outcome: Outcome::NotStarted { error: String::new() },
+            ..end(1, Verdict::BaselineBroken)
+        });
+        assert_eq!(spend.cost(), "unknown");
         ended.usage = Usage { cost_usd: Some(0.25), ..Usage::default() };
         spend.add(&ended);
         assert_eq!(spend.cost(), "$0.25 and 1 unknown");
-        assert_eq!((spend.unknown_cost, spend.unknown_tokens, spend.attempts), (1, 2, 2));
+        assert_eq!((spend.unknown_cost, spend.unknown_tokens, spend.attempts), (1, 3, 3));
         assert_eq!((dollars(0.0), dollars(0.0042)), ("$0.00".to_owned(), "$0.0042".to_owned()));
     }
 
