@@ -41,12 +41,10 @@ pub fn list(invocation: &Invocation, options: &AttemptsArgs) -> Result<Exit> {
     let name = options.id.as_ref().map(|id| typed(&workspace, id));
     let detail = name.as_deref().map_or(LogDetail::Results, LogDetail::of_name);
     let log = workspace.attempt_log(detail)?;
-    let found = name.map(|name| find(&workspace, &log, &name)).transpose()?;
-    let id = found.map(|found| found.task_id.clone());
+    let id = name.map(|it| find(&workspace, &log, &it)).transpose()?.map(|it| it.task_id.clone());
     let mut all = log.of(id.as_ref()).map(PastAttemptView::of).peekable();
     if options.json {
-        terminal::print_json_list(all)?;
-        return Ok(Exit::Success);
+        return Ok(terminal::print_json_list(all).map(|()| Exit::Success)?);
     }
     success(&match all.peek() {
         Some(_) => terminal::table(&rows(all)),
@@ -112,9 +110,7 @@ pub(super) fn details(
 ) -> Result<PastAttemptDetails> {
     let entry = find(workspace, log, name)?;
     let mut attempt = PastAttemptView::of(entry);
-    if let Some(ended) = &mut attempt.end {
-        landed_work::note_arrival(&workspace.repo, ended)?;
-    }
+    landed_work::note_arrival(&workspace.repo, attempt.end.as_mut())?;
     let logs = workspace.log_folder();
     let file = |name: &str| logs.path(&format!("{}/{name}", entry.log));
     Ok(PastAttemptDetails {
@@ -394,7 +390,6 @@ fn typed(workspace: &Workspace, name: &str) -> String {
     }
 }
 
-/// Finds an attempt in a log, which may be that of its task alone.
 pub(super) fn find<'a>(
     workspace: &Workspace,
     log: &'a AttemptLog,

@@ -14,7 +14,8 @@ use crate::{
 ///
 /// # Errors
 /// The error of `git`.
-pub fn note_arrival(repo: &Repo, ended: &mut AttemptResult) -> Result<()> {
+pub fn note_arrival(repo: &Repo, ended: Option<&mut AttemptResult>) -> Result<()> {
+    let Some(ended) = ended else { return Ok(()) };
     let Some(merge) = &mut ended.evidence.merge else { return Ok(()) };
     let waited = merge.landed();
     if let Merge::Landed { branch, commit, waits, .. } = merge
