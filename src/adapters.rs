@@ -8,6 +8,7 @@ pub mod awake;
 pub mod signal;
 pub mod service_manager;
 pub mod http_server;
+pub mod mcp;
 pub mod excerpt;
 pub mod state;
 pub mod journal;

@@ -7,6 +7,7 @@ mod look;
 mod review;
 mod run;
 mod setup;
+mod tool;
 
 use std::{
     ffi::OsString,
@@ -23,6 +24,7 @@ pub use look::*;
 pub use review::*;
 pub use run::*;
 pub use setup::*;
+pub use tool::*;
 
 /// Runs coding agents through a task graph and trusts only what git shows
 #[derive(Debug, Parser)]
@@ -91,6 +93,8 @@ pub enum Command {
     Graph(Flags<GraphArgs>),
     /// Show the repository in the browser, live
     Serve(Flags<ServeArgs>),
+    /// Offer these commands as tools to Claude Code and others
+    Mcp(Flags<McpArgs>),
     /// List the run and the loops of this repository
     Ls(Flags<Ls>),
     /// List attempts with their verdicts

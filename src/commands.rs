@@ -18,6 +18,7 @@ mod init;
 mod inside;
 mod land;
 mod logs;
+mod mcp;
 mod merge_driver;
 mod notify;
 mod page_data;
@@ -51,17 +52,18 @@ use std::{
     env, fs, iter,
     ops::ControlFlow,
     path::{Component, Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
 
 use crate::{
     adapters::{git, process, signal, terminal},
-    cli::{Cli, Command, DraftArgs, Flags, InitArgs, LandArgs, Named, Which},
+    cli::{Cli, Command, CommandCall, DraftArgs, Flags, InitArgs, LandArgs, Named, Which},
     core::{
         diagnostic::nearest,
         event::Begun,
-        exit::{self, Exit, Failure},
+        exit::{self, Exit, Failure, fail},
         graph::{TaskGraph, filter::Filter, task::TaskId},
         history::History,
         loop_paths::LoopPaths,
@@ -193,6 +195,7 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Pr(Flags(options)) => pull_request::run(at, &options),
         Command::TakeBack(Flags(options)) => take_back::run(at, &options),
         Command::Serve(Flags(options)) => serve::run(at, &options),
+        Command::Mcp(Flags(options)) => mcp::run(at, options),
         Command::Schedule(Flags(options)) => schedule::run(at, &options),
         Command::Heartbeat(Flags(beat)) => status::heartbeat(&at.named(&beat.named), beat.max_age),
         Command::Logs(Flags(options)) => logs::run(&at.named(&options.named), &options),
@@ -336,6 +339,17 @@ impl Invocation {
             }
         }
         Ok(flags)
+    }
+
+    /// Runs a command of this program on the same files, in a process of its own.
+    fn call_own(&self, call: &CommandCall, limit: Duration) -> Result<process::OwnCall> {
+        if call.arguments.iter().chain([&call.input]).any(|text| text.contains('\0')) {
+            return fail(Exit::Usage, "a text must not contain the character NUL");
+        }
+        let arguments: Vec<String> =
+            self.flags()?.into_iter().chain(call.arguments.iter().cloned()).collect();
+        process::call_own(&arguments, &self.directory()?, &call.input, limit)
+            .context("start `ralph`")
     }
 
     /// Returns the absolute path of the directory.

@@ -3,8 +3,8 @@
 //!
 //! The number of connections, the sizes of requests and all waiting are bounded (see
 //! `connections`), so that idle, slow and hostile clients cost little and do not block others.
-//! With its submodules, the only user of `axum`, `futures-util`, `hyper`, `hyper-util` and `tokio`:
-//! the only asynchronous code of the program.
+//! With its submodules, the only user of `axum`, `futures-util`, `hyper` and `hyper-util`; with `mcp`,
+//! the only user of `tokio` and the only asynchronous code of the program.
 
 mod connections;
 

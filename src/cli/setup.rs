@@ -204,6 +204,19 @@ pub struct ServeArgs {
     pub allow_actions: bool,
 }
 
+/// `ralph mcp`.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(
+    after_help = "The Model Context Protocol on standard input and output. `claude mcp add ralph -- \
+    ralph mcp` adds it to Claude Code; other agents start `ralph mcp` in the repository. Each tool is \
+    the command of the same name: it does, records and refuses the same."
+)]
+pub struct McpArgs {
+    /// Also offer `run`, `stop`, `pause` and `resume`; runs go on in the background
+    #[arg(long)]
+    pub allow_run: bool,
+}
+
 /// The port of the page where none is given: fixed, so that a bookmark stays right.
 pub const DEFAULT_PORT: u16 = 7325;
 /// The same as text.

@@ -44,6 +44,7 @@ mod logs;
 mod loops;
 #[cfg(target_os = "linux")]
 mod matrix;
+mod mcp;
 mod merge;
 mod notes;
 mod notify;

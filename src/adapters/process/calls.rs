@@ -154,8 +154,8 @@ pub struct OwnCall {
     pub errors: String,
 }
 
-/// Runs this program in `dir` with these arguments and this standard input. It is killed after
-/// `limit`.
+/// Runs this program in `dir` with these arguments and this standard input, without the editor of a
+/// person. It is killed after `limit`.
 ///
 /// # Errors
 /// It cannot be started, or its end is lost.
@@ -166,6 +166,7 @@ pub fn call_own(
     limit: Duration,
 ) -> io::Result<OwnCall> {
     let command = outside(&duct::cmd(own_program(), arguments), dir);
+    let command = command.env_remove("VISUAL").env_remove("EDITOR");
     captured(&command, input, limit, |_| {})
 }
 

@@ -16,7 +16,6 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -24,10 +23,11 @@ use crate::{
     adapters::{
         http_server::{HttpCaller, HttpReply, HttpRequest},
         machine,
-        process::{self, OwnCall},
         terminal::plain,
     },
+    cli::CommandCall,
     commands::Invocation,
+    core::exit::{self, Exit},
     core::hmac::same,
     project::kept_change::KeptChanges,
 };
@@ -242,13 +242,6 @@ enum PageAction {
     },
 }
 
-/// A command of this program.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct ActionCall {
-    arguments: Vec<String>,
-    input: String,
-}
-
 /// Does what a request asks for.
 pub(super) fn act(invocation: &Invocation, request: &HttpRequest) -> HttpReply {
     let action: PageAction = match serde_json::from_slice(request.body()) {
@@ -256,18 +249,9 @@ pub(super) fn act(invocation: &Invocation, request: &HttpRequest) -> HttpReply {
         Err(error) => return said(400, false, &format!("this is not an action: {error}")),
     };
     let call = action.call();
-    if call.arguments.iter().chain([&call.input]).any(|text| text.contains('\0')) {
-        return said(400, false, "a text must not contain the character NUL");
-    }
-    let called = || -> Result<OwnCall> {
-        let arguments: Vec<String> =
-            invocation.flags()?.into_iter().chain(call.arguments).collect();
-        let directory = invocation.directory()?;
-        Ok(process::call_own(&arguments, &directory, &call.input, LIMIT)?)
-    };
     let newest = || newest_change(invocation);
     let before = newest();
-    match called() {
+    match invocation.call_own(&call, LIMIT) {
         Ok(called) => {
             let text = if called.code == Some(0) && !called.output.trim().is_empty() {
                 called.output
@@ -280,7 +264,8 @@ pub(super) fn act(invocation: &Invocation, request: &HttpRequest) -> HttpReply {
             let body = json!({ "done": status == 200, "text": text, "undo": undo });
             HttpReply::of(status, "application/json", body.to_string())
         }
-        Err(error) => said(500, false, &format!("`ralph` cannot be started: {error}")),
+        Err(error) if exit::of_error(&error) == Exit::Usage => said(400, false, &error.to_string()),
+        Err(error) => said(500, false, &format!("{error:#}")),
     }
 }
 
@@ -298,7 +283,7 @@ fn said(status: u16, done: bool, text: &str) -> HttpReply {
 
 impl PageAction {
     /// The command that does it. What a person typed is never read as a flag.
-    fn call(self) -> ActionCall {
+    fn call(self) -> CommandCall {
         let (name, flags, words, input): (&str, Vec<String>, Vec<String>, String) = match self {
             PageAction::Answer { id, text } => ("answer", vec![], vec![id, "-".to_owned()], text),
             PageAction::Note { id, text } => {
@@ -337,7 +322,7 @@ impl PageAction {
             }
         };
         let name = std::iter::once(name.to_owned()).chain(flags);
-        ActionCall { arguments: name.chain(["--".to_owned()]).chain(words).collect(), input }
+        CommandCall { arguments: name.chain(["--".to_owned()]).chain(words).collect(), input }
     }
 }
 
@@ -345,7 +330,7 @@ impl PageAction {
 mod tests {
     use super::*;
 
-    fn call(json: &str) -> ActionCall {
+    fn call(json: &str) -> CommandCall {
         serde_json::from_str::<PageAction>(json).unwrap().call()
     }
 
