@@ -22,7 +22,7 @@ pub struct InitArgs {
     #[arg(long)]
     pub project: bool,
     /// Write only the user settings, `~/.ralph/config.yaml`
-    #[arg(long, conflicts_with_all = ["project", "agents_md", "merge_driver"])]
+    #[arg(long, conflicts_with_all = ["project", "agents_md", "merge_driver", "skill"])]
     pub global: bool,
     /// Overwrite the settings, with a backup in `config.yaml.bak`
     #[arg(long)]
@@ -31,7 +31,7 @@ pub struct InitArgs {
     #[arg(long)]
     pub force: bool,
     /// Write only `PROMPT.md`, for a loop without a graph
-    #[arg(long, conflicts_with_all = ["project", "global", "reset", "agents_md", "merge_driver", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["project", "global", "reset", "agents_md", "merge_driver", "skill", "dry_run"])]
     pub prompt: bool,
     /// Also append a section about `ralph` to AGENTS.md or CLAUDE.md
     #[arg(long)]
@@ -39,6 +39,9 @@ pub struct InitArgs {
     /// Also install the merge driver, as `ralph merge-driver --install` does
     #[arg(long)]
     pub merge_driver: bool,
+    /// Also write a skill for Claude Code, `.claude/skills/ralph/SKILL.md`
+    #[arg(long)]
+    pub skill: bool,
     /// Show what `--yes` would write; write nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -97,6 +100,8 @@ pub enum Templates {
     Agents,
     /// The recipes for a justfile
     Just,
+    /// The skill for Claude Code
+    Skill,
 }
 
 impl From<Templates> for Template {
@@ -111,6 +116,7 @@ impl From<Templates> for Template {
             Templates::Config => Template::Config,
             Templates::Agents => Template::Agents,
             Templates::Just => Template::Just,
+            Templates::Skill => Template::Skill,
         }
     }
 }

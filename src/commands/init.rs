@@ -23,7 +23,7 @@ use crate::{
         exit::{Exit, fail},
         finding::FindingKind,
         loop_paths::LoopPaths,
-        prompt::template::{self, Template},
+        prompt::template::{self, SKILL, Template},
         setup::{self, Content, FileFate, Found, SetupChoices},
     },
     project::{
@@ -135,6 +135,7 @@ fn project(dir: &Path, options: &InitArgs, wizard: Option<&Wizard>) -> Result<Se
     let found = wizard::found(root);
     let mut wanted = SetupChoices::of(&found);
     wanted.paragraph = options.agents_md;
+    wanted.skill = options.skill;
     if speaks_for_all(root) {
         wanted.agent = None;
     }
@@ -239,6 +240,10 @@ fn ask(
         let question = format!("Add a section for agents to {}?", told(root, found).join(" and "));
         wanted.paragraph = wizard.is_wanted(&question, false)?;
     }
+    let has_claude = found.agents.iter().any(|agent| agent.name == "claude");
+    if has_claude && !options.skill && changes(Content::Whole(Template::Skill.text()), SKILL)? {
+        wanted.skill = wizard.is_wanted("Add a skill for Claude Code to .claude?", false)?;
+    }
     let own = root.join(config_layers::PATH);
     let is_free = |path: PathBuf| path != own && !path.exists();
     if !options.project && config_layers::global_path().is_some_and(is_free) {
@@ -301,6 +306,9 @@ fn steps(
         for name in told(root, found) {
             steps.push(FileStep::plan(root, &name, &Content::Paragraph, force)?);
         }
+    }
+    if wanted.skill {
+        steps.push(whole(SKILL, Template::Skill.text(), force)?.keeping().made());
     }
     if wanted.global {
         steps.push(global_step(wanted, false)?);

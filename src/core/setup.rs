@@ -167,6 +167,8 @@ pub struct SetupChoices {
     pub recipes: bool,
     /// Whether to add a paragraph about `ralph` to the instructions for agents.
     pub paragraph: bool,
+    /// Whether to write the skill for Claude Code.
+    pub skill: bool,
     /// Whether to write the user settings too.
     pub global: bool,
 }
@@ -182,6 +184,7 @@ impl SetupChoices {
             sandbox: found.sandbox.is_some(),
             recipes: true,
             paragraph: false,
+            skill: false,
             global: false,
         }
     }
@@ -462,6 +465,7 @@ mod tests {
             max_cost: None,
             recipes: true,
             paragraph: false,
+            skill: false,
             global: false,
         }
     }

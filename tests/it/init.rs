@@ -328,6 +328,40 @@ fn the_prompt_of_a_plain_loop_is_written_once() {
 }
 
 #[test]
+fn the_skill_is_written_if_wanted_and_removed_if_unchanged() {
+    let trial = repository(&["claude"]);
+    let skill = ".claude/skills/ralph/SKILL.md";
+    trial.run(["init", "--yes"]);
+    assert!(!trial.root().join(".claude").exists(), "it was not asked for");
+    trial.run(["init", "--yes", "--skill"]).stdout_has(&format!("created  {skill}\n"));
+    let text = trial.read(skill);
+    assert_eq!(text, trial.run(["template", "skill"]).out());
+    assert!(text.starts_with("---\nname: ralph\ndescription: "), "{text}");
+    assert!(text.split_whitespace().count() <= 600, "it stays short");
+    // It names only what there is.
+    let commands = ralph::cli::commands();
+    let all: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in all.split("`ralph ").skip(1) {
+        let name = part.split(|c: char| !c.is_ascii_lowercase() && c != '-').next().unwrap();
+        let is_there = commands.iter().any(|(command, _)| command == name) || name == "help";
+        assert!(is_there, "`ralph {name}` is in the skill");
+    }
+    let example = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    trial.write("example.yaml", &format!("\n{example}").replace("\n   ", "\n"));
+    trial.run(["check", "example.yaml"]);
+
+    trial.write(skill, "mine\n");
+    trial.run(["init", "--yes", "--skill"]).stdout_has(&format!("kept     {skill}: "));
+    trial.run(["uninit", "--yes"]).code_is_any();
+    assert_eq!(trial.read(skill), "mine\n");
+    trial.run(["init", "--yes", "--skill", "--force"]);
+    assert_eq!(trial.read(&format!("{skill}.bak")), "mine\n");
+    fs::remove_file(trial.root().join(format!("{skill}.bak"))).unwrap();
+    trial.run(["uninit", "--yes"]).stdout_has(skill);
+    assert!(!trial.root().join(".claude").exists());
+}
+
+#[test]
 fn a_dry_run_shows_everything_and_touches_nothing() {
     let trial = repository(&["make"]);
     trial.write("Makefile", "test:\n\ttrue\n");
@@ -453,7 +487,7 @@ fn templates_go_to_standard_output() {
     exit code 64
     --- stderr ---
     error: invalid value 'grpah' for '[NAME]'
-      [possible values: task, draft, review, follow-up, prompt, graph, config, agents, just]
+      [possible values: task, draft, review, follow-up, prompt, graph, config, agents, just, skill]
 
       tip: a similar value exists: 'graph'
 
@@ -483,8 +517,9 @@ fn the_wizard_asks_and_enter_takes_the_default() {
         ("Which commands", format!("{down} \r")),
         ("Add recipes for `just` to justfile?", "n".to_owned()),
         ("Add a section for agents to AGENTS.md?", "y".to_owned()),
+        ("Add a skill for Claude Code to .claude?", "y".to_owned()),
         ("in all your projects?", "y".to_owned()),
-        ("Write 8 files?", "\r".to_owned()),
+        ("Write 9 files?", "\r".to_owned()),
     ];
     let mut terminal = on_terminal(&trial, 60, "init");
     let mut seen = String::new();

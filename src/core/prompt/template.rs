@@ -23,6 +23,8 @@ pub enum Template {
     Agents,
     /// The recipes for a `justfile`.
     Just,
+    /// The skill for Claude Code, at [`SKILL`].
+    Skill,
 }
 
 impl Template {
@@ -38,10 +40,13 @@ impl Template {
             Template::Config => include_str!("template/config.yaml").to_owned(),
             Template::Agents => include_str!("template/agents.md").to_owned(),
             Template::Just => include_str!("template/just").to_owned(),
+            Template::Skill => include_str!("template/skill.md").to_owned(),
         }
     }
 }
 
+/// The path of the skill for Claude Code, relative to the repository.
+pub const SKILL: &str = ".claude/skills/ralph/SKILL.md";
 /// A task graph without tasks.
 pub const GRAPH_HEAD: &str = include_str!("template/graph.yaml");
 /// Tasks for a project that has no code yet.
