@@ -249,11 +249,47 @@ pub fn detect(text: &str) -> Option<BacklogFormat> {
     markdown::is_plan(bare).then_some(BacklogFormat::Markdown)
 }
 
+/// Backlogs of tools that are not read: names in the first task, or in the whole; what it is, and what to
+/// do instead.
+const FOREIGN: [(&[&str], &str, &str); 3] = [
+    (
+        &["key", "fields"],
+        "it has issues of Jira in JSON, which are not read",
+        "export the issues as CSV, and import that",
+    ),
+    (
+        &["cards", "lists"],
+        "it is a board of Trello in JSON, which is not read",
+        "export the board as CSV, or write `[{\"id\", \"title\", \"description\", \"status\"}]` from its cards",
+    ),
+    (
+        &["uuid", "entry"],
+        "it is an export of Taskwarrior, which is not read",
+        "`task export | jq '[.[] | {id: .uuid[:8], title: .description, status, dependsOn: [(.depends // \
+         [])[][:8]]}]' | ralph import -` reads it",
+    ),
+];
+
+/// The backlog of a tool that is not read, and what to do instead.
+pub fn foreign(text: &str) -> Option<(&'static str, &'static str)> {
+    let bare = text.trim_start_matches('\u{feff}').trim_start();
+    let first = SourceValue::first_of_json(bare).filter(|_| bare.starts_with(['{', '[']))?;
+    let issue = first.list("issues").and_then(|list| list.items().first());
+    let has = |names: &[&str]| {
+        let all = |value: &&SourceValue| names.iter().all(|name| value.get(name).is_some());
+        [Some(&first), issue].iter().flatten().any(all)
+    };
+    FOREIGN.iter().find(|(names, _, _)| has(names)).map(|(_, what, help)| (*what, *help))
+}
+
 /// Why a text looks like no backlog, as a lower-case fragment.
 pub fn why_not(text: &str) -> String {
     let bare = text.trim_start_matches('\u{feff}').trim_start();
     if bare.is_empty() {
         return "it is empty".to_owned();
+    }
+    if let Some((what, help)) = foreign(text) {
+        return format!("{what}: {help}");
     }
     if bare.starts_with(['{', '[']) && !looks_like_markdown(bare) {
         return match SourceValue::of_json(text) {
@@ -275,6 +311,9 @@ fn looks_like_markdown(start: &str) -> bool {
 }
 
 fn in_json(text: &str) -> Option<BacklogFormat> {
+    if foreign(text).is_some() {
+        return None;
+    }
     let of = |item: &SourceValue| by_fields(|name| item.get(name).is_some());
     // A long file is known by its first object too, even if it is broken below.
     let first = || SourceValue::first_of_json(text);
@@ -330,7 +369,7 @@ fn by_fields(has: impl Fn(&str) -> bool) -> Option<BacklogFormat> {
         Some(BacklogFormat::Prd)
     } else if has("subtasks") || has("testStrategy") {
         Some(BacklogFormat::TaskMaster)
-    } else if has("id") && has("title") && has("status") {
+    } else if has("id") && (has("title") || has("subject")) && has("status") {
         Some(BacklogFormat::Beads)
     } else {
         None

@@ -195,6 +195,10 @@ pub fn format_of(name: &str, text: &str, named: Option<BacklogFormat>) -> Result
                 Diagnostic::error(format!("`{name}` is an Org file, which is not read"), 0..0);
             return refused(name, "", &[fault.help("export it as Markdown, and import that")]);
         }
+        if let Some((what, help)) = import::foreign(text) {
+            let fault = Diagnostic::error(format!("`{name}` is no backlog: {what}"), 0..0);
+            return refused(name, "", &[fault.help(help)]);
+        }
         let formats = BacklogFormat::ALL.map(BacklogFormat::name).join(", ");
         let message = if text.trim().is_empty() {
             format!("`{name}` is empty")

@@ -181,6 +181,8 @@ plan.md (markdown): 5 tasks (3 pending, 1 in-progress, 1 complete), 1 dependency
   right-side                in-progress  Right side
   find-a-hill-with-wind-in-the-morning
                             pending      Find a hill with wind, in the morning.
+Kept in another form:
+  checkbox: `[~]` is read as in-progress (`right-side`, plan.md:10:6)
 Lost:
   text: it is in no task (plan.md:3:1)
   order of phases: a later phase does not wait for an earlier one; write dependencies where it must
@@ -265,10 +267,12 @@ fn a_source_that_cannot_be_read_changes_nothing() {
         ("deep.json", deep.as_bytes(), "nested too deeply"),
         ("long.json", long.as_bytes(), "`title` is 10240 KiB long"),
         ("cycle.json", cycle.as_bytes(), "form a cycle: `a` -> `b` -> `a`"),
+        ("jira.json", br#"{"issues": [{"key": "A-1", "fields": {"summary": "x"}}]}"#, "Jira in JSON"),
+        ("trello.json", br#"{"name": "B", "lists": [], "cards": [{"id": "1"}]}"#, "board of Trello"),
         (
-            "twice.json",
-            b"[{\"id\": \"a\", \"passes\": true}, {\"id\": \"a\", \"passes\": true}]",
-            "two tasks have the id `a`",
+            "tasks.json",
+            br#"[{"id": 1, "description": "x", "entry": "2026", "status": "pending", "uuid": "u"}]"#,
+            "export of Taskwarrior",
         ),
         ("latin.csv", b"id,title\n1,caf\xe9\n", "not UTF-8"),
         ("bad.yaml", b"tasks:\n  - id: [\n", "bad.yaml:"),
@@ -284,6 +288,78 @@ fn a_source_that_cannot_be_read_changes_nothing() {
     }
     let trial = TestProject::new();
     trial.run(["import", "missing.json"]).code(1).stderr_has("`missing.json`");
+}
+
+#[test]
+fn what_other_tools_mean_is_read_or_named() {
+    // Equal ids.
+    let trial = TestProject::new();
+    let story = |id: &str, title: &str, on: &str| {
+        format!(
+            "{{\"id\": \"{id}\", \"title\": \"{title}\", \"passes\": false, \"dependsOn\": [{on}]}}"
+        )
+    };
+    let (one, other) = (story("a", "One", ""), story("a", "Other", ""));
+    let text =
+        format!("[{one},\n{other},\n{},\n{}]", story("b", "B", "\"a\""), story("a-2", "C", ""));
+    trial.write("prd.json", &text);
+    trial
+        .run(["import", "prd.json"])
+        .stdout_has("line 1 has a task `a` too, which dependencies mean; this one is `a-3`");
+    assert_eq!(tasks(&trial), ["a pending", "a-3 pending", "b pending after a", "a-2 pending"]);
+    trial.run(["import", "--refresh"]);
+    assert_eq!(tasks(&trial).len(), 4, "nothing is added again");
+
+    // A status or an order under the name of another tool.
+    let trial = TestProject::new();
+    trial.write(
+        "board.csv",
+        "ID,Name,Section/Column,Predecessors,Rank\n1,A,Done,,2\n2,B,To do,1,1\n",
+    );
+    let said = trial.run(["import", "board.csv"]).out();
+    for name in ["Section/Column", "Rank"] {
+        assert!(said.contains(name), "{name}: {said}");
+    }
+    assert!(said.contains("no status, order or dependency is read from it"), "{said}");
+    assert_eq!(tasks(&trial), ["1 pending", "2 pending after 1"]);
+
+    // The tasks of Claude Code: a file for each, and the list of older versions.
+    let trial = TestProject::new();
+    trial.write(
+        "t/1.json",
+        r#"{"id": "1", "subject": "A", "description": "d", "activeForm": "x",
+        "status": "completed", "blocks": ["2"], "blockedBy": []}"#,
+    );
+    trial.write(
+        "t/2.json",
+        r#"{"id": "2", "subject": "B", "status": "pending", "blocks": [],
+        "blockedBy": ["1"]}"#,
+    );
+    trial.run(["import", "t"]);
+    assert_eq!(tasks(&trial), ["1 complete", "2 pending after 1"]);
+    assert_eq!(fields(&trial, "1")["title"], "A");
+    let trial = TestProject::new();
+    trial.write(
+        "todos.json",
+        r#"[{"content": "Add it", "status": "in_progress", "activeForm": "x"}]"#,
+    );
+    trial.run(["import", "todos.json"]);
+    assert_eq!(tasks(&trial), ["add-it in-progress"]);
+
+    // The characters of checkboxes.
+    for (title, dash) in [("Implementation Plan", "in-progress"), ("Plan", "cancelled")] {
+        let trial = TestProject::new();
+        trial.write("plan.md", &format!("# {title}\n\n- [-] a\n- [/] b\n- [o] c\n- [x] d\n"));
+        let said = trial.run(["import", "plan.md"]).out();
+        for part in [
+            format!("`[-]` is read as {dash}"),
+            "`[/]` is read as in-progress".to_owned(),
+            "`[o]` is read as in-progress".to_owned(),
+        ] {
+            assert!(said.contains(&part), "{part}: {said}");
+        }
+        assert!(!said.contains("`[x]`"), "{said}");
+    }
 }
 
 #[test]

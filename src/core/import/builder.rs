@@ -70,6 +70,36 @@ impl Reading {
         }
     }
 
+    /// Gives tasks with the id of an earlier one ids of their own. Returns the numbers of all tasks.
+    fn name_alike(&mut self, text: &str) -> HashMap<String, usize> {
+        let Reading { backlog: SourceBacklog { tasks, lost, .. }, .. } = self;
+        let all: HashSet<String> = tasks.iter().map(|task| task.key.clone()).collect();
+        let mut numbers: HashMap<String, usize> = HashMap::new();
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        for number in 0..tasks.len() {
+            let key = tasks[number].key.clone();
+            if let Some(first) = numbers.get(&key) {
+                let line = position(text, tasks[*first].at.start).0;
+                let count = counts.entry(key.clone()).or_insert(1);
+                let task = &mut tasks[number];
+                while all.contains(&task.key) || numbers.contains_key(&task.key) {
+                    *count += 1;
+                    task.key = format!("{key}-{count}");
+                }
+                task.is_key_made = true;
+                let why = format!(
+                    "line {line} has a task `{}` too, which dependencies mean; this one is `{}`",
+                    clipped(&key),
+                    clipped(&task.key)
+                );
+                let note = LostField::new("id", why, task.at.clone()).of(&task.key);
+                lost.push(LostField { is_kept: true, ..note });
+            }
+            numbers.insert(tasks[number].key.clone(), number);
+        }
+        numbers
+    }
+
     fn too_long(&mut self, what: &str, at: Range<usize>) {
         let help = "the limit for one text is 1 MiB: put it into a file, and name the file";
         self.faults.push(Diagnostic::error(what, at).help(help));
@@ -78,20 +108,9 @@ impl Reading {
     /// Ends the reading of a text.
     ///
     /// # Errors
-    /// The errors that were found, and those of the whole: no tasks, equal keys.
+    /// The errors that were found; no tasks.
     pub(super) fn finish(mut self, text: &str) -> Result<SourceBacklog, Vec<Diagnostic>> {
-        let mut numbers: HashMap<String, usize> = HashMap::new();
-        for (number, task) in self.backlog.tasks.iter().enumerate() {
-            if let Some(earlier) = numbers.insert(task.key.clone(), number) {
-                let line = position(text, self.backlog.tasks[earlier].at.start).0;
-                let message = format!("two tasks have the id `{}`", clipped(&task.key));
-                self.faults.push(
-                    Diagnostic::error(message, task.at.clone())
-                        .label(format!("first used on line {line}"))
-                        .help("rename one of them in the source"),
-                );
-            }
-        }
+        let numbers = self.name_alike(text);
         if self.faults.is_empty() && numbers.is_empty() && !self.is_empty {
             self.faults.push(
                 Diagnostic::error("there are no tasks in it", 0..0)
@@ -347,6 +366,9 @@ impl TaskBuilder {
         if free != *name {
             let reason = if is_field { "its value means something else here; " } else { "" };
             self.note(name, format!("{reason}kept as `{free}`"), key_at.clone());
+        } else if fields::is_telling(name) {
+            let why = format!("kept as `{free}`; no status, order or dependency is read from it");
+            self.note(name, why, key_at.clone());
         }
         if self.own.iter().all(|(known, _)| *known != free) {
             self.own.push((free, json));

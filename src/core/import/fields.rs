@@ -59,7 +59,8 @@ const ROLES: &[(FieldRole, &str)] = &[
     (
         FieldRole::DependsOn,
         "dependson dependencies deps blockedby requires prerequisites needs after \
-         blockedbydependencies inwardissuelinkblocks",
+         blockedbydependencies inwardissuelinkblocks depends dependency dependenton predecessors \
+         predecessor waitson waitingon blockers prerequisite",
     ),
     (FieldRole::Blocks, "blocks before outwardissuelinkblocks"),
     (FieldRole::Relations, "relations"),
@@ -72,6 +73,12 @@ const ROLES: &[(FieldRole, &str)] = &[
     (FieldRole::Notes, "notes"),
     (FieldRole::CompletedAt, "completedat closedat finishedat doneat resolvedat resolved"),
 ];
+
+/// Names, folded, under which other tools have a status or an order that is not read here.
+const TELLING: &str = "column columnname boardcolumn list listname lane swimlane section sectionname \
+                       sectioncolumn bucket bucketname stage workflowstate progress percentcomplete \
+                       percentdone resolution phase order sortorder rank sequence position wave \
+                       successors successor";
 
 /// Statuses by folded word, in addition to those of the graph.
 const STATUSES: &[(Status, &str)] = &[
@@ -118,6 +125,12 @@ fn meaning<T: Copy>(table: &[(T, &str)], word: &str) -> Option<T> {
 /// The role of a field by its name.
 pub(super) fn role(name: &str) -> FieldRole {
     meaning(ROLES, name).unwrap_or(FieldRole::Other)
+}
+
+/// Whether other tools have a status or an order under this name.
+pub(super) fn is_telling(name: &str) -> bool {
+    let folded = fold(name);
+    TELLING.split_whitespace().any(|known| known == folded)
 }
 
 /// Reads a status in the words of any tool. The second value is whether `ralph` has the same word.

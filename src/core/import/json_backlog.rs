@@ -32,7 +32,7 @@ pub(super) fn prd(text: &str) -> Result<Reading, Vec<Diagnostic>> {
         // The list of features of a harness has no titles: `description` is one line.
         if item.get("title").is_none()
             && item.get("name").is_none()
-            && let Some(line) = item.word_of(&["description"])
+            && let Some(line) = item.word_of(&["description", "content"])
         {
             builder.set_title(line.lines().next().unwrap_or_default());
         }

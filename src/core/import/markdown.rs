@@ -235,17 +235,31 @@ impl PlannedItem {
     }
 }
 
-/// The status that the characters in checkboxes mean.
-fn status_of(text: &str, boxes: &[Range<usize>]) -> Option<Status> {
-    let status = |at: &Range<usize>| match &text[at.clone()] {
+/// The status that the character in a checkbox means. Kiro, whose plans name requirements below each
+/// step, writes `[-]` for a step in progress, others for one that was dropped.
+fn status_of_mark(mark: &str, is_kiro: bool) -> Status {
+    match mark {
         "x" | "X" | "✓" | "✔" | "✅" | "*" => Status::Complete,
-        "~" | "/" | ">" => Status::InProgress,
+        "~" | "/" | ">" | "." | "o" | "O" => Status::InProgress,
+        "-" if is_kiro => Status::InProgress,
         "-" => Status::Cancelled,
         "!" => Status::Blocked,
         "?" => Status::NeedsInput,
         _ => Status::Pending,
-    };
-    let statuses: Vec<Status> = boxes.iter().map(status).collect();
+    }
+}
+
+/// Whether a plan is one of Kiro.
+fn is_of_kiro(text: &str) -> bool {
+    text.lines().any(|line| {
+        line.trim() == "# Implementation Plan" || line.trim_start().contains("_Requirements: ")
+    })
+}
+
+/// The status that the checkboxes of a task mean.
+fn status_of(text: &str, boxes: &[Range<usize>], is_kiro: bool) -> Option<Status> {
+    let statuses: Vec<Status> =
+        boxes.iter().map(|at| status_of_mark(&text[at.clone()], is_kiro)).collect();
     match statuses.as_slice() {
         [] => None,
         [one] => Some(*one),
@@ -265,6 +279,7 @@ pub(super) fn read(text: &str) -> Reading {
     let mut reading = Reading::default();
     let keys: Vec<&str> = found.items.iter().map(|item| item.key.as_str()).collect();
     let keys = words::PlanKeys::new(&keys);
+    let is_kiro = is_of_kiro(text);
     for item in &found.items {
         let mut builder = TaskBuilder::new(item.at.clone());
         builder.task.key.clone_from(&item.key);
@@ -275,15 +290,19 @@ pub(super) fn read(text: &str) -> Reading {
         builder.describe(&words::unescaped(&dedent(prose)));
         builder.task.status_at =
             item.boxes.iter().map(|at| (StatusMark::Box, at.clone())).collect();
-        let status = status_of(text, &item.boxes).or_else(|| written_status(&item.text));
+        let status = status_of(text, &item.boxes, is_kiro).or_else(|| written_status(&item.text));
         builder.set_status(status.unwrap_or(Status::Pending));
         for (name, value) in [("story", &item.story), ("milestone", &item.milestone)] {
             if let Some(value) = value {
                 builder.set(name, serde_json::json!(value));
             }
         }
-        for at in item.boxes.iter().filter(|at| &text[(*at).clone()] == "-") {
-            builder.note("checkbox", "`[-]` is read as cancelled", at.clone());
+        for at in &item.boxes {
+            let mark = &text[at.clone()];
+            if ![" ", "x", "X"].contains(&mark) {
+                let status = status_of_mark(mark, is_kiro);
+                builder.note("checkbox", format!("`[{mark}]` is read as {status}"), at.clone());
+            }
         }
         builder.tag(item.tags.clone());
         let parent = item.parent.map(|parent| found.items[parent].key.as_str());
@@ -358,7 +377,7 @@ mod tests {
         assert_eq!(backlog.tasks[2].get("status").unwrap(), "in-progress");
         assert_eq!(backlog.tasks[2].parent.as_ref().unwrap().key, keys[1]);
         assert_eq!(backlog.tasks[2].get("milestone").unwrap(), "Phase 1");
-        assert_eq!(backlog.lost.len(), 3, "{:?}", backlog.lost);
+        assert_eq!(backlog.lost.len(), 4, "{:?}", backlog.lost);
     }
 
     #[test]

@@ -123,7 +123,7 @@ pub(super) fn mark_at(text: &str, start: usize) -> Option<Range<usize>> {
     let mark = inner.chars().next()?;
     let length = mark.len_utf8();
     let rest = inner[length..].strip_prefix(']')?;
-    let is_mark = " xX~/>-!?*✓✔✅".contains(mark);
+    let is_mark = " xX~/>.oO<-!?*✓✔✅".contains(mark);
     (is_mark && (rest.is_empty() || rest.starts_with(char::is_whitespace)))
         .then_some(start + 1..start + 1 + length)
 }
