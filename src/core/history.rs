@@ -267,6 +267,7 @@ impl History {
             reported: false,
             has_agent: false,
             continued: Vec::new(),
+            review: None,
             queued_at: None,
             run_on: run_on.clone(),
             awaits: None,

@@ -10,7 +10,7 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-pub use explanation::first_names;
+pub use explanation::{FINDINGS, first_names};
 pub use merge::{Merge, ResolvedConflict};
 
 pub use crate::outcome::{Outcome, WAITS};

@@ -35,6 +35,7 @@ use crate::{
         history::History,
         loop_paths::{DONE, NOTES, WAIT},
         prompt::{self, PromptContext},
+        reviewer::ReviewFinding,
         run::command::FollowUp,
         verdict::{Evidence, Report},
     },
@@ -202,6 +203,7 @@ pub fn write_follow_up(
         "task": { "id": record.task_id },
         "why": next.why,
         "output": output,
+        "findings": next.findings.iter().map(ReviewFinding::line).collect::<Vec<_>>(),
         "report": {
             "command": workspace::own_command(),
             "done_file": root.join(record.folder(workspace)).join(DONE),
@@ -219,7 +221,10 @@ pub fn follow_up_prompt(number: usize) -> String {
 }
 
 /// Writes a prompt without secret values.
-fn write_prompt(
+///
+/// # Errors
+/// Errors of the disk.
+pub fn write_prompt(
     workspace: &Workspace,
     record: &AttemptRecord,
     name: &str,

@@ -40,7 +40,7 @@ use crate::{
             command::{AttemptId, PendingResult},
             input::Input,
         },
-        verdict::{Evidence, Outcome, Verdict},
+        verdict::{Evidence, FINDINGS, Outcome, Verdict},
     },
     project::{
         attempt::{self, AttemptPlace, AttemptRecord, SlotAssignment},
@@ -201,7 +201,9 @@ impl RunReviews {
             (Ok(outcome), None) => Err(outcome.to_string()),
         };
         let mut review = review.unwrap_or_else(|why| WorkReview::failed(by, why));
-        let before = history.of(&id.task_id).rejected;
+        let continued = history.active.of(&id.task_id).map(|active| &active.continued);
+        let here = continued.map_or(0, |all| all.iter().filter(|lack| *lack == FINDINGS).count());
+        let before = history.of(&id.task_id).rejected + u32::try_from(here).unwrap_or(u32::MAX);
         end.evidence.missing.extend(decide(cx, &mut review, before));
         end.evidence.review = Some(Box::new(review.clone()));
         let duration_seconds = duration::seconds(took);
@@ -344,9 +346,10 @@ fn write_prompt(
     let mut context =
         attempt::context(workspace, graph, history, number, 1, record.call.as_ref(), place)?;
     let patch = workspace.repo.patch_between(base, head, DIFF)?;
+    let open = history.active.of(&record.task_id).and_then(|active| active.review.as_ref());
     let last = history.of(&record.task_id).last.as_ref();
-    let before = last.and_then(|last| last.ended.evidence.review.as_ref());
-    let before = before.filter(|review| review.sent_back).map(|review| &review.findings);
+    let last = last.and_then(|last| last.ended.evidence.review.as_ref());
+    let before = open.or(last).filter(|review| review.sent_back).map(|review| &review.findings);
     context["branch"] = json!(record.slot.as_ref().map(|slot| &slot.target));
     context["review"] = json!({
         "base": base,
@@ -359,10 +362,7 @@ fn write_prompt(
     let root = workspace.root().to_owned();
     let text = prompt::render("review.md", move |name| workspace::template(&root, name), &context)
         .map_err(|fault| fatal::unrenderable(&fault))?;
-    let clean = workspace.secrets().map(|secrets| secrets.without_shapes().text(&text));
-    let file = record.file(workspace, "prompt.md");
-    regular_file::write(&file, clean.as_deref().unwrap_or(&text).as_bytes())
-        .context("write the prompt of a reviewer")
+    attempt::write_prompt(workspace, record, "prompt.md", &text)
 }
 
 /// The file by which the processes of a reviewer are recognized.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{SETTINGS, TestProject, until};
+use crate::support::{SETTINGS, TestProject, agent, until};
 
 /// A task whose agent does `work`, and a reviewer that does `review`; `more` are its settings.
 fn project(work: &str, review: &str, more: &str) -> TestProject {
@@ -145,4 +145,36 @@ fn only_work_at_risk_is_reviewed_if_the_settings_say_so() {
     let trial = trial.graph("tasks: [{id: a}, {id: b, depends_on: a}]\n");
     trial.run(["run"]).graph_complete();
     assert_eq!(trial.tasks("reviewing"), ["b"]);
+}
+
+/// The author that can resume its conversation mends its work in the same attempt, as often as the rounds
+/// say.
+#[test]
+fn findings_go_to_the_author_in_its_conversation() {
+    for (turns, good) in [("bad+report good+report", true), ("bad+report bad+report", false)] {
+        let review = format!(
+            "cat > \"$TRIAL_DIR/asked\"; grep -q good value && {NOTHING} || {}",
+            found("high").replace("work", "value")
+        );
+        let settings = format!(
+            "{SETTINGS}agent: {{preset: claude, command: [{}]}}\nverify: test -s value\n\
+             review: {{by: {{command: [sh, reviewer], name: strong}}, rounds: 1}}\n",
+            agent("follow-up")
+        );
+        let trial = TestProject::new()
+            .graph("tasks: [{id: a}]\n")
+            .file("reviewer", &review)
+            .file("value", "none\n")
+            .file(".ralph/config.yaml", &settings)
+            .env("TURNS", turns);
+        trial.run(["run"]).graph_complete();
+        assert_eq!((trial.tasks("started").len(), trial.tasks("failed").len()), (1, 0));
+        let continued = json!({"attempt": 1, "lack": "findings of a reviewer"});
+        trial.assert_record("agent_continued", &continued);
+        assert!(read(&trial, "prompt-2").contains("high: `value:1`: no greeting"));
+        assert!(read(&trial, "asked").contains("which its author was to mend"));
+        assert_eq!(trial.lines("work_reviewed").len(), 2);
+        assert_eq!(risks(&trial).to_string().contains("reviewed"), !good, "{turns}");
+        trial.no_process_is_left();
+    }
 }

@@ -356,6 +356,9 @@ impl Effect for CheckEvent {
             | CheckEvent::Proved { .. } => {}
         }
         history.active.with(record.task_id.as_ref(), |active| {
+            if let CheckEvent::WorkReviewed(end) = self {
+                active.review = Some(Box::new(end.review.clone()));
+            }
             let state = match self {
                 CheckEvent::SettingUp { command, .. } => {
                     active.command = Some(command.clone());

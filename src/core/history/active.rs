@@ -10,6 +10,7 @@ use crate::{
     event::{Batch, Held, WaitingWork},
     executor::Placement,
     graph::task::TaskId,
+    reviewer::WorkReview,
     spend::Spend,
 };
 
@@ -42,6 +43,9 @@ pub struct ActiveAttempt {
     /// What was missing each time that its agent went on in its conversation.
     #[serde(default)]
     pub continued: Vec<String>,
+    /// The newest review of its work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<Box<WorkReview>>,
     /// When its work was queued to land.
     #[serde(default)]
     pub queued_at: Option<DateTime<Utc>>,

@@ -8,6 +8,7 @@ use crate::{
     commit_id::CommitId,
     event::{Cause, Event},
     graph::task::{Status, TaskId},
+    reviewer::ReviewFinding,
     select::SelectionKey,
     verdict::{CheckResult, Evidence, Outcome, Verdict},
 };
@@ -173,6 +174,8 @@ pub struct FollowUp {
     pub why: String,
     /// The output of the verify command that failed, relative to the repository.
     pub log: Option<String>,
+    /// What a reviewer found.
+    pub findings: Vec<ReviewFinding>,
     /// The wall time of the attempt so far.
     pub took: Duration,
     /// The cost of the conversation so far, in US dollars.

@@ -5,6 +5,9 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use super::{Autocommit, Evidence, Merge, OtherBranch, Outcome, Report, Verdict};
 use crate::graph::task::TaskId;
 
+/// What work lacks that a reviewer sent back.
+pub const FINDINGS: &str = "findings of a reviewer";
+
 impl Verdict {
     /// What another prompt in the conversation of its agent may bring, in a few words; none if nothing.
     pub fn lack(self) -> Option<&'static str> {
@@ -13,6 +16,7 @@ impl Verdict {
             Verdict::VerifyFailed => Some("verify failed"),
             Verdict::Unverified => Some("no proof of work"),
             Verdict::Uncommitted => Some("uncommitted changes"),
+            Verdict::Rejected => Some(FINDINGS),
             Verdict::Complete
             | Verdict::OffBranch
             | Verdict::Failed
@@ -26,7 +30,6 @@ impl Verdict {
             | Verdict::SetupFailed
             | Verdict::Conflict
             | Verdict::MergeFailed
-            | Verdict::Rejected
             | Verdict::Again => None,
         }
     }

@@ -79,7 +79,7 @@ impl OpenAttempt {
             && is_open
             && evidence.strayed.is_none()
             && evidence.obstacle.is_none()
-            && evidence.review.is_none()
+            && evidence.review.as_ref().is_none_or(|review| review.sent_back)
             && !(end.promised && sit.trusts_promises)
             && number < self.follow_ups.most as usize
             && end.took < self.follow_ups.limit
@@ -90,6 +90,7 @@ impl OpenAttempt {
             number: number + 1,
             why: verdict.explain(&end.outcome, evidence),
             log: evidence.red().map(|red| red.log.clone()),
+            findings: evidence.review.as_ref().map(|it| it.findings.clone()).unwrap_or_default(),
             took: end.took,
             cost_usd: end.usage.cost_usd,
         };
