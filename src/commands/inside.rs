@@ -25,6 +25,7 @@ use crate::{
         exit::{Exit, Failure, fail},
         graph::task::TaskId,
         loop_paths::LoopPaths,
+        reviewer::REVIEWS,
         run::command::AttemptId,
         verdict::Outcome,
     },
@@ -95,6 +96,19 @@ impl AttemptContext {
             Some(_) | None => Ok(workspace),
         }
     }
+}
+
+/// Refuses a command by which an agent speaks for its attempt, if this is its reviewer.
+///
+/// # Errors
+/// A usage error.
+pub(super) fn refuse_reviewer(command: &str) -> Result<()> {
+    let why = format!(
+        "`ralph {command}` is for the author of the work; a reviewer answers with findings in its last \
+         message"
+    );
+    ensure!(env::var_os(REVIEWS).is_none(), Failure::new(Exit::Usage, why));
+    Ok(())
 }
 
 /// Returns the attempts from whose guardians this process descends, whatever its environment says, each

@@ -11,7 +11,7 @@ use chrono::Utc;
 
 use super::{
     Invocation,
-    inside::AttemptContext,
+    inside::{AttemptContext, refuse_reviewer},
     success,
     task_editor::{ChangeCommand, TaskEditor, live_attempt},
 };
@@ -51,6 +51,7 @@ struct AgentAttempt {
 
 impl AgentAttempt {
     fn of_agent(command: &str) -> Result<AgentAttempt> {
+        refuse_reviewer(command)?;
         let inside = AttemptContext::of_environment(command, "")?;
         let workspace = inside.workspace()?;
         let store = workspace.event_store()?;

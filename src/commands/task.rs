@@ -8,7 +8,7 @@ use chrono::Utc;
 
 use super::{
     Invocation, few,
-    inside::{AttemptContext, SurroundingAttempt},
+    inside::{AttemptContext, SurroundingAttempt, refuse_reviewer},
     probe::{Probe, ProbeFolder, ProbePlace},
     success,
     talk::{ANSWER, given},
@@ -134,6 +134,7 @@ fn report(invocation: &Invocation, id: &str) -> Result<bool> {
     let found = invocation.heard();
     // The agent may stand in a worktree, a submodule or a clone, or in no repository at all. Another
     // repository with a graph of its own is meant itself.
+    refuse_reviewer("task-complete")?;
     let own = AttemptContext::of_environment("task-complete", "").ok();
     let own = own.and_then(|own| Some((own.task_id.as_str() == id, own.workspace().ok()?)));
     let own = own.filter(|(is_own_task, own)| match &found {

@@ -1,6 +1,7 @@
 //! The review of work by another agent before it lands: its settings, its answer, and what follows.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::default_value::is_default;
 
@@ -15,6 +16,9 @@ pub enum ReviewWhen {
     /// Work with a reason for a look, as in `ralph review`.
     Risky,
 }
+
+/// The variable in the environment of a reviewer, which may not speak for the author.
+pub const REVIEWS: &str = "RALPH_REVIEWS";
 
 /// How grave a finding is.
 #[derive(
@@ -76,9 +80,6 @@ pub struct WorkReview {
     /// What it found, the gravest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<ReviewFinding>,
-    /// The number of findings that are left out: they name files that are not there.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub unfounded: u32,
     /// Why there is no review, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
@@ -99,25 +100,27 @@ pub struct ReviewRule {
 }
 
 impl WorkReview {
-    /// The review in the answer of a reviewer; `exists` is whether the repository has a file.
+    /// The review in the answer of a reviewer that worked in the folder `root`; `exists` is whether the
+    /// repository has a file.
     ///
     /// # Errors
     /// The answer has none: what is wrong with it.
     pub fn read(
-        by: &str,
+        (by, root): (&str, &str),
         answer: &str,
         exists: impl Fn(&str) -> bool,
     ) -> Result<WorkReview, String> {
-        let mut findings = findings_of(answer).ok_or("its last message has no findings as JSON")?;
-        let count = findings.len();
+        let mut findings = findings_of(answer)?;
         for finding in &mut findings {
-            let file = finding.file.take().map(|file| file.trim_start_matches("./").to_owned());
-            finding.file = file.filter(|file| !file.is_empty());
+            let file = finding.file.take().unwrap_or_default();
+            let file = file.strip_prefix(root).unwrap_or(&file).trim_start_matches(['.', '/']);
+            if !file.is_empty() && !exists(file) {
+                finding.text += " (there is no such file)";
+            }
+            finding.file = Some(file.to_owned()).filter(|file| !file.is_empty());
         }
-        findings.retain(|it| it.file.as_ref().is_none_or(|file| exists(file)));
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-        let unfounded = u32::try_from(count - findings.len()).unwrap_or(u32::MAX);
-        Ok(WorkReview { by: by.to_owned(), findings, unfounded, ..WorkReview::default() })
+        Ok(WorkReview { by: by.to_owned(), findings, ..WorkReview::default() })
     }
 
     /// A review that was not made.
@@ -156,21 +159,47 @@ impl std::fmt::Display for WorkReview {
     }
 }
 
-/// The answer that a reviewer is asked for.
-#[derive(Deserialize)]
-struct ReviewAnswer {
-    findings: Vec<ReviewFinding>,
+/// The findings of the last JSON object with them in a text, or of the last list of some.
+fn findings_of(text: &str) -> Result<Vec<ReviewFinding>, String> {
+    /// The most places at which an answer may begin.
+    const PLACES: usize = 1000;
+    let read = |at: usize| {
+        let mut read = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
+        let mut value = read.next()?.ok()?;
+        let all = if value.is_object() { value.get_mut("findings")?.take() } else { value };
+        let Value::Array(all) = all else { return None };
+        let is_list = text[at..].starts_with('[');
+        let is_one = |it: &Value| it.is_object() && it.get("text").is_some();
+        (!is_list || (!all.is_empty() && all.iter().all(is_one))).then_some(all)
+    };
+    let places: Vec<usize> = text.match_indices(['{', '[']).map(|(at, _)| at).collect();
+    let whole = |at: &usize| text[*at..].starts_with('{');
+    let last = |wanted: bool| {
+        let mut places = places.iter().rev().filter(|at| whole(at) == wanted).take(PLACES);
+        places.find_map(|at| read(*at))
+    };
+    let found = last(true).or_else(|| last(false));
+    found.ok_or("its last message has no findings as JSON")?.iter().map(finding_of).collect()
 }
 
-/// The findings of the last JSON object with them in a text.
-fn findings_of(text: &str) -> Option<Vec<ReviewFinding>> {
-    /// The most places at which an object may begin; an answer has a few.
-    const PLACES: usize = 1000;
-    let places = text.match_indices('{').map(|(at, _)| at).collect::<Vec<_>>();
-    places.into_iter().rev().take(PLACES).find_map(|at| {
-        let mut read = serde_json::Deserializer::from_str(&text[at..]).into_iter::<ReviewAnswer>();
-        read.next()?.ok().map(|answer| answer.findings)
-    })
+/// A finding as a reviewer writes it, which may use other words.
+fn finding_of(value: &Value) -> Result<ReviewFinding, String> {
+    let text_of = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let text = text_of("text").or_else(|| text_of("message")).or_else(|| text_of("description"));
+    let text = text.ok_or_else(|| format!("a finding has no `text`: {value}"))?;
+    let word = text_of("severity").unwrap_or_default().to_lowercase();
+    let severity = match word.as_str() {
+        "critical" | "blocker" | "high" | "major" | "error" => FindingSeverity::High,
+        "" | "medium" | "moderate" | "warning" => FindingSeverity::Medium,
+        "low" | "minor" | "info" | "nit" => FindingSeverity::Low,
+        _ => return Err(format!("the severity `{word}` is none of `high`, `medium` and `low`")),
+    };
+    let digits = |text: &str| {
+        let digits = text.chars().skip_while(|letter| !letter.is_ascii_digit());
+        digits.take_while(char::is_ascii_digit).collect::<String>().parse().ok()
+    };
+    let line = value.get("line").and_then(|line| digits(&line.to_string()));
+    Ok(ReviewFinding { file: text_of("file"), line, severity, text })
 }
 
 #[cfg(test)]
@@ -178,7 +207,7 @@ mod tests {
     use super::*;
 
     fn read(answer: &str) -> Result<WorkReview, String> {
-        WorkReview::read("strong", answer, |file| file.starts_with("src/"))
+        WorkReview::read(("strong", "/slots/review"), answer, |file| file.starts_with("src/"))
     }
 
     #[test]
@@ -188,17 +217,34 @@ mod tests {
             {"findings": [
               {"file": "./src/a.rs", "line": 3, "severity": "low", "text": "a\n name"},
               {"severity": "high", "text": "no test"},
-              {"file": "made/up.rs", "severity": "high", "text": "x"}
+              {"file": "/slots/review/src/b.rs", "line": "5-7", "severity": "Critical", "text": "x"},
+              {"file": "made/up.rs", "text": "y"}
             ]}
             ```
             That is all."#;
         let review = read(answer).unwrap();
         let lines: Vec<String> = review.findings.iter().map(ReviewFinding::line).collect();
-        assert_eq!(lines, ["high: no test", "low: `src/a.rs:3`: a name"]);
-        assert_eq!(review.unfounded, 1);
+        assert_eq!(
+            lines,
+            [
+                "high: no test",
+                "high: `src/b.rs:5`: x",
+                "medium: `made/up.rs`: y (there is no such file)",
+                "low: `src/a.rs:3`: a name"
+            ]
+        );
         assert_eq!(read("{\"findings\": []}").unwrap().findings, []);
-        for odd in ["", "looks good to me", "{\"findings\": 3}", "{\"finding\": []}"] {
-            assert!(read(odd).unwrap_err().contains("no findings"), "{odd}");
+        assert_eq!(read("so: [{\"text\": \"a\"}]").unwrap().findings.len(), 1);
+        for (odd, why) in [
+            ("", "no findings"),
+            ("looks good to me [1]", "no findings"),
+            ("{\"findings\": 3}", "no findings"),
+            ("{\"finding\": []}", "no findings"),
+            ("{\"findings\": [{\"severity\": \"dire\", \"text\": \"x\"}]}", "`dire` is none of"),
+            ("{\"findings\": [{\"severity\": \"low\"}]}", "no `text`"),
+        ] {
+            let fault = read(odd).unwrap_err();
+            assert!(fault.contains(why), "{odd}: {fault}");
         }
     }
 

@@ -13,6 +13,7 @@ use crate::{
         exit::{Exit, Failure},
         graph::{TaskGraph, task::Task},
         proof::policy::ProofPolicy,
+        reviewer::ReviewWhen,
         select::Policy,
     },
     project::{
@@ -51,6 +52,10 @@ pub(super) fn check_agents(
             .map_err(|why| Failure::new(Exit::Agent, why))?;
     }
     check_proofs(policy, graph, workspace)?;
+    let reviewers = workspace.config.review.iter().filter(|it| it.when != ReviewWhen::Never);
+    for call in reviewers.filter_map(|review| review.by.as_ref()?.calls.first()) {
+        check_agent(call, workspace, "change `by` of `review` in `.ralph/config.yaml`")?;
+    }
     agents.iter().try_for_each(|(call, hint)| check_agent(call, workspace, hint))
 }
 

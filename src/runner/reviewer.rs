@@ -34,7 +34,7 @@ use crate::{
         graph::{TaskGraph, task_paths},
         history::History,
         prompt,
-        reviewer::{ReviewFinding, ReviewWhen, WorkReview},
+        reviewer::{REVIEWS, ReviewFinding, ReviewWhen, WorkReview},
         risk::WorkFacts,
         run::{
             command::{AttemptId, PendingResult},
@@ -160,6 +160,7 @@ impl RunReviews {
             guardians: cx.guardians.clone(),
             redact: config.redact,
             limits: (config.timeout, config.grace),
+            idle: Some(config.idle).filter(|idle| !idle.is_zero()),
             stopped: Arc::clone(&self.stopped),
         };
         let (id, outbox) = (id.clone(), cx.outbox.clone());
@@ -196,7 +197,10 @@ impl RunReviews {
             (Ok(_), Some(error)) => Err(ProviderErrorKind::to_string(&error)),
             (Ok(outcome @ (Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. })), None) => {
                 let words = record.last_words(&cx.workspace);
-                WorkReview::read(by, &words, is_there).map_err(|why| format!("{why} ({outcome})"))
+                let slot = record.slot.as_ref().map(|slot| slot.path.display().to_string());
+                let root = slot.unwrap_or_default();
+                WorkReview::read((by, &root), &words, is_there)
+                    .map_err(|why| format!("{why} ({outcome})"))
             }
             (Ok(outcome), None) => Err(outcome.to_string()),
         };
@@ -381,7 +385,8 @@ fn placed(
     let workspace = &cx.workspace;
     let call = record.call.as_ref().context("no agent is there for it; name one in `review`")?;
     let spec = process_spec::agent(workspace, record, call);
-    let spec = ProcessSpec { argv: call.argv_within(left), ..spec };
+    let mut spec = ProcessSpec { argv: call.argv_within(left), ..spec };
+    spec.env.push((REVIEWS.to_owned(), "1".to_owned()));
     let executor = processes::executor_of(cx, record, None).map_err(Error::msg)?;
     ensure!(executor.is_here(), "its agent runs on `{}`, and a reviewer only here", executor.name);
     let (sign, limit) = (sign_of(cx, record), workspace.config.timeout);
@@ -413,6 +418,7 @@ struct ReviewProcess {
     guardians: GuardianProgram,
     redact: bool,
     limits: (Duration, Duration),
+    idle: Option<Duration>,
     stopped: Arc<AtomicBool>,
 }
 
@@ -420,6 +426,7 @@ impl ReviewProcess {
     fn run(self) -> Result<Outcome> {
         regular_file::write(&self.sign, b"").context("write the sign of a reviewer")?;
         let guard = GuardianSpec::new(self.spec, self.sign.clone(), self.redact);
+        let guard = GuardianSpec { idle: self.idle, ..guard };
         let goes_on = |_: &_| Ok::<_, Infallible>(!self.stopped.load(Ordering::Relaxed));
         let Ok(outcome) = process::run_guarded(&self.guardians, &guard, self.limits, goes_on);
         let _ = fs::remove_file(&self.sign);

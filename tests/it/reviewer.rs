@@ -89,6 +89,9 @@ fn a_reviewer_that_is_never_content_holds_up_only_what_requires_it() {
 fn what_a_reviewer_does_besides_its_answer_counts_for_nothing() {
     let writes = format!(
         "echo bad > work; git add -A; git commit -qm bad; \"$RALPH\" task-block a --reason no
+         for it in 'task-complete a' 'ask why' 'note evil'; do
+             \"$RALPH\" $it && echo \"$it\" >> \"$TRIAL_DIR/spoke\"
+         done
          rm -rf .git task-graph.yaml; {NOTHING}"
     );
     for (review, why) in [
@@ -96,7 +99,6 @@ fn what_a_reviewer_does_besides_its_answer_counts_for_nothing() {
         ("sleep 60", json!("ended by ralph at its limit of 2.0s")),
         ("exit 3", json!("exited with code 3")),
         ("echo fine", json!("its last message has no findings as JSON (exited with code 0)")),
-        ("echo '{\"findings\": [{\"file\": \"made/up\", \"text\": \"x\"}]}'", Value::Null),
     ] {
         let trial = project("echo $RALPH_ATTEMPT > work", review, "");
         let settings = trial.read(".ralph/config.yaml") + "timeout: 2s\n";
@@ -107,7 +109,32 @@ fn what_a_reviewer_does_besides_its_answer_counts_for_nothing() {
         assert_eq!(trial.read("work"), "1\n", "{review}");
         assert_eq!(risks(&trial).to_string().contains("reviewed"), !why.is_null(), "{review}");
         assert_eq!(trial.git(&["status", "--short"]), "", "{review}");
+        assert!(!trial.sign("spoke").exists() && trial.lines("asked").is_empty(), "{review}");
         trial.no_process_is_left();
+    }
+}
+
+/// Its author has nothing to mend, and is not paid again.
+#[test]
+fn work_whose_required_review_cannot_be_made_waits_for_a_person() {
+    let trial = project("echo $RALPH_ATTEMPT > work", "echo fine", ", required: true");
+    let trial = trial.graph("tasks: [{id: a}]\n");
+    trial.run(["run"]).code(3);
+    assert_eq!((trial.tasks("started").len(), trial.tasks("parked")), (1, vec!["a".to_owned()]));
+    assert!(trial.lines("failed")[0]["why"].as_str().unwrap().contains("did not review it"));
+}
+
+#[test]
+fn a_reviewer_that_cannot_be_started_is_an_error_before_anything_is_paid() {
+    for by in ["nowhere-to-be-found", "[sh, nothing, here]"] {
+        let settings = format!("{SETTINGS}review: {{by: {by}}}\n");
+        let trial = TestProject::new().graph("tasks: [{id: a}]\n");
+        let ran = trial.file(".ralph/config.yaml", &settings);
+        let code = if by.starts_with('[') { 0 } else { 69 };
+        let ran = ran.agent("commit").run(["run"]).code(code);
+        if code == 69 {
+            ran.stderr_has("change `by` of `review` in `.ralph/config.yaml`");
+        }
     }
 }
 

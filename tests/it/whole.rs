@@ -103,6 +103,10 @@ fn work_that_takes_back_that_of_another_task_is_said() {
         assert!(ended["why"].as_str().unwrap().contains("takes back the landed work of `a`"));
         trial.run(["show", "b"]).stdout_has("Takes back the landed work of");
     }
+    let many = "printf 'one 1\\ntwo 2\\nthree 3\\n' > of-a; git add of-a; commit; report";
+    let trial = chain(CHAIN, "jobs: 1\n", &[("a", many), ("b", "put of-a b; put of-b b; work")]);
+    trial.run(["run", "--max-iterations", "2"]).code(2);
+    assert_eq!(trial.lines("completed")[1]["takes_back"], json!(["a"]), "nothing of it is left");
     for script in ["put of-a other; put of-b b; work", "put of-b b; work"] {
         let (ended, _) = back(script);
         assert!(ended["takes_back"].is_null(), "{ended}");

@@ -114,6 +114,15 @@ pub(super) fn write<S: Serializer>(ended: &AttemptResult, to: S) -> Result<S::Ok
 }
 
 impl AttemptResult {
+    /// Whether another attempt would end in the same way: its setup fails, or its work is done and waits for
+    /// a review that is required and could not be made.
+    pub fn needs_person(&self) -> bool {
+        let review = self.evidence.review.as_ref();
+        let is_unreviewed = review.is_some_and(|review| review.failed.is_some());
+        self.verdict == Verdict::SetupFailed
+            || (self.verdict == Verdict::Unverified && is_unreviewed)
+    }
+
     /// The action of its line.
     fn action(&self) -> &'static str {
         match self.verdict {

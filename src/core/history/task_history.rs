@@ -93,7 +93,7 @@ pub struct TaskHistory {
     /// How often a reviewer sent its work back, until it is complete or reset.
     #[serde(skip_serializing_if = "is_default")]
     pub rejected: u32,
-    /// The files in which its work conflicted with work that had landed, until it is complete or reset.
+    /// The files in which its work conflicted with work that had landed, until it is complete.
     #[serde(skip_serializing_if = "is_default")]
     pub collided: Vec<String>,
     /// Whether its newest attempt asked a person, who has neither answered nor dropped the question.
@@ -287,7 +287,7 @@ impl TaskHistory {
             self.failed_at = at;
         }
         // Another attempt would fail in the same way; a person has to resolve it.
-        self.stuck = ended.verdict == Verdict::SetupFailed;
+        self.stuck = ended.needs_person();
         self.count_lost(&ended.outcome, at);
         self.stuck |= self.lost >= MAX_LOST;
         let last = LastAttempt::new(time, ended.clone());
@@ -361,7 +361,6 @@ impl TaskHistory {
         self.lost = 0;
         self.failed_at = 0;
         self.owed.clear();
-        self.collided.clear();
         self.rejected = 0;
     }
 

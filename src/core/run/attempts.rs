@@ -458,7 +458,7 @@ impl Attempts {
             past.count_failure(&ended);
         }
         let is_out = number.is_some_and(|number| sit.view.is_out_of_attempts(number, &past));
-        let parks = verdict == Verdict::SetupFailed || (verdict.counts() && is_out);
+        let parks = ended.needs_person() || (verdict.counts() && is_out);
         let mut status = number.map(|number| sit.view.graph.task(number).status);
         let mut commands = Vec::new();
         if let Some((write, cause)) = status.and_then(|was| StatusWrite::after(verdict, parks, was))

@@ -91,7 +91,7 @@ impl Verdict {
                     "ended without a report: `{folder}` is a folder, and only a file of that name \
                      is one; remove the folder, and report with `ralph task-complete`"
                 ),
-                None => "ended without reporting that the task is done".to_owned(),
+                None => evidence.unreported(),
             },
             Verdict::Unverified => format!("reported done, but {}", evidence.gap()),
             Verdict::Uncommitted => {
@@ -138,6 +138,14 @@ impl Verdict {
 }
 
 impl Evidence {
+    /// That there is no report; after a follow-up, a command may have failed before.
+    fn unreported(&self) -> String {
+        self.red().map_or_else(
+            || "ended without reporting that the task is done".to_owned(),
+            |red| format!("{red}, and it was not reported done again"),
+        )
+    }
+
     /// What fails without the work of the attempt as well.
     fn baseline(&self) -> String {
         let red = || self.red().map_or_else(String::new, ToString::to_string);

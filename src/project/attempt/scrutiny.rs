@@ -155,9 +155,12 @@ fn still_marked(tree: &Repo, record: &AttemptRecord) -> Option<String> {
 /// The most landed work that is compared with that of an attempt.
 const COMPARED: usize = 100;
 
+/// The lines that work must have added before their loss says that it was taken back.
+const SOME_LINES: usize = 3;
+
 /// Returns the tasks whose landed work the commits of an attempt take back: they revert one of its
-/// commits, leave all its files as they were before it, or have nothing of what it added to a file in
-/// which the task `collided` with others.
+/// commits, leave all its files as they were before it, or have hardly a line of what it added, in all
+/// or to a file in which the task `collided` with others.
 ///
 /// # Errors
 /// Errors of git.
@@ -193,23 +196,28 @@ pub fn taken_back(
         let Some(before) = repo.commit_of(&format!("{first}^"))? else { return Ok(false) };
         let mut files = repo.differing(Some(&before), last)?;
         files.retain(is_work);
-        let mut is_as_before = files.iter().all(|path| changed.contains(path));
-        for path in files.iter().filter(|path| changed.contains(*path)) {
-            is_as_before = is_as_before
-                && repo.has_same_file(&before, &head.id, path)?
-                && repo.has_same_file(last, base, path)?;
-            if !collided.contains(path) {
-                continue;
-            }
-            let kept = match &mut kept {
-                Some(kept) => kept,
-                None => kept.insert(lines_of(repo, &head.id, &changed)?),
-            };
-            if is_removed(repo, [&before, last, base], path, kept)? {
+        if !files.iter().any(|path| changed.contains(path)) {
+            return Ok(false);
+        }
+        let kept = match &mut kept {
+            Some(kept) => kept,
+            None => kept.insert(lines_of(repo, &head.id, &changed)?),
+        };
+        let (mut is_as_before, mut gone, mut all) = (true, 0, 0);
+        for path in &files {
+            let added = added_lines(repo, [&before, last, base], path)?;
+            let is_gone = |line: &&String| changed.contains(path) && !kept.contains(*line);
+            let missing = added.iter().filter(is_gone).count();
+            if collided.contains(path) && is_most(missing, added.len()) {
                 return Ok(true);
             }
+            (gone, all) = (gone + missing, all + added.len());
+            is_as_before = is_as_before
+                && changed.contains(path)
+                && repo.has_same_file(&before, &head.id, path)?
+                && repo.has_same_file(last, base, path)?;
         }
-        Ok(is_as_before && !files.is_empty())
+        Ok(is_as_before || (all >= SOME_LINES && is_most(gone, all)))
     };
     let mut ids = Vec::new();
     for work in landed.iter().rev().take(COMPARED) {
@@ -235,22 +243,23 @@ fn text_at(repo: &Repo, commit: &CommitId, path: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether almost nothing of the lines that work added to a file between two commits, and that a later
-/// one still had, is among the lines that were kept.
-fn is_removed(
+/// The lines that work added to a file between two commits and that a later one still had.
+fn added_lines(
     repo: &Repo,
     [before, after, base]: [&CommitId; 3],
     path: &str,
-    kept: &BTreeSet<String>,
-) -> Result<bool> {
+) -> Result<Vec<String>> {
     let (old, new) = (text_at(repo, before, path)?, text_at(repo, after, path)?);
     let base = text_at(repo, base, path)?;
     let base: BTreeSet<&str> = base.lines().map(str::trim).collect();
     let mut added: Vec<&str> = inserted_lines(&old, &new)?.into_iter().map(str::trim).collect();
     // Such as a brace, which others have, too.
     added.retain(|line| line.chars().any(char::is_alphanumeric) && base.contains(line));
-    let gone = added.iter().filter(|line| !kept.contains(**line)).count();
-    Ok(!added.is_empty() && gone * 4 >= added.len() * 3)
+    Ok(added.into_iter().map(str::to_owned).collect())
+}
+
+fn is_most(part: usize, all: usize) -> bool {
+    part > 0 && part * 4 >= all * 3
 }
 
 /// What is said of work that takes back landed work of other tasks although its task conflicted in

@@ -82,6 +82,10 @@ impl Config {
             }
         }
         let roster = self.roster();
+        let reviewer = self.review.as_ref().and_then(|review| review.by.as_ref());
+        if reviewer.is_some_and(|by| roster.resolve(&by.calls).len() != 1) {
+            return Err("`review`: `by` must be one agent".to_owned());
+        }
         let others = self.agent_for.values_mut().map(|agents| ("agent_for", root, agents));
         let reviewer = self.review.as_mut().and_then(|review| review.by.as_mut());
         let reviewer = reviewer.into_iter().map(|agents| ("review", root, agents));

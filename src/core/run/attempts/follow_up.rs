@@ -28,7 +28,10 @@ pub(in crate::run) fn conclude(
     };
     if let Some((lack, follow_up)) = attempt.follow_up(&end, sit).filter(|_| has_place) {
         end.evidence.verify.retain(|check| !check.is_green());
-        attempt.follow_ups.red = end.evidence.verify;
+        // One that brought no report has not changed what failed.
+        if end.evidence.report.is_some() {
+            attempt.follow_ups.red = end.evidence.verify;
+        }
         let continued = AttemptEvent::AgentContinued { attempt: id.attempt, lack: lack.to_owned() };
         attempt.phase = AttemptPhase::Working(AttemptProcess::new(None, Vec::new()));
         return vec![attempt.emit(continued), RunCommand::FollowUp(id.clone(), follow_up)];
