@@ -1,5 +1,4 @@
-//! `ralph attempts`, `show` and `restore`: what was tried, how it went, and the work that is kept; and
-//! `ralph costs`: what it used.
+//! `ralph attempts`, `show` and `restore`: what was tried, how it went, and the work that is kept.
 
 use std::{fmt::Write as _, fs, iter};
 

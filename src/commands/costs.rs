@@ -45,14 +45,12 @@ pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<Co
     // Only what the tasks say needs the graph, which may be unreadable for the rest.
     let has_task = matches!(by, By::Story | By::Prompt);
     let graph = if has_task { Some(workspace.graph()?) } else { None };
-    let story = |entry: &AttemptEntry| {
+    let task = |entry: &AttemptEntry| {
         let graph = graph.as_ref()?.graph();
-        graph.task(graph.number(&entry.task_id)?).story.clone()
+        Some(graph.task(graph.number(&entry.task_id)?))
     };
-    let prompt = |entry: &AttemptEntry| {
-        let graph = graph.as_ref()?.graph();
-        graph.task(graph.number(&entry.task_id)?).prompt.clone()
-    };
+    let story = |entry: &AttemptEntry| task(entry)?.story.clone();
+    let prompt = |entry: &AttemptEntry| task(entry)?.prompt.clone();
     let unknown = || "unknown".to_owned();
     let (mut total, mut paid) = (<(Spend, AttemptWorth)>::default(), PaidAttempts::default());
     let mut sums: BTreeMap<String, (Spend, AttemptWorth)> = BTreeMap::new();

@@ -268,7 +268,7 @@ impl DraftRounds<'_> {
             record.tasks = checked.as_ref().and_then(|it| Some(it.as_ref().ok()?.ids.len()));
         }
         for record in records {
-            self.spend.add_draft(&record);
+            self.spend = self.spend.plus(&record.spend());
             self.store.emit(None, None, GraphEvent::Drafted(record))?;
         }
         if let Some(fault) = fault {

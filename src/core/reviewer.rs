@@ -1,5 +1,7 @@
 //! The review of work by another agent before it lands: its settings, its answer, and what follows.
 
+use std::{cmp::Reverse, fmt};
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -35,14 +37,10 @@ pub enum FindingSeverity {
     High,
 }
 
-impl FindingSeverity {
-    /// Its word.
-    pub fn word(self) -> &'static str {
-        match self {
-            FindingSeverity::Low => "low",
-            FindingSeverity::Medium => "medium",
-            FindingSeverity::High => "high",
-        }
+impl fmt::Display for FindingSeverity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The same word as in JSON.
+        self.serialize(f)
     }
 }
 
@@ -68,7 +66,7 @@ impl ReviewFinding {
         let line = self.line.map_or_else(String::new, |line| format!(":{line}"));
         let place = self.file.as_ref().map_or_else(String::new, |file| format!("`{file}{line}`: "));
         let text = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
-        format!("{}: {place}{text}", self.severity.word())
+        format!("{}: {place}{text}", self.severity)
     }
 }
 
@@ -119,7 +117,7 @@ impl WorkReview {
             }
             finding.file = Some(file.to_owned()).filter(|file| !file.is_empty());
         }
-        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        findings.sort_by_key(|finding| Reverse(finding.severity));
         Ok(WorkReview { by: by.to_owned(), findings, ..WorkReview::default() })
     }
 
@@ -143,8 +141,8 @@ impl WorkReview {
     }
 }
 
-impl std::fmt::Display for WorkReview {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for WorkReview {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(why) = &self.failed {
             return write!(f, "`{}` did not review it: {why}", self.by);
         }

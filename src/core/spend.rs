@@ -12,7 +12,7 @@ use crate::{
     agents::transcript::{Tokens, Usage},
     default_value::is_default,
     duration,
-    event::{AttemptResult, DraftCall},
+    event::AttemptResult,
     outcome::Outcome,
 };
 
@@ -70,11 +70,6 @@ impl Spend {
     pub fn add(&mut self, ended: &AttemptResult) {
         let of_one = Spend::of(&ended.usage, &ended.outcome, ended.duration_seconds);
         *self = self.plus(&of_one);
-    }
-
-    /// Adds a call of `ralph draft`, which counts as an attempt.
-    pub fn add_draft(&mut self, call: &DraftCall) {
-        *self = self.plus(&Spend::of(&call.usage, &call.outcome, call.duration_seconds));
     }
 
     /// The usage with that of other attempts.

@@ -103,8 +103,16 @@ pub fn render(
 ) -> Result<String> {
     let context = context(workspace, graph, history, number, max_attempts, agent, place)?;
     let name = graph.task(number).prompt.clone().unwrap_or_else(|| "task.md".to_owned());
+    rendered(workspace, &name, &context)
+}
+
+/// Renders a template of the project, or the built-in one of this name.
+///
+/// # Errors
+/// It cannot be rendered; the error shows where.
+pub fn rendered(workspace: &Workspace, name: &str, context: &serde_json::Value) -> Result<String> {
     let root = workspace.root().to_owned();
-    prompt::render(&name, move |name| workspace::template(&root, name), &context)
+    prompt::render(name, move |name| workspace::template(&root, name), context)
         .map_err(|fault| fatal::unrenderable(&fault))
 }
 
@@ -197,8 +205,8 @@ pub fn write_follow_up(
     record: &AttemptRecord,
     next: &FollowUp,
 ) -> Result<()> {
-    let root = workspace.root().to_owned();
-    let output = next.log.as_ref().map(|log| tail(&root, &root.join(log), VERIFY_TAIL));
+    let root = workspace.root();
+    let output = next.log.as_ref().map(|log| tail(root, &root.join(log), VERIFY_TAIL));
     let context = json!({
         "task": { "id": record.task_id },
         "why": next.why,
@@ -209,9 +217,7 @@ pub fn write_follow_up(
             "done_file": root.join(record.folder(workspace)).join(DONE),
         },
     });
-    let prompt =
-        prompt::render("follow-up.md", move |name| workspace::template(&root, name), &context)
-            .map_err(|fault| fatal::unrenderable(&fault))?;
+    let prompt = rendered(workspace, "follow-up.md", &context)?;
     write_prompt(workspace, record, &follow_up_prompt(next.number), &prompt)
 }
 

@@ -132,6 +132,22 @@ impl SlotPool {
         self.is_own && free.is_some_and(|free| fs::rename(slot, free).is_ok())
     }
 
+    /// Opens a slot in which no work of its own is, and puts a commit into it.
+    ///
+    /// # Errors
+    /// Those of [`SlotPool::open`]; errors of git.
+    pub fn check_out(
+        &self,
+        slot: &Path,
+        settings: &SlotSettings,
+        commit: &CommitId,
+    ) -> Result<Repo> {
+        let tree = self.open(slot, settings, commit)?;
+        tree.integration().check_out(commit)?;
+        tree.slot().update_submodules(&Repo::discover(&self.main)?)?;
+        Ok(tree)
+    }
+
     /// Opens a slot, with the settings and refs that the repository has now. Makes it at `base` if
     /// it does not exist.
     ///

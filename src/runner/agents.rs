@@ -165,11 +165,11 @@ fn agents_of<'a>(policy: &'a Policy, tasks: Vec<&'a Task>) -> Vec<(&'a AgentComm
         general.for_each(|call| add(call, hint));
     }
     for task in others {
-        policy.agents_of(task, 0).into_iter().for_each(|call| add(call, hint));
+        policy.agents_of(task, 0, 0).into_iter().for_each(|call| add(call, hint));
     }
     for task in own {
         let hint = format!("change `agent` of `{}`, or name one for all after `--`", task.id);
-        policy.agents_of(task, 0).into_iter().for_each(|call| add(call, &hint));
+        policy.agents_of(task, 0, 0).into_iter().for_each(|call| add(call, &hint));
     }
     found
 }

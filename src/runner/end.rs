@@ -241,8 +241,7 @@ impl Runner {
                 if is_proved {
                     return Ok(self.prove_first(record, end));
                 }
-                let record = record.clone();
-                return reviewer::begin(self, &record, Box::new(end));
+                return reviewer::begin(self, record, Box::new(end));
             }
         }
         Ok(Some(Input::Judged(id.clone(), Box::new(end))))

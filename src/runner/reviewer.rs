@@ -2,9 +2,7 @@
 //! reviewer changes there is kept nowhere.
 
 use std::{
-    convert::Infallible,
     fs,
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -19,12 +17,14 @@ use serde_json::json;
 use super::{
     Runner, RunnerMessage, attempts,
     context::{RunContext, task_of},
-    process_spec, processes,
+    process_spec::{self, ProcessKind},
+    processes,
+    side_command::SideProcesses,
 };
 use crate::{
     adapters::{
-        git::{Repo, SlotSettings},
-        process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
+        git::SlotSettings,
+        process::{self, ProcessSpec},
     },
     core::{
         agents::{agent_command::AgentCommand, agent_preset, provider_error::ProviderErrorKind},
@@ -33,7 +33,6 @@ use crate::{
         event::{CheckEvent, ReviewEnd},
         graph::{TaskGraph, task_paths},
         history::History,
-        prompt,
         reviewer::{REVIEWS, ReviewFinding, ReviewWhen, WorkReview},
         risk::WorkFacts,
         run::{
@@ -44,11 +43,9 @@ use crate::{
     },
     project::{
         attempt::{self, AttemptPlace, AttemptRecord, SlotAssignment},
-        fatal,
         slot_pool::SlotPool,
-        workspace::{self, Workspace},
+        workspace::Workspace,
     },
-    regular_file,
 };
 
 /// The most of the work that the prompt has, in bytes.
@@ -71,7 +68,7 @@ pub(super) enum ReviewNews {
     /// Its slot was prepared.
     Prepared(Result<()>),
     /// Its agent has ended, after this time.
-    Ended(Result<Outcome>, Duration),
+    Ended(Outcome, Duration),
 }
 
 /// The reviews of a run.
@@ -99,8 +96,8 @@ impl RunReviews {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Starts the review of the work of an attempt, whose result waits for it. Returns the name of the
-    /// reviewer.
+    /// Starts the review of the work of an attempt, whose result waits for it. Returns the event of
+    /// its beginning.
     ///
     /// # Errors
     /// It cannot be made: the result, with the reason.
@@ -121,10 +118,9 @@ impl RunReviews {
             let head = evidence.commits.last().context("it has no commit")?.id.clone();
             let record = record_of(cx, (record, call), pool, number)?;
             write_prompt(cx, (graph, history), &record, (evidence, &head))?;
-            let (main, slot) = (cx.workspace.root().to_owned(), pool.review(number));
-            Ok((ReviewSlot { main, pool: pool.clone(), settings, slot, head }, record))
+            Ok((settings, head, record))
         });
-        let (slot, record) = match order {
+        let (settings, head, record) = match order {
             Ok(order) => order,
             Err(error) => {
                 let mut review = WorkReview::failed(&by, format!("{error:#}"));
@@ -134,11 +130,12 @@ impl RunReviews {
             }
         };
         let (id, attempt) = (record.id(), record.attempt);
-        let (head, log) = (slot.head.clone(), record.log.clone());
+        let (commit, log) = (head.clone(), record.log.clone());
         self.active.push(ActiveReview { id: id.clone(), number, record, head, end });
-        let outbox = cx.outbox.clone();
+        let (outbox, pool) = (cx.outbox.clone(), pool.clone());
         thread::spawn(move || {
-            drop(outbox.send(RunnerMessage::Reviewer(id, ReviewNews::Prepared(slot.prepare()))));
+            let prepared = pool.check_out(&pool.review(number), &settings, &commit).map(drop);
+            drop(outbox.send(RunnerMessage::Reviewer(id, ReviewNews::Prepared(prepared))));
         });
         Ok(CheckEvent::Reviewing { attempt, by, log })
     }
@@ -153,14 +150,15 @@ impl RunReviews {
         let Some(review) = self.active.iter().find(|review| review.id == *id) else {
             return Ok(());
         };
-        let (record, config) = (&review.record, &cx.workspace.config);
+        let record = &review.record;
+        let side = SideProcesses::of(cx, record.file(&cx.workspace, "sign"));
+        let limits = attempts::limits_of(cx, None, &ProcessKind::Agent(None));
+        let left = attempts::cost_left(cx, history, graph, id);
         let process = ReviewProcess {
-            spec: placed(cx, graph, record, attempts::cost_left(cx, history, graph, id))?,
-            sign: sign_of(cx, record),
-            guardians: cx.guardians.clone(),
-            redact: config.redact,
-            limits: (config.timeout, config.grace),
-            idle: Some(config.idle).filter(|idle| !idle.is_zero()),
+            spec: placed(cx, graph, record, (&side, limits.limit, left))?,
+            side,
+            limit: limits.limit,
+            idle: limits.idle,
             stopped: Arc::clone(&self.stopped),
         };
         let (id, outbox) = (id.clone(), cx.outbox.clone());
@@ -257,7 +255,7 @@ pub(super) fn go_on(runner: &mut Runner, id: &AttemptId, news: ReviewNews) -> Re
             Err(error) => (Err(error), Duration::ZERO),
         },
         ReviewNews::Prepared(Err(error)) => (Err(error), Duration::ZERO),
-        ReviewNews::Ended(outcome, took) => (outcome, took),
+        ReviewNews::Ended(outcome, took) => (Ok(outcome), took),
     };
     let history = runner.core.journal.history();
     let Some(ended) = runner.reviews.ended(&runner.core.cx, history, id, ended) else {
@@ -363,15 +361,8 @@ fn write_prompt(
         "checks": evidence.verify.iter().map(|check| &check.command).collect::<Vec<_>>(),
         "before": before.map(|all| all.iter().map(ReviewFinding::line).collect::<Vec<_>>()),
     });
-    let root = workspace.root().to_owned();
-    let text = prompt::render("review.md", move |name| workspace::template(&root, name), &context)
-        .map_err(|fault| fatal::unrenderable(&fault))?;
+    let text = attempt::rendered(workspace, "review.md", &context)?;
     attempt::write_prompt(workspace, record, "prompt.md", &text)
-}
-
-/// The file by which the processes of a reviewer are recognized.
-fn sign_of(cx: &RunContext, record: &AttemptRecord) -> PathBuf {
-    record.file(&cx.workspace, "sign")
 }
 
 /// Returns the process of a reviewer, as the executor of the attempt starts it in the slot that is
@@ -380,7 +371,7 @@ fn placed(
     cx: &RunContext,
     graph: &TaskGraph,
     record: &AttemptRecord,
-    left: Option<f64>,
+    (side, limit, left): (&SideProcesses, Duration, Option<f64>),
 ) -> Result<ProcessSpec> {
     let workspace = &cx.workspace;
     let call = record.call.as_ref().context("no agent is there for it; name one in `review`")?;
@@ -389,48 +380,24 @@ fn placed(
     spec.env.push((REVIEWS.to_owned(), "1".to_owned()));
     let executor = processes::executor_of(cx, record, None).map_err(Error::msg)?;
     ensure!(executor.is_here(), "its agent runs on `{}`, and a reviewer only here", executor.name);
-    let (sign, limit) = (sign_of(cx, record), workspace.config.timeout);
-    let placed = processes::placed(cx, graph, record, &executor, (&spec, &sign), limit);
+    let placed = processes::placed(cx, graph, record, &executor, (&spec, &side.sign), limit);
     Ok(placed.map_err(|fault| Error::msg(fault.to_string()))?.spec)
-}
-
-/// The slot of a review, with the work in it.
-struct ReviewSlot {
-    main: PathBuf,
-    pool: SlotPool,
-    settings: SlotSettings,
-    slot: PathBuf,
-    head: CommitId,
-}
-
-impl ReviewSlot {
-    fn prepare(&self) -> Result<()> {
-        let tree = self.pool.open(&self.slot, &self.settings, &self.head)?;
-        tree.integration().check_out(&self.head)?;
-        tree.slot().update_submodules(&Repo::discover(&self.main)?)
-    }
 }
 
 /// The agent of a review.
 struct ReviewProcess {
+    side: SideProcesses,
     spec: ProcessSpec,
-    sign: PathBuf,
-    guardians: GuardianProgram,
-    redact: bool,
-    limits: (Duration, Duration),
+    limit: Duration,
     idle: Option<Duration>,
     stopped: Arc<AtomicBool>,
 }
 
 impl ReviewProcess {
-    fn run(self) -> Result<Outcome> {
-        regular_file::write(&self.sign, b"").context("write the sign of a reviewer")?;
-        let guard = GuardianSpec::new(self.spec, self.sign.clone(), self.redact);
-        let guard = GuardianSpec { idle: self.idle, ..guard };
-        let goes_on = |_: &_| Ok::<_, Infallible>(!self.stopped.load(Ordering::Relaxed));
-        let Ok(outcome) = process::run_guarded(&self.guardians, &guard, self.limits, goes_on);
-        let _ = fs::remove_file(&self.sign);
-        let _ = fs::remove_dir_all(self.sign.with_extension("tmpdir"));
-        Ok(outcome)
+    fn run(self) -> Outcome {
+        let goes_on = || !self.stopped.load(Ordering::Relaxed);
+        let outcome = self.side.run(self.spec, self.idle, self.limit, goes_on);
+        self.side.end();
+        outcome
     }
 }

@@ -33,11 +33,49 @@ const ANY: &str = "true";
 pub(super) struct SideCommands {
     /// A command as its executor starts it.
     template: ProcessSpec,
-    /// The file by which their processes are recognized.
-    sign: PathBuf,
+    side: SideProcesses,
+}
+
+/// How processes run beside the attempts.
+pub(super) struct SideProcesses {
+    /// The file by which they are recognized.
+    pub(super) sign: PathBuf,
     guardians: GuardianProgram,
     redact: bool,
     grace: Duration,
+}
+
+impl SideProcesses {
+    /// Returns how processes run that are recognized by this file, which no other one has open.
+    pub(super) fn of(cx: &RunContext, sign: PathBuf) -> SideProcesses {
+        let (guardians, config) = (cx.guardians.clone(), &cx.workspace.config);
+        SideProcesses { sign, guardians, redact: config.redact, grace: config.grace }
+    }
+
+    /// Runs a process to its end, while `goes_on` is true.
+    pub(super) fn run(
+        &self,
+        spec: ProcessSpec,
+        idle: Option<Duration>,
+        limit: Duration,
+        goes_on: impl Fn() -> bool,
+    ) -> Outcome {
+        if let Err(error) = regular_file::write(&self.sign, b"") {
+            return Outcome::NotStarted { error: error.to_string() };
+        }
+        let guard = GuardianSpec::new(spec, self.sign.clone(), self.redact);
+        let guard = GuardianSpec { idle, ..guard };
+        let goes_on = |_: &_| Ok::<_, Infallible>(goes_on());
+        let Ok(outcome) =
+            process::run_guarded(&self.guardians, &guard, (limit, self.grace), goes_on);
+        outcome
+    }
+
+    /// Removes the sign, and the temporary folder that a sandbox leaves there.
+    pub(super) fn end(&self) {
+        let _ = fs::remove_file(&self.sign);
+        let _ = fs::remove_dir_all(self.sign.with_extension("tmpdir"));
+    }
 }
 
 impl SideCommands {
@@ -53,7 +91,6 @@ impl SideCommands {
         (dir, purpose, name): (&Path, CheckPurpose, &str),
         env: &[(&str, &str)],
     ) -> Result<SideCommands, String> {
-        let config = &cx.workspace.config;
         let call = record.call.as_ref().ok_or("the attempt has no agent")?;
         let agent = process_spec::agent(&cx.workspace, record, call);
         let mut spec = process_spec::check(agent, ANY, dir, Path::new("/dev/null"));
@@ -64,14 +101,13 @@ impl SideCommands {
         }
         // The record of the attempt, and what a sandbox keeps next to it, may be gone by then.
         let sign = cx.workspace.root().join(format!("{}/{name}", record.log));
-        let limit = config.verify_timeout;
-        let placed = processes::placed(cx, graph, record, &executor, (&spec, &sign), limit);
+        let (side, limit) = (SideProcesses::of(cx, sign), cx.workspace.config.verify_timeout);
+        let placed = processes::placed(cx, graph, record, &executor, (&spec, &side.sign), limit);
         let template = placed.map_err(|fault| fault.to_string())?.spec;
         if template.argv.last().map(String::as_str) != Some(ANY) {
             return Err(format!("`{}` cannot run controls", executor.name));
         }
-        let (guardians, redact) = (cx.guardians.clone(), config.redact);
-        Ok(SideCommands { template, sign, guardians, redact, grace: config.grace })
+        Ok(SideCommands { template, side })
     }
 
     /// Runs a command to its end, with its output in a file, while `goes_on` is true.
@@ -83,25 +119,17 @@ impl SideCommands {
         goes_on: impl Fn() -> bool,
     ) -> Outcome {
         let _ = fs::remove_file(output);
-        if let Err(error) = regular_file::write(&self.sign, b"") {
-            return Outcome::NotStarted { error: error.to_string() };
-        }
         let mut spec =
             ProcessSpec { stdout: output.into(), stderr: output.into(), ..self.template.clone() };
         if let Some(last) = spec.argv.last_mut() {
             command.clone_into(last);
         }
-        let guard = GuardianSpec::new(spec, self.sign.clone(), self.redact);
-        let goes_on = |_: &_| Ok::<_, Infallible>(goes_on());
-        let Ok(outcome) =
-            process::run_guarded(&self.guardians, &guard, (limit, self.grace), goes_on);
-        outcome
+        self.side.run(spec, None, limit, goes_on)
     }
 
-    /// Removes the sign, and the temporary folder that a sandbox leaves there.
+    /// Removes what is left of their processes.
     pub(super) fn end(&self) {
-        let _ = fs::remove_file(&self.sign);
-        let _ = fs::remove_dir_all(self.sign.with_extension("tmpdir"));
+        self.side.end();
     }
 }
 

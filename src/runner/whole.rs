@@ -281,13 +281,8 @@ impl WholeTrial<'_> {
         let workspace = &self.runner.core.cx.workspace;
         let pool = &self.runner.slots.pool;
         let settings = self.runner.slots.settings(workspace)?;
-        let prepare = || {
-            let tree = pool.open(&pool.merge(0), &settings, commit)?;
-            tree.integration().check_out(commit)?;
-            tree.slot().update_submodules(&workspace.repo)?;
-            Ok(tree)
-        };
-        Ok(prepare().map_err(|error: Error| format!("{error:#}")))
+        let prepared = pool.check_out(&pool.merge(0), &settings, commit);
+        Ok(prepared.map_err(|error| format!("{error:#}")))
     }
 
     /// Returns a record for the processes that verify landed work in the slot of the merge queue.

@@ -84,7 +84,7 @@ pub(super) fn limits(policy: &Policy, tasks: &[Task]) -> Option<Finding> {
         return None;
     }
     let general = policy.roster.resolve(&policy.agents);
-    let calls = tasks.iter().flat_map(|task| policy.agents_of(task, 0)).chain(general);
+    let calls = tasks.iter().flat_map(|task| policy.agents_of(task, 0, 0)).chain(general);
     let tags = tasks.iter().flat_map(|task| &task.tags).map(String::as_str);
     let known: BTreeSet<&str> = calls.map(|call| call.name.as_str()).chain(tags).collect();
     let is_known = |name: &str| known.contains(name) || agent_preset::find(name).is_some();

@@ -13,13 +13,9 @@ use crate::{
     },
     core::{
         graph::{drafted::DraftAim, task_edit::piece},
-        prompt,
         setup::layout,
     },
-    project::{
-        fatal,
-        workspace::{self, Workspace},
-    },
+    project::{attempt, workspace::Workspace},
 };
 
 /// The longest text, in bytes.
@@ -142,9 +138,7 @@ pub(super) fn render(
             "report": cut(&last.report),
         })),
     });
-    let root = workspace.root().to_owned();
-    prompt::render("draft.md", move |name| workspace::template(&root, name), &context)
-        .map_err(|fault| fatal::unrenderable(&fault))
+    attempt::rendered(workspace, "draft.md", &context)
 }
 
 fn cut(text: &str) -> &str {

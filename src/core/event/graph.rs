@@ -9,6 +9,7 @@ use crate::{
     graph::task::{Status, TaskId},
     history::{Effect, History},
     outcome::Outcome,
+    spend::Spend,
 };
 
 /// The graph and the settings: the files that people write.
@@ -177,6 +178,13 @@ pub struct DraftCall {
     pub tasks: Option<usize>,
     /// The folder with its prompt and output, relative to the repository.
     pub log: String,
+}
+
+impl DraftCall {
+    /// What it used; it counts as an attempt.
+    pub fn spend(&self) -> Spend {
+        Spend::of(&self.usage, &self.outcome, self.duration_seconds)
+    }
 }
 
 /// The backlogs that tasks were imported from.

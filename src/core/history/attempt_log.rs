@@ -94,8 +94,7 @@ impl PaidCall {
     fn of(record: &Record) -> Option<PaidCall> {
         let (what, agent, usage, spend) =
             if let Event::Graph(GraphEvent::Drafted(call)) = &record.event {
-                let spend = Spend::of(&call.usage, &call.outcome, call.duration_seconds);
-                ("ralph draft", &call.agent, &call.usage, spend)
+                ("ralph draft", &call.agent, &call.usage, call.spend())
             } else if let Event::Check(CheckEvent::WorkReviewed(end)) = &record.event {
                 ("reviews of work", &end.review.by, &end.usage, end.spend())
             } else {

@@ -24,17 +24,11 @@ pub enum Turn<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Returns the agents of a task, in the order in which they are tried by its next attempt. Without a
-    /// ladder, each round of attempts at it begins with another one.
+    /// Returns the agents of a task, in the order in which they are tried by its next attempt.
     pub fn agents(&self, number: usize) -> Vec<&'a AgentCommand> {
         let task = self.graph.task(number);
         let failed = used_attempts(self, number, self.history.of(&task.id));
-        let mut calls = self.policy.agents_of(task, failed);
-        if !calls.is_empty() && !self.policy.escalates(task) {
-            let first = self.round(number) as usize % calls.len();
-            calls.rotate_left(first);
-        }
-        calls
+        self.policy.agents_of(task, failed, self.round(number))
     }
 
     /// Returns the first agent of a task that can start now.

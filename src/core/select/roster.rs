@@ -18,7 +18,7 @@ pub struct Roster {
     /// By what a task is, such as `tag:db`.
     by_kind: BTreeMap<String, Vec<AgentCommand>>,
     /// Those of the first, the second … attempt; the last one is for all after it.
-    pub escalate: Vec<AgentCommand>,
+    escalate: Vec<AgentCommand>,
 }
 
 /// The kinds of tasks that can have agents.
@@ -69,7 +69,10 @@ impl Roster {
     }
 
     /// The agents of a task of a kind that has its own.
-    pub fn of_kind(&self, task: &Task) -> Option<&Vec<AgentCommand>> {
+    fn of_kind(&self, task: &Task) -> Option<&Vec<AgentCommand>> {
+        if self.by_kind.is_empty() {
+            return None;
+        }
         let tags = task.tags.iter().map(|tag| format!("tag:{tag}"));
         let story = task.story.iter().map(|story| format!("story:{story}"));
         let size = task.extra.get("complexity").and_then(|size| size.as_str());
@@ -80,7 +83,7 @@ impl Roster {
 
     /// The agents of the next attempt on a ladder when this many have failed: its own rung, and while that
     /// cannot start those above it, then those below.
-    pub fn rung<'a>(&'a self, escalate: &'a [AgentCommand], failed: u32) -> Vec<&'a AgentCommand> {
+    fn rung<'a>(&'a self, escalate: &'a [AgentCommand], failed: u32) -> Vec<&'a AgentCommand> {
         let rungs = self.resolve(escalate);
         let at = (failed as usize).min(rungs.len().saturating_sub(1));
         let (below, above) = rungs.split_at(at);
@@ -95,31 +98,39 @@ impl Roster {
 }
 
 impl Policy {
-    /// The agents of a task when this many attempts at it have failed, in the order in which they are
-    /// tried.
-    pub fn agents_of<'a>(&'a self, task: &'a Task, failed: u32) -> Vec<&'a AgentCommand> {
-        let roster = &self.roster;
+    /// The agents of a task as they are written, and whether they are the rungs of a ladder.
+    fn chosen<'a>(&'a self, task: &'a Task) -> (&'a [AgentCommand], bool) {
         if self.agents_given {
-            roster.resolve(&self.agents)
+            (&self.agents, false)
         } else if !task.escalate.is_empty() {
-            roster.rung(&task.escalate, failed)
+            (&task.escalate, true)
         } else if !task.agents.is_empty() {
-            roster.resolve(&task.agents)
-        } else if let Some(calls) = roster.of_kind(task) {
-            roster.resolve(calls)
-        } else if !roster.escalate.is_empty() {
-            roster.rung(&roster.escalate, failed)
+            (&task.agents, false)
+        } else if let Some(calls) = self.roster.of_kind(task) {
+            (calls, false)
+        } else if !self.roster.escalate.is_empty() {
+            (&self.roster.escalate, true)
         } else {
-            roster.resolve(&self.agents)
+            (&self.agents, false)
         }
     }
 
-    /// Whether the agents of a task are a ladder.
-    pub(super) fn escalates(&self, task: &Task) -> bool {
-        let is_general = || task.agents.is_empty() && self.roster.of_kind(task).is_none();
-        let rungs =
-            || !task.escalate.is_empty() || !self.roster.escalate.is_empty() && is_general();
-        !self.agents_given && rungs()
+    /// The agents of a task when this many attempts at it have failed, in the order in which they are
+    /// tried. Without a ladder, each `round` of attempts begins with another one.
+    pub fn agents_of<'a>(
+        &'a self,
+        task: &'a Task,
+        failed: u32,
+        round: u32,
+    ) -> Vec<&'a AgentCommand> {
+        let (written, is_ladder) = self.chosen(task);
+        if is_ladder {
+            return self.roster.rung(written, failed);
+        }
+        let mut calls = self.roster.resolve(written);
+        let first = round as usize % calls.len().max(1);
+        calls.rotate_left(first);
+        calls
     }
 }
 

@@ -150,7 +150,9 @@ impl AttemptRecord {
             return Ok(None);
         };
         let Some(tip) = workspace.repo.landings().tip(&target)? else { return Ok(None) };
-        let is_in = workspace.repo.is_ancestor(&commit, &tip.commit)?;
+        if !workspace.repo.is_ancestor(&commit, &tip.commit)? {
+            return Ok(None);
+        }
         let mut found = self.found.clone().unwrap_or_default();
         let resolved = match found.merge.take() {
             Some(Merge::Landed { resolved, .. }) => resolved,
@@ -158,7 +160,7 @@ impl AttemptRecord {
         };
         let waits = !workspace.repo.is_ancestor(&commit, &tip.branch)?;
         found.merge = Some(Merge::Landed { branch: target, commit, waits, resolved });
-        Ok(is_in.then_some(found))
+        Ok(Some(found))
     }
 
     /// Adds a process of the attempt, and writes the record.

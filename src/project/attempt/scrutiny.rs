@@ -196,28 +196,35 @@ pub fn taken_back(
         let Some(before) = repo.commit_of(&format!("{first}^"))? else { return Ok(false) };
         let mut files = repo.differing(Some(&before), last)?;
         files.retain(is_work);
-        if !files.iter().any(|path| changed.contains(path)) {
+        let (touched, others): (Vec<_>, Vec<_>) =
+            files.into_iter().partition(|path| changed.contains(path));
+        if touched.is_empty() {
             return Ok(false);
         }
         let kept = match &mut kept {
             Some(kept) => kept,
             None => kept.insert(lines_of(repo, &head.id, &changed)?),
         };
-        let (mut is_as_before, mut gone, mut all) = (true, 0, 0);
-        for path in &files {
+        let (mut is_as_before, mut gone, mut all) = (others.is_empty(), 0, 0);
+        for path in &touched {
             let added = added_lines(repo, [&before, last, base], path)?;
-            let is_gone = |line: &&String| changed.contains(path) && !kept.contains(*line);
-            let missing = added.iter().filter(is_gone).count();
+            let missing = added.iter().filter(|line| !kept.contains(*line)).count();
             if collided.contains(path) && is_most(missing, added.len()) {
                 return Ok(true);
             }
             (gone, all) = (gone + missing, all + added.len());
             is_as_before = is_as_before
-                && changed.contains(path)
                 && repo.has_same_file(&before, &head.id, path)?
                 && repo.has_same_file(last, base, path)?;
         }
-        Ok(is_as_before || (all >= SOME_LINES && is_most(gone, all)))
+        // What it added to other files is all there.
+        if is_as_before || !is_most(gone, all) {
+            return Ok(is_as_before);
+        }
+        for path in &others {
+            all += added_lines(repo, [&before, last, base], path)?.len();
+        }
+        Ok(all >= SOME_LINES && is_most(gone, all))
     };
     let mut ids = Vec::new();
     for work in landed.iter().rev().take(COMPARED) {
