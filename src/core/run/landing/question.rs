@@ -211,8 +211,20 @@ impl LandingQueue {
     /// The first question that can be answered, or whose next command can start.
     pub(super) fn answerable(&self) -> Option<usize> {
         let is_open = |onto: &CommitId| self.trials.iter().any(|it| it.tip() == Some(onto));
+        // Whether the branch is red is decided by a second task, and only then is the first one's job free
+        // for another start.
+        let is_awaited = |question: &Question| {
+            let (onto, command) = (&question.onto, &question.check.command);
+            let red = self.known.fails(onto, command);
+            red.is_some_and(|(_, _, first)| *first == question.work.id)
+                && self.questions.iter().any(|other| {
+                    other.work.id != question.work.id
+                        && (&other.onto, &other.check.command) == (onto, command)
+                })
+        };
         self.questions.iter().position(|question| {
             question.stage == QuestionStage::Base
+                && !is_awaited(question)
                 && (self.known.knows(&question.onto, &question.check.command)
                     || (!is_open(&question.onto) && !self.is_building()))
         })
@@ -293,5 +305,52 @@ impl LandingQueue {
         let mut commands: Vec<String> = setup.take_while(|it| *it != command).cloned().collect();
         commands.push(command.clone());
         TrialChecks { id: id.clone(), run: TrialRun::Base, commands, alone: false }.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::task::TaskId;
+
+    /// A question about work on the tip, which failed twice.
+    fn question(name: &str) -> Question {
+        let id = AttemptId { task_id: TaskId::new(name).unwrap(), attempt: 1 };
+        let (setup, own, after) = (Vec::new(), Vec::new(), Vec::new());
+        let verify = vec!["check".to_owned()];
+        let target = "main".to_owned();
+        let work = QueuedWork { id, iteration: 1, target, setup, verify, own, flaky: 0, after };
+        let stage = QuestionStage::Base;
+        let onto = CommitId::from("tip");
+        Question { work, slot: 0, onto, check: red(), resolved: Vec::new(), flaky: false, stage }
+    }
+
+    fn red() -> CheckResult {
+        CheckResult {
+            command: "check".to_owned(),
+            outcome: Outcome::Exited { exit_code: 1 },
+            duration_seconds: 1.0,
+            last_line: None,
+            log: String::new(),
+            no_test: false,
+        }
+    }
+
+    #[test]
+    fn a_second_task_says_whether_the_branch_is_red_before_the_first_one_frees_its_job() {
+        let mut queue = LandingQueue::default();
+        let (first, second) = (question("first"), question("second"));
+        queue.known.red.push((first.onto.clone(), red(), first.work.id.clone()));
+        queue.questions = vec![first, second];
+        let tip = CommitId::from("tip");
+        let mut ends = Vec::new();
+        while let Some(at) = queue.answerable() {
+            ends.extend(
+                queue.answer(at, &tip, false).ended.into_iter().map(|end| end.landing.merge),
+            );
+        }
+        let branch = "main".to_owned();
+        assert_eq!(ends.remove(0), Merge::RedBase { branch: branch.clone(), onto: tip.clone() });
+        assert_eq!(ends, [Merge::Red { branch, onto: tip, already: true, flaky: false }]);
     }
 }
