@@ -19,8 +19,6 @@ const GLYPHS = {
 };
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 
-const shown = { zoom: 1 };
-
 export const timelineView = {
   title: () => "Timeline",
   async load(route) {
@@ -31,12 +29,13 @@ export const timelineView = {
   poll({ timeline, now }) {
     return timeline.number === 1 && now.status === "running";
   },
-  draw({ timeline, now, loadedAt }) {
+  draw({ timeline, now, loadedAt, route }) {
     if (!timeline.run_id) return [h("div", { class: "view-head" }, h("h1", null, "Timeline")), panel("Runs", null, empty("No run yet."))];
     const isLive = timeline.number === 1 && ["running", "pausing", "stopping"].includes(now.status);
     const times = timesOf(timeline, isLive, clockOf(now, loadedAt));
+    const zoom = bounded(Number(route.query.zoom) || 1);
     return [head(timeline, isLive), tiles(timeline, times, isLive),
-      panel("Attempts", { tools: zoomTools() }, timeline.bars.length ? picture(timeline, times) : empty("No attempt yet."), key(timeline, times)),
+      panel("Attempts", { tools: zoomTools(zoom) }, timeline.bars.length ? picture(timeline, times, zoom) : empty("No attempt yet."), key(timeline, times)),
       timeline.critical_path.length > 0 && panel("Critical path", { tools: h("span", { class: "faint" }, "the chain that ended last") },
         h("ol", { class: "chain" }, timeline.critical_path.slice(0, 40).map((id) => h("li", { key: id }, taskLink(id))), timeline.critical_path.length > 40 && h("li", null, `and ${timeline.critical_path.length - 40} more`))),
       marks(timeline), attempts(timeline, times)];
@@ -84,17 +83,18 @@ function tiles(timeline, times, isLive) {
     tile("Attempts", number(timeline.bars.length), `${timeline.marks.filter((mark) => mark.kind === "landed").length} landed`));
 }
 
-function zoomTools() {
-  const zoom = (factor) => () => {
-    shown.zoom = Math.min(60, Math.max(1, shown.zoom * factor));
-    page.redraw();
-  };
+function bounded(zoom) {
+  return Math.min(60, Math.max(1, zoom));
+}
+
+function zoomTools(now) {
+  const zoom = (factor) => () => page.go({ zoom: now * factor < 1.01 ? "" : bounded(now * factor).toFixed(2) }, true);
   return h("span", { class: "group", role: "group", "aria-label": "Zoom" }, button("−", zoom(1 / 1.6), { "aria-label": "Zoom out" }), button("+", zoom(1.6), { "aria-label": "Zoom in" }));
 }
 
-function picture(timeline, times) {
+function picture(timeline, times, zoom) {
   const room = document.getElementById("view").clientWidth - 64;
-  const width = Math.max(room, 560) * shown.zoom;
+  const width = Math.max(room, 560) * zoom;
   const scale = (width - LEFT - 12) / (times.end - times.start);
   const x = (time) => LEFT + Math.max(0, (typeof time === "number" ? time : Date.parse(time)) - times.start) * scale;
   const height = TOP + timeline.lanes * LANE + 8;
