@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -43,6 +43,9 @@ const USUAL: &str = "origin";
 const NAMED: usize = 3;
 /// The longest title.
 const TITLE: usize = 72;
+
+/// The longest body, in characters; GitHub refuses one of more than 65,536.
+const BODY: usize = 65_000;
 
 /// A pull request.
 #[derive(Debug, Serialize)]
@@ -156,7 +159,7 @@ fn requests(
             Some(there) if repo.differing(Some(&there), &commit)?.is_empty() => (there, true),
             _ => (commit, false),
         };
-        let body = workspace.all_secrets().text(&body);
+        let body = whole_lines(&workspace.all_secrets().text(&body));
         let title = shortened(&title);
         anyhow::Ok(PullRequest { branch, commit, base: base.clone(), title, body, is_pushed })
     };
@@ -262,6 +265,19 @@ fn branch_word(name: &str) -> String {
     word.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
+/// The lines of a text that fit into [`BODY`], and that more is left out.
+fn whole_lines(body: &str) -> String {
+    if body.chars().count() <= BODY {
+        return body.to_owned();
+    }
+    let mut size = 0;
+    let kept = body.split_inclusive('\n').take_while(|line| {
+        size += line.chars().count();
+        size <= BODY
+    });
+    kept.collect::<String>() + "\n(The rest is left out: `ralph report` has all of it.)\n"
+}
+
 fn shortened(title: &str) -> String {
     let line = title.split_whitespace().collect::<Vec<_>>().join(" ");
     terminal::fit(&line, TITLE).into_owned()
@@ -334,7 +350,7 @@ fn open(
     fs::write(&file, &request.body).with_context(|| format!("write `{}`", file.display()))?;
     let PullRequest { branch, commit, base, title, body, is_pushed } = request;
     let forge = remote.map(|remote| Forge::of(&remote.url));
-    let words = forge.map(|forge| forge.words(request, &file, options.draft));
+    let words = forge.map(|forge| forge.create(request, &file, options.draft));
     let push = remote.map(|it| format!("git push {} {commit}:refs/heads/{branch}", it.name));
     let can_open = forge.is_some_and(Forge::is_here);
     let mut is_wanted = can_open && options.push;
@@ -360,18 +376,25 @@ fn open(
             && terminal::can_ask()
             && Wizard::of_listener().is_wanted(&visible(&question), false)?;
     }
-    let (Some(remote), Some(words), true) = (remote, words, is_wanted) else { return Ok(false) };
+    let (Some(remote), Some(forge), Some(words), true) = (remote, forge, words, is_wanted) else {
+        return Ok(false);
+    };
     if !is_pushed {
         editor.workspace.repo.landings().push(&remote.name, commit, branch)?;
     }
-    let (program, arguments) = words.split_first().context("a command has a program")?;
-    let mut command = Command::new(program);
-    let status = command.args(arguments).current_dir(editor.workspace.root()).status();
-    let status = status.with_context(|| format!("start `{program}`"))?;
-    if !status.success() {
-        return Err(anyhow!("`{program}` did not open it; `{branch}` is pushed"));
+    let root = editor.workspace.root();
+    // A second run on one branch finds the request of the first: it has the new commits by the push.
+    if succeeds(&words, root)? || succeeds(&forge.update(request, &file), root)? {
+        return Ok(true);
     }
-    Ok(true)
+    Err(anyhow!("`{}` did not open it; `{branch}` is pushed", forge.program()))
+}
+
+/// Whether a program, which says itself what is wrong, succeeds.
+fn succeeds(words: &[String], dir: &Path) -> Result<bool> {
+    let (program, arguments) = words.split_first().context("a command has a program")?;
+    let status = Command::new(program).args(arguments).current_dir(dir).status();
+    Ok(status.with_context(|| format!("start `{program}`"))?.success())
 }
 
 fn visible_steps(steps: &[String]) -> String {
@@ -388,8 +411,11 @@ enum Forge {
 }
 
 impl Forge {
+    /// A host of another name is what the installed program is for.
     fn of(url: &str) -> Forge {
-        if url.contains("gitlab") { Forge::Gitlab } else { Forge::Github }
+        let is_gitlab = url.contains("gitlab")
+            || (!url.contains("github") && Forge::Gitlab.is_here() && !Forge::Github.is_here());
+        if is_gitlab { Forge::Gitlab } else { Forge::Github }
     }
 
     fn program(self) -> &'static str {
@@ -404,39 +430,32 @@ impl Forge {
     }
 
     /// The command that opens a pull request whose text is in a file.
-    fn words(self, request: &PullRequest, file: &std::path::Path, is_draft: bool) -> Vec<String> {
-        let PullRequest { branch, base, title, body, .. } = request;
-        let file = file.display().to_string();
-        let words: Vec<&str> = match self {
-            Forge::Github => vec![
-                "gh",
-                "pr",
-                "create",
-                "--base",
-                base,
-                "--head",
-                branch,
-                "--title",
-                title,
-                "--body-file",
-                &file,
-            ],
-            Forge::Gitlab => vec![
-                "glab",
-                "mr",
-                "create",
-                "--target-branch",
-                base,
-                "--source-branch",
-                branch,
-                "--title",
-                title,
-                "--description",
-                body,
-                "--yes",
-            ],
+    fn create(self, request: &PullRequest, file: &Path, is_draft: bool) -> Vec<String> {
+        let PullRequest { branch, base, title, .. } = request;
+        let head = match self {
+            Forge::Github => ["gh", "pr", "create", "--base", base, "--head", branch],
+            Forge::Gitlab => {
+                ["glab", "mr", "create", "--target-branch", base, "--source-branch", branch]
+            }
         };
         let draft = is_draft.then_some("--draft");
-        words.into_iter().chain(draft).map(str::to_owned).collect()
+        let own = head.into_iter().chain(["--title", title]).chain(draft);
+        own.map(str::to_owned).chain(self.text(request, file)).collect()
+    }
+
+    /// The command that writes the text of the one that is already open for the branch.
+    fn update(self, request: &PullRequest, file: &Path) -> Vec<String> {
+        let head = match self {
+            Forge::Github => ["gh", "pr", "edit", &request.branch],
+            Forge::Gitlab => ["glab", "mr", "update", &request.branch],
+        };
+        head.map(str::to_owned).into_iter().chain(self.text(request, file)).collect()
+    }
+
+    fn text(self, request: &PullRequest, file: &Path) -> Vec<String> {
+        match self {
+            Forge::Github => vec!["--body-file".to_owned(), file.display().to_string()],
+            Forge::Gitlab => ["--description", &request.body, "--yes"].map(str::to_owned).into(),
+        }
     }
 }

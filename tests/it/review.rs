@@ -408,19 +408,27 @@ proptest! {
     }
 }
 
-/// A remote repository, and a `gh` that keeps what it is called with.
+/// A remote repository, and a `gh` and a `glab` that keep what they are called with, and open a request of a
+/// branch only once.
 fn with_remote(trial: TestProject) -> TestProject {
-    let there = trial.dir().join("there.git");
+    with_remote_of(trial, "there.git")
+}
+
+fn with_remote_of(trial: TestProject, name: &str) -> TestProject {
+    let there = trial.dir().join(name);
     trial.git(&["init", "--quiet", "--bare", there.to_str().unwrap()]);
     trial.git(&["remote", "add", "origin", there.to_str().unwrap()]);
     trial.git(&["push", "--quiet", "origin", "main"]);
     trial.git(&["symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main"]);
     let tools = trial.dir().join("tools");
     fs::create_dir(&tools).unwrap();
-    let gh = "#!/bin/sh\nfor word; do echo \"$word\"; done > \"$TRIAL_DIR/called\"\n\
-              while [ $# -gt 0 ]; do [ \"$1\" != --body-file ] || cp \"$2\" \"$TRIAL_DIR/body\"; shift; done\n\
-              echo https://example.invalid/pull/1\n";
-    trial.script(&tools.join("gh"), gh);
+    let forge = "#!/bin/sh\nset -e\nfor word; do echo \"$word\"; done > \"$TRIAL_DIR/called\"\n\
+                 if [ $2 = create ] && [ -e \"$TRIAL_DIR/open\" ]; then echo already exists >&2; exit 1; fi\n\
+                 touch \"$TRIAL_DIR/open\"\n\
+                 while [ $# -gt 0 ]; do [ \"$1\" != --body-file ] || cp \"$2\" \"$TRIAL_DIR/body\"; shift; done\n\
+                 echo https://example.invalid/pull/1\n";
+    trial.script(&tools.join("gh"), forge);
+    trial.script(&tools.join("glab"), forge);
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     trial.env("PATH", &path)
 }
@@ -440,11 +448,30 @@ fn a_pull_request_has_the_evidence_and_is_pushed_only_when_asked() {
     assert!(pushed.contains(trial.git(&["rev-parse", "HEAD"]).trim()));
     let called = fs::read_to_string(trial.sign("called")).unwrap();
     assert!(
-        called.starts_with("pr\ncreate\n--base\nmain\n") && called.ends_with("--draft\n"),
+        called.starts_with("pr\ncreate\n--base\nmain\n") && called.contains("\n--draft\n"),
         "{called}"
     );
     let body = fs::read_to_string(trial.sign("body")).unwrap();
     assert!(body.contains("### Landed") && body.contains("The base"), "{body}");
+}
+
+#[test]
+fn a_merge_request_goes_through_glab_and_a_second_one_of_the_branch_updates_it() {
+    let trial = with_remote_of(project(GRAPH, "verify: 'true'\n"), "gitlab.git");
+    trial.run(["run", "--onto", "night", "--task", "base"]).code_is_any();
+    trial.run(["pr", "--push"]).code(0).stdout_has("https://example.invalid/pull/1");
+    let called = || fs::read_to_string(trial.sign("called")).unwrap();
+    let made = called();
+    assert!(
+        made.starts_with("mr\ncreate\n--target-branch\nmain\n--source-branch\nnight\n"),
+        "{made}"
+    );
+    assert!(made.contains("### Landed") && made.ends_with("--yes\n"), "{made}");
+    trial.run(["run", "--onto", "night"]).graph_complete();
+    trial.run(["pr", "--push"]).code(0).stderr_has("already exists");
+    let updated = called();
+    assert!(updated.starts_with("mr\nupdate\nnight\n--description\n"), "{updated}");
+    assert!(updated.contains("### Landed before this run"), "{updated}");
 }
 
 #[test]
