@@ -35,8 +35,7 @@ use crate::{
     view::lines::counted,
 };
 use files::FileStep;
-pub(super) use wizard::Wizard;
-pub(super) use wizard::found;
+pub(super) use wizard::{Wizard, found, tools};
 
 /// The template of a task's prompt, relative to the repository.
 const TASK: &str = "prompts/task.md";

@@ -7,7 +7,7 @@ mod backlog;
 mod checks;
 
 pub use backlog::{Backlog, backlog, draftable, importable, layout};
-pub use checks::{AGENT_SETTINGS, FoundCheck, READ, checks, installs, wanted_files};
+pub use checks::{AGENT_SETTINGS, Folder, FoundCheck, READ, checks, installs, unrun, wanted_files};
 
 use std::collections::BTreeSet;
 

@@ -68,6 +68,21 @@ fn faults(trial: &TestProject, code: i32, about: &str, part: &str) {
 }
 
 #[test]
+fn tests_that_no_verify_command_runs_are_named() {
+    let package = r#"{"scripts": {"test": "vitest run"}}"#;
+    let trial = healthy().file("package.json", package);
+    let missed = "`npm test`, from package.json, is in no verify command";
+    let found = trial.run(["doctor", "--quick"]).whole();
+    assert!(!found.contains(missed), "`git` may run anything");
+    let settings = format!("{SETTINGS}agent: [claude, -p]\nverify: cargo --version\n");
+    let trial = trial.file(".ralph/config.yaml", &settings);
+    assert!(trial.run(["doctor", "--quick"]).whole().contains(missed));
+    let settings = settings.replace("cargo", "npm");
+    let trial = trial.file(".ralph/config.yaml", &settings);
+    assert!(!trial.run(["doctor", "--quick"]).whole().contains(missed));
+}
+
+#[test]
 fn a_healthy_repository_is_all_right() {
     let trial = healthy();
     let text = trial.run(["doctor"]).whole();

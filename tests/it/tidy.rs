@@ -566,8 +566,9 @@ fn no_type_has_many_methods() {
 /// give each attempt its own; 650 have work reviewed by another agent; 450 resume
 /// the conversation of an agent whose attempt is not complete; 100 say what each agent was worth; 190 say
 /// what mends accidents, and read a long journal in parts; 480 offer commands and views to an agent over
-/// a protocol, and write a skill for it; 85 name what backlogs of other tools mean.
-const LINES: usize = 83_430;
+/// a protocol, and write a skill for it; 85 name what backlogs of other tools mean; 170 find the tests of
+/// more languages, of folders, and those that nothing runs.
+const LINES: usize = 83_600;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
 /// has the words of plain loops, one runs commands beside the attempts, one combines queued work, one
@@ -637,8 +638,8 @@ fn every_page_names_its_reader() {
 /// conflicts that are left in files, and on repairs, 130 where attempts end at a limit and why,
 /// 105 on tasks that agents added, 560 on named agents, what they are worth, and reviewers, 335 on
 /// follow-ups, 90 on how long nights take, 10 on accidents, 465 on the work from
-/// Claude Code, 40 on what backlogs mean.
-const WORDS: usize = 36_790;
+/// Claude Code, 40 on what backlogs mean, 120 on which tests are found.
+const WORDS: usize = 36_910;
 
 #[test]
 fn the_documents_stay_short() {

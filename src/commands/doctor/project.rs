@@ -8,7 +8,7 @@ use chrono::Utc;
 use super::{NAMED, few, of_error};
 use crate::{
     adapters::process,
-    commands::{check, run::check_jobs, status::last_beat},
+    commands::{check, init, run::check_jobs, status::last_beat},
     core::{
         agents::agent_preset,
         diagnostic::nearest,
@@ -20,6 +20,7 @@ use crate::{
         history::History,
         loop_paths,
         select::{Decision, Policy},
+        setup::{self, FoundCheck},
     },
     project::{
         attempt::{self, AttemptPlace},
@@ -214,6 +215,16 @@ pub(super) fn programs(workspace: &Workspace, file: &GraphFile) -> Vec<Finding> 
         FindingKind::NoVerifyProgram.with(&[&format!("{} (for `{id}`)", one.found.message)])
     };
     missing.map(finding).collect()
+}
+
+/// The tests that the project has and that no verify command runs.
+pub(super) fn unrun(workspace: &Workspace, tasks: &[Task]) -> Vec<Finding> {
+    let of_tasks = tasks.iter().flat_map(|task| &task.verify);
+    let commands: Vec<String> = workspace.config.verify.0.iter().chain(of_tasks).cloned().collect();
+    let (found, _) = init::tools(workspace.root());
+    let finding =
+        |check: &FoundCheck| FindingKind::UnrunTests.with(&[&check.command, &check.source]);
+    setup::unrun(&found, &commands).into_iter().map(finding).collect()
 }
 
 /// Checks that git ignores the files that `ralph` writes.

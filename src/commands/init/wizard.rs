@@ -3,7 +3,6 @@
 //! Ctrl-C, Esc and a closed terminal all mean no.
 
 use std::{
-    collections::BTreeMap,
     fs,
     path::Path,
     sync::{
@@ -23,7 +22,7 @@ use crate::{
         executor::SandboxEngine,
         exit::{Exit, Failure},
         import::detect,
-        setup::{self, AgentChoice, Found, FoundAgent, SetupChoices},
+        setup::{self, AgentChoice, Folder, Found, FoundAgent, FoundCheck, SetupChoices},
     },
     regular_file,
 };
@@ -32,33 +31,68 @@ use crate::{
 const LONG: u64 = 1 << 20;
 /// Folders that are not searched for plans.
 const FOREIGN: &[&str] = &["node_modules", "target", "vendor", "dist", "build", "logs"];
+/// The most projects below the top whose tests are looked for.
+const PROJECTS: usize = 12;
 
 /// Inspects the project in `root`. Unreadable files are ignored.
 pub(in crate::commands) fn found(root: &Path) -> Found {
     let mut names = names(root);
-    let read = |name: &String| {
-        let path = root.join(name);
-        let is_read = setup::READ.contains(&&*name.to_lowercase())
-            && fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() <= LONG);
-        let text = is_read.then(|| regular_file::read_to_string(&path).ok()).flatten()?;
-        Some((name.clone(), text))
-    };
-    let texts: BTreeMap<String, String> = names.iter().filter_map(read).collect();
-    let in_tests: Vec<String> =
-        ["tests", "test"].iter().flat_map(|name| self::names(&root.join(name))).collect();
-    let on_path = |program: &str| process::resolve(program, root).is_ok();
     let plans = paths(root, &names);
+    let (checks, installs) = tools(root);
     if root.join(setup::AGENT_SETTINGS).is_file() {
         names.push(setup::AGENT_SETTINGS.to_owned());
     }
     Found {
-        installs: setup::installs(&names, &texts, on_path),
-        checks: setup::checks(&names, &texts, &in_tests, on_path),
+        installs,
+        checks,
         backlog: setup::backlog(&plans, |path| has_tasks(&root.join(path))),
         agents: agents(root),
         sandbox: sandbox(),
         names,
     }
+}
+
+/// The commands that test the project and that install what a copy needs: those of its top, or those of the
+/// projects below it where the top is none.
+pub(in crate::commands) fn tools(root: &Path) -> (Vec<FoundCheck>, Vec<String>) {
+    let mut folders = vec![folder(root, String::new())];
+    if !folders[0].is_project() {
+        let below = |parent: &Folder| -> Vec<Folder> {
+            let own = parent.names.iter().filter(|name| is_own(name));
+            own.map(|name| folder(root, format!("{}{name}", parent.path))).collect()
+        };
+        let first = below(&folders[0]);
+        let second = first.iter().filter(|folder| !folder.is_project()).flat_map(below);
+        folders = second.chain(first.clone()).filter(Folder::is_project).collect();
+        folders.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        folders.truncate(PROJECTS);
+    }
+    let on_path = |program: &str| process::resolve(program, root).is_ok();
+    let checks = folders.iter().flat_map(|folder| setup::checks(folder, on_path)).collect();
+    let installs = folders.iter().flat_map(|folder| setup::installs(folder, on_path)).collect();
+    (checks, installs)
+}
+
+fn folder(root: &Path, path: String) -> Folder {
+    let dir = root.join(&path);
+    let names = names(&dir);
+    let read = |name: &String| {
+        let path = dir.join(name);
+        let is_read = setup::READ.contains(&&*name.to_lowercase())
+            && fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() <= LONG);
+        let text = is_read.then(|| regular_file::read_to_string(&path).ok()).flatten()?;
+        Some((name.clone(), text))
+    };
+    let texts = names.iter().filter_map(read).collect();
+    let places = ["tests", "test", "__tests__", "src"];
+    let in_tests = places.iter().flat_map(|name| self::names(&dir.join(name))).collect();
+    Folder { path, names, texts, in_tests }
+}
+
+/// Whether the name in a folder is of a folder with a project's own files.
+fn is_own(name: &str) -> bool {
+    let bare = name.trim_end_matches('/');
+    bare != name && !(bare.starts_with('.') || FOREIGN.contains(&bare))
 }
 
 /// Whether `ralph import` finds tasks in a document.
@@ -99,12 +133,7 @@ fn names(folder: &Path) -> Vec<String> {
 /// The paths in which plans are searched: the top level and two levels of folders.
 fn paths(root: &Path, names: &[String]) -> Vec<String> {
     let mut paths = names.to_vec();
-    let folders = names.iter().filter(|name| name.ends_with('/'));
-    let is_own = |name: &&String| {
-        let bare = name.trim_end_matches('/');
-        *name == ".taskmaster/" || !(bare.starts_with('.') || FOREIGN.contains(&bare))
-    };
-    for folder in folders.filter(is_own) {
+    for folder in names.iter().filter(|name| *name == ".taskmaster/" || is_own(name)) {
         for name in self::names(&root.join(folder)) {
             let path = format!("{folder}{name}");
             if path.ends_with('/') && !FOREIGN.contains(&name.trim_end_matches('/')) {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{is_justfile, taken};
+use super::{MANIFESTS, is_justfile, taken};
+use crate::executor::shell_word;
 
 /// A command that tests the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub struct FoundCheck {
     pub source: String,
     /// Whether it is the project's entry point for tests in any language, such as `just test`.
     pub is_entry: bool,
-    /// Whether its program is on PATH.
+    /// Whether its program is there.
     pub is_ready: bool,
 }
 
@@ -38,55 +39,154 @@ pub const READ: &[&str] = &[
     "requirements-dev.txt",
 ];
 
-/// Finds the test commands of a project, from the names at its top, the texts of the files in
-/// [`READ`] and the names in its folder `tests`.
-pub fn checks(
-    names: &[String],
-    texts: &BTreeMap<String, String>,
-    in_tests: &[String],
-    on_path: impl Fn(&str) -> bool,
-) -> Vec<FoundCheck> {
+/// A folder that may be a project of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Folder {
+    /// Its path from the top of the repository, with a slash at its end; empty for the top.
+    pub path: String,
+    /// The names in it, where folders end with a slash.
+    pub names: Vec<String>,
+    /// The texts of the files in [`READ`].
+    pub texts: BTreeMap<String, String>,
+    /// The names in its folders for tests.
+    pub in_tests: Vec<String>,
+}
+
+impl Folder {
+    /// Whether it declares what a package manager installs, or how it is tested.
+    pub fn is_project(&self) -> bool {
+        let is_sign = |name: &String| MANIFESTS.contains(&name.as_str());
+        self.names.iter().any(is_sign) || self.entry().is_some()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|it| it == name)
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.texts.get(name).map_or("", String::as_str)
+    }
+
+    /// A command that runs in it.
+    fn at(&self, command: &str) -> String {
+        match self.path.trim_end_matches('/') {
+            "" => command.to_owned(),
+            path => format!("cd {} && {command}", shell_word(path)),
+        }
+    }
+
+    /// Whether the names of files show tests.
+    fn has_test(&self, is_test: impl Fn(&str) -> bool) -> bool {
+        self.names.iter().chain(&self.in_tests).any(|name| is_test(name))
+    }
+
+    /// The entry point for its tests, and the file that has it.
+    fn entry(&self) -> Option<(String, &str)> {
+        let justfile = self.texts.iter().find(|(name, _)| is_justfile(name));
+        if let Some((name, text)) = justfile
+            && taken(text).contains("test")
+        {
+            return Some(("just test".to_owned(), name));
+        }
+        let makefile = ["GNUmakefile", "makefile", "Makefile"];
+        let name = makefile.into_iter().find(|name| self.texts.contains_key(*name))?;
+        let mut targets = ["test", "check"].into_iter();
+        let target = targets.find(|target| has_target(self.text(name), target))?;
+        Some((format!("make {target}"), name))
+    }
+}
+
+/// The programs that run the tests of each language: where a verify command has one of them, that
+/// language is tested.
+const RUNNERS: &[&[&str]] = &[
+    &["cargo"],
+    &["npm", "pnpm", "yarn", "bun", "bunx", "npx", "node", "vitest", "jest"],
+    &["go"],
+    &["mvn", "mvnw", "gradle", "gradlew"],
+    &["pytest", "tox", "nox", "unittest", "uv", "poetry", "pdm", "pipenv", "python", "python3"],
+    &["mix"],
+    &["rspec", "bundle", "rake"],
+];
+
+/// Returns the checks for a language that no command is about, if it is known what each command runs.
+pub fn unrun<'a>(found: &'a [FoundCheck], commands: &[String]) -> Vec<&'a FoundCheck> {
+    let languages = |command: &str| -> Vec<usize> {
+        let is_end = |c: char| c.is_whitespace() || "/;&|()\"'".contains(c);
+        let words: Vec<&str> = command.split(is_end).collect();
+        let is_about = |at: &usize| RUNNERS[*at].iter().any(|runner| words.contains(runner));
+        (0..RUNNERS.len()).filter(is_about).collect()
+    };
+    let run: Vec<Vec<usize>> = commands.iter().map(|command| languages(command)).collect();
+    if run.iter().any(Vec::is_empty) {
+        return Vec::new();
+    }
+    let is_unrun = |check: &&FoundCheck| {
+        let of = languages(&check.command);
+        !check.is_entry && !of.is_empty() && !run.iter().flatten().any(|it| of.contains(it))
+    };
+    found.iter().filter(is_unrun).collect()
+}
+
+/// Finds the test commands of a folder.
+pub fn checks(folder: &Folder, on_path: impl Fn(&str) -> bool) -> Vec<FoundCheck> {
     let mut found = Vec::new();
     let mut add = |command: &str, source: &str, is_entry| {
         let program = command.split(' ').next().unwrap_or_default().to_owned();
-        let is_ready = on_path(&program);
-        let (command, source) = (command.to_owned(), source.to_owned());
+        let is_ready = match program.split_once('/') {
+            // Files of the project, and what its setup makes.
+            Some(_) => true,
+            None => on_path(&program),
+        };
+        let (command, source) = (folder.at(command), format!("{}{source}", folder.path));
         found.push(FoundCheck { command, program, source, is_entry, is_ready });
     };
-    let text = |name: &str| texts.get(name).map(String::as_str);
-    let justfile = texts.iter().find(|(name, _)| is_justfile(name));
-    if let Some((name, text)) = justfile
-        && taken(text).contains("test")
-    {
-        add("just test", name, true);
+    if let Some((command, name)) = folder.entry() {
+        add(&command, name, true);
     }
-    let makefile =
-        ["GNUmakefile", "makefile", "Makefile"].into_iter().find(|it| text(it).is_some());
-    if let Some((name, text)) = makefile.and_then(|name| Some((name, text(name)?)))
-        && let Some(target) = ["test", "check"].into_iter().find(|target| has_target(text, target))
-    {
-        add(&format!("make {target}"), name, true);
+    let cargo = folder.text("Cargo.toml");
+    let has_table = |table: &str| cargo.lines().any(|line| line.trim() == table);
+    if has_table("[workspace]") {
+        add("cargo test --workspace", "Cargo.toml", false);
+    } else if has_table("[package]") {
+        add("cargo test", "Cargo.toml", false);
     }
-    if let Some(text) = text("Cargo.toml") {
-        let has = |table: &str| text.lines().any(|line| line.trim() == table);
-        if has("[workspace]") {
-            add("cargo test --workspace", "Cargo.toml", false);
-        } else if has("[package]") {
-            add("cargo test", "Cargo.toml", false);
+    if let Some(command) = node(folder) {
+        add(&command, "package.json", false);
+    }
+    if folder.has("go.mod") {
+        add("go test ./...", "go.mod", false);
+    } else if folder.has("go.work") {
+        add("go list -f '{{.Dir}}/...' -m | xargs go test", "go.work", false);
+    }
+    for (files, wrapper, program, arguments) in JAVA {
+        if let Some(file) = files.iter().find(|file| folder.has(file)) {
+            let program = if folder.has(wrapper) { &format!("./{wrapper}") } else { *program };
+            add(&format!("{program} {arguments}"), file, false);
         }
     }
-    if let Some(runner) = text("package.json").and_then(|text| node(text, names)) {
-        add(runner, "package.json", false);
+    if let Some(source) = pytest(folder) {
+        add(python(folder, &on_path).map_or("pytest", |(_, test)| test), &source, false);
     }
-    if text("go.mod").is_some() {
-        add("go test ./...", "go.mod", false);
+    if folder.has("mix.exs") {
+        add("mix test", "mix.exs", false);
     }
-    if let Some(source) = pytest(names, texts, in_tests) {
-        let is_uv = names.iter().any(|name| name == "uv.lock") && on_path("uv");
-        add(if is_uv { "uv run pytest" } else { "pytest" }, &source, false);
+    if folder.has("Gemfile.lock") && folder.has("spec/") {
+        add("bundle exec rspec", "spec/", false);
     }
     found
 }
+
+/// The builders of Java: their files, wrapper, program and arguments. A daemon of gradle would outlive its
+/// check.
+const JAVA: &[(&[&str], &str, &str, &str)] = &[
+    (&["pom.xml"], "mvnw", "mvn", "-B test"),
+    (
+        &["build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"],
+        "gradlew",
+        "gradle",
+        "--no-daemon test",
+    ),
+];
 
 /// Whether a makefile has a rule for the target.
 fn has_target(text: &str, target: &str) -> bool {
@@ -100,56 +200,129 @@ fn has_target(text: &str, target: &str) -> bool {
     })
 }
 
-/// The command for the `test` script of a `package.json`, unless it is npm's placeholder that
-/// always fails.
-fn node(text: &str, names: &[String]) -> Option<&'static str> {
-    let package: Value = serde_json::from_str(text).ok()?;
-    let script = package["scripts"]["test"].as_str()?;
-    if script.trim().is_empty() || script.contains("no test specified") {
-        return None;
-    }
-    let locks = [
-        ("pnpm-lock.yaml", "pnpm test"),
-        ("yarn.lock", "yarn test"),
-        ("bun.lock", "bun run test"),
-        ("bun.lockb", "bun run test"),
-        ("package-lock.json", "npm test"),
-        ("npm-shrinkwrap.json", "npm test"),
-    ];
-    let locked = locks.iter().find(|(lock, _)| names.iter().any(|name| name == lock));
+/// The lock files of the package managers of Node.
+const NODE_LOCKS: &[(&str, &str)] = &[
+    ("pnpm-lock.yaml", "pnpm"),
+    ("yarn.lock", "yarn"),
+    ("bun.lock", "bun"),
+    ("bun.lockb", "bun"),
+    ("package-lock.json", "npm"),
+    ("npm-shrinkwrap.json", "npm"),
+];
+
+/// The command for the tests of a `package.json`: its script `test`, unless it is npm's placeholder that
+/// always fails; the scripts of its workspaces; or a known test runner.
+fn node(folder: &Folder) -> Option<String> {
+    let package: Value = serde_json::from_str(folder.text("package.json")).ok()?;
+    let locked = NODE_LOCKS.iter().find(|(lock, _)| folder.has(lock));
     let declared = package["packageManager"].as_str().and_then(|declared| {
         let tool = declared.split('@').next()?;
-        locks.iter().find(|(_, command)| command.split(' ').next() == Some(tool))
+        NODE_LOCKS.iter().find(|(_, it)| *it == tool)
     });
-    Some(locked.or(declared).map_or("npm test", |(_, command)| command))
+    let tool = locked.or(declared).map_or("npm", |(_, tool)| *tool);
+    let script = package["scripts"]["test"].as_str().unwrap_or_default();
+    if !script.trim().is_empty() && !script.contains("no test specified") {
+        return Some(format!("{tool} {}", if tool == "bun" { "run test" } else { "test" }));
+    }
+    if package.get("workspaces").is_some() || folder.has("pnpm-workspace.yaml") {
+        let all = match tool {
+            "pnpm" => "pnpm -r test",
+            "yarn" if folder.has(".yarnrc.yml") => "yarn workspaces foreach --all run test",
+            "yarn" => "yarn workspaces run test",
+            "bun" => "bun run --filter '*' test",
+            _ => "npm test --workspaces --if-present",
+        };
+        return Some(all.to_owned());
+    }
+    let depends = |name: &str| {
+        ["dependencies", "devDependencies"].iter().any(|key| package[key].get(name).is_some())
+    };
+    let runner = [("vitest", "vitest run"), ("jest", "jest")];
+    if let Some((_, runner)) = runner.into_iter().find(|(name, _)| depends(name)) {
+        let starter = match tool {
+            "pnpm" => "pnpm exec",
+            "bun" => "bunx",
+            "npm" => "npx",
+            other => other,
+        };
+        return Some(format!("{starter} {runner}"));
+    }
+    let is_test = |name: &str| name.contains(".test.") || name.contains(".spec.");
+    let own = if tool == "bun" { "bun test" } else { "node --test" };
+    folder.has_test(is_test).then(|| own.to_owned())
 }
 
-/// The file that shows that the project uses pytest.
-fn pytest(
-    names: &[String],
-    texts: &BTreeMap<String, String>,
-    in_tests: &[String],
-) -> Option<String> {
+/// The tools that install a Python project: their lock file, their part of `pyproject.toml`, the commands
+/// that install it without and with what it has for tests only, and the one that runs its tests.
+const PYTHON: &[(&str, &str, &str, &str, &str)] = &[
+    ("uv.lock", "[tool.uv", "uv sync", "uv sync --all-extras", "uv run pytest"),
+    (
+        "poetry.lock",
+        "[tool.poetry]",
+        "poetry install",
+        "poetry install --all-extras",
+        "poetry run pytest",
+    ),
+    ("pdm.lock", "[tool.pdm", "pdm install", "pdm install --group :all", "pdm run pytest"),
+    ("Pipfile.lock", "\0", "pipenv sync --dev", "pipenv sync --dev", "pipenv run pytest"),
+];
+
+/// How the tests of a Python project run, and how a copy of it gets what they need: by its own tool, or in
+/// the virtualenv that is brought along or made.
+fn python(
+    folder: &Folder,
+    on_path: impl Fn(&str) -> bool,
+) -> Option<(Option<String>, &'static str)> {
+    let project = folder.text("pyproject.toml");
+    let own = PYTHON.iter().find(|it| folder.has(it.0) || project.contains(it.1));
+    if let Some((_, _, plain, all, test)) = own
+        && (on_path(test.split(' ').next()?) || !on_path("pytest"))
+    {
+        let has_extras = ["[project.optional-dependencies]", "[tool.poetry.extras]"];
+        let has_extras = has_extras.iter().any(|table| project.contains(table));
+        return Some((Some(if has_extras { all } else { plain }.to_string()), test));
+    }
+    let in_venv = VENVS.iter().zip([".venv/bin/python -m pytest", "venv/bin/python -m pytest"]);
+    let in_venv = in_venv.filter(|(venv, _)| folder.path.is_empty() && folder.has(venv));
+    if let Some((_, test)) = in_venv.into_iter().next() {
+        return Some((None, test));
+    }
+    let names_pytest =
+        |name: &&str| folder.text(name).lines().any(|line| line.starts_with("pytest"));
+    let list = ["requirements-dev.txt", "requirements.txt"].into_iter().find(names_pytest)?;
+    (on_path("python3") && !on_path("pytest")).then(|| {
+        let install = format!(
+            "python3 -m venv .venv && echo '*' > .venv/.gitignore && .venv/bin/pip install --quiet -r {list}"
+        );
+        (Some(install), ".venv/bin/python -m pytest")
+    })
+}
+
+/// The file that shows that the project has tests for pytest.
+fn pytest(folder: &Folder) -> Option<String> {
     let has = |name: &str, signs: &[&str]| {
-        let text = texts.get(name)?;
         let is_sign = |line: &str| signs.iter().any(|sign| line.trim_start().starts_with(sign));
-        text.lines().any(is_sign).then(|| name.to_owned())
+        folder.text(name).lines().any(is_sign).then(|| name.to_owned())
     };
     let dependency = || {
-        let text = texts.get("pyproject.toml")?;
-        let forms = ["\"pytest\"", "\"pytest>", "\"pytest=", "\"pytest~", "'pytest'", "'pytest>"];
-        forms.iter().any(|form| text.contains(form)).then(|| "pyproject.toml".to_owned())
+        let text = folder.text("pyproject.toml");
+        let is_end = |rest: &str| rest.starts_with(|c: char| !c.is_ascii_alphanumeric());
+        let mut quoted = text.split(['"', '\'']).filter_map(|part| part.strip_prefix("pytest"));
+        quoted.any(|rest| rest.is_empty() || is_end(rest)).then(|| "pyproject.toml".to_owned())
     };
     let by_name = || {
-        let python = ["pyproject.toml", "setup.py", "setup.cfg", "requirements.txt"];
-        let is_python = names.iter().any(|name| python.contains(&name.as_str()));
-        let is_test = |name: &String| {
+        let python = ["pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile"];
+        let is_test = |name: &str| {
             let stem = name.strip_suffix(".py").unwrap_or_default();
             stem == "conftest" || stem.starts_with("test_") || stem.ends_with("_test")
         };
-        (is_python && in_tests.iter().any(is_test)).then(|| "tests/".to_owned())
+        let place =
+            if folder.in_tests.iter().any(|name| is_test(name)) { "tests/" } else { "test_*.py" };
+        (python.iter().any(|name| folder.has(name)) && folder.has_test(is_test))
+            .then(|| place.to_owned())
     };
-    texts
+    folder
+        .texts
         .contains_key("pytest.ini")
         .then(|| "pytest.ini".to_owned())
         .or_else(|| has("pyproject.toml", &["[tool.pytest", "pytest ="]))
@@ -178,29 +351,26 @@ const WANTED: &[&str] = &[
 /// The one of them that is not at the top of the project.
 pub const AGENT_SETTINGS: &str = ".claude/settings.local.json";
 
-/// Finds the commands, from the names at the top of the project and the texts of its manifests.
-/// Only commands whose program is on PATH count.
-pub fn installs(
-    names: &[String],
-    texts: &BTreeMap<String, String>,
-    on_path: impl Fn(&str) -> bool,
-) -> Vec<String> {
-    let has = |name: &str| names.iter().any(|it| it == name);
-    let node = node_install(has, texts.get("package.json").map_or("", String::as_str));
+/// Finds the commands that install what a copy of a folder needs. Only commands whose program is on PATH
+/// count.
+pub fn installs(folder: &Folder, on_path: impl Fn(&str) -> bool) -> Vec<String> {
     let by_file = [
-        ("uv.lock", "uv sync"),
-        ("poetry.lock", "poetry install"),
-        ("pdm.lock", "pdm install"),
-        ("Pipfile.lock", "pipenv sync --dev"),
         ("Cargo.lock", "cargo fetch"),
         ("go.mod", "go mod download"),
         ("Gemfile.lock", "bundle install"),
         ("composer.lock", "composer install"),
         ("mix.lock", "mix deps.get"),
     ];
-    let others = by_file.into_iter().filter(|(file, _)| has(file)).map(|(_, command)| command);
-    let is_ready = |command: &&str| on_path(command.split(' ').next().unwrap_or_default());
-    node.into_iter().chain(others).filter(is_ready).map(str::to_owned).collect()
+    let others = by_file.into_iter().filter(|(file, _)| folder.has(file));
+    let node = node_install(|name| folder.has(name), folder.text("package.json"));
+    let is_ready = |command: &String| on_path(command.split(' ').next().unwrap_or_default());
+    node.map(str::to_owned)
+        .into_iter()
+        .chain(python(folder, &on_path).and_then(|(install, _)| install))
+        .chain(others.map(|(_, command)| command.to_owned()))
+        .filter(is_ready)
+        .map(|command| folder.at(&command))
+        .collect()
 }
 
 fn node_install(has: impl Fn(&str) -> bool, package: &str) -> Option<&'static str> {
@@ -253,14 +423,15 @@ mod tests {
     type Files = [(&'static str, &'static str)];
 
     /// Files with their texts; a name that ends with a slash is a folder with these files.
-    fn of(files: &Files) -> Vec<String> {
-        let names: Vec<String> = files.iter().map(|(name, _)| (*name).to_owned()).collect();
+    fn folder(files: &Files) -> Folder {
+        let names = files.iter().map(|(name, _)| (*name).to_owned()).collect();
         let texts = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
-        let in_tests = files.iter().find(|(name, _)| *name == "tests/");
-        let in_tests: Vec<String> = in_tests
-            .map(|(_, text)| text.split_whitespace().map(str::to_owned).collect())
-            .unwrap_or_default();
-        let found = checks(&names, &texts.collect(), &in_tests, |_| true);
+        let in_tests = files.iter().filter(|(name, _)| *name == "tests/");
+        let in_tests = in_tests.flat_map(|(_, text)| text.split_whitespace().map(str::to_owned));
+        Folder { path: String::new(), names, in_tests: in_tests.collect(), texts: texts.collect() }
+    }
+
+    fn commands(found: Vec<FoundCheck>) -> Vec<String> {
         found.into_iter().map(|check| check.command).collect()
     }
 
@@ -291,6 +462,26 @@ mod tests {
             (&[("package.json", pnpm)], &["pnpm test"]),
             (&[("package.json", empty)], &[]),
             (&[("package.json", "{}")], &[]),
+            (&[("package.json", "{}"), ("a.test.ts", ""), ("bun.lock", "")], &["bun test"]),
+            (&[("package.json", "{}"), ("tests/", "a.test.mjs")], &["node --test"]),
+            (
+                &[
+                    ("package.json", r#"{"devDependencies": {"vitest": "3"}}"#),
+                    ("pnpm-lock.yaml", ""),
+                ],
+                &["pnpm exec vitest run"],
+            ),
+            (
+                &[("package.json", "{}"), ("pnpm-workspace.yaml", ""), ("pnpm-lock.yaml", "")],
+                &["pnpm -r test"],
+            ),
+            (
+                &[("package.json", r#"{"workspaces": ["a"]}"#)],
+                &["npm test --workspaces --if-present"],
+            ),
+            (&[("pom.xml", "")], &["mvn -B test"]),
+            (&[("build.gradle.kts", ""), ("gradlew", "")], &["./gradlew --no-daemon test"]),
+            (&[("go.work", "")], &["go list -f '{{.Dir}}/...' -m | xargs go test"]),
             (&[("package.json", "{")], &[]),
             (&[("go.mod", "module x\n")], &["go test ./..."]),
             (&[("pytest.ini", "")], &["pytest"]),
@@ -303,6 +494,13 @@ mod tests {
             (&[("pyproject.toml", ""), ("tests/", "test_a.py")], &["pytest"]),
             (&[("tests/", "test_a.py")], &[]),
             (&[("requirements.txt", "flask\npytest==8\n")], &["pytest"]),
+            (&[("requirements.txt", "pytest\n"), (".venv/", "")], &[".venv/bin/python -m pytest"]),
+            (
+                &[("pyproject.toml", "[tool.poetry]\n"), ("tests/", "test_a.py")],
+                &["poetry run pytest"],
+            ),
+            (&[("pyproject.toml", "x = ['pytest-cov']"), ("pdm.lock", "")], &["pdm run pytest"]),
+            (&[("Pipfile", ""), ("Pipfile.lock", ""), ("test_a.py", "")], &["pipenv run pytest"]),
             (&[("Makefile", "all:\n\ttrue\ntest: all\n\ttrue\n")], &["make test"]),
             (&[("Makefile", "build check::\n\ttrue\n")], &["make check"]),
             (&[("Makefile", "test := 1\ntest = a:b\n# test:\n\ttest: x\n.PHONY: test\n")], &[]),
@@ -318,14 +516,53 @@ mod tests {
             ),
         ];
         for (files, commands) in cases {
-            assert_eq!(of(files), *commands, "{files:?}");
+            assert_eq!(self::commands(checks(&folder(files), |_| true)), *commands, "{files:?}");
         }
     }
 
-    fn installed(names: &[&str], package: &str) -> Vec<String> {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let texts = [("package.json".to_owned(), package.to_owned())].into();
-        installs(&names, &texts, |program| program != "go")
+    fn installed(names: &[&'static str], package: &'static str) -> Vec<String> {
+        let mut files: Vec<_> = names.iter().map(|name| (*name, "pytest\n")).collect();
+        files.retain(|(name, _)| *name != "package.json");
+        files.push(("package.json", package));
+        installs(&folder(&files), |program| !["go", "pytest"].contains(&program))
+    }
+
+    #[test]
+    fn a_virtualenv_is_made_where_the_project_has_only_a_list_and_pytest_is_not_there() {
+        let [setup] = &installed(&["requirements.txt"], "{}")[..] else { panic!() };
+        assert!(
+            setup.starts_with("python3 -m venv .venv && ")
+                && setup.ends_with(" -r requirements.txt")
+        );
+        let files = [("requirements.txt", "pytest\n")];
+        let found = checks(&folder(&files), |program| program == "python3");
+        assert_eq!((&*found[0].command, found[0].is_ready), (".venv/bin/python -m pytest", true));
+        assert_eq!(installed(&["requirements.txt", ".venv/"], "{}"), [""; 0]);
+    }
+
+    #[test]
+    fn a_folder_of_its_own_is_tested_and_installed_there() {
+        let path = "back end/".to_owned();
+        let back = Folder { path, ..folder(&[("pyproject.toml", "'pytest'"), ("uv.lock", "")]) };
+        assert!(back.is_project());
+        let found = checks(&back, |_| true);
+        assert_eq!(found[0].command, "cd 'back end' && uv run pytest");
+        assert_eq!((&*found[0].program, &*found[0].source), ("uv", "back end/pyproject.toml"));
+        assert_eq!(installs(&back, |_| true), ["cd 'back end' && uv sync"]);
+    }
+
+    #[test]
+    fn tests_that_no_command_runs_are_found() {
+        let files = [("Cargo.toml", "[package]\n"), ("go.mod", "")];
+        let found = checks(&folder(&files), |_| true);
+        let unrun = |verify: &[&str]| -> Vec<String> {
+            let verify: Vec<String> = verify.iter().map(|it| (*it).to_owned()).collect();
+            super::unrun(&found, &verify).iter().map(|check| check.command.clone()).collect()
+        };
+        assert_eq!(unrun(&["cargo nextest run"]), ["go test ./..."]);
+        assert_eq!(unrun(&["cargo test", "cd x && go test"]), [""; 0]);
+        assert_eq!(unrun(&["cargo test", "./ci.sh"]), [""; 0], "a script may run anything");
+        assert_eq!(unrun(&[]), ["cargo test", "go test ./..."]);
     }
 
     #[test]
@@ -342,6 +579,7 @@ mod tests {
                 &["npm install --no-package-lock"],
             ),
             (&["uv.lock", "Cargo.lock"], "", &["uv sync", "cargo fetch"]),
+            (&["poetry.lock"], "", &["poetry install"]),
             (&["go.mod"], "", &[]),
             (&["README.md"], "", &[]),
         ] {
