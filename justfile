@@ -30,6 +30,14 @@ check *ARGS:
 demo:
     cargo run --quiet -- demo
 
+# Draw the demo as it is on a terminal: `docs/pictures/demo.svg`; needs tmux
+demo-picture:
+    cargo build --quiet --example terminal_picture --bin ralph
+    tmux -L ralph-demo new -d -x 100 -y 36 "PATH=$PWD/target/debug:$PATH; ralph demo; tmux -L ralph-demo wait -S over; sleep 60"
+    tmux -L ralph-demo wait over
+    tmux -L ralph-demo capture-pane -epS - | sed -n '/tasks, 0 done/,/^The commits/p' | head -n -2 | target/debug/examples/terminal_picture > docs/pictures/demo.svg
+    tmux -L ralph-demo kill-server
+
 # Run the tests
 test *ARGS:
     cargo test {{ARGS}}
