@@ -349,6 +349,7 @@ impl Runner {
                 self.core.emit(None, GraphEvent::UncommittedFound { paths, more })?;
             }
         }
+        repair::recheck(self)?;
         loop {
             if let Some(reason) = self.turn()? {
                 return Ok(reason);

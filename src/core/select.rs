@@ -45,7 +45,7 @@ pub use key::{SelectionKey, keys};
 pub use reach::fault_words;
 use roster::Roster;
 use scan::FrontierScan;
-pub use stops::{default_iterations, iteration_limit_reached, repair};
+pub use stops::{can_mend, default_iterations, iteration_limit_reached, repair};
 
 /// The default number of attempts before a task is parked.
 pub const MAX_ATTEMPTS: u32 = 3;

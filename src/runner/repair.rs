@@ -4,19 +4,25 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{Runner, checkout_graph::commit_graph};
+use super::{
+    Runner,
+    checkout_graph::{commit_graph, commit_statuses},
+    whole,
+};
 use crate::{
     core::{
-        event::CheckEvent,
+        commit_id::CommitId,
+        event::{Cause, CheckEvent},
         graph::{
-            task::{REPAIRS, TaskId, id_of_title},
+            task::{REPAIRS, Status, Task, TaskId, id_of_title},
             task_edit::{NewTask, TaskPlace, insert},
         },
+        history::History,
         isolation::OnRedBase,
         select,
-        verdict::{CheckResult, Verdict},
+        verdict::{CheckResult, Merge, Verdict},
     },
-    project::follower::BUSY,
+    project::{follower::BUSY, graph_file::Write},
 };
 
 /// Gives the command that fails to a task. Returns whether the run goes on with it: not if that was
@@ -27,7 +33,8 @@ pub(super) fn begin(runner: &mut Runner) -> Result<bool> {
     let tasks = history.tasks().into_iter();
     let broken = tasks.filter_map(|(_, past)| past.last.as_deref());
     let broken = broken.filter(|last| last.verdict == Verdict::BaselineBroken);
-    let red = broken.max_by_key(|last| last.at).and_then(|last| last.ended.evidence.red());
+    let Some(newest) = broken.max_by_key(|last| last.at) else { return Ok(false) };
+    let red = newest.ended.evidence.red();
     let (Some(red), Some(branch)) = (red.cloned(), core.cx.target.clone()) else {
         return Ok(false);
     };
@@ -35,9 +42,17 @@ pub(super) fn begin(runner: &mut Runner) -> Result<bool> {
         return Ok(false);
     }
     let graph = core.graph.file.graph();
+    let repairs = || graph.tasks().iter().filter(|task| task.repairs() == Some(&red.command));
+    let onto = match &newest.ended.evidence.merge {
+        Some(Merge::RedBase { onto, .. }) => Some(onto),
+        _ => None,
+    };
+    if repairs().any(|task| is_settled(task, onto, history)) {
+        return Ok(false);
+    }
     // A run before this one may have added it.
-    let mut open = graph.tasks().iter().filter(|task| !task.status.is_over());
-    let known = open.find(|task| task.repairs() == Some(&red.command)).map(|task| task.id.clone());
+    let mut open = repairs().filter(|task| !task.status.is_over());
+    let known = open.next().map(|task| task.id.clone());
     let id = known.clone().unwrap_or_else(|| {
         let used = history.used_ids();
         id_of_title("repair", |id| {
@@ -54,10 +69,67 @@ pub(super) fn begin(runner: &mut Runner) -> Result<bool> {
             return Ok(false);
         }
     }
-    core.emit(Some((&id, 0)), CheckEvent::Repairing { command: red.command })?;
+    let repairing = CheckEvent::Repairing { command: red.command, why: String::new() };
+    core.emit(Some((&id, 0)), repairing)?;
     landing.follow(core, BUSY)?;
     runner.refresh()?;
     Ok(runner.core.with_view(|view| select::repair(view).is_some()))
+}
+
+/// Whether another repair would be paid for the same: a person cancelled this one, or `onto`, where the
+/// command fails, is the commit with its work.
+fn is_settled(task: &Task, onto: Option<&CommitId>, history: &History) -> bool {
+    match task.status {
+        Status::Cancelled => true,
+        Status::Complete => {
+            let last = history.of(&task.id).last.as_deref();
+            let merge = last.and_then(|last| last.ended.evidence.merge.as_ref());
+            matches!(merge, Some(Merge::Landed { commit, .. }) if Some(commit) == onto)
+        }
+        Status::Pending | Status::InProgress | Status::Blocked | Status::NeedsInput => false,
+    }
+}
+
+/// Runs the command on the tip that an open task of an earlier run is to mend, before any agent is paid.
+/// If it fails, the task goes before all others, or the run ends where it has used its attempts; if it
+/// passes, nobody needs the task.
+pub(super) fn recheck(runner: &mut Runner) -> Result<()> {
+    let core = &runner.core;
+    if core.cx.workspace.config.on_red_base != OnRedBase::Repair
+        || !core.run.attempts().open().is_empty()
+    {
+        return Ok(());
+    }
+    let graph = core.graph.file.graph();
+    let number = core.with_view(|view| {
+        let is_open = |task: &Task| !task.status.is_over() && task.repairs().is_some();
+        view.admitted().find(|number| is_open(graph.task(*number)))
+    });
+    let (Some(number), Some(branch)) = (number, core.cx.target.clone()) else { return Ok(()) };
+    let id = graph.task(number).id.clone();
+    let command = graph.task(number).repairs().unwrap_or_default().to_owned();
+    let Some(check) = whole::check_tip(runner, &branch, &id, &command)? else { return Ok(()) };
+    if check.is_green() {
+        let title = format!("Complete {id}: its command passes");
+        commit_statuses(
+            &runner.core.cx.workspace,
+            &branch,
+            &[(id.clone(), Status::Complete)],
+            &title,
+        )?;
+        runner.set((&id, 0), Write::Plain(Status::Complete), Cause::Mended)?;
+        runner.landing.follow(&mut runner.core, BUSY)?;
+        return runner.refresh();
+    }
+    let mut why = format!("{check} on `{branch}`");
+    if !runner.core.with_view(|view| select::can_mend(view, number)) {
+        why += &format!(
+            ", and the attempts of `{id}`, which mends it, are used up or it waits for a person \
+                         (`ralph task-reset {id}` tries it again)"
+        );
+    }
+    runner.core.emit(Some((&id, 0)), CheckEvent::Repairing { command, why })?;
+    Ok(())
 }
 
 fn title(red: &CheckResult) -> String {

@@ -98,6 +98,36 @@ pub(super) fn verify(runner: &mut Runner) -> Result<bool> {
     WholeTrial { runner, branch, tip: tip.commit, landed }.run()
 }
 
+/// Runs the command that a task mends on the tip of a branch, and again if it fails. None if it did not
+/// run.
+pub(super) fn check_tip(
+    runner: &mut Runner,
+    branch: &str,
+    id: &TaskId,
+    command: &str,
+) -> Result<Option<CheckResult>> {
+    let (workspace, history) = (&runner.core.cx.workspace, runner.core.journal.history());
+    let Some(tip) = workspace.repo.landings().tip(branch)? else { return Ok(None) };
+    let attempt = history.of(id).last.as_ref().map_or(1, |last| last.ended.attempt);
+    let work = LandedWork {
+        task_id: id.clone(),
+        attempt,
+        log: workspace.place.attempt(id, attempt),
+        commits: Vec::new(),
+        commit: tip.commit.clone(),
+        onto: None,
+    };
+    let command = command.to_owned();
+    let check = WholeCheck { command, is_of_project: false, landed: vec![0] };
+    let (branch, commit) = (branch.to_owned(), tip.commit);
+    let mut trial = WholeTrial { runner, branch, tip: commit.clone(), landed: vec![work] };
+    let mut checked = trial.check_at(&commit, &check)?;
+    if checked.as_ref().is_some_and(|check| !check.is_green()) {
+        checked = trial.check_at(&commit, &check)?;
+    }
+    Ok(checked.filter(|check| !has_not_run(check)))
+}
+
 /// A trial of everything that landed.
 struct WholeTrial<'a> {
     runner: &'a mut Runner,

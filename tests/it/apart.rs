@@ -811,11 +811,42 @@ fn a_chain_does_not_spend_its_attempts_on_a_command_that_fails_without_them() {
 fn a_repair_that_fails_ends_the_run_and_the_next_run_tries_it_again() {
     let trial = red_base("work");
     trial.run(["run"]).code(3).stderr_has("baseline broken");
-    assert_eq!(trial.tasks("started"), ["a", "b", "repair", "repair"]);
+    let paid = ["a", "b", "repair", "repair"];
+    assert_eq!(trial.tasks("started"), paid);
+    trial.run(["run"]).code(3).stderr_has("`ralph task-reset repair`");
+    assert_eq!(trial.tasks("started"), paid, "the next run pays no agent for what is known");
     trial.run(["task-reset", "repair"]);
     tell(&trial, "repair", "git rm -q broken; work");
     trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("started")[4], "repair", "it goes first");
     assert_eq!(trial.graph_text().matches("id: repair").count(), 1);
+}
+
+#[test]
+fn a_repair_that_a_person_has_made_is_not_paid() {
+    let trial = red_base("work");
+    trial.run(["run"]).code(3);
+    trial.git(&["rm", "--quiet", "broken"]);
+    trial.git(&["commit", "--quiet", "--message", "Mend it"]);
+    let before = trial.tasks("started").len();
+    trial.run(["run"]).graph_complete();
+    let mut started = trial.tasks("started").split_off(before);
+    started.sort();
+    assert_eq!(started, ["a", "b", "c"]);
+    assert_eq!(trial.status("repair"), "complete");
+    trial.assert_record("status_changed", &json!({"task_id": "repair", "cause": "mended"}));
+}
+
+#[test]
+fn a_repair_that_a_person_has_cancelled_is_not_made_again() {
+    let trial = red_base("work");
+    trial.run(["run"]).code(3);
+    let cancelled = trial.graph_text().replace("in-progress", "cancelled");
+    trial.save("task-graph.yaml", &cancelled);
+    trial.run(["run"]).code(3);
+    let started = trial.tasks("started").split_off(4);
+    assert!(started.len() == 2 && !started.contains(&"repair".to_owned()), "{started:?}");
+    assert_eq!(trial.graph_text().matches("x-repairs").count(), 1);
 }
 
 /// A verify command that shares a port with itself fails while another attempt runs it. That counts only

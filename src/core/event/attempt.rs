@@ -304,6 +304,9 @@ pub enum CheckEvent {
     Repairing {
         /// The command.
         command: String,
+        /// How it failed on the tip at the start of the run; empty if an attempt of the run showed it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        why: String,
     },
     /// The run was stopped before all verify commands had ended; the next run continues with them.
     VerifyPostponed {
@@ -345,7 +348,11 @@ impl Effect for CheckEvent {
             CheckEvent::Flaky(check) => {
                 history.run.checks.entry(check.command.clone()).or_default().flaky += 1;
             }
-            CheckEvent::Repairing { .. } => history.run.repair.clone_from(&record.task_id),
+            CheckEvent::Repairing { why, .. } => {
+                history.run.repair.clone_from(&record.task_id);
+                let broken = &mut history.run.baseline_broken;
+                *broken = broken.take().or_else(|| Some(why.clone()).filter(|why| !why.is_empty()));
+            }
             CheckEvent::WorkReviewed(end) => history.add_review(record.timestamp, end),
             CheckEvent::SettingUp { .. }
             | CheckEvent::Verifying { .. }

@@ -1293,7 +1293,8 @@ impl World {
         let Some(id) = open.max_by_key(|id| self.history.of(*id).counted).cloned() else {
             return false;
         };
-        self.emit(Some((id, 0)), CheckEvent::Repairing { command: "check".to_owned() });
+        let (command, why) = ("check".to_owned(), String::new());
+        self.emit(Some((id, 0)), CheckEvent::Repairing { command, why });
         self.with(|_, sit| select::repair(&sit.view).is_some())
     }
 

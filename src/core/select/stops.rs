@@ -14,11 +14,15 @@ pub fn repair(view: &View<'_>) -> Option<usize> {
     let run = &view.history.run;
     let number =
         view.graph.number(run.repair.as_ref().filter(|_| run.baseline_broken.is_some())?)?;
-    let can_go_on = match view.graph.task(number).status {
+    can_mend(view, number).then_some(number)
+}
+
+/// Whether a task that mends a verify command can have another attempt.
+pub fn can_mend(view: &View<'_>, number: usize) -> bool {
+    match view.graph.task(number).status {
         Status::Pending | Status::InProgress => !view.out_of_attempts(number),
         Status::Complete | Status::Cancelled | Status::Blocked | Status::NeedsInput => false,
-    };
-    can_go_on.then_some(number)
+    }
 }
 
 impl View<'_> {

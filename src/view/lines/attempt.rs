@@ -396,7 +396,7 @@ impl EventText for CheckEvent {
                 let what = "failed and then passed on the same files: nobody's failure";
                 vec![line(Style::Warn, format!("{id}: `{}` {what}", check.command))]
             }
-            CheckEvent::Repairing { command } => {
+            CheckEvent::Repairing { command, .. } => {
                 let what = "fails without anybody's work; the other tasks wait until";
                 vec![line(Style::Warn, format!("`{command}` {what} {id} has mended it"))]
             }

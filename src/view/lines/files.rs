@@ -88,6 +88,7 @@ fn changed(
         Cause::Recovered => "by recovery",
         Cause::PutBack => "(restored)",
         Cause::Reopened => "because a check of it fails on the tip",
+        Cause::Mended => "because the command that it mends passes",
         Cause::History => {
             "because it is complete in the newest commit; `ralph task-reset` opens it"
         }
