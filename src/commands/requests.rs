@@ -83,7 +83,12 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
         terminal::say("warning: not paused");
         return Ok(Exit::Success);
     }
-    let was_paused = store.history().run.was_paused;
+    let last = &store.history().run;
+    let continues = !options.lift && (last.is_resumable() || last.ended_at_limit());
+    if continues && !workspace.is_live(store.history())? {
+        run::check_branch(&workspace, &last.begun)?;
+    }
+    let was_paused = last.was_paused;
     store.emit(None, None, RequestEvent::ResumeRequested { now })?;
     // The run may have decided to end just before the request.
     for _ in 0..LOOKS.0 {

@@ -222,6 +222,25 @@ pub(super) fn limits(
     given.collect()
 }
 
+/// Refuses to continue a run on its branch with a detached HEAD, as a new run is refused: git may be in the
+/// middle of a rebase of that branch.
+///
+/// # Errors
+/// HEAD is detached, and the run was not given its branch; errors of git.
+pub(super) fn check_branch(workspace: &Workspace, begun: &Begun) -> Result<()> {
+    let is_given = begun.flags.contains_key("onto");
+    let Some(branch) = begun.branch.as_deref().filter(|_| !is_given) else { return Ok(()) };
+    if landing_branch(workspace)?.is_some() {
+        return Ok(());
+    }
+    let branch = terminal::visible(branch);
+    let message = format!(
+        "attempts start from a branch: HEAD is detached, and the work of this run lands on `{branch}`; \
+         `git switch {branch}` first"
+    );
+    fail(Exit::Error, message)
+}
+
 /// Starts a run like an earlier one, which has made `before` attempts.
 ///
 /// # Errors

@@ -131,6 +131,11 @@ fn a_run_that_was_paused_continues_on_its_branch() {
     trial.run(["pause"]).code_is_any();
     trial.leave("on");
     run.end(&trial).code_is_any();
+    trial.git(&["switch", "--quiet", "--detach"]);
+    trial
+        .run(["resume"])
+        .code(1)
+        .stderr_has("HEAD is detached, and the work of this run lands on `night`");
     trial.git(&["switch", "--quiet", "main"]);
     let before = checkout(&trial);
     trial.run(["resume"]).graph_complete();
