@@ -231,6 +231,10 @@ pub struct Evidence {
     /// The result of landing, if the attempt was isolated and its work was queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge: Option<Merge>,
+    /// Why its conversation could not be resumed for another prompt, if that failed. The other evidence
+    /// and the verdict are those before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_resumed: Option<String>,
     /// The provider error that stopped the agent, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<ProviderError>,

@@ -83,10 +83,26 @@ fn a_conversation_that_is_lost_is_not_resumed_again() {
     trial.run(["run"]).graph_complete();
     assert_eq!(calls(&trial), ["a.1", "a.1 --resume conversation-1", "a.2"]);
     let failed = &trial.lines("failed")[0];
-    assert_eq!(failed["verdict"], "failed");
-    let last = failed["last_line"].as_str().unwrap();
-    assert!(last.starts_with("No conversation found"), "{last}");
+    assert_eq!(failed["verdict"], "incomplete");
+    let why = failed["not_resumed"].as_str().unwrap();
+    assert!(why.starts_with("No conversation found"), "{why}");
     assert_eq!(trial.subjects(), ["Write good"]);
+}
+
+#[test]
+fn a_conversation_that_is_lost_does_not_hide_what_failed_before() {
+    for is_isolated in [true, false] {
+        let trial = talking("claude", "bad+report lost good+report");
+        let trial = if is_isolated { trial } else { trial.in_place() };
+        trial.run(["run"]).graph_complete().stderr_has("its conversation could not be resumed");
+        assert_eq!(calls(&trial), ["a.1", "a.1 --resume conversation-1", "a.2"]);
+        let failed = &trial.lines("failed")[0];
+        assert_eq!(
+            (&failed["verdict"], &failed["report"]),
+            (&json!("verify-failed"), &json!("command"))
+        );
+        assert!(prompt(&trial, 3).contains("! grep bad value"), "{}", prompt(&trial, 3));
+    }
 }
 
 #[test]

@@ -152,14 +152,14 @@ pub struct FollowUps {
     pub most: u32,
     /// The time limit for the attempt.
     pub limit: Duration,
-    /// The verify command that failed before the last one.
-    pub(super) red: Vec<CheckResult>,
+    /// The result before the last one.
+    pub(super) before: Option<Box<PendingResult>>,
 }
 
 impl FollowUps {
     /// At most this many within this time.
     pub fn new(most: u32, limit: Duration) -> FollowUps {
-        FollowUps { most, limit, red: Vec::new() }
+        FollowUps { most, limit, before: None }
     }
 }
 

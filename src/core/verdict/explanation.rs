@@ -54,6 +54,9 @@ impl Verdict {
                 ),
             };
         }
+        if let Some(said) = &evidence.not_resumed {
+            let _ = write!(why, "; its conversation could not be resumed: {said}");
+        }
         why
     }
 

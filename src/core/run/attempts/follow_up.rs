@@ -10,7 +10,7 @@ use crate::{
         command::{AttemptId, FollowUp, PendingResult, RunCommand},
         open_attempt::{AttemptPhase, AttemptProcess, OpenAttempt},
     },
-    verdict::{Merge, Outcome, Report, Rule, Verdict},
+    verdict::{Evidence, Merge, Outcome, Report, Rule, Verdict},
 };
 
 /// Ends an attempt with this result, unless its agent may complete it in the same conversation.
@@ -26,21 +26,39 @@ pub(in crate::run) fn conclude(
     let Some(attempt) = attempts.get_mut(id) else {
         return Vec::new();
     };
+    if let Some(before) = attempt.follow_ups.before.take() {
+        end = after(*before, end);
+    }
     if let Some((lack, follow_up)) = attempt.follow_up(&end, sit).filter(|_| has_place) {
-        end.evidence.verify.retain(|check| !check.is_green());
-        // One that brought no report has not changed what failed.
-        if end.evidence.report.is_some() {
-            attempt.follow_ups.red = end.evidence.verify;
-        }
+        attempt.follow_ups.before = Some(Box::new(end));
         let continued = AttemptEvent::AgentContinued { attempt: id.attempt, lack: lack.to_owned() };
         attempt.phase = AttemptPhase::Working(AttemptProcess::new(None, Vec::new()));
         return vec![attempt.emit(continued), RunCommand::FollowUp(id.clone(), follow_up)];
     }
-    if end.evidence.report.is_none() && !matches!(end.outcome, Outcome::NotStarted { .. }) {
-        // The next attempt must know what failed, whatever became of the conversation.
-        end.evidence.verify.append(&mut attempt.follow_ups.red);
-    }
     attempt.conclude(end)
+}
+
+/// The result of an attempt whose agent got another prompt after the result `before`.
+fn after(before: PendingResult, mut end: PendingResult) -> PendingResult {
+    if end.evidence.report.is_some() {
+        return end;
+    }
+    let has_begun = (&before.usage, &before.tools) != (&end.usage, &end.tools);
+    let is_not_started = matches!(end.outcome, Outcome::NotStarted { .. });
+    let has_failed = is_not_started || end.outcome.is_own_failure();
+    if has_failed && !has_begun && end.evidence.obstacle.is_none() {
+        // Its model was not asked: the conversation cannot be resumed, which says nothing about the work.
+        let why = end.last_line.unwrap_or_else(|| end.outcome.to_string());
+        let evidence = Evidence { not_resumed: Some(why), ..before.evidence };
+        let (took, swept, conversation) = (end.took, end.swept, None);
+        return PendingResult { took, swept, conversation, evidence, ..before };
+    }
+    if !is_not_started {
+        // The next attempt must know what failed, whatever became of the conversation.
+        let red = before.evidence.verify.into_iter().filter(|check| !check.is_green());
+        end.evidence.verify.extend(red);
+    }
+    end
 }
 
 impl OpenAttempt {
