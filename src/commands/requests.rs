@@ -83,10 +83,8 @@ pub fn resume(invocation: &Invocation, options: &ResumeArgs) -> Result<Exit> {
         terminal::say("warning: not paused");
         return Ok(Exit::Success);
     }
-    let last = &store.history().run;
-    let continues = !options.lift && (last.is_resumable() || last.ended_at_limit());
-    if continues && !workspace.is_live(store.history())? {
-        run::check_branch(&workspace, &last.begun)?;
+    if !options.lift {
+        run::check_branch(&workspace, store.history())?;
     }
     let was_paused = last.was_paused;
     store.emit(None, None, RequestEvent::ResumeRequested { now })?;

@@ -26,6 +26,7 @@ use crate::{
             filter::Filter,
             task::{Status, TaskId},
         },
+        history::History,
         isolation::Isolation,
         loop_paths::LoopPaths,
         redact::MARK,
@@ -222,15 +223,17 @@ pub(super) fn limits(
     given.collect()
 }
 
-/// Refuses to continue a run on its branch with a detached HEAD, as a new run is refused: git may be in the
-/// middle of a rebase of that branch.
+/// Refuses to continue the last run on its branch with a detached HEAD, as a new run is refused: git may be
+/// in the middle of a rebase of that branch.
 ///
 /// # Errors
 /// HEAD is detached, and the run was not given its branch; errors of git.
-pub(super) fn check_branch(workspace: &Workspace, begun: &Begun) -> Result<()> {
+pub(super) fn check_branch(workspace: &Workspace, history: &History) -> Result<()> {
+    let (last, begun) = (&history.run, &history.run.begun);
     let is_given = begun.flags.contains_key("onto");
     let Some(branch) = begun.branch.as_deref().filter(|_| !is_given) else { return Ok(()) };
-    if landing_branch(workspace)?.is_some() {
+    let continues = last.is_resumable() || last.ended_at_limit();
+    if !continues || landing_branch(workspace)?.is_some() || workspace.is_live(history)? {
         return Ok(());
     }
     let branch = terminal::visible(branch);

@@ -121,13 +121,15 @@ pub(super) fn recheck(runner: &mut Runner) -> Result<()> {
         runner.landing.follow(&mut runner.core, BUSY)?;
         return runner.refresh();
     }
-    let mut why = format!("{check} on `{branch}`");
-    if !runner.core.with_view(|view| select::can_mend(view, number)) {
-        why += &format!(
-            ", and the attempts of `{id}`, which mends it, are used up or it waits for a person \
-                         (`ralph task-reset {id}` tries it again)"
-        );
-    }
+    let how = if runner.core.with_view(|view| select::can_mend(view, number)) {
+        String::new()
+    } else {
+        format!(
+            ", and `{id}`, which mends it, is out of attempts or waits for a person (`ralph task-reset {id}` \
+             tries it again)"
+        )
+    };
+    let why = format!("{check} on `{branch}`{how}");
     runner.core.emit(Some((&id, 0)), CheckEvent::Repairing { command, why })?;
     Ok(())
 }

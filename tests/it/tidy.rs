@@ -567,8 +567,10 @@ fn no_type_has_many_methods() {
 /// the conversation of an agent whose attempt is not complete; 100 say what each agent was worth; 190 say
 /// what mends accidents, and read a long journal in parts; 480 offer commands and views to an agent over
 /// a protocol, and write a skill for it; 85 name what backlogs of other tools mean; 170 find the tests of
-/// more languages, of folders, and those that nothing runs.
-const LINES: usize = 83_600;
+/// more languages, of folders, and those that nothing runs; 350 look at a red base before its repair is
+/// paid, at HEAD before a run continues, at what a lost conversation leaves, at the names of agents and at
+/// the cost of a task while its agent works.
+const LINES: usize = 83_950;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
 /// has the words of plain loops, one runs commands beside the attempts, one combines queued work, one
@@ -638,8 +640,9 @@ fn every_page_names_its_reader() {
 /// conflicts that are left in files, and on repairs, 130 where attempts end at a limit and why,
 /// 105 on tasks that agents added, 560 on named agents, what they are worth, and reviewers, 335 on
 /// follow-ups, 90 on how long nights take, 10 on accidents, 465 on the work from
-/// Claude Code, 40 on what backlogs mean, 120 on which tests are found.
-const WORDS: usize = 36_910;
+/// Claude Code, 40 on what backlogs mean, 120 on which tests are found, 150 on a red base at the start, lost
+/// conversations and names of agents.
+const WORDS: usize = 37_060;
 
 #[test]
 fn the_documents_stay_short() {

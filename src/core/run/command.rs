@@ -10,7 +10,7 @@ use crate::{
     graph::task::{Status, TaskId},
     reviewer::ReviewFinding,
     select::SelectionKey,
-    verdict::{CheckResult, Evidence, Outcome, Verdict},
+    verdict::{Evidence, Outcome, Verdict},
 };
 
 /// An attempt: its task and its number.

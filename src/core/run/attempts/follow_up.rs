@@ -51,7 +51,7 @@ fn after(before: PendingResult, mut end: PendingResult) -> PendingResult {
         let why = end.last_line.unwrap_or_else(|| end.outcome.to_string());
         let evidence = Evidence { not_resumed: Some(why), ..before.evidence };
         let (took, swept, conversation) = (end.took, end.swept, None);
-        return PendingResult { took, swept, conversation, evidence, ..before };
+        return PendingResult { took, swept, evidence, conversation, ..before };
     }
     if !is_not_started {
         // The next attempt must know what failed, whatever became of the conversation.
