@@ -8,6 +8,7 @@ import { command, counted, duration, empty, moment, money, panel, short, sign, t
 
 export const reviewView = {
   title: () => "Review",
+  isWide: true,
   async load(route) {
     const review = await get("review");
     const item = chosen(review, route);
@@ -43,16 +44,18 @@ function shown(item, details) {
   const fact = (name, ...value) => [h("dt", { key: `${name}-name` }, name), h("dd", { key: name }, value)];
   const commits = details?.commits ?? [];
   return panel(item.title === item.task_id ? "Work" : item.title, { key: `review-${item.task_id}`, tools: taskLink(item.task_id) },
-    item.risks.length > 0 ? h("ul", { class: "risks" }, item.risks.map((risk) => h("li", { key: risk.kind }, sign("stuck"), " ", withCode(risk.why)))) : h("p", { class: "faint" }, "No reason for doubt was found."),
-    h("dl", { class: "facts is-wide" },
-      fact("Size", `${counted(item.files, "file")}, +${short(item.insertions)} −${short(item.deletions)}, ${counted(item.commits, "commit")}`),
-      item.proof && fact("Proof", item.proof.text),
-      details?.verify?.length > 0 && fact("Verified", h("ul", null, details.verify.map((check) => h("li", { key: check.command }, h("code", { class: "wrap" }, check.command), " ", h("span", { class: "faint" }, check.last_line ?? ""))))),
-      fact("Took", duration(item.duration_seconds), item.cost_usd > 0 && `, ${money(item.cost_usd)}`),
-      fact("Landed", moment(item.at)),
-      fact("What its agent did", h("a", { href: `#/task/${encodeURIComponent(item.task_id)}?attempt=${item.attempt}` }, `transcript of attempt ${item.attempt}`))),
-    acceptTools(item),
-    h("p", { class: "need-foot" }, h("span", { class: "faint" }, "Takes it back: "), command(`ralph take-back ${item.task_id}`)),
-    commits.length ? commits.map((commit) => h("div", { key: commit.id }, h("p", { class: "commit" }, h("code", null, commit.id.slice(0, 9)), " ", h("bdi", null, commit.subject)), diffs([commit.id])))
-      : empty(report ? "The changes are not in this report." : "Its commits are not known."));
+    h("div", { class: "review-body" },
+      h("div", null,
+        item.risks.length > 0 ? h("ul", { class: "risks" }, item.risks.map((risk) => h("li", { key: risk.kind }, sign("stuck"), " ", withCode(risk.why)))) : h("p", { class: "faint" }, "No reason for doubt was found."),
+        h("dl", { class: "facts is-wide" },
+          fact("Size", `${counted(item.files, "file")}, +${short(item.insertions)} −${short(item.deletions)}, ${counted(item.commits, "commit")}`),
+          item.proof && fact("Proof", item.proof.text),
+          details?.verify?.length > 0 && fact("Verified", h("ul", null, details.verify.map((check) => h("li", { key: check.command }, h("code", { class: "wrap" }, check.command), " ", h("span", { class: "faint" }, check.last_line ?? ""))))),
+          fact("Took", duration(item.duration_seconds), item.cost_usd > 0 && `, ${money(item.cost_usd)}`),
+          fact("Landed", moment(item.at)),
+          fact("What its agent did", h("a", { href: `#/task/${encodeURIComponent(item.task_id)}?attempt=${item.attempt}` }, `transcript of attempt ${item.attempt}`))),
+        acceptTools(item),
+        h("p", { class: "need-foot" }, h("span", { class: "faint" }, "Takes it back: "), command(`ralph take-back ${item.task_id}`))),
+      h("div", null, commits.length ? commits.map((commit) => h("div", { key: commit.id }, h("p", { class: "commit" }, h("code", null, commit.id.slice(0, 9)), " ", h("bdi", null, commit.subject)), diffs([commit.id])))
+        : empty(report ? "The changes are not in this report." : "Its commits are not known."))));
 }
