@@ -3,6 +3,7 @@
 mod attempts;
 mod away;
 mod background;
+mod calibrate;
 mod check;
 mod costs;
 mod dag_status;
@@ -59,7 +60,9 @@ use anyhow::{Context, Result};
 
 use crate::{
     adapters::{git, process, signal, terminal},
-    cli::{Cli, Command, CommandCall, DraftArgs, Flags, InitArgs, LandArgs, Named, Which},
+    cli::{
+        Cli, Command, CommandCall, DraftArgs, Flags, InitArgs, LandArgs, Named, ReviewArgs, Which,
+    },
     core::{
         diagnostic::nearest,
         event::Begun,
@@ -68,7 +71,6 @@ use crate::{
         history::History,
         loop_paths::LoopPaths,
         select::{Active, Policy, View},
-        verdict::Outcome,
     },
     project::{
         attempt::AttemptRecord,
@@ -90,6 +92,7 @@ fn handles_signals(command: &Command) -> bool {
             | Command::Attach(_)
             | Command::Init(_)
             | Command::Draft(_)
+            | Command::Review(Flags(ReviewArgs { calibrate: true, .. }))
             | Command::Spawn(_)
             | Command::Relayed { .. }
             | Command::Demo(_)
@@ -118,6 +121,11 @@ fn set_up(at: &Invocation, options: &InitArgs) -> Result<Exit> {
             draft::run(at, DraftArgs { spec, ..DraftArgs::default() })
         }
     }
+}
+
+/// Goes through what landed, or gives it to the reviewer of the settings.
+fn review_landed(at: &Invocation, options: &ReviewArgs) -> Result<Exit> {
+    if options.calibrate { calibrate::run(at, options) } else { review::run(at, options) }
 }
 
 /// Runs the command of a parsed command line.
@@ -190,7 +198,7 @@ fn dispatch(at: &Invocation, command: Command) -> Result<Exit> {
         Command::Resume(Flags(options)) => requests::resume(&at.named(&options.named), &options),
         Command::Stop(Flags(options)) => requests::stop(&at.named(&options.named), &options),
         Command::Land(Flags(LandArgs {})) => land::run(at),
-        Command::Review(Flags(options)) => review::run(at, &options),
+        Command::Review(Flags(options)) => review_landed(at, &options),
         Command::Diff(Flags(options)) => diff::run(at, &options),
         Command::Pr(Flags(options)) => pull_request::run(at, &options),
         Command::TakeBack(Flags(options)) => take_back::run(at, &options),
@@ -433,15 +441,6 @@ impl Invocation {
         let graph = if place.name().is_some() { None } else { file(&self.graph)? };
         let config = file(&self.config)?;
         Workspace::open(&self.directory()?, place, graph.as_deref(), config.as_deref())
-    }
-}
-
-/// Returns the exit that repeats the end of a process that nothing limits.
-fn exit_of(outcome: &Outcome) -> Exit {
-    match outcome {
-        Outcome::Signaled { signal } => Exit::Signal(*signal),
-        Outcome::Exited { exit_code } => Exit::Child(u8::try_from(*exit_code).unwrap_or(1)),
-        other => unreachable!("a process without guardian only exits or is signalled: {other}"),
     }
 }
 

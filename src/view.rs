@@ -5,6 +5,7 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod attempt;
+pub mod calibration;
 pub mod graph;
 pub mod lines;
 pub mod log;

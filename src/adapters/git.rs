@@ -52,7 +52,7 @@ pub use change::{AppliedChange, ChangeStyle};
 pub use commit::CommitDraft;
 pub use confined::{confine, remove_redirect};
 pub use control::{MergedLines, merge_lines};
-pub use control_tree::{changed_lines, inserted_lines};
+pub use control_tree::{added_lines, changed_lines, inserted_lines};
 pub use head::HeadPlace;
 pub use history::{Head, LISTED, Patch, Since};
 pub use integrate::{BranchWork, Integrated, IntegrationMethod};

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{exit_of, success};
+use super::success;
 use crate::{
     adapters::{
         process::{self, Foreground},
@@ -21,10 +21,20 @@ use crate::{
         event::{Event, RunEvent, record::Record},
         exit::Exit,
         loop_paths::LoopPaths,
+        outcome::Outcome,
         select::View,
     },
     runner::Reporter,
 };
+
+/// Returns the exit that repeats the end of a process that nothing limits.
+pub(super) fn exit_of(outcome: &Outcome) -> Exit {
+    match outcome {
+        Outcome::Signaled { signal } => Exit::Signal(*signal),
+        Outcome::Exited { exit_code } => Exit::Child(u8::try_from(*exit_code).unwrap_or(1)),
+        other => unreachable!("a process without guardian only exits or is signalled: {other}"),
+    }
+}
 
 /// Starts this command line again with `--detached` instead of `--detach`. Returns the exit code of
 /// the run if it ends before it has started.

@@ -83,6 +83,8 @@ pub(super) struct Landing {
     pub(super) description: Option<String>,
     /// The verify commands of the attempt.
     pub(super) verify: Vec<CheckResult>,
+    /// Where the attempt was to run, if not on this machine as it is.
+    pub(super) run_on: Option<String>,
 }
 
 /// The landed work of complete tasks that nobody has reviewed, in no order.
@@ -129,7 +131,8 @@ pub(super) fn landings(
         };
         found.extend(ReviewItem::of(entry, task.title_line(), change.ends(), &facts).map(|item| {
             let (story, description) = (task.story.clone(), task.description.clone());
-            Landing { item, story, description, verify: ended.evidence.verify.clone() }
+            let (verify, run_on) = (ended.evidence.verify.clone(), entry.run_on.clone());
+            Landing { item, story, description, verify, run_on }
         }));
     }
     Ok(found)

@@ -22,7 +22,9 @@ use serde::{
 };
 
 use crate::variants;
-pub use attempt::{AgentChange, AgentEnd, AttemptEvent, CheckEvent, CheckoutRestored, ReviewEnd};
+pub use attempt::{
+    AgentChange, AgentEnd, AttemptEvent, CalibrationCall, CheckEvent, CheckoutRestored, ReviewEnd,
+};
 pub use child::{
     ChildAgent, ChildEnded, ChildEvent, ChildOutcome, ChildrenLeft, Identity, Orphans,
 };

@@ -23,11 +23,14 @@ use super::{
 };
 use crate::{
     adapters::{
-        git::SlotSettings,
+        git::{Repo, SlotSettings},
         process::{self, ProcessSpec},
     },
     core::{
-        agents::{agent_command::AgentCommand, agent_preset, provider_error::ProviderErrorKind},
+        agents::{
+            agent_command::AgentCommand, agent_preset, provider_error::ProviderErrorKind,
+            transcript::Usage,
+        },
         commit_id::CommitId,
         duration,
         event::{CheckEvent, ReviewEnd},
@@ -109,7 +112,7 @@ impl RunReviews {
         (pool, settings): (&SlotPool, Result<SlotSettings>),
         mut end: Box<PendingResult>,
     ) -> Result<CheckEvent, Box<PendingResult>> {
-        let call = reviewer_of(&cx.workspace, record);
+        let call = reviewer_of(&cx.workspace, record.call.as_ref());
         let by = call.name.clone();
         let taken: Vec<usize> = self.active.iter().map(|review| review.number).collect();
         let number = (0..=taken.len()).find(|number| !taken.contains(number)).unwrap_or_default();
@@ -117,7 +120,8 @@ impl RunReviews {
             let evidence = &end.evidence;
             let head = evidence.commits.last().context("it has no commit")?.id.clone();
             let record = record_of(cx, (record, call), pool, number)?;
-            write_prompt(cx, (graph, history), &record, (evidence, &head))?;
+            let work = (cx.workspace.repo.as_ref(), evidence, &head);
+            write_prompt(&cx.workspace, (graph, history), &record, work)?;
             Ok((settings, head, record))
         });
         let (settings, head, record) = match order {
@@ -150,22 +154,13 @@ impl RunReviews {
         let Some(review) = self.active.iter().find(|review| review.id == *id) else {
             return Ok(());
         };
-        let record = &review.record;
-        let side = SideProcesses::of(cx, record.file(&cx.workspace, "sign"));
-        let limits = attempts::limits_of(cx, None, &ProcessKind::Agent(None));
         let left = attempts::cost_left(cx, history, graph, id);
-        let process = ReviewProcess {
-            spec: placed(cx, graph, record, (&side, limits.limit, left))?,
-            side,
-            limit: limits.limit,
-            idle: limits.idle,
-            stopped: Arc::clone(&self.stopped),
-        };
+        let process = ReviewProcess::of(cx, graph, &review.record, left)?;
+        let stopped = Arc::clone(&self.stopped);
         let (id, outbox) = (id.clone(), cx.outbox.clone());
         thread::spawn(move || {
-            let began = Instant::now();
-            let outcome = process.run();
-            let ended = ReviewNews::Ended(outcome, began.elapsed());
+            let (outcome, took) = process.run(|| !stopped.load(Ordering::Relaxed));
+            let ended = ReviewNews::Ended(outcome, took);
             drop(outbox.send(RunnerMessage::Reviewer(id, ended)));
         });
         Ok(())
@@ -181,28 +176,7 @@ impl RunReviews {
     ) -> Option<EndedReview> {
         let at = self.active.iter().position(|review| review.id == *id)?;
         let ActiveReview { record, head, mut end, .. } = self.active.remove(at);
-        let by = record.call.as_ref().map_or("", |call| call.name.as_str());
-        let outcome = ended.as_ref().map_or(Outcome::Interrupted, Clone::clone);
-        let (transcript, error) = record.transcript(&cx.workspace, &outcome);
-        let usage = transcript.usage;
-        let is_there = |path: &str| {
-            let in_base = || record.base.as_ref().map(|base| cx.workspace.repo.file_at(base, path));
-            let at = |found: Result<Option<Vec<u8>>>| matches!(found, Ok(Some(_)));
-            at(cx.workspace.repo.file_at(&head, path)) || in_base().is_some_and(at)
-        };
-        let review = match (ended, error) {
-            (Err(error), _) => Err(format!("{error:#}")),
-            (Ok(_), Some(error)) => Err(ProviderErrorKind::to_string(&error)),
-            (Ok(outcome @ (Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. })), None) => {
-                let words = record.last_words(&cx.workspace);
-                let slot = record.slot.as_ref().map(|slot| slot.path.display().to_string());
-                let root = slot.unwrap_or_default();
-                WorkReview::read((by, &root), &words, is_there)
-                    .map_err(|why| format!("{why} ({outcome})"))
-            }
-            (Ok(outcome), None) => Err(outcome.to_string()),
-        };
-        let mut review = review.unwrap_or_else(|why| WorkReview::failed(by, why));
+        let ReviewAnswer { outcome, usage, mut review, .. } = answer_of(cx, &record, &head, ended);
         let continued = history.active.of(&id.task_id).map(|active| &active.continued);
         let here = continued.map_or(0, |all| all.iter().filter(|lack| *lack == FINDINGS).count());
         let before = history.of(&id.task_id).rejected + u32::try_from(here).unwrap_or(u32::MAX);
@@ -213,6 +187,46 @@ impl RunReviews {
         let (event, iteration) = (CheckEvent::WorkReviewed(event), record.iteration);
         Some(EndedReview { event, iteration, end })
     }
+}
+
+/// How the agent of a review ended, and what it answered.
+pub(super) struct ReviewAnswer {
+    pub(super) outcome: Outcome,
+    pub(super) usage: Usage,
+    pub(super) review: WorkReview,
+    /// What its provider refused it for.
+    pub(super) error: Option<ProviderErrorKind>,
+}
+
+/// Returns the answer of a reviewer of the work up to `head`, which has ended like this.
+pub(super) fn answer_of(
+    cx: &RunContext,
+    record: &AttemptRecord,
+    head: &CommitId,
+    ended: Result<Outcome>,
+) -> ReviewAnswer {
+    let by = record.call.as_ref().map_or("", |call| call.name.as_str());
+    let outcome = ended.as_ref().map_or(Outcome::Interrupted, Clone::clone);
+    let (transcript, error) = record.transcript(&cx.workspace, &outcome);
+    let is_there = |path: &str| {
+        let in_base = || record.base.as_ref().map(|base| cx.workspace.repo.file_at(base, path));
+        let at = |found: Result<Option<Vec<u8>>>| matches!(found, Ok(Some(_)));
+        at(cx.workspace.repo.file_at(head, path)) || in_base().is_some_and(at)
+    };
+    let review = match (ended, &error) {
+        (Err(error), _) => Err(format!("{error:#}")),
+        (Ok(_), Some(error)) => Err(ProviderErrorKind::to_string(error)),
+        (Ok(outcome @ (Outcome::Exited { exit_code: 0 } | Outcome::Lingered { .. })), None) => {
+            let words = record.last_words(&cx.workspace);
+            let slot = record.slot.as_ref().map(|slot| slot.path.display().to_string());
+            let root = slot.unwrap_or_default();
+            WorkReview::read((by, &root), &words, is_there)
+                .map_err(|why| format!("{why} ({outcome})"))
+        }
+        (Ok(outcome), None) => Err(outcome.to_string()),
+    };
+    let review = review.unwrap_or_else(|why| WorkReview::failed(by, why));
+    ReviewAnswer { outcome, usage: transcript.usage, review, error }
 }
 
 /// Decides what follows a review of work that was sent back this often before. Returns what is missing
@@ -301,12 +315,11 @@ pub(super) fn is_due(
     }
 }
 
-/// The reviewer of the work of an attempt: that of the settings, or another installed preset than that
-/// of its author, or the author's.
-fn reviewer_of(workspace: &Workspace, record: &AttemptRecord) -> AgentCommand {
+/// The reviewer of work of this author: that of the settings, or another installed preset than that of
+/// the author, or the author's.
+pub(super) fn reviewer_of(workspace: &Workspace, author: Option<&AgentCommand>) -> AgentCommand {
     let given = workspace.config.review.as_ref().and_then(|review| review.by.as_ref());
     let given = given.and_then(|agents| agents.calls.first());
-    let author = record.call.as_ref();
     let preset = author.and_then(AgentCommand::preset_name);
     let others = agent_preset::ALL.iter().filter(|it| Some(it.name) != preset.as_deref());
     let mut others = others.filter_map(|preset| AgentCommand::preset(preset.name));
@@ -334,20 +347,19 @@ fn record_of(
     Ok(AttemptRecord { log, folder, slot, call, pane: None, ..record.clone() })
 }
 
-/// Writes the prompt of a reviewer, without secret values.
-fn write_prompt(
-    cx: &RunContext,
+/// Writes the prompt of a reviewer, without secret values; `repo` has the commits.
+pub(super) fn write_prompt(
+    workspace: &Workspace,
     (graph, history): (&TaskGraph, &History),
     record: &AttemptRecord,
-    (evidence, head): (&Evidence, &CommitId),
+    (repo, evidence, head): (&Repo, &Evidence, &CommitId),
 ) -> Result<()> {
-    let workspace = &cx.workspace;
     let number = graph.number(&record.task_id).context("its task is no longer in the graph")?;
     let base = record.base.as_ref().context("it has no base")?;
     let place = AttemptPlace { run_on: record.run_on.as_deref(), ..AttemptPlace::default() };
     let mut context =
         attempt::context(workspace, graph, history, number, 1, record.call.as_ref(), place)?;
-    let patch = workspace.repo.patch_between(base, head, DIFF)?;
+    let patch = repo.patch_between(base, head, DIFF)?;
     let open = history.active.of(&record.task_id).and_then(|active| active.review.as_ref());
     let last = history.of(&record.task_id).last.as_ref();
     let last = last.and_then(|last| last.ended.evidence.review.as_ref());
@@ -385,19 +397,36 @@ fn placed(
 }
 
 /// The agent of a review.
-struct ReviewProcess {
+pub(super) struct ReviewProcess {
     side: SideProcesses,
     spec: ProcessSpec,
     limit: Duration,
     idle: Option<Duration>,
-    stopped: Arc<AtomicBool>,
 }
 
 impl ReviewProcess {
-    fn run(self) -> Outcome {
-        let goes_on = || !self.stopped.load(Ordering::Relaxed);
+    /// Returns the agent of a review, in the slot that is there, with what is left to spend.
+    ///
+    /// # Errors
+    /// Its executor is not here, or cannot start it.
+    pub(super) fn of(
+        cx: &RunContext,
+        graph: &TaskGraph,
+        record: &AttemptRecord,
+        left: Option<f64>,
+    ) -> Result<ReviewProcess> {
+        let side = SideProcesses::of(cx, record.file(&cx.workspace, "sign"));
+        let limits = attempts::limits_of(cx, None, &ProcessKind::Agent(None));
+        let (limit, idle) = (limits.limit, limits.idle);
+        let spec = placed(cx, graph, record, (&side, limit, left))?;
+        Ok(ReviewProcess { side, spec, limit, idle })
+    }
+
+    /// Runs it to its end while `goes_on` is true. Returns how it ended and its wall time.
+    pub(super) fn run(self, goes_on: impl FnMut() -> bool) -> (Outcome, Duration) {
+        let began = Instant::now();
         let outcome = self.side.run(self.spec, self.idle, self.limit, goes_on);
         self.side.end();
-        outcome
+        (outcome, began.elapsed())
     }
 }

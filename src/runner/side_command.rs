@@ -58,7 +58,7 @@ impl SideProcesses {
         spec: ProcessSpec,
         idle: Option<Duration>,
         limit: Duration,
-        goes_on: impl Fn() -> bool,
+        mut goes_on: impl FnMut() -> bool,
     ) -> Outcome {
         if let Err(error) = regular_file::write(&self.sign, b"") {
             return Outcome::NotStarted { error: error.to_string() };

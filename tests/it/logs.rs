@@ -220,6 +220,11 @@ const RECORDS: &[(&str, &str, &str)] = &[
         "a",
         r#""attempt":1,"outcome":"exited","exit_code":0,"duration_seconds":9.0,"review":{"by":"strong","findings":[{"file":"a","line":3,"severity":"high","text":"no test"}],"sent_back":true}"#,
     ),
+    (
+        "calibrated",
+        "",
+        r#""by":"strong","planted":"off_by_one","found":true,"outcome":"exited","exit_code":0,"duration_seconds":9.0,"log":"logs/calibration/r/1""#,
+    ),
     ("proved", "a", r#""attempt":1,"outcome":"not_noticed","runs":true,"duration_seconds":2.0"#),
     (
         "child_started",

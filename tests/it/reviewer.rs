@@ -1,5 +1,6 @@
 //! The review of work by another agent, before it lands.
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{SETTINGS, TestProject, agent, until};
@@ -204,4 +205,151 @@ fn findings_go_to_the_author_in_its_conversation() {
         assert_eq!(risks(&trial).to_string().contains("reviewed"), !good, "{turns}");
         trial.no_process_is_left();
     }
+}
+
+/// Landed work of six tasks, and a reviewer of known skill: it finds all weakened tests and secrets, nothing
+/// else, and finds fault with every third piece of undamaged work.
+fn landed(review: &str) -> TestProject {
+    const AGENT: &str = r#"id=$RALPH_TASK_ID; mkdir -p src tests "$TRIAL_DIR/whole/src" "$TRIAL_DIR/whole/tests"
+        cat > src/$id.rs <<END
+pub fn $id(x: u32) -> Result<u32, E> {
+    if x == 0 {
+        return Err(E);
+    }
+    check(x)?;
+    Ok(if x <= 9 { x } else { 9 })
+}
+END
+        printf '#[test]\nfn it() {\n    assert_eq!(%s(1), Ok(1));\n}\n' $id > tests/$id.rs
+        cp src/$id.rs "$TRIAL_DIR/whole/src"; cp tests/$id.rs "$TRIAL_DIR/whole/tests"
+        git add -A; git commit -qm work; "$RALPH" task-complete $id"#;
+    const REVIEWER: &str = r#"cat > /dev/null; found=; is_whole=yes
+        for it in src/*.rs tests/*.rs; do
+            cmp -s $it "$TRIAL_DIR/whole/$it" || is_whole=
+            at=$(grep -nE 'token: gh|eq!\(([a-f]\(1\)), \1' $it | cut -d: -f1)
+            [ -z "$at" ] || found="{\\\"file\\\":\\\"$it\\\",\\\"line\\\":$at,\\\"text\\\":\\\"x\\\"}"
+        done
+        if [ $is_whole ]; then
+            echo 1 >> "$TRIAL_DIR/controls"
+            [ $(($(wc -l < "$TRIAL_DIR/controls") % 3)) != 0 ] || found='{\"text\":\"a false alarm\"}'
+        fi
+        rm -rf .git; echo '{"type":"result","subtype":"success","is_error":false,"total_cost_usd":0.01,"result":"{\"findings\":['"$found"']}"}'"#;
+    let settings = format!(
+        "{SETTINGS}jobs: 1\nreview:\n  when: never\n  by: {{command: [sh, reviewer], name: strong, output: claude-json}}\n"
+    );
+    let graph = "tasks: [{id: a}, {id: b}, {id: c}, {id: d}, {id: e}, {id: f}]\n";
+    let reviewer = format!("{review}\n{REVIEWER}\n");
+    let trial = TestProject::new().graph(graph).file("reviewer", &reviewer);
+    let trial = trial.file(".ralph/config.yaml", &settings).command(["sh", "-c", AGENT]);
+    trial.run(["run"]).graph_complete();
+    trial
+}
+
+/// What a calibration must not change: the branch, the refs, the graph and the checkout.
+fn unchanged(trial: &TestProject) -> [String; 4] {
+    let git = |words: &[&str]| trial.git(words);
+    let refs = git(&["for-each-ref"]);
+    let worktrees = git(&["worktree", "list"]);
+    [refs, worktrees, git(&["status", "--porcelain"]), trial.graph_text()]
+}
+
+fn slot(trial: &TestProject) -> std::path::PathBuf {
+    trial.dir().join("repo.slots/calibration")
+}
+
+#[test]
+fn a_calibration_prints_exactly_the_skill_of_the_reviewer() {
+    let trial = landed("");
+    let before = unchanged(&trial);
+    let seen = trial.run(["review", "--calibrate", "--json"]).code(0).json();
+    assert_eq!(seen["text"], "found 4 of 10, 2 false alarms in 6, $0.16", "{seen}");
+    let scores: Vec<_> = seen["kinds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| (&it["kind"], &it["found"], &it["planted"]))
+        .collect();
+    let (two, none) = (json!(2), json!(0));
+    let kinds = ["weakened_test", "secret", "swallowed_error", "off_by_one", "removed_check"]
+        .map(|it| json!(it));
+    assert_eq!(
+        scores,
+        [
+            (&kinds[0], &two, &two),
+            (&kinds[1], &two, &two),
+            (&kinds[2], &none, &two),
+            (&kinds[3], &none, &two),
+            (&kinds[4], &none, &two)
+        ]
+    );
+    let defects: Vec<_> =
+        seen["reviews"].as_array().unwrap().iter().map(|it| it["defect"].clone()).collect();
+    assert_eq!(unchanged(&trial), before);
+    assert!(!slot(&trial).exists());
+    let calls = trial.lines("calibrated");
+    assert_eq!((calls.len(), calls.iter().filter(|it| it["planted"].is_null()).count()), (16, 6));
+    trial.run(["costs"]).code(0).stdout_has("ralph review --calibrate");
+    // The same seed plants the same, another one other defects.
+    let again = |seed: &str| {
+        let seen = trial.run(["review", "--calibrate", "--seed", seed, "--json"]).code(0).json();
+        seen["reviews"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["defect"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(again("0"), defects);
+    assert_ne!(again("5"), defects);
+    let said = trial.run(["review", "a", "--calibrate", "--defects", "2"]).code(0);
+    said.stdout_has("`strong`: found 2 of 2, ")
+        .stdout_has("  secret: 1 of 1")
+        .stdout_has("found: weakened test in tests/a.rs:3 (a):");
+    trial.no_process_is_left();
+}
+
+#[test]
+fn a_calibration_ends_at_its_limit_and_says_what_it_cannot_do() {
+    let trial = landed("");
+    let ran = trial.run(["review", "--calibrate", "--max-cost", "0.03"]).code(2);
+    ran.stdout_has("limit reached: $0.0300 per run").stdout_has("3 of 16 reviews were made");
+    let settings = trial.read(".ralph/config.yaml");
+    trial.write(".ralph/config.yaml", &settings.replace("sh, reviewer", "sh, -c, exit 3"));
+    let ran = trial.run(["review", "--calibrate", "--defects", "1"]).code(0);
+    ran.stdout_has("found 0 of 0, 0 false alarms in 0, 2 reviews failed")
+        .stdout_has("exited with code 3");
+    trial.write(".ralph/config.yaml", SETTINGS);
+    trial.run(["review", "--calibrate"]).code(64).stderr_has("set `review`");
+    let bare = TestProject::new().graph("tasks: [{id: a}]\n").agent("commit");
+    bare.run(["review", "--calibrate"]).code(1).stderr_has("no work of a task has landed");
+    bare.run(["run"]).graph_complete();
+    let bare = bare.file(".ralph/config.yaml", "review: {}\n");
+    bare.run(["review", "--calibrate"]).code(1).stderr_has("no defect can be planted");
+    trial.run(["review", "--defects", "3"]).code(64).code_is_any();
+}
+
+#[test]
+fn a_calibration_that_is_ended_leaves_no_process_and_no_slot() {
+    let sleeps =
+        "if [ ! -e \"$TRIAL_DIR/go\" ]; then touch \"$TRIAL_DIR/looks\"; sleep 60 & sleep 60; fi";
+    let trial = landed(sleeps);
+    let before = unchanged(&trial);
+    let words = ["review", "--calibrate", "--defects", "1"];
+    let live = trial.start_until(words, "looks");
+    trial.run(words).code(5).stderr_has("another `ralph review --calibrate`");
+    live.signal(Signal::INT);
+    live.end(&trial).code(130).stdout_has("stopped by SIGINT; 0 of 2 reviews were made");
+    trial.no_process_is_left();
+    assert!(!slot(&trial).exists());
+    std::fs::remove_file(trial.sign("looks")).unwrap();
+    trial.start_until(words, "looks").kill();
+    until("its processes have ended", || {
+        trial.run(["slots"]).code(0).out().contains("calibration")
+    });
+    trial.no_process_is_left();
+    trial.leave("go");
+    let ended = || trial.run(words).whole().contains("found 1 of 1, 0 false alarms in 1");
+    until("its lock is free", ended);
+    assert!(!slot(&trial).exists());
+    assert_eq!(unchanged(&trial), before);
 }

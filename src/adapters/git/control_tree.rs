@@ -25,6 +25,34 @@ impl CommitMaker<'_> {
         base: &str,
         files: impl Iterator<Item = (&'t str, Option<&'t str>)>,
     ) -> Result<CommitId> {
+        let tree = self.with_texts(head, base, files)?;
+        self.commit_alone(&tree, head, "A control of ralph\n")
+    }
+
+    /// Makes a commit on top of `base` with all changes up to `head` and its message, in which a file has
+    /// this text. No ref names it.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn as_one_with(
+        &self,
+        base: &str,
+        head: &str,
+        file: Option<(&str, &str)>,
+    ) -> Result<CommitId> {
+        let files = file.into_iter().map(|(path, text)| (path, Some(text)));
+        let tree = self.with_texts(head, base, files)?;
+        let message = program::run(&self.root, &["log", "-1", "--format=%B", head])?;
+        self.commit_alone(&tree, base, &String::from_utf8_lossy(&message))
+    }
+
+    /// The tree of `head` in which the files have these texts; without a text, what `base` has there.
+    fn with_texts<'t>(
+        &self,
+        head: &str,
+        base: &str,
+        files: impl Iterator<Item = (&'t str, Option<&'t str>)>,
+    ) -> Result<String> {
         let (mut paths, mut entries) = (Vec::new(), Vec::new());
         for (path, text) in files {
             let of = |commit: &str| -> Result<Option<String>> {
@@ -41,16 +69,14 @@ impl CommitMaker<'_> {
             paths.push(path);
             entries.push(entry);
         }
-        let tree = self.with_entries(head, &paths, &entries)?;
-        let env = self.identity();
-        let message = "A control of ralph\n";
-        let new = program::NewCommit {
-            tree: &tree,
-            parents: &[head],
-            message,
-            env: &env,
-            is_signed: false,
-        };
+        self.with_entries(head, &paths, &entries)
+    }
+
+    /// Makes an unsigned commit that no ref names.
+    fn commit_alone(&self, tree: &str, parent: &str, message: &str) -> Result<CommitId> {
+        let (parents, env) = ([parent], self.identity());
+        let new =
+            program::NewCommit { tree, parents: &parents, message, env: &env, is_signed: false };
         program::commit_tree(&self.root, &new)
     }
 }
@@ -110,6 +136,21 @@ pub fn inserted_lines<'t>(old: &str, new: &'t str) -> Result<Vec<&'t str>> {
         let start = (hunk.new_start() as usize).saturating_sub(1);
         let inserted = all.get(start..start + hunk.new_lines() as usize);
         lines.extend(inserted.filter(|_| hunk.old_lines() == 0).unwrap_or_default());
+    }
+    Ok(lines)
+}
+
+/// The lines of a text that are not in an older one, counted from 0.
+///
+/// # Errors
+/// The error of libgit2.
+pub fn added_lines(old: &str, new: &str) -> Result<BTreeSet<usize>> {
+    let patch = patch_of(old, new)?;
+    let mut lines = BTreeSet::new();
+    for number in 0..patch.num_hunks() {
+        let (hunk, _) = patch.hunk(number)?;
+        let start = (hunk.new_start() as usize).saturating_sub(1);
+        lines.extend(start..start + hunk.new_lines() as usize);
     }
     Ok(lines)
 }

@@ -26,7 +26,7 @@ use crate::{
         terminal,
     },
     cli,
-    commands::exit_of,
+    commands::background::exit_of,
     core::{
         duration,
         event::{

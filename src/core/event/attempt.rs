@@ -15,6 +15,7 @@ use crate::{
     history::{Effect, History},
     notification_kind::NotificationKind,
     outcome::Outcome,
+    planted_defect::DefectKind,
     proof::Proof,
     reviewer::WorkReview,
     spend::Spend,
@@ -229,6 +230,35 @@ impl ReviewEnd {
     }
 }
 
+/// The end of a review of landed work by `ralph review --calibrate`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CalibrationCall {
+    /// The name of the reviewer's agent.
+    pub by: String,
+    /// The defect that was planted; none in a control.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planted: Option<DefectKind>,
+    /// Whether a finding names the defect; of a control, whether there is a finding.
+    pub found: bool,
+    /// How the reviewer's process ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Its wall time.
+    pub duration_seconds: f64,
+    /// The reported usage.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// The folder with its prompt and output, relative to the repository.
+    pub log: String,
+}
+
+impl CalibrationCall {
+    /// What it used: of no attempt.
+    pub fn spend(&self) -> Spend {
+        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
+    }
+}
+
 /// A change from one agent of a list to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentChange {
@@ -324,6 +354,8 @@ pub enum CheckEvent {
     },
     /// The review of the work of an attempt has ended.
     WorkReviewed(ReviewEnd),
+    /// A reviewer was given landed work by `ralph review --calibrate`, and ended.
+    Calibrated(CalibrationCall),
     /// Controls have shown whether the verify commands notice the work of an attempt.
     Proved {
         /// The attempt.
@@ -354,6 +386,7 @@ impl Effect for CheckEvent {
                 *broken = broken.take().or_else(|| Some(why.clone()).filter(|why| !why.is_empty()));
             }
             CheckEvent::WorkReviewed(end) => history.add_review(record.timestamp, end),
+            CheckEvent::Calibrated(call) => history.add_cost(record.timestamp, call.usage.cost_usd),
             CheckEvent::SettingUp { .. }
             | CheckEvent::Verifying { .. }
             | CheckEvent::AlreadyPasses { .. }
@@ -384,6 +417,7 @@ impl Effect for CheckEvent {
                 | CheckEvent::VerifyPostponed { .. }
                 | CheckEvent::Reviewing { .. }
                 | CheckEvent::WorkReviewed(_)
+                | CheckEvent::Calibrated(_)
                 | CheckEvent::Proved { .. } => return,
             };
             // The journal records the checks of a trial under the first task of the batch.

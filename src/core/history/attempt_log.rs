@@ -97,6 +97,8 @@ impl PaidCall {
                 ("ralph draft", &call.agent, &call.usage, call.spend())
             } else if let Event::Check(CheckEvent::WorkReviewed(end)) = &record.event {
                 ("reviews of work", &end.review.by, &end.usage, end.spend())
+            } else if let Event::Check(CheckEvent::Calibrated(call)) = &record.event {
+                ("ralph review --calibrate", &call.by, &call.usage, call.spend())
             } else {
                 return None;
             };

@@ -82,6 +82,18 @@ impl<'a> SourceCode<'a> {
             || self.string_at(range.start).is_some()
     }
 
+    /// A line, counted from 0, in the same length without comments and the contents of strings.
+    pub fn code_of(&self, line: usize) -> String {
+        let range = self.line(line).unwrap_or_default();
+        let code = String::from_utf8_lossy(&self.skeleton[range]);
+        code.strip_suffix('\r').unwrap_or(&code).to_owned()
+    }
+
+    /// Whether a string goes on after a line, counted from 0.
+    pub fn is_in_string_after(&self, line: usize) -> bool {
+        self.line(line).is_some_and(|line| self.string_at(line.end).is_some())
+    }
+
     /// The string with the byte at this offset.
     fn string_at(&self, at: usize) -> Option<&Range<usize>> {
         let before = self.pieces.partition_point(|(piece, _)| piece.start <= at).checked_sub(1)?;

@@ -19,6 +19,7 @@ use crate::{
         spend::dollars,
         verdict::{CheckResult, Commit, Verdict},
     },
+    view::calibration,
 };
 
 /// The number of commits of one task in the summary.
@@ -418,6 +419,7 @@ impl EventText for CheckEvent {
                 let style = if end.review.is_good() { Style::Faint } else { Style::Warn };
                 vec![line(style, format!("{id}: {}", end.review))]
             }
+            CheckEvent::Calibrated(call) => vec![line(Style::Faint, calibration::line(call))],
             CheckEvent::Proved { proof, .. } if proof.outcome.is_good() && !at.verbose => {
                 Vec::new()
             }
