@@ -4,7 +4,6 @@ pub mod terminal;
 pub mod agent_output;
 pub mod bounded_log;
 pub mod machine;
-pub mod awake;
 pub mod signal;
 pub mod service_manager;
 pub mod http_server;

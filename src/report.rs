@@ -2,7 +2,6 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-pub mod awake;
 mod board;
 pub mod fancy;
 pub mod heartbeat;

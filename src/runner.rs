@@ -24,13 +24,11 @@ mod graph;
 mod graph_copy;
 mod graph_guard;
 mod hooks;
-mod inbox;
 mod journal;
 mod landing;
 mod process_spec;
 mod processes;
 mod proof;
-mod proof_turn;
 mod repair;
 mod reviewer;
 mod side_command;
@@ -84,6 +82,7 @@ use crate::{
 use self::core::RunCore;
 pub use agents::{agents, agents_at, check_agent, check_commands, open};
 use attempts::RunAttempts;
+use attend::Inbox;
 use attend::{await_repository, explained};
 use away::RunAway;
 pub use calibration::{BenchAnswer, BenchWork, ReviewBench};
@@ -93,7 +92,6 @@ use engine::EngineWord;
 use graph::RunGraph;
 use hooks::RunHooks;
 pub use hooks::{HookOutcome, HookRun};
-use inbox::Inbox;
 use journal::RunJournal;
 pub use journal::{AT_WORK, Reporter, held};
 use landing::{RunLanding, drop_trials};
@@ -159,8 +157,6 @@ pub struct Runner {
     reviews: RunReviews,
     sources: RunSources,
     inbox: Inbox,
-    /// The last clock reading.
-    clocks: machine::ClockReading,
     /// The time of the next decision while nothing can start.
     wake: Option<DateTime<Utc>>,
     /// When the output of the processes was last read.
@@ -197,7 +193,7 @@ impl Runner {
         let mut store = workspace.event_store()?;
         take_back::settle(&workspace, &mut store)?;
         if store.history().paused {
-            let message = inbox::paused(&workspace, &store.history().run);
+            let message = attend::paused(&workspace, &store.history().run);
             return Err(Failure::new(Exit::Waiting, message).into());
         }
         let policy = policy_for(&workspace, policy, graph.file.graph(), store.history())?;
@@ -210,7 +206,7 @@ impl Runner {
         crash::point("run.swept");
         workspace.ignore_own_files()?;
         workspace.ignore_outputs()?;
-        inbox::bound_git(&workspace, &store);
+        attend::bound_git(&workspace, &store);
         let inbox = Inbox::listening()?;
         let guardians =
             GuardianProgram::new(lock.folder()).context("hold the lock for the agents")?;
@@ -222,6 +218,7 @@ impl Runner {
                 run: Run::default(),
                 journal: RunJournal::new(store, reporters, lock),
                 graph,
+                clocks: machine::clocks(),
             },
             attempts: RunAttempts::default(),
             processes: Processes::default(),
@@ -234,7 +231,6 @@ impl Runner {
             reviews: RunReviews::default(),
             sources: RunSources::default(),
             inbox,
-            clocks: machine::clocks(),
             wake: None,
             followed: Instant::now(),
         })
@@ -252,7 +248,7 @@ impl Runner {
     pub fn run(mut self) -> Result<StopReason> {
         // A reader that finds the run in the journal must also see that it is alive.
         self.core.journal.write_lock_holder(&self.core.cx, None)?;
-        let begun = inbox::begun(&self.core.cx, &self.core.view(&[]));
+        let begun = attend::begun(&self.core.cx, &self.core.view(&[]));
         away::cancel_left(&self.core.cx, &self.core.journal.history().run.id, false);
         self.core.emit(None, RunEvent::LoopStarted(begun))?;
         crash::point("run.begun");
@@ -330,7 +326,7 @@ impl Runner {
         }
         agents::check_executors(&self.core.cx, self.core.graph.file.graph())?;
         let mut facts = Facts::default();
-        away::watch_suspects(&self.core.cx, &mut facts);
+        engine::watch_suspects(&self.core.cx, &mut facts);
         self.core.tell(facts)?;
         self.recover()?;
         self.proofs.record_unmade(&mut self.core)?;
@@ -458,7 +454,7 @@ impl Runner {
         await_repository(self)?;
         self.receive(message)?;
         self.landing.look(&self.core.cx);
-        self.check_clocks()?;
+        self.core.check_clocks()?;
         self.core.catch_up()?;
         self.refresh()?;
         if is_quiet || self.followed.elapsed() >= FOLLOW {

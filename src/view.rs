@@ -6,14 +6,12 @@
 
 pub mod attempt;
 pub mod calibration;
-pub mod graph;
 pub mod lines;
 pub mod log;
 pub mod message;
 pub mod picture;
 pub mod night;
 pub mod plan;
-pub mod proof;
 pub mod review;
 pub mod run;
 pub mod run_report;
@@ -39,7 +37,7 @@ pub const VERSION: u32 = 1;
 pub struct PrintedViews {
     /// `ralph dag-status`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub dag_status: Option<graph::GraphView>,
+    pub dag_status: Option<plan::GraphView>,
     /// `ralph graph --format json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graph: Option<picture::GraphPicture>,

@@ -21,7 +21,6 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use git2::{ErrorCode, Repository, Status, StatusOptions, StatusShow};
 
-mod added_lines;
 mod bounded;
 mod change;
 mod commit;
@@ -44,11 +43,11 @@ mod tip;
 mod transfer;
 mod worktree;
 
-pub use added_lines::{KEEPS_ADDED, REGENERATES};
 pub use bounded::{
     CallStopped, ask_while_waiting, end_calls, is_stopped, mark_calls, set_limit, stop_calls,
 };
 pub use change::{AppliedChange, ChangeStyle};
+pub use change::{KEEPS_ADDED, REGENERATES};
 pub use commit::CommitDraft;
 pub use confined::{confine, remove_redirect};
 pub use control::{MergedLines, merge_lines};

@@ -14,7 +14,6 @@ mod agent;
 mod carried;
 mod calls;
 mod connection;
-mod git_channel;
 pub mod guard;
 mod group;
 mod kept_end;
@@ -101,7 +100,6 @@ pub struct Carrier {
     /// How the files of the attempt get there and back; none if they are there under the same path.
     pub transfer: Option<WorkTransfer>,
     /// Where its signs of life are, if its files are the very files that are here.
-    #[serde(default)]
     pub signs: Option<SignsOfLife>,
     /// How long the finished work of an attempt is asked for, in seconds, after its line was cut.
     #[serde(default)]

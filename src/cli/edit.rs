@@ -12,7 +12,7 @@ use super::{
     complete,
     run::{AgentArgs, Called, money},
 };
-use crate::core::{duration, import::BacklogFormat};
+use crate::core::{duration, import::BacklogFormat, variants};
 
 /// The fields of a task.
 #[derive(Debug, Default, Args)]
@@ -309,9 +309,11 @@ pub struct DraftArgs {
 }
 
 fn formats(is_one: fn(&BacklogFormat) -> bool) -> impl TypedValueParser<Value = BacklogFormat> {
-    let names = BacklogFormat::ALL.into_iter().filter(is_one).map(BacklogFormat::name);
+    let names =
+        variants::all::<BacklogFormat>().into_iter().filter(is_one).map(BacklogFormat::name);
     PossibleValuesParser::new(names).map(|name| {
-        let found = BacklogFormat::ALL.into_iter().find(|format| format.name() == name);
+        let found =
+            variants::all::<BacklogFormat>().into_iter().find(|format| format.name() == name);
         found.expect("each name is that of a format")
     })
 }

@@ -10,9 +10,11 @@ use std::{
 use anyhow::{Context, Result};
 use chrono::Utc;
 
-use super::talk::{self, ANSWER};
+use super::{
+    success,
+    talk::{self, ANSWER},
+};
 use crate::{
-    adapters::terminal,
     cli::{Cli, Command, NoteArgs},
     core::{
         exit::{Exit, Failure},
@@ -89,21 +91,17 @@ impl AwayAttempt {
         }
         write(&self.folder.join(DONE), "")?;
         let number = &self.number;
-        terminal::print(&format!(
-            "{id} is reported as done; it is verified when attempt {number} ends\n"
-        ))?;
-        Ok(Exit::Success)
+        success(&format!("{id} is reported as done; it is verified when attempt {number} ends\n"))
     }
 
     fn ask(&self, text: &str) -> Result<Exit> {
         let question = talk::given(text, ANSWER, "a question")?;
         write(&self.folder.join(WAIT), &format!("{question}\n"))?;
-        terminal::print(&format!(
+        success(&format!(
             "asked; commit finished work and exit: `{}` needs input, and its next attempt gets the \
              answer\n",
             self.id
-        ))?;
-        Ok(Exit::Success)
+        ))
     }
 
     fn note(&self, options: &NoteArgs) -> Result<Exit> {
@@ -123,13 +121,11 @@ impl AwayAttempt {
         let author = format!("{}.{}", self.id, self.number);
         let note = Note { text: &text, heading, attempt: &author, at: Utc::now() };
         let Some(new) = notes::add(&old, &note, notes::ROOM) else {
-            terminal::print("the file already has this note\n")?;
-            return Ok(Exit::Success);
+            return success("the file already has this note\n");
         };
         write(&path, &new)?;
         let hint = if options.for_all { "; commit the file with your work" } else { "" };
-        terminal::print(&format!("noted in `{}`{hint}\n", path.display()))?;
-        Ok(Exit::Success)
+        success(&format!("noted in `{}`{hint}\n", path.display()))
     }
 }
 

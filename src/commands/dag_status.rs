@@ -25,9 +25,8 @@ use crate::{
     },
     project::workspace::{policy_for, view},
     view::{
-        graph::{GraphFacts, GraphView},
         lines::{Line, counted, moment, plain, short},
-        plan::{PaceView, PlanView},
+        plan::{GraphFacts, GraphView, PaceView, PlanView},
         task::TaskView,
         waits::ElsewhereView,
     },

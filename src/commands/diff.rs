@@ -82,10 +82,7 @@ fn of_run(
     tip: &CommitId,
 ) -> Result<Vec<(CommitId, CommitId)>> {
     let now = Utc::now();
-    let report = match number {
-        Some(number) => status::read_report(invocation, number as usize, now)?,
-        None => status::read_newest(invocation, now)?,
-    };
+    let report = status::read_chosen(invocation, number, now)?;
     let run_id = report.run.run_id;
     let mut entries: Vec<_> =
         log.of(None).filter(|entry| Some(&entry.run_id) == run_id.as_ref()).collect();

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use report::ImportReport;
 
-use super::{Invocation, inside::SurroundingAttempt};
+use super::{Invocation, inside::SurroundingAttempt, success};
 use crate::{
     adapters::terminal,
     cli::ImportArgs,
@@ -77,8 +77,7 @@ pub fn run(invocation: &Invocation, options: &ImportArgs) -> Result<Exit> {
         import::add(&workspace, file, &plan)?;
     }
     let text = if options.json { terminal::json(&report) } else { report.import_text() };
-    terminal::print(&text)?;
-    Ok(Exit::Success)
+    success(&text)
 }
 
 /// The path and the name of a source on the command line.

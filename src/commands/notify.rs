@@ -9,7 +9,7 @@ use super::{Invocation, success};
 use crate::{
     adapters::terminal::{self, Paint, Style, visible},
     cli,
-    core::{duration, exit::Exit, notification_kind::NotificationKind},
+    core::{duration, exit::Exit, variants},
     project::{config::Notifier, workspace::Workspace},
     report::notify::Messenger,
     view::{
@@ -48,7 +48,7 @@ pub fn run(invocation: &Invocation, options: &cli::NotifyArgs) -> Result<Exit> {
 }
 
 fn moments(notifier: &Notifier) -> String {
-    if notifier.on == NotificationKind::ALL {
+    if notifier.on == variants::all() {
         return "any".to_owned();
     }
     let words: Vec<&str> = notifier.on.iter().map(|moment| moment.word()).collect();

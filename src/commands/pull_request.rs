@@ -17,7 +17,7 @@ use super::{
     Invocation, few,
     init::Wizard,
     review::{Landing, ReviewItem, landings},
-    status,
+    status, success,
     task_editor::TaskEditor,
 };
 use crate::{
@@ -76,15 +76,11 @@ struct Remote {
 pub fn run(invocation: &Invocation, options: &PullRequestArgs) -> Result<Exit> {
     let editor = TaskEditor::for_review(invocation, "pr")?;
     let now = Utc::now();
-    let report = match options.run {
-        Some(number) => status::read_report(invocation, number as usize, now)?,
-        None => status::read_newest(invocation, now)?,
-    };
+    let report = status::read_chosen(invocation, options.run, now)?;
     let remote = remote(&editor)?;
     let requests = requests(&editor, options, &report, remote.as_ref())?;
     if options.json {
-        terminal::print(&terminal::json(&requests))?;
-        return Ok(Exit::Success);
+        return success(&terminal::json(&requests));
     }
     let mut exit = Exit::Success;
     for request in &requests {

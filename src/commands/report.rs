@@ -73,10 +73,7 @@ pub fn run(invocation: &Invocation, options: &ReportArgs) -> Result<Exit> {
     let workspace = invocation.workspace()?;
     let now = Utc::now();
     let number = options.run.unwrap_or(1) as usize;
-    let report = || match options.run {
-        Some(_) => status::read_report(invocation, number, now),
-        None => status::read_newest(invocation, now),
-    };
+    let report = || status::read_chosen(invocation, options.run, now);
     // A report leaves the machine, so it has no secrets even if the logs may.
     let clean = |text: String| workspace.all_secrets().text(&text);
     let text = match format {

@@ -33,7 +33,7 @@ use crate::{
         select::View,
     },
     project::{
-        attempt::{self, prompt_file},
+        attempt::{self, read_prompt},
         config::{self, ConfigLayer, NotifierTarget, PullRequests},
         failure_output::FailureOutputReader,
         graph_file::GraphFile,
@@ -41,9 +41,8 @@ use crate::{
         workspace::{Workspace, landing_branch},
     },
     report::{
-        awake::AwakeReporter,
         fancy::FancyReporter,
-        heartbeat::HeartbeatReporter,
+        heartbeat::{AwakeReporter, HeartbeatReporter},
         notify::{NotifyReporter, desktop_is_here},
         plain::PlainReporter,
     },
@@ -382,7 +381,7 @@ pub fn plain_loop(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exi
     let output = RunOutput::of(options.quiet, options.verbose, &options.background);
     let prompt_file = invocation.file(&options.prompt_file)?;
     let mut workspace = invocation.open(LoopPaths::of_loop(options.name.clone()))?;
-    prompt_file::read(&prompt_file, &options.prompt_file)?;
+    read_prompt(&prompt_file, &options.prompt_file)?;
     let iterations = Some(options.max_iterations);
     let mut flags = limits(iterations, options.inactivity_timeout, &options.limits);
     let isolation = if options.isolated { Isolation::Slot } else { Isolation::Checkout };

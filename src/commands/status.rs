@@ -34,7 +34,7 @@ use crate::{
         run::{LoopView, RunFacts, RunView, Standing},
     },
 };
-pub(super) use run_report::{read_newest, read_report};
+pub(super) use run_report::{read_chosen, read_report};
 
 /// The rows to fill where no terminal says how many it has.
 const ROWS: usize = 30;
@@ -57,10 +57,7 @@ pub fn run(invocation: &Invocation, options: &StatusArgs) -> Result<Exit> {
 }
 
 fn page(invocation: &Invocation, options: &StatusArgs, now: DateTime<Utc>) -> Result<String> {
-    let report = match options.run {
-        Some(number) => read_report(invocation, number as usize, now)?,
-        None => read_newest(invocation, now)?,
-    };
+    let report = read_chosen(invocation, options.run, now)?;
     Ok(if options.json {
         terminal::json(&report)
     } else if report.run.name.is_some() {

@@ -6,7 +6,7 @@ use chrono::Utc;
 use super::{Invocation, check_filter, outlook::notes, run, success, with_view};
 use crate::{
     adapters::{
-        awake::{self, AwakeHold},
+        machine::{self, AwakeHold},
         terminal::{self, visible},
     },
     cli::TonightArgs,
@@ -63,7 +63,7 @@ pub fn run(invocation: &Invocation, options: TonightArgs) -> Result<Exit> {
 
 /// Whether the machine may sleep in the night.
 fn sleep(wanted: Option<bool>) -> Option<String> {
-    if !awake::may_sleep() && wanted != Some(true) {
+    if !machine::may_sleep() && wanted != Some(true) {
         return None;
     }
     let remedy = "keep it plugged in, and switch off sleep in its settings";

@@ -21,9 +21,8 @@ use crate::{
         history::attempt_log::LogDetail,
     },
     project::{
-        graph_change::remove_new_file,
+        graph_change::{KeptChange, KeptChanges, remove_new_file},
         graph_file::{GraphFile, read_graph},
-        kept_change::{KeptChange, KeptChanges},
     },
     view::lines::full,
 };

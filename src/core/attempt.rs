@@ -28,18 +28,6 @@ pub enum AttemptState {
 }
 
 impl AttemptState {
-    /// Every state, in the order in which an attempt passes through them.
-    pub const ALL: [AttemptState; 8] = [
-        AttemptState::Preparing,
-        AttemptState::SettingUp,
-        AttemptState::Baseline,
-        AttemptState::Running,
-        AttemptState::WaitingForChildren,
-        AttemptState::Verifying,
-        AttemptState::Queued,
-        AttemptState::Landing,
-    ];
-
     /// The state as a word for people.
     pub fn word(self) -> &'static str {
         match self {

@@ -169,7 +169,6 @@ pub struct ContainerSettings {
     /// The image.
     pub image: String,
     /// The program that runs containers; by default `podman`, or else `docker`.
-    #[serde(default)]
     pub engine: Option<String>,
     /// Further arguments of its `run`.
     #[serde(default)]
@@ -219,13 +218,11 @@ pub struct SshSettings {
     #[serde(default)]
     pub args: Vec<String>,
     /// The folder for repositories there. The default is `.cache/ralph` in the home folder.
-    #[serde(default)]
     pub dir: Option<String>,
     /// The variables of this environment that attempts get.
     #[serde(default)]
     pub env: Vec<String>,
     /// The path of `ralph` there.
-    #[serde(default)]
     pub ralph: Option<String>,
     /// Whether this program is sent to the host if there is no `ralph` of this version.
     #[serde(default)]
@@ -242,13 +239,11 @@ pub struct CommandSettings {
     #[serde(default = "FileTravel::sent")]
     pub files: FileTravel,
     /// The folder for repositories there, if files are sent.
-    #[serde(default)]
     pub dir: Option<String>,
     /// The variables of this environment that attempts get.
     #[serde(default)]
     pub env: Vec<String>,
     /// The path of `ralph` there.
-    #[serde(default)]
     pub ralph: Option<String>,
 }
 

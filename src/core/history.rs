@@ -5,11 +5,8 @@
 
 pub mod attempt_log;
 mod active;
-mod cooldown;
-mod reach;
 mod run_history;
 mod sample;
-mod stored_result;
 mod task_history;
 
 use std::borrow::Borrow;
@@ -34,13 +31,13 @@ use crate::{
     spend::{self, DAY, Spend},
     verdict::{Merge, Verdict},
 };
+pub use active::AgentCooldown;
 pub use active::{ActiveAttempt, ActiveAttempts};
-pub use cooldown::AgentCooldown;
-pub use reach::UnreachableExecutor;
+pub use attempt_log::StoredResult;
 use run_history::KEPT_RUNS;
 pub use run_history::{CheckCount, LandedWork, PastRun, RunHistory, Waiting};
+pub use sample::UnreachableExecutor;
 pub use sample::{AttemptSample, AttemptSamples};
-pub use stored_result::StoredResult;
 use task_history::NO_HISTORY;
 pub use task_history::{LastAttempt, Reopened, TaskHistory};
 

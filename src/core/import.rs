@@ -9,12 +9,10 @@ mod builder;
 pub mod export;
 mod fields;
 mod github;
-pub mod ids;
 mod json_backlog;
 mod markdown;
 pub mod plan;
 pub mod refresh;
-pub mod render;
 mod table;
 mod value;
 mod yaml_backlog;
@@ -27,6 +25,7 @@ use serde_json::Value;
 use crate::{
     diagnostic::{Diagnostic, position},
     graph::{task::Status, yaml::Tree},
+    variants,
 };
 use fields::FieldRole;
 use value::SourceValue;
@@ -60,30 +59,9 @@ pub enum BacklogFormat {
 }
 
 impl BacklogFormat {
-    /// All formats.
-    pub const ALL: [BacklogFormat; 8] = [
-        BacklogFormat::Prd,
-        BacklogFormat::Beads,
-        BacklogFormat::TaskMaster,
-        BacklogFormat::Github,
-        BacklogFormat::Markdown,
-        BacklogFormat::Tickets,
-        BacklogFormat::Csv,
-        BacklogFormat::Graph,
-    ];
-
     /// The name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            BacklogFormat::Prd => "prd",
-            BacklogFormat::Beads => "beads",
-            BacklogFormat::TaskMaster => "task-master",
-            BacklogFormat::Github => "github",
-            BacklogFormat::Markdown => "markdown",
-            BacklogFormat::Tickets => "tickets",
-            BacklogFormat::Csv => "csv",
-            BacklogFormat::Graph => "graph",
-        }
+        variants::names::<BacklogFormat>()[self as usize]
     }
 }
 

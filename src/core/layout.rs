@@ -4,7 +4,6 @@
 //! second one. Each connected part is laid out for itself, and the parts are packed in rows. The
 //! result depends on the input only. Only this module decides where boxes and lines of a picture are.
 
-mod columns;
 mod layers;
 
 /// The space between two boxes of a column.
@@ -57,7 +56,7 @@ impl GraphLayout {
         let corners = vec![[0.0; 2]; boxes.len()];
         let mut laid = GraphLayout { width: 0.0, height: 0.0, corners, routes: Vec::new() };
         let placed: Vec<PartLayout> =
-            parts.iter().map(|part| columns::place(part, layers::ranked(part))).collect();
+            parts.iter().map(|part| layers::place(part, layers::ranked(part))).collect();
         let offsets = pack(&placed);
         let mut routes: Vec<((usize, usize), Vec<LayoutPoint>)> = Vec::new();
         for ((part, placed), [left, top]) in parts.iter().zip(placed).zip(offsets) {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::variants;
+
 /// A kind of notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -33,22 +35,6 @@ pub enum NotificationKind {
 }
 
 impl NotificationKind {
-    /// All kinds, in the order in which they usually occur.
-    pub const ALL: [NotificationKind; 12] = [
-        NotificationKind::Started,
-        NotificationKind::Completed,
-        NotificationKind::Failed,
-        NotificationKind::NeedsInput,
-        NotificationKind::Parked,
-        NotificationKind::Limit,
-        NotificationKind::Denied,
-        NotificationKind::Blocked,
-        NotificationKind::MergeHeld,
-        NotificationKind::Recovered,
-        NotificationKind::HookFailed,
-        NotificationKind::Finished,
-    ];
-
     /// The default selection: kinds that end a run or need a person.
     pub const USUAL: [NotificationKind; 8] = [
         NotificationKind::NeedsInput,
@@ -63,36 +49,6 @@ impl NotificationKind {
 
     /// The name in the settings.
     pub fn word(self) -> &'static str {
-        match self {
-            NotificationKind::Started => "started",
-            NotificationKind::Completed => "completed",
-            NotificationKind::Failed => "failed",
-            NotificationKind::NeedsInput => "needs-input",
-            NotificationKind::Parked => "parked",
-            NotificationKind::Limit => "limit",
-            NotificationKind::Denied => "denied",
-            NotificationKind::Blocked => "blocked",
-            NotificationKind::MergeHeld => "merge-held",
-            NotificationKind::Recovered => "recovered",
-            NotificationKind::HookFailed => "hook-failed",
-            NotificationKind::Finished => "finished",
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn names_match_the_settings() {
-        for moment in NotificationKind::ALL {
-            assert_eq!(json!(moment), moment.word());
-        }
-        assert!(
-            NotificationKind::USUAL.iter().all(|moment| NotificationKind::ALL.contains(moment))
-        );
+        variants::names::<NotificationKind>()[self as usize]
     }
 }

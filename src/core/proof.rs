@@ -15,6 +15,7 @@ use policy::ProofPolicy;
 use crate::{
     default_value::is_default,
     graph::{glob::Glob, task::Task},
+    variants,
     verdict::CheckResult,
 };
 
@@ -118,20 +119,8 @@ pub enum ControlKind {
 
 impl ControlKind {
     /// The name in the names of log files.
-    pub fn log_name(self) -> &'static str {
-        match self {
-            ControlKind::WithoutSource => "without-source",
-            ControlKind::OldTests => "old-tests",
-            ControlKind::OldChecks => "old-checks",
-            ControlKind::Tripwire => "tripwire",
-            ControlKind::Inert => "inert",
-            ControlKind::Base => "base",
-            ControlKind::Again => "again",
-            ControlKind::Stub => "stub",
-            ControlKind::Broken => "broken",
-            ControlKind::BrokenOldChecks => "broken-old-checks",
-            ControlKind::BrokenOldTests => "broken-old-tests",
-        }
+    pub fn log_name(self) -> String {
+        variants::names::<ControlKind>()[self as usize].replace('_', "-")
     }
 
     /// Whether all commands run on the tree, also after one that failed.

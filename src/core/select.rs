@@ -8,12 +8,8 @@ mod agents;
 mod conflicts;
 mod forecast;
 mod key;
-mod blockers;
-mod plain_loop;
 mod reach;
-mod ready;
 pub mod roster;
-mod scan;
 mod stops;
 
 use std::{
@@ -39,12 +35,13 @@ use crate::{
 };
 pub use agents::Turn;
 pub use conflicts::TaskConflict;
+use forecast::FrontierScan;
 pub use forecast::{Forecast, Slot};
 use key::unfinished;
 pub use key::{SelectionKey, keys};
 pub use reach::fault_words;
 use roster::Roster;
-use scan::FrontierScan;
+use stops::Standstill;
 pub use stops::{can_mend, default_iterations, iteration_limit_reached, repair};
 
 /// The default number of attempts before a task is parked.
@@ -353,7 +350,7 @@ impl View<'_> {
 
     /// Decides whether to start a task, wait or stop.
     pub fn decide(&self, now: DateTime<Utc>) -> Decision {
-        let idle = self.active.is_empty();
+        let (idle, still) = (self.active.is_empty(), Standstill(self));
         if let Some((number, name)) = self.policy.stop {
             return if idle {
                 Decision::Stop(StopReason::Signal(number, name))
@@ -378,7 +375,7 @@ impl View<'_> {
             return running(until);
         }
         if best.is_none() && !self.is_unfinished() {
-            return Decision::Stop(self.complete());
+            return Decision::Stop(still.complete());
         }
         // Access denied to every agent takes precedence over the limit that the last attempt reached.
         if let (None, None, Some(number), true) = (best, wake, denied, away.is_empty()) {
@@ -386,16 +383,16 @@ impl View<'_> {
         }
         // The last iteration may have asked a question, which takes precedence over a limit.
         if self.policy.plain.is_some() && elsewhere {
-            return Decision::Stop(self.stuck(now));
+            return Decision::Stop(still.stuck(now));
         }
-        if let Some(stop) = self.limit(now).or_else(|| self.requested()) {
+        if let Some(stop) = still.limit(now).or_else(|| still.requested()) {
             return if idle { Decision::Stop(stop) } else { Decision::Wait(Wait::default()) };
         }
         match (best, wake) {
             (Some(key), _) => Decision::Start(key),
-            (None, other) if !away.is_empty() => self.wait_for_executors(&away, other),
+            (None, other) if !away.is_empty() => still.wait_for_executors(&away, other),
             (None, Some((until, false))) => {
-                Decision::Wait(Wait { until: Some(until), why: self.pausing().to_owned() })
+                Decision::Wait(Wait { until: Some(until), why: still.pausing().to_owned() })
             }
             (None, Some((until, true))) => self.wait_for_provider(until),
             (None, None) if self.policy.wait && elsewhere => {
@@ -405,7 +402,7 @@ impl View<'_> {
                     why: "the remaining tasks are in progress elsewhere, need input, or are waiting on such tasks".to_owned(),
                 })
             }
-            (None, None) => Decision::Stop(self.stuck(now)),
+            (None, None) => Decision::Stop(still.stuck(now)),
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, value::StrDeserializer},
+};
 
 /// Returns the names of all variants of `T`, in the order of the enum. Empty if `T` is no enum.
 pub fn names<T: Deserialize<'static>>() -> &'static [&'static str] {
@@ -10,6 +13,12 @@ pub fn names<T: Deserialize<'static>>() -> &'static [&'static str] {
         Err(Names(names)) => names,
         Ok(_) => &[],
     }
+}
+
+/// Returns all variants of an enum whose variants have no fields, in its order.
+pub fn all<T: Deserialize<'static>>() -> Vec<T> {
+    let named = |name: &&'static str| T::deserialize(StrDeserializer::<Names>::new(name)).ok();
+    names::<T>().iter().filter_map(named).collect()
 }
 
 /// Fails with the names that a derived `Deserialize` asks for.

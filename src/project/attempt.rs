@@ -7,10 +7,8 @@
 pub mod criteria;
 pub mod leftovers;
 mod open;
-pub mod prompt_file;
 mod reports;
 pub mod scrutiny;
-mod work_files;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,7 +48,7 @@ use crate::{
 
 pub use criteria::AcceptanceCriteria;
 pub use open::{AttemptRecord, SlotAssignment};
-pub use reports::{ask, clear_reports, done_file, new_folder};
+pub use reports::{ask, clear_reports, done_file, loop_prompt, new_folder, read_prompt};
 
 /// The number of recent commits in a prompt.
 const RECENT: usize = 10;

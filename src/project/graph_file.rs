@@ -4,7 +4,6 @@
 //! Because the others do not, every edit is made on the current text, which is compared with the
 //! file again immediately before it is replaced.
 
-mod splice;
 mod text;
 
 use std::{

@@ -18,9 +18,9 @@ use crate::{
         import::{
             self, BacklogFormat,
             plan::{self, ExistingTasks, ImportOptions, ImportPlan, ImportedTask, SourceFile},
-            render,
+            refresh::{added, graph_text},
         },
-        setup,
+        setup, variants,
     },
     project::{
         graph_change::{ChangeCommand, change_text, create_file, record},
@@ -141,7 +141,7 @@ fn with_new(
         return Err(anyhow!("the graph has a task `{}` now; import again", task.id));
     }
     let name = workspace.graph_name();
-    render::added(text, &graph.spelling, new)
+    added(text, &graph.spelling, new)
         .map_err(|why| anyhow!("cannot add the tasks to `{name}`: {why}; nothing was changed"))
 }
 
@@ -151,7 +151,7 @@ fn new_graph(
     tasks: &[&ImportedTask],
     top: &[(String, Value)],
 ) -> Result<String> {
-    let text = render::graph(tasks, top).map_err(|why| anyhow!("{why}; nothing was written"))?;
+    let text = graph_text(tasks, top).map_err(|why| anyhow!("{why}; nothing was written"))?;
     read_graph(&workspace.graph_name(), &text)
         .map_err(|why| anyhow!("{why}; nothing was written"))?;
     Ok(text)
@@ -199,7 +199,7 @@ pub fn format_of(name: &str, text: &str, named: Option<BacklogFormat>) -> Result
             let fault = Diagnostic::error(format!("`{name}` is no backlog: {what}"), 0..0);
             return refused(name, "", &[fault.help(help)]);
         }
-        let formats = BacklogFormat::ALL.map(BacklogFormat::name).join(", ");
+        let formats = variants::names::<BacklogFormat>().join(", ");
         let message = if text.trim().is_empty() {
             format!("`{name}` is empty")
         } else {

@@ -1,9 +1,7 @@
 //! A repository that `ralph` works in: its paths, and how its files are opened.
 
-mod branch;
 mod graph;
 mod lock;
-mod logs;
 
 use std::{
     cell::OnceCell,
@@ -50,10 +48,10 @@ use crate::{
 };
 
 pub use crate::core::loop_paths::GRAPH;
-pub use branch::{landed_elsewhere, landing_branch, policy_for};
 pub use graph::{GraphCommits, checkout_graph};
+pub use graph::{landed_elsewhere, landing_branch, policy_for};
 pub use lock::LockHolder;
-pub use logs::{LogFolder, check_rights};
+pub use lock::{LogFolder, check_rights};
 
 /// A repository with its settings.
 pub struct Workspace {

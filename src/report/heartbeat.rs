@@ -15,14 +15,18 @@ use std::{
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::runner::Reporter;
 use crate::{
-    adapters::service_manager::{self, Manager},
+    adapters::{
+        machine::{self, AwakeHold},
+        service_manager::{self, Manager},
+        terminal,
+    },
     core::{
         event::{Event, RunEvent, record::Record},
         select::View,
     },
     regular_file,
+    runner::Reporter,
 };
 
 /// The size of the file, in bytes.
@@ -139,6 +143,47 @@ pub fn read(path: &Path) -> io::Result<(DateTime<Utc>, Option<HeartbeatFacts>)> 
         )?;
     let facts = lines.next().and_then(|line| serde_json::from_str(line.trim()).ok());
     Ok((time.to_utc(), facts))
+}
+
+// The reporter that keeps the machine awake while a run lasts.
+
+/// A reporter that holds the machine from the start of a run until it is dropped.
+pub struct AwakeReporter {
+    wanted: Option<bool>,
+    is_quiet: bool,
+    hold: Option<AwakeHold>,
+}
+
+impl AwakeReporter {
+    /// Returns a reporter that holds if this is wanted, or by default if the machine may sleep.
+    pub fn new(wanted: Option<bool>, is_quiet: bool) -> AwakeReporter {
+        AwakeReporter { wanted, is_quiet, hold: None }
+    }
+
+    fn say(&self, text: &str) {
+        if !self.is_quiet {
+            terminal::say_wrapped(text);
+        }
+    }
+}
+
+impl Reporter for AwakeReporter {
+    fn record(&mut self, record: &Record, _view: &View<'_>) {
+        let Event::Run(RunEvent::LoopStarted(_)) = record.event else {
+            return;
+        };
+        if !self.wanted.unwrap_or_else(machine::may_sleep) {
+            return;
+        }
+        match AwakeHold::take() {
+            Ok(hold) => {
+                let lid = if hold.with_lid { "also with its lid closed" } else { "its lid open" };
+                self.say(&format!("the machine stays awake until the run ends, {lid}"));
+                self.hold = Some(hold);
+            }
+            Err(why) => self.say(&format!("the machine may sleep during the run: {why}")),
+        }
+    }
 }
 
 #[cfg(test)]

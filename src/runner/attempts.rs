@@ -46,12 +46,12 @@ use crate::{
     project::{
         attempt::{
             self, AcceptanceCriteria, AttemptPlace, AttemptRecord, SlotAssignment, criteria,
-            prompt_file,
+            loop_prompt,
         },
         executors,
         graph_file::GraphFile,
+        landed_work::TaskCommits,
         slot_pool,
-        task_commits::TaskCommits,
     },
     regular_file,
 };
@@ -372,7 +372,7 @@ pub(super) fn prompt(
     call: Option<&AgentCommand>,
 ) -> Result<String> {
     if let Some(plain) = cx.plain() {
-        return prompt_file::prompt(&cx.workspace, &plain.prompt_file, history.of(&plain.name));
+        return loop_prompt(&cx.workspace, &plain.prompt_file, history.of(&plain.name));
     }
     let place = AttemptPlace { run_on: cx.options.run_on.as_deref(), folder: Some(folder) };
     attempt::render(&cx.workspace, graph.graph(), history, number, max_attempts, call, place)

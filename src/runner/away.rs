@@ -16,18 +16,17 @@ use super::{
     RunnerMessage,
     attempts::Records,
     close,
-    context::{Facts, RunContext},
-    engine::{EngineQuestion, EngineWord, engine_question},
+    context::RunContext,
+    engine::{EngineWord, engine_question},
     processes::{ClosedProcess, ProcessHandle, spawn_fetch},
 };
 use crate::{
     adapters::{
         executor::slurm,
-        process::{Closed, StartFault, sign_of_life},
+        process::{Closed, StartFault},
     },
     core::{
         duration,
-        event::AttemptEvent,
         executor::{Executor, ExecutorFault, ExecutorKind, FileTravel},
         graph::TaskGraph,
         run::{
@@ -39,11 +38,7 @@ use crate::{
         select::pause_before_retry,
         verdict::Outcome,
     },
-    project::{
-        attempt::AttemptRecord,
-        executors, placement,
-        suspect_slots::{self, SuspectSlot},
-    },
+    project::{attempt::AttemptRecord, executors, placement},
 };
 
 /// The time that the answer may take after the longest wait for an executor.
@@ -157,47 +152,6 @@ impl RunAway {
         }
         was_asked
     }
-}
-
-/// Names the slots that earlier runs have left in doubt, and asks the engines about them.
-pub(super) fn watch_suspects(cx: &RunContext, facts: &mut Facts) {
-    let state = &cx.workspace.state;
-    let suspects = suspect_slots::all(state);
-    let open: Vec<String> = state.peek().iter().map(AttemptRecord::mark).collect();
-    let is_known =
-        |mark: &str| open.iter().chain(suspects.iter().map(|it| &it.mark)).any(|it| it == mark);
-    sign_of_life::keep(&state.signs_folder(), is_known);
-    for slot in suspects {
-        let (path, why) = (slot.path.display().to_string(), slot.text());
-        facts.of_run(AttemptEvent::SlotKept { slot: path, why });
-        watch_suspect(cx, slot, Duration::ZERO);
-    }
-}
-
-/// Asks the engine about a suspect slot after this pause, and now and then until it proves that
-/// nothing works there. Without an engine to ask, the slot stays out of use.
-pub(super) fn watch_suspect(cx: &RunContext, slot: SuspectSlot, pause: Duration) {
-    let executor = executors::find(&cx.workspace.config, Some(&slot.run_on));
-    let Ok(executor) = executor else { return };
-    let (mark, why) = (slot.mark.clone(), String::new());
-    let signs = suspect_slots::signs(&cx.workspace.state, &mark);
-    let question = EngineQuestion { executor, mark, why, ended: None, signs, is_late: true };
-    let outbox = cx.outbox.clone();
-    thread::spawn(move || {
-        thread::sleep(pause);
-        let (mut tries, mut known) = (0, Some(slot.why.clone()));
-        while known.is_some() {
-            let why = question.ask().suspect;
-            if why != known
-                && outbox.send(RunnerMessage::Suspicion(slot.clone(), why.clone())).is_err()
-            {
-                return;
-            }
-            known = why;
-            tries += 1;
-            thread::sleep(pause_before_retry(tries));
-        }
-    });
 }
 
 /// Asks clusters about these jobs that wait. Another thread does it: a cluster may take long to

@@ -7,17 +7,22 @@ use anyhow::Result;
 use chrono::Utc;
 
 use super::{
-    context::{Fact, Facts, RunContext},
+    context::{Fact, Facts, RunContext, task_of},
     graph::RunGraph,
     journal::RunJournal,
 };
-use crate::core::{
-    agents::promise::Worth,
-    event::{Event, RequestEvent, StopRequest, record::Record},
-    graph::task::TaskId,
-    run::{OpenWork, Run, Situation, process_watch::GracePeriods},
-    select::{Active, View},
-    spend::{Budget, Reached, Spend},
+use crate::{
+    adapters::machine::{self, ClockReading, Gap},
+    core::{
+        agents::promise::Worth,
+        event::{Event, RequestEvent, RunEvent, StopRequest, record::Record},
+        graph::task::TaskId,
+        proof::policy::ProofPolicy,
+        run::{OpenWork, Run, Situation, process_watch::GracePeriods},
+        select::{Active, View},
+        spend::{Budget, Reached, Spend},
+    },
+    project::attempt::AttemptRecord,
 };
 
 /// The decisions of a run, with the graph and the history that they follow from.
@@ -28,6 +33,8 @@ pub(super) struct RunCore {
     pub(super) graph: RunGraph,
     /// Whether controls of a proof may run.
     pub(super) proves: bool,
+    /// The last clock reading.
+    pub(super) clocks: ClockReading,
 }
 
 impl RunCore {
@@ -115,6 +122,26 @@ impl RunCore {
             self.publish(&records);
         }
         Ok(())
+    }
+
+    /// What the proof of the work of an attempt must show.
+    pub(super) fn proof_policy(&self, record: &AttemptRecord) -> ProofPolicy {
+        let task = task_of(self.graph.file.graph(), record);
+        let settings = &self.cx.workspace.config.proof;
+        task.map_or(settings.policy, |task| settings.of(&task).policy)
+    }
+
+    /// Detects that the machine slept or that the wall clock was set.
+    pub(super) fn check_clocks(&mut self) -> Result<()> {
+        let now = machine::clocks();
+        let event = match mem::replace(&mut self.clocks, now).gap(&now) {
+            None => return Ok(()),
+            Some(Gap::Slept(length)) => {
+                RunEvent::Continued { seconds: length.as_secs(), slept: true }
+            }
+            Some(Gap::Set(seconds)) => RunEvent::ClockSet { seconds },
+        };
+        self.emit(None, event).map(drop)
     }
 
     /// Ends what runs at the limit on the time of the run.

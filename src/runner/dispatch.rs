@@ -57,7 +57,7 @@ impl Runner {
                 let suspect = self.away.engine_told(&mut ended, &word);
                 let Some(record) = self.attempts.get(&id).cloned() else { return Ok(()) };
                 if let Some(why) = suspect {
-                    self.suspect(&record, why)?;
+                    self.slots.suspect(&self.core.cx, &record, why)?;
                 }
                 let process = self.core.run.attempts().process(&id);
                 Some(ended.settled(&self.core.cx, (process, &record), Some(&word)))

@@ -227,7 +227,7 @@ impl Runner {
                 let dropped = scrutiny::dropped_side(collided, &evidence.takes_back);
                 evidence.missing.extend(dropped);
             }
-            let policy = self.proof_policy(record);
+            let policy = self.core.proof_policy(record);
             let is_first = policy == ProofPolicy::Require
                 || (policy != ProofPolicy::None && evidence.settings_changed);
             let is_proved = evidence.to_prove && is_first && record.slot.is_some();
@@ -239,34 +239,12 @@ impl Runner {
                     return Ok(Some(Input::VerifyFirst(id.clone(), Box::new(end))));
                 }
                 if is_proved {
-                    return Ok(self.prove_first(record, end));
+                    return Ok(self.proofs.start_first(&mut self.core, record, end));
                 }
                 return reviewer::begin(self, record, Box::new(end));
             }
         }
         Ok(Some(Input::Judged(id.clone(), Box::new(end))))
-    }
-
-    /// What the proof of the work of an attempt must show.
-    fn proof_policy(&self, record: &AttemptRecord) -> ProofPolicy {
-        let task = task_of(self.core.graph.file.graph(), record);
-        let settings = &self.core.cx.workspace.config.proof;
-        task.map_or(settings.policy, |task| settings.of(&task).policy)
-    }
-
-    /// Begins the proof of work that lands only with it, or not if it weakens the checks; its judgement
-    /// follows.
-    fn prove_first(&mut self, record: &AttemptRecord, end: PendingResult) -> Option<Input> {
-        let verified = end.evidence.verify.clone();
-        let (cx, graph) = (&self.core.cx, self.core.graph.file.graph());
-        let started = self.proofs.start(cx, graph, record, &verified, Some(Box::new(end)));
-        self.core.proves = self.proofs.any();
-        let (why, end) = started.err()?;
-        let mut end = end?;
-        if self.proof_policy(record) == ProofPolicy::Require {
-            end.evidence.missing.push(format!("its proof is missing: {why}"));
-        }
-        Some(Input::Judged(record.id(), end))
     }
 
     /// Removes the files of an attempt whose end is recorded, and its report.
@@ -283,29 +261,14 @@ impl Runner {
             restored.and_then(|()| self.slots.release(&cx.workspace, &record, &mut facts));
         self.core.tell(facts)?;
         released?;
-        self.begin_proof(&record)?;
+        let is_kept = record.slot.as_ref().is_some_and(|slot| self.slots.is_kept(&slot.path));
+        self.proofs.begin(&mut self.core, &record, self.hooks.ended.as_ref(), is_kept)?;
         close::return_files(&self.core.cx, &record, believed)?;
         record.forget(&self.core.cx.workspace)?;
         crash::point("close.removed");
         // While another process has the lock of the refs, the next attempt is early enough.
         let _ = self.core.cx.workspace.repo.pack_refs();
         Ok(())
-    }
-
-    /// Begins the proof of the work of an attempt that has landed and whose slot is released.
-    fn begin_proof(&mut self, record: &AttemptRecord) -> Result<()> {
-        let ended =
-            self.hooks.ended.as_ref().filter(|it| it.task_id.as_ref() == Some(&record.task_id));
-        let Some(ended) = ended.and_then(|it| it.event.ended()) else { return Ok(()) };
-        if ended.attempt != record.attempt {
-            return Ok(());
-        }
-        let is_kept = record.slot.as_ref().is_some_and(|slot| self.slots.is_kept(&slot.path));
-        let graph = self.core.graph.file.graph();
-        let event = self.proofs.begin(&self.core.cx, graph, record, (ended, is_kept));
-        self.core.proves = self.proofs.any();
-        let about = (&record.task_id, record.iteration);
-        event.map_or(Ok(()), |event| self.core.emit(Some(about), event).map(drop))
     }
 
     /// Journals the proof of an attempt, whose slot is free again.
@@ -319,7 +282,7 @@ impl Runner {
         let Some(mut end) = end else { return Ok(()) };
         let mut is_required = true;
         if let Some(record) = self.attempts.get(id) {
-            is_required = self.proof_policy(record) == ProofPolicy::Require;
+            is_required = self.core.proof_policy(record) == ProofPolicy::Require;
             let place = end.evidence.commits.last().map(|commit| commit.id.clone());
             close::return_from_controls(&self.core.cx.workspace, record, place.as_ref())?;
         }
@@ -424,7 +387,7 @@ impl Runner {
         for record in open {
             let swept = record.end_all(&self.core.cx.workspace);
             if let Some(why) = away::end_elsewhere(&self.core.cx, &record) {
-                self.suspect(&record, why)?;
+                self.slots.suspect(&self.core.cx, &record, why)?;
             }
             crash::point("recover.ended");
             ended.push((record, swept));

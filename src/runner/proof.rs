@@ -14,8 +14,7 @@ use anyhow::{Context, Result};
 use super::{
     RunCore, RunnerMessage,
     context::{RunContext, task_of},
-    proof_turn::ProofTurn,
-    side_command::SideCommands,
+    side_command::{ProofTurn, SideCommands},
 };
 use crate::{
     adapters::{
@@ -26,15 +25,19 @@ use crate::{
     core::{
         commit_id::CommitId,
         duration,
-        event::{AttemptResult, CheckEvent},
+        event::{CheckEvent, record::Record},
         graph::{TaskGraph, task::TaskId},
         proof::{
             ControlKind, ControlResult, ControlText, Proof, ProofOutcome, ProofSettings,
             halves::{Half, HalvesRule, is_own_code},
             plan::{ChangedFile, ProofPlan, ProofSubject},
+            policy::ProofPolicy,
             tripwire::Tripwire,
         },
-        run::command::{AttemptId, CheckPurpose, PendingResult},
+        run::{
+            command::{AttemptId, CheckPurpose, PendingResult},
+            input::Input,
+        },
         test_output,
         verdict::{CheckResult, Outcome, Verdict},
     },
@@ -117,42 +120,67 @@ impl RunProofs {
         Ok(())
     }
 
-    /// Begins the proof of an attempt that has landed and whose slot is released. Returns the event if
-    /// it is there at once.
+    /// Begins the proof of an attempt that has landed and whose slot is released, if `newest`, the
+    /// newest end, is its own. Journals it if it is there at once.
     pub(super) fn begin(
         &mut self,
-        cx: &RunContext,
-        graph: &TaskGraph,
+        core: &mut RunCore,
         record: &AttemptRecord,
-        (ended, is_kept): (&AttemptResult, bool),
-    ) -> Option<CheckEvent> {
-        let evidence = &ended.evidence;
-        if ended.verdict != Verdict::Complete || !evidence.to_prove {
-            return None;
-        }
+        newest: Option<&Record>,
+        is_kept: bool,
+    ) -> Result<()> {
+        let newest = newest.filter(|it| it.task_id.as_ref() == Some(&record.task_id));
+        let ended = newest.and_then(|it| it.event.ended());
+        let Some(ended) = ended.filter(|ended| {
+            let is_due = ended.verdict == Verdict::Complete && ended.evidence.to_prove;
+            is_due && ended.attempt == record.attempt
+        }) else {
+            return Ok(());
+        };
         let why = if is_kept {
             "processes may still work in its slot".to_owned()
         } else if self.active.len() >= WAITING {
             "other proofs are behind".to_owned()
         } else {
-            self.start(cx, graph, record, &evidence.verify, None).err()?.0
+            match self.start(core, record, &ended.evidence.verify, None) {
+                Ok(()) => return Ok(()),
+                Err((why, _)) => why,
+            }
         };
         let proof = Proof::at_once(ProofOutcome::Skipped { why });
-        Some(CheckEvent::Proved { attempt: record.attempt, proof })
+        let event = CheckEvent::Proved { attempt: record.attempt, proof };
+        core.emit(Some((&record.task_id, record.iteration)), event).map(drop)
+    }
+
+    /// Begins the proof of work that lands only with it, or not if it weakens the checks; its judgement
+    /// follows.
+    pub(super) fn start_first(
+        &mut self,
+        core: &mut RunCore,
+        record: &AttemptRecord,
+        end: PendingResult,
+    ) -> Option<Input> {
+        let verified = end.evidence.verify.clone();
+        let (why, end) = self.start(core, record, &verified, Some(Box::new(end))).err()?;
+        let mut end = end?;
+        if core.proof_policy(record) == ProofPolicy::Require {
+            end.evidence.missing.push(format!("its proof is missing: {why}"));
+        }
+        Some(Input::Judged(record.id(), end))
     }
 
     /// Starts the proof of an attempt, whose result `end` waits for it.
     ///
     /// # Errors
     /// It cannot be made: the reason and the result.
-    pub(super) fn start(
+    fn start(
         &mut self,
-        cx: &RunContext,
-        graph: &TaskGraph,
+        core: &mut RunCore,
         record: &AttemptRecord,
         verified: &[CheckResult],
         end: Option<Box<PendingResult>>,
     ) -> Result<(), (String, Option<Box<PendingResult>>)> {
+        let (cx, graph) = (&core.cx, core.graph.file.graph());
         let order = match ProofOrder::of(cx, graph, record, verified) {
             Ok(order) => order,
             Err(why) => return Err((why, end)),
@@ -165,6 +193,7 @@ impl RunProofs {
         // Until the run has looked.
         self.turn.wait(cx.workspace.config.verify_exclusive);
         thread::spawn(move || order.carry_out(&outbox, id));
+        core.proves = true;
         Ok(())
     }
 }

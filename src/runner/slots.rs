@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
     rc::Rc,
     thread,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -17,6 +18,7 @@ use super::{
     RunnerMessage,
     attempts::{Records, litter_of},
     context::{Facts, RunContext},
+    engine::watch_suspect,
     graph_copy,
 };
 use crate::{
@@ -142,14 +144,17 @@ impl RunSlots {
         cx: &RunContext,
         record: &AttemptRecord,
         why: String,
-    ) -> Result<Option<SuspectSlot>> {
+    ) -> Result<()> {
         let (Some(slot), Some(run_on)) = (&record.slot, &record.run_on) else {
-            return Ok(None);
+            return Ok(());
         };
         let (path, run_on, mark) = (slot.path.clone(), run_on.clone(), record.mark());
         let slot = SuspectSlot { path, run_on, mark, why };
         self.suspects.push(slot.clone());
-        Ok(suspect_slots::add(&cx.workspace.state, &slot)?.then_some(slot))
+        if suspect_slots::add(&cx.workspace.state, &slot)? {
+            watch_suspect(cx, slot, Duration::from_secs(1));
+        }
+        Ok(())
     }
 
     /// Notes why a process may still work in a slot, or uses the slot again if none does.

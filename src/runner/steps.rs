@@ -38,7 +38,7 @@ use crate::{
     },
     crash,
     project::{
-        attempt::{self, AttemptRecord},
+        attempt::{self},
         config::{self, Config},
         fatal,
         graph_file::{Write, rfc3339},
@@ -260,14 +260,6 @@ impl Runner {
         };
         let reported = attempts::report(&self.core.cx, history, record, None).is_some();
         Ok(Some(Input::ProcessLeft { id: id.clone(), left, reported }))
-    }
-
-    /// Keeps the slot of an attempt out of use, because a process may still work in it.
-    pub(super) fn suspect(&mut self, record: &AttemptRecord, why: String) -> Result<()> {
-        if let Some(slot) = self.slots.suspect(&self.core.cx, record, why)? {
-            away::watch_suspect(&self.core.cx, slot, Duration::from_secs(1));
-        }
-        Ok(())
     }
 
     /// Reads the new output of processes, and passes their activity to the reporters.

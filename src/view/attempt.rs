@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{
     VERSION,
-    proof::ProofView,
+    review::ProofView,
     spend::SpendView,
     words::{clock, full, short},
 };
@@ -19,6 +19,7 @@ use crate::core::{
     executor::runs_on,
     graph::task::TaskId,
     history::{ActiveAttempt, ActiveAttempts, OpenChild, attempt_log::AttemptEntry},
+    variants,
 };
 
 /// An attempt that has not ended.
@@ -124,7 +125,7 @@ fn stage(state: AttemptState) -> String {
 }
 
 fn stages() -> Vec<String> {
-    let mut all: Vec<String> = AttemptState::ALL.into_iter().map(stage).collect();
+    let mut all: Vec<String> = variants::all().into_iter().map(stage).collect();
     all.dedup();
     all.sort();
     all.dedup();

@@ -2,7 +2,6 @@
 
 mod attempt;
 mod files;
-mod plain_loop;
 pub mod schedule;
 
 use std::time::Duration;
@@ -72,7 +71,7 @@ pub fn started(record: &Record, attempt: u32, view: &View<'_>) -> Line {
     let id = record.task_id.as_ref().map_or("", TaskId::as_str);
     if let Some(plain) = &view.policy.plain {
         let of = view.history.run.shown_limit();
-        return line(Style::Strong, plain_loop::start_of_iteration(record, of, plain));
+        return line(Style::Strong, schedule::start_of_iteration(record, of, plain));
     }
     let number = record.task_id.as_ref().and_then(|id| view.graph.number(id));
     let again = match (attempt, view.history.of(id).counted, number) {
@@ -161,7 +160,7 @@ pub fn lines(record: &Record, view: &View<'_>, verbosity: Verbosity) -> Vec<Line
     let verbose = verbosity >= Verbosity::Verbose;
     let at = EventContext { record, id, view, verbose };
     let plain = view.policy.plain.as_ref();
-    let lines = plain.and_then(|plain| plain_loop::lines_of_loop(&at, plain));
+    let lines = plain.and_then(|plain| schedule::lines_of_loop(&at, plain));
     lines.unwrap_or_else(|| text_of(&record.event).lines(&at))
 }
 

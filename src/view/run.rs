@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
@@ -21,6 +21,7 @@ use crate::core::{
     history::{History, PastRun, ScheduleState},
     loop_paths::LoopPaths,
     select::View,
+    variants,
 };
 
 /// The newest run of the graph or of a plain loop.
@@ -157,7 +158,7 @@ pub struct ScheduleView {
 }
 
 /// How a run stands, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
     /// There was no run.
@@ -405,17 +406,7 @@ impl Standing {
 
     /// The standing as people and programs read it.
     pub fn word(self) -> &'static str {
-        match self {
-            Standing::None => "none",
-            Standing::Running => "running",
-            Standing::Suspended => "suspended",
-            Standing::Pausing => "pausing",
-            Standing::Stopping => "stopping",
-            Standing::Paused => "paused",
-            Standing::Finished => "finished",
-            Standing::Crashed => "crashed",
-            Standing::Elsewhere => "elsewhere",
-        }
+        variants::names::<Standing>()[self as usize]
     }
 
     /// How the newest run of a history stands, and what to do next.

@@ -18,9 +18,8 @@ use serde_json::{Map, Value, json};
 use super::{
     attempt::CommitSchema,
     night::NightView,
-    proof::ProofView,
-    run::PastRunView,
-    run::{RunView, Standing},
+    review::ProofView,
+    run::{PastRunView, RunView, Standing},
     spend::WasteView,
     state::TaskCounts,
     words::ids,

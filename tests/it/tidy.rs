@@ -493,8 +493,8 @@ fn files_and_functions_are_short() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The types with more methods than the limit, and how many they may have.
-const LARGE_TYPES: &[(&str, usize)] = &[("View", 51), ("Runner", 45)];
+/// How many methods a type may have.
+const METHODS: usize = 40;
 
 /// The number of methods of each type, in all its `impl` blocks that are not of a trait.
 fn methods() -> BTreeMap<String, usize> {
@@ -532,8 +532,7 @@ fn methods() -> BTreeMap<String, usize> {
 fn no_type_has_many_methods() {
     let found = methods();
     assert!(found.len() > 200 && found["Repo"] > 20, "the methods were not found: {found:?}");
-    let limit = |name: &str| LARGE_TYPES.iter().find(|it| it.0 == name).map_or(40, |it| it.1);
-    let large: Vec<_> = found.iter().filter(|(name, count)| **count > limit(name)).collect();
+    let large: Vec<_> = found.iter().filter(|(_, count)| **count > METHODS).collect();
     assert!(large.is_empty(), "{large:?} have more methods than they may");
 }
 
@@ -571,7 +570,7 @@ fn no_type_has_many_methods() {
 /// paid, at HEAD before a run continues, at what a lost conversation leaves, at the names of agents and at
 /// the cost of a task while its agent works; 1,020 plant defects in landed work and count what a
 /// reviewer finds.
-const LINES: usize = 84_970;
+const LINES: usize = 84_470;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
 /// has the words of plain loops, one runs commands beside the attempts, one combines queued work, one
@@ -579,7 +578,7 @@ const LINES: usize = 84_970;
 /// headline and the transcript, one gives a command that fails to a task,
 /// one chooses agents, three have work reviewed, two resume conversations, one has the costs, three
 /// offer commands to an agent, four calibrate reviewers.
-const FILES: usize = 442;
+const FILES: usize = 411;
 
 #[test]
 fn the_whole_stays_small() {

@@ -25,13 +25,12 @@ use crate::{
     crash, regular_file,
 };
 
-mod quarantine;
 mod state;
 mod tests;
 mod worker;
 
-use quarantine::Quarantine;
 use state::WorkState;
+use worker::Quarantine;
 pub use worker::{BrokenSlot, GitService, SlotInUse, WorkerSlot, WorkerStore};
 
 /// The file in the git directory of a slot that says what was sent from it.
@@ -129,7 +128,6 @@ struct WorkNote {
     /// The files that git ignores although no `.gitignore` names them, as in that file.
     #[serde(default)]
     ignore: String,
-    #[serde(default)]
     author: Option<WorkAuthor>,
 }
 

@@ -23,8 +23,7 @@ use std::{
 
 use super::{
     AgentProcess, Closed, GuardianProgram, NotStarted, ProcessNews, StartFault, adopt_orphans,
-    connection::lock,
-    git_channel::GitChannel,
+    connection::{GitChannel, lock},
     line::{self, LineWriter},
     own_file,
     protocol::{

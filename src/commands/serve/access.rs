@@ -29,7 +29,7 @@ use crate::{
     commands::Invocation,
     core::exit::{self, Exit},
     core::hmac::same,
-    project::kept_change::KeptChanges,
+    project::graph_change::KeptChanges,
 };
 
 /// The number of browsers that may be let in at a time; a newer one replaces the oldest.
@@ -235,7 +235,6 @@ enum PageAction {
         description: String,
         #[serde(default)]
         after: Vec<String>,
-        #[serde(default)]
         priority: Option<u8>,
         #[serde(default)]
         verify: Vec<String>,

@@ -37,14 +37,19 @@ use crate::{
     },
 };
 
-/// Reads the report of the newest run that had something to do, with the runs after it.
+/// Reads the report of the run of this number; without one, of the newest run that had something to
+/// do, with the runs after it.
 ///
 /// # Errors
-/// No repository; errors of the disk.
-pub(in crate::commands) fn read_newest(
+/// No repository, no such run; errors of the disk.
+pub(in crate::commands) fn read_chosen(
     invocation: &Invocation,
+    number: Option<u32>,
     now: DateTime<Utc>,
 ) -> Result<RunReport> {
+    if let Some(number) = number {
+        return read_report(invocation, number as usize, now);
+    }
     let mut workspace = invocation.watched()?;
     let newest = newest(&mut workspace, now)?;
     let had_work = |run: &&PastRunView| run.attempts > 0;

@@ -140,10 +140,8 @@ pub struct Begun {
     #[serde(default)]
     pub max_attempts: u32,
     /// The wall-clock limit of one attempt.
-    #[serde(default)]
     pub timeout_seconds: Option<f64>,
     /// The limit on inactivity; 0 for no limit.
-    #[serde(default)]
     pub idle_seconds: Option<f64>,
     /// The settings given as flags.
     #[serde(default, skip_serializing_if = "Map::is_empty")]

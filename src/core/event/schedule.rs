@@ -10,6 +10,7 @@ use crate::{
     default_value::is_default,
     history::{Effect, History},
     notification_kind::NotificationKind,
+    variants,
     verdict::CheckResult,
 };
 
@@ -158,13 +159,7 @@ pub enum Hook {
 impl Hook {
     /// The name in the settings.
     pub fn word(self) -> &'static str {
-        match self {
-            Hook::BeforeRun => "before_run",
-            Hook::AfterRun => "after_run",
-            Hook::BeforeAttempt => "before_attempt",
-            Hook::AfterAttempt => "after_attempt",
-            Hook::OnScheduledWake => "on_scheduled_wake",
-        }
+        variants::names::<Hook>()[self as usize]
     }
 }
 

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::History;
 use crate::{
+    agents::provider_error::ProviderError,
     attempt::AttemptState,
-    event::{Batch, Held, WaitingWork},
+    event::{AttemptResult, Batch, Held, WaitingWork},
     executor::Placement,
     graph::task::TaskId,
     reviewer::WorkReview,
@@ -32,7 +34,6 @@ pub struct ActiveAttempt {
     /// Its folder, relative to the repository.
     pub log: String,
     /// The command that sets its slot up or verifies it, or did so last.
-    #[serde(default)]
     pub command: Option<String>,
     /// Whether its completion was reported by command.
     #[serde(default)]
@@ -47,22 +48,16 @@ pub struct ActiveAttempt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<Box<WorkReview>>,
     /// When its work was queued to land.
-    #[serde(default)]
     pub queued_at: Option<DateTime<Utc>>,
     /// Where it is to run, if that is not this machine as it is.
-    #[serde(default)]
     pub run_on: Option<String>,
     /// What it waits for at its executor.
-    #[serde(default)]
     pub awaits: Option<String>,
     /// When its process was last heard, if there is no contact with it.
-    #[serde(default)]
     pub no_contact_since: Option<DateTime<Utc>>,
     /// Where its agent really runs.
-    #[serde(default)]
     pub placement: Option<Placement>,
     /// When its agent ended, and what that has used.
-    #[serde(default)]
     pub spent: Option<(DateTime<Utc>, Spend)>,
     /// The tasks whose status a command changed since it started.
     #[serde(default)]
@@ -188,6 +183,72 @@ impl ActiveAttempts {
     fn leave_queue(&mut self, id: &TaskId) {
         self.queue.retain(|queued| queued != id);
         self.leave_trial(id);
+    }
+}
+
+// The agents whose providers refuse them for now.
+
+/// An agent that got a provider error in its newest attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentCooldown {
+    /// The newest error.
+    #[serde(rename = "met")]
+    pub error: ProviderError,
+    /// The number of attempts in a row with an error. Attempts that ran at the same time count as
+    /// one.
+    pub count: u32,
+    /// The number of ended attempts when the newest of these attempts ended.
+    at: u64,
+    /// When the first of these attempts ended.
+    pub since: DateTime<Utc>,
+}
+
+impl History {
+    /// The number of attempts of an agent in a row that got provider errors before the open attempt
+    /// at a task started.
+    pub fn errors_before(&self, agent: &str, id: &TaskId) -> u32 {
+        let Some(cooldown) = self.cooldowns.get(agent) else {
+            return 0;
+        };
+        let together = self.active.of(id).is_some_and(|active| active.began_after < cooldown.at);
+        cooldown.count - u32::from(together)
+    }
+
+    /// Whether the newest attempt at some task has run with this agent.
+    pub fn has_worked(&self, agent: &str) -> bool {
+        let is_it = |ended: &AttemptResult| {
+            ended.agent.as_deref() == Some(agent) && ended.evidence.obstacle.is_none()
+        };
+        self.tasks.values().filter_map(|task| task.last.as_ref()).any(|last| is_it(&last.ended))
+    }
+
+    /// Applies the provider error of an attempt, or its absence. An attempt that started before the
+    /// newest error met the same condition, so its error does not increase the count, and its
+    /// success does not end the cooldown.
+    pub(super) fn apply_provider_error(
+        &mut self,
+        since: DateTime<Utc>,
+        began: u64,
+        ended: &AttemptResult,
+    ) {
+        let Some(agent) = &ended.agent else {
+            return;
+        };
+        let (at, cooldown) = (self.ended, self.cooldowns.get_mut(agent));
+        let is_new = cooldown.as_ref().is_none_or(|cooldown| began >= cooldown.at);
+        match (ended.evidence.obstacle, cooldown) {
+            (None, _) if is_new => drop(self.cooldowns.remove(agent)),
+            (None, _) => {}
+            (Some(error), Some(cooldown)) if !is_new => {
+                cooldown.error = cooldown.error.or_longer(error);
+            }
+            (Some(error), Some(cooldown)) => {
+                (cooldown.error, cooldown.count, cooldown.at) = (error, cooldown.count + 1, at);
+            }
+            (Some(error), None) => {
+                self.cooldowns.insert(agent.clone(), AgentCooldown { error, count: 1, at, since });
+            }
+        }
     }
 }
 

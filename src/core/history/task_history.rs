@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::stored_result::StoredResult;
+use super::attempt_log::StoredResult;
 use crate::{
     agents::transcript::Tokens,
     commit_id::CommitId,

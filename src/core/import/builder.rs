@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     LostField, MAX_TEXT, SourceBacklog, SourceLink, SourceTask, StatusMark,
-    fields::{self, FieldRole, clipped, links, long_text, names, one_line, role, tidy},
-    ids::slug,
+    fields::{self, FieldRole, clipped, links, long_text, names, one_line, role, slug, tidy},
     value::{SourceEntry, SourceValue},
 };
 use crate::{

@@ -82,18 +82,9 @@ pub fn with_statuses(
 
 /// Whether the source can say no more than it says.
 fn same(format: BacklogFormat, task: &SourceTask, is: Status, wanted: Status) -> bool {
-    let only_done = match format {
-        BacklogFormat::Prd | BacklogFormat::Csv => {
-            (format == BacklogFormat::Prd || !task.status_at.is_empty())
-                && task.status_at.iter().all(|(mark, _)| *mark == StatusMark::Flag)
-        }
-        BacklogFormat::Beads
-        | BacklogFormat::TaskMaster
-        | BacklogFormat::Github
-        | BacklogFormat::Markdown
-        | BacklogFormat::Tickets
-        | BacklogFormat::Graph => false,
-    };
+    let has_flags =
+        format == BacklogFormat::Prd || format == BacklogFormat::Csv && !task.status_at.is_empty();
+    let only_done = has_flags && task.status_at.iter().all(|(mark, _)| *mark == StatusMark::Flag);
     is == wanted || only_done && (is == Status::Complete) == (wanted == Status::Complete)
 }
 
@@ -139,16 +130,12 @@ fn splices_of(
     }
     let own_word = || word(format, wanted).map_or_else(|| spelling.write(wanted), str::to_owned);
     if task.status_at.is_empty() {
-        let field = match format {
-            BacklogFormat::Prd => format!("\"passes\": {}", wanted == Status::Complete),
-            BacklogFormat::Beads | BacklogFormat::TaskMaster => {
-                format!("\"status\": \"{}\"", own_word())
-            }
-            BacklogFormat::Github
-            | BacklogFormat::Markdown
-            | BacklogFormat::Tickets
-            | BacklogFormat::Csv
-            | BacklogFormat::Graph => return Vec::new(),
+        let field = if format == BacklogFormat::Prd {
+            format!("\"passes\": {}", wanted == Status::Complete)
+        } else if word(format, wanted).is_some() {
+            format!("\"status\": \"{}\"", own_word())
+        } else {
+            return Vec::new();
         };
         return task.fields_end.map(|end| (end..end, format!(", {field}"))).into_iter().collect();
     }
@@ -168,15 +155,12 @@ fn splices_of(
 
 /// A status in the words of a tool; none if the tool has no words of its own.
 fn word(format: BacklogFormat, status: Status) -> Option<&'static str> {
-    let words = match format {
-        BacklogFormat::Beads => ["open", "in_progress", "closed", "closed", "blocked"],
-        BacklogFormat::TaskMaster => ["pending", "in-progress", "done", "cancelled", "blocked"],
-        BacklogFormat::Prd
-        | BacklogFormat::Github
-        | BacklogFormat::Markdown
-        | BacklogFormat::Tickets
-        | BacklogFormat::Csv
-        | BacklogFormat::Graph => return None,
+    let words = if format == BacklogFormat::Beads {
+        ["open", "in_progress", "closed", "closed", "blocked"]
+    } else if format == BacklogFormat::TaskMaster {
+        ["pending", "in-progress", "done", "cancelled", "blocked"]
+    } else {
+        return None;
     };
     Some(match status {
         Status::Pending => words[0],

@@ -1,8 +1,6 @@
 //! Reads plans in Markdown: headings such as `### Task 3`, checkboxes, numbered lists. The only user
 //! of pulldown-cmark.
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "it matches on Markdown events only")]
-mod parts;
 pub(super) mod words;
 
 use std::{collections::HashMap, ops::Range};
@@ -10,11 +8,10 @@ use std::{collections::HashMap, ops::Range};
 use super::{
     SourceLink, StatusMark,
     builder::{Reading, TaskBuilder},
-    fields::{self, clipped, tidy},
-    ids::slug,
+    fields::{self, clipped, slug, tidy},
 };
 use crate::graph::task::Status;
-use parts::{PlanItem, PlanPart};
+use words::{PlanItem, PlanPart};
 
 /// A task of a plan, before its fields are read.
 #[derive(Default)]
@@ -44,7 +41,7 @@ struct PlanText {
 
 /// Finds the tasks of a plan.
 fn plan(text: &str) -> PlanText {
-    let parts = parts::parts(text);
+    let parts = words::parts(text);
     let sections: Vec<Range<usize>> = sections(text, &parts);
     let mut found = PlanText::default();
     // The sections are in order and do not overlap.
@@ -185,7 +182,7 @@ fn section_task(
         at: first_line(text, heading.start),
         text: text[heading.end..section.end].to_owned(),
         // A heading may have a box of its own.
-        boxes: parts::box_in(text, heading).map_or(boxes, |mark| vec![mark]),
+        boxes: words::box_in(text, heading).map_or(boxes, |mark| vec![mark]),
         ..PlannedItem::default()
     }
 }

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    BacklogFormat, LostField, SourceBacklog, SourceLink, SourceTask, field, fields::clipped, ids,
+    BacklogFormat, LostField, SourceBacklog, SourceLink, SourceTask, field,
+    fields::{clipped, identify, map_ids},
     status_of,
 };
 use crate::{
@@ -47,7 +48,7 @@ impl ExistingTasks {
         let key = |source: &'_ str| Some(source.strip_prefix(name)?.strip_prefix('#')?.to_owned());
         let known = self.titles.iter();
         let known = known.filter_map(|(source, title)| Some((key(source)?, title.clone())));
-        ids::identify(backlog, &known.collect());
+        identify(backlog, &known.collect());
     }
 }
 
@@ -272,7 +273,7 @@ impl<'a> SourceNames<'a> {
         let known = |number: usize| existing.by_source.get(&sources[number]);
         let keys = (0..tasks.len()).filter(|number| known(*number).is_none());
         let mut mapped =
-            ids::map(keys.map(|number| tasks[number].1.key.as_str()), &existing.ids).into_iter();
+            map_ids(keys.map(|number| tasks[number].1.key.as_str()), &existing.ids).into_iter();
         let id = |(number, (_, task)): (usize, &(usize, &SourceTask))| match known(number) {
             Some(id) => (id.clone(), *id != task.key),
             None => mapped.next().expect("each new task has an id"),

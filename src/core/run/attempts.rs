@@ -2,8 +2,6 @@
 
 mod arrival;
 pub(super) mod follow_up;
-mod turns;
-mod found;
 
 use std::{
     mem,
@@ -180,7 +178,7 @@ impl Attempts {
         let is_lost = matches!(end.outcome, Some(Outcome::Lost { .. }));
         let ours = watch.as_ref().and_then(|watch| watch.ending().cloned());
         let ours = ours.filter(|ours| !(is_lost && matches!(ours, Outcome::Lingered { .. })));
-        let outcome = ours.or(end.outcome.clone()).unwrap_or_else(|| found::unguarded(id, sit));
+        let outcome = ours.or(end.outcome.clone()).unwrap_or_else(|| arrival::unguarded(id, sit));
         if process.recovers && outcome == Outcome::Cancelled && sit.is_stopping() {
             // Its record stays, and the next run asks again.
             self.open.retain(|open| open.id != *id);

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Decision, MAX_BACKOFF, Policy, View, Wait};
+use super::{MAX_BACKOFF, Policy, View};
 use crate::{
-    event::StopReason,
     executor::{LOCAL, pool_of},
     history::UnreachableExecutor,
 };
@@ -60,41 +59,6 @@ impl<'a> View<'a> {
     pub(super) fn first_try(&self, away: &BTreeSet<&str>) -> Option<DateTime<Utc>> {
         let known = away.iter().filter_map(|name| self.history.unreachable.get(*name));
         known.filter(|known| known.trying.is_none()).map(|known| known.next_try).min()
-    }
-
-    /// Decides whether to wait for executors that are out. `other` is when a task on another
-    /// executor can start, and whether a provider keeps it.
-    pub(super) fn wait_for_executors(
-        &self,
-        away: &BTreeSet<&str>,
-        other: Option<(DateTime<Utc>, bool)>,
-    ) -> Decision {
-        let other = other.map(|(until, _)| until);
-        let longest = TimeDelta::from_std(self.policy.max_wait).unwrap_or(TimeDelta::MAX);
-        let known = || {
-            let known = |name: &&str| self.history.unreachable.get_key_value(*name);
-            away.iter().filter_map(known)
-        };
-        let is_over =
-            |known: &UnreachableExecutor| known.lasts || known.next_try - known.since > longest;
-        // One that may come back is named first.
-        let last = known().max_by_key(|(_, known)| (!known.lasts, known.since));
-        if let Some((run_on, executor)) = last
-            && other.is_none()
-            && known().all(|(_, known)| is_over(known))
-        {
-            let others = known().filter(|(name, _)| *name != run_on);
-            return Decision::Stop(StopReason::Unreachable {
-                run_on: run_on.clone(),
-                since: executor.since,
-                why: executor.why.clone(),
-                max_wait: (!executor.lasts).then_some(self.policy.max_wait),
-                others: others.map(|(name, known)| (name.clone(), known.why.clone())).collect(),
-            });
-        }
-        let texts = known().map(|(name, known)| known.text(name)).collect::<Vec<_>>();
-        let until = self.first_try(away).into_iter().chain(other).min();
-        Decision::Wait(Wait { until, why: texts.join("; ") })
     }
 }
 

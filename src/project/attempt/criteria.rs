@@ -1,18 +1,24 @@
 //! What the work of an attempt must satisfy.
 
+use std::collections::BTreeSet;
+
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
+    adapters::git::Repo,
     core::{
+        commit_id::CommitId,
         graph::{
             TaskGraph,
             task::{CommitRule, Status, Task},
         },
         history::TaskHistory,
         proof::policy::ProofPolicy,
+        redact,
     },
-    project::workspace::Workspace,
+    project::{config::is_named, workspace::Workspace},
 };
 
 /// The acceptance criteria of an attempt, as the task had them at its start: an agent may edit the
@@ -22,7 +28,6 @@ pub struct AcceptanceCriteria {
     verify: Vec<String>,
     commit: CommitRule,
     output: Option<Value>,
-    #[serde(default)]
     proof: Option<ProofPolicy>,
 }
 
@@ -70,4 +75,126 @@ pub fn required(
         }
     }
     required
+}
+
+// The files that the commits of an attempt add or change: those that must not land, and those that a
+// person wants to know of.
+
+/// The size from which a new file is named, in bytes.
+const LARGE: usize = 10 << 20;
+/// How much of a file is searched for secrets, in bytes.
+const SEARCHED: usize = 1 << 20;
+/// How many bytes git looks at to tell a binary file from text.
+const SAMPLE: usize = 8_000;
+/// The most files that are named.
+const NAMED: usize = 5;
+
+/// The faults and the remarks about the files of an attempt.
+#[derive(Debug, Default)]
+pub(super) struct WorkFiles {
+    /// Why the work must not land, each with what to do.
+    pub(super) faults: Vec<String>,
+    /// New files that are large or binary, each with its size.
+    pub(super) bulk: Vec<String>,
+}
+
+impl WorkFiles {
+    /// Looks at what the commits from `base` to `head` add, and at the paths that they `changed`.
+    ///
+    /// # Errors
+    /// Errors of git.
+    pub(super) fn of(
+        workspace: &Workspace,
+        tree: &Repo,
+        base: &CommitId,
+        head: &CommitId,
+        changed: &[String],
+    ) -> Result<WorkFiles> {
+        let config = &workspace.config;
+        // Files of `ralph` itself do not land.
+        let is_allowed =
+            |path: &String| is_named(&config.allow_files, path) || workspace.is_own(path);
+        let added: BTreeSet<String> = tree.local().added_after(base, head)?.into_iter().collect();
+        let added = || added.iter().filter(|path| !is_allowed(path));
+        let changed: BTreeSet<&String> = changed.iter().collect();
+        let mut found = WorkFiles::default();
+        let again = format!(
+            "take it out of the commits, such as with `git reset --soft {}` and a new commit, or let \
+             a person name it in `allow_files`",
+            base.short()
+        );
+        let by_name = added().filter(|path| redact::is_secret_file(path));
+        found.fault("adds a file that holds secrets by its name", by_name, &again);
+        if added().next().is_some() {
+            let ignored: BTreeSet<String> = tree.local().ignored_in_index()?.into_iter().collect();
+            let ignored =
+                added().filter(|path| ignored.contains(*path) && !redact::is_secret_file(path));
+            found.fault("adds a file that git ignores", ignored, &again);
+        }
+        let mut keys = Vec::new();
+        for path in changed.iter().copied().filter(|path| !is_allowed(path)) {
+            let Some(now) = tree.file_at(head, path)? else { continue };
+            let before = tree.file_at(base, path)?;
+            if before.is_none() && (now.len() >= LARGE || is_binary(&now)) {
+                found.bulk.push(format!("{path} ({})", size(now.len())));
+            }
+            if !is_binary(&now)
+                && let Some(line) = new_key(workspace, path, &now, before.as_deref())
+            {
+                keys.push(format!("{path}:{line}"));
+            }
+        }
+        found.fault("writes what looks like a key or a password", keys.iter(), &again);
+        let guarded = changed.into_iter().filter(|path| is_named(&config.protect, path));
+        let cure = format!("`git checkout {} -- PATH` takes that back", base.short());
+        found.fault("changes what `protect` keeps as it is", guarded, &cure);
+        let more = found.bulk.len().saturating_sub(NAMED);
+        found.bulk.truncate(NAMED);
+        found.bulk.extend((more > 0).then(|| format!("and {more} more")));
+        Ok(found)
+    }
+
+    fn fault<'a>(&mut self, what: &str, paths: impl Iterator<Item = &'a String>, cure: &str) {
+        let paths: Vec<String> = paths.map(|path| format!("`{path}`")).collect();
+        let shown = paths.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let rest = match paths.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        if !paths.is_empty() {
+            self.faults.push(format!("it {what}: {shown}{rest}; {cure}"));
+        }
+    }
+}
+
+fn size(bytes: usize) -> String {
+    if bytes < 1 << 20 {
+        format!("{} kB", bytes.div_ceil(1 << 10))
+    } else {
+        format!("{} MB", bytes >> 20)
+    }
+}
+
+/// Whether git takes a file for binary.
+fn is_binary(content: &[u8]) -> bool {
+    content.iter().take(SAMPLE).any(|byte| *byte == 0)
+}
+
+/// The number of the first line of a file with a secret that it did not have before.
+fn new_key(workspace: &Workspace, path: &str, now: &[u8], before: Option<&[u8]>) -> Option<usize> {
+    let lines = |text: &[u8]| -> Vec<String> {
+        let text = &text[..text.len().min(SEARCHED)];
+        let lines = text.split(|byte| *byte == b'\n');
+        lines.map(|line| redact::without_examples(path, &String::from_utf8_lossy(line))).collect()
+    };
+    let before: BTreeSet<String> = before.map(lines).unwrap_or_default().into_iter().collect();
+    let now = lines(now);
+    let is_new = |line: &&String| !before.contains(*line);
+    let new = now.iter().filter(is_new).map(String::as_str).collect::<Vec<_>>().join("\n");
+    let redactor = workspace.all_secrets();
+    if redactor.clone().text(&new) == new {
+        return None;
+    }
+    let has_key = |line: &String| is_new(&line) && redactor.clone().text(line) != *line;
+    Some(now.iter().position(has_key).map_or(1, |at| at + 1))
 }

@@ -52,7 +52,6 @@ pub struct SlotAssignment {
     pub target: String,
     /// The commit that its work is about to land as. After a crash, it shows whether the work has
     /// landed.
-    #[serde(default)]
     pub landing: Option<CommitId>,
 }
 
@@ -76,10 +75,8 @@ pub struct AttemptRecord {
     /// The uncommitted changes before its start: path -> fingerprint.
     pub dirty: BTreeMap<String, String>,
     /// The uncommitted paths when its agent had ended, before any verify command; `None` until then.
-    #[serde(default)]
     pub left: Option<Vec<String>>,
     /// HEAD of its slot when its agent had ended, before any verify command, if it was on its branch.
-    #[serde(default)]
     pub end_head: Option<CommitId>,
     /// The number of times that its executor was asked for its end and its work.
     #[serde(default)]
@@ -95,42 +92,33 @@ pub struct AttemptRecord {
     #[serde(default, alias = "apart")]
     pub slot: Option<SlotAssignment>,
     /// Where it runs: the name of an executor; none for this machine as it is.
-    #[serde(default)]
     pub run_on: Option<String>,
     /// The attempt's folder, relative to the repository.
     pub log: String,
     /// The folder in which it reports, relative to the repository; none for the folder of its task.
-    #[serde(default)]
     pub folder: Option<String>,
     /// The acceptance criteria.
-    #[serde(default)]
     pub terms: Option<AcceptanceCriteria>,
     /// The command of its agent.
-    #[serde(default)]
     pub call: Option<AgentCommand>,
     /// The agent's process, once it has started.
     pub agent: Option<Identity>,
     /// The guardian of its process.
-    #[serde(default)]
     pub guardian: Option<Identity>,
     /// The folder of its agent's terminal, if it has one.
-    #[serde(default)]
     pub pane: Option<PathBuf>,
     /// The number of its notes that the run has journalled, because the attempt could not.
     #[serde(default)]
     pub noted: usize,
     /// The status of the task before it was claimed, as the graph file spells it; empty for a task
     /// without one.
-    #[serde(default)]
     pub status_word: Option<String>,
     /// Git's lock files that existed before its start; they belong to others.
     #[serde(default)]
     pub locks: Vec<PathBuf>,
     /// Git's hooks and settings before its start, with fingerprints.
-    #[serde(default)]
     pub controls: Option<BTreeMap<String, String>>,
     /// What was found of its work, once that is about to land.
-    #[serde(default)]
     pub found: Option<Box<Evidence>>,
 }
 

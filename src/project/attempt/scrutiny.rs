@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 
-use super::{AttemptRecord, work_files::WorkFiles};
+use super::{AttemptRecord, criteria::WorkFiles};
 use crate::{
     adapters::git::{Repo, inserted_lines, is_marked},
     core::{

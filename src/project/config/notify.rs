@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::core::notification_kind::NotificationKind;
+use crate::core::{notification_kind::NotificationKind, variants};
 
 /// The word that selects all events.
 const ANY: &str = "any";
@@ -91,7 +91,7 @@ enum OneOrManyKinds {
 
 fn words() -> Value {
     let words: Vec<&str> =
-        NotificationKind::ALL.iter().map(|kind| kind.word()).chain([ANY]).collect();
+        variants::names::<NotificationKind>().iter().copied().chain([ANY]).collect();
     json!({ "enum": words })
 }
 
@@ -127,11 +127,11 @@ fn kinds(words: &[String]) -> Result<Vec<NotificationKind>, String> {
     }
     let mut found = Vec::new();
     for word in words {
-        match NotificationKind::ALL.iter().find(|kind| kind.word() == word) {
-            Some(kind) => found.push(*kind),
-            None if word == ANY => found.extend(NotificationKind::ALL),
+        match variants::all::<NotificationKind>().into_iter().find(|kind| kind.word() == word) {
+            Some(kind) => found.push(kind),
+            None if word == ANY => found.extend(variants::all::<NotificationKind>()),
             None => {
-                let known = NotificationKind::ALL.map(NotificationKind::word).join(", ");
+                let known = variants::names::<NotificationKind>().join(", ");
                 let word = word.escape_debug();
                 return Err(format!("unknown event `{word}`; expected one of {known}, {ANY}"));
             }
@@ -189,7 +189,7 @@ mod tests {
         let on = |value: Value| read(value).unwrap().on;
         assert_eq!(on(json!({"run": "x", "on": "parked"})), [NotificationKind::Parked]);
         assert_eq!(on(json!({"run": "x", "on": ["needs-input"]})), [NotificationKind::NeedsInput]);
-        assert_eq!(on(json!({"run": "x", "on": "any"})), NotificationKind::ALL);
+        assert_eq!(on(json!({"run": "x", "on": "any"})), variants::all::<NotificationKind>());
         assert_eq!(on(json!({"desktop": true})), NotificationKind::USUAL);
     }
 

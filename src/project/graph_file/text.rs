@@ -2,10 +2,20 @@
 
 use std::{env, fs, io, path::Path};
 
-use super::Rejected;
+use serde_json::Value;
+
+use super::{GraphFile, Rejected, Write};
 use crate::{
     adapters::state::{self, Stamp},
-    core::{diagnostic::Diagnostic, executor::shell_word, graph::yaml::MAX_BYTES},
+    core::{
+        diagnostic::Diagnostic,
+        executor::shell_word,
+        graph::{
+            edit::{EntryPlace, TextEdit, Unsupported},
+            load,
+            yaml::{MAX_BYTES, Node},
+        },
+    },
     regular_file,
 };
 
@@ -61,5 +71,55 @@ pub(super) fn read_text(path: &Path, name: &str) -> Result<(Stamp, String), Box<
                 .help("save it as UTF-8");
             Err(Box::new(Rejected { name: name.to_owned(), text, faults: vec![fault] }))
         }
+    }
+}
+
+// Edits of the status of one task in the text.
+
+impl GraphFile {
+    /// The status of a task as the file spells it; none for a task without one.
+    pub fn status_word(&self, number: usize) -> Option<String> {
+        let status = load::task_node(&self.document, number)?.get("status")?;
+        Some(status.text()?.into_owned())
+    }
+
+    /// Writes status, claim and completion time together. If the layout of the task does not allow
+    /// the other fields, writes only the status.
+    pub(super) fn splice(&mut self, number: usize, write: Write<'_>) -> Result<(), Unsupported> {
+        let word = self.graph.spelling.write(write.status());
+        let text = |text: &str| Some(Value::from(text));
+        let status = match write {
+            Write::Restored(word) => word.and_then(text),
+            Write::Claim { .. } | Write::Complete { .. } | Write::Plain(_) => text(&word),
+        };
+        let changes = match write {
+            Write::Claim { at, by } => {
+                vec![("status", status), ("claimed_at", text(at)), ("claimed_by", text(by))]
+            }
+            Write::Complete { at } => vec![
+                ("status", status),
+                ("completed_at", text(at)),
+                ("claimed_at", None),
+                ("claimed_by", None),
+            ],
+            Write::Plain(_) | Write::Restored(_) => vec![
+                ("status", status),
+                ("completed_at", None),
+                ("claimed_at", None),
+                ("claimed_by", None),
+            ],
+        };
+        let edit = |changes: &[(&str, Option<Value>)]| {
+            let task = load::task_node(&self.document, number).map(Node::id);
+            let mut edit = TextEdit::new(&self.document);
+            edit.set(
+                task.expect("a task of the graph is in its text"),
+                changes,
+                EntryPlace::AfterStatus,
+            )?;
+            edit.finish()
+        };
+        self.document = edit(&changes).or_else(|_| edit(&changes[..1]))?;
+        Ok(())
     }
 }

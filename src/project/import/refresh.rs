@@ -23,8 +23,7 @@ use crate::{
         import::{
             BacklogFormat,
             plan::{ImportOptions, ImportPlan, ImportedTask},
-            refresh::{FieldOutcome, RefreshedField, changes, fields},
-            render::with_fields,
+            refresh::{FieldOutcome, RefreshedField, changes, fields, with_fields},
         },
     },
     project::{

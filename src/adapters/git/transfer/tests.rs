@@ -17,7 +17,7 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{quarantine::QUARANTINE, *};
+use super::{worker::QUARANTINE, *};
 use crate::adapters::git::{
     slot_settings::remove_all,
     tests::{TestRepository, TestSlots, said},

@@ -5,10 +5,9 @@ use std::{collections::VecDeque, ops::Range};
 use serde_json::Value;
 
 use super::{
-    TextEdit, TextSplice, Unsupported, Wanted,
+    TextEdit, TextSplice, Unsupported, ValueStyle, Wanted,
     cut::{CutPart, CutPiece, CutSource, CutStyle, ValueShape, deeper_comments},
     unsupported,
-    write::ValueStyle,
 };
 use crate::graph::{
     load::fields::FIELDS,

@@ -5,10 +5,9 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::{
-    TextEdit, Unsupported, Wanted,
+    TextEdit, Unsupported, ValueStyle, Wanted,
     cut::{Cut, CutPart, CutPiece, CutStyle, ValueShape},
     unsupported,
-    write::ValueStyle,
 };
 use crate::graph::{
     task::TaskId,
