@@ -16,6 +16,7 @@ mod checkout_graph;
 mod close;
 mod context;
 mod core;
+mod diagnosis;
 mod dispatch;
 mod end;
 mod engine;
@@ -31,6 +32,7 @@ mod processes;
 mod proof;
 mod repair;
 mod reviewer;
+mod side_agent;
 mod side_command;
 mod slots;
 mod sources;
@@ -97,7 +99,7 @@ pub use journal::{AT_WORK, Reporter, held};
 use landing::{RunLanding, drop_trials};
 use processes::{ClosedProcess, Processes};
 use proof::RunProofs;
-use reviewer::{ReviewNews, RunReviews};
+use side_agent::{SideAgents, SideNews};
 use slots::RunSlots;
 use sources::RunSources;
 use target::follow_rename;
@@ -137,8 +139,8 @@ enum RunnerMessage {
     Followed(Result<Followed>),
     /// The proof of an attempt is there.
     Proved(AttemptId, Box<Proof>),
-    /// The reviewer of the work of an attempt got on.
-    Reviewer(AttemptId, ReviewNews),
+    /// An agent that looks at an attempt got on.
+    SideAgent(AttemptId, SideNews),
     /// A signal arrived.
     Signal(i32),
 }
@@ -154,7 +156,7 @@ pub struct Runner {
     away: RunAway,
     hooks: RunHooks,
     proofs: RunProofs,
-    reviews: RunReviews,
+    side_agents: SideAgents,
     sources: RunSources,
     inbox: Inbox,
     /// The time of the next decision while nothing can start.
@@ -228,7 +230,7 @@ impl Runner {
             away: RunAway::default(),
             hooks: RunHooks::default(),
             proofs: RunProofs::default(),
-            reviews: RunReviews::default(),
+            side_agents: SideAgents::default(),
             sources: RunSources::default(),
             inbox,
             wake: None,
@@ -328,6 +330,7 @@ impl Runner {
         let mut facts = Facts::default();
         engine::watch_suspects(&self.core.cx, &mut facts);
         self.core.tell(facts)?;
+        diagnosis::settle(self)?;
         self.recover()?;
         self.proofs.record_unmade(&mut self.core)?;
         self.landing.follow(&mut self.core, BUSY)?;

@@ -21,7 +21,7 @@ use crate::{
         history::attempt_log::LogDetail,
     },
     project::{
-        graph_change::{KeptChange, KeptChanges, remove_new_file},
+        graph_change::{DIAGNOSE, KeptChange, KeptChanges, remove_new_file},
         graph_file::{GraphFile, read_graph},
     },
     view::lines::full,
@@ -114,6 +114,9 @@ fn remove_file(
 /// Records what an undone change was, and shows it.
 fn record(editor: &mut TaskEditor, change: &KeptChange, found: &[TaskDifference]) -> Result<()> {
     editor.record("undo", found)?;
+    if let Some(id) = change.tasks.first().filter(|_| change.command == DIAGNOSE) {
+        editor.store.emit(None, Some(id), RequestEvent::DiagnosisUndone {})?;
+    }
     for TaskDifference { id, old, new, .. } in found {
         // Otherwise the commit that completed it counts again.
         if *old == Some(Status::Complete) && new.is_some_and(|new| new != Status::Complete) {

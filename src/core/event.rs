@@ -23,7 +23,8 @@ use serde::{
 
 use crate::variants;
 pub use attempt::{
-    AgentChange, AgentEnd, AttemptEvent, CalibrationCall, CheckEvent, CheckoutRestored, ReviewEnd,
+    AgentChange, AgentEnd, AttemptEvent, CalibrationCall, CheckEvent, CheckoutRestored,
+    DiagnosisEnd, ReviewEnd,
 };
 pub use child::{
     ChildAgent, ChildEnded, ChildEvent, ChildOutcome, ChildrenLeft, Identity, Orphans,

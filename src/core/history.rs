@@ -16,10 +16,11 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    agents::transcript::Usage,
     attempt::AttemptState,
     event::{
-        AttemptEvent, AttemptResult, Begun, Cause, ChildAgent, Event, ReviewEnd, Slept, StopReason,
-        StopRequest, record::Record,
+        AttemptEvent, AttemptResult, Begun, Cause, ChildAgent, DiagnosisEnd, Event, Slept,
+        StopReason, StopRequest, record::Record,
     },
     executor::LOCAL,
     graph::{
@@ -76,6 +77,8 @@ pub struct History {
     pub samples: AttemptSamples,
     /// The child agents that have not ended, oldest first.
     pub children: Vec<OpenChild>,
+    /// The tasks whose attempts an agent reads, because they ran out of them.
+    pub diagnosing: BTreeMap<TaskId, OpenDiagnosis>,
     /// The state of `ralph schedule`, also after it was interrupted.
     pub schedule: Option<ScheduleState>,
 }
@@ -90,6 +93,15 @@ pub struct ScheduleState {
     /// All occurrences up to this time have been handled. It is later than the newest event if the
     /// clock was set back.
     pub seen_to: DateTime<Utc>,
+}
+
+/// A diagnosis that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenDiagnosis {
+    /// The newest attempt at its task.
+    pub attempt: u32,
+    /// The name of its agent.
+    pub by: String,
 }
 
 /// A child agent that has not ended.
@@ -314,10 +326,27 @@ impl History {
         self.recent.extend(cost.map(|cost| (at, cost)));
     }
 
-    /// Adds the usage of a review, which is no attempt.
-    pub(crate) fn add_review(&mut self, at: DateTime<Utc>, end: &ReviewEnd) {
-        self.run.spend = self.run.spend.plus(&end.spend());
-        self.add_cost(at, end.usage.cost_usd);
+    /// Adds the usage of a call of an agent that is no attempt.
+    pub(crate) fn add_call(&mut self, at: DateTime<Utc>, spend: &Spend, usage: &Usage) {
+        self.run.spend = self.run.spend.plus(spend);
+        self.add_cost(at, usage.cost_usd);
+    }
+
+    /// Notes that an agent reads the attempts at a task.
+    pub(crate) fn begin_diagnosis(&mut self, id: Option<&TaskId>, attempt: u32, by: &str) {
+        let Some(id) = id else { return };
+        self.diagnosing.insert(id.clone(), OpenDiagnosis { attempt, by: by.to_owned() });
+        self.run.diagnosed.insert(id.clone());
+    }
+
+    /// Notes what it did.
+    pub(crate) fn end_diagnosis(&mut self, record: &Record, end: &DiagnosisEnd) {
+        self.add_call(record.timestamp, &end.spend(), &end.usage);
+        if let Some(id) = &record.task_id {
+            self.diagnosing.remove(id);
+        }
+        self.run.diagnosed.extend(end.diagnosis.remedy.added().iter().cloned());
+        self.with(record.task_id.as_ref(), |past| past.diagnose(&end.diagnosis));
     }
 
     /// The usage of the run, with that of agents that have ended whose work is still open.

@@ -1,4 +1,4 @@
-//! Where attempts work, and how a retry starts.
+//! Where attempts work, how a retry starts, and other choices of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,4 +55,24 @@ pub enum Retry {
     Continue,
     /// Without them.
     Fresh,
+}
+
+/// When pull requests are opened without a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PullRequests {
+    /// Never.
+    Never,
+    /// At the end of a run.
+    Run,
+}
+
+/// How the next task is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Select {
+    /// By its own priority.
+    Own,
+    /// By the most urgent priority among itself and all that waits for it.
+    Inherit,
 }

@@ -23,6 +23,7 @@ pub mod redact;
 pub mod loop_paths;
 pub mod commit_id;
 pub mod reviewer;
+pub mod diagnosis;
 pub mod verdict;
 pub mod whole;
 pub mod environment;

@@ -157,27 +157,28 @@ impl fmt::Display for WorkReview {
     }
 }
 
+/// What `read` makes of the last JSON value in a text that begins with `bracket` and is of use to it.
+pub fn last_json<T>(text: &str, bracket: char, read: impl Fn(Value) -> Option<T>) -> Option<T> {
+    /// The most places at which a value may begin.
+    const PLACES: usize = 1000;
+    text.rmatch_indices(bracket).take(PLACES).find_map(|(at, _)| {
+        let mut found = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
+        read(found.next()?.ok()?)
+    })
+}
+
 /// The findings of the last JSON object with them in a text, or of the last list of some.
 fn findings_of(text: &str) -> Result<Vec<ReviewFinding>, String> {
-    /// The most places at which an answer may begin.
-    const PLACES: usize = 1000;
-    let read = |at: usize| {
-        let mut read = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
-        let mut value = read.next()?.ok()?;
-        let all = if value.is_object() { value.get_mut("findings")?.take() } else { value };
-        let Value::Array(all) = all else { return None };
-        let is_list = text[at..].starts_with('[');
-        let is_one = |it: &Value| it.is_object() && it.get("text").is_some();
-        (!is_list || (!all.is_empty() && all.iter().all(is_one))).then_some(all)
+    let list = |value| if let Value::Array(all) = value { Some(all) } else { None };
+    let is_one = |it: &Value| it.is_object() && it.get("text").is_some();
+    let whole = last_json(text, '{', |mut value| list(value.get_mut("findings")?.take()));
+    let bare = || {
+        last_json(text, '[', |value| {
+            list(value).filter(|all| !all.is_empty() && all.iter().all(is_one))
+        })
     };
-    let places: Vec<usize> = text.match_indices(['{', '[']).map(|(at, _)| at).collect();
-    let whole = |at: &usize| text[*at..].starts_with('{');
-    let last = |wanted: bool| {
-        let mut places = places.iter().rev().filter(|at| whole(at) == wanted).take(PLACES);
-        places.find_map(|at| read(*at))
-    };
-    let found = last(true).or_else(|| last(false));
-    found.ok_or("its last message has no findings as JSON")?.iter().map(finding_of).collect()
+    let found = whole.or_else(bare).ok_or("its last message has no findings as JSON")?;
+    found.iter().map(finding_of).collect()
 }
 
 /// A finding as a reviewer writes it, which may use other words.

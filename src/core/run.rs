@@ -35,7 +35,7 @@ use crate::{
         TaskGraph,
         task::{Status, TaskId},
     },
-    select::{Active, Decision, View},
+    select::{Active, Decision, View, Wait},
     verdict::{CheckResult, Verdict},
 };
 
@@ -68,6 +68,14 @@ impl Situation<'_> {
     pub fn is_ending(&self) -> bool {
         let stop = self.view.history.run.stop.as_ref();
         self.view.policy.stop.is_some() || stop.is_some_and(|stop| stop.now)
+    }
+
+    /// Whether an agent diagnoses the task of this attempt, which is out of attempts: once in a run, and no
+    /// task that a diagnosis added.
+    fn may_diagnose(&self, attempt: &OpenAttempt) -> bool {
+        let is_new = !self.view.history.run.diagnosed.contains(&attempt.id.task_id);
+        let may = self.view.policy.diagnoses && attempt.target.is_some();
+        may && is_new && !self.is_stopping()
     }
 
     /// Whether the run was asked to stop.
@@ -230,10 +238,14 @@ impl Run {
             Decision::Wait(wait) => wait.until.is_some(),
             Decision::Stop(_) => false,
         };
-        RunDecision::Select(match self.stuck(sit).filter(|_| !goes_on) {
+        let selected = match self.stuck(sit).filter(|_| !goes_on) {
             Some(stop) => Decision::Stop(stop),
             None => selected,
-        })
+        };
+        // What a diagnosis finds may let it go on.
+        let is_over = matches!(selected, Decision::Stop(_));
+        let waits = is_over && !sit.view.history.diagnosing.is_empty();
+        RunDecision::Select(if waits { Decision::Wait(Wait::default()) } else { selected })
     }
 
     /// Completes a plain loop whose folder has a file `DONE` between two iterations.

@@ -81,6 +81,8 @@ pub struct Policy {
     /// How often a task that holds others gets that number of attempts before it is parked. Each
     /// further round is after everything else.
     pub rounds: u32,
+    /// Whether an agent diagnoses tasks that run out of attempts.
+    pub diagnoses: bool,
     /// The number of different tasks that fail in a row, with none completed between them, and stop
     /// the run; 0 for no limit. A plain loop has its own limit on iterations.
     pub max_failures: u32,
@@ -137,6 +139,7 @@ impl Default for Policy {
             max_iterations: None,
             max_attempts: MAX_ATTEMPTS,
             rounds: ROUNDS,
+            diagnoses: false,
             max_failures: MAX_FAILURES,
             start_limit: START_LIMIT,
             agents: Vec::new(),
@@ -294,13 +297,14 @@ impl View<'_> {
 
     /// The same with this history of the task.
     pub fn is_out_of_attempts(&self, number: usize, past: &TaskHistory) -> bool {
-        let max = self.max_attempts(number).saturating_mul(rounds(self, number));
+        let max = self.max_attempts(number).saturating_mul(rounds(self, number, past));
         past.stuck || used_attempts(self, number, past) >= max
     }
 
     /// The number of attempts at a task until its round ends.
     pub fn limit_of_round(&self, number: usize) -> u32 {
-        let rounds = (self.round(number) + 1).min(rounds(self, number));
+        let past = self.history.of(&self.graph.task(number).id);
+        let rounds = (self.round(number) + 1).min(rounds(self, number, past));
         self.max_attempts(number).saturating_mul(rounds)
     }
 
@@ -408,11 +412,12 @@ impl View<'_> {
 }
 
 /// The number of rounds of attempts at a task: one if nothing depends on it, or if it has its own
-/// limit.
-fn rounds(view: &View<'_>, number: usize) -> u32 {
+/// limit; and those that diagnoses gave it.
+fn rounds(view: &View<'_>, number: usize, past: &TaskHistory) -> u32 {
     let holds = || view.graph.dependents(number).any(|d| unfinished(view.graph.task(d)));
     let has_own = view.graph.task(number).max_attempts.is_some();
-    if has_own || !holds() { 1 } else { view.policy.rounds }
+    let own = if has_own || !holds() { 1 } else { view.policy.rounds };
+    own.saturating_add(past.granted)
 }
 
 /// The number of attempts that a task has used. Three failures within seconds weigh as one, because

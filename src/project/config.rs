@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub use crate::core::isolation::{PullRequests, Select};
 use crate::{
     adapters::git::IntegrationMethod,
     core::{
@@ -27,6 +28,7 @@ use crate::{
             agent_command::AgentCommand,
             promise::{self, Pattern, Worth},
         },
+        diagnosis::OnParked,
         duration::{self, written as length},
         event::Orphans,
         executor::{self, ExecutorKind},
@@ -130,6 +132,13 @@ settings! { @ [] []
     child_wait_timeout: length = minutes(5);
     /// The time limit for a commit by `ralph`, including hooks and signing.
     commit_timeout: length = minutes(1);
+    /// The agent that diagnoses tasks with `on_parked: diagnose`; without one, another installed preset
+    /// than that of the newest attempt.
+    #[schemars(with = "Option<Value>")]
+    diagnose_by: Option<Agents> = None;
+    /// What such a diagnosis may cost, in US dollars.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    diagnose_cost: f64 = 1.0;
     /// A regular expression; a final result that matches it counts as a promise of completion.
     #[schemars(with = "Option<String>")]
     done_pattern: Option<Pattern> = None;
@@ -230,6 +239,10 @@ settings! { @ [] []
     pull_request: words ["never", "run"] PullRequests = PullRequests::Never;
     /// What to do with processes of an agent that still run after `child_wait_timeout`.
     on_orphans: words ["kill", "leave"] Orphans = Orphans::default();
+    /// What happens to a task that runs out of attempts: it waits for a person (`wait`), or an agent reads
+    /// its attempts first (`diagnose`), once in a run, and may add tasks before it, choose another agent
+    /// of the settings, ask you a question, or say that it cannot be done.
+    on_parked: words ["wait", "diagnose"] OnParked = OnParked::default();
     /// What to do when a verify command fails on the target branch without the work of any task: end the
     /// run, or add a task that mends it and do that first.
     on_red_base: words ["stop", "repair"] OnRedBase = OnRedBase::default();
@@ -424,6 +437,7 @@ impl Config {
             max_iterations: self.max_iterations,
             max_attempts: self.max_attempts,
             rounds: self.rounds,
+            diagnoses: self.on_parked == OnParked::Diagnose,
             stale_after: self.stale_after,
             agents: self.agent.calls.clone(),
             roster: self.roster(),
@@ -477,26 +491,6 @@ fn may_be_small(value: &Value) -> bool {
 /// Whether one of the patterns names this path.
 pub fn is_named(patterns: &[Glob], path: &str) -> bool {
     patterns.iter().any(|pattern| pattern.matches(path))
-}
-
-/// When pull requests are opened without a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PullRequests {
-    /// Never.
-    Never,
-    /// At the end of a run.
-    Run,
-}
-
-/// How the next task is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Select {
-    /// By its own priority.
-    Own,
-    /// By the most urgent priority among itself and all that waits for it.
-    Inherit,
 }
 
 #[cfg(test)]

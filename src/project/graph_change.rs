@@ -26,6 +26,9 @@ use crate::{
     regular_file,
 };
 
+/// The name of a change that a diagnosis made, among those of commands.
+pub const DIAGNOSE: &str = "diagnose";
+
 /// A command that changes the graph file, as it is kept and recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangeCommand<'a> {
@@ -119,7 +122,10 @@ pub fn remove_new_file(workspace: &Workspace, text: &str) -> Result<()> {
 
 /// Keeps the texts before and after a change. `changed` are the tasks in question where the command
 /// is about none.
-fn keep_texts(
+///
+/// # Errors
+/// Errors of the disk.
+pub fn keep_texts(
     workspace: &Workspace,
     command: &ChangeCommand<'_>,
     changed: Vec<TaskId>,

@@ -358,10 +358,15 @@ pub(super) fn cost_left(
     graph: &TaskGraph,
     id: &AttemptId,
 ) -> Option<f64> {
-    let run = cx.policy.budget.left(&history.spend(), history.recent_costs(), chrono::Utc::now());
+    let run = run_cost_left(cx, history);
     let limit = graph.number(&id.task_id).and_then(|number| graph.task(number).max_cost);
     let task = limit.map(|limit| limit - history.of(&id.task_id).spend.assumed_cost());
     run.into_iter().chain(task).reduce(f64::min)
+}
+
+/// The cost that is left for the run; none without a limit.
+pub(super) fn run_cost_left(cx: &RunContext, history: &History) -> Option<f64> {
+    cx.policy.budget.left(&history.spend(), history.recent_costs(), chrono::Utc::now())
 }
 
 /// Returns the prompt of the next attempt at a task with this agent, which reports in this folder.

@@ -120,7 +120,7 @@ impl Runner {
             let name = signal::name(number);
             self.core.cx.policy.stop.get_or_insert((number, name));
             self.proofs.stop();
-            self.reviews.stop();
+            self.side_agents.stop();
             return self.handle(Input::Signal(number, name));
         }
         // Suspends the run and its attempts until this process is continued.

@@ -8,10 +8,11 @@ use anyhow::{Context, Result};
 use super::{
     RunOptions,
     context::RunContext,
-    reviewer::{self, ReviewAnswer, ReviewProcess},
+    reviewer,
+    side_agent::{self, SideAnswer, SideProcess},
 };
 use crate::{
-    adapters::{agent_output::Follow, git::Repo, process::GuardianProgram, state::Lock},
+    adapters::{git::Repo, process::GuardianProgram, state::Lock},
     core::{
         agents::{
             agent_command::AgentCommand, provider_error::ProviderErrorKind, transcript::Usage,
@@ -132,19 +133,12 @@ impl ReviewBench {
             commit.id = head.clone();
         }
         reviewer::write_prompt(workspace, facts, &record, (&repo, &evidence, &head))?;
-        let ended = ReviewProcess::of(&self.cx, facts.0, &record, left).map(|process| {
-            let stdout = record.file(workspace, "stdout");
-            let mut output = Follow::new(stdout, self.call.output);
-            process.run(|| {
-                output.look();
-                let spent = output.usage().and_then(|usage| usage.cost_usd).unwrap_or_default();
-                goes_on() && left.is_none_or(|left| spent <= left)
-            })
-        });
+        let process = SideProcess::of(&self.cx, facts.0, &record, left);
+        let ended = process.map(|process| process.run(goes_on));
         let took = ended.as_ref().map(|(_, took)| *took).unwrap_or_default();
-        let ended = ended.map(|(outcome, _)| outcome);
-        let ReviewAnswer { outcome, usage, review, error } =
-            reviewer::answer_of(&self.cx, &record, &work.last, ended);
+        let answer = side_agent::answer_of(workspace, &record, ended.map(|(outcome, _)| outcome));
+        let review = reviewer::review_of(workspace, &record, &work.last, &answer);
+        let SideAnswer { outcome, usage, error, .. } = answer;
         Ok(BenchAnswer { review, outcome, usage, error, took })
     }
 }

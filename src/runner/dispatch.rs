@@ -5,8 +5,13 @@ use std::{collections::VecDeque, mem};
 use anyhow::Result;
 
 use super::{
-    Runner, RunnerMessage, away, close, context::Facts, follow_ups, journal, landing::LandingView,
-    process_spec::ProcessKind, reviewer,
+    Runner, RunnerMessage, away, close,
+    context::Facts,
+    diagnosis, follow_ups, journal,
+    landing::LandingView,
+    process_spec::ProcessKind,
+    reviewer,
+    side_agent::{self, EndedAgent, SideAim},
 };
 use crate::{
     adapters::process::ProcessNews,
@@ -28,7 +33,7 @@ impl Runner {
     pub(super) fn receive(&mut self, message: Option<RunnerMessage>) -> Result<()> {
         if self.core.is_ended_now() {
             self.proofs.stop();
-            self.reviews.stop();
+            self.side_agents.stop();
         }
         let input = match message {
             Some(RunnerMessage::News(id, news)) => self.process_news(id, news)?,
@@ -79,7 +84,10 @@ impl Runner {
                 return self.slots.suspicion(&self.core.cx, slot, why);
             }
             Some(RunnerMessage::Proved(id, proof)) => return self.proved(&id, *proof),
-            Some(RunnerMessage::Reviewer(id, news)) => return reviewer::go_on(self, &id, news),
+            Some(RunnerMessage::SideAgent(id, news)) => {
+                let Some(ended) = side_agent::go_on(self, &id, news) else { return Ok(()) };
+                return side_agent_ended(self, ended);
+            }
             Some(RunnerMessage::Signal(number)) => return self.signalled(number),
             None => Some(Input::Tick),
         };
@@ -206,11 +214,10 @@ impl Runner {
                 return Ok(Some(Input::Kept { id, pinned, unpinned }));
             }
             RunCommand::Release { id, believed } => {
-                if let Some(record) = self.attempts.get(&id) {
-                    away::cancel_jobs(&self.core.cx, record);
-                }
+                self.attempts.get(&id).inspect(|it| away::cancel_jobs(&self.core.cx, it));
                 self.release(&id, believed)?;
             }
+            RunCommand::Diagnose(id) => diagnosis::begin(self, &id)?,
             RunCommand::Withdraw(id) => self.withdraw(&id)?,
             RunCommand::AfterAttempt(_) => {
                 let mut hooks = mem::take(&mut self.hooks);
@@ -273,6 +280,14 @@ impl Runner {
         let watch = self.core.run.attempts().process(id).and_then(|process| process.watch.as_ref());
         let is_cancelled = watch.and_then(ProcessWatch::ending) == Some(&Outcome::Cancelled);
         self.processes.carry_out(id, order, is_cancelled);
+    }
+}
+
+/// Handles the end of an agent that looks at an attempt.
+fn side_agent_ended(runner: &mut Runner, mut ended: EndedAgent) -> Result<()> {
+    match mem::replace(&mut ended.agent.aim, SideAim::Diagnosis) {
+        SideAim::Review(head, end) => reviewer::ended(runner, ended, &head, end),
+        SideAim::Diagnosis => diagnosis::ended(runner, ended),
     }
 }
 

@@ -57,23 +57,30 @@ impl GraphChange {
         };
         let texts = Texts { base, ours: &done, theirs };
         let adopted = merge::adopt(texts).map_err(|why| anyhow!("{}", why.reason))?;
-        let by = |(id, _): &(TaskId, _)| {
-            (id.clone(), vec![(ADDED_BY.to_owned(), Some(self.task_id.as_str().into()))])
-        };
-        let marks: Vec<FieldChanges> = self.new.iter().map(by).collect();
-        let mut text = adopted.unwrap_or(done);
-        if !marks.is_empty() {
-            text = set_fields_of(&text, &marks).map_err(|why| anyhow!("{}", why.reason))?;
-        }
-        for (id, status) in &self.new {
-            if let Some(status) = status
-                && let Some(changed) = with_status(&text, id, Write::Plain(*status))?
-            {
-                text = changed;
-            }
-        }
-        Ok(Some(text))
+        marked(adopted.unwrap_or(done), &self.task_id, &self.new).map(Some)
     }
+}
+
+/// Marks tasks of agents as such: who added them, and the status that each gets.
+pub(super) fn marked(
+    mut text: String,
+    by: &TaskId,
+    new: &[(TaskId, Option<Status>)],
+) -> Result<String> {
+    let added =
+        |(id, _): &(TaskId, _)| (id.clone(), vec![(ADDED_BY.to_owned(), Some(by.as_str().into()))]);
+    let marks: Vec<FieldChanges> = new.iter().map(added).collect();
+    if !marks.is_empty() {
+        text = set_fields_of(&text, &marks).map_err(|why| anyhow!("{}", why.reason))?;
+    }
+    for (id, status) in new {
+        if let Some(status) = status
+            && let Some(changed) = with_status(&text, id, Write::Plain(*status))?
+        {
+            text = changed;
+        }
+    }
+    Ok(text)
 }
 
 /// A copy that an attempt left.
@@ -206,7 +213,7 @@ pub(super) fn examine(
 
 /// The status that a new task gets instead of the one that the attempt gave it; `asks` is whether a
 /// person decides if it runs.
-fn adopted_status(given: Status, asks: bool) -> Option<Status> {
+pub(super) fn adopted_status(given: Status, asks: bool) -> Option<Status> {
     match given {
         Status::Pending | Status::InProgress | Status::Complete if asks => Some(Status::NeedsInput),
         Status::Complete => Some(Status::Pending),

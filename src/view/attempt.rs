@@ -15,7 +15,7 @@ use super::{
 };
 use crate::core::{
     attempt::AttemptState,
-    event::{AttemptResult, Event, LandingEvent, RequestEvent, record::Record},
+    event::{AttemptEvent, AttemptResult, Event, LandingEvent, RequestEvent, record::Record},
     executor::runs_on,
     graph::task::TaskId,
     history::{ActiveAttempt, ActiveAttempts, OpenChild, attempt_log::AttemptEntry},
@@ -315,7 +315,7 @@ pub struct MessageView {
     /// When.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: DateTime<Utc>,
-    /// `question`, `answer`, `note`, `reset`, `review` or `take_back`.
+    /// `question`, `answer`, `note`, `reset`, `review`, `take_back`, `diagnosis` or `undo` (of a diagnosis).
     pub kind: &'static str,
     /// The attempt whose agent said it; none for a person.
     pub attempt: Option<u32>,
@@ -331,6 +331,9 @@ impl MessageView {
             ("question", Some(attempt), Some(question))
         } else if let Event::Landing(LandingEvent::TakenBack(taken)) = &record.event {
             ("take_back", None, taken.note.as_deref())
+        } else if let Event::Attempt(AttemptEvent::Diagnosed(end)) = &record.event {
+            let (at, text) = (record.timestamp, Some(end.diagnosis.to_string()));
+            return Some(MessageView { at, kind: "diagnosis", attempt: None, text });
         } else if let Event::Request(event) = &record.event {
             match event {
                 RequestEvent::Asked { attempt, question } => {
@@ -345,6 +348,7 @@ impl MessageView {
                 }
                 RequestEvent::Reviewed { note, .. } => ("review", None, note.as_deref()),
                 RequestEvent::Reset {} => ("reset", None, None),
+                RequestEvent::DiagnosisUndone {} => ("undo", None, None),
                 RequestEvent::Reported { .. }
                 | RequestEvent::PauseRequested {}
                 | RequestEvent::ResumeRequested { .. }
@@ -358,6 +362,9 @@ impl MessageView {
 
     /// When, who and what, in one line.
     pub fn line(&self) -> String {
+        if let ("diagnosis", Some(text)) = (self.kind, &self.text) {
+            return format!("{} {text}", full(self.at));
+        }
         let who = self.attempt.map_or_else(|| "a person".to_owned(), |it| format!("attempt {it}"));
         let did = match self.kind {
             "question" => "asked",
@@ -365,6 +372,7 @@ impl MessageView {
             "note" => "noted",
             "review" => "reviewed it",
             "reset" => "reset it",
+            "undo" => "took the diagnosis back",
             _ => "took it back",
         };
         let words = self.text.iter().flat_map(|text| text.split_whitespace());

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::{
     adapters::terminal::{Style, visible},
     core::{
+        diagnosis::Diagnosis,
         duration,
         event::{
             Begun, Event, ExecutorEvent, LandingEvent, RequestEvent, RunEvent, StopRequest,
@@ -258,6 +259,9 @@ impl EventText for RequestEvent {
             | RequestEvent::Asked { .. }
             | RequestEvent::Noted { .. } => Vec::new(),
             RequestEvent::Reset {} => faint(format!("{id} was reset")),
+            RequestEvent::DiagnosisUndone {} => {
+                faint(format!("the diagnosis of {id} was taken back"))
+            }
             RequestEvent::Reviewed { note, .. } => {
                 let note =
                     note.as_ref().map_or_else(String::new, |note| format!(": {}", first(note)));
@@ -284,9 +288,21 @@ impl EventText for RequestEvent {
             RequestEvent::Reported { .. }
             | RequestEvent::Noted { .. }
             | RequestEvent::Reviewed { .. }
+            | RequestEvent::DiagnosisUndone {}
             | RequestEvent::Reset {} => None,
         }
     }
+}
+
+/// That an agent reads the attempts at a task.
+fn diagnosing(id: &str, by: &str) -> String {
+    format!("`{by}` reads the attempts at {id}")
+}
+
+/// What an agent did about a task.
+fn diagnosed(id: &str, diagnosis: &Diagnosis) -> Line {
+    let style = if diagnosis.remedy.mends() { Style::Good } else { Style::Warn };
+    line(style, format!("{id}: {diagnosis}"))
 }
 
 fn stopping(stop: &StopRequest) -> String {

@@ -3,6 +3,7 @@
 //! `ralph status`, `ralph report`, the end of `ralph run` and notifications show this one value.
 
 mod attention;
+mod diagnosed;
 mod headline;
 mod next;
 mod page;
@@ -40,6 +41,7 @@ use crate::{
     project::failure_output::FailureOutputs,
 };
 pub use attention::{Attention, AttentionKind};
+pub use diagnosed::DiagnosedTask;
 pub use headline::{Headline, HeadlineKind, HeadlinePart, Tone};
 pub use next::UpcomingTask;
 pub use page::Fold;
@@ -69,6 +71,8 @@ pub struct RunReport {
     pub waste: WasteView,
     /// What needs a person, the most useful first.
     pub attention: Vec<Attention>,
+    /// The tasks that ran out of attempts in it and were diagnosed.
+    pub diagnosed: Vec<DiagnosedTask>,
     /// The tasks that it completed, in the order of completion.
     pub landed: Vec<LandedTask>,
     /// The tasks that it completed and whose work a person took back since.
@@ -281,6 +285,7 @@ impl RunReport {
             cost_per_task_usd: is_known.then(|| spend.cost_usd / landed.len() as f64),
             waste: WasteView::of(&past.paid),
             attention,
+            diagnosed: DiagnosedTask::all(source.history),
             failed: source.failed(),
             landed,
             upcoming,

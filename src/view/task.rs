@@ -459,7 +459,9 @@ fn parked(view: &View<'_>, number: usize, state: TaskState) -> String {
         return reopened.red.to_string();
     }
     let last = past.last.as_ref();
-    last.map_or_else(String::new, |last| format!("{}: {}", last.ended.verdict, last.ended.why))
+    let why = last.map(|last| format!("{}: {}", last.ended.verdict, last.ended.why));
+    let said = past.diagnosis.as_ref().map(ToString::to_string);
+    why.into_iter().chain(said).collect::<Vec<_>>().join("; ")
 }
 
 fn waiting(view: &View<'_>, number: usize, now: DateTime<Utc>) -> TaskStanding {

@@ -18,8 +18,7 @@ fn layered() -> TestProject {
 
 #[test]
 fn every_setting_is_shown_with_its_origin() {
-    let trial = layered();
-    insta::assert_snapshot!(trial.run(["config"]).out(), @r#"
+    insta::assert_snapshot!(layered().run(["config"]).out(), @r#"
     agent               claude                              default
     agent_for           {}                                  default
     agent_tasks         run                                 default
@@ -28,6 +27,8 @@ fn every_setting_is_shown_with_its_origin() {
     autocommit          true                                default
     child_wait_timeout  [took]                                  .ralph/config.yaml:6
     commit_timeout      1m                                  default
+    diagnose_by         none                                default
+    diagnose_cost       1.0                                 default
     done_pattern        none                                default
     env_keep            []                                  default
     escalate            none                                default
@@ -61,6 +62,7 @@ fn every_setting_is_shown_with_its_origin() {
     notify_timeout      [took]                                 default
     notify_wait         [took]                                 default
     on_orphans          kill                                default
+    on_parked           wait                                default
     on_red_base         stop                                default
     onto                none                                default
     promise             check                               default

@@ -17,6 +17,7 @@ mod config;
 mod containment;
 mod crash;
 mod demo;
+mod diagnosis;
 mod doctor;
 mod draft;
 mod door;

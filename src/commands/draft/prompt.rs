@@ -105,7 +105,7 @@ pub(super) fn render(
 ) -> Result<String> {
     let (aim, task) = match target.aim() {
         DraftAim::New => ("new", None),
-        DraftAim::Extend => ("extend", None),
+        DraftAim::Extend | DraftAim::Before(_) => ("extend", None),
         DraftAim::Split(id) => {
             let text = piece(target.base().unwrap_or_default(), id);
             ("split", Some(text.context("show the task")?))

@@ -11,6 +11,7 @@ use crate::{
     attempt::AttemptState,
     commit_id::CommitId,
     default_value::is_default,
+    diagnosis::Diagnosis,
     executor::Placement,
     history::{Effect, History},
     notification_kind::NotificationKind,
@@ -106,6 +107,17 @@ pub enum AttemptEvent {
         /// The number of attempts since the last reset.
         attempts: u32,
     },
+    /// Another agent begins to read the attempts at the task, which is out of them.
+    Diagnosing {
+        /// The newest attempt.
+        attempt: u32,
+        /// The name of the agent.
+        by: String,
+        /// The folder with its prompt and output, relative to the repository.
+        log: String,
+    },
+    /// It has ended, and this was done about the task.
+    Diagnosed(DiagnosisEnd),
     /// An open attempt of an earlier run was found at the start; a later line closes it.
     Recovered {
         /// The attempt.
@@ -167,6 +179,10 @@ impl Effect for AttemptEvent {
                 });
             }
             AttemptEvent::Promised { kept, .. } => history.run.promised |= kept,
+            AttemptEvent::Diagnosing { attempt, by, .. } => {
+                history.begin_diagnosis(record.task_id.as_ref(), *attempt, by);
+            }
+            AttemptEvent::Diagnosed(end) => history.end_diagnosis(record, end),
             AttemptEvent::DoneRemoved { .. }
             | AttemptEvent::WorkRestored { .. }
             | AttemptEvent::Terminating { .. }
@@ -182,7 +198,15 @@ impl Effect for AttemptEvent {
         if let AttemptEvent::Parked { .. } = self {
             return Some(NotificationKind::Parked);
         }
+        if let AttemptEvent::Diagnosed(end) = self {
+            return end.diagnosis.question().map(|_| NotificationKind::NeedsInput);
+        }
         matches!(self, AttemptEvent::Recovered { .. }).then_some(NotificationKind::Recovered)
+    }
+
+    fn is_durable(&self) -> bool {
+        // What was paid for is not paid again.
+        matches!(self, AttemptEvent::Diagnosing { .. } | AttemptEvent::Diagnosed(_))
     }
 }
 
@@ -224,6 +248,30 @@ pub struct ReviewEnd {
 }
 
 impl ReviewEnd {
+    /// What it used: of no attempt.
+    pub fn spend(&self) -> Spend {
+        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
+    }
+}
+
+/// The end of a diagnosis. Its usage is that of the run, not of the task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DiagnosisEnd {
+    /// The newest attempt at the task.
+    pub attempt: u32,
+    /// How the process of its agent ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// What it did.
+    pub diagnosis: Diagnosis,
+    /// Its wall time.
+    pub duration_seconds: f64,
+    /// The reported usage.
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+impl DiagnosisEnd {
     /// What it used: of no attempt.
     pub fn spend(&self) -> Spend {
         Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
@@ -385,7 +433,9 @@ impl Effect for CheckEvent {
                 let broken = &mut history.run.baseline_broken;
                 *broken = broken.take().or_else(|| Some(why.clone()).filter(|why| !why.is_empty()));
             }
-            CheckEvent::WorkReviewed(end) => history.add_review(record.timestamp, end),
+            CheckEvent::WorkReviewed(end) => {
+                history.add_call(record.timestamp, &end.spend(), &end.usage);
+            }
             CheckEvent::Calibrated(call) => history.add_cost(record.timestamp, call.usage.cost_usd),
             CheckEvent::SettingUp { .. }
             | CheckEvent::Verifying { .. }

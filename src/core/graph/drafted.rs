@@ -27,6 +27,8 @@ pub enum DraftAim {
     Extend,
     /// Smaller tasks in place of this one.
     Split(TaskId),
+    /// Tasks for which this one waits.
+    Before(TaskId),
 }
 
 /// Drafted tasks in their place.
@@ -63,6 +65,8 @@ const BARRED: &[(&str, &str)] = &[
     ("completed_at", "`ralph` writes it"),
     ("added_by", "`ralph` writes it"),
     ("agent", "a person chooses the agents"),
+    ("escalate", "a person chooses the agents"),
+    ("x-repairs", "`ralph` writes it"),
     ("prompt", "a person chooses the prompts"),
     ("allow", "a person decides which remarks do not apply"),
     ("commit", "a person decides which tasks need none"),
@@ -77,7 +81,10 @@ const BARRED: &[(&str, &str)] = &[
 ];
 
 /// What a part of a split task takes over where the draft does not set it.
-const INHERITED: &[&str] = &["priority", "story", "milestone"];
+const INHERITED: &[&str] = &["priority", "story", "milestone", RUN_ON];
+
+/// Where a task runs. A part of a task runs where the whole does.
+const RUN_ON: &str = "run_on";
 
 /// Checks a draft, and puts its tasks into the graph `base`; without one they are the graph. `used`
 /// are ids that a new task must not have, because the history knows a task of that name.
@@ -112,7 +119,7 @@ pub fn drafted(
     };
     let mut faults = barred_at_top(&context, aim);
     for node in load::task_nodes(&context).take(own.len()) {
-        faults.extend(barred_in_task(node));
+        faults.extend(barred_in_task(node, aim));
         faults.extend(taken_id(node, old.as_ref(), used));
     }
     let found = match load::load(&context) {
@@ -128,7 +135,8 @@ pub fn drafted(
     }
     let tasks = tasks_of(&document, &found, own.len());
     let text = match (base, &old, aim) {
-        (Some(base), Some(old), DraftAim::Split(id)) => split(base, old, id, tasks.clone()),
+        (Some(base), Some(old), DraftAim::Split(id)) => split(base, old, id, tasks.clone(), true),
+        (Some(base), Some(old), DraftAim::Before(id)) => split(base, old, id, tasks.clone(), false),
         (Some(base), _, _) => insert(base, &tasks, &TaskPlace::Last),
         (None, ..) => Ok(whole.clone()),
     };
@@ -179,13 +187,15 @@ fn barred_at_top(document: &Document, aim: &DraftAim) -> Vec<Diagnostic> {
 }
 
 /// The errors about fields of a task that only a draft has.
-fn barred_in_task(task: Node<'_>) -> Vec<Diagnostic> {
+fn barred_in_task(task: Node<'_>, aim: &DraftAim) -> Vec<Diagnostic> {
     let mut faults = Vec::new();
-    for (name, why) in BARRED {
+    let here = matches!(aim, DraftAim::Before(_));
+    let here = here.then_some((RUN_ON, "it runs where the task does that waits for it"));
+    for (name, why) in BARRED.iter().copied().chain(here) {
         if let Some((key, _)) = task.entry(name) {
             let message = format!("a draft cannot set `{name}` of a task");
             let fault = Diagnostic::error(message, key.range());
-            faults.push(fault.label(*why).help("remove it"));
+            faults.push(fault.label(why).help("remove it"));
         }
     }
     faults
@@ -231,12 +241,13 @@ fn tasks_of(document: &Document, graph: &TaskGraph, count: usize) -> Vec<NewTask
 }
 
 /// The text with tasks in place of one: they come after its dependencies, and its dependents after
-/// them.
+/// them. If it stays, it comes after them, and its dependents are as they were.
 fn split(
     base: &str,
     old: &TaskGraph,
     id: &TaskId,
     mut parts: Vec<NewTask>,
+    is_replaced: bool,
 ) -> Result<String, Unsupported> {
     let Some(number) = old.number(id) else {
         return Err(Unsupported { reason: format!("there is no task `{id}`") });
@@ -263,6 +274,9 @@ fn split(
         }
     }
     let text = insert(base, &parts, &TaskPlace::Before(id.clone()))?;
+    if !is_replaced {
+        return relink(&text, &[Relink { id: id.clone(), add: last, remove: Vec::new() }]);
+    }
     let links: Vec<Relink> = old
         .dependents(number)
         .map(|it| Relink {
@@ -411,6 +425,30 @@ tasks:
         assert!(refused(circle, Some(BASE), &aim)[0].contains("cycle"));
         let itself = "tasks: [{id: p1, depends_on: [parser]}]\n";
         assert!(refused(itself, Some(BASE), &aim)[0].contains("parser"));
+    }
+
+    #[test]
+    fn a_task_stays_and_waits_for_those_before_it() {
+        let draft = r#"{"tasks": [{"id": "p1", "title": "a \"b\"\nc"}, {"id": "p2", "depends_on": ["p1"]}]}"#;
+        let aim = DraftAim::Before(TaskId::new("parser").unwrap());
+        let done = drafted(draft, Some(BASE), &aim).unwrap();
+        let graph = graph(&parse(&done.text).unwrap()).unwrap();
+        let before = |id: &str| {
+            let number = graph.number(&TaskId::new(id).unwrap()).unwrap();
+            graph.dependencies(number).map(|it| graph.task(it).id.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(before("p1"), ["lexer"]);
+        assert_eq!(before("parser"), ["lexer", "p2"]);
+        assert_eq!(before("docs"), ["parser"], "others are as they were");
+        for (odd, fault) in [
+            ("tasks: [{id: p1, depends_on: [docs]}]\n", "cycle"),
+            ("tasks: [{id: p1, depends_on: [parser]}]\n", "cycle"),
+            ("tasks: [{id: p1, run_on: local}]\n", "a draft cannot set `run_on`"),
+            ("tasks: [{id: docs}]\n", "the graph already has a task"),
+        ] {
+            let faults = refused(odd, Some(BASE), &aim);
+            assert!(faults.iter().any(|it| it.contains(fault)), "{odd}: {faults:?}");
+        }
     }
 
     #[test]

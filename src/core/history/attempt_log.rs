@@ -106,6 +106,8 @@ impl PaidCall {
                 ("reviews of work", &end.review.by, &end.usage, end.spend())
             } else if let Event::Check(CheckEvent::Calibrated(call)) = &record.event {
                 ("ralph review --calibrate", &call.by, &call.usage, call.spend())
+            } else if let Event::Attempt(AttemptEvent::Diagnosed(end)) = &record.event {
+                ("diagnoses", &end.diagnosis.by, &end.usage, end.spend())
             } else {
                 return None;
             };
@@ -199,7 +201,9 @@ impl AttemptLog {
                     | RequestEvent::Noted { .. }
                     | RequestEvent::Reviewed { .. }
                     | RequestEvent::Reset {}
+                    | RequestEvent::DiagnosisUndone {}
             ) | Event::Landing(LandingEvent::TakenBack(_))
+                | Event::Attempt(AttemptEvent::Diagnosed(_))
         )
     }
 

@@ -10,6 +10,7 @@ use crate::{
     agents::transcript::Tokens,
     commit_id::CommitId,
     default_value::is_default,
+    diagnosis::Diagnosis,
     event::{Answer, AttemptResult, Cause, TakenBack, TipRed},
     executor::LOCAL,
     graph::task::{Status, Task, TaskId},
@@ -44,6 +45,12 @@ pub struct TaskHistory {
     /// The number of ended attempts when its newest counted attempt failed; 0 after a reset.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) failed_at: u64,
+    /// The rounds of attempts that diagnoses gave it since the last reset.
+    #[serde(skip_serializing_if = "is_default")]
+    pub granted: u32,
+    /// The newest diagnosis since the last reset.
+    #[serde(skip_serializing_if = "is_default")]
+    pub diagnosis: Option<Box<Diagnosis>>,
     /// Whether it is parked even if it has attempts left.
     #[serde(skip_serializing_if = "is_default")]
     pub stuck: bool,
@@ -153,10 +160,11 @@ impl TaskHistory {
         self.proof.as_ref().is_some_and(|proof| !proof.outcome.is_good())
     }
 
-    /// The question of the newest attempt, if it needs input; before the first, whether to run a task
-    /// that an agent added.
+    /// The question of the newest attempt, or of a diagnosis after it, if it needs input; before the
+    /// first, whether to run a task that an agent added.
     pub fn question(&self, task: &Task) -> Option<String> {
         let asked = self.last.as_ref().and_then(|last| last.ended.question());
+        let asked = asked.or_else(|| self.diagnosis.as_ref()?.question());
         asked.map(str::to_owned).or_else(|| task.adoption_question().filter(|_| self.attempts == 0))
     }
 }
@@ -174,6 +182,8 @@ pub(super) static NO_HISTORY: TaskHistory = TaskHistory {
     same: 0,
     repeated: 0,
     failed_at: 0,
+    granted: 0,
+    diagnosis: None,
     stuck: false,
     lost: 0,
     was_reset: false,
@@ -269,7 +279,7 @@ impl TaskHistory {
         }
         if ended.verdict == Verdict::Complete {
             (self.counted, self.brief, self.same, self.repeated) = (0, 0, 0, 0);
-            (self.was_reset, self.taken_back) = (false, None);
+            (self.granted, self.was_reset, self.taken_back) = (0, false, None);
             self.awaits_proof = ended.evidence.to_prove.then_some(ended.attempt);
             if let Some(reopened) = &mut self.reopened {
                 reopened.is_done = true;
@@ -321,6 +331,20 @@ impl TaskHistory {
         self.asks = false;
     }
 
+    /// Notes what a diagnosis did.
+    pub(super) fn diagnose(&mut self, diagnosis: &Diagnosis) {
+        self.granted += u32::from(diagnosis.remedy.mends());
+        self.asks |= diagnosis.question().is_some();
+        self.diagnosis = Some(Box::new(diagnosis.clone()));
+    }
+
+    /// A person took back what the newest diagnosis did.
+    pub(crate) fn undo_diagnosis(&mut self) {
+        if self.diagnosis.take().is_some_and(|before| before.remedy.mends()) {
+            self.granted = self.granted.saturating_sub(1);
+        }
+    }
+
     pub(crate) fn reset_by_command(&mut self) {
         self.reset();
         // What is in the target branch by then shows nothing about the attempts that follow.
@@ -357,6 +381,7 @@ impl TaskHistory {
     pub(super) fn reset(&mut self) {
         (self.reopened, self.proof, self.awaits_proof) = (None, None, None);
         (self.counted, self.brief, self.same, self.repeated) = (0, 0, 0, 0);
+        (self.granted, self.diagnosis) = (0, None);
         (self.stuck, self.spend) = (false, Spend::default());
         self.lost = 0;
         self.failed_at = 0;

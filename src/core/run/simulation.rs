@@ -29,12 +29,14 @@ use super::{
     verified_batch::{BuiltCommit, HeadSpan, VerifiedBatch, WorkLanding},
 };
 use crate::{
+    agents::transcript::Usage,
     commit_id::CommitId,
+    diagnosis::{Diagnosis, Remedy},
     dice::Dice,
     event::{
-        Answer, AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildrenLeft, Event,
-        ExecutorEvent, GraphEvent, LandingEvent, Orphans, RequestEvent, RunEvent, StopReason,
-        record::Record,
+        Answer, AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildrenLeft, DiagnosisEnd,
+        Event, ExecutorEvent, GraphEvent, LandingEvent, Orphans, RequestEvent, RunEvent,
+        StopReason, record::Record,
     },
     executor::{ExecutorFault, LOCAL, Placement},
     graph::{
@@ -175,6 +177,10 @@ struct World {
     /// When SIGTERM came, and how many signals came.
     signalled: (Option<i64>, u32),
     parked: BTreeSet<TaskId>,
+    /// The tasks that an agent diagnoses, those that were diagnosed in this run, and how many in all.
+    diagnosing: BTreeSet<AttemptId>,
+    diagnosed: BTreeSet<TaskId>,
+    mended: u64,
     /// Whether the executor of some tasks does not answer.
     is_away: bool,
     /// The newest attempt that tries whether an executor answers again, by executor.
@@ -205,14 +211,8 @@ impl World {
             Task { run_on: is_far.then(|| FAR.to_owned()), ..task(&format!("t{n}")) }
         });
         let tasks = tasks.collect();
-        let mut edges = Vec::new();
-        for to in 1..count {
-            for from in 0..to {
-                if dice.chance(25) {
-                    edges.push((from, to));
-                }
-            }
-        }
+        let pairs = (1..count).flat_map(|to| (0..to).map(move |from| (from, to)));
+        let edges = pairs.filter(|_| dice.chance(25)).collect();
         let graph = TaskGraph::new(tasks, edges).expect("edges go forward");
         let jobs = if isolated { 1 + dice.below(4) } else { 1 };
         let policy = Policy {
@@ -220,6 +220,7 @@ impl World {
             max_iterations: Some(40),
             max_attempts: 1 + u32::try_from(dice.below(3)).unwrap_or(0),
             start_limit: 0,
+            diagnoses: dice.chance(50),
             ..Policy::default()
         };
         let queue = QueueLimits {
@@ -269,6 +270,9 @@ impl World {
             found_landed: BTreeSet::new(),
             signalled: (None, 0),
             parked: BTreeSet::new(),
+            diagnosing: BTreeSet::new(),
+            diagnosed: BTreeSet::new(),
+            mended: 0,
             is_away: false,
             trying: BTreeMap::new(),
             shown: env::var_os("RALPH_SIMULATION_SEED").is_some(),
@@ -321,8 +325,9 @@ impl World {
         let number = self.graph.number(id).expect("the task is in the graph");
         let mut dependents = self.graph.dependents(number);
         let holds = dependents.any(|d| !self.graph.task(d).status.is_over());
-        let rounds = if holds { self.policy.rounds } else { 1 };
-        self.history.of(id).counted >= self.policy.max_attempts * rounds
+        let past = self.history.of(id);
+        let rounds = past.granted + if holds { self.policy.rounds } else { 1 };
+        past.counted >= self.policy.max_attempts * rounds
     }
 
     fn with<T>(&mut self, act: impl FnOnce(&mut Run, &Situation<'_>) -> T) -> T {
@@ -549,6 +554,17 @@ impl World {
             }
             RunCommand::Keep(id, ..) => {
                 return Ok(Some(Input::Kept { id, pinned: None, unpinned: Vec::new() }));
+            }
+            RunCommand::Diagnose(id) => {
+                let is_new = self.diagnosed.insert(id.task_id.clone());
+                assert!(is_new, "{} is diagnosed twice in a run", id.task_id);
+                let began = AttemptEvent::Diagnosing {
+                    attempt: id.attempt,
+                    by: "strong".to_owned(),
+                    log: String::new(),
+                };
+                self.emit(Some((id.task_id.clone(), 0)), began);
+                self.diagnosing.insert(id);
             }
             RunCommand::Release { id, .. } => {
                 assert!(!self.processes.contains_key(&id), "{id} is released while it runs");
@@ -945,12 +961,20 @@ impl World {
         if is_due && self.dice.chance(80) {
             return self.tick();
         }
+        if !self.diagnosing.is_empty() && self.dice.chance(10) {
+            self.end_diagnosis();
+            return Ok(());
+        }
         let mut choices = Vec::new();
         let can_end = self.processes.iter().filter(|(_, process)| process.can_end());
         choices.extend(can_end.map(|(id, _)| Some(id.clone())));
         choices.extend(self.preparing.iter().cloned().map(Some));
         if self.building.is_some() || self.landing.is_some() {
             choices.push(None);
+        }
+        if choices.is_empty() && !self.diagnosing.is_empty() {
+            self.end_diagnosis();
+            return Ok(());
         }
         if choices.is_empty() {
             if let Some(until) = until {
@@ -1054,6 +1078,67 @@ impl World {
             id,
             Box::new(ProcessEnd { outcome, took, head, ..ProcessEnd::default() }),
         ))
+    }
+
+    /// Simulates the end of a diagnosis, which may mend the graph if its task is still parked.
+    fn end_diagnosis(&mut self) {
+        let id = self.diagnosing.pop_first().expect("one is made");
+        let number = self.graph.number(&id.task_id);
+        let is_parked = number.is_some_and(|number| {
+            let now = self.time();
+            let state = self.with(|_, sit| sit.view.state(number, now));
+            matches!(state, select::TaskState::Parked(_))
+        });
+        let why = || "x".to_owned();
+        let remedy = match (number, self.dice.below(6)) {
+            (Some(number), kind @ (0 | 1)) if is_parked => {
+                let tasks = self.add_before(number, 1 + kind);
+                if kind == 0 {
+                    Remedy::Prerequisite { tasks, why: why() }
+                } else {
+                    Remedy::Split { tasks, why: why() }
+                }
+            }
+            (_, 2) if is_parked => Remedy::Agent { agent: "codex".to_owned(), why: why() },
+            (_, 3) if is_parked => Remedy::Asked { question: why() },
+            (_, 4) if is_parked => Remedy::GivenUp { why: why() },
+            _ => Remedy::Failed { why: why() },
+        };
+        let mends = remedy.mends();
+        self.diagnosed.extend(remedy.added().iter().cloned());
+        self.conclude_diagnosis(&id, remedy);
+        if let Some(number) = number.filter(|_| mends) {
+            // With the graph in the file, its claim is in it, too.
+            if self.graph.task(number).status == Status::InProgress {
+                self.graph.set_status(number, Status::Pending);
+            }
+            assert!(!self.is_out_of_attempts(&id.task_id), "{} has no new round", id.task_id);
+        }
+    }
+
+    fn conclude_diagnosis(&mut self, id: &AttemptId, remedy: Remedy) {
+        self.mended += u64::from(remedy.mends());
+        let end = DiagnosisEnd {
+            attempt: id.attempt,
+            outcome: Outcome::Exited { exit_code: 0 },
+            diagnosis: Diagnosis { by: "strong".to_owned(), remedy },
+            duration_seconds: 1.0,
+            usage: Usage::default(),
+        };
+        self.emit(Some((id.task_id.clone(), 0)), AttemptEvent::Diagnosed(end));
+    }
+
+    /// Adds tasks for which one waits.
+    fn add_before(&mut self, number: usize, count: usize) -> Vec<TaskId> {
+        let first = self.graph.tasks().len();
+        let name = |n: usize| task(&format!("{}-{n}", self.graph.task(number).id));
+        let new: Vec<Task> = (0..count).map(name).collect();
+        let ids = new.iter().map(|task| task.id.clone()).collect();
+        let old = (0..first).flat_map(|to| self.graph.dependencies(to).map(move |from| (from, to)));
+        let edges = old.chain((first..first + count).map(|from| (from, number))).collect();
+        let tasks = self.graph.tasks().iter().cloned().chain(new).collect();
+        self.graph = TaskGraph::new(tasks, edges).expect("new tasks make no circle");
+        ids
     }
 
     /// Simulates a verify command that moves HEAD of its tree.
@@ -1236,7 +1321,14 @@ impl World {
                 self.landings += 1;
             }
         }
+        (self.diagnosing, self.diagnosed) = (BTreeSet::new(), BTreeSet::new());
         self.emit(None, RunEvent::LoopStarted(Begun::default()));
+        // A run before this one was killed during it.
+        for (task_id, open) in self.history.diagnosing.clone() {
+            let why = "the run ended before".to_owned();
+            let id = AttemptId { task_id, attempt: open.attempt };
+            self.conclude_diagnosis(&id, Remedy::Failed { why });
+        }
         match self.run_to_the_end() {
             Ok(reason) => End::Stopped(reason),
             Err(end) => end,
@@ -1350,6 +1442,10 @@ impl World {
             assert_eq!(active.attempt, id.attempt, "{id} is not the active attempt");
             assert!(phase.fits(state), "{id} is {state:?} in the history and {phase:?} in the run");
         }
+        for id in &self.diagnosing {
+            let is_open = self.history.diagnosing.contains_key(&id.task_id);
+            assert!(is_open, "the diagnosis of {id} is not in the history");
+        }
         for open in &self.history.active.attempts {
             let id = AttemptId { task_id: open.task_id.clone(), attempt: open.attempt };
             assert!(!self.ended.contains_key(&id), "{id} is active and has ended");
@@ -1359,6 +1455,7 @@ impl World {
     /// Checks the invariants at the end of a run that did not crash.
     fn stopped(&mut self, reason: &StopReason) {
         assert!(self.processes.is_empty(), "processes still run: {reason}");
+        assert!(self.diagnosing.is_empty(), "a diagnosis is made: {reason}");
         for task in self.graph.tasks().iter().filter(|task| task.status == Status::InProgress) {
             let spent = self.is_out_of_attempts(&task.id);
             // A crash right after the end of an attempt loses the line, not the state.
@@ -1388,7 +1485,7 @@ impl World {
 }
 
 /// Simulates one schedule: runs with failures first, then runs without, until no record is left.
-fn schedule(seed: u64) -> [u64; 3] {
+fn schedule(seed: u64) -> [u64; 4] {
     let mut world = World::new(seed);
     for _ in 0..6 {
         match world.run_once() {
@@ -1415,7 +1512,8 @@ fn schedule(seed: u64) -> [u64; 3] {
             "the branch was at {position}, which fails"
         );
     }
-    [world.landings, world.crashes, world.all_follow_ups]
+    assert!(world.history.diagnosing.is_empty(), "{:?}", world.history.diagnosing);
+    [world.landings, world.crashes, world.all_follow_ups, world.mended]
 }
 
 #[test]
@@ -1426,7 +1524,7 @@ fn no_schedule_violates_an_invariant() {
         return;
     }
     let count = number("RALPH_SIMULATIONS").unwrap_or(SCHEDULES);
-    let mut sums = [0; 3];
+    let mut sums = [0; 4];
     for seed in 0..count {
         let result = std::panic::catch_unwind(|| schedule(seed));
         let Ok(counts) = result else {
@@ -1436,10 +1534,11 @@ fn no_schedule_violates_an_invariant() {
             *sum += count;
         }
     }
-    let [landings, crashes, follow_ups] = sums;
+    let [landings, crashes, follow_ups, mended] = sums;
     println!(
-        "schedules {count}, landings {landings}, crashes {crashes}, follow-ups {follow_ups}, violations 0"
+        "schedules {count}, landings {landings}, crashes {crashes}, follow-ups {follow_ups}, mended {mended}, violations 0"
     );
+    assert!(mended > count / 20, "{mended} mended");
     assert!(follow_ups > count / 5, "{follow_ups} follow-ups");
     assert!(landings > count / 2 && crashes > count / 20, "{landings} landings, {crashes} crashes");
 }

@@ -86,12 +86,17 @@ impl Config {
         if reviewer.is_some_and(|by| roster.resolve(&by.calls).len() != 1) {
             return Err("`review`: `by` must be one agent".to_owned());
         }
+        if self.diagnose_by.as_ref().is_some_and(|by| roster.resolve(&by.calls).len() != 1) {
+            return Err("`diagnose_by` must be one agent".to_owned());
+        }
         let others = self.agent_for.values_mut().map(|agents| ("agent_for", root, agents));
         let reviewer = self.review.as_mut().and_then(|review| review.by.as_mut());
         let reviewer = reviewer.into_iter().map(|agents| ("review", root, agents));
         let rungs = self.escalate.iter_mut().map(|agents| ("escalate", root, agents));
+        let doctor = self.diagnose_by.iter_mut().map(|agents| ("diagnose_by", root, agents));
         let own = [("agent", base, &mut self.agent)];
-        for (setting, dir, agents) in others.chain(reviewer).chain(rungs).chain(own) {
+        let all = others.chain(reviewer).chain(doctor).chain(rungs).chain(own);
+        for (setting, dir, agents) in all {
             if let Some(fault) = roster.fault(&agents.calls) {
                 return Err(format!("`{setting}`: {fault}"));
             }

@@ -88,6 +88,8 @@ impl EventText for AttemptEvent {
                     format!("✗ {id} is parked after {attempts}; {} retries it", how_to_retry(id));
                 vec![line(Style::Bad, text)]
             }
+            AttemptEvent::Diagnosing { by, .. } => vec![faint(super::diagnosing(id, by))],
+            AttemptEvent::Diagnosed(end) => vec![super::diagnosed(id, &end.diagnosis)],
             AttemptEvent::Recovered { attempt, from_run } => {
                 warn(format!("recovered attempt {attempt} at {id}, left open by run {from_run}"))
             }

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use chrono::{DateTime, Utc};
 
 use super::{
-    Attention, AttentionKind, FailedTask, FlakyCheck, LandedTask, RunReport, UpcomingTask,
+    Attention, AttentionKind, DiagnosedTask, FailedTask, FlakyCheck, LandedTask, RunReport,
+    UpcomingTask,
     page::{Fold, Markup, ReportPage, fitting},
 };
 use crate::{
@@ -204,6 +205,7 @@ impl RunReport {
             page.text(None, waste);
         }
         self.people(page, fold);
+        DiagnosedTask::show(&self.diagnosed, page);
         if !self.landed.is_empty() {
             let diff = if page.is_narrow() { "" } else { ", `ralph diff ID`" };
             match self.landed.iter().filter(|task| !task.reviewed).count() {
@@ -224,10 +226,8 @@ impl RunReport {
             page.more(failed.len().saturating_sub(fold.failed), &self.command());
         }
         for FlakyCheck { command, failed, runs } in &self.flaky {
-            let text = format!(
-                "flaky: `{command}` failed {failed} of {runs} times, then passed on the same files"
-            );
-            page.text(Style::Warn, &text);
+            let how = "times, then passed on the same files";
+            page.text(Style::Warn, &format!("flaky: `{command}` failed {failed} of {runs} {how}"));
         }
         self.future(page, fold);
         for next in &self.next {
