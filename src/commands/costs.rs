@@ -102,7 +102,10 @@ fn table(costs: &CostView, by: By) -> String {
 
 /// What the groups brought.
 fn worth_rows(costs: &CostView) -> Vec<[String; 5]> {
-    let head = ["", "done", "first attempt", "sent back", "each proved"].map(str::to_owned);
+    // Nothing is proved where proofs are off.
+    let has_proof = costs.total.worth.proved > 0;
+    let proved = if has_proof { "each proved" } else { "" };
+    let head = ["", "done", "first attempt", "sent back", proved].map(str::to_owned);
     let row = |sum: &CostSum| {
         let WorthView { first, first_done, done, sent_back, cost_per_proved_usd, .. } = sum.worth;
         [
@@ -110,7 +113,11 @@ fn worth_rows(costs: &CostView) -> Vec<[String; 5]> {
             format!("{done} of {}", sum.spend.attempts),
             format!("{first_done} of {first}"),
             sent_back.to_string(),
-            cost_per_proved_usd.map_or_else(|| "unknown".to_owned(), dollars),
+            match cost_per_proved_usd {
+                Some(each) => dollars(each),
+                None if has_proof => "unknown".to_owned(),
+                None => String::new(),
+            },
         ]
     };
     let sums = costs.sums.iter().filter(|sum| sum.spend.attempts > 0);

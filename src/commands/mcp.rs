@@ -64,6 +64,8 @@ const RESOURCES: [(&str, &str); 8] = [
     ("task-show", "/{id}"),
     ("show", "/{attempt}"),
 ];
+/// The tool whose findings are its result.
+const FINDER: &str = "check";
 /// What stands before the command in the address of a resource.
 const SCHEME: &str = "ralph://";
 /// What an agent must know to use the tools well.
@@ -107,7 +109,7 @@ pub fn run(invocation: &Invocation, options: McpArgs) -> Result<Exit> {
         tools,
         resources: resources(),
         call: Box::new(move |name, given| call(&here, &commands, name, given)),
-        read: Box::new(move |uri| Some(answer(at.call_own(&resource(uri)?, LIMIT)))),
+        read: Box::new(move |uri| Some(answer(at.call_own(&resource(uri)?, LIMIT), false))),
     };
     server.serve().context("serve a client on standard input")?;
     Ok(Exit::Success)
@@ -146,26 +148,28 @@ fn call(
         format!("no tool `{}`{hint}", name.escape_debug())
     });
     match called.and_then(|command| command.call(given)) {
-        Ok(call) => answer(invocation.call_own(&call, LIMIT)),
+        Ok(call) => answer(invocation.call_own(&call, LIMIT), name == FINDER),
         Err(why) => McpAnswer { texts: vec![why], is_error: true },
     }
 }
 
-/// The answer with what a command printed.
-fn answer(called: Result<OwnCall>) -> McpAnswer {
+/// The answer with what a command printed, which `finds` something if it exits with 1 after a result.
+fn answer(called: Result<OwnCall>, finds: bool) -> McpAnswer {
     let OwnCall { code, output, errors } = match called {
         Ok(called) => called,
         Err(error) => return McpAnswer { texts: vec![format!("{error:#}")], is_error: true },
     };
+    let has_found = finds && code == Some(1) && !output.trim().is_empty();
     let end = match code {
         Some(0) => String::new(),
+        Some(_) if has_found => String::new(),
         Some(code) => format!("exit code {code}"),
         None => format!("it was killed, or took longer than {} s", LIMIT.as_secs()),
     };
     let remarks = format!("{}\n{end}", errors.trim());
     let texts = [output.trim(), remarks.trim()].into_iter().filter(|text| !text.is_empty());
     let texts = texts.map(|text| cut(plain(text).into_owned())).collect();
-    McpAnswer { texts, is_error: code != Some(0) }
+    McpAnswer { texts, is_error: code != Some(0) && !has_found }
 }
 
 /// The text, up to the limit.

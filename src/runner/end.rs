@@ -330,8 +330,8 @@ impl Runner {
             if !is_recorded && began.elapsed() > SILENT {
                 is_recorded = true;
                 let names = tasks.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ");
-                let (until, why) =
-                    (Utc::now() + limit, format!("at most, for the proof of {names}"));
+                let why = format!("{names} is being proved; the run ends as soon as that is done");
+                let until = Utc::now() + limit;
                 self.core.emit(None, RunEvent::Waiting { until, why })?;
             }
             let message = self.inbox.listen(Duration::from_millis(200), || false);
