@@ -70,14 +70,14 @@ use crate::{
     },
     crash,
     project::{
-        attempt, config_layers, fatal,
+        agent_faults, attempt, config_layers, fatal,
         follower::{BUSY, Followed, LAST_BUSY},
         graph_file::GraphFile,
         slot_environment,
         slot_pool::PreparedSlot,
         suspect_slots::SuspectSlot,
         take_back,
-        workspace::{Workspace, policy_for},
+        workspace::{self, Workspace, policy_for},
     },
 };
 
@@ -178,6 +178,11 @@ impl Runner {
     ) -> Result<Runner> {
         config_layers::check_own(workspace.repo.as_ref(), &workspace.layers)?;
         let policy = options.policy(&workspace);
+        let of_tasks =
+            || agent_faults::rejected(&file, agent_faults::of_agents(&file, Some(&workspace)));
+        if let Some(rejected) = (!policy.agents_given).then(of_tasks).flatten() {
+            return Err(workspace::refused(&rejected));
+        }
         agents::check_agents(&policy, file.graph(), &workspace, &options)?;
         agents::check_commands(&policy, file.graph(), &workspace)?;
         if options.tmux {

@@ -25,6 +25,7 @@ use crate::{
         select::Policy,
     },
     project::{
+        agent_faults,
         config::Select,
         graph_file::{GraphFile, Rejected},
         shell_faults::{self, ShellFault},
@@ -46,11 +47,11 @@ pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
         if let (Ok(file), true) = (&file, options.strict) {
             found = remarks_of_file(whole.parent().unwrap_or(&whole), file.graph());
         }
-        (file.and_then(|file| in_shell(file, None)), History::default(), Policy::default())
+        (file.and_then(|file| judged(file, None)), History::default(), Policy::default())
     } else {
         let workspace = invocation.workspace()?;
         let file = read(workspace.graph_path(), &workspace.graph_name());
-        let file = file.and_then(|file| in_shell(file, Some(&workspace)));
+        let file = file.and_then(|file| judged(file, Some(&workspace)));
         if let (Ok(file), true) = (&file, options.strict) {
             found = remarks(&workspace, file.graph());
         }
@@ -67,12 +68,14 @@ pub fn run(invocation: &Invocation, options: &CheckArgs) -> Result<Exit> {
     }
 }
 
-/// Refuses verify commands that are no valid shell.
-fn in_shell(file: GraphFile, workspace: Option<&Workspace>) -> Result<GraphFile, Box<Rejected>> {
-    let faults = shell_faults::of_tasks(file.graph(), workspace);
-    if faults.is_empty() {
-        return Ok(file);
+/// Refuses agents and executors that do not exist, and verify commands that are no valid shell.
+fn judged(file: GraphFile, workspace: Option<&Workspace>) -> Result<GraphFile, Box<Rejected>> {
+    let executors = workspace.map(|workspace| agent_faults::of_executors(&file, workspace));
+    let named = [agent_faults::of_agents(&file, workspace), executors.unwrap_or_default()].concat();
+    if let Some(rejected) = agent_faults::rejected(&file, named) {
+        return Err(rejected);
     }
+    let faults = shell_faults::of_tasks(file.graph(), workspace);
     let place = places(file.document());
     let error = |(number, fault): (&usize, &ShellFault)| {
         let command = format!("`{}` is not a valid shell command", visible(&fault.command));
@@ -80,13 +83,9 @@ fn in_shell(file: GraphFile, workspace: Option<&Workspace>) -> Result<GraphFile,
             .label(fault.why.clone())
             .help("correct `verify`: every attempt would fail its verification")
     };
-    let mut all = file.warnings().to_vec();
-    all.extend(faults.iter().map(error));
-    Err(Box::new(Rejected {
-        name: file.name().to_owned(),
-        text: file.text().to_owned(),
-        faults: all,
-    }))
+    let rejected = agent_faults::rejected(&file, faults.iter().map(error).collect());
+    drop(place);
+    rejected.map_or(Ok(file), Err)
 }
 
 fn past(workspace: &Workspace) -> Result<History> {

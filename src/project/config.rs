@@ -42,7 +42,7 @@ use crate::{
 };
 pub use schedule::{ScheduleConfig, Secret, TriggerConfig};
 
-pub use agents::{Agents, Commands, ConcurrencyLimits, Hooks, anchored};
+pub use agents::{Agents, Commands, ConcurrencyLimits, Hooks, SettingFault, anchored};
 pub use notify::{Notifier, NotifierTarget};
 pub use review::ReviewConfig;
 
@@ -105,7 +105,7 @@ const fn minutes(count: u64) -> Duration {
 }
 
 settings! { @ [] []
-    /// The agent: a preset (claude, codex, gemini, opencode, amp, copilot, aider), a command as a
+    /// The agent: a preset (claude, codex, gemini, opencode, amp, copilot, qwen, pi, aider), a command as a
     /// list of words, a mapping with `command` or `preset`, or a list of agents, each of which takes
     /// over while those before it are rate-limited.
     #[schemars(with = "Value", extend("type" = ["string", "array", "object"]))]

@@ -10,6 +10,7 @@ use std::{
     collections::BTreeMap,
     env, fmt,
     io::ErrorKind,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -27,11 +28,11 @@ use crate::{
         exit::{Exit, Failure, fail},
         graph::{
             load,
-            yaml::{Document, NodeKind},
+            yaml::{Document, Node, NodeKind},
         },
     },
     project::{
-        config::{Config, ConfigLayer},
+        config::{Config, ConfigLayer, SettingFault},
         fatal,
     },
     regular_file,
@@ -215,11 +216,30 @@ impl ConfigLayers {
         }
         let whole = set.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect();
         let mut config =
-            Config::of(&whole).map_err(|faults| refused("the flags", &faults.join("; ")))?;
+            Config::of(&whole).map_err(|faults| refused(&Origin::Flag, &faults.join("; ")))?;
         let base = self.base_of_agents(&set)?;
-        config.settle_agents(&base, &self.root).map_err(|fault| refused("the settings", &fault))?;
+        config.settle_agents(&base, &self.root).map_err(|fault| self.refused(&set, &fault))?;
         self.set = set;
         Ok(config)
+    }
+
+    /// Returns the error for a setting, with its place in the file that sets it.
+    fn refused(
+        &self,
+        set: &BTreeMap<String, (Value, Origin)>,
+        fault: &SettingFault,
+    ) -> anyhow::Error {
+        let origin = set.get(fault.setting).map_or(&Origin::Default, |(_, origin)| origin);
+        let name = match origin {
+            Origin::File(name, _) => name,
+            Origin::Default | Origin::Variable(_) | Origin::Flag => {
+                return refused(origin, &fault.text);
+            }
+        };
+        let file = self.files.iter().find(|file| file.name == *name);
+        let text = file.and_then(|file| file.text.as_deref()).unwrap_or_default();
+        let at = place_of(text, fault).unwrap_or(0..0);
+        fatal::invalid(name, text, &[Diagnostic::error(fault.text.clone(), at)])
     }
 
     /// Returns the folder from which a relative path of an agent starts: the working directory for
@@ -318,7 +338,8 @@ fn variables() -> Result<ConfigLayer> {
             continue;
         };
         let text = text.to_string_lossy();
-        let value = read_variable(key, &text).map_err(|fault| refused(&name, &fault))?;
+        let value = read_variable(key, &text)
+            .map_err(|fault| refused(&Origin::Variable(name.clone()), &fault))?;
         layer.insert(key.clone(), value);
     }
     Ok(layer)
@@ -335,8 +356,29 @@ fn read_variable(key: &str, text: &str) -> Result<Value, String> {
     Config::fault(key, &bare).map_or(Ok(bare), Err)
 }
 
-fn refused(whose: &str, what: &str) -> anyhow::Error {
-    Failure::new(Exit::Usage, format!("{whose}: {what}")).into()
+/// The error for settings that no file contains.
+fn refused(origin: &Origin, what: &str) -> anyhow::Error {
+    let (exit, whose) = match origin {
+        Origin::Flag => (Exit::Usage, "the flags".to_owned()),
+        Origin::Default | Origin::File(..) | Origin::Variable(_) => {
+            (Exit::Invalid, origin.to_string())
+        }
+    };
+    Failure::new(exit, format!("{whose}: {what}")).into()
+}
+
+/// The place of the word that a fault is about, or else of the setting.
+fn place_of(text: &str, fault: &SettingFault) -> Option<Range<usize>> {
+    let document = Document::parse(text).ok()?;
+    let tree = document.tree();
+    let (key, value) = tree.entry(text, tree.root()?, fault.setting)?;
+    let whole = tree.range(value);
+    let is_word = |node: &Node<'_>| {
+        let at = node.range();
+        whole.contains(&at.start) && node.written().trim_matches(['\'', '"']) == fault.word
+    };
+    let word = document.nodes().find(is_word).map(Node::range);
+    Some(word.unwrap_or_else(|| tree.range(key)))
 }
 
 /// Reads a text into a type.

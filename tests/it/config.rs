@@ -130,7 +130,7 @@ fn an_unknown_setting_is_corrected() {
 fn an_invalid_variable_is_named() {
     let trial = TestProject::new().graph(DIAMOND).env("RALPH_MAX_ITERATIONS", "many");
     insta::assert_snapshot!(trial.run(["run"]).whole(), @r#"
-    exit code 64
+    exit code 65
     --- stderr ---
     ralph: error: RALPH_MAX_ITERATIONS: `max_iterations`: invalid type: string "many", expected a whole number
     "#);

@@ -23,13 +23,14 @@ use crate::{
         setup::{self, FoundCheck},
     },
     project::{
+        agent_faults,
         attempt::{self, AttemptPlace},
         config::NotifierTarget,
         config_layers,
         event_store::EventStore,
         fatal,
         graph_file::GraphFile,
-        workspace::{Workspace, policy_for, view},
+        workspace::{self, Workspace, policy_for, view},
     },
     report::notify::desktop_is_here,
     runner,
@@ -196,13 +197,16 @@ pub(super) fn prompts(workspace: &Workspace, file: &GraphFile, history: &History
     Finding { level: FindingLevel::Fault(exit::of_error(error)), ..finding }
 }
 
-/// Checks that the shell accepts the commands of a run.
+/// Checks that the agents of tasks are known, and that the shell accepts the commands of a run.
 pub(super) fn commands(
     workspace: &Workspace,
     file: &GraphFile,
     policy: &Policy,
 ) -> Option<Finding> {
-    let error = runner::check_commands(policy, file.graph(), workspace).err()?;
+    let faults = agent_faults::of_agents(file, Some(workspace));
+    let of_tasks = agent_faults::rejected(file, faults).map(|it| workspace::refused(&it));
+    let error =
+        of_tasks.or_else(|| runner::check_commands(policy, file.graph(), workspace).err())?;
     Some(of_error(FindingKind::BadCommand, &error))
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::Policy;
 use crate::{
     agents::{agent_command::AgentCommand, agent_preset},
-    diagnostic::nearest,
+    diagnostic::{is_misspelled, nearest},
     graph::task::Task,
 };
 
@@ -19,6 +19,15 @@ pub struct Roster {
     by_kind: BTreeMap<String, Vec<AgentCommand>>,
     /// Those of the first, the second … attempt; the last one is for all after it.
     escalate: Vec<AgentCommand>,
+}
+
+/// An error in the name of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentFault {
+    /// The word as it is written.
+    pub word: String,
+    /// What is wrong with it.
+    pub text: String,
 }
 
 /// The kinds of tasks that can have agents.
@@ -52,8 +61,27 @@ impl Roster {
         found
     }
 
+    /// The misspelled name of a preset or of one of `agents` in the place of a program that is not there.
+    /// `has_program` says whether one is.
+    pub fn misspelled(
+        &self,
+        calls: &[AgentCommand],
+        has_program: &dyn Fn(&str) -> bool,
+    ) -> Option<AgentFault> {
+        let presets = agent_preset::ALL.iter().map(|preset| preset.name);
+        let known: Vec<&str> = self.named.keys().map(String::as_str).chain(presets).collect();
+        let programs = calls.iter().filter_map(|call| call.argv.first());
+        let unknown =
+            programs.filter(|word| !word.contains('/') && !known.contains(&word.as_str()));
+        unknown.filter(|word| !has_program(word)).find_map(|word| {
+            let near = known.iter().find(|name| is_misspelled(word, name))?;
+            let text = format!("there is no agent `{word}`; did you mean `{near}`?");
+            Some(AgentFault { word: word.clone(), text })
+        })
+    }
+
     /// What is wrong with a list that begins with a name, if anything.
-    pub fn fault(&self, calls: &[AgentCommand]) -> Option<String> {
+    pub fn fault(&self, calls: &[AgentCommand]) -> Option<AgentFault> {
         let is_named = |word: &String| self.named.contains_key(word);
         let begins = |call: &&AgentCommand| {
             call.argv.first().is_some_and(|it| is_named(it) && agent_preset::find(it).is_none())
@@ -65,7 +93,8 @@ impl Roster {
             Some(near) => format!("did you mean `{near}`?"),
             None => "name it in `agents`".to_owned(),
         };
-        Some(format!("`{odd}` is neither one of `agents` nor a preset; {cure}"))
+        let text = format!("`{odd}` is neither one of `agents` nor a preset; {cure}");
+        Some(AgentFault { word: odd.clone(), text })
     }
 
     /// The agents of a task of a kind that has its own.
@@ -184,8 +213,22 @@ mod tests {
         }
         let of = |value| roster.fault(&AgentCommand::read(&value).unwrap());
         let fault = of(json!(["fast", "strnog"])).unwrap();
-        assert!(fault.contains("did you mean `strong`?"), "{fault}");
+        assert!(fault.text.contains("did you mean `strong`?"), "{fault:?}");
         assert_eq!(of(json!(["other", "fast"])), None);
+        let has_program = |word: &str| word == "claud";
+        let of = |value| roster.misspelled(&AgentCommand::read(&value).unwrap(), &has_program);
+        for (value, near) in [
+            (json!("strnog"), Some("strong")),
+            (json!(["cladue", "-p"]), Some("claude")),
+            (json!(["stong", "fast"]), Some("strong")),
+            (json!("claud"), None),
+            (json!("./claude"), None),
+            (json!("mine"), None),
+        ] {
+            let fault = of(value).map(|fault| fault.text);
+            assert_eq!(fault.as_ref().is_some(), near.is_some(), "{fault:?}");
+            assert!(near.is_none_or(|near| fault.unwrap().contains(&format!("`{near}`?"))));
+        }
     }
 
     #[test]

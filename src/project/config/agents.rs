@@ -12,8 +12,8 @@ use crate::{
     core::{
         agents::{agent_command::AgentCommand, promise::Promise},
         event::Hook,
-        executor::{ExecutorKind, read_executors},
-        select::roster::{KINDS, Roster},
+        executor::{ExecutorKind, LOCAL, read_executors},
+        select::roster::{AgentFault, KINDS, Roster},
     },
 };
 
@@ -65,29 +65,35 @@ impl Config {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub fn settle_agents(&mut self, base: &Path, root: &Path) -> Result<(), String> {
+    pub fn settle_agents(&mut self, base: &Path, root: &Path) -> Result<(), SettingFault> {
+        // What is not on this machine cannot be seen.
+        let is_here = self.run_on == LOCAL && self.executors.is_empty();
+        let has_program = |word: &str| !is_here || process::resolve(word, root).is_ok();
+        let roster = self.roster();
         for (name, agents) in &mut self.agents {
             if agents.calls.len() != 1 {
-                return Err(format!(
-                    "`agents`: `{name}` must be one agent; a list stands in `agent`"
-                ));
+                let text = format!("`{name}` must be one agent; a list stands in `agent`");
+                return Err(SettingFault::new("agents", name, &text));
+            }
+            if let Some(fault) = roster.misspelled(&agents.calls, &has_program) {
+                return Err(SettingFault::of("agents", &fault));
             }
             agents.anchor(root);
         }
         for kind in self.agent_for.keys() {
             let of = kind.split_once(':').map(|(of, _)| of);
             if of.is_none_or(|of| !KINDS.contains(&of)) {
-                let kinds = KINDS.join(":`, `");
-                return Err(format!("`agent_for`: `{kind}` must begin with `{kinds}:`"));
+                let text = format!("`{kind}` must begin with `{}:`", KINDS.join(":`, `"));
+                return Err(SettingFault::new("agent_for", kind, &text));
             }
         }
         let roster = self.roster();
         let reviewer = self.review.as_ref().and_then(|review| review.by.as_ref());
         if reviewer.is_some_and(|by| roster.resolve(&by.calls).len() != 1) {
-            return Err("`review`: `by` must be one agent".to_owned());
+            return Err(SettingFault::new("review", "by", "`by` must be one agent"));
         }
         if self.diagnose_by.as_ref().is_some_and(|by| roster.resolve(&by.calls).len() != 1) {
-            return Err("`diagnose_by` must be one agent".to_owned());
+            return Err(SettingFault::new("diagnose_by", "diagnose_by", "it must be one agent"));
         }
         let others = self.agent_for.values_mut().map(|agents| ("agent_for", root, agents));
         let reviewer = self.review.as_mut().and_then(|review| review.by.as_mut());
@@ -97,13 +103,40 @@ impl Config {
         let own = [("agent", base, &mut self.agent)];
         let all = others.chain(reviewer).chain(doctor).chain(rungs).chain(own);
         for (setting, dir, agents) in all {
-            if let Some(fault) = roster.fault(&agents.calls) {
-                return Err(format!("`{setting}`: {fault}"));
+            let fault = roster.fault(&agents.calls);
+            // A run names an agent that cannot be started, and one of a command line.
+            let fault = match setting {
+                "agent" => fault,
+                _ => fault.or_else(|| roster.misspelled(&agents.calls, &has_program)),
+            };
+            if let Some(fault) = fault {
+                return Err(SettingFault::of(setting, &fault));
             }
             agents.calls = roster.resolve(&agents.calls).into_iter().cloned().collect();
             agents.anchor(dir);
         }
         Ok(())
+    }
+}
+
+/// An error in a setting that is seen only together with others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingFault {
+    /// The setting.
+    pub setting: &'static str,
+    /// The word in its value that it is about.
+    pub word: String,
+    /// What is wrong.
+    pub text: String,
+}
+
+impl SettingFault {
+    fn new(setting: &'static str, word: &str, text: &str) -> SettingFault {
+        SettingFault { setting, word: word.to_owned(), text: format!("`{setting}`: {text}") }
+    }
+
+    fn of(setting: &'static str, fault: &AgentFault) -> SettingFault {
+        SettingFault::new(setting, &fault.word, &fault.text)
     }
 }
 
