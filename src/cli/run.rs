@@ -60,7 +60,7 @@ pub struct LimitArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub struct AgentArgs {
     /// Use this agent instead of those of tasks and settings: claude, codex, gemini, opencode, amp,
-    /// copilot, aider, or a program
+    /// copilot, qwen, pi, aider, or a program
     #[arg(id = "agent_name", long = "agent", value_name = "NAME", conflicts_with = "agent")]
     pub name: Option<String>,
     /// The agent: any command that reads a prompt on standard input [default: from the settings]

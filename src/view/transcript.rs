@@ -230,6 +230,14 @@ mod tests {
                     "status": "completed", "input": {"command": "make"}, "output": "no", "metadata": {"exit": 1}}}})],
             ),
             (
+                Format::PiJson,
+                vec![
+                    json!({"type": "tool_execution_start", "toolCallId": "i", "toolName": "bash", "args": {"command": "make"}}),
+                    json!({"type": "tool_execution_end", "toolCallId": "i", "toolName": "bash",
+                        "result": {"content": [{"type": "text", "text": "no"}]}, "isError": true}),
+                ],
+            ),
+            (
                 Format::CopilotJson,
                 vec![
                     json!({"type": "tool.execution_start", "data": {"toolCallId": "i", "toolName": "bash", "arguments": {"command": "make"}}}),

@@ -79,7 +79,7 @@ fn untracked(trial: &TestProject) -> Vec<String> {
 fn an_empty_repository_is_set_up_once() {
     let trial = repository(&[]);
     let found = "project: [repo], branch main\nagent: none of claude, codex, gemini, opencode, amp, \
-                 copilot, aider is on PATH; install one, or set `agent` in .ralph/config.yaml\ntests: none \
+                 copilot, qwen, pi, aider is on PATH; install one, or set `agent` in .ralph/config.yaml\ntests: none \
                  found; set `verify` in .ralph/config.yaml\n";
     trial.run(["init"]).stdout(SAID).stderr(found);
     assert_eq!(untracked(&trial), WRITTEN);

@@ -72,7 +72,7 @@ pub struct Login {
 }
 
 /// All presets, the default first.
-pub const ALL: &[AgentPreset] = &[CLAUDE, CODEX, GEMINI, OPENCODE, AMP, COPILOT, AIDER];
+pub const ALL: &[AgentPreset] = &[CLAUDE, CODEX, GEMINI, OPENCODE, AMP, COPILOT, QWEN, PI, AIDER];
 
 /// Returns the preset of that name.
 pub fn find(name: &str) -> Option<&'static AgentPreset> {
@@ -253,6 +253,55 @@ const COPILOT: AgentPreset = AgentPreset {
     ..PLAIN
 };
 
+/// Qwen Code, as its documentation (`docs/users/features/headless.md` of `QwenLM/qwen-code`) and its source
+/// (`packages/cli/src/nonInteractive`) have it; not tried. Its `stream-json` has the events of Claude Code.
+const QWEN: AgentPreset = AgentPreset {
+    name: "qwen",
+    argv: &["qwen", "--yolo", "--output-format", "stream-json"],
+    unasked: Some("--yolo"),
+    model: Some("--model"),
+    resume: Some("--resume"),
+    no_resume: &["--resume", "-r", "--continue", "-c"],
+    format: Format::ClaudeJson,
+    typed: &["stream-json", "json"],
+    at_end: &["json"],
+    version: &["qwen", "--version"],
+    install: "npm install -g @qwen-code/qwen-code",
+    login: Some(Login {
+        variables: &["OPENAI_API_KEY", "DASHSCOPE_API_KEY"],
+        files: &["~/.qwen/oauth_creds.json", "~/.qwen/.env"],
+        how: "start `qwen` and `/auth`, or set `OPENAI_API_KEY` (and `OPENAI_BASE_URL`)",
+    }),
+    ..PLAIN
+};
+
+/// pi 0.58.3, as its documentation (`packages/coding-agent/docs/json.md` and `providers.md` of
+/// `badlogic/pi-mono`) and its source (`src/main.ts`, `src/cli/args.ts`) have it; not tried. It has no
+/// permissions to ask for. `--session` takes the start of an id.
+const PI: AgentPreset = AgentPreset {
+    name: "pi",
+    argv: &["pi", "--mode", "json"],
+    model: Some("--model"),
+    resume: Some("--session"),
+    no_resume: &["--no-session", "--session", "--resume", "-r", "--continue", "-c"],
+    format: Format::PiJson,
+    typed: &["json"],
+    version: &["pi", "--version"],
+    install: "npm install -g @mariozechner/pi-coding-agent",
+    login: Some(Login {
+        variables: &[
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_OAUTH_TOKEN",
+            "OPENAI_API_KEY",
+            "GEMINI_API_KEY",
+            "OPENROUTER_API_KEY",
+        ],
+        files: &["$PI_CODING_AGENT_DIR/auth.json", "~/.pi/agent/auth.json"],
+        how: "start `pi` and `/login`, or set the variable of a provider such as `ANTHROPIC_API_KEY`",
+    }),
+    ..PLAIN
+};
+
 /// aider 0.86.2. It makes its own commits, and would write to `.gitignore`. It keeps its history and
 /// caches where it works. A command that its model proposes needs a person, even with
 /// `--yes-always`. An answer with a file outside of the repository is rejected as a whole.
@@ -291,7 +340,7 @@ mod tests {
         assert_eq!(find(""), None);
         assert_eq!(
             Format::ALL.iter().filter(|(name, format)| *name == format.to_string()).count(),
-            7
+            8
         );
     }
 }

@@ -1,6 +1,6 @@
 //! The readers of each agent's output. Those of JSON lines share one state, [`EventReader`].
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use serde_json::Value;
 
@@ -17,11 +17,11 @@ pub(super) struct EventReader {
     open: HashSet<String>,
     /// The message of gemini that is arriving in parts.
     message: String,
-    /// The cost of the steps of opencode so far.
+    /// The cost of the steps of opencode, or of the messages of pi, so far.
     cost: f64,
     /// What codex used in the processes before.
     earlier: Option<Tokens>,
-    /// The error of codex or copilot since its last message.
+    /// The error of codex, copilot or pi since its last message.
     error: Option<FinalResult>,
 }
 
@@ -34,6 +34,7 @@ impl EventReader {
             Format::GeminiJson => self.gemini(kind, transcript, event),
             Format::OpencodeJson => self.opencode(kind, transcript, event),
             Format::CopilotJson => self.copilot(kind, transcript, event),
+            Format::PiJson => self.pi(kind, transcript, event),
             Format::Text | Format::Aider => {}
         }
     }
@@ -212,10 +213,7 @@ impl EventReader {
                     cache_read: count(&cache["read"]),
                     cache_write: count(&cache["write"]),
                 });
-                self.cost += dollars(&part["cost"]).unwrap_or(0.0);
-                // opencode reports a cost of zero for models with an unknown price.
-                let is_known = self.cost > 0.0 && self.cost.is_finite();
-                transcript.usage.cost_usd = is_known.then_some(self.cost);
+                self.add_cost(transcript, &part["cost"]);
                 if part["reason"].as_str().is_some_and(|reason| reason != "tool-calls") {
                     transcript.succeeds();
                 } else {
@@ -231,6 +229,65 @@ impl EventReader {
                 });
                 transcript.reopen();
             }
+            _ => {}
+        }
+    }
+
+    /// Adds the cost of a step. It is zero for models with an unknown price.
+    fn add_cost(&mut self, transcript: &mut AgentTranscript, cost: &Value) {
+        self.cost += dollars(cost).unwrap_or(0.0);
+        let is_known = self.cost > 0.0 && self.cost.is_finite();
+        transcript.usage.cost_usd = is_known.then_some(self.cost);
+    }
+
+    /// `pi --mode json`. It exits with code 0 also after errors: the last message of its model says why it
+    /// stopped. After an error it may ask again, or compact the conversation, and says so after its end.
+    fn pi(&mut self, kind: &str, transcript: &mut AgentTranscript, event: &Value) {
+        let message = &event["message"];
+        match kind {
+            "session" => transcript.set_conversation(&event["id"]),
+            "turn_start" => transcript.begin_turn(),
+            "message_end" if message["role"] == "assistant" => {
+                let usage = &message["usage"];
+                transcript.set_model(message["model"].as_str());
+                transcript.add_tokens(Tokens {
+                    input: count(&usage["input"]),
+                    output: count(&usage["output"]),
+                    cache_read: count(&usage["cacheRead"]),
+                    cache_write: count(&usage["cacheWrite"]),
+                });
+                self.add_cost(transcript, &usage["cost"]["total"]);
+                for part in message["content"].as_array().into_iter().flatten() {
+                    match part["type"].as_str() {
+                        Some("text") => transcript.says(&part["text"]),
+                        Some("thinking") => transcript.thinks_aloud(&part["thinking"]),
+                        _ => {}
+                    }
+                }
+                let has_failed =
+                    matches!(message["stopReason"].as_str(), Some("error" | "aborted"));
+                self.error = has_failed.then(|| FinalResult::failure(&message["errorMessage"]));
+            }
+            "tool_execution_start" => {
+                transcript.uses(&event["toolName"], &event["args"], &event["toolCallId"]);
+            }
+            "tool_execution_end" => {
+                let is_error = event["isError"] == true;
+                transcript.result(&event["toolCallId"], &event["result"]["content"], is_error);
+            }
+            "auto_compaction_start" => transcript.reopen(),
+            "auto_retry_start" => {
+                transcript.reopen();
+                let why = event["errorMessage"].as_str().unwrap_or("error");
+                let (attempt, most) = (count(&event["attempt"]), count(&event["maxAttempts"]));
+                transcript.record_wait(&format!("{why}, retry {attempt} of {most}"));
+                let delay = Duration::from_millis(count(&event["delayMs"]));
+                transcript.set_wait(AgentWait::For(delay));
+            }
+            "agent_end" => match self.error.take() {
+                Some(error) => transcript.ends(error),
+                None => transcript.succeeds(),
+            },
             _ => {}
         }
     }
