@@ -14,6 +14,7 @@ pub mod executors;
 pub mod shell_faults;
 pub mod placement;
 pub mod import;
+pub mod agent_faults;
 pub mod attempt;
 pub mod follower;
 pub mod landed_work;

@@ -29,7 +29,7 @@ use crate::{
         executor::{ExecutorFault, LOCAL},
         graph::{
             TaskGraph,
-            task::{Status, Task},
+            task::{Status, Task, TaskId},
         },
         history::History,
         run::{
@@ -359,9 +359,13 @@ pub(super) fn cost_left(
     id: &AttemptId,
 ) -> Option<f64> {
     let run = run_cost_left(cx, history);
-    let limit = graph.number(&id.task_id).and_then(|number| graph.task(number).max_cost);
-    let task = limit.map(|limit| limit - history.of(&id.task_id).spend.assumed_cost());
-    run.into_iter().chain(task).reduce(f64::min)
+    run.into_iter().chain(task_cost_left(history, graph, &id.task_id)).reduce(f64::min)
+}
+
+/// What the limit of a task leaves for its open attempt, in US dollars; none without a limit.
+pub(super) fn task_cost_left(history: &History, graph: &TaskGraph, id: &TaskId) -> Option<f64> {
+    let limit = graph.number(id).and_then(|number| graph.task(number).max_cost)?;
+    Some(limit - history.of(id).spend.assumed_cost())
 }
 
 /// The cost that is left for the run; none without a limit.

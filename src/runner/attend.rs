@@ -14,10 +14,11 @@ use anyhow::{Context, Error, Result};
 use chrono::Utc;
 
 use super::{
-    Runner, RunnerMessage,
+    Runner, RunnerMessage, attempts,
     context::{Facts, RunContext},
     core::RunCore,
     hooks::{DueHook, HookOutcome},
+    processes::ToldUsage,
     sources,
 };
 use crate::{
@@ -28,11 +29,11 @@ use crate::{
         signal,
     },
     core::{
-        event::{Begun, RunEvent, SCHEMA, ScheduleEvent, StopReason},
+        event::{AttemptEvent, Begun, RunEvent, SCHEMA, ScheduleEvent, StopReason},
         executor::shell_word,
         exit::{Exit, Failure},
         history::RunHistory,
-        run::input::Input,
+        run::{command::AttemptId, input::Input},
         select::{View, default_iterations},
     },
     project::{
@@ -111,6 +112,26 @@ fn is_a_head(file: &Path) -> bool {
     let text = text.trim();
     text.starts_with("ref: refs/")
         || (text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Notes once that a usage limit of an agent is nearly reached, and ends an agent at work that has reached
+/// the cost limit of its task.
+pub(super) fn follow_usage(runner: &mut Runner, id: &AttemptId, told: ToldUsage) -> Result<()> {
+    let (limit, cost) = told;
+    let history = runner.core.journal.history();
+    let left = attempts::task_cost_left(history, runner.core.graph.file.graph(), &id.task_id);
+    if left.zip(cost).is_some_and(|(left, cost)| cost >= left) {
+        let why = "`max_cost` of its task is reached".to_owned();
+        runner.handle(Input::CostReached(id.clone(), why))?;
+    }
+    let (Some(limit), Some(record)) = (limit, runner.attempts.get(id)) else { return Ok(()) };
+    let Some(agent) = record.call.as_ref().map(|call| call.name.clone()) else { return Ok(()) };
+    let known = runner.core.journal.history().near_limits.get(&agent);
+    if limit.resets_at <= Utc::now() || known.is_some_and(|known| known.is_same(&limit)) {
+        return Ok(());
+    }
+    let event = AttemptEvent::LimitNear { attempt: id.attempt, agent, limit };
+    runner.core.emit(Some((&id.task_id, record.iteration)), event).map(drop)
 }
 
 impl Runner {

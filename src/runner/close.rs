@@ -95,6 +95,24 @@ pub(super) fn return_from_controls(
     tree.checkout_head().take_back(place)
 }
 
+/// Ends the processes that a killed guardian could not. Returns their names, and how many could
+/// not be killed. `is_alone` says whether the run has nothing else running.
+pub(super) fn end_unguarded(
+    cx: &RunContext,
+    record: &AttemptRecord,
+    is_alone: bool,
+) -> (Vec<String>, usize) {
+    let mut ended = record.end_all(&cx.workspace);
+    if !is_alone {
+        return (ended, 0);
+    }
+    // All processes that it guarded are now our children, marked or not, and no git of ours
+    // runs here.
+    let (swept, immortal) = process::sweep(None);
+    ended.extend(swept.into_iter().map(|member| member.name));
+    (ended, immortal)
+}
+
 /// Returns the last line of what an agent said. If the agent failed, returns the line that says
 /// why: its standard error has the reason if it states an error, or if the agent said nothing.
 fn last_line(

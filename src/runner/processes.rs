@@ -27,7 +27,7 @@ use crate::{
         terminal,
     },
     core::{
-        agents::{agent_command::AgentCommand, transcript::Format},
+        agents::{agent_command::AgentCommand, reset::NearLimit, transcript::Format},
         commit_id::CommitId,
         executor::{Executor, JobState, Placement},
         graph::{TaskGraph, load::fields::RESOURCES},
@@ -166,7 +166,11 @@ pub(super) struct Progress {
     pub(super) is_result_new: bool,
     /// The current activity, if it has changed.
     pub(super) doing: Option<String>,
+    pub(super) told: ToldUsage,
 }
+
+/// The usage limit of an agent that is nearly reached, and its cost so far while it is at work.
+pub(super) type ToldUsage = (Option<NearLimit>, Option<f64>);
 
 /// The running processes.
 #[derive(Default)]
@@ -310,6 +314,8 @@ impl Processes {
         let look = |(id, handle): (&AttemptId, &mut ProcessHandle)| {
             handle.process.wake();
             let seen = handle.output.look();
+            let cost = seen.filter(|it| !it.is_over).and_then(|it| it.usage.cost_usd);
+            let told = (seen.and_then(|it| it.near_limit), cost);
             let result = seen.filter(|seen| seen.is_over).map(|seen| seen.background > 0);
             let mut doing = handle.output.doing();
             if handle.in_pane {
@@ -320,28 +326,11 @@ impl Processes {
             if is_news {
                 handle.doing.clone_from(&doing);
             }
-            Progress { id: id.clone(), result, is_result_new, doing: doing.filter(|_| is_news) }
+            let (id, doing) = (id.clone(), doing.filter(|_| is_news));
+            Progress { id, result, is_result_new, doing, told }
         };
         self.running.iter_mut().map(look).collect()
     }
-}
-
-/// Ends the processes that a killed guardian could not. Returns their names, and how many could
-/// not be killed. `is_alone` says whether the run has nothing else running.
-pub(super) fn end_unguarded(
-    cx: &RunContext,
-    record: &AttemptRecord,
-    is_alone: bool,
-) -> (Vec<String>, usize) {
-    let mut ended = record.end_all(&cx.workspace);
-    if !is_alone {
-        return (ended, 0);
-    }
-    // All processes that it guarded are now our children, marked or not, and no git of ours
-    // runs here.
-    let (swept, immortal) = process::sweep(None);
-    ended.extend(swept.into_iter().map(|member| member.name));
-    (ended, immortal)
 }
 
 /// Returns the names of processes for people: a child agent, named by its command line, run and

@@ -9,7 +9,7 @@ use chrono::Utc;
 use super::{
     Runner, attempts,
     attempts::NextAttempt,
-    away, checkout,
+    attend, away, checkout, close,
     context::{Facts, head_of},
     core::RunCore,
     follow_ups,
@@ -165,7 +165,7 @@ impl Runner {
             Err(reason) => {
                 let head = verifies.and_then(|(_, head)| head);
                 // A guardian may have started the process before it was killed.
-                let (swept, _) = processes::end_unguarded(cx, &record, self.is_alone());
+                let (swept, _) = close::end_unguarded(cx, &record, self.is_alone());
                 let end = ProcessEnd {
                     took: limits.started.elapsed(),
                     log: log.unwrap_or_default(),
@@ -211,7 +211,7 @@ impl Runner {
         if closed.outcome.is_none() {
             let is_alone = self.is_alone();
             (closed.swept, closed.immortal) =
-                processes::end_unguarded(&self.core.cx, &record, is_alone);
+                close::end_unguarded(&self.core.cx, &record, is_alone);
         } else {
             self.attempts.forget_guardian(&self.core.cx, id)?;
         }
@@ -272,6 +272,7 @@ impl Runner {
                     reporter.doing(&progress.id.task_id, doing);
                 }
             }
+            attend::follow_usage(self, &progress.id, progress.told)?;
             self.follow_report(&progress.id)?;
             if progress.is_result_new {
                 self.handle(Input::FinalResult(progress.id, progress.result))?;

@@ -12,7 +12,7 @@ use super::{
     attempt::{AttemptView, ChildView},
     lines::schedule,
     spend::SpendView,
-    waits::{QueueView, UnreachableView, WaitingView},
+    waits::{LimitsView, QueueView, UnreachableView, WaitingView},
     words::{counted, moment},
 };
 use crate::core::{
@@ -104,19 +104,6 @@ pub struct RunView {
 
 /// How late a schedule may be: cron asks every minute.
 const OVERDUE: TimeDelta = TimeDelta::minutes(2);
-
-/// The limits of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct LimitsView {
-    /// The wall-clock limit of one attempt.
-    pub timeout_seconds: Option<f64>,
-    /// The limit of doing nothing; 0 for no such limit.
-    pub idle_seconds: Option<f64>,
-    /// Attempts in the run.
-    pub max_iterations: u32,
-    /// Attempts per task; none for a plain loop.
-    pub max_attempts: Option<u32>,
-}
 
 /// A plain loop.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -232,12 +219,11 @@ impl RunView {
             unreachable: UnreachableView::all(history, facts.standing.is_live()),
             completed: run.completed,
             spend: SpendView::of(&history.own_spend()),
-            limits: LimitsView {
-                timeout_seconds: begun.timeout_seconds,
-                idle_seconds: begun.idle_seconds,
-                max_iterations: run.shown_limit(),
-                max_attempts: facts.name.is_none().then_some(facts.max_attempts),
-            },
+            limits: LimitsView::of(
+                history,
+                facts.name.is_none().then_some(facts.max_attempts),
+                now,
+            ),
             branch: begun.branch.clone(),
             onto: begun.flags.get("onto").and_then(|it| Some(it.as_str()?.to_owned())),
             agent: begun.agent.clone(),

@@ -10,6 +10,7 @@ use super::words::{counted, ids, moment, named};
 use crate::{
     adapters::terminal::visible,
     core::{
+        agents::reset::NearLimit,
         event::{Batch, Held, WaitingWork},
         executor::shell_word,
         graph::task::{Status, TaskId},
@@ -17,6 +18,48 @@ use crate::{
         select::{View, fault_words},
     },
 };
+
+/// The limits of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LimitsView {
+    /// The wall-clock limit of one attempt.
+    pub timeout_seconds: Option<f64>,
+    /// The limit of doing nothing; 0 for no such limit.
+    pub idle_seconds: Option<f64>,
+    /// Attempts in the run.
+    pub max_iterations: u32,
+    /// Attempts per task; none for a plain loop.
+    pub max_attempts: Option<u32>,
+    /// The usage limits of providers that are nearly reached, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub near_limits: Vec<String>,
+}
+
+impl LimitsView {
+    /// The limits of the newest run at this time.
+    pub fn of(history: &History, max_attempts: Option<u32>, now: DateTime<Utc>) -> LimitsView {
+        let (run, near) = (&history.run, history.near_limits.iter());
+        let near = near.filter(|(_, limit)| limit.resets_at > now);
+        LimitsView {
+            timeout_seconds: run.begun.timeout_seconds,
+            idle_seconds: run.begun.idle_seconds,
+            max_iterations: run.shown_limit(),
+            max_attempts,
+            near_limits: near.map(|(agent, limit)| near_limit(agent, limit, now)).collect(),
+        }
+    }
+
+    /// The usage limits that are nearly reached, for the end of a sentence.
+    pub fn near(&self) -> String {
+        self.near_limits.iter().fold(String::new(), |all, near| all + "; " + near)
+    }
+}
+
+/// A usage limit that is nearly reached, and what follows.
+pub fn near_limit(agent: &str, limit: &NearLimit, now: DateTime<Utc>) -> String {
+    let until = moment(limit.resets_at, now);
+    format!("{agent}: {limit}; until {until} half as many attempts run at the same time")
+}
 
 /// What a run waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

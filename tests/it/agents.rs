@@ -313,13 +313,48 @@ fn a_name_that_is_none_is_an_error_before_anything_runs() {
         ("agents: {fast: [claude, codex]}\n", "`fast` must be one agent"),
         ("agent_for: {db: claude}\n", "`db` must begin with `tag:`, `story:`, `complexity:`"),
         ("escalate: [nowhere-to-be-found]\n", "nowhere-to-be-found"),
+        ("agents:\n  fast: claud\n", "did you mean `claude`?"),
+        ("escalate: cdoex\n", "did you mean `codex`?"),
+        ("agent_for: {'tag:db': gemeni}\n", "did you mean `gemini`?"),
+        ("review: {by: calude}\n", "did you mean `claude`?"),
     ] {
         let trial = TestProject::new().graph("tasks: [{id: a}]\n");
         let trial = trial.file(".ralph/config.yaml", &format!("{SETTINGS}{settings}"));
-        let ran = trial.run(["run"]).whole();
+        let ran = trial.run(["run"]);
+        let is_setting = !settings.contains("nowhere");
+        let ran = ran.code(if is_setting { 65 } else { 69 }).whole();
         assert!(ran.contains(error), "{settings}: {ran}");
+        if is_setting {
+            let line = SETTINGS.lines().count() + settings.trim().lines().count();
+            assert!(ran.contains(&format!("--> .ralph/config.yaml:{line}:")), "{settings}: {ran}");
+            trial.run(["check"]).code(65).stderr_has(error);
+        }
         assert!(!trial.root().join("logs/attempts").exists(), "{settings}");
     }
+    let trial = TestProject::new().agent("commit").env("RALPH_ESCALATE", "claud");
+    trial
+        .run(["check"])
+        .code(65)
+        .stderr_has("RALPH_ESCALATE: `escalate`: there is no agent `claud`");
+}
+
+#[test]
+fn a_misspelled_agent_of_a_task_is_an_error_in_the_graph() {
+    let graph = "tasks:\n  - id: a\n    agent: claud\n  - {id: b, escalate: [codex, claude, calude]}\n  - {id: c, agent: claud, status: complete}\n";
+    let trial = TestProject::new().graph(graph);
+    for command in [&["check"][..], &["run"]] {
+        let ran = trial.run(command).code(65);
+        ran.stderr_has("task-graph.yaml:3:12")
+            .stderr_has("`agent`: there is no agent `claud`; did you mean `claude`?");
+    }
+    trial.run(["doctor"]).code(69).stdout_has("there is no agent `claud`");
+    let trial = trial.graph("tasks:\n  - {id: a, agent: sh}\n  - {id: b, run_on: sandbx}\n");
+    trial
+        .run(["check"])
+        .code(65)
+        .stderr_has("task-graph.yaml:3:")
+        .stderr_has("did you mean `sandbox`?");
+    trial.graph("tasks:\n  - {id: a, agent: sh}\n").run(["check"]).code(0);
 }
 
 #[test]
@@ -506,6 +541,64 @@ fn an_attempt_ends_at_the_limit_that_its_usage_reaches() {
         );
         trial.no_process_is_left();
     }
+}
+
+#[test]
+fn near_the_limit_of_a_provider_half_as_many_attempts_start() {
+    let fixture =
+        format!("{}/tests/transcripts/claude-usage-warning.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let recorded = fs::read_to_string(fixture).unwrap();
+    let line = recorded.lines().find(|line| line.contains("allowed_warning")).unwrap();
+    let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+    let resets_at = chrono::Utc::now().timestamp() + 3600;
+    line["rate_limit_info"]["resetsAt"] = json!(resets_at);
+    let script = format!(
+        "cat > /dev/null; echo work > $RALPH_TASK_ID; git add -A; git commit -qm Work
+        [ $RALPH_TASK_ID != a ] || {{ echo '{line}'; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.05; done; }}
+        [ $RALPH_TASK_ID != b ] || until [ -e \"$TRIAL_DIR/b\" ]; do sleep 0.05; done
+        \"$RALPH\" task-complete $RALPH_TASK_ID"
+    );
+    let agent =
+        format!("{{command: [sh, -c, {}], output: claude-json, name: mine}}", json!(script));
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", &format!("{SETTINGS}jobs: 2\nagent: {agent}\n"))
+        .graph("tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n");
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "limit_near");
+    trial.leave("b");
+    trial.wait_for_records(1, "completed");
+    trial.run(["status"]).stdout_has("mine: 90% of the usage limit is used; until ");
+    trial.leave("go");
+    run.end(&trial).graph_complete().stderr_has("half as many attempts run at the same time");
+    let seq = |action: &str, id: &str| {
+        let lines = trial.lines(action);
+        lines.iter().find(|line| line["task_id"] == id).unwrap()["seq"].as_u64().unwrap()
+    };
+    assert!(seq("agent_ended", "a") < seq("started", "c"));
+    assert_eq!(trial.lines("limit_near").len(), 1);
+    trial.assert_record("limit_near", &json!({"agent": "mine", "used": 0.9}));
+}
+
+#[test]
+fn an_attempt_ends_at_the_cost_limit_of_its_task_and_others_go_on() {
+    let event = json!({"type": "step_finish", "part": {"type": "step-finish", "cost": 0.3,
+        "tokens": {"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}}});
+    let script = format!(
+        "cat > /dev/null; echo work > $RALPH_TASK_ID; git add -A; git commit -qm Work
+        [ $RALPH_TASK_ID = a ] || exec \"$RALPH\" task-complete $RALPH_TASK_ID
+        for n in 1 2 3; do echo '{event}'; done; sleep 600"
+    );
+    let agent = format!("{{command: [sh, -c, {}], output: opencode-json}}", json!(script));
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", &format!("{SETTINGS}agent: {agent}\n"))
+        .graph("tasks: [{id: a, max_cost: 0.5}, {id: b}]\n");
+    trial.run(["run"]).code(3).stderr_has("`max_cost` of its task is reached");
+    assert_eq!(
+        (trial.tasks("interrupted"), trial.tasks("completed")),
+        (vec!["a".into()], vec!["b".into()])
+    );
+    trial.run(["task-show", "a"]).stdout_has("cost limit reached: $0.90 spent");
+    trial.no_process_is_left();
 }
 
 #[test]

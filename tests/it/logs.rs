@@ -263,6 +263,11 @@ const RECORDS: &[(&str, &str, &str)] = &[
         r#""attempt":1,"children":["sh"],"limit_seconds":300.0,"on_orphans":"leave""#,
     ),
     ("terminating", "a", r#""attempt":1,"why":"idle for 15m""#),
+    (
+        "limit_near",
+        "a",
+        r#""attempt":1,"agent":"claude","window":"five_hour","resets_at":"2026-11-20T23:00:00Z","used":0.93"#,
+    ),
     ("completed", "a", ended!("complete")),
     ("failed", "a", ended!("failed")),
     ("interrupted", "a", ended!("cancelled")),

@@ -65,6 +65,95 @@ fn told(name: &str) -> AgentTranscript {
     read(format_of(name), &[&fixture(name)])
 }
 
+fn lines(format: Format, events: &[Value]) -> AgentTranscript {
+    let text: String = events.iter().map(|event| format!("{event}\n")).collect();
+    read(format, &[text.as_bytes()])
+}
+
+/// The events of its documentation and of its types.
+#[test]
+fn pi_is_read_and_its_last_message_is_its_result() {
+    let message = |text: &str, stop: &str| {
+        json!({"type": "message_end", "message": {"role": "assistant", "content": [{"type": "text", "text": text}],
+            "provider": "anthropic", "model": "claude-sonnet-4-5", "stopReason": stop, "errorMessage": text,
+            "usage": {"input": 10, "output": 2, "cacheRead": 5, "cacheWrite": 1, "totalTokens": 18,
+                "cost": {"input": 0.1, "output": 0.1, "cacheRead": 0.0, "cacheWrite": 0.05, "total": 0.25}}}})
+    };
+    let begin = [
+        json!({"type": "session", "version": 3, "id": "5d94-1", "timestamp": "2026-03-15T10:00:00.000Z", "cwd": "/w"}),
+        json!({"type": "agent_start"}),
+        json!({"type": "turn_start"}),
+    ];
+    let tool = [
+        message("I look.", "toolUse"),
+        json!({"type": "tool_execution_start", "toolCallId": "t", "toolName": "bash", "args": {"command": "ls"}}),
+        json!({"type": "tool_execution_end", "toolCallId": "t", "toolName": "bash", "result": {"content": []}, "isError": false}),
+        json!({"type": "turn_start"}),
+    ];
+    let end = json!({"type": "agent_end", "messages": []});
+    let good = lines(
+        Format::PiJson,
+        &[&begin[..], &tool, &[message("Done.", "stop"), end.clone()]].concat(),
+    );
+    assert_eq!(good.conversation.as_deref(), Some("5d94-1"));
+    assert_eq!((good.usage.cost_usd, good.usage.turns), (Some(0.5), Some(2)));
+    let tokens = Tokens { input: 20, output: 4, cache_read: 10, cache_write: 2 };
+    assert_eq!((good.usage.tokens, good.tools["bash"]), (Some(tokens), 1));
+    let result = good.end.unwrap();
+    assert!((result.text.as_str(), result.is_error, good.is_over) == ("Done.", false, true));
+
+    let limit = "429 rate_limit_error: This request would exceed your rate limit";
+    let failed = [&begin[..], &[message(limit, "error"), end]].concat();
+    let told = lines(Format::PiJson, &failed);
+    assert!(told.end.as_ref().unwrap().is_error);
+    let found = judge(Format::PiJson, &told, 0, "");
+    assert!(matches!(found, Some(ProviderErrorKind::RateLimit { .. })), "{found:?}");
+    let retry = json!({"type": "auto_retry_start", "attempt": 1, "maxAttempts": 3, "delayMs": 2000, "errorMessage": limit});
+    let waits = lines(Format::PiJson, &[&failed[..], &[retry]].concat());
+    assert!(!waits.is_over);
+    assert_eq!(waits.wait, Some(AgentWait::For(Duration::from_secs(2))));
+}
+
+/// The events of its documentation and of its types.
+#[test]
+fn qwen_speaks_as_claude_and_counts_cached_tokens_twice() {
+    let usage = json!({"input_tokens": 100, "output_tokens": 7, "cache_read_input_tokens": 40, "total_tokens": 107});
+    let begin = [
+        json!({"type": "system", "subtype": "init", "session_id": "s-1", "model": "qwen3-coder-plus"}),
+        json!({"type": "assistant", "session_id": "s-1", "parent_tool_use_id": null, "message": {"id": "m", "type": "message",
+            "role": "assistant", "model": "qwen3-coder-plus", "content": [{"type": "text", "text": "Done."}], "usage": usage}}),
+    ];
+    let good = json!({"type": "result", "subtype": "success", "session_id": "s-1", "is_error": false, "num_turns": 1,
+        "result": "Done.", "usage": usage});
+    let told = lines(Format::ClaudeJson, &[&begin[..], &[good]].concat());
+    let tokens = Tokens { input: 60, output: 7, cache_read: 40, cache_write: 0 };
+    assert_eq!((told.usage.tokens, told.usage.cost_usd), (Some(tokens), None));
+    assert_eq!(told.conversation.as_deref(), Some("s-1"));
+    let error = "[API Error: 429 You exceeded your current quota, please check your plan and billing details.]";
+    let failed = json!({"type": "result", "subtype": "error_during_execution", "session_id": "s-1", "is_error": true,
+        "num_turns": 1, "usage": {"input_tokens": 0, "output_tokens": 0}, "error": {"message": error}});
+    let told = lines(Format::ClaudeJson, &[failed]);
+    assert_eq!(told.end.as_ref().unwrap().text, error);
+    assert!(judge(Format::ClaudeJson, &told, 1, "").is_some());
+    let failed = json!({"type": "result", "subtype": "error_during_execution", "is_error": true,
+        "error": {"message": "[API Error: 401 Incorrect API key provided.]"}});
+    let told = lines(Format::ClaudeJson, &[failed]);
+    assert_eq!(judge(Format::ClaudeJson, &told, 1, ""), Some(ProviderErrorKind::Authentication));
+}
+
+#[test]
+fn a_limit_that_is_near_is_told_and_is_no_error() {
+    // As recorded.
+    let event = r#"{"type":"rate_limit_event","rate_limit_info":{"status":"allowed_warning","resetsAt":1795211941,"rateLimitType":"five_hour","utilization":0.93,"isUsingOverage":false,"surpassedThreshold":0.9,"unifiedWindows":{"five_hour":{"utilization":0.93,"resetsAt":1795211941,"status":"allowed_warning","surpassedThreshold":0.9}}},"uuid":"6cf737ac-1a77-4fea-b00a-827213506a14","session_id":"5d94f7a5-959e-4d1a-9459-c5cd25ce283d"}"#;
+    let near = read(Format::ClaudeJson, &[event.as_bytes()]).near_limit.unwrap();
+    assert_eq!((near.window, near.used), (FIVE_HOUR, Some(0.93)));
+    assert_eq!(near.resets_at.timestamp(), 1_795_211_941);
+    assert_eq!(near.to_string(), "93% of the 5-hour limit is used");
+    for other in ["claude-success.jsonl", "claude-usage-limit-event.jsonl", "codex-success.jsonl"] {
+        assert_eq!(told(other).near_limit, None, "{other}");
+    }
+}
+
 fn judge(
     format: Format,
     told: &AgentTranscript,

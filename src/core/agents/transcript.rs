@@ -27,7 +27,7 @@ pub use pieces::{OutputPiece, TimedPiece};
 pub use tools::{FileEdit, TodoItem, ToolInput, ToolResult, ToolUse};
 pub use wait::AgentWait;
 
-use crate::agents::reset::LimitWindow;
+use crate::agents::reset::{LimitWindow, NearLimit};
 
 /// The limit on the size of a message or a result, in bytes. Of plain text, so much of the end is kept.
 pub const MESSAGE: usize = 64 << 10;
@@ -46,7 +46,8 @@ pub enum Format {
     /// Plain text. Only the end is kept.
     #[default]
     Text,
-    /// Claude Code with `--output-format stream-json --verbose` or `json`; amp with `--stream-json`.
+    /// Claude Code with `--output-format stream-json --verbose` or `json`; amp with `--stream-json`; Qwen
+    /// Code with `--output-format stream-json` or `json`.
     ClaudeJson,
     /// `codex exec --json`.
     CodexJson,
@@ -56,6 +57,8 @@ pub enum Format {
     OpencodeJson,
     /// `copilot --output-format json`.
     CopilotJson,
+    /// `pi --mode json`.
+    PiJson,
     /// The text of aider. It always exits with code 0, so its error lines are its result.
     Aider,
 }
@@ -69,6 +72,7 @@ impl Format {
         ("gemini-json", Format::GeminiJson),
         ("opencode-json", Format::OpencodeJson),
         ("copilot-json", Format::CopilotJson),
+        ("pi-json", Format::PiJson),
         ("aider", Format::Aider),
     ];
 }
@@ -184,6 +188,8 @@ pub struct AgentTranscript {
     pub wait: Option<AgentWait>,
     /// The number of times that it has said so.
     pub waits: u64,
+    /// The usage limit that it says is nearly reached.
+    pub near_limit: Option<NearLimit>,
     /// The number of tools that run, of those whose end the agent prints.
     tools_running: usize,
     /// The number of running background tasks. The agent waits for them after its result.

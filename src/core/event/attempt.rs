@@ -6,6 +6,7 @@ use super::record::Record;
 use crate::{
     agents::{
         provider_error::ProviderError,
+        reset::NearLimit,
         transcript::{Format, Usage},
     },
     attempt::AttemptState,
@@ -94,6 +95,17 @@ pub enum AttemptEvent {
         /// The reason.
         why: String,
     },
+    /// The provider says that a usage limit of the agent is nearly reached. While that agent works, half
+    /// as many attempts run at the same time until it resets.
+    LimitNear {
+        /// The attempt.
+        attempt: u32,
+        /// The name of the agent.
+        agent: String,
+        /// The limit.
+        #[serde(flatten)]
+        limit: NearLimit,
+    },
     /// The final result of an attempt promised that all work is complete.
     Promised {
         /// The attempt.
@@ -177,6 +189,9 @@ impl Effect for AttemptEvent {
                 history.active.with(record.task_id.as_ref(), |active| {
                     active.spent = Some((record.timestamp, spend));
                 });
+            }
+            AttemptEvent::LimitNear { agent, limit, .. } => {
+                history.near_limits.insert(agent.clone(), *limit);
             }
             AttemptEvent::Promised { kept, .. } => history.run.promised |= kept,
             AttemptEvent::Diagnosing { attempt, by, .. } => {

@@ -15,7 +15,7 @@ use crate::{
     attempt::AttemptState,
     commit_id::CommitId,
     duration,
-    event::{CheckEvent, ChildrenLeft, Event, ExecutorEvent},
+    event::{AttemptEvent, CheckEvent, ChildrenLeft, Event, ExecutorEvent},
     verdict::{CheckResult, Evidence, Outcome, Rule, Verdict},
 };
 
@@ -361,6 +361,12 @@ impl OpenAttempt {
         let watch = self.phase.process_mut()?.watch.as_mut();
         let watch = watch.filter(|watch| !watch.is_ending())?;
         Some(watch.end(outcome, sit.now, &sit.graces).command(&self.id))
+    }
+
+    /// Ends its agent at the cost limit of its task. As at a limit of the run, it has not failed.
+    pub(super) fn cost_reached(&mut self, why: String, sit: &Situation<'_>) -> Vec<RunCommand> {
+        let Some(end) = self.end_process(Outcome::Cancelled, sit) else { return Vec::new() };
+        vec![end, self.emit(AttemptEvent::Terminating { attempt: self.id.attempt, why })]
     }
 
     /// Returns the command that journals the result of a command. That one `is_own` which its task adds

@@ -23,6 +23,15 @@ pub enum Turn<'a> {
     Never,
 }
 
+/// The number of attempts that may work at the same time: half of the jobs, and at least one, while an
+/// agent works whose provider says that its usage limit is nearly reached.
+pub(super) fn jobs(view: &View<'_>, now: DateTime<Utc>) -> usize {
+    let limits = &view.history.near_limits;
+    let is_near = |agent| limits.get(agent).is_some_and(|limit| limit.resets_at > now);
+    let mut agents = view.active.iter().filter_map(|active| active.agent);
+    if agents.any(is_near) { (view.policy.jobs / 2).max(1) } else { view.policy.jobs }
+}
+
 impl<'a> View<'a> {
     /// Returns the agents of a task, in the order in which they are tried by its next attempt.
     pub fn agents(&self, number: usize) -> Vec<&'a AgentCommand> {

@@ -19,7 +19,7 @@ use crate::{
         spend::dollars,
         verdict::{CheckResult, Commit, Verdict},
     },
-    view::calibration,
+    view::{calibration, waits::near_limit},
 };
 
 /// The number of commits of one task in the summary.
@@ -78,6 +78,9 @@ impl EventText for AttemptEvent {
                 vec![faint(format!("{id} continues in the same conversation: {lack}"))]
             }
             AttemptEvent::Terminating { why, .. } => warn(format!("ending {id}: {why}")),
+            AttemptEvent::LimitNear { agent, limit, .. } => {
+                warn(near_limit(agent, limit, at.record.timestamp))
+            }
             AttemptEvent::Promised { kept: false, .. } => warn(format!(
                 "{}the agent promised that all is done, but tasks remain; the run continues",
                 line_prefix(id, at.view)
@@ -291,10 +294,9 @@ fn output(ended: &AttemptResult) -> Line {
 
 /// Returns where that is kept which an attempt left.
 fn kept(id: &str, ended: &AttemptResult) -> Option<Line> {
-    ended.pinned.as_ref()?;
-    let name = format!("{id}.{}", ended.attempt);
+    let name = ended.pinned.as_ref().map(|_| format!("{id}.{}", ended.attempt))?;
     let is_beside = ended.verdict == Verdict::Complete;
-    let what = if is_beside { "files beside the work that landed are" } else { "what it left is" };
+    let what = if is_beside { "its files that did not land are" } else { "its work is" };
     let text = format!("    {what} kept: `ralph show {name}`, `ralph restore {name}`");
     Some(line(Style::Faint, text))
 }

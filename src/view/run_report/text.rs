@@ -350,7 +350,7 @@ fn limits(run: &RunView) -> String {
         per_task.unwrap_or_default(),
         limit(run.limits.timeout_seconds),
         limit(run.limits.idle_seconds),
-        run.agent.join(" ")
+        run.agent.join(" ") + &run.limits.near()
     )
 }
 

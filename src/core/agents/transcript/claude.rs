@@ -6,8 +6,8 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{
-    AgentTranscript, AgentWait, FinalResult, LimitWindow, MESSAGE, PHRASE, Tokens, code, count,
-    cut, dollars, http_status,
+    AgentTranscript, AgentWait, FinalResult, LimitWindow, MESSAGE, NearLimit, PHRASE, Tokens, code,
+    count, cut, dollars, http_status,
 };
 
 /// Claude Code's `stream-json`, and its `json`, which consists of the last event of the former.
@@ -18,7 +18,7 @@ use super::{
 /// - `subtype` is `success` for most errors; `is_error` tells. At a turn limit, older versions set
 ///   only `subtype`.
 /// - `rate_limit_event` is a heartbeat. It means a limit only if its status is `rejected` and the
-///   run fails.
+///   run fails; `allowed_warning` says that one is near.
 /// - A provider error arrives as a message of the model `<synthetic>` with its name.
 ///
 /// - One that resumes a conversation counts `total_cost_usd` and `modelUsage` from its beginning in
@@ -75,6 +75,11 @@ impl ClaudeState {
                 let is_hit = limit["status"] == "rejected";
                 self.rejected_until = instant(&limit["resetsAt"]).filter(|_| is_hit);
                 self.rejected_window = window(limit).filter(|_| is_hit);
+                let resets_at = instant(&limit["resetsAt"]);
+                let resets_at = resets_at.filter(|_| limit["status"] == "allowed_warning");
+                let used = limit["utilization"].as_f64().filter(|used| (0.0..=1.0).contains(used));
+                transcript.near_limit =
+                    resets_at.map(|resets_at| NearLimit { window: window(limit), resets_at, used });
                 if let Some(at) = self.rejected_until {
                     transcript.set_wait(AgentWait::Until(at));
                 }
@@ -202,7 +207,9 @@ impl ClaudeState {
         let subtype = event["subtype"].as_str().unwrap_or_default();
         let is_error = event["is_error"] == true || subtype.starts_with("error");
         let errors = || -> Vec<&str> {
-            event["errors"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+            let all = event["errors"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            // That of Qwen Code.
+            all.chain(event["error"]["message"].as_str()).collect()
         };
         let text = event["result"].as_str().map_or_else(|| errors().join("; "), str::to_owned);
         let mut end = FinalResult { text: cut(&text, MESSAGE), is_error, ..FinalResult::default() };
@@ -246,10 +253,13 @@ fn total(Tokens { input, output, cache_read, cache_write }: Tokens) -> u64 {
 }
 
 fn tokens(usage: &Value) -> Tokens {
+    let cache_read = count(&usage["cache_read_input_tokens"]);
+    // Qwen Code, which gives a total, counts those from the cache in both.
+    let again = if usage["total_tokens"].is_number() { cache_read } else { 0 };
     Tokens {
-        input: count(&usage["input_tokens"]),
+        input: count(&usage["input_tokens"]).saturating_sub(again),
         output: count(&usage["output_tokens"]),
-        cache_read: count(&usage["cache_read_input_tokens"]),
+        cache_read,
         cache_write: count(&usage["cache_creation_input_tokens"]),
     }
 }
