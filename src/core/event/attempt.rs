@@ -188,6 +188,10 @@ impl Effect for AttemptEvent {
                 let spend = Spend::of(&end.usage, &end.outcome, end.duration_seconds);
                 history.active.with(record.task_id.as_ref(), |active| {
                     active.spent = Some((record.timestamp, spend));
+                    // An earlier run had queued it; now it is judged again.
+                    if active.state.is_queued() {
+                        active.state = AttemptState::Verifying;
+                    }
                 });
             }
             AttemptEvent::LimitNear { agent, limit, .. } => {

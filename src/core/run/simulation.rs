@@ -35,8 +35,8 @@ use crate::{
     dice::Dice,
     event::{
         Answer, AttemptEvent, AttemptResult, Begun, Cause, CheckEvent, ChildrenLeft, DiagnosisEnd,
-        Event, ExecutorEvent, GraphEvent, LandingEvent, Orphans, RequestEvent, RunEvent,
-        StopReason, record::Record,
+        Event, ExecutorEvent, GraphEvent, LandingEvent, Orphans, RequestEvent, ReviewEnd, RunEvent,
+        StopReason, StopRequest, record::Record,
     },
     executor::{ExecutorFault, LOCAL, Placement},
     graph::{
@@ -44,9 +44,11 @@ use crate::{
         task::{CommitRule, Status, Task, TaskId},
     },
     history::History,
+    reviewer::{FindingSeverity, ReviewFinding, ReviewRule, WorkReview},
     select::{self, Decision, Policy, SelectionKey, View},
     verdict::{
-        Commit, DiffStat, Evidence, Merge, Outcome, Report, ResolvedConflict, Rule, Verdict,
+        Commit, DiffStat, Evidence, FINDINGS, Merge, Outcome, Report, ResolvedConflict, Rule,
+        Verdict,
     },
 };
 
@@ -111,6 +113,16 @@ struct SimSlot {
     changed: bool,
 }
 
+/// A review of the work of an attempt.
+struct SimReview {
+    /// The result of the attempt, which waits for it.
+    end: Box<PendingResult>,
+    /// When it can end: later, if its provider limits it.
+    until: i64,
+    /// How often its provider refused it.
+    refused: u32,
+}
+
 /// A trial that is being built.
 struct SimBuild {
     onto: CommitId,
@@ -146,6 +158,13 @@ struct World {
     /// How many trials are verified at once, and whether they combine work.
     queue: QueueLimits,
     landing: Option<VerifiedBatch>,
+    /// How work is reviewed before it lands, if it is.
+    review: Option<ReviewRule>,
+    reviews: BTreeMap<AttemptId, SimReview>,
+    /// The tasks that must be parked, because a required review failed.
+    to_park: BTreeSet<TaskId>,
+    /// How often what happened.
+    counts: BTreeMap<&'static str, u64>,
     /// The attempts that had started at the last step of the merge queue, if it was taken when only
     /// queued work was left.
     last_step: Option<usize>,
@@ -165,9 +184,6 @@ struct World {
     ended: BTreeMap<AttemptId, u32>,
     /// The tasks that a person completed by hand.
     by_hand: BTreeSet<TaskId>,
-    landings: u64,
-    crashes: u64,
-    all_follow_ups: u64,
     /// The commands that passed for each open attempt, by purpose and in order.
     passed: BTreeMap<(AttemptId, &'static str), Vec<String>>,
     /// The further prompts of each attempt, and the wall time of its agent before the last.
@@ -177,10 +193,9 @@ struct World {
     /// When SIGTERM came, and how many signals came.
     signalled: (Option<i64>, u32),
     parked: BTreeSet<TaskId>,
-    /// The tasks that an agent diagnoses, those that were diagnosed in this run, and how many in all.
+    /// The tasks that an agent diagnoses, and those that were diagnosed in this run.
     diagnosing: BTreeSet<AttemptId>,
     diagnosed: BTreeSet<TaskId>,
-    mended: u64,
     /// Whether the executor of some tasks does not answer.
     is_away: bool,
     /// The newest attempt that tries whether an executor answers again, by executor.
@@ -192,6 +207,15 @@ struct World {
 /// Whether a process is one of the merge queue.
 fn is_trial(purpose: Option<CheckPurpose>) -> bool {
     matches!(purpose, Some(CheckPurpose::Trial(_)))
+}
+
+/// How work is reviewed, if it is.
+fn draw_rule(dice: &mut Dice) -> Option<ReviewRule> {
+    dice.chance(50).then(|| ReviewRule {
+        severity: FindingSeverity::Medium,
+        rounds: u32::try_from(dice.below(3)).unwrap_or(0),
+        required: dice.chance(50),
+    })
 }
 
 /// Why a step ends a run.
@@ -230,6 +254,7 @@ impl World {
         };
         let verify = dice.chance(75);
         let one_check = dice.chance(30);
+        let review = draw_rule(&mut dice);
         let tip = CommitId::from("c0");
         World {
             dice,
@@ -252,6 +277,10 @@ impl World {
             trial_slots: BTreeMap::new(),
             queue,
             landing: None,
+            review,
+            reviews: BTreeMap::new(),
+            to_park: BTreeSet::new(),
+            counts: BTreeMap::new(),
             last_step: None,
             commits: BTreeMap::from([(tip.clone(), Works::new())]),
             verified: BTreeSet::from([tip.clone()]),
@@ -262,9 +291,6 @@ impl World {
             started: BTreeMap::new(),
             ended: BTreeMap::new(),
             by_hand: BTreeSet::new(),
-            landings: 0,
-            crashes: 0,
-            all_follow_ups: 0,
             passed: BTreeMap::new(),
             follow_ups: BTreeMap::new(),
             found_landed: BTreeSet::new(),
@@ -272,7 +298,6 @@ impl World {
             parked: BTreeSet::new(),
             diagnosing: BTreeSet::new(),
             diagnosed: BTreeSet::new(),
-            mended: 0,
             is_away: false,
             trying: BTreeMap::new(),
             shown: env::var_os("RALPH_SIMULATION_SEED").is_some(),
@@ -425,6 +450,7 @@ impl World {
             let failed = self.reds.iter().any(|red| self.commits[red] == *works);
             assert!(failed, "{id} is said to fail without its work, and that was not tried");
         }
+        self.check_review(id, ended);
         let count = self.ended.entry(id.clone()).or_default();
         *count += 1;
         assert_eq!(*count, 1, "{id} ended twice");
@@ -456,6 +482,7 @@ impl World {
         }
         if let (Event::Attempt(AttemptEvent::Parked { .. }), Some(id)) = (&event, &task_id) {
             self.parked.insert(id.clone());
+            self.to_park.remove(id);
         }
         if let (Some(ended), Some(task_id)) = (event.ended(), &task_id) {
             self.check_end(&AttemptId { task_id: task_id.clone(), attempt: ended.attempt }, ended);
@@ -492,66 +519,28 @@ impl World {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "one arm for each command")]
     fn apply(&mut self, command: RunCommand) -> Result<Option<Input>, End> {
         match command {
             RunCommand::Emit(about, event) => self.emit(about, *event),
             RunCommand::WriteStatus(id, _, write, cause) => {
-                let new = write.status();
-                if let Some(number) = self.graph.number(&id) {
-                    let old = Some(self.graph.task(number).status);
-                    // Only the journal has the other statuses of isolated attempts.
-                    if !self.isolated || new == Status::Complete {
-                        self.graph.set_status(number, new);
-                    }
-                    let event =
-                        GraphEvent::StatusChanged { old, new: Some(new), cause, reason: None };
-                    self.emit(Some((id, 0)), event);
-                }
+                self.write_status(id, write.status(), cause);
             }
             RunCommand::Record(key) => return self.record_and_claim(key),
             RunCommand::Slot(id, SlotCommand::Prepare | SlotCommand::Reassign) => {
                 assert!(self.isolated && self.preparing.insert(id));
             }
-            RunCommand::StartAgent(id) => {
-                if let Some(open) = self.run.attempts().get(&id) {
-                    let setup = self.passed(&id, "setup") == open.setup;
-                    assert!(setup || self.set_up.contains(&id), "{id} starts before setup");
-                    assert_eq!(self.passed(&id, "baseline"), open.baseline, "{id} starts early");
-                }
-                return Ok(Some(self.start(id, None, "agent")));
-            }
+            RunCommand::StartAgent(id) => return Ok(Some(self.start_agent(id))),
             RunCommand::FollowUp(id, next) => return Ok(Some(self.follow_up(id, &next))),
             RunCommand::FetchWork(id, _) => return Ok(Some(self.fetch(id))),
             RunCommand::StartCheck(id, purpose, _, command) => {
-                let verifies = |it: &SimProcess| {
-                    it.purpose.is_some_and(|purpose| purpose != CheckPurpose::Setup)
-                };
-                let is_beside = self.processes.values().any(verifies);
-                assert!(
-                    purpose == CheckPurpose::Setup || !self.one_check || !is_beside,
-                    "{id} verifies at the same time as another attempt"
-                );
-                return Ok(Some(self.start(id, Some(purpose), &command)));
+                return Ok(Some(self.start_check(id, purpose, &command)));
             }
-            RunCommand::Process(id, ProcessOrder::Interrupt | ProcessOrder::Terminate) => {
-                if let Some(process) = self.processes.get_mut(&id) {
-                    process.told = true;
-                }
-            }
-            RunCommand::Process(id, ProcessOrder::Kill | ProcessOrder::KillGuardian) => {
-                if let Some(process) = self.processes.get_mut(&id) {
-                    (process.told, process.killed) = (true, true);
-                }
-            }
+            RunCommand::Process(id, order) => self.order(&id, order),
             RunCommand::Collect(id, end) => {
                 let result = Box::new(self.collect(&id, &end));
                 return Ok(Some(Input::Collected(id, result)));
             }
-            RunCommand::Judge(id, mut end) => {
-                self.commit_leftovers(&id, &mut end);
-                return Ok(Some(Input::Judged(id, end)));
-            }
+            RunCommand::Judge(id, end) => return Ok(self.judge(id, end)),
             RunCommand::Keep(id, ..) => {
                 return Ok(Some(Input::Kept { id, pinned: None, unpinned: Vec::new() }));
             }
@@ -568,6 +557,7 @@ impl World {
             }
             RunCommand::Release { id, .. } => {
                 assert!(!self.processes.contains_key(&id), "{id} is released while it runs");
+                assert!(!self.reviews.contains_key(&id), "{id} is released during its review");
                 self.records.remove(&id);
             }
             RunCommand::Withdraw(id) => {
@@ -577,26 +567,7 @@ impl World {
                 self.set_up.remove(&id);
                 self.follow_ups.remove(&id);
             }
-            RunCommand::Landing(LandingCommand::Build { onto, members, slot }) => {
-                let leader = members[0].clone();
-                self.begin_build(SimBuild { onto, leader, members, slot });
-            }
-            RunCommand::Landing(LandingCommand::CheckOut { leader, onto, slot }) => {
-                self.begin_build(SimBuild { onto, leader, members: Vec::new(), slot });
-            }
-            RunCommand::Landing(LandingCommand::Record(id, landing)) => {
-                if let Some(record) = self.records.get_mut(&id) {
-                    record.landing = Some(*landing);
-                }
-            }
-            RunCommand::Landing(LandingCommand::Land { batch, .. }) => {
-                for id in self.new_works(batch.onto(), batch.tip()) {
-                    let record = self.records.get(&id);
-                    assert!(record.is_some_and(|it| it.landing.is_some()), "no intent of {id}");
-                }
-                self.check_verified(&batch);
-                self.landing = Some(batch);
-            }
+            RunCommand::Landing(command) => self.apply_landing(command),
             RunCommand::Abandon(_) => return Err(End::Crashed),
             RunCommand::Slot(id, SlotCommand::TakeAsGiven)
                 if self.rough && self.dice.chance(10) =>
@@ -606,13 +577,217 @@ impl World {
             RunCommand::Slot(id, SlotCommand::TakeAsGiven) => {
                 return Ok(Some(Input::TakenAsGiven(id)));
             }
-            RunCommand::SetHolder(_)
-            | RunCommand::KeepGraph
-            | RunCommand::Process(_, ProcessOrder::Spare | ProcessOrder::KeepAwake)
-            | RunCommand::AfterAttempt(_)
-            | RunCommand::Landing(LandingCommand::KeepLog { .. }) => {}
+            RunCommand::SetHolder(_) | RunCommand::KeepGraph | RunCommand::AfterAttempt(_) => {}
         }
         Ok(None)
+    }
+
+    fn write_status(&mut self, id: TaskId, new: Status, cause: Cause) {
+        let Some(number) = self.graph.number(&id) else { return };
+        let old = Some(self.graph.task(number).status);
+        // Only the journal has the other statuses of isolated attempts.
+        if !self.isolated || new == Status::Complete {
+            self.graph.set_status(number, new);
+        }
+        let event = GraphEvent::StatusChanged { old, new: Some(new), cause, reason: None };
+        self.emit(Some((id, 0)), event);
+    }
+
+    fn start_agent(&mut self, id: AttemptId) -> Input {
+        if let Some(open) = self.run.attempts().get(&id) {
+            let setup = self.passed(&id, "setup") == open.setup;
+            assert!(setup || self.set_up.contains(&id), "{id} starts before setup");
+            assert_eq!(self.passed(&id, "baseline"), open.baseline, "{id} starts early");
+        }
+        self.start(id, None, "agent")
+    }
+
+    fn start_check(&mut self, id: AttemptId, purpose: CheckPurpose, command: &str) -> Input {
+        let verifies =
+            |it: &SimProcess| it.purpose.is_some_and(|purpose| purpose != CheckPurpose::Setup);
+        let is_beside = self.processes.values().any(verifies);
+        assert!(
+            purpose == CheckPurpose::Setup || !self.one_check || !is_beside,
+            "{id} verifies at the same time as another attempt"
+        );
+        self.start(id, Some(purpose), command)
+    }
+
+    /// Gives an order to a process.
+    fn order(&mut self, id: &AttemptId, order: ProcessOrder) {
+        let Some(process) = self.processes.get_mut(id) else { return };
+        match order {
+            ProcessOrder::Interrupt | ProcessOrder::Terminate => process.told = true,
+            ProcessOrder::Kill | ProcessOrder::KillGuardian => {
+                (process.told, process.killed) = (true, true);
+            }
+            ProcessOrder::Spare | ProcessOrder::KeepAwake => {}
+        }
+    }
+
+    fn apply_landing(&mut self, command: LandingCommand) {
+        match command {
+            LandingCommand::Build { onto, members, slot } => {
+                let leader = members[0].clone();
+                self.begin_build(SimBuild { onto, leader, members, slot });
+            }
+            LandingCommand::CheckOut { leader, onto, slot } => {
+                self.begin_build(SimBuild { onto, leader, members: Vec::new(), slot });
+            }
+            LandingCommand::Record(id, landing) => {
+                if let Some(record) = self.records.get_mut(&id) {
+                    record.landing = Some(*landing);
+                }
+            }
+            LandingCommand::Land { batch, .. } => {
+                for id in self.new_works(batch.onto(), batch.tip()) {
+                    let record = self.records.get(&id);
+                    assert!(record.is_some_and(|it| it.landing.is_some()), "no intent of {id}");
+                }
+                self.check_verified(&batch);
+                self.landing = Some(batch);
+            }
+            LandingCommand::KeepLog { .. } => {}
+        }
+    }
+
+    /// Judges an attempt, whose work is verified and reviewed first if that is due.
+    fn judge(&mut self, id: AttemptId, mut end: Box<PendingResult>) -> Option<Input> {
+        self.commit_leftovers(&id, &mut end);
+        let open = self.run.attempts().get(&id)?;
+        let is_complete = Verdict::of(&end.outcome, &end.evidence, open.rule) == Verdict::Complete;
+        let is_due = self.isolated
+            && self.review.is_some()
+            && is_complete
+            && end.evidence.review.is_none()
+            && !end.evidence.commits.is_empty();
+        if !is_due {
+            return Some(Input::Judged(id, end));
+        }
+        if end.evidence.verify.is_empty() && !open.verify.is_empty() {
+            return Some(Input::VerifyFirst(id, end));
+        }
+        self.begin_review(&id);
+        let review = SimReview { end, until: self.now, refused: 0 };
+        assert!(self.reviews.insert(id.clone(), review).is_none(), "{id} has two reviews");
+        None
+    }
+
+    fn begin_review(&mut self, id: &AttemptId) {
+        let by = "reviewer".to_owned();
+        let begun = CheckEvent::Reviewing { attempt: id.attempt, by, log: String::new() };
+        self.emit(Some((id.task_id.clone(), 0)), begun);
+    }
+
+    /// Whether a request ends all reviews.
+    fn ends_reviews(&self) -> bool {
+        let stop = self.history.run.stop.as_ref();
+        self.policy.stop.is_some() || stop.is_some_and(|stop| stop.now)
+    }
+
+    /// The answer of a reviewer by a number that was drawn: findings, a failure, or nothing.
+    fn draw_review(&mut self, drawn: usize) -> WorkReview {
+        let by = "reviewer";
+        match drawn {
+            0..3 => {
+                let severity = [FindingSeverity::Low, FindingSeverity::High][self.dice.below(2)];
+                let finding =
+                    ReviewFinding { file: None, line: None, severity, text: String::new() };
+                WorkReview { by: by.to_owned(), findings: vec![finding], ..WorkReview::default() }
+            }
+            3..7 => WorkReview::failed(by, "it crashed, or its provider refused it".to_owned()),
+            _ => WorkReview { by: by.to_owned(), ..WorkReview::default() },
+        }
+    }
+
+    /// Simulates the end of a review: a verdict, a failure, a limit of its provider, or a conflict that is
+    /// seen before it begins.
+    fn end_review(&mut self, id: AttemptId) -> Result<(), End> {
+        let SimReview { mut end, refused, .. } = self.reviews.remove(&id).expect("it was chosen");
+        let rule = self.review.expect("work is reviewed");
+        if refused == 0 && self.conflicts(&id, &self.commits[&self.tip()]) && self.dice.chance(80) {
+            self.count("conflicts before a review");
+            let (branch, onto) = ("main".to_owned(), self.tip());
+            end.evidence.merge = Some(Merge::Conflict { branch, onto, paths: Vec::new() });
+            return self.handle(Input::Judged(id, end));
+        }
+        let drawn = if self.rough { self.dice.below(12) } else { 11 };
+        let mut review = self.draw_review(drawn);
+        let is_stopped = self.ends_reviews();
+        let told = |review: WorkReview| {
+            let outcome = Outcome::Exited { exit_code: i32::from(review.failed.is_some()) };
+            let (attempt, usage) = (id.attempt, Usage::default());
+            let duration_seconds = 1.0;
+            CheckEvent::WorkReviewed(ReviewEnd {
+                attempt,
+                outcome,
+                review,
+                duration_seconds,
+                usage,
+            })
+        };
+        let about = Some((id.task_id.clone(), 0));
+        if is_stopped || (drawn == 3 && rule.required) {
+            self.emit(about, told(review));
+            if !is_stopped {
+                // It has no login.
+                self.count("runs ended by a reviewer");
+                let limit = Some("a reviewer without login".to_owned());
+                let stop = StopRequest { limit, ..StopRequest::default() };
+                self.emit(None, RequestEvent::StopRequested(stop));
+            }
+            self.count("postponed reviews");
+            return self.handle(Input::Postponed(id));
+        }
+        if drawn < 6 && drawn > 3 && rule.required && refused < 3 {
+            self.count("limits waited for");
+            self.emit(about, told(review));
+            self.begin_review(&id);
+            let until = self.now + 60;
+            self.reviews.insert(id, SimReview { end, until, refused: refused + 1 });
+            return Ok(());
+        }
+        let active = self.history.active.of(&id.task_id);
+        let here = active.map_or(0, |it| it.continued.iter().filter(|it| *it == FINDINGS).count());
+        let before = self.history.of(&id.task_id).rejected + u32::try_from(here).unwrap_or(0);
+        let missing = review.decide(rule, before);
+        assert!(before <= rule.rounds, "{id} was sent back {before} times");
+        self.count(match (&review.failed, review.sent_back, review.findings.is_empty()) {
+            (Some(_), ..) => "failed reviews",
+            (None, true, _) => "rounds of findings",
+            (None, false, false) => "findings that stay",
+            (None, false, true) => "reviews without findings",
+        });
+        end.evidence.missing.extend(missing);
+        end.evidence.review = Some(Box::new(review.clone()));
+        self.emit(about, told(review));
+        self.handle(Input::Judged(id, end))
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// Checks that the end of an attempt fits the review of its work.
+    fn check_review(&mut self, id: &AttemptId, ended: &AttemptResult) {
+        let (Some(rule), true) = (self.review, self.isolated) else { return };
+        let review = ended.evidence.review.as_ref();
+        let is_complete = ended.verdict == Verdict::Complete;
+        if is_complete && !self.found_landed.contains(id) {
+            let review = review.expect("work lands that was not reviewed");
+            let grave = review.findings.iter().any(|it| it.severity >= rule.severity);
+            assert!(!review.sent_back, "{id} lands and was sent back");
+            assert!(
+                !rule.required || (!grave && review.failed.is_none()),
+                "{id} lands without the review that it requires"
+            );
+        }
+        if ended.verdict == Verdict::Rejected {
+            assert!(review.is_some_and(|review| review.sent_back), "{id} is rejected for nothing");
+        }
+        if ended.needs_person() && ended.verdict == Verdict::Unverified {
+            self.to_park.insert(id.task_id.clone());
+        }
     }
 
     fn begin_build(&mut self, trial: SimBuild) {
@@ -842,7 +1017,7 @@ impl World {
         assert!(*taken <= MOST_FOLLOW_UPS, "{id} gets one prompt too many");
         assert_eq!(next.number, *taken as usize, "{id} counts its prompts");
         assert!(next.took < LIMIT, "{id} goes on although its time is over");
-        self.all_follow_ups += 1;
+        self.count("follow-ups");
         let record = self.records.get_mut(&id).expect("it is open");
         (record.exit, record.head) = (None, None);
         self.start(id, None, "agent")
@@ -969,6 +1144,9 @@ impl World {
         let can_end = self.processes.iter().filter(|(_, process)| process.can_end());
         choices.extend(can_end.map(|(id, _)| Some(id.clone())));
         choices.extend(self.preparing.iter().cloned().map(Some));
+        let is_stopped = self.ends_reviews();
+        let reviews = self.reviews.iter().filter(|(_, it)| is_stopped || it.until <= self.now);
+        choices.extend(reviews.map(|(id, _)| Some(id.clone())));
         if self.building.is_some() || self.landing.is_some() {
             choices.push(None);
         }
@@ -980,12 +1158,17 @@ impl World {
             if let Some(until) = until {
                 self.now = self.now.max(until.timestamp());
             }
+            if let Some(until) = self.reviews.values().map(|review| review.until).min() {
+                self.now = self.now.max(until);
+                return self.tick();
+            }
             let patience = self.run.patience(self.instant(), lands).unwrap_or_default();
             self.now += i64::try_from(patience.as_secs()).unwrap_or(0) + 1;
             return self.tick();
         }
         match choices.swap_remove(self.dice.below(choices.len())) {
             Some(id) if self.preparing.contains(&id) => self.prepared(id),
+            Some(id) if self.reviews.contains_key(&id) => self.end_review(id),
             Some(id) => self.end_process(id),
             None if self.building.is_some() => self.end_build(),
             None => self.end_landing(),
@@ -1117,7 +1300,9 @@ impl World {
     }
 
     fn conclude_diagnosis(&mut self, id: &AttemptId, remedy: Remedy) {
-        self.mended += u64::from(remedy.mends());
+        if remedy.mends() {
+            self.count("graphs mended by a diagnosis");
+        }
         let end = DiagnosisEnd {
             attempt: id.attempt,
             outcome: Outcome::Exited { exit_code: 0 },
@@ -1201,7 +1386,7 @@ impl World {
             _ if self.tip() != *batch.onto() => Ok(LandOutcome::Moved),
             _ => {
                 self.positions.push(batch.tip().clone());
-                self.landings += 1;
+                self.count("landings");
                 Ok(LandOutcome::Landed { waits: self.dice.chance(2) })
             }
         };
@@ -1313,12 +1498,14 @@ impl World {
         // All processes end with the runner.
         self.processes.clear();
         self.preparing.clear();
+        self.reviews.clear();
+        self.to_park.clear();
         self.building = None;
         if let Some(batch) = self.landing.take() {
             // Git may or may not have finished.
             if self.tip() == *batch.onto() && self.dice.chance(50) {
                 self.positions.push(batch.tip().clone());
-                self.landings += 1;
+                self.count("landings");
             }
         }
         (self.diagnosing, self.diagnosed) = (BTreeSet::new(), BTreeSet::new());
@@ -1446,6 +1633,10 @@ impl World {
             let is_open = self.history.diagnosing.contains_key(&id.task_id);
             assert!(is_open, "the diagnosis of {id} is not in the history");
         }
+        for id in self.reviews.keys() {
+            let phase = self.run.attempts().get(id).map(|open| &open.phase);
+            assert_eq!(phase, Some(&AttemptPhase::Judging), "{id} goes on during its review");
+        }
         for open in &self.history.active.attempts {
             let id = AttemptId { task_id: open.task_id.clone(), attempt: open.attempt };
             assert!(!self.ended.contains_key(&id), "{id} is active and has ended");
@@ -1456,10 +1647,12 @@ impl World {
     fn stopped(&mut self, reason: &StopReason) {
         assert!(self.processes.is_empty(), "processes still run: {reason}");
         assert!(self.diagnosing.is_empty(), "a diagnosis is made: {reason}");
+        assert!(self.reviews.is_empty(), "reviewers still run: {reason}");
+        assert!(self.to_park.is_empty(), "{:?} are not parked", self.to_park);
         for task in self.graph.tasks().iter().filter(|task| task.status == Status::InProgress) {
             let spent = self.is_out_of_attempts(&task.id);
             // A crash right after the end of an attempt loses the line, not the state.
-            let told = self.crashes > 0 || self.parked.contains(&task.id);
+            let told = self.counts.contains_key("crashes") || self.parked.contains(&task.id);
             assert!(!spent || told, "{} is not parked", task.id);
         }
         if let StopReason::MergeHeld(_) = reason {
@@ -1485,11 +1678,16 @@ impl World {
 }
 
 /// Simulates one schedule: runs with failures first, then runs without, until no record is left.
-fn schedule(seed: u64) -> [u64; 4] {
+fn schedule(seed: u64) -> BTreeMap<&'static str, u64> {
     let mut world = World::new(seed);
     for _ in 0..6 {
         match world.run_once() {
-            End::Crashed => world.crashes += 1,
+            End::Crashed => {
+                world.count("crashes");
+                if !world.reviews.is_empty() {
+                    world.count("crashes during a review");
+                }
+            }
             End::Stopped(StopReason::Complete) => break,
             End::Stopped(_) => {}
         }
@@ -1513,7 +1711,7 @@ fn schedule(seed: u64) -> [u64; 4] {
         );
     }
     assert!(world.history.diagnosing.is_empty(), "{:?}", world.history.diagnosing);
-    [world.landings, world.crashes, world.all_follow_ups, world.mended]
+    world.counts
 }
 
 #[test]
@@ -1524,20 +1722,35 @@ fn no_schedule_violates_an_invariant() {
         return;
     }
     let count = number("RALPH_SIMULATIONS").unwrap_or(SCHEDULES);
-    let mut sums = [0; 4];
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in 0..count {
         let result = std::panic::catch_unwind(|| schedule(seed));
         let Ok(counts) = result else {
             panic!("RALPH_SIMULATION_SEED={seed} violates an invariant");
         };
-        for (sum, count) in sums.iter_mut().zip(counts) {
-            *sum += count;
+        for (what, count) in counts {
+            *sums.entry(what).or_default() += count;
         }
     }
-    let [landings, crashes, follow_ups, mended] = sums;
-    println!(
-        "schedules {count}, landings {landings}, crashes {crashes}, follow-ups {follow_ups}, mended {mended}, violations 0"
-    );
+    let told: Vec<String> = sums.iter().map(|(what, sum)| format!(", {what} {sum}")).collect();
+    println!("schedules {count}{}, violations 0", told.concat());
+    let [landings, crashes, follow_ups] =
+        ["landings", "crashes", "follow-ups"].map(|what| sums.get(what).copied().unwrap_or(0));
+    for what in [
+        "conflicts before a review",
+        "crashes during a review",
+        "failed reviews",
+        "findings that stay",
+        "graphs mended by a diagnosis",
+        "limits waited for",
+        "postponed reviews",
+        "reviews without findings",
+        "rounds of findings",
+        "runs ended by a reviewer",
+    ] {
+        assert!(sums.contains_key(what), "{what} never happened");
+    }
+    let mended = sums["graphs mended by a diagnosis"];
     assert!(mended > count / 20, "{mended} mended");
     assert!(follow_ups > count / 5, "{follow_ups} follow-ups");
     assert!(landings > count / 2 && crashes > count / 20, "{landings} landings, {crashes} crashes");
