@@ -203,6 +203,7 @@ pub(super) struct ListedSlot {
     /// Its path as it is typed at the top of the repository.
     pub(super) seen: String,
     is_merge: bool,
+    is_review: bool,
 }
 
 impl ListedSlot {
@@ -235,17 +236,29 @@ impl ListedSlot {
                     .iter()
                     .find(|open| open.slot.as_ref().is_some_and(|slot| slot.path == path));
                 let is_merge = pool.is_merge(&path);
-                let state = match used {
-                    Some(open) => used_by(open, &attempts, live),
+                let reviewed = history.active.attempts.iter().find(|active| {
+                    active.review_slot.as_ref().is_some_and(|slot| Path::new(slot) == path)
+                });
+                let state = match (used, reviewed.filter(|_| live)) {
+                    (Some(open), _) => used_by(open, &attempts, live),
+                    (None, Some(active)) => SlotState::Used {
+                        attempt: format!("{}.{}", active.task_id, active.attempt),
+                        stage: AttemptState::Reviewing,
+                        live,
+                    },
                     // It is in the middle of a trial most of the time.
-                    None if live && is_merge => SlotState::Free,
-                    None => match suspects.iter().find(|slot| slot.path == path) {
+                    (None, None) if live && is_merge => SlotState::Free,
+                    (None, None) => match suspects.iter().find(|slot| slot.path == path) {
                         Some(slot) => SlotState::Suspect(slot.text()),
                         None => state(workspace, &path, is_merge),
                     },
                 };
                 ListedSlot {
-                    task: used.map(|open| open.task_id.to_string()),
+                    task: used
+                        .map(|open| &open.task_id)
+                        .or(reviewed.filter(|_| live).map(|active| &active.task_id))
+                        .map(ToString::to_string),
+                    is_review: pool.is_review(&path),
                     name: workspace.place.name().cloned(),
                     seen: typed_path(workspace.root(), &path),
                     path,
@@ -275,7 +288,20 @@ impl ListedSlot {
             SlotState::Strange => STRANGE.to_owned(),
             SlotState::Free => "free".to_owned(),
         };
-        if self.is_merge { format!("merge queue; {what}") } else { what }
+        match self.kind() {
+            "merge_queue" => format!("merge queue; {what}"),
+            "review" => format!("reviewer; {what}"),
+            _ => what,
+        }
+    }
+
+    /// What works in it.
+    fn kind(&self) -> &'static str {
+        match (self.is_merge, self.is_review) {
+            (_, true) => "review",
+            (true, false) => "merge_queue",
+            (false, false) => "attempt",
+        }
     }
 
     /// Returns it as a value of the read model.
@@ -299,7 +325,7 @@ impl ListedSlot {
             schema: crate::view::VERSION,
             path: self.path.clone(),
             name: self.name.clone(),
-            kind: if self.is_merge { "merge_queue" } else { "attempt" }.to_owned(),
+            kind: self.kind().to_owned(),
             task_id: self.task.clone(),
             state: word.to_owned(),
             why,

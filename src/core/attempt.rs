@@ -21,6 +21,8 @@ pub enum AttemptState {
     WaitingForChildren,
     /// The verify commands run after its agent ended.
     Verifying,
+    /// Another agent reviews its work.
+    Reviewing,
     /// Its work passed and is queued to land.
     Queued,
     /// The merge queue verifies its work on top of the target branch, or moves the branch.
@@ -36,6 +38,7 @@ impl AttemptState {
             AttemptState::Running => "running",
             AttemptState::WaitingForChildren => "waiting for children",
             AttemptState::Baseline | AttemptState::Verifying => "verifying",
+            AttemptState::Reviewing => "reviewing",
             AttemptState::Queued => "queued",
             AttemptState::Landing => "landing",
         }
@@ -50,7 +53,8 @@ impl AttemptState {
             | AttemptState::Baseline
             | AttemptState::Running
             | AttemptState::WaitingForChildren
-            | AttemptState::Verifying => false,
+            | AttemptState::Verifying
+            | AttemptState::Reviewing => false,
         }
     }
 
@@ -64,6 +68,7 @@ impl AttemptState {
             AttemptState::Preparing
             | AttemptState::Running
             | AttemptState::WaitingForChildren
+            | AttemptState::Reviewing
             | AttemptState::Queued => false,
         }
     }

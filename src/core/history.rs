@@ -280,6 +280,7 @@ impl History {
             has_agent: false,
             continued: Vec::new(),
             review: None,
+            review_slot: None,
             queued_at: None,
             run_on: run_on.clone(),
             awaits: None,

@@ -84,9 +84,12 @@ impl SlotPool {
 
     /// Whether a slot is one of the merge queue, or of a reviewer: in it is no work of its own.
     pub fn is_merge(&self, slot: &Path) -> bool {
-        let number = number_in::<usize>(slot).and_then(|number| number.checked_sub(1));
-        let number = number.unwrap_or_default();
-        slot == self.merge(number) || slot == self.review(number)
+        slot == self.merge(side_number(slot)) || self.is_review(slot)
+    }
+
+    /// Whether a slot is one of a reviewer.
+    pub fn is_review(&self, slot: &Path) -> bool {
+        slot == self.review(side_number(slot))
     }
 
     /// Returns the slot of `ralph draft`.
@@ -178,6 +181,11 @@ impl SlotPool {
         crash::point("slot.included");
         Ok(slot)
     }
+}
+
+/// The number of a slot in which no attempt works, from 0.
+fn side_number(slot: &Path) -> usize {
+    number_in::<usize>(slot).and_then(|number| number.checked_sub(1)).unwrap_or_default()
 }
 
 /// The number at the end of the name of a slot.

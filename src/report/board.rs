@@ -211,6 +211,7 @@ impl Board {
             let (lead, text) = match state {
                 AttemptState::Queued => ("", "queued to land"),
                 AttemptState::Landing => ("", "landing"),
+                AttemptState::Reviewing => ("", "reviewing"),
                 AttemptState::Preparing
                 | AttemptState::SettingUp
                 | AttemptState::Baseline

@@ -232,7 +232,10 @@ impl Runner {
                 || (policy != ProofPolicy::None && evidence.settings_changed);
             let is_proved = evidence.to_prove && is_first && record.slot.is_some();
             let graph = self.core.graph.file.graph();
-            if is_proved || reviewer::is_due(&self.core.cx, graph, record, evidence) {
+            let is_refused = !evidence.missing.is_empty();
+            if !is_refused
+                && (is_proved || reviewer::is_due(&self.core.cx, graph, record, evidence))
+            {
                 drop(tree);
                 let open = self.core.run.attempts().get(id);
                 if evidence.verify.is_empty() && open.is_some_and(|open| !open.verify.is_empty()) {

@@ -64,10 +64,11 @@ fn start(
         }
     };
     let (attempt, log) = (record.attempt, own.1.log.clone());
+    let slot = own.1.slot.as_ref().map(|slot| slot.path.display().to_string());
     let left = attempts::cost_left(cx, facts.1, facts.0, &record.id());
     let aim = SideAim::Review(head.clone(), end);
     agents.start(cx, own, (aim, left), (pool, settings, head));
-    Ok(CheckEvent::Reviewing { attempt, by, log })
+    Ok(CheckEvent::Reviewing { attempt, by, log, slot })
 }
 
 /// Decides what follows a review of work that was sent back this often before. Returns what is missing

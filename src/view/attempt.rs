@@ -215,6 +215,7 @@ impl AttemptPosition {
             AttemptState::SettingUp => "setting up",
             AttemptState::Baseline => "verifying before its agent starts",
             AttemptState::Verifying => "verifying",
+            AttemptState::Reviewing => "reviewing",
             AttemptState::Queued => "queued to land",
             AttemptState::Landing => "landing",
         };

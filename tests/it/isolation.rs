@@ -359,7 +359,10 @@ fn a_conflict_that_is_resolved_without_the_other_side_does_not_land() {
         git add -A; git commit -qm work; \"$RALPH\" task-complete $id";
     let trial = project("tasks: [{id: a}, {id: b}]\n", agent)
         .file("same", "names:\none\ntwo\nthree\n")
-        .file(".ralph/config.yaml", "jobs: 2\nmax_attempts: 5\n");
+        .file(
+            ".ralph/config.yaml",
+            "jobs: 2\nmax_attempts: 5\nverify: 'true'\nreview:\n  by: {command: [sh, -c, \"cat > /dev/null; echo '{\\\"findings\\\": []}'\"], name: strong}\n",
+        );
     trial.run(["run"]).graph_complete();
     let [first, second] = &trial.tasks("completed")[..] else { panic!("two land") };
     let failed = trial.lines("failed");
@@ -367,6 +370,10 @@ fn a_conflict_that_is_resolved_without_the_other_side_does_not_land() {
     assert_eq!(verdicts, ["conflict", "unverified", "unverified"], "{second}");
     for line in &failed[1..] {
         assert_eq!(line["takes_back"], json!([first]));
+        assert!(
+            line["verify"].is_null() && line["review"].is_null(),
+            "it is refused first: {line}"
+        );
         let why = line["why"].as_str().unwrap();
         assert!(why.contains(&format!("in `same` without what `{first}` had added")), "{why}");
     }

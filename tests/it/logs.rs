@@ -214,7 +214,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ),
     ("repairing", "repair", r#""command":"make""#),
     ("verify_postponed", "a", r#""attempt":1"#),
-    ("reviewing", "a", r#""attempt":1,"by":"strong","log":"[log]""#),
+    ("reviewing", "a", r#""attempt":1,"by":"strong","log":"[log]","slot":"/r.slots/review""#),
     (
         "work_reviewed",
         "a",

@@ -207,6 +207,20 @@ fn findings_go_to_the_author_in_its_conversation() {
     }
 }
 
+#[test]
+fn a_review_is_called_so_while_it_is_made() {
+    let review = format!(
+        "touch \"$TRIAL_DIR/looks\"; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.05; done; {NOTHING}"
+    );
+    let trial = project("echo 1 > work", &review, "");
+    let run = trial.start_until(["run"], "looks");
+    trial.run(["status"]).stdout_has("reviewing");
+    trial.run(["slots"]).code(0).stdout_has("reviewer; in use by attempt a.1, reviewing");
+    trial.leave("go");
+    run.end(&trial).graph_complete();
+    trial.run(["slots"]).code(0).stdout_has("reviewer; free");
+}
+
 /// Landed work of six tasks, and a reviewer of known skill: it finds all weakened tests and secrets, nothing
 /// else, and finds fault with every third piece of undamaged work.
 fn landed(review: &str) -> TestProject {

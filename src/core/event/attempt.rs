@@ -418,6 +418,9 @@ pub enum CheckEvent {
         by: String,
         /// The folder with its prompt and output, relative to the repository.
         log: String,
+        /// Its slot.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        slot: Option<String>,
     },
     /// The review of the work of an attempt has ended.
     WorkReviewed(ReviewEnd),
@@ -468,6 +471,9 @@ impl Effect for CheckEvent {
             if let CheckEvent::WorkReviewed(end) = self {
                 active.review = Some(Box::new(end.review.clone()));
             }
+            if let CheckEvent::Reviewing { slot, .. } = self {
+                active.review_slot.clone_from(slot);
+            }
             let state = match self {
                 CheckEvent::SettingUp { command, .. } => {
                     active.command = Some(command.clone());
@@ -477,6 +483,11 @@ impl Effect for CheckEvent {
                     (active.no_contact_since, active.command) = (None, Some(command.clone()));
                     if *baseline { AttemptState::Baseline } else { AttemptState::Verifying }
                 }
+                CheckEvent::Reviewing { .. } => AttemptState::Reviewing,
+                CheckEvent::WorkReviewed(_) => {
+                    active.review_slot = None;
+                    AttemptState::Verifying
+                }
                 CheckEvent::AlreadyPasses { .. }
                 | CheckEvent::Verified(_)
                 | CheckEvent::VerifyFailed(_)
@@ -484,8 +495,6 @@ impl Effect for CheckEvent {
                 | CheckEvent::Flaky(_)
                 | CheckEvent::Repairing { .. }
                 | CheckEvent::VerifyPostponed { .. }
-                | CheckEvent::Reviewing { .. }
-                | CheckEvent::WorkReviewed(_)
                 | CheckEvent::Calibrated(_)
                 | CheckEvent::Proved { .. } => return,
             };

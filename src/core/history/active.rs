@@ -47,6 +47,9 @@ pub struct ActiveAttempt {
     /// The newest review of its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<Box<WorkReview>>,
+    /// The slot in which its work is reviewed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review_slot: Option<String>,
     /// When its work was queued to land.
     pub queued_at: Option<DateTime<Utc>>,
     /// Where it is to run, if that is not this machine as it is.

@@ -675,7 +675,8 @@ impl World {
 
     fn begin_review(&mut self, id: &AttemptId) {
         let by = "reviewer".to_owned();
-        let begun = CheckEvent::Reviewing { attempt: id.attempt, by, log: String::new() };
+        let (log, slot) = (String::new(), Some("review".to_owned()));
+        let begun = CheckEvent::Reviewing { attempt: id.attempt, by, log, slot };
         self.emit(Some((id.task_id.clone(), 0)), begun);
     }
 
@@ -1086,6 +1087,21 @@ impl World {
         PendingResult { evidence, outcome, took: end.took, conversation, ..rest }
     }
 
+    /// What may end next: something of an attempt, or a git command of the queue.
+    fn choices(&self) -> Vec<Option<AttemptId>> {
+        let mut choices = Vec::new();
+        let can_end = self.processes.iter().filter(|(_, process)| process.can_end());
+        choices.extend(can_end.map(|(id, _)| Some(id.clone())));
+        choices.extend(self.preparing.iter().cloned().map(Some));
+        let is_stopped = self.ends_reviews();
+        let reviews = self.reviews.iter().filter(|(_, it)| is_stopped || it.until <= self.now);
+        choices.extend(reviews.map(|(id, _)| Some(id.clone())));
+        if self.building.is_some() || self.landing.is_some() {
+            choices.push(None);
+        }
+        choices
+    }
+
     /// Simulates one event: the end of a process, of a preparation or of a git command. Time
     /// passes.
     fn happen(&mut self, until: Option<DateTime<Utc>>) -> Result<(), End> {
@@ -1140,16 +1156,7 @@ impl World {
             self.end_diagnosis();
             return Ok(());
         }
-        let mut choices = Vec::new();
-        let can_end = self.processes.iter().filter(|(_, process)| process.can_end());
-        choices.extend(can_end.map(|(id, _)| Some(id.clone())));
-        choices.extend(self.preparing.iter().cloned().map(Some));
-        let is_stopped = self.ends_reviews();
-        let reviews = self.reviews.iter().filter(|(_, it)| is_stopped || it.until <= self.now);
-        choices.extend(reviews.map(|(id, _)| Some(id.clone())));
-        if self.building.is_some() || self.landing.is_some() {
-            choices.push(None);
-        }
+        let mut choices = self.choices();
         if choices.is_empty() && !self.diagnosing.is_empty() {
             self.end_diagnosis();
             return Ok(());
