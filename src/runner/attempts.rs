@@ -350,8 +350,7 @@ pub(super) fn open_attempt(
     }
 }
 
-/// What the limits of the run and of the task leave for an open attempt, in US dollars; none without a
-/// limit.
+/// What the limits of the run and of the task leave for an open attempt, in US dollars.
 pub(super) fn cost_left(
     cx: &RunContext,
     history: &History,
@@ -395,8 +394,7 @@ pub(super) fn report(
     record: &AttemptRecord,
     status: Option<Status>,
 ) -> Option<Report> {
-    let active = history.active.of(&record.task_id);
-    let by_command = active.is_some_and(|active| active.reported);
+    let by_command = history.active.of(&record.task_id).is_some_and(|active| active.reported);
     let report = attempt::report(&cx.workspace, record, by_command, status);
     let Some(plain) = cx.plain().filter(|_| report.is_none()) else {
         return report;
@@ -404,18 +402,16 @@ pub(super) fn report(
     let own = cx.workspace.config.promise();
     let text = if own.worth == Worth::Off { String::new() } else { own.text };
     let promise = Promise { worth: Worth::Trust, text, pattern: own.pattern };
-    let mut words = record.last_words(&cx.workspace);
-    let mut errors = record.last_errors(&cx.workspace);
+    let mut said = [record.last_words(&cx.workspace), record.last_errors(&cx.workspace)];
     // An agent that only repeats its prompt makes no promise.
     for prompt in [&record.file(&cx.workspace, "prompt.md"), &plain.prompt_file] {
         let prompt = regular_file::read_to_string(prompt).unwrap_or_default();
         if promise.is_made(&prompt) {
-            words = words.replace(prompt.trim(), "");
-            errors = errors.replace(prompt.trim(), "");
+            said = said.map(|text| text.replace(prompt.trim(), ""));
         }
     }
     let by_pattern = Promise { text: String::new(), ..promise.clone() };
-    promise.report(&words).or_else(|| by_pattern.report(&errors))
+    promise.report(&said[0]).or_else(|| by_pattern.report(&said[1]))
 }
 
 /// Hides the files that an agent leaves for itself from git, in the checkout; slots hide them

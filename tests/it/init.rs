@@ -30,7 +30,7 @@ created  .ralph/schemas/task-graph.json
 created  task-graph.yaml
 created  prompts/task.md
 created  justfile
-added to .git/info/exclude of this clone: 8 lines, for logs/
+added to .git/info/exclude of this clone: 9 lines, for logs/
 
 Next: put your tasks into task-graph.yaml, commit the new files, then run
   [ralph] check        validate the graph
@@ -487,7 +487,7 @@ fn templates_go_to_standard_output() {
     exit code 64
     --- stderr ---
     error: invalid value 'grpah' for '[NAME]'
-      [possible values: task, draft, review, follow-up, prompt, graph, config, agents, just, skill]
+      [possible values: task, draft, review, diagnose, follow-up, prompt, graph, config, agents, just, skill]
 
       tip: a similar value exists: 'graph'
 

@@ -419,7 +419,6 @@ pub enum CheckEvent {
         /// The folder with its prompt and output, relative to the repository.
         log: String,
         /// Its slot.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         slot: Option<String>,
     },
     /// The review of the work of an attempt has ended.
@@ -438,12 +437,11 @@ pub enum CheckEvent {
 
 impl Effect for CheckEvent {
     fn apply(&self, record: &Record, history: &mut History) {
-        if let CheckEvent::Proved { proof, .. } = self {
-            history.with(record.task_id.as_ref(), |past| {
-                (past.proof, past.awaits_proof) = (Some(Box::new(proof.clone())), None);
-            });
-        }
+        let at = record.timestamp;
         match self {
+            CheckEvent::Proved { proof, .. } => history.with(record.task_id.as_ref(), |past| {
+                (past.proof, past.awaits_proof) = (Some(Box::new(proof.clone())), None);
+            }),
             CheckEvent::Verified(check) | CheckEvent::VerifyFailed(check) => {
                 history.run.checks.entry(check.command.clone()).or_default().runs += 1;
             }
@@ -455,25 +453,16 @@ impl Effect for CheckEvent {
                 let broken = &mut history.run.baseline_broken;
                 *broken = broken.take().or_else(|| Some(why.clone()).filter(|why| !why.is_empty()));
             }
-            CheckEvent::WorkReviewed(end) => {
-                history.add_call(record.timestamp, &end.spend(), &end.usage);
-            }
-            CheckEvent::Calibrated(call) => history.add_cost(record.timestamp, call.usage.cost_usd),
+            CheckEvent::WorkReviewed(end) => history.add_call(at, &end.spend(), &end.usage),
+            CheckEvent::Calibrated(call) => history.add_cost(at, call.usage.cost_usd),
             CheckEvent::SettingUp { .. }
             | CheckEvent::Verifying { .. }
             | CheckEvent::AlreadyPasses { .. }
             | CheckEvent::VerifyRepeated(_)
             | CheckEvent::VerifyPostponed { .. }
-            | CheckEvent::Reviewing { .. }
-            | CheckEvent::Proved { .. } => {}
+            | CheckEvent::Reviewing { .. } => {}
         }
         history.active.with(record.task_id.as_ref(), |active| {
-            if let CheckEvent::WorkReviewed(end) = self {
-                active.review = Some(Box::new(end.review.clone()));
-            }
-            if let CheckEvent::Reviewing { slot, .. } = self {
-                active.review_slot.clone_from(slot);
-            }
             let state = match self {
                 CheckEvent::SettingUp { command, .. } => {
                     active.command = Some(command.clone());
@@ -483,9 +472,13 @@ impl Effect for CheckEvent {
                     (active.no_contact_since, active.command) = (None, Some(command.clone()));
                     if *baseline { AttemptState::Baseline } else { AttemptState::Verifying }
                 }
-                CheckEvent::Reviewing { .. } => AttemptState::Reviewing,
-                CheckEvent::WorkReviewed(_) => {
-                    active.review_slot = None;
+                CheckEvent::Reviewing { slot, .. } => {
+                    active.review_slot.clone_from(slot);
+                    AttemptState::Reviewing
+                }
+                CheckEvent::WorkReviewed(end) => {
+                    let review = Some(Box::new(end.review.clone()));
+                    (active.review, active.review_slot) = (review, None);
                     AttemptState::Verifying
                 }
                 CheckEvent::AlreadyPasses { .. }

@@ -413,15 +413,12 @@ impl EventText for CheckEvent {
                 vec![line(Style::Faint, format!("`{by}` reviews the work of {id}"))]
             }
             CheckEvent::Reviewing { .. } => Vec::new(),
-            // The end of the attempt says it.
-            CheckEvent::WorkReviewed(end)
-                if (end.review.is_good() || end.review.sent_back) && !at.verbose =>
-            {
-                Vec::new()
-            }
             CheckEvent::WorkReviewed(end) => {
-                let style = if end.review.is_good() { Style::Faint } else { Style::Warn };
-                vec![line(style, format!("{id}: {}", end.review))]
+                let is_good = end.review.is_good();
+                let style = if is_good { Style::Faint } else { Style::Warn };
+                // The end of the attempt says the rest.
+                let is_news = at.verbose || !(is_good || end.review.sent_back);
+                is_news.then(|| line(style, format!("{id}: {}", end.review))).into_iter().collect()
             }
             CheckEvent::Calibrated(call) => vec![line(Style::Faint, calibration::line(call))],
             CheckEvent::Proved { proof, .. } if proof.outcome.is_good() && !at.verbose => {
