@@ -179,10 +179,21 @@ impl Policy {
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
     use serde_json::json;
 
     use super::*;
-    use crate::samples::task;
+    use crate::{
+        agents::transcript::Usage,
+        dice::Dice,
+        event::{AttemptResult, Begun, Event, RunEvent, StopReason},
+        graph::task::Status,
+        history::History,
+        samples::{end, graph, record, started, task},
+        select::{Decision, Turn, View, keys},
+        spend::Budget,
+        verdict::Verdict,
+    };
 
     fn names(calls: Vec<&AgentCommand>) -> Vec<&str> {
         calls.into_iter().map(|call| call.name.as_str()).collect()
@@ -259,5 +270,176 @@ mod tests {
         assert_eq!(roster.of_kind(&task).unwrap()[0].name, "complexity:L");
         task.tags.push("db".to_owned());
         assert_eq!(roster.of_kind(&task).unwrap()[0].name, "tag:db");
+    }
+
+    /// 200 tasks with the odds of a fast and a strong agent in percent, and what an attempt of each costs.
+    struct LadderNight {
+        odds: Vec<[u64; 2]>,
+        prices: [f64; 2],
+        seed: u64,
+    }
+
+    /// How such a night went.
+    struct LadderEnd {
+        done: u32,
+        spent: f64,
+        why: StopReason,
+    }
+
+    impl LadderEnd {
+        /// What a completed task cost.
+        fn each(&self) -> f64 {
+            self.spent / f64::from(self.done.max(1))
+        }
+    }
+
+    const AGENTS: [&str; 2] = ["fast", "strong"];
+
+    impl LadderNight {
+        /// A share of the tasks is hard, and only the strong agent is likely to do these; the numbers are
+        /// percent, and the last one is the price of the strong agent in prices of the fast one.
+        fn drawn(
+            seed: u64,
+            [hard, fast_at_hard, fast, strong, ratio]: [[usize; 2]; 5],
+        ) -> LadderNight {
+            let mut dice = Dice(seed);
+            let mut within = |[least, most]: [usize; 2]| {
+                u64::try_from(least + dice.below(most - least + 1)).unwrap()
+            };
+            let (hard, ratio) = (within(hard), within(ratio));
+            let mut odds = Vec::new();
+            for _ in 0..200 {
+                let is_hard = within([1, 100]) <= hard;
+                odds.push([within(if is_hard { fast_at_hard } else { fast }), within(strong)]);
+            }
+            LadderNight { odds, prices: [0.5, 0.005 * ratio as f64], seed }
+        }
+
+        /// The nth attempt of an agent at a task ends in the same way whatever the policy is.
+        fn succeeds(&self, task: usize, agent: usize, nth: u32) -> bool {
+            let place = (task * 2 + agent) as u64 * 1000 + u64::from(nth);
+            Dice(self.seed ^ place.wrapping_mul(0x2545_f491_4f6c_dd1d))
+                .chance(self.odds[task][agent])
+        }
+
+        /// Plays it with the decisions of a run; an attempt is cut where the budget of the run ends.
+        fn play(&self, rungs: &[&str], budget: Option<f64>) -> LadderEnd {
+            let call = |name: &str| {
+                let call = AgentCommand::read(&json!({"command": [name]})).unwrap().remove(0);
+                AgentCommand { name: name.to_owned(), ..call }
+            };
+            let rungs = rungs.iter().map(|name| call(name)).collect();
+            let named = AGENTS.map(|name| (name.to_owned(), call(name))).into();
+            let policy = Policy {
+                roster: Roster::new(named, BTreeMap::new(), rungs),
+                max_attempts: 500,
+                max_failures: 0,
+                max_iterations: Some(10_000),
+                budget: Budget { cost: budget, ..Budget::default() },
+                ..Policy::default()
+            };
+            let mut graph = graph(self.odds.len(), &[]);
+            let keys = keys(&graph, false);
+            let (mut history, mut now) = (History::default(), 0);
+            let mut tried = vec![[0; 2]; self.odds.len()];
+            history.apply(&record("", 0, RunEvent::LoopStarted(Begun::default())));
+            for _ in 0..100_000 {
+                let view = View {
+                    graph: &graph,
+                    keys: &keys,
+                    history: &history,
+                    policy: &policy,
+                    active: &[],
+                };
+                let at = DateTime::from_timestamp(now, 0).unwrap();
+                let number = match view.decide(at) {
+                    Decision::Start(key) => key.number,
+                    Decision::Wait(wait) => {
+                        now = wait.until.expect("nothing runs").timestamp().max(now + 1);
+                        continue;
+                    }
+                    Decision::Stop(why) => {
+                        let run = &history.run;
+                        return LadderEnd { done: run.completed, spent: run.spend.cost_usd, why };
+                    }
+                };
+                let Turn::Now(Some(call)) = view.agent(number, at) else {
+                    panic!("nothing is busy")
+                };
+                let (name, agent) = (call.name.clone(), usize::from(call.name == AGENTS[1]));
+                let left = policy.budget.left(&history.spend(), history.recent_costs(), at);
+                let cost = left.map_or(self.prices[agent], |left| left.min(self.prices[agent]));
+                let nth = &mut tried[number][agent];
+                *nth += 1;
+                let verdict = match self.succeeds(number, agent, *nth) {
+                    _ if cost < self.prices[agent] => Verdict::Cancelled,
+                    true => Verdict::Complete,
+                    false => Verdict::Failed,
+                };
+                let id = graph.task(number).id.clone();
+                let attempt = history.of(&id).attempts + 1;
+                history.apply(&record(id.as_str(), now, started(attempt)));
+                now += 120;
+                let usage = Usage { cost_usd: Some(cost), ..Usage::default() };
+                let ended = end(attempt, verdict);
+                let ended =
+                    AttemptResult { agent: Some(name), usage, duration_seconds: 120.0, ..ended };
+                history.apply(&record(id.as_str(), now, Event::Ended(ended)));
+                if verdict == Verdict::Complete {
+                    graph.set_status(number, Status::Complete);
+                }
+            }
+            panic!("it does not end");
+        }
+
+        /// What a task costs on this ladder, in shares of the better one of both agents alone, as is known
+        /// afterwards.
+        fn share(&self, rungs: &[&str]) -> f64 {
+            let alone = AGENTS.map(|name| self.play(&[name], None).each());
+            self.play(rungs, None).each() / alone[0].min(alone[1])
+        }
+    }
+
+    const LADDER: [&str; 3] = ["fast", "fast", "strong"];
+
+    /// The odds for which a ladder is meant: most tasks are easy for the fast agent, the others are hardly
+    /// for it, and the strong one costs several times as much.
+    const SUITABLE: [[usize; 2]; 5] = [[5, 40], [5, 15], [80, 95], [80, 97], [300, 600]];
+
+    /// If all tasks were equal, and the fast agent failed with the odds `q`, the ladder would cost
+    /// `(1 - q²) · fast + q² · strong`, each as if it worked alone: never more than the worse one.
+    #[test]
+    fn a_ladder_costs_at_most_a_tenth_more_than_the_better_agent_where_tasks_differ() {
+        let nights: Vec<LadderNight> =
+            (0..12).map(|seed| LadderNight::drawn(seed, SUITABLE)).collect();
+        let mut worst = 0.0_f64;
+        for night in &nights {
+            let share = night.share(&LADDER);
+            worst = worst.max(share);
+            assert!(share <= 1.1, "{}: {share:.2} of the better agent", night.seed);
+            let whole = night.play(&LADDER, None);
+            assert_eq!((whole.done, whole.why), (200, StopReason::Complete), "{}", night.seed);
+        }
+        println!("the ladder costs at most {worst:.2} of the better agent alone");
+        // The bound tells something: the same rungs in another order break it, and so do other odds.
+        let upside_down = ["strong", "fast", "fast"];
+        assert!(nights.iter().any(|night| night.share(&upside_down) > 1.1), "worst {worst:.2}");
+        let useless = [[100, 100], [2, 10], [60, 90], [80, 97], [120, 200]];
+        let share = LadderNight::drawn(0, useless).share(&LADDER);
+        assert!(share > 1.1, "{share:.2} where the fast agent is of no use");
+    }
+
+    #[test]
+    fn a_ladder_keeps_the_budget_of_the_run() {
+        for seed in 0..8 {
+            let night = LadderNight::drawn(seed, SUITABLE);
+            let whole = night.play(&LADDER, None);
+            for part in [0.01, 0.3, 0.9] {
+                let budget = whole.spent * part;
+                let cut = night.play(&LADDER, Some(budget));
+                assert!(cut.spent <= budget + 1e-9, "{seed}: {} of {budget}", cut.spent);
+                assert!(matches!(cut.why, StopReason::Limit(_)), "{seed}: {}", cut.why);
+            }
+        }
     }
 }
