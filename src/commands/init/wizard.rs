@@ -61,9 +61,10 @@ pub(in crate::commands) fn tools(root: &Path) -> (Vec<FoundCheck>, Vec<String>) 
             let own = parent.names.iter().filter(|name| is_own(name));
             own.map(|name| folder(root, format!("{}{name}", parent.path))).collect()
         };
-        let first = below(&folders[0]);
-        let second = first.iter().filter(|folder| !folder.is_project()).flat_map(below);
-        folders = second.chain(first.clone()).filter(Folder::is_project).collect();
+        let (mut found, others): (Vec<_>, Vec<_>) =
+            below(&folders[0]).into_iter().partition(Folder::is_project);
+        found.extend(others.iter().flat_map(below).filter(Folder::is_project));
+        folders = found;
         folders.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         folders.truncate(PROJECTS);
     }

@@ -210,16 +210,20 @@ const NODE_LOCKS: &[(&str, &str)] = &[
     ("npm-shrinkwrap.json", "npm"),
 ];
 
+/// The package manager whose lock file a folder has.
+fn node_lock(folder: &Folder) -> Option<&'static str> {
+    NODE_LOCKS.iter().find(|(lock, _)| folder.has(lock)).map(|(_, tool)| *tool)
+}
+
 /// The command for the tests of a `package.json`: its script `test`, unless it is npm's placeholder that
 /// always fails; the scripts of its workspaces; or a known test runner.
 fn node(folder: &Folder) -> Option<String> {
     let package: Value = serde_json::from_str(folder.text("package.json")).ok()?;
-    let locked = NODE_LOCKS.iter().find(|(lock, _)| folder.has(lock));
-    let declared = package["packageManager"].as_str().and_then(|declared| {
-        let tool = declared.split('@').next()?;
-        NODE_LOCKS.iter().find(|(_, it)| *it == tool)
-    });
-    let tool = locked.or(declared).map_or("npm", |(_, tool)| *tool);
+    let declared = || {
+        let tool = package["packageManager"].as_str()?.split('@').next()?;
+        NODE_LOCKS.iter().map(|(_, known)| *known).find(|known| *known == tool)
+    };
+    let tool = node_lock(folder).or_else(declared).unwrap_or("npm");
     let script = package["scripts"]["test"].as_str().unwrap_or_default();
     if !script.trim().is_empty() && !script.contains("no test specified") {
         return Some(format!("{tool} {}", if tool == "bun" { "run test" } else { "test" }));
@@ -362,7 +366,7 @@ pub fn installs(folder: &Folder, on_path: impl Fn(&str) -> bool) -> Vec<String> 
         ("mix.lock", "mix deps.get"),
     ];
     let others = by_file.into_iter().filter(|(file, _)| folder.has(file));
-    let node = node_install(|name| folder.has(name), folder.text("package.json"));
+    let node = node_install(folder);
     let is_ready = |command: &String| on_path(command.split(' ').next().unwrap_or_default());
     node.map(str::to_owned)
         .into_iter()
@@ -373,27 +377,18 @@ pub fn installs(folder: &Folder, on_path: impl Fn(&str) -> bool) -> Vec<String> 
         .collect()
 }
 
-fn node_install(has: impl Fn(&str) -> bool, package: &str) -> Option<&'static str> {
-    let locks = [
-        ("pnpm-lock.yaml", "pnpm install --frozen-lockfile"),
-        ("bun.lock", "bun install --frozen-lockfile"),
-        ("bun.lockb", "bun install --frozen-lockfile"),
-        ("package-lock.json", "npm ci"),
-        ("npm-shrinkwrap.json", "npm ci"),
-    ];
-    if let Some((_, command)) = locks.into_iter().find(|(lock, _)| has(lock)) {
-        return Some(command);
-    }
-    if has("yarn.lock") {
+/// The command that installs what a `package.json` names, by the same package manager that runs its tests.
+fn node_install(folder: &Folder) -> Option<&'static str> {
+    match node_lock(folder) {
+        Some("pnpm") => return Some("pnpm install --frozen-lockfile"),
+        Some("bun") => return Some("bun install --frozen-lockfile"),
         // Yarn 2 and later has this file and no longer the old flag.
-        let is_new = has(".yarnrc.yml");
-        return Some(if is_new {
-            "yarn install --immutable"
-        } else {
-            "yarn install --frozen-lockfile"
-        });
+        Some("yarn") if folder.has(".yarnrc.yml") => return Some("yarn install --immutable"),
+        Some("yarn") => return Some("yarn install --frozen-lockfile"),
+        Some(_) => return Some("npm ci"),
+        None => {}
     }
-    let package: Value = serde_json::from_str(package).ok()?;
+    let package: Value = serde_json::from_str(folder.text("package.json")).ok()?;
     let has_any = |key: &str| package[key].as_object().is_some_and(|list| !list.is_empty());
     // Without a lock file, none is written: it would count as work of an attempt.
     ["dependencies", "devDependencies"]
