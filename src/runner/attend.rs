@@ -18,7 +18,7 @@ use super::{
     context::{Facts, RunContext},
     core::RunCore,
     hooks::{DueHook, HookOutcome},
-    processes::ToldUsage,
+    processes::UsageSoFar,
     sources,
 };
 use crate::{
@@ -116,8 +116,8 @@ fn is_a_head(file: &Path) -> bool {
 
 /// Notes once that a usage limit of an agent is nearly reached, and ends an agent at work that has reached
 /// the cost limit of its task.
-pub(super) fn follow_usage(runner: &mut Runner, id: &AttemptId, told: ToldUsage) -> Result<()> {
-    let (limit, cost) = told;
+pub(super) fn follow_usage(runner: &mut Runner, id: &AttemptId, usage: UsageSoFar) -> Result<()> {
+    let (limit, cost) = usage;
     let history = runner.core.journal.history();
     let left = attempts::task_cost_left(history, runner.core.graph.file.graph(), &id.task_id);
     if left.zip(cost).is_some_and(|(left, cost)| cost >= left) {

@@ -1,5 +1,5 @@
-//! Diagnoses of tasks that ran out of attempts, by another agent: what it is told, and what is done about
-//! its answer. It can add tasks before its own and choose another agent for it, and nothing else.
+//! Diagnoses of tasks that ran out of attempts, by another agent: its prompt, and the changes that follow
+//! from its answer. It can add tasks before its own and choose another agent for it, and nothing else.
 
 use std::fs;
 

@@ -166,11 +166,11 @@ pub(super) struct Progress {
     pub(super) is_result_new: bool,
     /// The current activity, if it has changed.
     pub(super) doing: Option<String>,
-    pub(super) told: ToldUsage,
+    pub(super) usage: UsageSoFar,
 }
 
 /// The usage limit of an agent that is nearly reached, and its cost so far while it is at work.
-pub(super) type ToldUsage = (Option<NearLimit>, Option<f64>);
+pub(super) type UsageSoFar = (Option<NearLimit>, Option<f64>);
 
 /// The running processes.
 #[derive(Default)]
@@ -315,7 +315,7 @@ impl Processes {
             handle.process.wake();
             let seen = handle.output.look();
             let cost = seen.filter(|it| !it.is_over).and_then(|it| it.usage.cost_usd);
-            let told = (seen.and_then(|it| it.near_limit), cost);
+            let usage = (seen.and_then(|it| it.near_limit), cost);
             let result = seen.filter(|seen| seen.is_over).map(|seen| seen.background > 0);
             let mut doing = handle.output.doing();
             if handle.in_pane {
@@ -327,7 +327,7 @@ impl Processes {
                 handle.doing.clone_from(&doing);
             }
             let (id, doing) = (id.clone(), doing.filter(|_| is_news));
-            Progress { id, result, is_result_new, doing, told }
+            Progress { id, result, is_result_new, doing, usage }
         };
         self.running.iter_mut().map(look).collect()
     }

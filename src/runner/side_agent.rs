@@ -64,7 +64,7 @@ pub(super) struct SideAgent {
     pub(super) budget: Option<f64>,
 }
 
-/// What a thread tells of an agent.
+/// What the thread of an agent reports.
 pub(super) enum SideNews {
     /// Its slot was prepared.
     Prepared(Result<()>),
