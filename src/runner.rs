@@ -373,6 +373,9 @@ impl Runner {
         if whole::is_due(self) && whole::verify(self)? {
             return Ok(None);
         }
+        if let Some(reason) = reviewer::follow_waiting(self)? {
+            return Ok(Some(reason));
+        }
         let is_one_at_a_time = self.core.cx.workspace.config.verify_exclusive;
         self.proofs.turn.wait(is_one_at_a_time && self.core.run.attempts().any_check());
         let done_file = !self.core.run.attempts().any_process() && close::done_file(&self.core.cx)?;
@@ -389,8 +392,7 @@ impl Runner {
                 let commands = self.core.with_run(|run, sit| run.land(tip.as_ref(), sit));
                 self.carry_out(commands)?;
             }
-            // Nothing could be claimed. Without an open attempt, the file is waited for instead.
-            RunDecision::Select(Decision::Start(_)) if self.core.graph.unreadable.is_some() => {
+            RunDecision::Select(Decision::Start(_)) if attend::holds_starts(self) => {
                 self.wait(Wait::default())?;
             }
             RunDecision::Select(Decision::Start(key)) => {
@@ -443,7 +445,8 @@ impl Runner {
         }
         let run = &self.core.journal.history().run;
         let end = self.core.cx.policy.budget.ends_at(run.started_at).filter(|end| *end > now);
-        let wake = self.wake.into_iter().chain(wait.until).chain(end).min();
+        let review = reviewer::next_time(self);
+        let wake = self.wake.into_iter().chain(wait.until).chain(end).chain(review).min();
         let pause = wake.map_or(Duration::MAX, |wake| (wake - now).to_std().unwrap_or_default());
         let beat = self.core.journal.interval();
         let limit = self.core.run.patience(Instant::now(), self.core.may_land());

@@ -14,6 +14,7 @@ mod landing;
 mod request;
 mod run;
 mod schedule;
+mod side_agent;
 mod stop;
 
 use serde::{
@@ -22,10 +23,7 @@ use serde::{
 };
 
 use crate::variants;
-pub use attempt::{
-    AgentChange, AgentEnd, AttemptEvent, CalibrationCall, CheckEvent, CheckoutRestored,
-    DiagnosisEnd, ReviewEnd,
-};
+pub use attempt::{AgentChange, AgentEnd, AttemptEvent, CheckEvent, CheckoutRestored};
 pub use child::{
     ChildAgent, ChildEnded, ChildEvent, ChildOutcome, ChildrenLeft, Identity, Orphans,
 };
@@ -42,6 +40,7 @@ pub use schedule::{
     Hindrance, Hook, HookFailed, NotifyFailed, ScheduleEvent, SkippedWake, Slept, WakeTrigger,
     Woken,
 };
+pub use side_agent::{CalibrationCall, DiagnosisEnd, ReviewEnd, ReviewWait};
 pub use stop::StopReason;
 
 /// The version of the journal format, which the first line of every run contains.

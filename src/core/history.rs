@@ -281,6 +281,7 @@ impl History {
             continued: Vec::new(),
             review: None,
             review_slot: None,
+            review_wait: None,
             queued_at: None,
             run_on: run_on.clone(),
             awaits: None,

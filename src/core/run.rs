@@ -109,9 +109,11 @@ pub struct Run {
 /// An open attempt in the form that the selection of the next task needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenWork {
-    task_id: TaskId,
+    /// The task.
+    pub task_id: TaskId,
     agent: Option<String>,
-    works: bool,
+    /// Whether it counts towards `jobs` and the limits.
+    pub works: bool,
 }
 
 impl OpenWork {

@@ -19,7 +19,7 @@ use super::{
     core::RunCore,
     hooks::{DueHook, HookOutcome},
     processes::UsageSoFar,
-    sources,
+    reviewer, sources,
 };
 use crate::{
     adapters::{
@@ -112,6 +112,12 @@ fn is_a_head(file: &Path) -> bool {
     let text = text.trim();
     text.starts_with("ref: refs/")
         || (text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Whether no task can start: the graph file cannot be read, so that nothing could be claimed, or no work
+/// could be reviewed.
+pub(super) fn holds_starts(runner: &Runner) -> bool {
+    runner.core.graph.unreadable.is_some() || reviewer::out_of_reach(runner).is_some()
 }
 
 /// Notes once that a usage limit of an agent is nearly reached, and ends an agent at work that has reached

@@ -49,9 +49,21 @@ impl RunCore {
         !self.is_ended_now() && (!is_ending || self.run.lands_last(Instant::now()))
     }
 
+    /// The open attempts for the selection of the next task. Work that waits for its review leaves its
+    /// place to others, unless `jobs` of them wait.
+    fn open_work(&self) -> Vec<OpenWork> {
+        let (active, jobs) = (&self.journal.history().active, self.cx.policy.jobs);
+        let mut open = self.run.open_work(self.may_land(), jobs);
+        let waits = |work: &&mut OpenWork| {
+            active.of(&work.task_id).is_some_and(|it| it.review_wait.is_some())
+        };
+        open.iter_mut().filter(waits).take(jobs).for_each(|work| work.works = false);
+        open
+    }
+
     /// Calls `see` with the view that task selection uses.
     pub(super) fn with_view<T>(&self, see: impl FnOnce(&View<'_>) -> T) -> T {
-        let open = self.run.open_work(self.may_land(), self.cx.policy.jobs);
+        let open = self.open_work();
         see(&self.view(&OpenWork::active(&open, self.graph.file.graph())))
     }
 
@@ -94,7 +106,7 @@ impl RunCore {
 
     /// Calls `decide` with the run and the situation.
     pub(super) fn with_run<T>(&mut self, decide: impl FnOnce(&mut Run, &Situation<'_>) -> T) -> T {
-        let open = self.run.open_work(self.may_land(), self.cx.policy.jobs);
+        let open = self.open_work();
         let mut run = mem::take(&mut self.run);
         let result = self.with_situation(&open, |sit| decide(&mut run, sit));
         self.run = run;

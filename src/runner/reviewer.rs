@@ -1,25 +1,34 @@
 //! Reviews of work by another agent before it lands.
 
+use std::mem;
+
 use anyhow::{Context, Result};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
 
 use super::{
     Runner, attempts,
     context::{RunContext, task_of},
-    side_agent::{self, EndedAgent, SideAgent, SideAim, SideAnswer},
+    side_agent::{self, EndedAgent, SideAgent, SideAim, SideAnswer, WaitingReview},
 };
 use crate::{
     adapters::git::Repo,
     core::{
-        agents::agent_command::AgentCommand,
+        agents::{
+            agent_command::AgentCommand,
+            provider_error::{Advice, ProviderError},
+        },
         commit_id::CommitId,
         duration,
-        event::{CheckEvent, ReviewEnd},
+        event::{CheckEvent, ReviewEnd, ReviewWait, StopReason},
         graph::{TaskGraph, task_paths},
-        history::History,
+        history::{AgentCooldown, History},
         reviewer::{ReviewFinding, ReviewWhen, WorkReview},
         risk::WorkFacts,
-        run::{command::PendingResult, input::Input},
+        run::{
+            command::{AttemptId, PendingResult},
+            input::Input,
+        },
         verdict::{Evidence, FINDINGS, Verdict},
     },
     project::{
@@ -39,11 +48,11 @@ const DIFF: usize = 60_000;
 fn start(
     runner: &mut Runner,
     record: &AttemptRecord,
+    call: AgentCommand,
     mut end: Box<PendingResult>,
 ) -> Result<CheckEvent, Box<PendingResult>> {
     let (core, agents, pool) = (&runner.core, &mut runner.side_agents, &runner.slots.pool);
     let cx = &core.cx;
-    let call = reviewer_of(&cx.workspace, record.call.as_ref());
     let by = call.name.clone();
     let facts = (core.graph.file.graph(), core.journal.history());
     let order = runner.slots.settings(&cx.workspace).and_then(|settings| {
@@ -57,9 +66,8 @@ fn start(
     let (settings, head, own) = match order {
         Ok(order) => order,
         Err(error) => {
-            let mut review = WorkReview::failed(&by, format!("{error:#}"));
-            end.evidence.missing.extend(decide(cx, &mut review, 0));
-            end.evidence.review = Some(Box::new(review));
+            let review = WorkReview::failed(&by, format!("{error:#}"));
+            add(cx, review, 0, &mut end.evidence);
             return Err(end);
         }
     };
@@ -71,11 +79,11 @@ fn start(
     Ok(CheckEvent::Reviewing { attempt, by, log, slot })
 }
 
-/// Decides what follows a review of work that was sent back this often before. Returns what is missing
-/// for it to land.
-fn decide(cx: &RunContext, review: &mut WorkReview, before: u32) -> Option<String> {
-    let settings = cx.workspace.config.review.as_ref()?;
-    review.decide(settings.rule(), before)
+/// Adds a review to the evidence of work that was sent back this often before, with what follows.
+fn add(cx: &RunContext, mut review: WorkReview, before: u32, evidence: &mut Evidence) {
+    let settings = cx.workspace.config.review.as_ref();
+    evidence.missing.extend(settings.and_then(|it| review.decide(it.rule(), before)));
+    evidence.review = Some(Box::new(review));
 }
 
 /// Begins the review of work that is to land, if one is due; its judgement follows.
@@ -90,13 +98,124 @@ pub(super) fn begin(
     if !is_complete || !is_due(cx, graph, record, &end.evidence) {
         return Ok(Some(Input::Judged(record.id(), end)));
     }
-    match start(runner, record, end) {
+    let call = reviewer_of(&cx.workspace, record.call.as_ref());
+    if let Some(error) = runner.core.journal.history().review_error(&call.name, Utc::now()) {
+        let record = record.clone();
+        return refused(runner, WaitingReview { record, call, end }, error);
+    }
+    begin_by(runner, record, call, end)
+}
+
+/// Begins the review of work by this reviewer.
+fn begin_by(
+    runner: &mut Runner,
+    record: &AttemptRecord,
+    call: AgentCommand,
+    end: Box<PendingResult>,
+) -> Result<Option<Input>> {
+    match start(runner, record, call, end) {
         Ok(event) => {
             runner.core.emit(Some((&record.task_id, record.iteration)), event)?;
             Ok(None)
         }
         Err(end) => Ok(Some(Input::Judged(record.id(), end))),
     }
+}
+
+/// Lets work wait for a reviewer whose provider refuses it, if its review is required.
+fn refused(
+    runner: &mut Runner,
+    mut waiting: WaitingReview,
+    obstacle: ProviderError,
+) -> Result<Option<Input>> {
+    let (cx, id, by) = (&runner.core.cx, waiting.record.id(), waiting.call.name.clone());
+    if !is_required(cx) {
+        let review = WorkReview::failed(&by, obstacle.obstacle.to_string());
+        add(cx, review, 0, &mut waiting.end.evidence);
+        return Ok(Some(Input::Judged(id, waiting.end)));
+    }
+    let event = ReviewWait { attempt: id.attempt, by, obstacle };
+    let about = (&id.task_id, waiting.record.iteration);
+    runner.core.emit(Some(about), CheckEvent::ReviewWaits(event))?;
+    runner.side_agents.waiting.push(waiting);
+    Ok(None)
+}
+
+fn is_required(cx: &RunContext) -> bool {
+    cx.workspace.config.review.as_ref().is_some_and(|review| review.required)
+}
+
+/// Begins the reviews that waited and can be made now. Returns why the run ends, if the others have to
+/// wait for too long and nothing else goes on: the next run makes them.
+pub(super) fn follow_waiting(runner: &mut Runner) -> Result<Option<StopReason>> {
+    if runner.side_agents.waiting.is_empty() {
+        return Ok(None);
+    }
+    let (core, now) = (&runner.core, Utc::now());
+    let is_ending =
+        runner.side_agents.is_stopped() || core.cx.is_asked_to_end(core.journal.history());
+    let history = core.journal.history();
+    let blocked = |it: &WaitingReview| history.review_error(&it.call.name, now).is_some();
+    let waiting = mem::take(&mut runner.side_agents.waiting);
+    let (blocked, free): (Vec<_>, Vec<_>) =
+        waiting.into_iter().partition(|it| is_ending || blocked(it));
+    runner.side_agents.waiting = blocked;
+    for WaitingReview { record, call, end } in free {
+        let next = begin_by(runner, &record, call, end)?;
+        next.map_or(Ok(()), |next| runner.handle(next))?;
+    }
+    let reason = out_of_reach(runner);
+    let run = &runner.core.run;
+    let is_waiting = |id: &AttemptId| {
+        let held = run.landing().held().is_some() && run.landing().queued().any(|it| it == id);
+        held || runner.side_agents.waiting.iter().any(|it| it.record.id() == *id)
+    };
+    let is_idle = run.attempts().open().iter().all(|open| is_waiting(&open.id))
+        && runner.core.journal.history().diagnosing.is_empty();
+    if is_ending || (reason.is_some() && is_idle) {
+        for WaitingReview { record, .. } in mem::take(&mut runner.side_agents.waiting) {
+            runner.handle(Input::Postponed(record.id()))?;
+        }
+        return Ok(reason.filter(|_| !is_ending));
+    }
+    Ok(None)
+}
+
+/// Why a review that waits is not made in this run, if so: its reviewer is denied access, or limited for
+/// longer than `max_wait`. No task starts then, since its work could not land.
+pub(super) fn out_of_reach(runner: &Runner) -> Option<StopReason> {
+    let (history, max_wait) = (runner.core.journal.history(), runner.core.cx.policy.max_wait);
+    runner.side_agents.waiting.iter().find_map(|WaitingReview { call, .. }| {
+        let AgentCooldown { error, since, .. } = *history.cooldowns.get(&call.name)?;
+        let obstacle = error.obstacle;
+        match error.advice() {
+            Advice::Stop(code) => {
+                let remedy =
+                    obstacle.remedy(call).map(|remedy| format!("; {remedy}, then run again"));
+                let (name, remedy) = (&call.name, remedy.unwrap_or_default());
+                let why = format!("`{name}`, whose review is required: {obstacle}{remedy}");
+                Some(StopReason::Denied(why, code))
+            }
+            Advice::Wait { until } => {
+                let longest = TimeDelta::from_std(max_wait).unwrap_or(TimeDelta::MAX);
+                let obstacle = Some(obstacle);
+                (until - since > longest).then_some(StopReason::Provider {
+                    obstacle,
+                    since,
+                    until,
+                    max_wait,
+                })
+            }
+            Advice::Count => None,
+        }
+    })
+}
+
+/// The next time at which a review that waits can be made.
+pub(super) fn next_time(runner: &Runner) -> Option<DateTime<Utc>> {
+    let (history, now) = (runner.core.journal.history(), Utc::now());
+    let waiting = runner.side_agents.waiting.iter();
+    waiting.filter_map(|it| history.review_error(&it.call.name, now)?.until).min()
 }
 
 /// Journals a review that has ended, and judges the work with that.
@@ -108,19 +227,31 @@ pub(super) fn ended(
 ) -> Result<()> {
     let (cx, history) = (&runner.core.cx, runner.core.journal.history());
     let EndedAgent { agent: SideAgent { id, record, .. }, took, answer } = ended;
-    let mut review = review_of(&cx.workspace, &record, head, &answer);
-    let SideAnswer { outcome, usage, .. } = answer;
+    let review = review_of(&cx.workspace, &record, head, &answer);
+    let SideAnswer { outcome, usage, error, .. } = answer;
+    let by = review.by.as_str();
+    let earlier = history.cooldowns.get(by).map_or(0, |cooldown| cooldown.count);
+    let obstacle = error.map(|error| ProviderError::new(error, earlier, Utc::now()));
     let continued = history.active.of(&id.task_id).map(|active| &active.continued);
     let here = continued.map_or(0, |all| all.iter().filter(|lack| *lack == FINDINGS).count());
     let before = history.of(&id.task_id).rejected + u32::try_from(here).unwrap_or(u32::MAX);
-    end.evidence.missing.extend(decide(cx, &mut review, before));
-    end.evidence.review = Some(Box::new(review.clone()));
+    let waits = obstacle.filter(|it| it.advice() != Advice::Count && is_required(cx));
+    let waiting = waits.map(|error| (error, end.clone()));
+    add(cx, review, before, &mut end.evidence);
+    let review = end.evidence.review.as_deref().cloned().unwrap_or_default();
     let duration_seconds = duration::seconds(took);
-    let event = ReviewEnd { attempt: id.attempt, outcome, review, duration_seconds, usage };
+    let event =
+        ReviewEnd { attempt: id.attempt, outcome, review, duration_seconds, usage, obstacle };
     let about = Some((&id.task_id, record.iteration));
     runner.core.emit(about, CheckEvent::WorkReviewed(event))?;
     if runner.side_agents.is_stopped() {
         runner.handle(Input::Postponed(id))
+    } else if let Some((error, end)) = waiting
+        && let Some(call) = record.call.clone()
+        && let Some(record) = runner.attempts.get(&id).cloned()
+    {
+        let next = refused(runner, WaitingReview { record, call, end }, error)?;
+        next.map_or(Ok(()), |next| runner.handle(next))
     } else {
         runner.handle(Input::Judged(id, end))
     }

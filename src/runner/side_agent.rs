@@ -90,10 +90,20 @@ pub(super) struct SideAnswer {
     pub(super) error: Option<ProviderErrorKind>,
 }
 
+/// Work whose required review waits for the provider of its reviewer.
+pub(super) struct WaitingReview {
+    pub(super) record: AttemptRecord,
+    /// The reviewer.
+    pub(super) call: AgentCommand,
+    pub(super) end: Box<PendingResult>,
+}
+
 /// The agents of a run that look at attempts.
 #[derive(Default)]
 pub(super) struct SideAgents {
     active: Vec<SideAgent>,
+    /// The work whose required review waits for the provider of its reviewer.
+    pub(super) waiting: Vec<WaitingReview>,
     stopped: Arc<AtomicBool>,
 }
 

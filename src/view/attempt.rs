@@ -11,6 +11,7 @@ use super::{
     VERSION,
     review::ProofView,
     spend::SpendView,
+    waits::review_wait,
     words::{clock, full, short},
 };
 use crate::core::{
@@ -180,7 +181,10 @@ impl AttemptView {
                 slot,
                 branch: recorded.1.or_else(|| active.branch.clone()),
                 command: active.command.clone().filter(|_| active.state.is_checked()),
-                waiting_for: active.awaits.clone(),
+                waiting_for: active
+                    .awaits
+                    .clone()
+                    .or_else(|| active.review_wait.as_ref().map(|wait| review_wait(wait, now))),
                 no_contact_since: active.no_contact_since,
                 runs_on: runs_on(active.run_on.as_deref(), active.placement.as_ref()),
             },

@@ -10,8 +10,8 @@ use super::words::{counted, ids, moment, named};
 use crate::{
     adapters::terminal::visible,
     core::{
-        agents::reset::NearLimit,
-        event::{Batch, Held, WaitingWork},
+        agents::{provider_error::ProviderError, reset::NearLimit},
+        event::{AgentChange, Batch, Held, ReviewWait, WaitingWork},
         executor::shell_word,
         graph::task::{Status, TaskId},
         history::{ActiveAttempts, History, UnreachableExecutor, Waiting},
@@ -59,6 +59,27 @@ impl LimitsView {
 pub fn near_limit(agent: &str, limit: &NearLimit, now: DateTime<Utc>) -> String {
     let until = moment(limit.resets_at, now);
     format!("{agent}: {limit}; until {until} half as many attempts run at the same time")
+}
+
+/// A required review that waits for a provider, and until when.
+pub fn review_wait(wait: &ReviewWait, now: DateTime<Utc>) -> String {
+    let ReviewWait { by, obstacle: error, .. } = wait;
+    let until = error.until.map_or_else(String::new, |at| format!(" until {}", moment(at, now)));
+    format!("its review by `{by}` waits{until}: {}", error.obstacle)
+}
+
+/// A change of agents, with the reason.
+pub fn changed_agent(change: &AgentChange, now: DateTime<Utc>) -> String {
+    let AgentChange { agent, from, obstacle } = change;
+    match obstacle {
+        None => format!("{agent} is available again and replaces {from}"),
+        Some(ProviderError { obstacle, until: None }) => {
+            format!("{agent} takes over from {from}: {obstacle}")
+        }
+        Some(ProviderError { obstacle, until: Some(until) }) => {
+            format!("{agent} takes over from {from} until {}: {obstacle}", moment(*until, now))
+        }
+    }
 }
 
 /// What a run waits for.

@@ -221,6 +221,11 @@ const RECORDS: &[(&str, &str, &str)] = &[
         r#""attempt":1,"outcome":"exited","exit_code":0,"duration_seconds":9.0,"review":{"by":"strong","findings":[{"file":"a","line":3,"severity":"high","text":"no test"}],"sent_back":true}"#,
     ),
     (
+        "review_waits",
+        "a",
+        r#""attempt":1,"by":"strong","obstacle":{"kind":"overloaded","until":"2026-11-20T22:45:03Z"}"#,
+    ),
+    (
         "calibrated",
         "",
         r#""by":"strong","planted":"off_by_one","found":true,"outcome":"exited","exit_code":0,"duration_seconds":9.0,"log":"logs/calibration/r/1""#,

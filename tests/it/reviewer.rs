@@ -125,6 +125,77 @@ fn work_whose_required_review_cannot_be_made_waits_for_a_person() {
     assert!(trial.lines("failed")[0]["why"].as_str().unwrap().contains("did not review it"));
 }
 
+/// Its author has nothing to do meanwhile, and other tasks go on.
+#[test]
+fn work_whose_required_review_meets_a_limit_waits_for_it() {
+    let review = format!(
+        "[ $RALPH_TASK_ID = b ] && touch \"$TRIAL_DIR/b\"
+         [ -e \"$TRIAL_DIR/late\" ] && {NOTHING} && exit; touch \"$TRIAL_DIR/late\"
+         echo 'Error: 429 Too Many Requests; please retry in 3s' >&2; exit 1"
+    );
+    let work = "echo $RALPH_ATTEMPT > work; echo 1 > $RALPH_TASK_ID; touch \"$TRIAL_DIR/works-$RALPH_TASK_ID\"";
+    for (more, reviews) in [(", required: true", 3), ("", 1)] {
+        let trial = project(work, &review, more).graph("tasks: [{id: a}, {id: b}]\n");
+        let settings = trial.read(".ralph/config.yaml") + "jobs: 1\n";
+        let trial = trial.file(".ralph/config.yaml", &settings);
+        let run = trial.start_until(["run"], "works-b");
+        if reviews == 3 {
+            assert!(!trial.sign("b").exists(), "`b` works while `a` waits");
+            trial.run(["status"]).stdout_has("its review by `strong` waits until");
+        }
+        run.end(&trial).graph_complete();
+        let all = trial.lines("work_reviewed");
+        let why = all[0]["review"]["failed"].as_str().unwrap();
+        assert!(why.contains("request rate") && all[0]["obstacle"]["until"].is_string(), "{why}");
+        assert_eq!((trial.tasks("started").len(), all.len()), (2, reviews), "{all:?}");
+        assert_eq!(trial.tasks("failed").len(), 0);
+        let unseen = risks(&trial).to_string().matches("did not review").count();
+        assert_eq!(unseen, usize::from(reviews == 1), "{more}");
+        trial.no_process_is_left();
+    }
+}
+
+#[test]
+fn a_required_review_beyond_the_longest_wait_ends_the_run_and_keeps_the_work() {
+    for (error, code, why) in [
+        ("401 Unauthorized: invalid API key", 77, "`strong`, whose review is required: authent"),
+        ("402 Payment Required: insufficient credit balance", 77, "the account has no credit"),
+        ("429 Too Many Requests; please retry in 50m", 2, "for longer than `max_wait` (10m)"),
+    ] {
+        let review = format!(
+            "[ -e \"$TRIAL_DIR/mended\" ] && {NOTHING} && exit; echo 'Error: {error}' >&2; exit 1"
+        );
+        let trial = project("echo $RALPH_TASK_ID > work", &review, ", required: true");
+        let settings = trial.read(".ralph/config.yaml") + "max_wait: 10m\n";
+        let trial = trial.graph("tasks: [{id: a}, {id: b, depends_on: a}, {id: c}]\n");
+        let trial = trial.file(".ralph/config.yaml", &settings);
+        trial.run(["run"]).code(code).stderr_has(why);
+        assert_eq!((trial.tasks("parked").len(), trial.tasks("failed").len()), (0, 0), "{error}");
+        assert_eq!(trial.tasks("started"), ["a"], "no more is paid that could not land");
+        trial.leave("mended");
+        if code == 2 {
+            trial.run(["resume", "--now"]).code_is_any();
+        }
+        trial.run(["run"]).graph_complete();
+        assert_eq!(trial.tasks("started").len(), 3, "no work is paid twice");
+        trial.no_process_is_left();
+    }
+}
+
+#[test]
+fn a_reviewer_without_a_login_is_asked_once_where_its_review_is_not_required() {
+    let review = "echo 'Error: 401 Unauthorized: invalid API key' >&2; exit 1";
+    let trial = project("echo $RALPH_TASK_ID > work", review, "");
+    let trial = trial.graph("tasks: [{id: a}, {id: b, depends_on: a}]\n");
+    let said = trial.run(["run"]).graph_complete();
+    let said = said.whole();
+    assert!(said.contains("a: `strong` did not review it: authentication failed"), "{said}");
+    assert!(!said.contains("b: `strong` did not"), "{said}");
+    assert_eq!(trial.lines("reviewing").len(), 1);
+    let review = trial.run(["review", "--json"]).code(0).json().to_string();
+    assert_eq!(review.matches("authentication failed").count(), 2, "{review}");
+}
+
 #[test]
 fn a_reviewer_that_cannot_be_started_is_an_error_before_anything_is_paid() {
     for by in ["nowhere-to-be-found", "[sh, nothing, here]"] {

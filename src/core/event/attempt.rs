@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::Record;
+use super::{
+    record::Record,
+    side_agent::{CalibrationCall, DiagnosisEnd, ReviewEnd, ReviewWait},
+};
 use crate::{
     agents::{
         provider_error::ProviderError,
@@ -12,14 +15,11 @@ use crate::{
     attempt::AttemptState,
     commit_id::CommitId,
     default_value::is_default,
-    diagnosis::Diagnosis,
     executor::Placement,
     history::{Effect, History},
     notification_kind::NotificationKind,
     outcome::Outcome,
-    planted_defect::DefectKind,
     proof::Proof,
-    reviewer::WorkReview,
     spend::Spend,
     verdict::CheckResult,
 };
@@ -249,83 +249,6 @@ pub struct AgentEnd {
     pub usage: Usage,
 }
 
-/// The end of a review. Its usage is that of the run, not of the task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ReviewEnd {
-    /// The attempt.
-    pub attempt: u32,
-    /// How the reviewer's process ended.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-    /// The review.
-    pub review: WorkReview,
-    /// Its wall time.
-    pub duration_seconds: f64,
-    /// The reported usage.
-    #[serde(flatten)]
-    pub usage: Usage,
-}
-
-impl ReviewEnd {
-    /// What it used: of no attempt.
-    pub fn spend(&self) -> Spend {
-        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
-    }
-}
-
-/// The end of a diagnosis. Its usage is that of the run, not of the task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DiagnosisEnd {
-    /// The newest attempt at the task.
-    pub attempt: u32,
-    /// How the process of its agent ended.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-    /// What it did.
-    pub diagnosis: Diagnosis,
-    /// Its wall time.
-    pub duration_seconds: f64,
-    /// The reported usage.
-    #[serde(flatten)]
-    pub usage: Usage,
-}
-
-impl DiagnosisEnd {
-    /// What it used: of no attempt.
-    pub fn spend(&self) -> Spend {
-        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
-    }
-}
-
-/// The end of a review of landed work by `ralph review --calibrate`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CalibrationCall {
-    /// The name of the reviewer's agent.
-    pub by: String,
-    /// The defect that was planted; none in a control.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub planted: Option<DefectKind>,
-    /// Whether a finding names the defect; of a control, whether there is a finding.
-    pub found: bool,
-    /// How the reviewer's process ended.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-    /// Its wall time.
-    pub duration_seconds: f64,
-    /// The reported usage.
-    #[serde(flatten)]
-    pub usage: Usage,
-    /// The folder with its prompt and output, relative to the repository.
-    pub log: String,
-}
-
-impl CalibrationCall {
-    /// What it used: of no attempt.
-    pub fn spend(&self) -> Spend {
-        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
-    }
-}
-
 /// A change from one agent of a list to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentChange {
@@ -423,6 +346,8 @@ pub enum CheckEvent {
     },
     /// The review of the work of an attempt has ended.
     WorkReviewed(ReviewEnd),
+    /// The work of an attempt waits for its required review.
+    ReviewWaits(ReviewWait),
     /// A reviewer was given landed work by `ralph review --calibrate`, and ended.
     Calibrated(CalibrationCall),
     /// Controls have shown whether the verify commands notice the work of an attempt.
@@ -453,16 +378,21 @@ impl Effect for CheckEvent {
                 let broken = &mut history.run.baseline_broken;
                 *broken = broken.take().or_else(|| Some(why.clone()).filter(|why| !why.is_empty()));
             }
-            CheckEvent::WorkReviewed(end) => history.add_call(at, &end.spend(), &end.usage),
+            CheckEvent::WorkReviewed(end) => {
+                history.add_call(at, &end.spend(), &end.usage);
+                history.apply_review_error(at, end);
+            }
             CheckEvent::Calibrated(call) => history.add_cost(at, call.usage.cost_usd),
             CheckEvent::SettingUp { .. }
             | CheckEvent::Verifying { .. }
             | CheckEvent::AlreadyPasses { .. }
             | CheckEvent::VerifyRepeated(_)
             | CheckEvent::VerifyPostponed { .. }
-            | CheckEvent::Reviewing { .. } => {}
+            | CheckEvent::Reviewing { .. }
+            | CheckEvent::ReviewWaits(_) => {}
         }
         history.active.with(record.task_id.as_ref(), |active| {
+            active.review_wait = None;
             let state = match self {
                 CheckEvent::SettingUp { command, .. } => {
                     active.command = Some(command.clone());
@@ -474,6 +404,10 @@ impl Effect for CheckEvent {
                 }
                 CheckEvent::Reviewing { slot, .. } => {
                     active.review_slot.clone_from(slot);
+                    AttemptState::Reviewing
+                }
+                CheckEvent::ReviewWaits(wait) => {
+                    active.review_wait = Some(wait.clone());
                     AttemptState::Reviewing
                 }
                 CheckEvent::WorkReviewed(end) => {

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::History;
 use crate::{
-    agents::provider_error::ProviderError,
+    agents::provider_error::{Advice, ProviderError},
     attempt::AttemptState,
-    event::{AttemptResult, Batch, Held, WaitingWork},
+    event::{AttemptResult, Batch, Held, ReviewEnd, ReviewWait, WaitingWork},
     executor::Placement,
     graph::task::TaskId,
     reviewer::WorkReview,
@@ -50,6 +50,9 @@ pub struct ActiveAttempt {
     /// The slot in which its work is reviewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review_slot: Option<String>,
+    /// What its required review waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review_wait: Option<ReviewWait>,
     /// When its work was queued to land.
     pub queued_at: Option<DateTime<Utc>>,
     /// Where it is to run, if that is not this machine as it is.
@@ -252,6 +255,32 @@ impl History {
                 self.cooldowns.insert(agent.clone(), AgentCooldown { error, count: 1, at, since });
             }
         }
+    }
+
+    /// Applies the provider error of a reviewer, or its absence.
+    pub(crate) fn apply_review_error(&mut self, since: DateTime<Utc>, end: &ReviewEnd) {
+        let (by, at) = (&end.review.by, self.ended);
+        let lasts = |error: &ProviderError| error.advice() != Advice::Count;
+        match end.obstacle.filter(lasts) {
+            Some(error) => {
+                let known = self.cooldowns.get(by);
+                let (count, since) = known.map_or((1, since), |it| (it.count + 1, it.since));
+                self.cooldowns.insert(by.clone(), AgentCooldown { error, count, at, since });
+            }
+            None if end.review.failed.is_none() => drop(self.cooldowns.remove(by)),
+            None => {}
+        }
+    }
+
+    /// What keeps a reviewer from being asked at this time.
+    pub fn review_error(&self, by: &str, now: DateTime<Utc>) -> Option<ProviderError> {
+        let error = self.cooldowns.get(by)?.error;
+        let blocks = match error.advice() {
+            Advice::Wait { until } => now < until,
+            Advice::Stop(_) => true,
+            Advice::Count => false,
+        };
+        blocks.then_some(error)
     }
 }
 

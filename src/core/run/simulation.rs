@@ -725,6 +725,7 @@ impl World {
                 review,
                 duration_seconds,
                 usage,
+                obstacle: None,
             })
         };
         let about = Some((id.task_id.clone(), 0));

@@ -3,23 +3,25 @@
 use chrono::{DateTime, Utc};
 
 use super::{
-    EventContext, EventText, Line, MarkKind, counted, ids, length, line, moment, named, with_output,
+    EventContext, EventText, Line, MarkKind, counted, ids, length, line, named, with_output,
 };
 use crate::{
     adapters::terminal::Style,
     core::{
-        agents::provider_error::ProviderError,
         commit_id::CommitId,
         event::{
-            AgentChange, AttemptEvent, AttemptResult, Batch, CheckEvent, CheckoutRestored,
-            ChildEnded, ChildEvent, ChildOutcome, ChildrenLeft, Orphans,
+            AttemptEvent, AttemptResult, Batch, CheckEvent, CheckoutRestored, ChildEnded,
+            ChildEvent, ChildOutcome, ChildrenLeft, Orphans, ReviewWait,
         },
         graph::task::TaskId,
         select::View,
         spend::dollars,
         verdict::{CheckResult, Commit, Verdict},
     },
-    view::{calibration, waits::near_limit},
+    view::{
+        calibration,
+        waits::{changed_agent, near_limit, review_wait},
+    },
 };
 
 /// The number of commits of one task in the summary.
@@ -118,17 +120,8 @@ impl EventText for AttemptEvent {
     }
 }
 
-fn changed_agent(change: &AgentChange, now: DateTime<Utc>) -> String {
-    let AgentChange { agent, from, obstacle } = change;
-    match obstacle {
-        None => format!("{agent} is available again and replaces {from}"),
-        Some(ProviderError { obstacle, until: None }) => {
-            format!("{agent} takes over from {from}: {obstacle}")
-        }
-        Some(ProviderError { obstacle, until: Some(until) }) => {
-            format!("{agent} takes over from {from} until {}: {obstacle}", moment(*until, now))
-        }
-    }
+fn waiting_review(id: &str, wait: &ReviewWait, now: DateTime<Utc>) -> Line {
+    line(Style::Warn, format!("{id}: {}", review_wait(wait, now)))
 }
 
 fn restored_text(id: &str, restored: &CheckoutRestored) -> String {
@@ -420,6 +413,7 @@ impl EventText for CheckEvent {
                 let is_news = at.verbose || !(is_good || end.review.sent_back);
                 is_news.then(|| line(style, format!("{id}: {}", end.review))).into_iter().collect()
             }
+            CheckEvent::ReviewWaits(wait) => vec![waiting_review(id, wait, at.record.timestamp)],
             CheckEvent::Calibrated(call) => vec![line(Style::Faint, calibration::line(call))],
             CheckEvent::Proved { proof, .. } if proof.outcome.is_good() && !at.verbose => {
                 Vec::new()

@@ -1,0 +1,103 @@
+//! The ends of agents that look at attempts: reviewers and those that diagnose a task.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    agents::{provider_error::ProviderError, transcript::Usage},
+    diagnosis::Diagnosis,
+    outcome::Outcome,
+    planted_defect::DefectKind,
+    reviewer::WorkReview,
+    spend::Spend,
+};
+
+/// The end of a review. Its usage is that of the run, not of the task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReviewEnd {
+    /// The attempt.
+    pub attempt: u32,
+    /// How the reviewer's process ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// The review.
+    pub review: WorkReview,
+    /// Its wall time.
+    pub duration_seconds: f64,
+    /// The reported usage.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// What the provider of the reviewer refused it for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<ProviderError>,
+}
+
+/// A required review that waits for the provider of its reviewer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReviewWait {
+    /// The attempt.
+    pub attempt: u32,
+    /// The name of the reviewer's agent.
+    pub by: String,
+    /// What its provider refuses it for.
+    pub obstacle: ProviderError,
+}
+
+impl ReviewEnd {
+    /// What it used: of no attempt.
+    pub fn spend(&self) -> Spend {
+        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
+    }
+}
+
+/// The end of a diagnosis. Its usage is that of the run, not of the task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DiagnosisEnd {
+    /// The newest attempt at the task.
+    pub attempt: u32,
+    /// How the process of its agent ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// What it did.
+    pub diagnosis: Diagnosis,
+    /// Its wall time.
+    pub duration_seconds: f64,
+    /// The reported usage.
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+impl DiagnosisEnd {
+    /// What it used: of no attempt.
+    pub fn spend(&self) -> Spend {
+        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
+    }
+}
+
+/// The end of a review of landed work by `ralph review --calibrate`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CalibrationCall {
+    /// The name of the reviewer's agent.
+    pub by: String,
+    /// The defect that was planted; none in a control.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planted: Option<DefectKind>,
+    /// Whether a finding names the defect; of a control, whether there is a finding.
+    pub found: bool,
+    /// How the reviewer's process ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Its wall time.
+    pub duration_seconds: f64,
+    /// The reported usage.
+    #[serde(flatten)]
+    pub usage: Usage,
+    /// The folder with its prompt and output, relative to the repository.
+    pub log: String,
+}
+
+impl CalibrationCall {
+    /// What it used: of no attempt.
+    pub fn spend(&self) -> Spend {
+        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
+    }
+}
