@@ -364,10 +364,9 @@ impl View<'_> {
         }
         let running =
             |until| Decision::Wait(Wait { until, why: "an attempt is running".to_owned() });
-        if !idle
-            && self.active.iter().filter(|active| active.works).count() >= agents::jobs(self, now)
-        {
-            return running(None);
+        let (jobs, resets_at) = agents::jobs(self, now);
+        if !idle && self.active.iter().filter(|active| active.works).count() >= jobs {
+            return running(resets_at);
         }
         let mut scan = FrontierScan::of(self, now, true);
         let gives_way = |best| self.gives_way(best, scan.conflicting.iter().copied());
@@ -983,7 +982,9 @@ mod tests {
             View { graph: &graph, keys: &keys, history: &near, policy: &policy, active: &active }
                 .decide(at(now))
         };
-        assert!(matches!(decided("a", 0), Decision::Wait(_)));
+        assert!(
+            matches!(decided("a", 0), Decision::Wait(Wait { until: Some(until), .. }) if until == at(9))
+        );
         assert_eq!([decided("b", 0), decided("a", 9)], [second.clone(), second]);
     }
 }

@@ -29,6 +29,7 @@ use crate::{
         signal,
     },
     core::{
+        agents::reset::LimitNotice,
         event::{AttemptEvent, Begun, RunEvent, SCHEMA, ScheduleEvent, StopReason},
         executor::shell_word,
         exit::{Exit, Failure},
@@ -120,7 +121,7 @@ pub(super) fn holds_starts(runner: &Runner) -> bool {
     runner.core.graph.unreadable.is_some() || reviewer::out_of_reach(runner).is_some()
 }
 
-/// Notes once that a usage limit of an agent is nearly reached, and ends an agent at work that has reached
+/// Notes once that a usage limit of an agent is nearly reached, or no longer is, and ends an agent at work that has reached
 /// the cost limit of its task.
 pub(super) fn follow_usage(runner: &mut Runner, id: &AttemptId, usage: UsageSoFar) -> Result<()> {
     let (limit, cost) = usage;
@@ -133,10 +134,14 @@ pub(super) fn follow_usage(runner: &mut Runner, id: &AttemptId, usage: UsageSoFa
     let (Some(limit), Some(record)) = (limit, runner.attempts.get(id)) else { return Ok(()) };
     let Some(agent) = record.call.as_ref().map(|call| call.name.clone()) else { return Ok(()) };
     let known = runner.core.journal.history().near_limits.get(&agent);
-    if limit.resets_at <= Utc::now() || known.is_some_and(|known| known.is_same(&limit)) {
-        return Ok(());
-    }
-    let event = AttemptEvent::LimitNear { attempt: id.attempt, agent, limit };
+    let attempt = id.attempt;
+    let event = match (limit, known) {
+        (LimitNotice::Near(limit), Some(known)) if known.is_same(&limit) => return Ok(()),
+        (LimitNotice::Near(limit), _) if limit.resets_at <= Utc::now() => return Ok(()),
+        (LimitNotice::Near(limit), _) => AttemptEvent::LimitNear { attempt, agent, limit },
+        (LimitNotice::Far, Some(_)) => AttemptEvent::LimitEased { attempt, agent },
+        (LimitNotice::Far, None) => return Ok(()),
+    };
     runner.core.emit(Some((&id.task_id, record.iteration)), event).map(drop)
 }
 

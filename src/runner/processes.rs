@@ -27,7 +27,7 @@ use crate::{
         terminal,
     },
     core::{
-        agents::{agent_command::AgentCommand, reset::NearLimit, transcript::Format},
+        agents::{agent_command::AgentCommand, reset::LimitNotice, transcript::Format},
         commit_id::CommitId,
         executor::{Executor, JobState, Placement},
         graph::{TaskGraph, load::fields::RESOURCES},
@@ -60,6 +60,8 @@ pub(super) struct ProcessHandle {
     pub(super) in_pane: bool,
     /// The last reported activity.
     pub(super) doing: Option<String>,
+    /// What its provider said last of its usage limit.
+    pub(super) limit: Option<LimitNotice>,
     /// The last reported final result; `None` before there is one.
     pub(super) result: Option<bool>,
     /// The log of a command other than the agent, relative to the repository.
@@ -92,6 +94,7 @@ impl ProcessHandle {
             output: Follow::new(stdout, format),
             in_pane: false,
             doing: None,
+            limit: None,
             result: None,
             log: None,
             verifies: None,
@@ -170,7 +173,7 @@ pub(super) struct Progress {
 }
 
 /// The usage limit of an agent that is nearly reached, and its cost so far while it is at work.
-pub(super) type UsageSoFar = (Option<NearLimit>, Option<f64>);
+pub(super) type UsageSoFar = (Option<LimitNotice>, Option<f64>);
 
 /// The running processes.
 #[derive(Default)]
@@ -315,7 +318,9 @@ impl Processes {
             handle.process.wake();
             let seen = handle.output.look();
             let cost = seen.filter(|it| !it.is_over).and_then(|it| it.usage.cost_usd);
-            let usage = (seen.and_then(|it| it.near_limit), cost);
+            let limit = seen.and_then(|it| it.limit);
+            let is_limit_new = std::mem::replace(&mut handle.limit, limit) != limit;
+            let usage = (limit.filter(|_| is_limit_new), cost);
             let result = seen.filter(|seen| seen.is_over).map(|seen| seen.background > 0);
             let mut doing = handle.output.doing();
             if handle.in_pane {

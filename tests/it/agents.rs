@@ -580,6 +580,38 @@ fn near_the_limit_of_a_provider_half_as_many_attempts_start() {
 }
 
 #[test]
+fn as_many_attempts_start_again_once_a_provider_takes_back_that_its_limit_is_near() {
+    let resets_at = chrono::Utc::now().timestamp() + 3600;
+    let line = |status: &str| {
+        let info = json!({"status": status, "resetsAt": resets_at, "rateLimitType": "five_hour"});
+        json!({"type": "rate_limit_event", "rate_limit_info": info}).to_string()
+    };
+    let (near, far) = (line("allowed_warning"), line("allowed"));
+    let script = format!(
+        "cat > /dev/null; echo work > $RALPH_TASK_ID; git add -A; git commit -qm Work
+        touch \"$TRIAL_DIR/began-$RALPH_TASK_ID\"
+        if [ $RALPH_TASK_ID = a ]; then
+            echo '{near}'; until [ -e \"$TRIAL_DIR/eases\" ]; do sleep 0.05; done
+            echo '{far}'; until [ -e \"$TRIAL_DIR/began-c\" ]; do sleep 0.05; done
+        fi
+        [ $RALPH_TASK_ID != b ] || until [ -e \"$TRIAL_DIR/b\" ]; do sleep 0.05; done
+        \"$RALPH\" task-complete $RALPH_TASK_ID"
+    );
+    let agent =
+        format!("{{command: [sh, -c, {}], output: claude-json, name: mine}}", json!(script));
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", &format!("{SETTINGS}jobs: 2\nagent: {agent}\n"))
+        .graph("tasks: [{id: a}, {id: b}, {id: c}]\n");
+    let run = trial.start(["run"]);
+    trial.wait_for_records(1, "limit_near");
+    trial.leave("b");
+    trial.wait_for_records(1, "completed");
+    trial.leave("eases");
+    run.end(&trial).graph_complete();
+    assert_eq!(trial.lines("limit_eased").len(), 1);
+}
+
+#[test]
 fn an_attempt_ends_at_the_cost_limit_of_its_task_and_others_go_on() {
     let event = json!({"type": "step_finish", "part": {"type": "step-finish", "cost": 0.3,
         "tokens": {"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}}});

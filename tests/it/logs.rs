@@ -268,6 +268,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
         r#""attempt":1,"children":["sh"],"limit_seconds":300.0,"on_orphans":"leave""#,
     ),
     ("terminating", "a", r#""attempt":1,"why":"idle for 15m""#),
+    ("limit_eased", "a", r#""attempt":1,"agent":"claude""#),
     (
         "limit_near",
         "a",

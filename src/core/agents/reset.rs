@@ -76,6 +76,15 @@ pub struct NearLimit {
     pub used: Option<f64>,
 }
 
+/// What a provider says of the usage limit of an agent at work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LimitNotice {
+    /// It is nearly reached.
+    Near(NearLimit),
+    /// It is not.
+    Far,
+}
+
 impl NearLimit {
     /// Whether it is the same limit, however much of it is used.
     pub fn is_same(&self, other: &NearLimit) -> bool {

@@ -106,6 +106,13 @@ pub enum AttemptEvent {
         #[serde(flatten)]
         limit: NearLimit,
     },
+    /// The provider no longer says that.
+    LimitEased {
+        /// The attempt.
+        attempt: u32,
+        /// The name of the agent.
+        agent: String,
+    },
     /// The final result of an attempt promised that all work is complete.
     Promised {
         /// The attempt.
@@ -197,6 +204,7 @@ impl Effect for AttemptEvent {
             AttemptEvent::LimitNear { agent, limit, .. } => {
                 history.near_limits.insert(agent.clone(), *limit);
             }
+            AttemptEvent::LimitEased { agent, .. } => drop(history.near_limits.remove(agent)),
             AttemptEvent::Promised { kept, .. } => history.run.promised |= kept,
             AttemptEvent::Diagnosing { attempt, by, .. } => {
                 history.begin_diagnosis(record.task_id.as_ref(), *attempt, by);

@@ -83,6 +83,9 @@ impl EventText for AttemptEvent {
             AttemptEvent::LimitNear { agent, limit, .. } => {
                 warn(near_limit(agent, limit, at.record.timestamp))
             }
+            AttemptEvent::LimitEased { agent, .. } => vec![faint(format!(
+                "{agent}: its usage limit is no longer near; as many attempts run as before"
+            ))],
             AttemptEvent::Promised { kept: false, .. } => warn(format!(
                 "{}the agent promised that all is done, but tasks remain; the run continues",
                 line_prefix(id, at.view)

@@ -6,8 +6,8 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{
-    AgentTranscript, AgentWait, FinalResult, LimitWindow, MESSAGE, NearLimit, PHRASE, Tokens, code,
-    count, cut, dollars, http_status,
+    AgentTranscript, AgentWait, FinalResult, LimitNotice, LimitWindow, MESSAGE, NearLimit, PHRASE,
+    Tokens, code, count, cut, dollars, http_status,
 };
 
 /// Claude Code's `stream-json`, and its `json`, which consists of the last event of the former.
@@ -78,8 +78,10 @@ impl ClaudeState {
                 let resets_at = instant(&limit["resetsAt"]);
                 let resets_at = resets_at.filter(|_| limit["status"] == "allowed_warning");
                 let used = limit["utilization"].as_f64().filter(|used| (0.0..=1.0).contains(used));
-                transcript.near_limit =
-                    resets_at.map(|resets_at| NearLimit { window: window(limit), resets_at, used });
+                let near = |resets_at| NearLimit { window: window(limit), resets_at, used };
+                let near = resets_at.map(near).map(LimitNotice::Near);
+                let is_far = limit["status"] == "allowed";
+                transcript.limit = near.or_else(|| is_far.then_some(LimitNotice::Far));
                 if let Some(at) = self.rejected_until {
                     transcript.set_wait(AgentWait::Until(at));
                 }
