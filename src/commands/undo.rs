@@ -21,10 +21,12 @@ use crate::{
         history::attempt_log::LogDetail,
     },
     project::{
+        follower::{BUSY, Followed, Follower},
         graph_change::{DIAGNOSE, KeptChange, KeptChanges, remove_new_file},
         graph_file::{GraphFile, read_graph},
+        workspace::{checkout_graph, landing_branch},
     },
-    view::lines::full,
+    view::{lines::full, waits::WaitingWorkView},
 };
 
 /// How many tasks of a change are named.
@@ -78,6 +80,9 @@ fn take_back(editor: &mut TaskEditor, kept: &KeptChanges, change: &KeptChange) -
         return Err(refused(change, &why));
     }
     let name = editor.file.name().to_owned();
+    if change.command == DIAGNOSE {
+        follow_tip(editor, change, &texts)?;
+    }
     if change.created && editor.file.text() == texts.1 {
         return remove_file(editor, kept, change, &texts);
     }
@@ -94,6 +99,35 @@ fn take_back(editor: &mut TaskEditor, kept: &KeptChanges, change: &KeptChange) -
     };
     let found = differences(&before, editor.file.text(), &change.tasks);
     record(editor, change, &found)
+}
+
+/// Brings a change that a run committed to the checkout, if that does not have it yet.
+fn follow_tip(
+    editor: &mut TaskEditor,
+    change: &KeptChange,
+    texts: &(String, String),
+) -> Result<()> {
+    let workspace = &editor.workspace;
+    let lacks =
+        |text: &str| reversed(change, text, texts, editor.file.name()).is_ok_and(|it| it == text);
+    let branch = landing_branch(workspace)?.filter(|_| lacks(editor.file.text()));
+    let Some(branch) = branch else { return Ok(()) };
+    let tip = workspace.repo.landings().tip(&branch)?;
+    let landed = tip.map(|tip| workspace.committed_text(&tip.commit)).transpose()?.flatten();
+    if landed.is_none_or(|landed| lacks(&landed)) {
+        return Ok(());
+    }
+    if workspace.repo.head()?.branch.as_ref() != Some(&branch) {
+        let why = format!("it is on `{branch}`; `git switch` to that branch, and undo it there");
+        return Err(refused(change, &why));
+    }
+    if let Followed::Waits(waiting) = Follower::of(workspace, &branch).follow(BUSY)? {
+        let waiting = WaitingWorkView::of(&waiting);
+        let why = format!("{}; {}; then undo it", waiting.text(), waiting.cure());
+        return Err(refused(change, &why));
+    }
+    editor.file = checkout_graph(workspace)?;
+    Ok(())
 }
 
 /// Removes the graph file that a change created, if it is still as it was then.

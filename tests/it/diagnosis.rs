@@ -208,6 +208,26 @@ fn a_person_decides_first_if_tasks_of_agents_ask_and_can_take_it_back() {
     assert_eq!(trial.tasks("started"), ["a", "base", "a", "b"]);
 }
 
+/// What is not committed holds the checkout back.
+#[test]
+fn a_diagnosis_that_the_checkout_does_not_have_yet_is_taken_back_once_it_does() {
+    let trial = project(&prerequisite(), "agent_tasks: ask\n");
+    trial.run(["run"]).code(4);
+    let tip = trial.git(&["rev-parse", "main"]);
+    let changed = trial.git(&["log", "--format=%H", "-1", "--grep=Add before a"]);
+    // As if the checkout had not followed.
+    trial.git(&["update-ref", "refs/ralph/tip/main", tip.trim()]);
+    trial.git(&["reset", "-q", "--hard", &format!("{}^", changed.trim())]);
+    trial.write("task-graph.yaml", &format!("# mine\n{}", trial.graph_text()));
+    let text = trial.graph_text();
+    trial.git(&["rm", "-q", "--cached", "task-graph.yaml"]);
+    trial.run(["undo"]).code(1).stderr_has("then undo it");
+    assert_eq!(trial.graph_text(), text);
+    trial.git(&["reset", "-q", "--hard"]);
+    trial.run(["undo"]).code(0).stdout_has("took back `diagnose a base`");
+    assert!(!trial.graph_text().contains("base"), "{}", trial.graph_text());
+}
+
 #[test]
 fn a_run_that_is_killed_during_a_diagnosis_does_not_pay_for_it_again() {
     let trial = project("touch \"$TRIAL_DIR/looks\"; sleep 60", "");
