@@ -458,15 +458,16 @@ impl Runner {
         let message = self.inbox.listen(pause, || {
             journal.has_news()
                 || journal.check_repository().is_err()
-                || processes.has_report_news(&self.core.cx, self.attempts.records(), graph)
+                || processes.has_news(&self.core.cx, self.attempts.records(), graph)
         });
         let is_quiet = message.is_none();
         self.core.journal.check_repository()?;
         await_repository(self)?;
+        // A request to end now also ends what `receive` ends.
+        self.core.catch_up()?;
         self.receive(message)?;
         self.landing.look(&self.core.cx);
         self.core.check_clocks()?;
-        self.core.catch_up()?;
         self.refresh()?;
         if is_quiet || self.followed.elapsed() >= FOLLOW {
             self.follow()?;

@@ -97,6 +97,12 @@ impl Follow {
         Some(transcript.transcript())
     }
 
+    /// Whether it has printed events that have not been read.
+    pub fn has_events(&self) -> bool {
+        let length = |path| fs::metadata(path).map_or(0, |found| found.len());
+        self.transcript.is_some() && length(&self.tail.path) != self.tail.offset
+    }
+
     /// What it has used so far, as far as that has been read.
     pub fn usage(&self) -> Option<&Usage> {
         self.transcript.as_ref().map(|transcript| &transcript.transcript().usage)

@@ -338,7 +338,9 @@ impl Runner {
                 self.core.emit(None, RunEvent::Waiting { until, why })?;
             }
             let message = self.inbox.listen(Duration::from_millis(200), || false);
-            if matches!(message, Some(RunnerMessage::Signal(_))) {
+            self.core.catch_up()?;
+            let is_stopped = self.core.is_ended_now() && !self.proofs.is_stopped();
+            if is_stopped || matches!(message, Some(RunnerMessage::Signal(_))) {
                 self.proofs.stop();
                 deadline = deadline.min(Instant::now() + END);
             }

@@ -198,23 +198,20 @@ impl Processes {
         self.running.get_mut(id)
     }
 
-    /// Whether a file with which an agent can report has changed, and the report is not known.
-    pub(super) fn has_report_news(
-        &self,
-        cx: &RunContext,
-        records: &Records,
-        graph: &GraphFile,
-    ) -> bool {
+    /// Whether an agent has printed events, or a file with which it can report has changed and the report
+    /// is not known.
+    pub(super) fn has_news(&self, cx: &RunContext, records: &Records, graph: &GraphFile) -> bool {
         let mut running = self.running.iter();
         running.any(|(id, handle)| {
             let is_waiting = handle.log.is_none() && !handle.reported;
-            records.get(id).filter(|_| is_waiting).is_some_and(|record| {
-                record.has_done_file(&cx.workspace)
-                    || match record.slot {
-                        None => graph.has_changed(),
-                        Some(_) => graph_copy::own_stamp(&cx.workspace, record) != handle.graph,
-                    }
-            })
+            handle.output.has_events()
+                || records.get(id).filter(|_| is_waiting).is_some_and(|record| {
+                    record.has_done_file(&cx.workspace)
+                        || match record.slot {
+                            None => graph.has_changed(),
+                            Some(_) => graph_copy::own_stamp(&cx.workspace, record) != handle.graph,
+                        }
+                })
         })
     }
 
