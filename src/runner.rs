@@ -292,7 +292,8 @@ impl Runner {
             drop_trials(&self.core.cx.workspace)?;
             self.landing.mark_standing(&mut self.core)?;
             let is_stopped = matches!(reason, StopReason::Signal(..));
-            let busy = if is_stopped { BUSY } else { LAST_BUSY };
+            let longest = self.core.cx.workspace.config.lock_timeout.min(LAST_BUSY);
+            let busy = if is_stopped { BUSY } else { longest };
             self.landing.follow(&mut self.core, busy)?;
             self.write_back()?;
             Ok(reason)

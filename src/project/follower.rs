@@ -100,7 +100,10 @@ impl Follower {
                         continue;
                     }
                     Following::Busy { .. } if began.elapsed() < busy => {
-                        thread::sleep(Duration::from_millis(50));
+                        // Each try is several processes of git.
+                        let pause = began.elapsed() / 4;
+                        let (least, most) = (Duration::from_millis(50), Duration::from_secs(1));
+                        thread::sleep(pause.clamp(least, most));
                         continue;
                     }
                     Following::Busy { why } => self.obstacle(why),
