@@ -525,7 +525,7 @@ fn an_attempt_ends_at_the_limit_that_its_usage_reaches() {
         let event = event.to_string().replace("\"m\"", "\"m'$n'\"");
         let script = format!(
             "cat > /dev/null; echo work > work
-            for n in 1 2 3 4 5 6 7 8 9; do echo '{event}'; sleep 1; done; sleep 600"
+            for n in 1 2 3 4 5 6 7 8 9; do echo '{event}'; sleep 0.1; done; sleep 600"
         );
         let agent = format!("{{command: [sh, -c, {}], output: {output}}}", json!(script));
         let trial = TestProject::new()
@@ -701,16 +701,16 @@ fn the_processor_time_of_a_restless_agent_is_no_sign_of_life() {
     let spins = "while :; do :; done";
     for (script, ends_by) in [
         (spins.to_owned(), "idle"),
-        (format!("setsid timeout 4 sh -c '{spins}' & {spins}"), "idle"),
+        (format!("setsid timeout 3 sh -c '{spins}' & {spins}"), "idle"),
     ] {
         let trial = TestProject::new().graph("tasks: [{id: a}]\n");
         let program = trial.sign("opencode");
         trial.script(&program, &format!("cat > /dev/null; {script}"));
-        let config = format!("{SETTINGS}idle: 2s\nmax_wait: 1s\nagent: [{}]\n", json!(program));
+        let config = format!("{SETTINGS}idle: 1s\nmax_wait: 1s\nagent: [{}]\n", json!(program));
         let trial = trial.file(".ralph/config.yaml", &config);
         trial.run(["run", "--once"]).code(1);
         let ended = trial.journal().into_iter().find(|it| it["outcome"] == ends_by).unwrap();
-        let is_long = ended["duration_seconds"].as_f64() > Some(4.0);
+        let is_long = ended["duration_seconds"].as_f64() > Some(3.0);
         assert_eq!(is_long, script.contains("setsid"), "{ended}");
     }
 }

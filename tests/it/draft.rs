@@ -42,8 +42,9 @@ tasks:
 
 /// A repository whose agent drafts.
 fn project() -> TestProject {
-    let settings = "fsync: false\ngrace: 200ms\nexit_grace: 1s\nagent: [\"AGENT\"]\n"
-        .replace("AGENT", &agent("draft"));
+    let settings =
+        "fsync: false\ngrace: 200ms\nterm_grace: 200ms\nexit_grace: 1s\nagent: [\"AGENT\"]\n"
+            .replace("AGENT", &agent("draft"));
     TestProject::new().file(".ralph/config.yaml", &settings)
 }
 

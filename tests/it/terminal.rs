@@ -181,7 +181,7 @@ fn a_watched_status_is_redrawn_and_survives_an_invalid_graph() {
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let tasks: String =
-        (0..4000).map(|n| format!("  - {{id: t{n}, title: The task with number {n}}}\n")).collect();
+        (0..2000).map(|n| format!("  - {{id: t{n}, title: The task with number {n}}}\n")).collect();
     let trial = TestProject::new().graph(&format!("tasks:\n{tasks}"));
     for words in ["dag-status --all", "dag-status --json", "plan --all"] {
         let script = format!("{{ \"$RALPH\" {words}; echo $? > ../code; }} | head -n 1");

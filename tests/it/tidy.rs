@@ -117,7 +117,10 @@ impl Source {
 
     /// The lines of code: neither tests, nor comments, nor blank.
     fn lines_of_code(&self) -> usize {
-        let mut lines = self.text.lines().filter(|_| !self.is_a_test());
+        if self.is_a_test() {
+            return 0;
+        }
+        let mut lines = self.text.lines();
         let (mut count, mut comment) = (0, false);
         while let Some(line) = lines.next() {
             let trimmed = line.trim();
@@ -406,10 +409,10 @@ fn the_core_does_no_input_or_output() {
 #[test]
 fn every_outside_crate_has_one_owner() {
     let mut faults = Vec::new();
+    let files: Vec<_> = sources().into_iter().map(|file| (file.code(), file)).collect();
     for (name, owners) in OWNERS {
         let mut found = BTreeSet::new();
-        for file in sources() {
-            let code = file.code();
+        for (code, file) in &files {
             let named = code.match_indices(&format!("{name}::")).any(|(at, _)| {
                 !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
             });
