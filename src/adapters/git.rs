@@ -790,6 +790,16 @@ mod tests {
     }
 
     #[test]
+    fn a_parent_is_found_alike_by_library_and_program() {
+        let place = TestRepository::new();
+        let first = place.commit("a", "1\n", "First");
+        let second = place.commit("a", "2\n", "Second");
+        let parent = |id: &str| Both::at(&place.top).ask(|repo| repo.commit_of(&format!("{id}^")));
+        assert_eq!(parent(&second), Some(first.clone()));
+        assert_eq!((parent(&first), parent(&"1".repeat(40))), (None, None));
+    }
+
+    #[test]
     fn many_refs_of_attempts_are_packed() {
         let place = TestRepository::new();
         let first = place.commit("a", "1\n", "First");

@@ -224,7 +224,7 @@ impl RepoReader {
         self.ask(library, program).context("cannot read HEAD")
     }
 
-    /// The commit that a ref points to, or with this id; none without it.
+    /// The commit that a ref points to, or with this id, or the first parent of that (`ID^`); none without it.
     ///
     /// # Errors
     /// The error of `git`.
@@ -232,8 +232,9 @@ impl RepoReader {
         let program = |root: &Path| {
             program::commit(root, name).with_context(|| format!("cannot look for `{name}`"))
         };
-        let id = if is_commit(name) {
-            name.to_owned()
+        let child = name.strip_suffix('^').filter(|id| is_commit(id));
+        let id = if let Some(id) = child.or_else(|| is_commit(name).then_some(name)) {
+            id.to_owned()
         } else {
             let library = |repo: &Repository| existing(repo.refname_to_id(name));
             let found = opened(&self.own).map(|repo| library(&repo));
@@ -247,6 +248,7 @@ impl RepoReader {
         let library = |repo: &Repository| {
             let found = repo.find_object(Oid::from_str(&id)?, None);
             let found = found.and_then(|found| found.peel_to_commit());
+            let found = if child.is_some() { found.and_then(|it| it.parent(0)) } else { found };
             // A slot may have it.
             let found = if self.main.is_some() { found.map(Some) } else { existing(found) };
             Ok(found?.map(|found| commit_id(found.id())))
