@@ -189,8 +189,7 @@ settings! { @ [] []
     /// such as `{claude: 3, db: 1}`.
     #[schemars(with = "BTreeMap<String, NonZeroU32>")]
     limits: ConcurrencyLimits = ConcurrencyLimits::default();
-    /// How long to wait for the lock of the journal, the graph file or the notes, which another
-    /// process holds.
+    /// How long to wait for a lock on the journal, graph file or notes, and at a run's end for git's.
     lock_timeout: length = minutes(2);
     /// The number of attempts per task before it is parked.
     #[schemars(range(min = 1))]
