@@ -99,6 +99,8 @@ pub(super) struct ProbePlace<'a> {
     pub(super) folder: PathBuf,
     /// The commit in the folder.
     pub(super) base: Option<CommitId>,
+    /// Whether what an earlier process left there must still be there.
+    pub(super) is_set_up: bool,
 }
 
 impl ProbeFolder {
@@ -157,7 +159,7 @@ impl ProbeFolder {
         question: Probe,
         limit: Duration,
     ) -> Result<(Outcome, Option<Placement>)> {
-        let ProbePlace { workspace, executor, folder, base } = place;
+        let ProbePlace { workspace, executor, folder, base, is_set_up } = place;
         let mark = format!("probe.{}", std::process::id());
         let task_dir = workspace.task_dir(&TaskId::new("probe").expect("a valid id"));
         let facts = ProcessFacts {
@@ -178,7 +180,7 @@ impl ProbeFolder {
             let placed = placement::placed(workspace, executor, &facts, spec);
             let placed = placed.map_err(|fault| fault.to_string())?;
             seen.clone_from(&placed.placement);
-            Ok(placed)
+            Ok(placed.after_setup(Some(&executor.name), *is_set_up))
         })?;
         placement::clean_up(workspace, executor, &mark);
         git::remove_redirect(folder);

@@ -219,6 +219,7 @@ fn verify(
         executor: &executor,
         folder: slot.root.clone(),
         base: Some(slot.base.clone()),
+        is_set_up: false,
     };
     let setup = config.setup.0.iter().map(|command| ("`setup`", command, config.setup_timeout));
     let checks = commands.iter().map(|command| ("verify command", command, config.verify_timeout));

@@ -351,6 +351,7 @@ pub fn verify(invocation: &Invocation, id: &str) -> Result<Exit> {
         executor: &verifier,
         folder: folder.to_owned(),
         base: None,
+        is_set_up: false,
     };
     for command in &commands {
         terminal::say(&format!("verifying {id}{at}: `{}`", visible(command)));

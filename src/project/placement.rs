@@ -52,12 +52,12 @@ impl PlacedProcess {
         PlacedProcess { spec, carrier: None, placement: None }
     }
 
-    /// The same process of an attempt at this executor, whose setup has run there if it has a log.
+    /// The same process of an attempt at this executor, and whether its setup has run there.
     #[must_use]
-    pub fn after_setup(mut self, run_on: Option<&str>, log: &Path) -> PlacedProcess {
+    pub fn after_setup(mut self, run_on: Option<&str>, is_set_up: bool) -> PlacedProcess {
         let carrier = self.carrier.as_mut().filter(|it| Some(&*it.executor) == run_on);
         if let Some(transfer) = carrier.and_then(|carrier| carrier.transfer.as_mut()) {
-            transfer.files.is_set_up = log.exists();
+            transfer.files.is_set_up = is_set_up;
         }
         self
     }

@@ -457,7 +457,8 @@ pub(super) fn placed(
         resources: task_of(graph, record).and_then(|task| task.extra.get(RESOURCES).cloned()),
     };
     let placed = placement::placed(&cx.workspace, executor, &facts, spec.clone())?;
-    Ok(placed.after_setup(record.run_on.as_deref(), &record.file(&cx.workspace, "setup-1.log")))
+    let is_set_up = record.file(&cx.workspace, "setup-1.log").exists();
+    Ok(placed.after_setup(record.run_on.as_deref(), is_set_up))
 }
 
 /// Starts a guardian that fetches the end and the work of an agent.

@@ -184,6 +184,7 @@ fn an_executor_where_nothing_stays_is_refused_if_there_is_a_setup() {
     assert!(why.contains("no file stays there from one start to the next"), "{why}");
     assert_eq!(trial.lines("failed"), Vec::<Value>::new());
     assert_eq!(tries(&trial), 2, "two commands of the setup are enough");
+    trial.run(["doctor", "--on", "far"]).code(69).stdout_has("no file stays there");
     trial.script(&gate, &text);
     trial.run(["run"]).graph_complete();
     trial.no_process_is_left();

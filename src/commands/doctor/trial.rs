@@ -137,6 +137,7 @@ impl Trial<'_> {
             executor,
             folder: slot.root.clone(),
             base: Some(slot.base.clone()),
+            is_set_up: false,
         }
     }
 
@@ -266,11 +267,13 @@ impl Trial<'_> {
         agents: &[&AgentCommand],
     ) -> Result<Result<Option<Placement>, String>> {
         let workspace = self.workspace;
-        let place = self.place(slot, executor);
+        let mut place = self.place(slot, executor);
         let mut seen = None;
         let mut ask = |script: &str, limit: Duration| {
             let probe = Probe::shell(script, &slot.root);
             let (answer, placement) = self.bench.ask_in(&place, probe, limit)?;
+            // As in a run, the next process needs what a setup would have left.
+            place.is_set_up = !workspace.config.setup.0.is_empty();
             seen = placement;
             Ok::<_, anyhow::Error>(answer)
         };
