@@ -104,7 +104,7 @@ const BRIEFLY: u32 = 6;
 /// Longer waits than this are those of a usage limit.
 const SHORT_WAIT: TimeDelta = TimeDelta::hours(1);
 /// The number of provider failures in a row to wait out. More may be caused by the task.
-const PATIENCE: u32 = 8;
+pub(crate) const PATIENCE: u32 = 8;
 
 /// The reaction to a kind of error, whatever happened before.
 #[derive(Clone, Copy)]
@@ -202,6 +202,11 @@ impl ProviderErrorKind {
             }
             Reaction::Briefly(code) | Reaction::Stop(code) => Advice::Stop(code),
         }
+    }
+
+    /// Whether the task may be the cause: others may get answers meanwhile.
+    pub fn may_be_of_task(self) -> bool {
+        matches!(self.facts().0, Reaction::Patience)
     }
 
     /// What a person can do so that this agent can work, as an imperative; none if waiting is enough

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::History;
 use crate::{
-    agents::provider_error::{Advice, ProviderError},
+    agents::provider_error::{Advice, PATIENCE, ProviderError},
     attempt::AttemptState,
     event::{AttemptResult, Batch, Held, ReviewEnd, ReviewWait, WaitingWork},
     executor::Placement,
@@ -214,7 +214,10 @@ impl History {
     /// at a task started.
     pub fn errors_before(&self, agent: &str, id: &TaskId) -> u32 {
         let Some(cooldown) = self.cooldowns.get(agent) else {
-            return 0;
+            // Other attempts were answered since the task met such an error: the task is the cause.
+            let before = self.of(id).last.as_ref().and_then(|last| last.ended.evidence.obstacle);
+            let is_of_task = before.is_some_and(|error| error.obstacle.may_be_of_task());
+            return if is_of_task { PATIENCE } else { 0 };
         };
         let together = self.active.of(id).is_some_and(|active| active.began_after < cooldown.at);
         cooldown.count - u32::from(together)

@@ -295,6 +295,9 @@ impl TaskHistory {
         } else if ended.verdict.counts() {
             self.count_failure(ended);
             self.failed_at = at;
+        } else if ended.evidence.obstacle.is_some_and(|error| error.obstacle.may_be_of_task()) {
+            // The tasks not yet tried show whether it is the provider.
+            self.failed_at = at;
         }
         // Another attempt would fail in the same way; a person has to resolve it.
         self.stuck = ended.needs_person();

@@ -416,6 +416,30 @@ mod tests {
         assert!(history.cooldowns.is_empty());
     }
 
+    #[test]
+    fn a_task_that_stalls_alone_goes_after_the_others_and_then_counts() {
+        let graph = graph(&[("", &[][..], &["p"][..]), ("", &[][..], &["p"][..])]);
+        let (keys, policy) = (keys(&graph, false), Policy::default());
+        let mut history = History::default();
+        let stall = |history: &History, now| {
+            let earlier = history.errors_before("p", &graph.task(0).id);
+            ProviderError::new(ProviderErrorKind::Stalled, earlier, at(now))
+        };
+        history.apply(&record("t0", 0, started(1)));
+        let first = stall(&history, 10);
+        assert_eq!(first.until, Some(at(70)));
+        history.apply(&record("t0", 10, rate_limited("p", first)));
+        let view =
+            View { graph: &graph, keys: &keys, history: &history, policy: &policy, active: &[] };
+        assert_eq!(view.decide(at(71)), Decision::Start(keys[1]));
+        // The provider answers for another task, so it is not the provider.
+        history.apply(&record("t1", 71, started(1)));
+        let well = AttemptResult { agent: Some("p".to_owned()), ..end(1, Verdict::Complete) };
+        history.apply(&record("t1", 80, Event::Ended(well)));
+        history.apply(&record("t0", 81, started(2)));
+        assert_eq!(stall(&history, 90).until, None);
+    }
+
     fn id_number(id: &str) -> usize {
         id[1..].parse().unwrap()
     }
