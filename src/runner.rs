@@ -47,7 +47,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use chrono::{DateTime, Local, Utc};
+use chrono::{DateTime, Utc};
 
 use crate::{
     adapters::{
@@ -70,19 +70,19 @@ use crate::{
     },
     crash,
     project::{
-        agent_faults, attempt, config_layers, fatal,
+        attempt, config_layers,
         follower::{BUSY, Followed, LAST_BUSY},
         graph_file::GraphFile,
         slot_environment,
         slot_pool::PreparedSlot,
         suspect_slots::SuspectSlot,
         take_back,
-        workspace::{self, Workspace, policy_for},
+        workspace::{Workspace, policy_for},
     },
 };
 
 use self::core::RunCore;
-pub use agents::{agents, agents_at, check_agent, check_commands, open};
+pub use agents::{agents, agents_at, check_agent, check_commands, check_start, open};
 use attempts::RunAttempts;
 use attend::Inbox;
 use attend::{await_repository, explained};
@@ -178,13 +178,7 @@ impl Runner {
     ) -> Result<Runner> {
         config_layers::check_own(workspace.repo.as_ref(), &workspace.layers)?;
         let policy = options.policy(&workspace);
-        let of_tasks =
-            || agent_faults::rejected(&file, agent_faults::of_agents(&file, Some(&workspace)));
-        if let Some(rejected) = (!policy.agents_given).then(of_tasks).flatten() {
-            return Err(workspace::refused(&rejected));
-        }
-        agents::check_agents(&policy, file.graph(), &workspace, &options)?;
-        agents::check_commands(&policy, file.graph(), &workspace)?;
+        agents::check_start(&policy, &file, &workspace, &options)?;
         if options.tmux {
             tmux::check().map_err(|why| Failure::new(Exit::Agent, why))?;
         }
@@ -300,7 +294,7 @@ impl Runner {
         });
         let run = &self.core.journal.history().run;
         let view = self.core.view(&[]);
-        let (why, exit) = end_of(&self.core, &result);
+        let (why, exit) = self.core.end_of(&result);
         let open = view.admitted().filter(|it| !view.graph.task(*it).status.is_over());
         let finished = RunEvent::Finished {
             why,
@@ -339,11 +333,9 @@ impl Runner {
         diagnosis::settle(self)?;
         self.recover()?;
         self.proofs.record_unmade(&mut self.core)?;
+        self.core.open_reset()?;
         self.landing.follow(&mut self.core, BUSY)?;
         self.write_back()?;
-        if self.core.graph.checkout.is_some() {
-            open_reset(&self.core.cx.workspace, self.core.journal.history())?;
-        }
         self.refresh()?;
         self.follow_history()?;
         if self.core.cx.is_isolated() {
@@ -477,24 +469,4 @@ impl Runner {
         self.core.journal.tick();
         Ok(())
     }
-}
-
-/// The words and the code of an end.
-fn end_of(core: &RunCore, result: &Result<StopReason>) -> (String, Exit) {
-    let reason = match result {
-        Ok(reason @ (StopReason::Complete | StopReason::SelectionComplete)) => reason,
-        Ok(reason) => return (reason.text(&Local), reason.exit()),
-        Err(error) => return (fatal::summary(error), crate::core::exit::of_error(error)),
-    };
-    let (history, graph) = (core.journal.history(), core.graph.file.graph());
-    let unproved = history.unproved(graph, &core.cx.policy.filter);
-    let has_verify = |task| !core.cx.workspace.verify_of(task).is_empty();
-    let words = if !unproved.is_empty() {
-        StopReason::unproved(&unproved)
-    } else if history.run.completed > 0 && !graph.tasks().iter().any(has_verify) {
-        format!("{}, and nothing was verified", reason.text(&Local))
-    } else {
-        reason.text(&Local)
-    };
-    (words, reason.exit())
 }

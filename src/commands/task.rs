@@ -96,8 +96,10 @@ pub fn reset(invocation: &Invocation, ids: &[String], note: Option<&str>) -> Res
             if old == Status::Pending { String::new() } else { format!("{old} -> pending, ") };
         terminal::print(&format!("{id}: {change}attempts reset\n"))?;
     }
-    if !editor.workspace.is_busy()? {
-        open_reset(&editor.workspace, editor.store.history())?;
+    if let Some(branch) = &editor.workspace.config.onto
+        && !editor.workspace.is_busy()?
+    {
+        open_reset(&editor.workspace, editor.store.history(), branch)?;
     }
     Ok(Exit::Success)
 }

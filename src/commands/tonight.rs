@@ -15,7 +15,8 @@ use crate::{
         graph::filter::Filter,
         select::{Policy, View},
     },
-    project::{attempt, workspace::policy_for},
+    project::{attempt, fatal, workspace::policy_for},
+    runner::check_start,
     view::night::{NightView, Patience},
 };
 
@@ -53,6 +54,9 @@ pub fn run(invocation: &Invocation, options: TonightArgs) -> Result<Exit> {
     };
     let mut lines = foreseen.lines();
     if !goes_on {
+        if let Err(error) = check_start(&policy, &file, &workspace, &run) {
+            lines.insert(0, format!("a run would not start: {}", fatal::summary(&error)));
+        }
         lines.extend(notes(&workspace, &file, &run, true));
         lines.extend(sleep(workspace.config.keep_awake));
     }

@@ -7,8 +7,14 @@ use anyhow::Result;
 use crate::{
     adapters::git::Repo,
     core::{
-        commit_id::CommitId, event::AttemptResult, graph::task::TaskId,
-        history::attempt_log::AttemptEntry, verdict::Merge,
+        commit_id::CommitId,
+        event::AttemptResult,
+        graph::{
+            TaskGraph,
+            task::{Status, TaskId},
+        },
+        history::{History, attempt_log::AttemptEntry},
+        verdict::Merge,
     },
 };
 
@@ -29,6 +35,40 @@ pub fn note_arrival(repo: &Repo, ended: Option<&mut AttemptResult>) -> Result<()
         ended.why = ended.why.replace(&waited, &merge.landed());
     }
     Ok(())
+}
+
+/// The complete tasks whose work on a branch a later commit reverts, with that commit.
+///
+/// # Errors
+/// The error of `git`.
+pub fn reverted(
+    repo: &Repo,
+    branch: &str,
+    history: &History,
+    graph: &TaskGraph,
+) -> Result<Vec<(TaskId, CommitId)>> {
+    const NAMES: &str = "This reverts commit ";
+    let is_done = |id: &TaskId| graph.status_of(id) == Some(Status::Complete);
+    let landed = history.tasks().into_iter();
+    let mut landed: Vec<_> =
+        landed.filter(|(id, past)| is_done(id) && !past.commits.is_empty()).collect();
+    landed.sort_by_key(|(_, past)| past.last.as_ref().map(|last| last.at));
+    let Some(first) = landed.first().and_then(|(_, past)| past.commits.first()) else {
+        return Ok(Vec::new());
+    };
+    let Some(tip) = repo.landings().tip(branch)? else { return Ok(Vec::new()) };
+    let reverts = repo.messages_with(&tip.commit, Some(&first.id), NAMES)?;
+    let by = |commit: &CommitId| {
+        let line = format!("{NAMES}{commit}");
+        reverts.iter().find(|(_, message)| message.contains(&line)).map(|(by, _)| by)
+    };
+    // A revert that is reverted itself has brought the work back.
+    let gone = |commit: &CommitId| by(commit).filter(|revert| by(revert).is_none());
+    let reverted = landed.iter().filter_map(|(id, past)| {
+        let by = past.commits.iter().find_map(|commit| gone(&commit.id))?;
+        Some(((*id).clone(), by.clone()))
+    });
+    Ok(reverted.collect())
 }
 
 /// The work of one attempt in the history of a branch.

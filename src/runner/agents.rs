@@ -4,7 +4,10 @@ use std::env;
 
 use anyhow::Result;
 
-use super::context::{RunContext, RunOptions};
+use super::{
+    context::{RunContext, RunOptions},
+    slots::target_of,
+};
 use crate::{
     adapters::process,
     core::{
@@ -17,14 +20,35 @@ use crate::{
         select::Policy,
     },
     project::{
-        executors, placement, shell_faults,
-        workspace::{Workspace, note_sandbox},
+        agent_faults, executors,
+        graph_file::GraphFile,
+        placement, shell_faults,
+        workspace::{self, Workspace, note_sandbox},
     },
 };
 
+/// Checks what a run needs to start: its agents, its commands, and a branch with a commit.
+///
+/// # Errors
+/// One of these is missing.
+pub fn check_start(
+    policy: &Policy,
+    file: &GraphFile,
+    workspace: &Workspace,
+    options: &RunOptions,
+) -> Result<()> {
+    let of_tasks = || agent_faults::rejected(file, agent_faults::of_agents(file, Some(workspace)));
+    if let Some(rejected) = (!policy.agents_given).then(of_tasks).flatten() {
+        return Err(workspace::refused(&rejected));
+    }
+    check_agents(policy, file.graph(), workspace, options)?;
+    check_commands(policy, file.graph(), workspace)?;
+    if policy.is_isolated() { target_of(workspace).map(drop) } else { Ok(()) }
+}
+
 /// Checks that all agents of a run can be started, and that its executors are known. What is not on
 /// this machine cannot be seen.
-pub(super) fn check_agents(
+fn check_agents(
     policy: &Policy,
     graph: &TaskGraph,
     workspace: &Workspace,

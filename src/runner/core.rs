@@ -4,25 +4,27 @@
 use std::{mem, time::Instant};
 
 use anyhow::Result;
-use chrono::Utc;
+use chrono::{Local, Utc};
 
 use super::{
     context::{Fact, Facts, RunContext, task_of},
     graph::RunGraph,
     journal::RunJournal,
+    target::open_reset,
 };
 use crate::{
     adapters::machine::{self, ClockReading, Gap},
     core::{
         agents::promise::Worth,
-        event::{Event, RequestEvent, RunEvent, StopRequest, record::Record},
+        event::{Event, RequestEvent, RunEvent, StopReason, StopRequest, record::Record},
+        exit::{self, Exit},
         graph::task::TaskId,
         proof::policy::ProofPolicy,
         run::{OpenWork, Run, Situation, process_watch::GracePeriods},
         select::{Active, View},
         spend::{Budget, Reached, Spend},
     },
-    project::attempt::AttemptRecord,
+    project::{attempt::AttemptRecord, fatal, landed_work::reverted},
 };
 
 /// The decisions of a run, with the graph and the history that they follow from.
@@ -41,6 +43,36 @@ impl RunCore {
     /// Whether an immediate stop was requested.
     pub(super) fn is_ended_now(&self) -> bool {
         self.journal.history().run.stop.as_ref().is_some_and(|stop| stop.now)
+    }
+
+    /// Opens the tasks on the target branch that a person has reset.
+    pub(super) fn open_reset(&self) -> Result<()> {
+        let target = self.cx.target.as_deref().filter(|_| self.graph.checkout.is_some());
+        target.map_or(Ok(()), |it| open_reset(&self.cx.workspace, self.journal.history(), it))
+    }
+
+    /// The words and the code of an end.
+    pub(super) fn end_of(&self, result: &Result<StopReason>) -> (String, Exit) {
+        let reason = match result {
+            Ok(reason @ (StopReason::Complete | StopReason::SelectionComplete)) => reason,
+            Ok(reason) => return (reason.text(&Local), reason.exit()),
+            Err(error) => return (fatal::summary(error), exit::of_error(error)),
+        };
+        let (history, graph) = (self.journal.history(), self.graph.file.graph());
+        let unproved = history.unproved(graph, &self.cx.policy.filter);
+        let has_verify = |task| !self.cx.workspace.verify_of(task).is_empty();
+        let repo = &self.cx.workspace.repo;
+        let reverted = self.cx.target.as_ref().map(|it| reverted(repo, it, history, graph));
+        let words = if let Some((id, by)) = reverted.iter().flatten().flatten().next() {
+            StopReason::reverted(id, by)
+        } else if !unproved.is_empty() {
+            StopReason::unproved(&unproved)
+        } else if history.run.completed > 0 && !graph.tasks().iter().any(has_verify) {
+            format!("{}, and nothing was verified", reason.text(&Local))
+        } else {
+            reason.text(&Local)
+        };
+        (words, reason.exit())
     }
 
     /// Whether queued work may land.

@@ -65,6 +65,23 @@ pub(super) struct RunSlots {
     pub(super) has_spared: bool,
 }
 
+/// The branch that work lands on, and the newest commit of the checkout.
+///
+/// # Errors
+/// There is none, and attempts cannot start.
+pub(super) fn target_of(workspace: &Workspace) -> Result<(String, CommitId)> {
+    let head = workspace.repo.head()?;
+    let why = match (landing_branch(workspace)?, head.commit) {
+        (Some(branch), Some(head)) => return Ok((branch, head)),
+        (None, _) => {
+            "HEAD is detached; switch to the branch that work lands on, name one with `--onto`"
+        }
+        (_, None) => "the repository has no commit; create the first one",
+    };
+    let message = format!("attempts start from a branch: {why}, or use `--in-place`");
+    Err(Failure::new(Exit::Error, message).into())
+}
+
 impl RunSlots {
     /// Returns the slots of a run with this policy, and the branch that all work lands on.
     ///
@@ -74,27 +91,14 @@ impl RunSlots {
         let (mut target, mut settings) = (None, None);
         let mut pool = SlotPool::of(workspace);
         if policy.is_isolated() {
-            let head = workspace.repo.head()?;
-            let why = match (landing_branch(workspace)?, head.commit) {
-                (Some(branch), Some(head)) => {
-                    if workspace.config.onto.is_some()
-                        && let Err(why) = workspace.repo.landings().begin(&branch, &head)?
-                    {
-                        let message = format!("work cannot land on `{}`: {why}", visible(&branch));
-                        return Err(Failure::new(Exit::Usage, message).into());
-                    }
-                    (target, settings) = (Some(branch), Some(workspace.repo.slots().settings()?));
-                    ""
-                }
-                (None, _) => {
-                    "HEAD is detached; switch to the branch that work lands on, name one with `--onto`"
-                }
-                (_, None) => "the repository has no commit; create the first one",
-            };
-            if !why.is_empty() {
-                let message = format!("attempts start from a branch: {why}, or use `--in-place`");
-                return Err(Failure::new(Exit::Error, message).into());
+            let (branch, head) = target_of(workspace)?;
+            if workspace.config.onto.is_some()
+                && let Err(why) = workspace.repo.landings().begin(&branch, &head)?
+            {
+                let message = format!("work cannot land on `{}`: {why}", visible(&branch));
+                return Err(Failure::new(Exit::Usage, message).into());
             }
+            (target, settings) = (Some(branch), Some(workspace.repo.slots().settings()?));
             let folder = pool.folder();
             fs::create_dir_all(folder).with_context(|| {
                 format!("create `{}`; `slot_dir` sets another folder", folder.display())

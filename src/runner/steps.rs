@@ -41,6 +41,7 @@ use crate::{
         attempt::{self},
         config::{self, Config},
         fatal,
+        follower::BUSY,
         graph_file::{Write, rfc3339},
         workspace,
     },
@@ -54,6 +55,10 @@ impl Runner {
     /// others have changed it since it was chosen.
     pub(super) fn record(&mut self, key: SelectionKey) -> Result<Option<Input>> {
         let (number, now) = (key.number, Utc::now());
+        if self.core.journal.history().of(&self.core.graph.file.graph().task(number).id).was_reset {
+            self.core.open_reset()?;
+            self.landing.follow(&mut self.core, BUSY)?;
+        }
         let (call, change, max_attempts, run_on) = self.core.with_view(|view| {
             let call = match view.agent(number, now) {
                 Turn::Now(call) => call.cloned(),

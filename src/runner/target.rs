@@ -35,18 +35,21 @@ pub(super) fn follow_rename(runner: &mut Runner, from: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Opens the tasks again on a branch that is not the one of the checkout which a person has reset or
-/// answered: the
-/// file of the checkout may never have had them as complete or parked.
+/// Opens the tasks again on a branch which a person has reset or answered: on one that is not that of
+/// the checkout, whose file may never have had them as complete or parked. On that of the checkout only
+/// completed ones, since what lands cannot complete them twice.
 ///
 /// # Errors
 /// The error of `git`.
-pub fn open_reset(workspace: &Workspace, history: &History) -> Result<()> {
-    let Some(branch) = &workspace.config.onto else { return Ok(()) };
-    let (graph, checkout) = (workspace.graph()?, checkout_graph(workspace)?);
+pub fn open_reset(workspace: &Workspace, history: &History, branch: &str) -> Result<()> {
+    let is_own = workspace.config.onto.as_deref() != Some(branch);
+    let Some(tip) = workspace.repo.landings().tip(branch)? else { return Ok(()) };
+    let Some(graph) = workspace.committed_graph(&tip.commit)? else { return Ok(()) };
+    let checkout = checkout_graph(workspace)?;
     let is_reset = |task: &&Task| {
         let is_held = match task.status {
-            Status::Complete | Status::InProgress | Status::NeedsInput => true,
+            Status::Complete => true,
+            Status::InProgress | Status::NeedsInput => !is_own,
             Status::Pending | Status::Blocked | Status::Cancelled => false,
         };
         let (past, there) = (history.of(&task.id), checkout.graph().status_of(&task.id));

@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use super::{
     VERSION,
-    words::{counted, ids, minute},
+    words::{counted, few, minute},
 };
 use crate::core::{
     event::{Begun, Blocker, RunEvent, StopReason, record::Record},
     exit::Exit,
-    graph::task::{DEFAULT_MINUTES, Status, TaskId},
+    graph::task::{DEFAULT_MINUTES, Status},
     history::History,
     night::{AttemptLaw, PlayedNight},
     select::{Policy, View, default_iterations},
@@ -354,11 +354,8 @@ fn blocked(view: &View<'_>, blockers: &[Blocker]) -> (String, Option<String>) {
         );
     }
     let frees: usize = now.iter().map(|it| it.frees).sum();
-    let named: Vec<TaskId> = now.iter().map(|it| it.task_id.clone()).collect();
+    let named = few(now.iter().map(|it| format!("{} ({})", it.task_id, it.why)), 3);
     let verb = if now.len() == 1 { "holds" } else { "hold" };
     let held = counted(frees, "task");
-    (
-        format!("{} ({}) {verb} {held}", ids(&named), now[0].why),
-        Some("`ralph dag-status` says what each needs".to_owned()),
-    )
+    (format!("{named} {verb} {held}"), Some("`ralph dag-status` says what each needs".to_owned()))
 }

@@ -106,6 +106,9 @@ fn a_night_is_foreseen_with_what_would_end_it() {
         .stdout_has("once work changes it, as 1 task says it will");
     let limited = trial.run(["tonight", "--max-iterations", "2"]);
     limited.stdout_has("limit reached: 2 iterations").stdout_has("`--max-iterations 50`");
+    trial.git(&["checkout", "--quiet", "--detach"]);
+    trial.run(["tonight", "--agent", "cat"]).stdout_has("a run would not start: attempts start");
+    trial.git(&["checkout", "--quiet", "main"]);
     let seen = trial.run(["tonight", "--max-iterations", "2", "--json"]).json();
     assert_eq!(seen["reasons"][0]["exit_code"], 2);
     assert_eq!((&seen["open"], &seen["learned_from"]), (&5.into(), &0.into()));

@@ -291,12 +291,27 @@ fn a_revert_by_hand_is_noticed_and_opens_the_task_on_request() {
         .run(["status"])
         .stdout_has("other: complete, but commit")
         .stdout_has("ralph take-back other");
+    trial.run(["run"]).code(0).stderr_has("but commit").stderr_has("`ralph take-back other`");
     trial.run(["take-back", "other", "--with-dependents"]).code(0).code_is_any();
     assert_eq!(trial.status("other"), "pending");
     let said = trial.run(["status"]).code(0).out();
     assert!(!said.contains("reverts its work"), "{said}");
     trial.run(["run"]).graph_complete();
     assert_eq!(work(&trial), ["base.txt", "last.txt", "other.txt", "top.txt"]);
+}
+
+#[test]
+fn a_reset_task_is_complete_again_once_it_was_done_again() {
+    let trial = project("tasks:\n  - {id: one}\n  - {id: two, depends_on: [one]}\n", "");
+    trial.run(["run"]).graph_complete();
+    let made = trial.git(&["log", "--format=%H", "--grep", "Work on two"]);
+    trial.git(&["revert", "--no-edit", made.trim()]);
+    trial.run(["task-reset", "two"]).code(0).code_is_any();
+    trial.run(["run"]).graph_complete();
+    let titles = trial.git(&["log", "-3", "--format=%s"]);
+    assert_eq!(titles, "Complete two: two\nWork on two\nOpen again: two\n");
+    assert_eq!(trial.git(&["status", "--porcelain"]), "");
+    assert_eq!(trial.status("two"), "complete");
 }
 
 #[test]

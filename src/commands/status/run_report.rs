@@ -8,15 +8,10 @@ use crate::{
     adapters::journal::JournalPosition,
     commands::{Invocation, turn_to, with_view},
     core::{
-        commit_id::CommitId,
         event::{AttemptResult, Event, RequestEvent, RunEvent, record::Record},
         executor::shell_word,
         exit::{Exit, fail},
-        graph::{
-            TaskGraph,
-            filter::Filter,
-            task::{Status, TaskId},
-        },
+        graph::{TaskGraph, filter::Filter, task::TaskId},
         history::History,
         select::{Policy, View},
         verdict::Verdict,
@@ -24,6 +19,7 @@ use crate::{
     project::{
         failure_output::{FailureOutputReader, FailureOutputs},
         graph_file::GraphFile,
+        landed_work,
         workspace::{
             Workspace, checkout_graph, landed_elsewhere, landing_branch, policy_for, view,
         },
@@ -138,29 +134,9 @@ fn newest(workspace: &mut Workspace, now: DateTime<Utc>) -> Result<RunReport> {
 
 /// The complete tasks whose work a later commit reverts.
 fn reverted(workspace: &Workspace, history: &History, graph: &TaskGraph) -> Result<Vec<Attention>> {
-    const NAMES: &str = "This reverts commit ";
-    let is_done = |id: &TaskId| graph.status_of(id) == Some(Status::Complete);
-    let landed = history.tasks().into_iter();
-    let mut landed: Vec<_> =
-        landed.filter(|(id, past)| is_done(id) && !past.commits.is_empty()).collect();
-    landed.sort_by_key(|(_, past)| past.last.as_ref().map(|last| last.at));
-    let Some(first) = landed.first().and_then(|(_, past)| past.commits.first()) else {
-        return Ok(Vec::new());
-    };
     let Some(branch) = landing_branch(workspace)? else { return Ok(Vec::new()) };
-    let Some(tip) = workspace.repo.landings().tip(&branch)? else { return Ok(Vec::new()) };
-    let reverts = workspace.repo.messages_with(&tip.commit, Some(&first.id), NAMES)?;
-    let by = |commit: &CommitId| {
-        let line = format!("{NAMES}{commit}");
-        reverts.iter().find(|(_, message)| message.contains(&line)).map(|(by, _)| by)
-    };
-    // A revert that is reverted itself has brought the work back.
-    let gone = |commit: &CommitId| by(commit).filter(|revert| by(revert).is_none());
-    let reverted = landed.iter().filter_map(|(id, past)| {
-        let by = past.commits.iter().find_map(|commit| gone(&commit.id))?;
-        Some(Attention::reverted(id, by))
-    });
-    Ok(reverted.collect())
+    let found = landed_work::reverted(&workspace.repo, &branch, history, graph)?;
+    Ok(found.iter().map(|(id, by)| Attention::reverted(id, by)).collect())
 }
 
 /// Says which tasks landed on another branch than that of the checkout, which does not have them.

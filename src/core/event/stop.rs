@@ -7,6 +7,7 @@ use chrono::{DateTime, TimeZone, Utc};
 use super::{Blocker, Held};
 use crate::{
     agents::{provider_error::ProviderErrorKind, reset::LimitWindow},
+    commit_id::CommitId,
     duration,
     exit::Exit,
     graph::task::TaskId,
@@ -157,6 +158,15 @@ impl StopReason {
     pub fn unproved(tasks: &[&TaskId]) -> String {
         let names = tasks.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
         format!("all tasks have landed, without a proof of {names}")
+    }
+
+    /// The reason of a run that has done all tasks, and of which a commit reverts the work of one.
+    pub fn reverted(id: &TaskId, by: &CommitId) -> String {
+        format!(
+            "all tasks have landed, but commit {} reverts the work of `{id}`; `ralph take-back {id}` \
+             opens it again",
+            by.short()
+        )
     }
 }
 
