@@ -82,7 +82,7 @@ use crate::{
 };
 
 use self::core::RunCore;
-pub use agents::{agents, agents_at, check_agent, check_commands, check_start, open};
+pub use agents::{agents, agents_at, check_agent, check_commands, check_start, open, review_gap};
 use attempts::RunAttempts;
 use attend::Inbox;
 use attend::{await_repository, explained};

@@ -144,6 +144,7 @@ fn findings(
         findings.extend(project::limits(&policy, tasks));
         findings.extend(project::commands(workspace, file, &policy));
     }
+    findings.extend(project::reviews(workspace, (&policy, tasks), run_on));
     findings.extend(project::unrun(workspace, tasks));
     findings.extend([project::logs(workspace), project::runs(workspace, &past)]);
     if let (Ok(file), Ok((store, _))) = (&graph, &past) {

@@ -33,6 +33,9 @@ pub(super) fn notes(
     if let Some(gaps) = sandbox_warning(workspace, file, run) {
         notes.push(format!("warning: {gaps}; `ralph doctor` lists all"));
     }
+    let (policy, tasks) = (run.policy(workspace), file.graph().tasks());
+    let gap = runner::review_gap(&policy, tasks, workspace, run.run_on.as_deref());
+    notes.extend(gap.map(|gap| format!("warning: {}", gap.text)));
     if let Err(error) = workspace.repo.commits().check_committer() {
         let more = "an agent that has no name of its own cannot commit";
         notes.push(format!("warning: {error:#}; {more}"));

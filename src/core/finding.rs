@@ -202,6 +202,7 @@ findings! {
         => "keep the repository on a local disk";
     BadLocks Fault(Exit::Error), "locks": "{}" => "keep the repository on a local disk";
     NoTests Warning, "tests": "none found" => "set `verify` in .ralph/config.yaml";
+    Reviewer Warning, "reviewer": "{}" => "";
     UnrunTests Warning, "tests": "`{}`, from {}, is in no verify command"
         => "add it to `verify`, or to that of the tasks that it is about";
 }

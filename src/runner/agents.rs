@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::{
     context::{RunContext, RunOptions},
+    reviewer,
     slots::target_of,
 };
 use crate::{
@@ -76,6 +77,11 @@ fn check_agents(
             .map_err(|why| Failure::new(Exit::Agent, why))?;
     }
     check_proofs(policy, graph, workspace)?;
+    if let Some(gap) = review_gap(policy, graph.tasks(), workspace, run_on)
+        && let Some(exit) = gap.exit
+    {
+        return Err(Failure::new(exit, gap.text).into());
+    }
     let reviewers = workspace.config.review.iter().filter(|it| it.when != ReviewWhen::Never);
     for call in reviewers.filter_map(|review| review.by.as_ref()?.calls.first()) {
         check_agent(call, workspace, "change `by` of `review` in `.ralph/config.yaml`")?;
@@ -85,6 +91,53 @@ fn check_agents(
         check_agent(call, workspace, "change `diagnose_by` in `.ralph/config.yaml`")?;
     }
     agents.iter().try_for_each(|(call, hint)| check_agent(call, workspace, hint))
+}
+
+/// What a person does not expect of the reviews of a run.
+pub struct ReviewGap {
+    /// The gap in words.
+    pub text: String,
+    /// The exit code of a run that it ends: its reviews are required, and cannot be made.
+    pub exit: Option<Exit>,
+}
+
+/// Returns what a person does not expect of the reviews of a run: that some work gets none, or one by its
+/// author.
+pub fn review_gap(
+    policy: &Policy,
+    tasks: &[Task],
+    workspace: &Workspace,
+    run_on: Option<&str>,
+) -> Option<ReviewGap> {
+    let review = workspace.config.review.as_ref()?;
+    if review.when == ReviewWhen::Never || policy.plain.is_some() {
+        return None;
+    }
+    let needed = executors::needed(workspace, open(policy, tasks).into_iter(), run_on);
+    let needed = needed.unwrap_or_default();
+    let elsewhere = needed.iter().find(|executor| !executor.is_here());
+    let place = if workspace.config.is_isolated() {
+        elsewhere.map(|executor| format!("on `{}`", executor.name))
+    } else {
+        Some("in the checkout (`--in-place`, `isolation: checkout`)".to_owned())
+    };
+    if let Some(place) = place {
+        let (why, exit) = if review.required {
+            ("`review` has `required`; leave that out, or work in slots here", Some(Exit::Usage))
+        } else {
+            ("it lands as not reviewed", None)
+        };
+        return Some(ReviewGap { text: format!("work {place} is not reviewed: {why}"), exit });
+    }
+    let authors = agents(policy, tasks, workspace, run_on).into_iter();
+    let is_own = |author: &AgentCommand| {
+        let reviewer = reviewer::reviewer_of(workspace, Some(author));
+        let preset = author.preset_name();
+        reviewer.name == author.name || (preset.is_some() && reviewer.preset_name() == preset)
+    };
+    let name = &authors.map(|(author, _)| author).find(|author| is_own(author))?.name;
+    let text = format!("`{name}` reviews its own work; `by` of `review` names another agent");
+    Some(ReviewGap { text, exit: None })
 }
 
 /// Checks that attempts have slots in which proofs can be made, where these are required.

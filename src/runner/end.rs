@@ -232,6 +232,7 @@ impl Runner {
                 || (policy != ProofPolicy::None && evidence.settings_changed);
             let is_proved = evidence.to_prove && is_first && record.slot.is_some();
             let graph = self.core.graph.file.graph();
+            reviewer::note_gap(&self.core.cx, graph, record, evidence);
             let is_refused = !evidence.missing.is_empty();
             if !is_refused
                 && (is_proved || reviewer::is_due(&self.core.cx, graph, record, evidence))

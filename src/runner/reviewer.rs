@@ -257,6 +257,20 @@ pub(super) fn ended(
     }
 }
 
+/// Notes that work in the checkout is not reviewed, if it should be.
+pub(super) fn note_gap(
+    cx: &RunContext,
+    graph: &TaskGraph,
+    record: &AttemptRecord,
+    evidence: &mut Evidence,
+) {
+    if record.slot.is_none() && cx.plain().is_none() && is_meant(cx, graph, record, evidence) {
+        let by = reviewer_of(&cx.workspace, record.call.as_ref()).name;
+        let review = WorkReview::failed(&by, "it was done in the checkout".to_owned());
+        add(cx, review, 0, evidence);
+    }
+}
+
 /// Whether work is reviewed before it lands.
 pub(super) fn is_due(
     cx: &RunContext,
@@ -264,8 +278,17 @@ pub(super) fn is_due(
     record: &AttemptRecord,
     evidence: &Evidence,
 ) -> bool {
-    let (true, None, Some(base), Some(head)) =
-        (record.slot.is_some(), &evidence.review, &record.base, evidence.commits.last())
+    record.slot.is_some() && is_meant(cx, graph, record, evidence)
+}
+
+/// Whether the settings want a review of work, which has none.
+fn is_meant(
+    cx: &RunContext,
+    graph: &TaskGraph,
+    record: &AttemptRecord,
+    evidence: &Evidence,
+) -> bool {
+    let (None, Some(base), Some(head)) = (&evidence.review, &record.base, evidence.commits.last())
     else {
         return false;
     };

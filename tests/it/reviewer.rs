@@ -196,6 +196,38 @@ fn a_reviewer_without_a_login_is_asked_once_where_its_review_is_not_required() {
     assert_eq!(review.matches("authentication failed").count(), 2, "{review}");
 }
 
+/// Before anything is paid.
+#[test]
+fn what_is_not_reviewed_is_said_at_the_start_and_refused_where_it_is_required() {
+    let trial = project("echo 1 > work", NOTHING, "");
+    let said = trial.run(["run", "--in-place"]).graph_complete();
+    said.stderr_has("is not reviewed: it lands as not reviewed");
+    assert!(trial.lines("reviewing").is_empty());
+    let unseen = "`strong` did not review it: it was done in the checkout";
+    trial.run(["report"]).code(0).stdout_has(unseen);
+    let trial = project("echo 1 > work", NOTHING, ", required: true");
+    trial.run(["run", "--in-place"]).code(64).stderr_has("leave that out, or work in slots here");
+    let settings = trial.read(".ralph/config.yaml")
+        + "executors: {big: {command: {argv: [sh, -c]}}}\nrun_on: big\n";
+    assert!(!trial.root().join("logs/ralph.jsonl").exists(), "nothing has begun");
+    trial.write(".ralph/config.yaml", &settings);
+    trial.run(["run"]).code(64).stderr_has("work on `big` is not reviewed");
+    trial.run(["doctor", "--quick"]).code(64).stdout_has("work on `big` is not reviewed");
+}
+
+#[test]
+fn an_author_that_reviews_its_own_work_is_named() {
+    let author = "cat > /dev/null; echo 1 > work; git add -A; git commit -qm work; \"$RALPH\" task-complete a";
+    let author = format!("{{command: [sh, -c, {}], name: mine}}", json!(author));
+    let settings =
+        format!("{SETTINGS}agents: {{mine: {author}}}\nagent: mine\nreview: {{by: mine}}\n");
+    let trial = TestProject::new().graph("tasks: [{id: a}]\n").command([]);
+    let trial = trial.file(".ralph/config.yaml", &settings);
+    let doctor = trial.run(["doctor", "--quick"]);
+    assert!(doctor.whole().contains("`mine` reviews its own work"));
+    trial.run(["run"]).stderr_has("warning: `mine` reviews its own work");
+}
+
 #[test]
 fn a_reviewer_that_cannot_be_started_is_an_error_before_anything_is_paid() {
     for by in ["nowhere-to-be-found", "[sh, nothing, here]"] {

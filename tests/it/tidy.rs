@@ -575,8 +575,8 @@ fn no_type_has_many_methods() {
 /// count what a reviewer finds; 130 know two more agents; 720 have tasks diagnosed that ran out of attempts,
 /// and mend the graph; 200 say that a review is made, and where; 220 let work wait for its required review; 60 know when a
 /// limit is no longer near and undo what the checkout lacks; 45 name work that a person reverted, open on
-/// the branch what one reset, and say why a run would not start.
-const LINES: usize = 86_015;
+/// the branch what one reset, and say why a run would not start; 80 say what is not reviewed.
+const LINES: usize = 86_095;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one
 /// has the words of plain loops, one runs commands beside the attempts, one combines queued work, one
@@ -649,8 +649,8 @@ fn every_page_names_its_reader() {
 /// follow-ups, 90 on how long nights take, 10 on accidents, 465 on the work from
 /// Claude Code, 40 on what backlogs mean, 120 on which tests are found, 150 on a red base at the start, lost
 /// conversations and names of agents, 290 on how good a reviewer is, 60 on two more agents, 500 on
-/// diagnoses.
-const WORDS: usize = 37_970;
+/// diagnoses, 30 on what is not reviewed.
+const WORDS: usize = 38_000;
 
 #[test]
 fn the_documents_stay_short() {

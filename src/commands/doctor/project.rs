@@ -231,6 +231,20 @@ pub(super) fn unrun(workspace: &Workspace, tasks: &[Task]) -> Vec<Finding> {
     setup::unrun(&found, &commands).into_iter().map(finding).collect()
 }
 
+/// Checks that work is reviewed as the settings say, and not by its author.
+pub(super) fn reviews(
+    workspace: &Workspace,
+    (policy, tasks): (&Policy, &[Task]),
+    run_on: Option<&str>,
+) -> Option<Finding> {
+    let gap = runner::review_gap(policy, tasks, workspace, run_on)?;
+    let kind = FindingKind::Reviewer;
+    Some(match gap.exit {
+        Some(exit) => kind.of_error(&gap.text, exit),
+        None => kind.of_text(&gap.text),
+    })
+}
+
 /// Checks that git ignores the files that `ralph` writes.
 pub(super) fn own_files(workspace: &Workspace) -> Finding {
     let look = || -> Result<(Vec<String>, Vec<String>)> {
