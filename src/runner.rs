@@ -11,6 +11,7 @@ mod attempts;
 mod attend;
 mod away;
 mod calibration;
+mod candidates;
 mod checkout;
 mod checkout_graph;
 mod close;
@@ -27,6 +28,7 @@ mod graph_guard;
 mod hooks;
 mod journal;
 mod landing;
+mod message;
 mod process_spec;
 mod processes;
 mod proof;
@@ -52,31 +54,22 @@ use chrono::{DateTime, Utc};
 use crate::{
     adapters::{
         machine,
-        process::{self, GuardianCommand, GuardianProgram, ProcessNews},
+        process::{self, GuardianCommand, GuardianProgram},
         tmux,
     },
     core::{
         duration,
         event::{GraphEvent, RunEvent, SourceEvent, StopReason},
-        executor::{Executor, ExecutorFault, JobState},
         exit::{Exit, Failure},
-        proof::Proof,
-        run::{
-            Run, RunDecision, Situation,
-            command::{AttemptId, RunCommand},
-            input::{BuiltBatch, LandOutcome},
-        },
+        run::{Run, RunDecision, Situation, command::RunCommand},
         select::{Decision, View, Wait},
     },
     crash,
     project::{
         attempt, config_layers,
-        follower::{BUSY, Followed, LAST_BUSY},
+        follower::{BUSY, LAST_BUSY},
         graph_file::GraphFile,
-        slot_environment,
-        slot_pool::PreparedSlot,
-        suspect_slots::SuspectSlot,
-        take_back,
+        slot_environment, take_back,
         workspace::{Workspace, policy_for},
     },
 };
@@ -88,18 +81,19 @@ use attend::Inbox;
 use attend::{await_repository, explained};
 use away::RunAway;
 pub use calibration::{BenchAnswer, BenchWork, ReviewBench};
+use candidates::RunCandidates;
 pub use context::RunOptions;
 use context::{Facts, RunContext};
-use engine::EngineWord;
 use graph::RunGraph;
 use hooks::RunHooks;
 pub use hooks::{HookOutcome, HookRun};
 use journal::RunJournal;
 pub use journal::{AT_WORK, Reporter, held};
 use landing::{RunLanding, drop_trials};
-use processes::{ClosedProcess, Processes};
+use message::RunnerMessage;
+use processes::Processes;
 use proof::RunProofs;
-use side_agent::{SideAgents, SideNews};
+use side_agent::SideAgents;
 use slots::RunSlots;
 use sources::RunSources;
 use target::follow_rename;
@@ -111,39 +105,6 @@ const REREAD: Duration = Duration::from_secs(1);
 
 /// The pause between two looks at the output of all processes while messages arrive.
 const FOLLOW: Duration = Duration::from_millis(100);
-
-/// A message to the run.
-enum RunnerMessage {
-    /// The process of an attempt reported something.
-    News(AttemptId, ProcessNews),
-    /// The slot of an attempt was prepared, or preparing it failed.
-    Prepared(AttemptId, Result<PreparedSlot>),
-    /// The executor of an attempt does not answer, for this reason.
-    Missed(AttemptId, ExecutorFault),
-    /// The cluster told where the job of an attempt stands.
-    Job(AttemptId, JobState),
-    /// The executor of an attempt can be asked for its work, or cannot, for this reason.
-    MayFetch(AttemptId, Result<Executor, String>),
-    /// The executor of an attempt is not asked for its work any more.
-    NotAsked(AttemptId),
-    /// The engine of an executor told what became of a process.
-    Engine(AttemptId, Box<ClosedProcess>, EngineWord),
-    /// Why a process of an earlier attempt may still work in a slot; none once it is proven that none
-    /// does.
-    Suspicion(SuspectSlot, Option<String>),
-    /// The merge queue built a batch, or failed to.
-    Built(AttemptId, Result<BuiltBatch>),
-    /// The tip was moved, or moving it failed; and what became of the branch then.
-    Landed(Result<LandOutcome>, Option<Result<Followed>>),
-    /// The branch was to follow its tip.
-    Followed(Result<Followed>),
-    /// The proof of an attempt is there.
-    Proved(AttemptId, Box<Proof>),
-    /// An agent that looks at an attempt got on.
-    SideAgent(AttemptId, SideNews),
-    /// A signal arrived.
-    Signal(i32),
-}
 
 /// A run: its decisions, and the owners of everything else.
 pub struct Runner {
@@ -157,6 +118,7 @@ pub struct Runner {
     hooks: RunHooks,
     proofs: RunProofs,
     side_agents: SideAgents,
+    candidates: RunCandidates,
     sources: RunSources,
     inbox: Inbox,
     /// The time of the next decision while nothing can start.
@@ -230,6 +192,7 @@ impl Runner {
             hooks: RunHooks::default(),
             proofs: RunProofs::default(),
             side_agents: SideAgents::default(),
+            candidates: RunCandidates::default(),
             sources: RunSources::default(),
             inbox,
             wake: None,

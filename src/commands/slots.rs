@@ -202,8 +202,8 @@ pub(super) struct ListedSlot {
     task: Option<String>,
     /// Its path as it is typed at the top of the repository.
     pub(super) seen: String,
-    is_merge: bool,
-    is_review: bool,
+    /// What it is for, if not for attempts.
+    side: Option<&'static str>,
 }
 
 impl ListedSlot {
@@ -235,35 +235,39 @@ impl ListedSlot {
                 let used = records
                     .iter()
                     .find(|open| open.slot.as_ref().is_some_and(|slot| slot.path == path));
-                let is_merge = pool.is_merge(&path);
-                let reviewed = history.active.attempts.iter().find(|active| {
-                    active.review_slot.as_ref().is_some_and(|slot| Path::new(slot) == path)
+                let side = pool.kind(&path);
+                let beside = history.active.attempts.iter().find_map(|active| {
+                    let is_it = |slot: &String| Path::new(slot) == path;
+                    let is_candidate = active.candidates.iter().any(|(_, slot)| is_it(slot));
+                    let reviews = active.review_slot.as_ref().is_some_and(is_it);
+                    let stage =
+                        if reviews { AttemptState::Reviewing } else { AttemptState::Running };
+                    (live && (reviews || is_candidate)).then_some((active, stage))
                 });
-                let state = match (used, reviewed.filter(|_| live)) {
+                let state = match (used, beside) {
                     (Some(open), _) => used_by(open, &attempts, live),
-                    (None, Some(active)) => SlotState::Used {
+                    (None, Some((active, stage))) => SlotState::Used {
                         attempt: format!("{}.{}", active.task_id, active.attempt),
-                        stage: AttemptState::Reviewing,
+                        stage,
                         live,
                     },
                     // It is in the middle of a trial most of the time.
-                    (None, None) if live && is_merge => SlotState::Free,
+                    (None, None) if live && side.is_some() => SlotState::Free,
                     (None, None) => match suspects.iter().find(|slot| slot.path == path) {
                         Some(slot) => SlotState::Suspect(slot.text()),
-                        None => state(workspace, &path, is_merge),
+                        None => state(workspace, &path, side.is_some()),
                     },
                 };
                 ListedSlot {
                     task: used
                         .map(|open| &open.task_id)
-                        .or(reviewed.filter(|_| live).map(|active| &active.task_id))
+                        .or(beside.map(|(active, _)| &active.task_id))
                         .map(ToString::to_string),
-                    is_review: pool.is_review(&path),
                     name: workspace.place.name().cloned(),
                     seen: typed_path(workspace.root(), &path),
                     path,
                     state,
-                    is_merge,
+                    side,
                 }
             })
             .collect();
@@ -291,16 +295,17 @@ impl ListedSlot {
         match self.kind() {
             "merge_queue" => format!("merge queue; {what}"),
             "review" => format!("reviewer; {what}"),
+            "candidate" => format!("candidate; {what}"),
             _ => what,
         }
     }
 
     /// What works in it.
     fn kind(&self) -> &'static str {
-        match (self.is_merge, self.is_review) {
-            (_, true) => "review",
-            (true, false) => "merge_queue",
-            (false, false) => "attempt",
+        match self.side {
+            Some("merge") => "merge_queue",
+            Some(other) => other,
+            None => "attempt",
         }
     }
 
@@ -345,7 +350,7 @@ fn used_by(open: &AttemptRecord, attempts: &[AttemptView], live: bool) -> SlotSt
     SlotState::Used { attempt: open.name(), stage, live }
 }
 
-fn state(workspace: &Workspace, path: &Path, is_merge: bool) -> SlotState {
+fn state(workspace: &Workspace, path: &Path, is_side: bool) -> SlotState {
     if workspace.repo.slots().is_incomplete(path) {
         return SlotState::Free;
     }
@@ -355,7 +360,7 @@ fn state(workspace: &Workspace, path: &Path, is_merge: bool) -> SlotState {
     // The commits in a slot for merges are copies of work that is kept.
     let is_clean = || slot.unfinished().is_none() && slot.dirty().is_ok_and(|it| it.is_empty());
     match slot_pool::unkept(&workspace.repo, &slot) {
-        Ok(Some(_)) if is_merge && is_clean() => SlotState::Free,
+        Ok(Some(_)) if is_side && is_clean() => SlotState::Free,
         Ok(None) => SlotState::Free,
         Ok(Some(why)) => SlotState::Kept(why),
         Err(error) => SlotState::Kept(format!("it cannot be read: {error:#}")),

@@ -11,7 +11,7 @@ use chrono::Utc;
 
 use super::{
     Invocation,
-    inside::{AttemptContext, refuse_reviewer},
+    inside::{AttemptContext, refuse_beside},
     success,
     task_editor::{ChangeCommand, TaskEditor, live_attempt},
 };
@@ -51,7 +51,7 @@ struct AgentAttempt {
 
 impl AgentAttempt {
     fn of_agent(command: &str) -> Result<AgentAttempt> {
-        refuse_reviewer(command)?;
+        refuse_beside(command)?;
         let inside = AttemptContext::of_environment(command, "")?;
         let workspace = inside.workspace()?;
         let store = workspace.event_store()?;

@@ -1,14 +1,14 @@
 //! `ralph task-reset`, `task-complete` and `task-block` change the status of a task, `task-move` and
 //! `task-remove` its place in the graph file; `ralph verify` runs its checks.
 
-use std::{collections::BTreeSet, env};
+use std::{collections::BTreeSet, env, path::Path};
 
 use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{
     Invocation, few,
-    inside::{AttemptContext, SurroundingAttempt, refuse_reviewer},
+    inside::{AttemptContext, SurroundingAttempt, refuse_beside},
     probe::{Probe, ProbeFolder, ProbePlace},
     success,
     talk::{ANSWER, given},
@@ -21,6 +21,7 @@ use crate::{
     },
     cli::{PlaceArgs, TaskCompleteArgs, TaskMoveArgs, TaskRemoveArgs},
     core::{
+        candidate::CANDIDATE,
         event::{Answer, RequestEvent},
         executor::{Executor, ExecutorKind, LOCAL},
         exit::{Exit, Failure, fail},
@@ -29,6 +30,7 @@ use crate::{
             task::{Status, TaskId},
             task_edit::{Relink, TaskPlace, move_to, relink, remove},
         },
+        loop_paths::DONE,
         verdict::{Outcome, Verdict},
     },
     project::{
@@ -38,6 +40,7 @@ use crate::{
         placement::AWAY,
         workspace::find,
     },
+    regular_file,
     runner::open_reset,
 };
 
@@ -136,7 +139,10 @@ fn report(invocation: &Invocation, id: &str) -> Result<bool> {
     let found = invocation.heard();
     // The agent may stand in a worktree, a submodule or a clone, or in no repository at all. Another
     // repository with a graph of its own is meant itself.
-    refuse_reviewer("task-complete")?;
+    if let Some(number) = env::var_os(CANDIDATE) {
+        return report_candidate(&number.to_string_lossy(), id);
+    }
+    refuse_beside("task-complete")?;
     let own = AttemptContext::of_environment("task-complete", "").ok();
     let own = own.and_then(|own| Some((own.task_id.as_str() == id, own.workspace().ok()?)));
     let own = own.filter(|(is_own_task, own)| match &found {
@@ -175,6 +181,20 @@ fn report(invocation: &Invocation, id: &str) -> Result<bool> {
     terminal::print(&format!(
         "{id} is reported as done; it is verified when attempt {attempt} ends\n"
     ))?;
+    Ok(true)
+}
+
+/// Reports the work of a candidate, for which nothing else speaks than its own folder.
+fn report_candidate(number: &str, id: &str) -> Result<bool> {
+    let own = env::var("RALPH_TASK_ID").unwrap_or_default();
+    if own != id {
+        return fail(Exit::Usage, format!("candidate {number} of `{own}` speaks only for itself"));
+    }
+    let folder = env::var_os("RALPH_TASK_DIR").context("`RALPH_TASK_DIR` is not set")?;
+    let path = Path::new(&folder).join(DONE);
+    regular_file::write(&path, b"").with_context(|| format!("write `{}`", path.display()))?;
+    let what = "is reported as done; it is verified when its agent ends";
+    terminal::print(&format!("candidate {number} of {id} {what}\n"))?;
     Ok(true)
 }
 

@@ -40,7 +40,7 @@ pub use schedule::{
     Hindrance, Hook, HookFailed, NotifyFailed, ScheduleEvent, SkippedWake, Slept, WakeTrigger,
     Woken,
 };
-pub use side_agent::{CalibrationCall, DiagnosisEnd, ReviewEnd, ReviewWait};
+pub use side_agent::{CalibrationCall, CandidateEnd, DiagnosisEnd, ReviewEnd, ReviewWait};
 pub use stop::StopReason;
 
 /// The version of the journal format, which the first line of every run contains.

@@ -323,9 +323,9 @@ impl Run {
                 attempts.final_result(&id, busy, sit);
                 Vec::new()
             }
-            Input::CostReached(id, why) => attempts
-                .get_mut(&id)
-                .map_or_else(Vec::new, |attempt| attempt.cost_reached(why, sit)),
+            Input::EndAgent(id, why) => {
+                attempts.get_mut(&id).map_or_else(Vec::new, |attempt| attempt.end_agent(why, sit))
+            }
             Input::Reported(id) => {
                 attempts.reported(&id, sit);
                 Vec::new()

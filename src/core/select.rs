@@ -365,7 +365,10 @@ impl View<'_> {
         let running =
             |until| Decision::Wait(Wait { until, why: "an attempt is running".to_owned() });
         let (jobs, resets_at) = agents::jobs(self, now);
-        if !idle && self.active.iter().filter(|active| active.works).count() >= jobs {
+        let working = self.active.iter().filter(|active| active.works).count();
+        let open = &self.history.active.attempts;
+        let beside: usize = open.iter().map(|active| active.candidates.len()).sum();
+        if !idle && working + beside >= jobs {
             return running(resets_at);
         }
         let mut scan = FrontierScan::of(self, now, true);

@@ -295,6 +295,7 @@ pub fn begin(
         locks: Vec::new(),
         controls: None,
         found: None,
+        candidate: None,
     }
 }
 
@@ -376,7 +377,7 @@ pub fn evidence(
     {
         // Read in the repository, where its objects are checked. What is wrong with it is said when it is
         // about to land.
-        let name = leftovers::pin_name(&workspace.place, &record.task_id, record.attempt);
+        let name = record.pin(&workspace.place);
         let _ = workspace.repo.slots().bring_home(tree, commit, &name);
     }
     let mut since = tree.since(record.base.as_deref())?;
@@ -436,7 +437,7 @@ pub fn evidence_of_nothing(
     error: &anyhow::Error,
 ) -> Result<Evidence> {
     if let (Some(_), Some(base)) = (record.has_landed(workspace)?, &record.base) {
-        let name = leftovers::pin_name(&workspace.place, &record.task_id, record.attempt);
+        let name = record.pin(&workspace.place);
         let home = workspace.repo.commit_of(&name)?;
         let commits = home.map(|home| workspace.repo.between(base, &home)).transpose()?;
         let commits = commits.unwrap_or_default();

@@ -33,7 +33,7 @@ use crate::{
         event::Orphans,
         executor::{self, ExecutorKind},
         graph::glob::Glob,
-        isolation::{AgentTasks, Isolation, OnRedBase, QueueMode, Retry},
+        isolation::{AgentTasks, CandidateRule, Isolation, OnRedBase, QueueMode, Retry},
         proof::ProofSettings,
         run::landing::QueueLimits,
         select::{self, Policy},
@@ -127,6 +127,11 @@ settings! { @ [] []
     /// Whether `ralph` commits the uncommitted changes of an attempt that reported completion; new
     /// files that hold secrets by their name, such as `.env`, are left out.
     autocommit: bool = true;
+    /// How many agents try each task at the same time: a number, or a mapping with `count`, `when` (`always`,
+    /// or `last`: only the last attempt before the task is parked) and `first` (whether the first one whose
+    /// checks pass ends the others). The best work lands.
+    #[schemars(with = "Option<Value>", extend("type" = ["integer", "object", "null"]))]
+    candidates: Option<CandidateRule> = None;
     /// How long to wait for processes that an agent left running after its report; `0s` disables
     /// the wait.
     child_wait_timeout: length = minutes(5);

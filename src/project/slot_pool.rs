@@ -31,6 +31,8 @@ use crate::{
 const MERGE: &str = "merge";
 /// The name of the slots of reviewers.
 const REVIEW: &str = "review";
+/// The name of the slots of candidates.
+const CANDIDATE: &str = "candidate";
 
 /// The slots of one loop in a repository.
 #[derive(Clone, Debug)]
@@ -77,19 +79,25 @@ impl SlotPool {
         self.side(REVIEW, number)
     }
 
+    /// Returns a slot of a candidate.
+    pub fn candidate(&self, number: usize) -> PathBuf {
+        self.side(CANDIDATE, number)
+    }
+
     fn side(&self, kind: &str, number: usize) -> PathBuf {
         let name = if number == 0 { kind.to_owned() } else { format!("{kind}-{}", number + 1) };
         self.folder.join(self.place.slot(&name))
     }
 
-    /// Whether a slot is one of the merge queue, or of a reviewer: in it is no work of its own.
-    pub fn is_merge(&self, slot: &Path) -> bool {
-        slot == self.merge(side_number(slot)) || self.is_review(slot)
+    /// Whether a slot is one beside those of attempts: in it is no work that is not kept elsewhere.
+    pub fn is_side(&self, slot: &Path) -> bool {
+        self.kind(slot).is_some()
     }
 
-    /// Whether a slot is one of a reviewer.
-    pub fn is_review(&self, slot: &Path) -> bool {
-        slot == self.review(side_number(slot))
+    /// What a slot beside those of attempts is for: `merge`, `review` or `candidate`.
+    pub fn kind(&self, slot: &Path) -> Option<&'static str> {
+        let number = side_number(slot);
+        [MERGE, REVIEW, CANDIDATE].into_iter().find(|kind| slot == self.side(kind, number))
     }
 
     /// Returns the slot of `ralph draft`.
@@ -125,7 +133,7 @@ impl SlotPool {
 
     /// Whether a folder is for slots of this loop.
     pub fn is_its(&self, slot: &Path) -> bool {
-        self.is_merge(slot) || self.number(slot).is_some()
+        self.is_side(slot) || self.number(slot).is_some()
     }
 
     /// Renames what is in the place of a slot, in the folder that has slots alone: a slot whose git
@@ -154,6 +162,26 @@ impl SlotPool {
         tree.integration().check_out(commit)?;
         tree.slot().update_submodules(&Repo::discover(&self.main)?)?;
         Ok(tree)
+    }
+
+    /// Prepares the slot of a candidate as that of its attempt: at a commit, on this branch, without anything
+    /// of before. Returns it, and whether these commands have run in it.
+    ///
+    /// # Errors
+    /// Errors of git.
+    pub fn check_out_branch(
+        &self,
+        slot: &Path,
+        settings: &SlotSettings,
+        (base, branch): (&CommitId, &str),
+        setup: &[String],
+    ) -> Result<(Repo, bool)> {
+        let main = Repo::discover(&self.main)?;
+        let tree = self.check_out(slot, settings, base)?;
+        let tree = main.slots().start(&tree, settings, base, branch)?;
+        slot_files::bring(&main, &tree)?;
+        let is_set_up = is_set_up(&tree, setup)?;
+        Ok((tree, is_set_up))
     }
 
     /// Opens a slot, with the settings and refs that the repository has now. Makes it at `base` if

@@ -364,7 +364,8 @@ pub(super) fn cost_left(
 /// What the limit of a task leaves for its open attempt, in US dollars; none without a limit.
 pub(super) fn task_cost_left(history: &History, graph: &TaskGraph, id: &TaskId) -> Option<f64> {
     let limit = graph.number(id).and_then(|number| graph.task(number).max_cost)?;
-    Some(limit - history.of(id).spend.assumed_cost())
+    let open = history.active.of(id).map_or(0, |active| active.candidates.len());
+    Some((limit - history.of(id).spend.assumed_cost()) / (1 + open) as f64)
 }
 
 /// The cost that is left for the run; none without a limit.
@@ -421,11 +422,8 @@ pub(super) fn ignore_litter(
     record: &AttemptRecord,
     call: &AgentCommand,
 ) -> Result<()> {
-    let litter = litter_of(call);
-    if litter.is_empty() || record.slot.is_some() {
-        return Ok(());
-    }
-    cx.workspace.repo.local().exclude(litter)
+    let litter = Some(litter_of(call)).filter(|it| !it.is_empty() && record.slot.is_none());
+    litter.map_or(Ok(()), |litter| cx.workspace.repo.local().exclude(litter))
 }
 
 /// Returns the patterns of the files that an agent leaves for itself.

@@ -129,7 +129,7 @@ pub(super) fn follow_usage(runner: &mut Runner, id: &AttemptId, usage: UsageSoFa
     let left = attempts::task_cost_left(history, runner.core.graph.file.graph(), &id.task_id);
     if left.zip(cost).is_some_and(|(left, cost)| cost >= left) {
         let why = "`max_cost` of its task is reached".to_owned();
-        runner.handle(Input::CostReached(id.clone(), why))?;
+        runner.handle(Input::EndAgent(id.clone(), why))?;
     }
     let (Some(limit), Some(record)) = (limit, runner.attempts.get(id)) else { return Ok(()) };
     let Some(agent) = record.call.as_ref().map(|call| call.name.clone()) else { return Ok(()) };
@@ -153,6 +153,7 @@ impl Runner {
             self.core.cx.policy.stop.get_or_insert((number, name));
             self.proofs.stop();
             self.side_agents.stop();
+            self.candidates.stop();
             return self.handle(Input::Signal(number, name));
         }
         // Suspends the run and its attempts until this process is continued.

@@ -9,7 +9,7 @@ use super::{
     RunOptions,
     context::RunContext,
     reviewer,
-    side_agent::{self, SideAnswer, SideProcess},
+    side_agent::{self, REVIEWER, SideAnswer, SideProcess},
 };
 use crate::{
     adapters::{git::Repo, process::GuardianProgram, state::Lock},
@@ -133,7 +133,7 @@ impl ReviewBench {
             commit.id = head.clone();
         }
         reviewer::write_prompt(workspace, facts, &record, (&repo, &evidence, &head))?;
-        let process = SideProcess::of(&self.cx, facts.0, &record, left);
+        let process = SideProcess::of(&self.cx, facts.0, &record, (REVIEWER, left));
         let ended = process.map(|process| process.run(goes_on));
         let took = ended.as_ref().map(|(_, took)| *took).unwrap_or_default();
         let answer = side_agent::answer_of(workspace, &record, ended.map(|(outcome, _)| outcome));

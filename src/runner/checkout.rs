@@ -27,7 +27,7 @@ use crate::{
         verdict::Evidence,
     },
     project::{
-        attempt::{self, AttemptRecord, leftovers, scrutiny},
+        attempt::{self, AttemptRecord, scrutiny},
         graph_file::{GraphFile, Write, with_status},
     },
     regular_file,
@@ -93,7 +93,7 @@ pub(super) fn keep_lost(
     if !guards_checkout(cx, record) || repo.is_ancestor(&last.id, &head)? {
         return Ok(None);
     }
-    let name = leftovers::pin_name(&cx.workspace.place, &record.task_id, record.attempt);
+    let name = record.pin(&cx.workspace.place);
     repo.pins().keep_commit(&name, &last.id)?;
     Ok(Some(format!("HEAD left its commits while they were verified; they are kept as {name}")))
 }
@@ -243,7 +243,7 @@ fn return_head(
     if record.run_id != run_id {
         record.unlock(repo);
     }
-    let name = leftovers::pin_name(&cx.workspace.place, &record.task_id, record.attempt);
+    let name = record.pin(&cx.workspace.place);
     let (in_git, text) = (cx.workspace.graph_in_git(), graph.text());
     let back = || -> Result<CommitId> {
         if let Some(head) = repo.head()?.commit {
@@ -281,7 +281,7 @@ fn return_head(
 /// elsewhere than on its branch.
 fn return_files(cx: &RunContext, record: &AttemptRecord) -> Result<()> {
     let repo = &cx.workspace.repo;
-    let name = leftovers::pin_name(&cx.workspace.place, &record.task_id, record.attempt);
+    let name = record.pin(&cx.workspace.place);
     let Some(commit) = &repo.commit_of(&name)? else { return Ok(()) };
     let now = attempt::changed(&cx.workspace, repo)?;
     let mut paths: Vec<&str> = record.dirty.keys().map(String::as_str).collect();

@@ -222,6 +222,7 @@ pub(super) fn result_of(
         took: end.took,
         swept: end.swept,
         unlocked: Vec::new(),
+        candidates: None,
         evidence,
         usage: transcript.usage,
         tools: transcript.tools,
@@ -299,7 +300,7 @@ pub(super) fn bring_home(
     if let (None, Some(slot)) = (&evidence.merge, &record.slot)
         && let (Some(head), Some(tree)) = (evidence.commits.last(), tree)
     {
-        let name = leftovers::pin_name(&workspace.place, &record.task_id, record.attempt);
+        let name = record.pin(&workspace.place);
         if let Err(error) = workspace.repo.slots().bring_home(tree, &head.id, &name) {
             let (branch, why) = (slot.target.clone(), format!("{error:#}"));
             evidence.merge = Some(Merge::Refused { branch, why });
@@ -340,7 +341,7 @@ pub(super) fn keep_work(
         return Ok(nothing);
     };
     let place = &workspace.place;
-    let name = leftovers::pin_name(place, &record.task_id, record.attempt);
+    let name = record.pin(place);
     let repo = &workspace.repo;
     if let Some(head) = tree.head()?.commit
         && repo.commit_of(&name)?.is_some_and(|home| home != head)

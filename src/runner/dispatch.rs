@@ -5,7 +5,7 @@ use std::{collections::VecDeque, mem};
 use anyhow::Result;
 
 use super::{
-    Runner, RunnerMessage, away, close,
+    Runner, RunnerMessage, away, candidates, close,
     context::Facts,
     diagnosis, follow_ups, journal,
     landing::LandingView,
@@ -34,6 +34,7 @@ impl Runner {
         if self.core.is_ended_now() {
             self.proofs.stop();
             self.side_agents.stop();
+            self.candidates.stop();
         }
         let input = match message {
             Some(RunnerMessage::News(id, news)) => self.process_news(id, news)?,
@@ -84,6 +85,12 @@ impl Runner {
                 return self.slots.suspicion(&self.core.cx, slot, why);
             }
             Some(RunnerMessage::Proved(id, proof)) => return self.proved(&id, *proof),
+            Some(RunnerMessage::Candidate(id, number, news)) => {
+                return candidates::go_on(self, &id, number, news);
+            }
+            Some(RunnerMessage::Compared(id, results, proofs)) => {
+                return candidates::compared(self, &id, results, proofs);
+            }
             Some(RunnerMessage::SideAgent(id, news)) => {
                 let Some(ended) = side_agent::go_on(self, &id, news) else { return Ok(()) };
                 return side_agent_ended(self, ended);
@@ -186,9 +193,7 @@ impl Runner {
             RunCommand::KeepGraph => self.core.graph.keep(&self.core.cx.workspace)?,
             RunCommand::Record(key) => return self.record(key),
             RunCommand::Slot(id, command) => return self.slot_command(&id, command),
-            RunCommand::StartAgent(id) => {
-                return self.start_process(&id, &ProcessKind::Agent(None));
-            }
+            RunCommand::StartAgent(id) => return candidates::start_agents(self, &id),
             RunCommand::FollowUp(id, next) => {
                 let (cx, graph) = (&self.core.cx, &self.core.graph.file);
                 let failed = follow_ups::prepare(cx, graph, &mut self.attempts, &id, &next);

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{
-    Runner, RunnerMessage, attempts, away, checkout, close,
+    Runner, RunnerMessage, attempts, away, candidates, checkout, close,
     context::{Facts, task_of},
     graph_copy,
     graph_guard::{COMMAND, GraphBefore, GraphChanges},
@@ -26,7 +26,7 @@ use crate::{
             command::{AttemptId, PendingResult, ProcessEnd},
             input::{FoundAttempt, Input},
         },
-        verdict::{Autocommit, Outcome, Verdict},
+        verdict::{Autocommit, Evidence, Outcome, Verdict},
     },
     crash,
     project::{
@@ -34,6 +34,17 @@ use crate::{
         graph_file::Write,
     },
 };
+
+/// Adds what is missing by a proof that was made before the work landed, and is not made again after that.
+pub(super) fn weigh(evidence: &mut Evidence, outcome: &ProofOutcome, is_required: bool) {
+    evidence.to_prove = false;
+    if outcome.weakens() {
+        let cure = "the task may do that with `proof: none`";
+        evidence.missing.push(format!("{outcome}; {cure}"));
+    } else if is_required && !outcome.is_good() {
+        evidence.missing.push(format!("its proof is missing: {outcome}"));
+    }
+}
 
 impl Runner {
     /// Examines the results of an agent in the graph and in git, once all its processes have ended.
@@ -234,19 +245,25 @@ impl Runner {
             let graph = self.core.graph.file.graph();
             reviewer::note_gap(&self.core.cx, graph, record, evidence);
             let is_refused = !evidence.missing.is_empty();
-            if !is_refused
-                && (is_proved || reviewer::is_due(&self.core.cx, graph, record, evidence))
-            {
+            let is_compared = self.candidates.has(id);
+            let is_reviewed = reviewer::is_due(&self.core.cx, graph, record, evidence);
+            if !is_refused && (is_proved || is_compared || is_reviewed) {
                 drop(tree);
                 let open = self.core.run.attempts().get(id);
                 if evidence.verify.is_empty() && open.is_some_and(|open| !open.verify.is_empty()) {
                     return Ok(Some(Input::VerifyFirst(id.clone(), Box::new(end))));
+                }
+                if is_compared {
+                    return candidates::hold(self, id, end).map(|()| None);
                 }
                 if is_proved {
                     return Ok(self.proofs.start_first(&mut self.core, record, end));
                 }
                 return reviewer::begin(self, record, Box::new(end));
             }
+        }
+        if self.candidates.has(id) {
+            return candidates::hold(self, id, end).map(|()| None);
         }
         Ok(Some(Input::Judged(id.clone(), Box::new(end))))
     }
@@ -257,6 +274,7 @@ impl Runner {
             return Ok(());
         };
         self.landing.changes.remove(id);
+        self.candidates.release(id);
         let (cx, mut facts) = (&self.core.cx, Facts::default());
         let run_id = self.core.journal.run_id();
         let restored =
@@ -290,17 +308,11 @@ impl Runner {
             let place = end.evidence.commits.last().map(|commit| commit.id.clone());
             close::return_from_controls(&self.core.cx.workspace, record, place.as_ref())?;
         }
-        // The proof is here, and is not made again after landing.
-        end.evidence.to_prove = false;
         let is_skipped = matches!(outcome, ProofOutcome::Skipped { .. });
         if is_skipped && self.proofs.is_stopped() {
             return self.handle(Input::Postponed(id.clone()));
-        } else if outcome.weakens() {
-            let cure = "the task may do that with `proof: none`";
-            end.evidence.missing.push(format!("{outcome}; {cure}"));
-        } else if is_required && !outcome.is_good() {
-            end.evidence.missing.push(format!("its proof is missing: {outcome}"));
         }
+        weigh(&mut end.evidence, &outcome, is_required);
         let record = self.attempts.get(id).cloned();
         let next = record.map(|record| reviewer::begin(self, &record, end)).transpose()?;
         next.flatten().map_or(Ok(()), |next| self.handle(next))
@@ -323,7 +335,7 @@ impl Runner {
         }
         let began = Instant::now();
         let mut is_recorded = tasks.is_empty() || self.core.cx.policy.stop.is_some();
-        while !self.proofs.tasks().is_empty() {
+        while !self.proofs.tasks().is_empty() || self.candidates.any_at_work() {
             if Instant::now() >= deadline {
                 if self.proofs.is_stopped() {
                     break;

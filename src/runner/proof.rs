@@ -4,7 +4,7 @@
 use std::{
     fs,
     path::PathBuf,
-    sync::{Arc, mpsc::Sender},
+    sync::Arc,
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -17,11 +17,7 @@ use super::{
     side_command::{ProofTurn, SideCommands},
 };
 use crate::{
-    adapters::{
-        agent_output,
-        git::{Repo, changed_lines},
-        terminal,
-    },
+    adapters::git::{Repo, changed_lines},
     core::{
         commit_id::CommitId,
         duration,
@@ -44,8 +40,6 @@ use crate::{
     project::{attempt::AttemptRecord, config::Config},
 };
 
-/// How much of an output is read.
-const OUTPUT: u64 = 1 << 20;
 /// The shortest limit for a command of a control.
 const SHORTEST: Duration = Duration::from_secs(60);
 /// How many proofs may wait for another one.
@@ -169,6 +163,32 @@ impl RunProofs {
         Some(Input::Judged(record.id(), end))
     }
 
+    /// Makes the proofs of several works from the same base, none of which has landed, one after the other
+    /// in a thread: each with its number, its record and the results of its verify commands. Sends them.
+    pub(super) fn compare<'r>(
+        &self,
+        core: &RunCore,
+        works: impl Iterator<Item = (u32, &'r AttemptRecord, &'r [CheckResult])>,
+        send: impl FnOnce(Vec<(u32, Proof)>) + Send + 'static,
+    ) {
+        let (cx, graph) = (&core.cx, core.graph.file.graph());
+        let orders: Vec<_> = works
+            .map(|(number, record, verified)| {
+                let order = ProofOrder::of(cx, graph, record, verified);
+                let turn = Arc::clone(&self.turn);
+                (number, order.map(|order| ProofOrder { turn, is_before: true, ..order }))
+            })
+            .collect();
+        self.allow(&cx.workspace.config, cx.policy.jobs, false);
+        thread::spawn(move || {
+            let made = orders.into_iter().map(|(number, order)| {
+                let skipped = |why| Proof::at_once(ProofOutcome::Skipped { why });
+                (number, order.map_or_else(skipped, |order| order.carry_out()))
+            });
+            send(made.collect());
+        });
+    }
+
     /// Starts the proof of an attempt, whose result `end` waits for it.
     ///
     /// # Errors
@@ -192,7 +212,10 @@ impl RunProofs {
         self.allow(&cx.workspace.config, cx.policy.jobs, false);
         // Until the run has looked.
         self.turn.wait(cx.workspace.config.verify_exclusive);
-        thread::spawn(move || order.carry_out(&outbox, id));
+        thread::spawn(move || {
+            let proof = Box::new(order.carry_out());
+            drop(outbox.send(RunnerMessage::Proved(id, proof)));
+        });
         core.proves = true;
         Ok(())
     }
@@ -276,8 +299,8 @@ impl ProofOrder {
         })
     }
 
-    /// Makes the proof when it is its turn, and sends it.
-    fn carry_out(&self, outbox: &Sender<RunnerMessage>, id: AttemptId) {
+    /// Makes the proof when it is its turn.
+    fn carry_out(&self) -> Proof {
         let turn = self.turn.take();
         let (began, mut controls) = (Instant::now(), Vec::new());
         let outcome = if self.turn.is_stopped() {
@@ -288,8 +311,7 @@ impl ProofOrder {
         let outcome = outcome.unwrap_or_else(|error| not_made(&error));
         drop(turn);
         let duration_seconds = duration::seconds(began.elapsed());
-        let proof = Proof { outcome, controls, duration_seconds };
-        drop(outbox.send(RunnerMessage::Proved(id, Box::new(proof))));
+        Proof { outcome, controls, duration_seconds }
     }
 
     fn stopped(&self, began: Instant) -> ProofOutcome {
@@ -402,34 +424,24 @@ impl ProofOrder {
         for (at, ControlCommand { command, limit }) in self.commands.iter().enumerate() {
             let name = kind.log_name();
             let log = format!("{}/proof-{}-{name}-{}.log", self.log, number + 1, at + 1);
-            let path = self.main.join(&log);
             let left = self.budget.saturating_sub(began.elapsed());
-            let run = Instant::now();
             let goes_on = || !self.turn.is_stopped();
-            let outcome = self.runs.run(command, &path, (*limit).min(left), goes_on);
-            let is_cut = matches!(outcome, Outcome::TimedOut { .. }) && *limit > left;
-            if let Outcome::NotStarted { error } = outcome {
+            let place = (self.main.as_path(), log);
+            let (check, output) = self.runs.check(command, place, (*limit).min(left), goes_on);
+            let is_timed_out = matches!(check.outcome, Outcome::TimedOut { .. });
+            let is_cut = is_timed_out && *limit > left;
+            if let Outcome::NotStarted { error } = check.outcome {
                 let why = format!("`{command}` did not start: {error}");
                 return Err(ProofOutcome::Skipped { why });
             }
-            if !is_cut && matches!(outcome, Outcome::TimedOut { .. }) {
+            if !is_cut && is_timed_out {
                 let why = format!("`{command}` took longer than {}", duration::short(*limit));
                 return Err(ProofOutcome::Skipped { why });
             }
-            if is_cut || matches!(outcome, Outcome::Cancelled | Outcome::Interrupted) {
+            if is_cut || matches!(check.outcome, Outcome::Cancelled | Outcome::Interrupted) {
                 return Err(self.stopped(began));
             }
-            let output = agent_output::end(&path, OUTPUT);
-            let output = terminal::plain(&output);
             let is_marked = output.contains(marker);
-            let check = CheckResult {
-                command: command.clone(),
-                outcome,
-                duration_seconds: duration::seconds(run.elapsed()),
-                last_line: agent_output::last_line(&path),
-                no_test: test_output::ran_none(&output),
-                log,
-            };
             let tests = test_output::ran(&output);
             result.tests = result.tests.into_iter().chain(tests).reduce(u64::saturating_add);
             // Of two that fail, the one that ran into the statement counts.

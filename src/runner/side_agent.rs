@@ -44,6 +44,9 @@ use crate::{
     },
 };
 
+/// What the environment of an agent has that looks at an attempt.
+pub(super) const REVIEWER: (&str, &str) = (REVIEWS, "1");
+
 /// What such an agent is for.
 pub(super) enum SideAim {
     /// The review of this commit, for which the result of the attempt waits.
@@ -159,7 +162,7 @@ impl SideAgents {
         let Some(agent) = self.active.iter().find(|agent| agent.id == *id) else {
             return Ok(());
         };
-        let process = SideProcess::of(cx, graph, &agent.record, agent.budget)?;
+        let process = SideProcess::of(cx, graph, &agent.record, (REVIEWER, agent.budget))?;
         let stopped = Arc::clone(&self.stopped);
         let (id, outbox) = (id.clone(), cx.outbox.clone());
         thread::spawn(move || {
@@ -238,13 +241,14 @@ fn placed(
     cx: &RunContext,
     graph: &TaskGraph,
     record: &AttemptRecord,
-    (side, limit, budget): (&SideProcesses, Duration, Option<f64>),
+    (side, limit): (&SideProcesses, Duration),
+    ((name, value), budget): ((&str, &str), Option<f64>),
 ) -> Result<ProcessSpec> {
     let workspace = &cx.workspace;
     let call = record.call.as_ref().context("no agent is there for it; name one in `review`")?;
     let spec = process_spec::agent(workspace, record, call);
     let mut spec = ProcessSpec { argv: call.argv_within(budget), ..spec };
-    spec.env.push((REVIEWS.to_owned(), "1".to_owned()));
+    spec.env.push((name.to_owned(), value.to_owned()));
     let executor = processes::executor_of(cx, record, None).map_err(Error::msg)?;
     ensure!(executor.is_here(), "its agent runs on `{}`, and this one only here", executor.name);
     let placed = processes::placed(cx, graph, record, &executor, (&spec, &side.sign), limit);
@@ -262,7 +266,8 @@ pub(super) struct SideProcess {
 }
 
 impl SideProcess {
-    /// Returns the process of an agent in the slot that is there, with what it may cost.
+    /// Returns the process of an agent in the slot that is there, with the variable of its role and what it
+    /// may cost.
     ///
     /// # Errors
     /// Its executor is not here, or cannot start it.
@@ -270,13 +275,13 @@ impl SideProcess {
         cx: &RunContext,
         graph: &TaskGraph,
         record: &AttemptRecord,
-        budget: Option<f64>,
+        (role, budget): ((&str, &str), Option<f64>),
     ) -> Result<SideProcess> {
         let side = SideProcesses::of(cx, record.file(&cx.workspace, "sign"));
         let limits = attempts::limits_of(cx, None, &ProcessKind::Agent(None));
         let format = record.call.as_ref().map(|call| call.output).unwrap_or_default();
         Ok(SideProcess {
-            spec: placed(cx, graph, record, (&side, limits.limit, budget))?,
+            spec: placed(cx, graph, record, (&side, limits.limit), (role, budget))?,
             side,
             limit: limits.limit,
             idle: limits.idle,

@@ -10,7 +10,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Result, bail};
@@ -21,11 +21,14 @@ use crate::{
         agent_output,
         git::{self, Repo},
         process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
+        terminal,
     },
     core::{
+        duration,
         graph::TaskGraph,
         run::command::{CheckPurpose, TrialRun},
-        verdict::{Outcome, ResolvedConflict},
+        test_output,
+        verdict::{CheckResult, Outcome, ResolvedConflict},
     },
     project::attempt::AttemptRecord,
     regular_file,
@@ -33,6 +36,8 @@ use crate::{
 
 /// The command in the place of which others are put.
 const ANY: &str = "true";
+/// How much of an output is read.
+const OUTPUT: u64 = 1 << 20;
 
 /// How commands run in one slot.
 pub(super) struct SideCommands {
@@ -130,6 +135,29 @@ impl SideCommands {
             command.clone_into(last);
         }
         self.side.run(spec, None, limit, goes_on)
+    }
+
+    /// Does the same below `root`, with the output in the file `log`. Returns the result, and the output as
+    /// plain text.
+    pub(super) fn check(
+        &self,
+        command: &str,
+        (root, log): (&Path, String),
+        limit: Duration,
+        goes_on: impl Fn() -> bool,
+    ) -> (CheckResult, String) {
+        let (path, began) = (root.join(&log), Instant::now());
+        let outcome = self.run(command, &path, limit, goes_on);
+        let output = terminal::plain(&agent_output::end(&path, OUTPUT)).into_owned();
+        let check = CheckResult {
+            command: command.to_owned(),
+            outcome,
+            duration_seconds: duration::seconds(began.elapsed()),
+            last_line: agent_output::last_line(&path),
+            no_test: test_output::ran_none(&output),
+            log,
+        };
+        (check, output)
     }
 
     /// Removes what is left of their processes.

@@ -421,7 +421,7 @@ impl RunSlots {
             // The slot was removed or never made.
             return Ok(None);
         };
-        let pin = attempt::leftovers::pin_name(&workspace.place, &record.task_id, record.attempt);
+        let pin = record.pin(&workspace.place);
         let kept = workspace.repo.commit_of(&pin)?;
         if !record.dirty.is_empty() {
             // What the setup left there is not ignored by git, so it goes with the rest.

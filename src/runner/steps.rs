@@ -198,6 +198,7 @@ impl Runner {
         self.processes.is_empty()
             && !self.slots.is_preparing()
             && !self.slots.has_spared
+            && !self.candidates.any()
             && !self.away.is_asking_engines()
             && !self.core.run.landing().is_trying()
     }

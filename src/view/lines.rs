@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::{
     adapters::terminal::{Style, visible},
     core::{
+        candidate::CandidateResult,
         diagnosis::Diagnosis,
         duration,
         event::{
@@ -292,6 +293,11 @@ impl EventText for RequestEvent {
             | RequestEvent::Reset {} => None,
         }
     }
+}
+
+/// What a candidate of an attempt brought.
+fn candidate(id: &str, candidate: &CandidateResult) -> String {
+    format!("{id}: candidate {}", candidate.line())
 }
 
 /// That an agent reads the attempts at a task.

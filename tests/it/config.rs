@@ -17,6 +17,7 @@ fn layered() -> TestProject {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn every_setting_is_shown_with_its_origin() {
     insta::assert_snapshot!(layered().run(["config"]).out(), @r#"
     agent               claude                              default
@@ -25,6 +26,7 @@ fn every_setting_is_shown_with_its_origin() {
     agents              {}                                  default
     allow_files         []                                  default
     autocommit          true                                default
+    candidates          none                                default
     child_wait_timeout  [took]                                  .ralph/config.yaml:6
     commit_timeout      1m                                  default
     diagnose_by         none                                default

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     record::Record,
-    side_agent::{CalibrationCall, DiagnosisEnd, ReviewEnd, ReviewWait},
+    side_agent::{CalibrationCall, CandidateEnd, DiagnosisEnd, ReviewEnd, ReviewWait},
 };
 use crate::{
     agents::{
@@ -88,6 +88,21 @@ pub enum AttemptEvent {
     },
     /// The agent of the attempt ended, and its work is verified and lands.
     AgentEnded(AgentEnd),
+    /// A candidate beside the agent of the attempt begins.
+    CandidateStarted {
+        /// The attempt.
+        attempt: u32,
+        /// Its number, from 2.
+        number: u32,
+        /// The name of its agent.
+        by: String,
+        /// The folder with its prompt and output, relative to the repository.
+        log: String,
+        /// Its slot.
+        slot: String,
+    },
+    /// A candidate beside the agent of the attempt has ended.
+    CandidateEnded(CandidateEnd),
     /// `ralph` asked the process of the attempt to exit.
     Terminating {
         /// The attempt.
@@ -210,11 +225,27 @@ impl Effect for AttemptEvent {
                 history.begin_diagnosis(record.task_id.as_ref(), *attempt, by);
             }
             AttemptEvent::Diagnosed(end) => history.end_diagnosis(record, end),
+            AttemptEvent::CandidateStarted { number, slot, .. } => {
+                history.active.with(record.task_id.as_ref(), |active| {
+                    active.candidates.push((*number, slot.clone()));
+                });
+            }
+            AttemptEvent::CandidateEnded(end) => {
+                let spend = end.spend();
+                history.add_call(record.timestamp, &spend, &end.usage);
+                history.with(record.task_id.as_ref(), |past| past.spend = past.spend.plus(&spend));
+                history.active.with(record.task_id.as_ref(), |active| {
+                    active.candidates.retain(|(number, _)| *number != end.candidate.number);
+                });
+            }
+            // They have ended with the run before.
+            AttemptEvent::Recovered { .. } => {
+                history.active.with(record.task_id.as_ref(), |active| active.candidates.clear());
+            }
             AttemptEvent::DoneRemoved { .. }
             | AttemptEvent::WorkRestored { .. }
             | AttemptEvent::Terminating { .. }
             | AttemptEvent::Parked { .. }
-            | AttemptEvent::Recovered { .. }
             | AttemptEvent::RecordDamaged { .. }
             | AttemptEvent::CheckoutRestored(_)
             | AttemptEvent::SlotKept { .. } => {}

@@ -1,9 +1,10 @@
-//! The ends of agents that look at attempts: reviewers and those that diagnose a task.
+//! The ends of agents beside those of attempts: candidates, reviewers and those that diagnose a task.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     agents::{provider_error::ProviderError, transcript::Usage},
+    candidate::CandidateResult,
     diagnosis::Diagnosis,
     outcome::Outcome,
     planted_defect::DefectKind,
@@ -43,6 +44,30 @@ pub struct ReviewWait {
 }
 
 impl ReviewEnd {
+    /// What it used: of no attempt.
+    pub fn spend(&self) -> Spend {
+        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
+    }
+}
+
+/// The end of a candidate. Its usage is that of the run and the task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CandidateEnd {
+    /// The attempt.
+    pub attempt: u32,
+    /// How the process of its agent ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// What it brought.
+    pub candidate: CandidateResult,
+    /// Its wall time.
+    pub duration_seconds: f64,
+    /// The reported usage.
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+impl CandidateEnd {
     /// What it used: of no attempt.
     pub fn spend(&self) -> Spend {
         Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }

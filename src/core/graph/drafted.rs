@@ -74,6 +74,7 @@ const BARRED: &[(&str, &str)] = &[
     ("verify_baseline", "a person decides what runs before an attempt"),
     ("verify_only", "a person decides which checks of the project do not run"),
     ("max_attempts", LIMIT),
+    ("candidates", LIMIT),
     ("max_cost", LIMIT),
     ("timeout", LIMIT),
     ("idle", LIMIT),

@@ -53,6 +53,9 @@ pub struct ActiveAttempt {
     /// What its required review waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review_wait: Option<ReviewWait>,
+    /// The candidates beside its agent that are at work, each with its slot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<(u32, String)>,
     /// When its work was queued to land.
     pub queued_at: Option<DateTime<Utc>>,
     /// Where it is to run, if that is not this machine as it is.

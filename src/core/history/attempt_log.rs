@@ -106,6 +106,8 @@ impl PaidCall {
                 ("reviews of work", &end.review.by, &end.usage, end.spend())
             } else if let Event::Check(CheckEvent::Calibrated(call)) = &record.event {
                 ("ralph review --calibrate", &call.by, &call.usage, call.spend())
+            } else if let Event::Attempt(AttemptEvent::CandidateEnded(end)) = &record.event {
+                ("candidates", &end.candidate.by, &end.usage, end.spend())
             } else if let Event::Attempt(AttemptEvent::Diagnosed(end)) = &record.event {
                 ("diagnoses", &end.diagnosis.by, &end.usage, end.spend())
             } else {

@@ -96,8 +96,8 @@ pub enum Input {
     /// The final result of the agent of an attempt: whether its background tasks still run; none if
     /// it has not given a final result.
     FinalResult(AttemptId, Option<bool>),
-    /// The agent of an attempt has used what the cost limit of its task leaves, and works on.
-    CostReached(AttemptId, String),
+    /// The agent of an attempt must end for this reason, which is not its failure.
+    EndAgent(AttemptId, String),
     /// The agent of an attempt has reported completion, or was active after its report.
     Reported(AttemptId),
     /// The evidence of an attempt whose agent has ended.

@@ -105,7 +105,7 @@ pub fn pin(
     record: &AttemptRecord,
     work: &[String],
 ) -> (Option<String>, Vec<String>) {
-    let name = pin_name(&workspace.place, &record.task_id, record.attempt);
+    let name = record.pin(&workspace.place);
     let mut moved = Vec::new();
     let changed = match &record.slot {
         None => left(workspace, tree, record),

@@ -30,10 +30,11 @@ use crate::{
         },
         commit_id::CommitId,
         graph::task::TaskId,
+        loop_paths::LoopPaths,
         run::command::AttemptId,
         verdict::{Evidence, Merge, Outcome},
     },
-    project::workspace::Workspace,
+    project::{attempt::leftovers::pin_name, workspace::Workspace},
     regular_file,
 };
 
@@ -120,12 +121,23 @@ pub struct AttemptRecord {
     pub controls: Option<BTreeMap<String, String>>,
     /// What was found of its work, once that is about to land.
     pub found: Option<Box<Evidence>>,
+    /// The number of the candidate of the attempt that this is, if so.
+    #[serde(default)]
+    pub candidate: Option<u32>,
 }
 
 impl AttemptRecord {
     /// The attempt.
     pub fn id(&self) -> AttemptId {
         AttemptId { task_id: self.task_id.clone(), attempt: self.attempt }
+    }
+
+    /// The ref that keeps its work.
+    pub fn pin(&self, place: &LoopPaths) -> String {
+        match self.candidate {
+            Some(number) => place.candidate_ref(&self.task_id, self.attempt, number),
+            None => pin_name(place, &self.task_id, self.attempt),
+        }
     }
 
     /// Returns what was found of the work of the attempt, with its landing, if it is in the target

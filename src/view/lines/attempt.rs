@@ -53,6 +53,7 @@ impl EventText for AttemptEvent {
             }
             AttemptEvent::Started { .. }
             | AttemptEvent::AgentStarted { .. }
+            | AttemptEvent::CandidateStarted { .. }
             | AttemptEvent::AgentEnded(_)
             | AttemptEvent::Promised { kept: true, .. } => Vec::new(),
             AttemptEvent::DoneRemoved { path } => warn(format!(
@@ -96,6 +97,7 @@ impl EventText for AttemptEvent {
                     format!("✗ {id} is parked after {attempts}; {} retries it", how_to_retry(id));
                 vec![line(Style::Bad, text)]
             }
+            AttemptEvent::CandidateEnded(end) => vec![faint(super::candidate(id, &end.candidate))],
             AttemptEvent::Diagnosing { by, .. } => vec![faint(super::diagnosing(id, by))],
             AttemptEvent::Diagnosed(end) => vec![super::diagnosed(id, &end.diagnosis)],
             AttemptEvent::Recovered { attempt, from_run } => {
@@ -214,6 +216,8 @@ fn completed(at: &EventContext<'_>, ended: &AttemptResult) -> Vec<Line> {
         .chain(diff.map(|diff| format!("+{} −{}", diff.insertions, diff.deletions)));
     let mut lines = vec![result(Style::Good, '✓', at, facts, title.unwrap_or(&ended.why))];
     lines.extend(proof(ended, at.verbose));
+    lines
+        .extend(ended.candidates.iter().map(|it| line(Style::Faint, format!("    {}", it.line()))));
     if at.verbose {
         lines.push(line(Style::Faint, format!("    {}", ended.why)));
     }

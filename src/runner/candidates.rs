@@ -1,0 +1,459 @@
+//! Candidates: agents beside that of an attempt, each in a slot of its own, from the same base and with the
+//! same prompt. The result of the attempt waits for them, and the best work goes on as that of the attempt.
+
+mod choice;
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Error, Result};
+
+use super::{
+    Runner, RunnerMessage, attempts, close, context::task_of, graph_copy,
+    process_spec::ProcessKind, side_agent::SideProcess, side_command::SideCommands,
+};
+use crate::{
+    core::{
+        agents::transcript::Usage,
+        candidate::{CANDIDATE, CandidateResult},
+        duration,
+        event::{AttemptEvent, CandidateEnd},
+        run::{
+            command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd},
+            input::Input,
+        },
+        verdict::{CheckResult, Evidence, Outcome, Verdict},
+    },
+    project::{
+        attempt::{self, AttemptRecord, SlotAssignment, leftovers, scrutiny},
+        slot_pool,
+    },
+    regular_file,
+};
+
+use choice::{choose, result_of};
+pub(super) use choice::{compared, hold};
+
+/// The number of the agent of the attempt itself.
+const OWN: u32 = 1;
+
+/// What the thread of a candidate reports.
+pub(super) enum CandidateNews {
+    /// Its slot was prepared; whether the commands of `setup` have run in it.
+    Prepared(Result<bool>),
+    /// The commands of `setup` have ended.
+    SetUp(Result<(), String>),
+    /// Its agent has ended, after this time.
+    Ended(Outcome, Duration),
+    /// The verify commands have ended.
+    Checked(Vec<CheckResult>),
+}
+
+/// A candidate beside the agent of an attempt, until the result of the attempt goes on.
+struct Candidate {
+    id: AttemptId,
+    number: u32,
+    /// The number of its slot.
+    slot: usize,
+    /// The record of the attempt as this candidate has it.
+    record: AttemptRecord,
+    /// What it may cost.
+    budget: Option<f64>,
+    stopped: Arc<AtomicBool>,
+    began: Instant,
+    /// Its work, once its agent has ended.
+    work: Box<PendingResult>,
+    /// What it brought, once it has ended.
+    result: Option<CandidateResult>,
+}
+
+impl Candidate {
+    fn is_it(&self, id: &AttemptId, number: u32) -> bool {
+        self.id == *id && self.number == number
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The candidates of a run.
+#[derive(Default)]
+pub(super) struct RunCandidates {
+    all: Vec<Candidate>,
+    /// The results of attempts that wait for their candidates.
+    held: Vec<(AttemptId, Box<PendingResult>)>,
+}
+
+impl RunCandidates {
+    /// Ends all of them.
+    pub(super) fn stop(&self) {
+        self.all.iter().for_each(Candidate::stop);
+    }
+
+    /// Ends those of an attempt that is closed.
+    pub(super) fn release(&mut self, id: &AttemptId) {
+        self.all.iter().filter(|it| it.id == *id).for_each(Candidate::stop);
+        self.all.retain(|it| it.id != *id || it.result.is_none());
+        self.held.retain(|(held, _)| held != id);
+    }
+
+    /// Whether there are any.
+    pub(super) fn any(&self) -> bool {
+        !self.all.is_empty()
+    }
+
+    /// Whether any has not ended.
+    pub(super) fn any_at_work(&self) -> bool {
+        self.all.iter().any(|it| it.result.is_none())
+    }
+
+    /// Whether an attempt has any.
+    pub(super) fn has(&self, id: &AttemptId) -> bool {
+        self.all.iter().any(|it| it.id == *id)
+    }
+
+    fn get(&self, id: &AttemptId, number: u32) -> Option<&Candidate> {
+        self.all.iter().find(|it| it.is_it(id, number))
+    }
+
+    fn get_mut(&mut self, id: &AttemptId, number: u32) -> Option<&mut Candidate> {
+        self.all.iter_mut().find(|it| it.is_it(id, number))
+    }
+}
+
+/// Starts the agent of an attempt, and its candidates.
+pub(super) fn start_agents(runner: &mut Runner, id: &AttemptId) -> Result<Option<Input>> {
+    let started = runner.start_process(id, &ProcessKind::Agent(None))?;
+    if matches!(started, Some(Input::ProcessStarted(..))) {
+        begin(runner, id)?;
+    }
+    Ok(started)
+}
+
+/// Begins the candidates of an attempt whose agent has just started.
+fn begin(runner: &mut Runner, id: &AttemptId) -> Result<()> {
+    let Some(record) = runner.attempts.get(id).cloned() else { return Ok(()) };
+    let core = &runner.core;
+    let (cx, graph, history) = (&core.cx, core.graph.file.graph(), core.journal.history());
+    let Some(number) = graph.number(&id.task_id) else { return Ok(()) };
+    let rule = graph.task(number).candidates.or(cx.workspace.config.candidates);
+    let limit = core.with_view(|view| view.limit_of_round(number));
+    let is_last = history.of(&id.task_id).counted + 1 >= limit;
+    let count = rule.map_or(1, |rule| rule.count_at(is_last));
+    if count < 2 || cx.plain().is_some() {
+        return Ok(());
+    }
+    let left = attempts::cost_left(cx, history, graph, id);
+    let budget = left.map(|left| left / f64::from(count));
+    let rule = cx.rule(task_of(graph, &record).as_ref());
+    for number in 2..=count {
+        if let Err(error) = start(runner, &record, number, budget) {
+            let by = record.call.as_ref().map(|call| call.name.clone()).unwrap_or_default();
+            let outcome = Outcome::NotStarted { error: format!("{error:#}") };
+            let candidate = CandidateResult {
+                number,
+                by,
+                verdict: Verdict::of(&outcome, &Evidence::default(), rule),
+                why: format!("{error:#}"),
+                proof: None,
+                diff: None,
+                pinned: None,
+                log: format!("{}/candidate-{number}", record.log),
+            };
+            let (attempt, usage) = (id.attempt, Usage::default());
+            let end = CandidateEnd { attempt, outcome, candidate, duration_seconds: 0.0, usage };
+            let about = Some((&id.task_id, record.iteration));
+            runner.core.emit(about, AttemptEvent::CandidateEnded(end))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the prompt of a candidate, and prepares its slot.
+fn start(
+    runner: &mut Runner,
+    record: &AttemptRecord,
+    number: u32,
+    budget: Option<f64>,
+) -> Result<()> {
+    let (core, pool) = (&mut runner.core, &runner.slots.pool);
+    let (cx, workspace) = (&core.cx, &core.cx.workspace);
+    let slot = record.slot.as_ref().context("its attempt works in the checkout")?;
+    let base = record.base.clone().context("its attempt has no base")?;
+    let branch = record.branch.clone().context("its attempt has no branch")?;
+    let taken: Vec<usize> = runner.candidates.all.iter().map(|it| it.slot).collect();
+    let place = (0..=taken.len()).find(|it| !taken.contains(it)).unwrap_or_default();
+    let (path, target) = (pool.candidate(place), slot.target.clone());
+    let log = format!("{}/candidate-{number}", record.log);
+    fs::create_dir_all(workspace.root().join(&log)).with_context(|| format!("create `{log}`"))?;
+    let own = AttemptRecord {
+        folder: Some(log.clone()),
+        log: log.clone(),
+        slot: Some(SlotAssignment { path: path.clone(), target, landing: None }),
+        candidate: Some(number),
+        agent: None,
+        guardian: None,
+        pane: None,
+        ..record.clone()
+    };
+    let prompt = regular_file::read_to_string(&record.file(workspace, "prompt.md"))?;
+    let prompt = prompt.replace(&record.folder(workspace), &log);
+    attempt::write_prompt(workspace, &own, "prompt.md", &prompt)?;
+    let settings = runner.slots.settings(workspace)?;
+    let setup = workspace.config.setup.0.clone();
+    let by = own.call.as_ref().map(|call| call.name.clone()).unwrap_or_default();
+    let (id, outbox, pool) = (record.id(), cx.outbox.clone(), pool.clone());
+    let slot = path.display().to_string();
+    let started = AttemptEvent::CandidateStarted { attempt: id.attempt, number, by, log, slot };
+    core.emit(Some((&id.task_id, record.iteration)), started)?;
+    runner.candidates.all.push(Candidate {
+        id: id.clone(),
+        number,
+        slot: place,
+        record: own,
+        budget,
+        stopped: Arc::default(),
+        began: Instant::now(),
+        work: Box::default(),
+        result: None,
+    });
+    thread::spawn(move || {
+        let prepared = pool.check_out_branch(&path, &settings, (&base, &branch), &setup);
+        let news = CandidateNews::Prepared(prepared.map(|(_, is_set_up)| is_set_up));
+        drop(outbox.send(RunnerMessage::Candidate(id, number, news)));
+    });
+    Ok(())
+}
+
+/// Handles the news of a candidate.
+pub(super) fn go_on(
+    runner: &mut Runner,
+    id: &AttemptId,
+    number: u32,
+    news: CandidateNews,
+) -> Result<()> {
+    let stepped = match news {
+        CandidateNews::Prepared(Err(error)) => Err(error),
+        CandidateNews::Prepared(Ok(is_set_up)) => prepared(runner, id, number, is_set_up),
+        CandidateNews::SetUp(Err(why)) => Err(Error::msg(why)),
+        CandidateNews::SetUp(Ok(())) => launch(runner, id, number).map(|()| false),
+        CandidateNews::Ended(outcome, took) => ended(runner, id, number, (outcome, took)),
+        CandidateNews::Checked(checks) => {
+            if let Some(candidate) = runner.candidates.get_mut(id, number) {
+                candidate.work.evidence.verify = checks;
+            }
+            Ok(true)
+        }
+    };
+    // What a candidate did to its slot must not end the run.
+    let is_over = stepped.unwrap_or_else(|error| {
+        if let Some(candidate) = runner.candidates.get_mut(id, number) {
+            candidate.work.outcome = Outcome::NotStarted { error: format!("{error:#}") };
+        }
+        true
+    });
+    if is_over { finish(runner, id, number) } else { Ok(()) }
+}
+
+/// Runs the commands of `setup` in the slot of a candidate that is prepared, or starts its agent. Whether it
+/// is over.
+fn prepared(runner: &mut Runner, id: &AttemptId, number: u32, is_set_up: bool) -> Result<bool> {
+    let core = &runner.core;
+    let (cx, graph) = (&core.cx, core.graph.file.graph());
+    let Some(candidate) = runner.candidates.get_mut(id, number) else { return Ok(false) };
+    let record = &mut candidate.record;
+    let tree = record.tree(&cx.workspace)?;
+    (record.locks, record.controls) = (tree.locks(), Some(tree.local().controls()));
+    let base = record.base.clone().context("it has no base")?;
+    graph_copy::write(&cx.workspace, &tree, &base, core.graph.file.text())?;
+    let commands = cx.workspace.config.setup.0.clone();
+    if commands.is_empty() || is_set_up {
+        return launch(runner, id, number).map(|()| false);
+    }
+    let path = record.slot.as_ref().map(|slot| slot.path.clone()).unwrap_or_default();
+    let place = (path.as_path(), CheckPurpose::Setup, "sign");
+    let runs = SideCommands::of(cx, graph, record, place, &[]).map_err(Error::msg)?;
+    let (root, log) = (cx.workspace.root().to_owned(), record.log.clone());
+    let (limit, stopped) = (cx.workspace.config.setup_timeout, Arc::clone(&candidate.stopped));
+    let (id, outbox) = (id.clone(), cx.outbox.clone());
+    thread::spawn(move || {
+        let checks = check_all(&runs, &commands, (&root, &log, "setup"), limit, &stopped);
+        let red = checks.into_iter().find(|check| !check.is_green());
+        let set_up = red.map_or(Ok(()), |red| Err(format!("setup failed: {red}")));
+        drop(outbox.send(RunnerMessage::Candidate(id, number, CandidateNews::SetUp(set_up))));
+    });
+    Ok(false)
+}
+
+/// Runs commands one after the other, up to the first failure.
+fn check_all(
+    runs: &SideCommands,
+    commands: &[String],
+    (root, log, name): (&Path, &str, &str),
+    limit: Duration,
+    stopped: &AtomicBool,
+) -> Vec<CheckResult> {
+    let mut checks: Vec<CheckResult> = Vec::new();
+    for (at, command) in commands.iter().enumerate() {
+        let log = format!("{log}/{name}-{}.log", at + 1);
+        let goes_on = || !stopped.load(Ordering::Relaxed);
+        checks.push(runs.check(command, (root, log), limit, goes_on).0);
+        if checks.last().is_some_and(|check| !check.is_green()) {
+            break;
+        }
+    }
+    runs.end();
+    checks
+}
+
+/// Starts the agent of a candidate whose slot is set up.
+fn launch(runner: &mut Runner, id: &AttemptId, number: u32) -> Result<()> {
+    let (cx, graph) = (&runner.core.cx, runner.core.graph.file.graph());
+    let Some(candidate) = runner.candidates.get_mut(id, number) else { return Ok(()) };
+    let tree = candidate.record.tree(&cx.workspace)?;
+    slot_pool::note_setup(&tree, &cx.workspace.config.setup.0)?;
+    candidate.record.dirty = attempt::changed(&cx.workspace, &tree)?;
+    let role = (CANDIDATE, &*number.to_string());
+    let process = SideProcess::of(cx, graph, &candidate.record, (role, candidate.budget))?;
+    let (stopped, outbox, id) =
+        (Arc::clone(&candidate.stopped), cx.outbox.clone(), candidate.id.clone());
+    thread::spawn(move || {
+        let (outcome, took) = process.run(|| !stopped.load(Ordering::Relaxed));
+        let ended = CandidateNews::Ended(outcome, took);
+        drop(outbox.send(RunnerMessage::Candidate(id, number, ended)));
+    });
+    Ok(())
+}
+
+/// Examines the work of a candidate whose agent has ended, and verifies it if that is all that is missing.
+/// Whether it is over.
+fn ended(
+    runner: &mut Runner,
+    id: &AttemptId,
+    number: u32,
+    (outcome, took): (Outcome, Duration),
+) -> Result<bool> {
+    let Some(candidate) = runner.candidates.get(id, number) else { return Ok(false) };
+    let record = candidate.record.clone();
+    let core = &runner.core;
+    let (cx, graph, history) = (&core.cx, core.graph.file.graph(), core.journal.history());
+    let workspace = &cx.workspace;
+    runner.slots.let_change();
+    let tree = record.tree(workspace)?;
+    let tampered = scrutiny::tampered(&record, &tree);
+    let tree = runner.slots.secured(workspace, &record, tree)?;
+    let unlocked = record.unlock(&tree);
+    let report =
+        attempt::report(workspace, &record, false, graph_copy::own_status(workspace, &record));
+    let evidence = attempt::evidence(workspace, &tree, &record, report)?;
+    let evidence = Evidence { tampered, ..evidence };
+    let end = ProcessEnd { outcome: Some(outcome), took, ..ProcessEnd::default() };
+    let mut work = close::result_of(cx, history, (graph, &record), end, evidence);
+    work.unlocked = unlocked;
+    let (task, evidence) = (task_of(graph, &record), &mut work.evidence);
+    let rule = cx.rule(task.as_ref());
+    if let Some(task) = &task {
+        let verdict = Verdict::of(&work.outcome, evidence, rule);
+        let may_commit = core.with_situation(&[], |sit| sit.may_commit(verdict));
+        if may_commit && !evidence.leftovers.is_empty() {
+            let committed = close::commit_leftovers(cx, &tree, &record, &task.title, evidence)?;
+            runner.slots.let_change();
+            let tree = runner.slots.secured_tree(workspace, &record)?;
+            committed.update(workspace, &tree, &record, None, evidence)?;
+        }
+        let tree = runner.slots.secured_tree(workspace, &record)?;
+        scrutiny::check_evidence(workspace, &tree, &record, task, evidence)?;
+    }
+    runner.slots.let_change();
+    let is_complete = Verdict::of(&work.outcome, &work.evidence, rule) == Verdict::Complete;
+    let verify = runner.core.run.attempts().get(id).map(|open| open.verify.clone());
+    let verify = verify.filter(|verify| is_complete && !verify.is_empty());
+    let order = verify.map(|verify| {
+        let path = record.slot.as_ref().map(|slot| slot.path.clone()).unwrap_or_default();
+        let place = (path.as_path(), CheckPurpose::Verify, "sign");
+        let runs = SideCommands::of(cx, graph, &record, place, &[]);
+        runs.map(|runs| (runs, verify)).map_err(Error::msg)
+    });
+    let (root, limit) = (workspace.root().to_owned(), workspace.config.verify_timeout);
+    let outbox = cx.outbox.clone();
+    let Some(candidate) = runner.candidates.get_mut(id, number) else { return Ok(false) };
+    *candidate.work = work;
+    let Some((runs, verify)) = order.transpose()? else { return Ok(true) };
+    let (stopped, id, log) = (Arc::clone(&candidate.stopped), id.clone(), record.log.clone());
+    thread::spawn(move || {
+        let checks = check_all(&runs, &verify, (&root, &log, "verify"), limit, &stopped);
+        let news = CandidateNews::Checked(checks);
+        drop(outbox.send(RunnerMessage::Candidate(id, number, news)));
+    });
+    Ok(false)
+}
+
+/// Journals what a candidate brought. The first one with good work may end the others.
+fn finish(runner: &mut Runner, id: &AttemptId, number: u32) -> Result<()> {
+    let (cx, graph) = (&runner.core.cx, runner.core.graph.file.graph());
+    let Some(candidate) = runner.candidates.get(id, number) else { return Ok(()) };
+    let (record, work) = (&candidate.record, &candidate.work);
+    let result = result_of(cx, graph, record, work);
+    let mut pinned = result.pinned.clone().filter(|_| result.is_good());
+    if let Ok(tree) = runner.slots.secured_tree(&cx.workspace, record)
+        && pinned.is_none()
+    {
+        let (kept, left) = leftovers::pin(&cx.workspace, &tree, record, &work.evidence.leftovers);
+        pinned = kept;
+        if left.is_empty() {
+            let _ = tree.integration().clean_up();
+        }
+    }
+    runner.slots.let_change();
+    let result = CandidateResult { pinned, ..result };
+    let end = CandidateEnd {
+        attempt: id.attempt,
+        outcome: work.outcome.clone(),
+        candidate: result.clone(),
+        duration_seconds: duration::seconds(candidate.began.elapsed()),
+        usage: work.usage.clone(),
+    };
+    let about = (&id.task_id, record.iteration);
+    let is_good = result.is_good();
+    runner.core.emit(Some(about), AttemptEvent::CandidateEnded(end))?;
+    if let Some(candidate) = runner.candidates.get_mut(id, number) {
+        candidate.result = Some(result);
+    }
+    if runner.attempts.get(id).is_none() {
+        // It was closed meanwhile.
+        runner.candidates.all.retain(|it| !it.is_it(id, number));
+        return Ok(());
+    }
+    if is_good && is_first(runner, id) {
+        stop_others(runner, id, number)?;
+    }
+    choose(runner, id)
+}
+
+/// Whether the first good work is enough.
+fn is_first(runner: &Runner, id: &AttemptId) -> bool {
+    let graph = runner.core.graph.file.graph();
+    let task = graph.number(&id.task_id).map(|number| graph.task(number));
+    let own = task.and_then(|task| task.candidates);
+    own.or(runner.core.cx.workspace.config.candidates).is_some_and(|rule| rule.first)
+}
+
+/// Ends the other candidates of an attempt, and its agent, since one has good work.
+fn stop_others(runner: &mut Runner, id: &AttemptId, number: u32) -> Result<()> {
+    let others = runner.candidates.all.iter().filter(|it| it.id == *id && it.number != number);
+    others.for_each(Candidate::stop);
+    if number == OWN {
+        return Ok(());
+    }
+    let why = format!("candidate {number} has work whose checks pass (`first: true`)");
+    runner.handle(Input::EndAgent(id.clone(), why))
+}

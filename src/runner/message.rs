@@ -1,0 +1,57 @@
+//! The messages to a run, from its processes and from the threads that work for it.
+
+use anyhow::Result;
+
+use super::{
+    candidates::CandidateNews, engine::EngineWord, processes::ClosedProcess, side_agent::SideNews,
+};
+use crate::{
+    adapters::process::ProcessNews,
+    core::{
+        candidate::CandidateResult,
+        executor::{Executor, ExecutorFault, JobState},
+        proof::Proof,
+        run::{
+            command::AttemptId,
+            input::{BuiltBatch, LandOutcome},
+        },
+    },
+    project::{follower::Followed, slot_pool::PreparedSlot, suspect_slots::SuspectSlot},
+};
+
+/// A message to the run.
+pub(super) enum RunnerMessage {
+    /// The process of an attempt reported something.
+    News(AttemptId, ProcessNews),
+    /// The slot of an attempt was prepared, or preparing it failed.
+    Prepared(AttemptId, Result<PreparedSlot>),
+    /// The executor of an attempt does not answer, for this reason.
+    Missed(AttemptId, ExecutorFault),
+    /// The cluster told where the job of an attempt stands.
+    Job(AttemptId, JobState),
+    /// The executor of an attempt can be asked for its work, or cannot, for this reason.
+    MayFetch(AttemptId, Result<Executor, String>),
+    /// The executor of an attempt is not asked for its work any more.
+    NotAsked(AttemptId),
+    /// The engine of an executor told what became of a process.
+    Engine(AttemptId, Box<ClosedProcess>, EngineWord),
+    /// Why a process of an earlier attempt may still work in a slot; none once it is proven that none
+    /// does.
+    Suspicion(SuspectSlot, Option<String>),
+    /// The merge queue built a batch, or failed to.
+    Built(AttemptId, Result<BuiltBatch>),
+    /// The tip was moved, or moving it failed; and what became of the branch then.
+    Landed(Result<LandOutcome>, Option<Result<Followed>>),
+    /// The branch was to follow its tip.
+    Followed(Result<Followed>),
+    /// The proof of an attempt is there.
+    Proved(AttemptId, Box<Proof>),
+    /// A candidate of an attempt got on.
+    Candidate(AttemptId, u32, CandidateNews),
+    /// The proofs of the good work of an attempt and its candidates are there.
+    Compared(AttemptId, Vec<CandidateResult>, Vec<(u32, Proof)>),
+    /// An agent that looks at an attempt got on.
+    SideAgent(AttemptId, SideNews),
+    /// A signal arrived.
+    Signal(i32),
+}
