@@ -104,7 +104,7 @@ fn start(
     let own = agents.record_of(cx, (record, call), (pool, "diagnosis"))?;
     write_prompt(core, &own.1, (record, budget))?;
     let aim = (SideAim::Diagnosis, Some(budget));
-    agents.start(cx, own, aim, (pool, settings, tip.commit));
+    agents.start(cx, own, aim, (pool, settings, tip.commit), |_| Ok(None));
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Reviews of work by another agent before it lands.
 
-use std::mem;
+use std::{mem, path::PathBuf};
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, TimeDelta, Utc};
@@ -12,7 +12,7 @@ use super::{
     side_agent::{self, EndedAgent, SideAgent, SideAim, SideAnswer, WaitingReview},
 };
 use crate::{
-    adapters::git::Repo,
+    adapters::git::{BranchWork, Integrated, IntegrationMethod, Repo},
     core::{
         agents::{
             agent_command::AgentCommand,
@@ -23,18 +23,21 @@ use crate::{
         event::{CheckEvent, ReviewEnd, ReviewWait, StopReason},
         graph::{TaskGraph, task_paths},
         history::{AgentCooldown, History},
+        loop_paths,
         reviewer::{ReviewFinding, ReviewWhen, WorkReview},
         risk::WorkFacts,
         run::{
             command::{AttemptId, PendingResult},
             input::Input,
         },
-        verdict::{Evidence, FINDINGS, Verdict},
+        verdict::{Evidence, FINDINGS, Merge, Verdict},
     },
     project::{
-        attempt::{self, AttemptPlace, AttemptRecord},
+        attempt::{self, AttemptPlace, AttemptRecord, CONFLICT},
+        merge_attributes::attributes,
         workspace::Workspace,
     },
+    regular_file,
 };
 
 /// The most of the work that the prompt has, in bytes.
@@ -51,6 +54,7 @@ fn start(
     call: AgentCommand,
     mut end: Box<PendingResult>,
 ) -> Result<CheckEvent, Box<PendingResult>> {
+    let merge = merge_check(runner, record, &end.evidence);
     let (core, agents, pool) = (&runner.core, &mut runner.side_agents, &runner.slots.pool);
     let cx = &core.cx;
     let by = call.name.clone();
@@ -61,9 +65,9 @@ fn start(
         let own = agents.record_of(cx, (record, call), (pool, "review"))?;
         let work = (cx.workspace.repo.as_ref(), evidence, &head);
         write_prompt(&cx.workspace, facts, &own.1, work)?;
-        Ok((settings, head, own))
+        Ok((settings, head, own, merge?))
     });
-    let (settings, head, own) = match order {
+    let (settings, head, own, merge) = match order {
         Ok(order) => order,
         Err(error) => {
             let review = WorkReview::failed(&by, format!("{error:#}"));
@@ -75,8 +79,63 @@ fn start(
     let slot = own.1.slot.as_ref().map(|slot| slot.path.display().to_string());
     let left = attempts::cost_left(cx, facts.1, facts.0, &record.id());
     let aim = SideAim::Review(head.clone(), end);
-    agents.start(cx, own, (aim, left), (pool, settings, head));
+    let check = move |tree: &Repo| merge.map_or(Ok(None), |merge| merge.conflict(tree));
+    agents.start(cx, own, (aim, left), (pool, settings, head), check);
     Ok(CheckEvent::Reviewing { attempt, by, log, slot })
+}
+
+/// How work is merged with what landed since its attempt began, to see a conflict before it is reviewed.
+struct MergeCheck {
+    branch: String,
+    onto: CommitId,
+    base: CommitId,
+    head: CommitId,
+    how: IntegrationMethod,
+    own: Vec<String>,
+    attributes: PathBuf,
+    /// The file for the diff of a conflict.
+    diff: PathBuf,
+}
+
+impl MergeCheck {
+    /// The conflict of the work with its branch, if there is one. What else fails, the merge queue says.
+    fn conflict(self, tree: &Repo) -> Result<Option<Merge>> {
+        let MergeCheck { branch, onto, base, head, how, own, attributes, diff: file } = self;
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        let work = BranchWork { head: &head, base: &base, message: "" };
+        let merged = tree.integration().integrate(&onto, &work, how, &own, Some(&attributes));
+        let Ok(Integrated::Conflict { paths, diff }) = merged else { return Ok(None) };
+        regular_file::write(&file, diff.as_bytes()).context("write the diff of the conflict")?;
+        Ok(Some(Merge::Conflict { branch, onto, paths }))
+    }
+}
+
+/// Returns how work is merged with the tip of its branch; none if it is on top of that.
+fn merge_check(
+    runner: &mut Runner,
+    record: &AttemptRecord,
+    evidence: &Evidence,
+) -> Result<Option<MergeCheck>> {
+    let (Some(slot), Some(base), Some(head)) =
+        (&record.slot, &record.base, evidence.commits.last())
+    else {
+        return Ok(None);
+    };
+    let workspace = &runner.core.cx.workspace;
+    let tip = runner.landing.base_of_trial(workspace, &slot.target)?;
+    let Some(onto) = tip.filter(|tip| tip != base) else { return Ok(None) };
+    let changed = workspace.repo.differing(Some(base), &head.id)?.into_iter();
+    let own = changed.filter(|path| loop_paths::is_own_or_above(path));
+    Ok(Some(MergeCheck {
+        branch: slot.target.clone(),
+        onto,
+        base: base.clone(),
+        head: head.id.clone(),
+        how: workspace.config.merge,
+        own: workspace.graph_in_git().into_iter().chain(own).collect(),
+        attributes: attributes(workspace)?.file,
+        diff: record.file(workspace, CONFLICT),
+    }))
 }
 
 /// Adds a review to the evidence of work that was sent back this often before, with what follows.
@@ -227,6 +286,9 @@ pub(super) fn ended(
 ) -> Result<()> {
     let (cx, history) = (&runner.core.cx, runner.core.journal.history());
     let EndedAgent { agent: SideAgent { id, record, .. }, took, answer } = ended;
+    if end.evidence.merge.is_some() && !runner.side_agents.is_stopped() {
+        return runner.handle(Input::Judged(id, end));
+    }
     let review = review_of(&cx.workspace, &record, head, &answer);
     let SideAnswer { outcome, usage, error, .. } = answer;
     let by = review.by.as_str();

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     adapters::{
         agent_output::Follow,
-        git::SlotSettings,
+        git::{Repo, SlotSettings},
         process::{self, ProcessSpec},
     },
     core::{
@@ -35,7 +35,7 @@ use crate::{
         graph::TaskGraph,
         reviewer::REVIEWS,
         run::command::{AttemptId, PendingResult},
-        verdict::Outcome,
+        verdict::{Merge, Outcome},
     },
     project::{
         attempt::{AttemptRecord, SlotAssignment},
@@ -69,8 +69,8 @@ pub(super) struct SideAgent {
 
 /// What the thread of an agent reports.
 pub(super) enum SideNews {
-    /// Its slot was prepared.
-    Prepared(Result<()>),
+    /// Its slot was prepared; the conflict of the work with its branch, if there is one.
+    Prepared(Result<Option<Merge>>),
     /// It has ended, after this time.
     Ended(Outcome, Duration),
 }
@@ -140,19 +140,27 @@ impl SideAgents {
         Ok((number, AttemptRecord { log, folder, slot, call, pane: None, ..record.clone() }))
     }
 
-    /// Prepares the slot of an agent with this commit; its process follows.
+    /// Prepares the slot of an agent with this commit; its process follows, unless `check` finds a
+    /// conflict.
     pub(super) fn start(
         &mut self,
         cx: &RunContext,
         (number, record): (usize, AttemptRecord),
         (aim, budget): (SideAim, Option<f64>),
         (pool, settings, commit): (&SlotPool, SlotSettings, CommitId),
+        check: impl FnOnce(&Repo) -> Result<Option<Merge>> + Send + 'static,
     ) {
         let id = record.id();
         self.active.push(SideAgent { id: id.clone(), number, record, aim, budget });
         let (outbox, pool) = (cx.outbox.clone(), pool.clone());
         thread::spawn(move || {
-            let prepared = pool.check_out(&pool.review(number), &settings, &commit).map(drop);
+            let check_out = || pool.check_out(&pool.review(number), &settings, &commit);
+            let checked = check_out().and_then(|tree| check(&tree));
+            // What was merged in it for the check is gone.
+            let prepared = match checked {
+                Ok(None) => check_out().map(|_| None),
+                checked => checked,
+            };
             drop(outbox.send(RunnerMessage::SideAgent(id, SideNews::Prepared(prepared))));
         });
     }
@@ -178,7 +186,15 @@ impl SideAgents {
 pub(super) fn go_on(runner: &mut Runner, id: &AttemptId, news: SideNews) -> Option<EndedAgent> {
     let (agents, cx) = (&mut runner.side_agents, &runner.core.cx);
     let (ended, took) = match news {
-        SideNews::Prepared(Ok(())) => match agents.launch(cx, runner.core.graph.file.graph(), id) {
+        SideNews::Prepared(Ok(Some(conflict))) => {
+            let agent = agents.active.iter_mut().find(|agent| agent.id == *id)?;
+            if let SideAim::Review(_, end) = &mut agent.aim {
+                end.evidence.merge = Some(conflict);
+            }
+            (Err(Error::msg("the work conflicts with its branch")), Duration::ZERO)
+        }
+        SideNews::Prepared(Ok(None)) => match agents.launch(cx, runner.core.graph.file.graph(), id)
+        {
             Ok(()) => return None,
             Err(error) => (Err(error), Duration::ZERO),
         },

@@ -311,6 +311,23 @@ fn findings_go_to_the_author_in_its_conversation() {
 }
 
 #[test]
+fn work_that_conflicts_by_now_is_not_reviewed() {
+    let work = "if [ $RALPH_TASK_ID$RALPH_ATTEMPT = b1 ]; then
+             until grep -q a \"$TRIAL_DIR/repo/work\"; do sleep 0.05; done; fi
+         if [ $RALPH_TASK_ID = b ] && grep -q a work; then echo both > work; else echo $RALPH_TASK_ID > work; fi";
+    let review = format!("echo 1 >> \"$TRIAL_DIR/reviews\"; {NOTHING}");
+    let trial = project(work, &review, "").graph("tasks: [{id: a}, {id: b}]\n");
+    let settings = trial.read(".ralph/config.yaml") + "jobs: 2\n";
+    let trial = trial.file(".ralph/config.yaml", &settings).file("work", "none\n");
+    trial.run(["run"]).graph_complete();
+    let failed = trial.lines("failed");
+    assert_eq!((failed.len(), &failed[0]["verdict"]), (1, &json!("conflict")), "{failed:?}");
+    assert_eq!(failed[0]["merge"]["paths"], json!(["work"]), "{failed:?}");
+    assert_eq!(read(&trial, "reviews").lines().count(), 2, "of `a`, and of what was merged");
+    assert_eq!(trial.read("work"), "both\n");
+}
+
+#[test]
 fn a_review_is_called_so_while_it_is_made() {
     let review = format!(
         "touch \"$TRIAL_DIR/looks\"; until [ -e \"$TRIAL_DIR/go\" ]; do sleep 0.05; done; {NOTHING}"
