@@ -89,17 +89,17 @@ const STATUSES: &[(Status, &str)] = &[
     (
         Status::Pending,
         "new triage planned draft proposed queued unstarted idea icebox selectedfordevelopment \
-         failing failed false no pinned notdone incomplete reopened opened",
+         failing failed false no pinned notdone incomplete reopened opened offen",
     ),
     (
         Status::InProgress,
         "review inreview codereview testing qa inqa active working hooked underway indevelopment \
-         assigned claimed inprocess running",
+         assigned claimed inprocess running inarbeit",
     ),
     (
         Status::Complete,
         "resolved fixed merged shipped released passed passing passes finished verified \
-         implemented true yes",
+         implemented true yes erledigt fertig",
     ),
     (Status::Blocked, "waiting stuck paused impeded"),
     (Status::NeedsInput, "question needsinfo awaitinginput needsdecision"),

@@ -29,7 +29,26 @@ struct PlannedItem {
     parent: Option<usize>,
     story: Option<String>,
     milestone: Option<String>,
+    column: Option<Column>,
     tags: Vec<String>,
+}
+
+/// A heading that is a status, as on a board: `Done`.
+struct Column {
+    title: String,
+    status: Status,
+    /// Whether it is one in any plan: `Testing` is one only beside others.
+    is_sure: bool,
+}
+
+impl Column {
+    fn of(title: &str) -> Option<Column> {
+        // `Done (3)`, `✓ Done:`
+        let word = title.split(['(', '[']).next().unwrap_or_default();
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        let (status, is_own) = fields::status(word)?;
+        Some(Column { title: title.to_owned(), status, is_sure: is_own || status.is_over() })
+    }
 }
 
 /// The tasks of a plan, and what is in none of them.
@@ -224,11 +243,51 @@ impl PlannedItem {
         let mut above = headings.iter().rev();
         self.milestone =
             above.find(|(_, title)| is_milestone(title)).map(|(_, title)| title.clone());
+        let columns = || headings.iter().rev().filter_map(|(_, title)| Column::of(title));
+        // A part of what is done may have any name.
+        let over = columns().find(|column| column.status.is_over());
+        self.column = over.or_else(|| columns().next());
+        let column = self.column.as_ref().filter(|column| column.is_sure);
+        let is_column = |title: &str| column.is_some_and(|column| column.title == title);
         // The first heading is the title of the plan.
-        let mut stories =
-            headings.iter().rev().filter(|(level, title)| *level > 1 && !is_milestone(title));
+        let mut stories = headings
+            .iter()
+            .rev()
+            .filter(|(level, title)| *level > 1 && !is_milestone(title) && !is_column(title));
         self.story = self.story.or_else(|| stories.next().map(|(_, title)| title.clone()));
         self
+    }
+
+    /// Reads the status: of its checkboxes, of its text, or else of the heading above it.
+    fn read_status(
+        &self,
+        builder: &mut TaskBuilder,
+        text: &str,
+        (is_kiro, is_board): (bool, bool),
+    ) {
+        builder.task.status_at =
+            self.boxes.iter().map(|at| (StatusMark::Box, at.clone())).collect();
+        for at in &self.boxes {
+            let mark = &text[at.clone()];
+            if ![" ", "x", "X"].contains(&mark) {
+                let status = status_of_mark(mark, is_kiro);
+                builder.note("checkbox", format!("`[{mark}]` is read as {status}"), at.clone());
+            }
+        }
+        let own = status_of(text, &self.boxes, is_kiro).or_else(|| written_status(&self.text));
+        builder.set_status(own.unwrap_or(Status::Pending));
+        let column = self.column.as_ref().filter(|column| column.is_sure || is_board);
+        let Some(column) = column.filter(|column| column.status != Status::Pending) else {
+            return;
+        };
+        let (title, status) = (clipped(&column.title), column.status);
+        if own.is_none() {
+            builder.set_status(status);
+            builder.note("heading", format!("`{title}` is read as {status}"), self.at.clone());
+        } else if own == Some(Status::Pending) {
+            let why = format!("it is below `{title}`, but says itself that it is pending");
+            builder.lose("status", why, self.at.clone());
+        }
     }
 }
 
@@ -277,6 +336,8 @@ pub(super) fn read(text: &str) -> Reading {
     let keys: Vec<&str> = found.items.iter().map(|item| item.key.as_str()).collect();
     let keys = words::PlanKeys::new(&keys);
     let is_kiro = is_of_kiro(text);
+    let mut columns = found.items.iter().filter_map(|item| item.column.as_ref());
+    let is_board = columns.any(|column| column.is_sure);
     for item in &found.items {
         let mut builder = TaskBuilder::new(item.at.clone());
         builder.task.key.clone_from(&item.key);
@@ -285,20 +346,10 @@ pub(super) fn read(text: &str) -> Reading {
         let listed = words::dependencies(&item.text);
         let prose = listed.as_ref().map_or(item.text.as_str(), |(_, prose)| prose);
         builder.describe(&words::unescaped(&dedent(prose)));
-        builder.task.status_at =
-            item.boxes.iter().map(|at| (StatusMark::Box, at.clone())).collect();
-        let status = status_of(text, &item.boxes, is_kiro).or_else(|| written_status(&item.text));
-        builder.set_status(status.unwrap_or(Status::Pending));
+        item.read_status(&mut builder, text, (is_kiro, is_board));
         for (name, value) in [("story", &item.story), ("milestone", &item.milestone)] {
             if let Some(value) = value {
                 builder.set(name, serde_json::json!(value));
-            }
-        }
-        for at in &item.boxes {
-            let mark = &text[at.clone()];
-            if ![" ", "x", "X"].contains(&mark) {
-                let status = status_of_mark(mark, is_kiro);
-                builder.note("checkbox", format!("`[{mark}]` is read as {status}"), at.clone());
             }
         }
         builder.tag(item.tags.clone());
@@ -375,6 +426,34 @@ mod tests {
         assert_eq!(backlog.tasks[2].parent.as_ref().unwrap().key, keys[1]);
         assert_eq!(backlog.tasks[2].get("milestone").unwrap(), "Phase 1");
         assert_eq!(backlog.lost.len(), 4, "{:?}", backlog.lost);
+    }
+
+    #[test]
+    fn headings_of_a_board_are_statuses() {
+        let text = "# TODO\n\n## To do\n\n- a\n\n## In progress\n\n- b\n\n## Testing\n\n- c\n\n\
+                    ## ✅ Shipped (2)\n\n- d\n\n### Parser\n\n- e\n\n## Erledigt\n\n- f\n";
+        let backlog = read(text).finish(text).unwrap();
+        let of = |name: &str| -> Vec<String> {
+            let values = backlog.tasks.iter().map(|task| task.get(name).and_then(|it| it.as_str()));
+            values.map(|value| value.unwrap_or_default().to_owned()).collect()
+        };
+        let statuses = of("status");
+        assert_eq!(statuses[..3], ["pending", "in-progress", "in-progress"]);
+        assert_eq!(statuses[3..], ["complete"; 3]);
+        assert_eq!(of("story"), ["", "", "Testing", "", "Parser", ""]);
+        let said: Vec<&str> = backlog.lost.iter().map(|lost| lost.why.as_str()).collect();
+        assert_eq!(said[0], "`In progress` is read as in-progress");
+        assert!(said.len() == 5 && backlog.lost.iter().all(|lost| lost.is_kept), "{said:?}");
+
+        // A box counts, and a part of a plan may have the name of a status.
+        let text = "## Done\n\n- [x] a\n- [ ] b\n";
+        let backlog = read(text).finish(text).unwrap();
+        assert_eq!(backlog.tasks[1].status(), Status::Pending);
+        assert_eq!(backlog.lost.len(), 1, "{:?}", backlog.lost);
+        assert!(backlog.lost[0].task.as_deref() == Some("b") && !backlog.lost[0].is_kept);
+        let text = "## Parser\n\n- a\n\n## Testing\n\n- b\n";
+        let backlog = read(text).finish(text).unwrap();
+        assert!(backlog.tasks[1].status() == Status::Pending && backlog.lost.is_empty());
     }
 
     #[test]
