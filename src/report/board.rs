@@ -27,7 +27,7 @@ use crate::{
         night::{NightView, Patience},
         run::{RunView, Standing},
         state::{StateKind, TaskCounts},
-        waits::QueueView,
+        waits::{QueueView, if_already_there},
     },
 };
 
@@ -317,7 +317,8 @@ impl GraphProgress {
         let mut stuck = Vec::new();
         let counts = TaskCounts::with(view, now, |number, state| {
             let id = &view.graph.task(number).id;
-            stuck.extend(needs(id.as_str(), state).map(|text| (StateKind::of(state), text)));
+            let text = needs(id.as_str(), view, state);
+            stuck.extend(text.map(|text| (StateKind::of(state), text)));
         });
         stuck.sort_by_key(|(kind, _)| *kind != StateKind::NeedsInput);
         let stuck = stuck.into_iter().map(|(_, text)| text).collect();
@@ -335,11 +336,12 @@ impl GraphProgress {
 }
 
 /// Why a task needs a person, with the command; none if it does not.
-fn needs(id: &str, state: TaskState) -> Option<String> {
+fn needs(id: &str, view: &View<'_>, state: TaskState) -> Option<String> {
     match state {
         TaskState::NeedsInput => Some(format!("? {id}  {}", lines::how_to_answer(id))),
         TaskState::Parked(_) => {
-            Some(format!("✗ {id}  parked; {} retries it", lines::how_to_retry(id)))
+            let there = if_already_there(id, view);
+            Some(format!("✗ {id}  parked; {} retries it{there}", lines::how_to_retry(id)))
         }
         TaskState::Spent => Some(format!("! {id}  its cost limit is reached")),
         TaskState::OnBranch => Some(format!("! {id}  complete on another branch")),

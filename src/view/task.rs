@@ -13,7 +13,7 @@ use super::{
     attempt::{MessageView, PastAttemptView},
     lines::how_to_retry,
     state::StateKind,
-    waits::until_text,
+    waits::{if_already_there, until_text},
     words::{counted, few, moment, short},
 };
 use crate::core::{
@@ -451,7 +451,8 @@ fn time(text: &str) -> Option<DateTime<Utc>> {
 
 /// Why a task is parked: the money that it used, or the end of its newest attempt.
 fn parked(view: &View<'_>, number: usize, state: TaskState) -> String {
-    let past = view.history.of(&view.graph.task(number).id);
+    let id = &view.graph.task(number).id;
+    let past = view.history.of(id);
     if state == TaskState::Spent {
         return format!("cost limit reached: {} spent", past.spend.cost());
     }
@@ -461,7 +462,8 @@ fn parked(view: &View<'_>, number: usize, state: TaskState) -> String {
     let last = past.last.as_ref();
     let why = last.map(|last| format!("{}: {}", last.ended.verdict, last.ended.why));
     let said = past.diagnosis.as_ref().map(ToString::to_string);
-    why.into_iter().chain(said).collect::<Vec<_>>().join("; ")
+    let why = why.into_iter().chain(said).collect::<Vec<_>>().join("; ");
+    why + &if_already_there(id.as_str(), view)
 }
 
 fn waiting(view: &View<'_>, number: usize, now: DateTime<Utc>) -> TaskStanding {

@@ -16,6 +16,7 @@ use crate::{
         graph::task::{Status, TaskId},
         history::{ActiveAttempts, History, UnreachableExecutor, Waiting},
         select::{View, fault_words},
+        verdict::Verdict,
     },
 };
 
@@ -383,4 +384,13 @@ pub fn until_text(
         None => ", tried again now".to_owned(),
     };
     format!("{executor} {}{next}", fault_words(permanent))
+}
+
+/// Returns what completes a parked task whose work may be there already, after the command that retries it;
+/// empty if an attempt changed something.
+pub fn if_already_there(id: &str, view: &View<'_>) -> String {
+    let last = view.history.of(id).last.as_ref().filter(|last| last.verdict == Verdict::Unverified);
+    last.filter(|last| last.ended.evidence.changed_nothing()).map_or_else(String::new, |_| {
+        format!("; if its checks pass without a change, `ralph task-complete {id}` completes it")
+    })
 }

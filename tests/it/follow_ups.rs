@@ -129,6 +129,24 @@ fn an_agent_whose_work_is_refused_mends_it_in_its_conversation() {
 }
 
 #[test]
+fn an_agent_whose_work_is_there_already_is_asked_once_and_a_person_hears_what_completes_the_task() {
+    let trial = talking("claude", "report report report report")
+        .graph("tasks: [{id: a, max_attempts: 1}]\n");
+    let way = "if its checks pass without a change, `ralph task-complete a` completes it";
+    trial
+        .run(["run"])
+        .code(3)
+        .stderr_has(&format!("`ralph task-reset a --note \"…\"` retries it; {way}\n"))
+        .stderr_has(&format!("`ralph task-reset a --note \"…\"`; {way}\n"));
+    assert_eq!(calls(&trial), ["a.1", "a.1 --resume conversation-1"]);
+    let failed = &trial.lines("failed")[0];
+    assert_eq!(failed["continued"], json!(["no proof of work"]));
+    trial.run(["dag-status"]).code(0).stdout_has(way);
+    trial.run(["task-complete", "a"]).code(0);
+    trial.run(["run"]).graph_complete();
+}
+
+#[test]
 fn a_report_before_a_follow_up_does_not_count() {
     let trial = talking("claude", "bad+report good nothing good+report");
     trial.run(["run"]).graph_complete();

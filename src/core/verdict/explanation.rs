@@ -220,6 +220,16 @@ impl Evidence {
         remarks
     }
 
+    /// Whether it was reported done although nothing changed in git, and nothing else is amiss: its work
+    /// may be there already.
+    pub fn changed_nothing(&self) -> bool {
+        self.report.is_some()
+            && self.commits.is_empty()
+            && self.missing.is_empty()
+            && self.graph_fault.is_none()
+            && self.added_besides == 0
+    }
+
     /// Explains what is missing for the proof that the task is complete.
     fn gap(&self) -> String {
         if let Some(fault) = &self.graph_fault {

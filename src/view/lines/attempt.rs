@@ -20,7 +20,7 @@ use crate::{
     },
     view::{
         calibration,
-        waits::{changed_agent, near_limit, review_wait},
+        waits::{changed_agent, if_already_there, near_limit, review_wait},
     },
 };
 
@@ -93,8 +93,8 @@ impl EventText for AttemptEvent {
             )),
             AttemptEvent::Parked { attempts } => {
                 let attempts = counted(*attempts as usize, "attempt");
-                let text =
-                    format!("✗ {id} is parked after {attempts}; {} retries it", how_to_retry(id));
+                let (retry, there) = (how_to_retry(id), if_already_there(id, at.view));
+                let text = format!("✗ {id} is parked after {attempts}; {retry} retries it{there}");
                 vec![line(Style::Bad, text)]
             }
             AttemptEvent::CandidateEnded(end) => vec![faint(super::candidate(id, &end.candidate))],

@@ -19,7 +19,7 @@ use crate::{
     view::{
         lines::how_to_retry,
         task::{TaskStanding, standing},
-        waits::{BlockedLanding, ElsewhereView, WaitingWorkView},
+        waits::{BlockedLanding, ElsewhereView, WaitingWorkView, if_already_there},
         words::counted,
     },
 };
@@ -193,7 +193,10 @@ fn of_blocker(
     };
     let (kind, remedy) = match state {
         TaskState::NeedsInput => (AttentionKind::Question, format!("`ralph answer {id} \"…\"`")),
-        TaskState::Parked(_) => (AttentionKind::Parked, how_to_retry(id.as_str())),
+        TaskState::Parked(_) => {
+            let there = if_already_there(id.as_str(), view);
+            (AttentionKind::Parked, how_to_retry(id.as_str()) + &there)
+        }
         TaskState::Spent => {
             let spent = view.history.of(&id).spend.assumed_cost();
             let more = (spent * 2.0).ceil();

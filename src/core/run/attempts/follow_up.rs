@@ -71,7 +71,12 @@ impl OpenAttempt {
         let evidence = &end.evidence;
         let verdict = Verdict::of(&end.outcome, evidence, self.rule);
         let lack = verdict.lack()?;
-        let number = sit.view.history.active.of(&self.id.task_id)?.continued.len();
+        let continued = &sit.view.history.active.of(&self.id.task_id)?.continued;
+        let number = continued.len();
+        // It knows that nothing changed, and said again that it is done.
+        let repeats = verdict == Verdict::Unverified
+            && evidence.changed_nothing()
+            && continued.iter().any(|before| before == lack);
         let task = sit.view.graph.task(sit.view.graph.number(&self.id.task_id)?);
         let is_there = match &evidence.merge {
             None => true,
@@ -95,6 +100,7 @@ impl OpenAttempt {
             matches!(task.status, Status::Pending | Status::InProgress | Status::Complete);
         let may = matches!(self.rule, Rule::Task(_))
             && is_there
+            && !repeats
             && has_stopped
             && !is_reported
             && is_open
