@@ -57,6 +57,11 @@ impl Spend {
         }
     }
 
+    /// The usage of an agent that is no attempt.
+    pub fn of_call(usage: &Usage, outcome: &Outcome, duration_seconds: f64) -> Spend {
+        Spend { attempts: 0, ..Spend::of(usage, outcome, duration_seconds) }
+    }
+
     /// What running attempts report of their usage so far.
     pub fn so_far<'a>(usages: impl Iterator<Item = &'a Usage>) -> Spend {
         usages.fold(Spend::default(), |sum, usage| Spend {

@@ -46,7 +46,7 @@ pub struct ReviewWait {
 impl ReviewEnd {
     /// What it used: of no attempt.
     pub fn spend(&self) -> Spend {
-        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
+        Spend::of_call(&self.usage, &self.outcome, self.duration_seconds)
     }
 }
 
@@ -70,7 +70,7 @@ pub struct CandidateEnd {
 impl CandidateEnd {
     /// What it used: of no attempt.
     pub fn spend(&self) -> Spend {
-        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
+        Spend::of_call(&self.usage, &self.outcome, self.duration_seconds)
     }
 }
 
@@ -94,7 +94,7 @@ pub struct DiagnosisEnd {
 impl DiagnosisEnd {
     /// What it used: of no attempt.
     pub fn spend(&self) -> Spend {
-        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
+        Spend::of_call(&self.usage, &self.outcome, self.duration_seconds)
     }
 }
 
@@ -123,6 +123,6 @@ pub struct CalibrationCall {
 impl CalibrationCall {
     /// What it used: of no attempt.
     pub fn spend(&self) -> Spend {
-        Spend { attempts: 0, ..Spend::of(&self.usage, &self.outcome, self.duration_seconds) }
+        Spend::of_call(&self.usage, &self.outcome, self.duration_seconds)
     }
 }
