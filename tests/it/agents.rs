@@ -543,6 +543,15 @@ fn an_attempt_ends_at_the_limit_that_its_usage_reaches() {
     }
 }
 
+/// A project with these tasks, two of which run at a time, each with this script as the agent `mine`.
+fn two_at_once(script: &str, tasks: &str) -> TestProject {
+    let agent =
+        format!("{{command: [sh, -c, {}], output: claude-json, name: mine}}", json!(script));
+    TestProject::new()
+        .file(".ralph/config.yaml", &format!("{SETTINGS}jobs: 2\nagent: {agent}\n"))
+        .graph(&format!("tasks: [{tasks}]\n"))
+}
+
 #[test]
 fn near_the_limit_of_a_provider_half_as_many_attempts_start() {
     let fixture =
@@ -558,11 +567,7 @@ fn near_the_limit_of_a_provider_half_as_many_attempts_start() {
         [ $RALPH_TASK_ID != b ] || until [ -e \"$TRIAL_DIR/b\" ]; do sleep 0.05; done
         \"$RALPH\" task-complete $RALPH_TASK_ID"
     );
-    let agent =
-        format!("{{command: [sh, -c, {}], output: claude-json, name: mine}}", json!(script));
-    let trial = TestProject::new()
-        .file(".ralph/config.yaml", &format!("{SETTINGS}jobs: 2\nagent: {agent}\n"))
-        .graph("tasks: [{id: a}, {id: b}, {id: c}, {id: d}]\n");
+    let trial = two_at_once(&script, "{id: a}, {id: b}, {id: c}, {id: d}");
     let run = trial.start(["run"]);
     trial.wait_for_records(1, "limit_near");
     trial.leave("b");
@@ -597,11 +602,7 @@ fn as_many_attempts_start_again_once_a_provider_takes_back_that_its_limit_is_nea
         [ $RALPH_TASK_ID != b ] || until [ -e \"$TRIAL_DIR/b\" ]; do sleep 0.05; done
         \"$RALPH\" task-complete $RALPH_TASK_ID"
     );
-    let agent =
-        format!("{{command: [sh, -c, {}], output: claude-json, name: mine}}", json!(script));
-    let trial = TestProject::new()
-        .file(".ralph/config.yaml", &format!("{SETTINGS}jobs: 2\nagent: {agent}\n"))
-        .graph("tasks: [{id: a}, {id: b}, {id: c}]\n");
+    let trial = two_at_once(&script, "{id: a}, {id: b}, {id: c}");
     let run = trial.start(["run"]);
     trial.wait_for_records(1, "limit_near");
     trial.leave("b");
