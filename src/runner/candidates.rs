@@ -17,15 +17,20 @@ use std::{
 use anyhow::{Context, Error, Result};
 
 use super::{
-    Runner, RunnerMessage, attempts, close, context::task_of, graph_copy,
-    process_spec::ProcessKind, side_agent::SideProcess, side_command::SideCommands,
+    Runner, RunnerMessage, attempts, close,
+    context::{RunContext, task_of},
+    graph_copy,
+    process_spec::ProcessKind,
+    side_agent::{SideProcess, free_number},
+    side_command::SideCommands,
 };
 use crate::{
     core::{
-        agents::transcript::Usage,
         candidate::{CANDIDATE, CandidateResult},
         duration,
         event::{AttemptEvent, CandidateEnd},
+        graph::TaskGraph,
+        isolation::CandidateRule,
         run::{
             command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd},
             input::Input,
@@ -145,7 +150,7 @@ fn begin(runner: &mut Runner, id: &AttemptId) -> Result<()> {
     let core = &runner.core;
     let (cx, graph, history) = (&core.cx, core.graph.file.graph(), core.journal.history());
     let Some(number) = graph.number(&id.task_id) else { return Ok(()) };
-    let rule = graph.task(number).candidates.or(cx.workspace.config.candidates);
+    let rule = rule_of(runner, id);
     let limit = core.with_view(|view| view.limit_of_round(number));
     let is_last = history.of(&id.task_id).counted + 1 >= limit;
     let count = rule.map_or(1, |rule| rule.count_at(is_last));
@@ -154,23 +159,15 @@ fn begin(runner: &mut Runner, id: &AttemptId) -> Result<()> {
     }
     let left = attempts::cost_left(cx, history, graph, id);
     let budget = left.map(|left| left / f64::from(count));
-    let rule = cx.rule(task_of(graph, &record).as_ref());
     for number in 2..=count {
         if let Err(error) = start(runner, &record, number, budget) {
-            let by = record.call.as_ref().map(|call| call.name.clone()).unwrap_or_default();
-            let outcome = Outcome::NotStarted { error: format!("{error:#}") };
-            let candidate = CandidateResult {
-                number,
-                by,
-                verdict: Verdict::of(&outcome, &Evidence::default(), rule),
-                why: format!("{error:#}"),
-                proof: None,
-                diff: None,
-                pinned: None,
-                log: format!("{}/candidate-{number}", record.log),
-            };
-            let (attempt, usage) = (id.attempt, Usage::default());
-            let end = CandidateEnd { attempt, outcome, candidate, duration_seconds: 0.0, usage };
+            let why = format!("{error:#}");
+            let log = format!("{}/candidate-{number}", record.log);
+            let own = AttemptRecord { candidate: Some(number), log, ..record.clone() };
+            let work = PendingResult::not_started(why.clone());
+            let core = &runner.core;
+            let result = result_of(&core.cx, core.graph.file.graph(), &own, &work);
+            let end = end_of(&own, &work, CandidateResult { why, ..result }, Duration::ZERO);
             let about = Some((&id.task_id, record.iteration));
             runner.core.emit(about, AttemptEvent::CandidateEnded(end))?;
         }
@@ -190,8 +187,7 @@ fn start(
     let slot = record.slot.as_ref().context("its attempt works in the checkout")?;
     let base = record.base.clone().context("its attempt has no base")?;
     let branch = record.branch.clone().context("its attempt has no branch")?;
-    let taken: Vec<usize> = runner.candidates.all.iter().map(|it| it.slot).collect();
-    let place = (0..=taken.len()).find(|it| !taken.contains(it)).unwrap_or_default();
+    let place = free_number(runner.candidates.all.iter().map(|it| it.slot));
     let (path, target) = (pool.candidate(place), slot.target.clone());
     let log = format!("{}/candidate-{number}", record.log);
     fs::create_dir_all(workspace.root().join(&log)).with_context(|| format!("create `{log}`"))?;
@@ -279,19 +275,35 @@ fn prepared(runner: &mut Runner, id: &AttemptId, number: u32, is_set_up: bool) -
     if commands.is_empty() || is_set_up {
         return launch(runner, id, number).map(|()| false);
     }
-    let path = record.slot.as_ref().map(|slot| slot.path.clone()).unwrap_or_default();
-    let place = (path.as_path(), CheckPurpose::Setup, "sign");
-    let runs = SideCommands::of(cx, graph, record, place, &[]).map_err(Error::msg)?;
-    let (root, log) = (cx.workspace.root().to_owned(), record.log.clone());
-    let (limit, stopped) = (cx.workspace.config.setup_timeout, Arc::clone(&candidate.stopped));
-    let (id, outbox) = (id.clone(), cx.outbox.clone());
-    thread::spawn(move || {
-        let checks = check_all(&runs, &commands, (&root, &log, "setup"), limit, &stopped);
+    let limit = cx.workspace.config.setup_timeout;
+    check_beside(cx, graph, candidate, (CheckPurpose::Setup, commands, limit), |checks| {
         let red = checks.into_iter().find(|check| !check.is_green());
-        let set_up = red.map_or(Ok(()), |red| Err(format!("setup failed: {red}")));
-        drop(outbox.send(RunnerMessage::Candidate(id, number, CandidateNews::SetUp(set_up))));
-    });
+        CandidateNews::SetUp(red.map_or(Ok(()), |red| Err(format!("setup failed: {red}"))))
+    })?;
     Ok(false)
+}
+
+/// Runs commands with this purpose in the slot of a candidate, in a thread that reports their results.
+fn check_beside(
+    cx: &RunContext,
+    graph: &TaskGraph,
+    candidate: &Candidate,
+    (purpose, commands, limit): (CheckPurpose, Vec<String>, Duration),
+    news: fn(Vec<CheckResult>) -> CandidateNews,
+) -> Result<()> {
+    let Candidate { id, number, record, stopped, .. } = candidate;
+    let path = record.slot.as_ref().map(|slot| slot.path.clone()).unwrap_or_default();
+    let runs = SideCommands::of(cx, graph, record, (&path, purpose, "sign"), &[]);
+    let runs = runs.map_err(Error::msg)?;
+    let (root, log) = (cx.workspace.root().to_owned(), record.log.clone());
+    let (id, number, stopped) = (id.clone(), *number, Arc::clone(stopped));
+    let outbox = cx.outbox.clone();
+    thread::spawn(move || {
+        let place = (root.as_path(), log.as_str(), purpose.log_name());
+        let checks = check_all(&runs, &commands, place, limit, &stopped);
+        drop(outbox.send(RunnerMessage::Candidate(id, number, news(checks))));
+    });
+    Ok(())
 }
 
 /// Runs commands one after the other, up to the first failure.
@@ -377,24 +389,28 @@ fn ended(
     let is_complete = Verdict::of(&work.outcome, &work.evidence, rule) == Verdict::Complete;
     let verify = runner.core.run.attempts().get(id).map(|open| open.verify.clone());
     let verify = verify.filter(|verify| is_complete && !verify.is_empty());
-    let order = verify.map(|verify| {
-        let path = record.slot.as_ref().map(|slot| slot.path.clone()).unwrap_or_default();
-        let place = (path.as_path(), CheckPurpose::Verify, "sign");
-        let runs = SideCommands::of(cx, graph, &record, place, &[]);
-        runs.map(|runs| (runs, verify)).map_err(Error::msg)
-    });
-    let (root, limit) = (workspace.root().to_owned(), workspace.config.verify_timeout);
-    let outbox = cx.outbox.clone();
     let Some(candidate) = runner.candidates.get_mut(id, number) else { return Ok(false) };
     *candidate.work = work;
-    let Some((runs, verify)) = order.transpose()? else { return Ok(true) };
-    let (stopped, id, log) = (Arc::clone(&candidate.stopped), id.clone(), record.log.clone());
-    thread::spawn(move || {
-        let checks = check_all(&runs, &verify, (&root, &log, "verify"), limit, &stopped);
-        let news = CandidateNews::Checked(checks);
-        drop(outbox.send(RunnerMessage::Candidate(id, number, news)));
-    });
+    let Some(verify) = verify else { return Ok(true) };
+    let order = (CheckPurpose::Verify, verify, workspace.config.verify_timeout);
+    check_beside(cx, graph, candidate, order, CandidateNews::Checked)?;
     Ok(false)
+}
+
+/// The end of a candidate after this time.
+fn end_of(
+    record: &AttemptRecord,
+    work: &PendingResult,
+    candidate: CandidateResult,
+    took: Duration,
+) -> CandidateEnd {
+    CandidateEnd {
+        attempt: record.attempt,
+        outcome: work.outcome.clone(),
+        candidate,
+        duration_seconds: duration::seconds(took),
+        usage: work.usage.clone(),
+    }
 }
 
 /// Journals what a candidate brought. The first one with good work may end the others.
@@ -415,13 +431,7 @@ fn finish(runner: &mut Runner, id: &AttemptId, number: u32) -> Result<()> {
     }
     runner.slots.let_change();
     let result = CandidateResult { pinned, ..result };
-    let end = CandidateEnd {
-        attempt: id.attempt,
-        outcome: work.outcome.clone(),
-        candidate: result.clone(),
-        duration_seconds: duration::seconds(candidate.began.elapsed()),
-        usage: work.usage.clone(),
-    };
+    let end = end_of(record, work, result.clone(), candidate.began.elapsed());
     let about = (&id.task_id, record.iteration);
     let is_good = result.is_good();
     runner.core.emit(Some(about), AttemptEvent::CandidateEnded(end))?;
@@ -439,12 +449,17 @@ fn finish(runner: &mut Runner, id: &AttemptId, number: u32) -> Result<()> {
     choose(runner, id)
 }
 
-/// Whether the first good work is enough.
-fn is_first(runner: &Runner, id: &AttemptId) -> bool {
+/// How many candidates attempts at a task have, and when.
+fn rule_of(runner: &Runner, id: &AttemptId) -> Option<CandidateRule> {
     let graph = runner.core.graph.file.graph();
     let task = graph.number(&id.task_id).map(|number| graph.task(number));
     let own = task.and_then(|task| task.candidates);
-    own.or(runner.core.cx.workspace.config.candidates).is_some_and(|rule| rule.first)
+    own.or(runner.core.cx.workspace.config.candidates)
+}
+
+/// Whether the first good work is enough.
+fn is_first(runner: &Runner, id: &AttemptId) -> bool {
+    rule_of(runner, id).is_some_and(|rule| rule.first)
 }
 
 /// Ends the other candidates of an attempt, and its agent, since one has good work.

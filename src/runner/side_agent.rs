@@ -101,6 +101,12 @@ pub(super) struct WaitingReview {
     pub(super) end: Box<PendingResult>,
 }
 
+/// The lowest number of a slot that is not taken.
+pub(super) fn free_number(taken: impl Iterator<Item = usize>) -> usize {
+    let taken: Vec<usize> = taken.collect();
+    (0..=taken.len()).find(|number| !taken.contains(number)).unwrap_or_default()
+}
+
 /// The agents of a run that look at attempts.
 #[derive(Default)]
 pub(super) struct SideAgents {
@@ -129,8 +135,7 @@ impl SideAgents {
         (record, call): (&AttemptRecord, AgentCommand),
         (pool, name): (&SlotPool, &str),
     ) -> Result<(usize, AttemptRecord)> {
-        let taken: Vec<usize> = self.active.iter().map(|agent| agent.number).collect();
-        let number = (0..=taken.len()).find(|number| !taken.contains(number)).unwrap_or_default();
+        let number = free_number(self.active.iter().map(|agent| agent.number));
         let log = format!("{}/{name}", record.log);
         let folder = cx.workspace.root().join(&log);
         fs::create_dir_all(&folder).with_context(|| format!("create `{log}`"))?;
