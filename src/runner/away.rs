@@ -22,12 +22,14 @@ use super::{
 };
 use crate::{
     adapters::{
+        agent_output,
         executor::slurm,
-        process::{Closed, StartFault},
+        process::{Closed, StartFault, sandbox},
     },
     core::{
         duration,
         executor::{Executor, ExecutorFault, ExecutorKind, FileTravel},
+        exit::Exit,
         graph::TaskGraph,
         run::{
             command::{AttemptId, CheckPurpose, ProcessEnd},
@@ -231,9 +233,10 @@ impl ClosedProcess {
         let output = (!log.is_empty()).then(|| cx.workspace.root().join(&log));
         let (last_line, no_test) =
             output.map_or((None, false), |output| close::said(&output, is_green));
-        let is_missing = closed.fault == Some(StartFault::Program);
+        let absent = missing_inside(cx, record, closed.outcome.as_ref()).filter(|_| is_agent);
+        let is_missing = closed.fault == Some(StartFault::Program) || absent.is_some();
         let end = ProcessEnd {
-            outcome: closed.outcome,
+            outcome: absent.map(|error| Outcome::NotStarted { error }).or(closed.outcome),
             took: Duration::ZERO,
             swept: closed.swept,
             log,
@@ -244,6 +247,20 @@ impl ClosedProcess {
         };
         Input::ProcessEnded(record.id(), Box::new(end))
     }
+}
+
+/// Returns why a sandbox did not start the agent of an attempt: only in it its program is missing.
+fn missing_inside(
+    cx: &RunContext,
+    record: &AttemptRecord,
+    outcome: Option<&Outcome>,
+) -> Option<String> {
+    let code = i32::from(Exit::Agent.code());
+    outcome.filter(|it| **it == Outcome::Exited { exit_code: code })?;
+    let executor = executors::find(&cx.workspace.config, record.run_on.as_deref()).ok()?;
+    matches!(executor.kind, ExecutorKind::Sandbox(_)).then_some(())?;
+    let errors = record.file(&cx.workspace, "stderr");
+    sandbox::missing_program(&agent_output::last_line(&errors)?)
 }
 
 /// Returns the fault of its executor because of which an attempt must be withdrawn whose

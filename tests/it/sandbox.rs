@@ -421,6 +421,16 @@ fn verify_and_doctor_run_commands_where_a_run_does() {
     let settings = format!("{SETTINGS}run_on: far\nexecutors: {{far: {{command: [sh, -c]}}}}\n");
     trial.write(".ralph/config.yaml", &format!("{settings}verify: ['true']\n"));
     trial.run(["verify", "a"]).stderr_has("verifying a here, not on `far`: `true`\n");
+    // An agent that is missing only inside costs no attempt.
+    let hidden = trial.dir().join(".ssh");
+    fs::create_dir_all(&hidden).unwrap();
+    fs::copy("/bin/true", hidden.join("hidden-agent")).unwrap();
+    trial.write(".ralph/config.yaml", &format!("{SETTINGS}run_on: sandbox\n"));
+    let search = format!("{}:{}", hidden.display(), std::env::var("PATH").unwrap());
+    let trial = trial.env("PATH", &search);
+    let ran = trial.run(["run", "--task", "a", "--", "hidden-agent"]).code(69);
+    ran.stderr_has("in the sandbox, `hidden-agent` is not on PATH");
+    assert!(trial.lines("failed").is_empty());
 }
 
 #[test]

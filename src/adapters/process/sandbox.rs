@@ -43,6 +43,9 @@ use agent_settings::AgentSettings;
 /// The standard input of a process that keeps the pipe of the one that starts it.
 pub const INHERITED: &str = "/dev/stdin";
 
+/// The words of [`enter`] before the reason why it found no program.
+const MISSING: &str = "cannot start in the sandbox: ";
+
 /// The files and folders of an attempt, with absolute paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxPaths {
@@ -332,12 +335,17 @@ pub fn enter(orders: &str, argv: &[String]) -> Result<(), String> {
         sign(&entry.record).map_err(|error| format!("open the record of the attempt: {error}"))?;
     let dir = env::current_dir().map_err(|error| format!("the working directory: {error}"))?;
     let search = env::var_os("PATH");
-    let program = program::find(name, &dir, search.as_deref())
-        .map_err(|why| format!("cannot start in the sandbox: {why}"))?;
+    let program =
+        program::find(name, &dir, search.as_deref()).map_err(|why| format!("{MISSING}{why}"))?;
     landlock::restrict(entry.rules.as_ref(), entry.scopes)?;
     let error = Command::new(&program).arg0(name).args(arguments).exec();
     drop(record);
     Err(format!("cannot start `{}` in the sandbox: {error}", program.display()))
+}
+
+/// Returns why [`enter`] found no program, if the last line of a process that ended so says that.
+pub fn missing_program(last_line: &str) -> Option<String> {
+    last_line.split_once(MISSING).map(|(_, why)| format!("in the sandbox, {why}"))
 }
 
 /// Closes what this process inherited, except standard input, output and error: all that stays open
