@@ -26,7 +26,7 @@ use crate::{
     core::{
         commit_id::CommitId,
         diagnostic::visible,
-        event::AttemptEvent,
+        event::{AttemptEvent, Held},
         executor::ExecutorFault,
         exit::{self, Exit, Failure},
         graph::task::TaskId,
@@ -211,8 +211,8 @@ impl RunSlots {
             return Ok(None);
         };
         let tip = cx.workspace.repo.landings().tip(&target)?;
-        let tip =
-            tip.with_context(|| format!("branch `{target}` no longer exists; create it again"))?;
+        // Found at a landing, the same ends the run as work that is held.
+        let tip = tip.ok_or_else(|| Failure::new(Exit::Waiting, Held::gone(&target).why))?;
         let path = self.free_slot(records, proving);
         Ok(Some((SlotAssignment { path, target, landing: None }, tip.commit)))
     }

@@ -226,6 +226,14 @@ pub struct Held {
     pub why: String,
 }
 
+impl Held {
+    /// Nothing can land on a branch that does not exist any more.
+    pub fn gone(branch: &str) -> Held {
+        let why = format!("branch `{branch}` is gone; `git branch {branch}` makes it again here");
+        Held { branch: branch.to_owned(), why }
+    }
+}
+
 /// Work that landed, and that the branch of a person does not have yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingWork {

@@ -220,11 +220,7 @@ impl LandingQueue {
         let Some(branch) = self.all().next().map(|work| work.target.clone()) else {
             return LandingNext::default();
         };
-        let Some(tip) = tip else {
-            let why =
-                format!("branch `{branch}` is gone; `git branch {branch}` makes it again here");
-            return self.hold(Held { branch, why }, sit).into();
-        };
+        let Some(tip) = tip else { return self.hold(Held::gone(&branch), sit).into() };
         let mut next = LandingNext::default();
         if self.trials.first().is_some_and(|trial| trial.onto != *tip) {
             // Others have moved the branch: what failed may pass now.
