@@ -65,7 +65,7 @@ impl Commit {
     }
 }
 
-/// A branch with commits of an attempt that its own branch does not have.
+/// A branch with commits of an attempt that its own branch does not have, or that may be of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherBranch {
     /// Its name; `stash` for what was stashed last.
@@ -74,6 +74,10 @@ pub struct OtherBranch {
     pub commit: CommitId,
     /// Their number.
     pub commits: usize,
+    /// The checkout that is on the branch, if they were made there while the attempt had none in its
+    /// slot. A person may have made them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkout: Option<String>,
 }
 
 /// The size of the changes between two commits.

@@ -411,11 +411,17 @@ pub fn evidence(
     } else {
         None
     };
+    let began = record.started_at.timestamp();
+    let mut apart = tree.pins().apart(record.base.as_deref(), began)?;
+    if let (Some(_), Some(base), []) = (&record.slot, &record.base, &since.commits[..]) {
+        // An agent that goes by the absolute paths of its task works in the checkout.
+        apart.extend(workspace.repo.pins().made_here(base, began)?);
+    }
     Ok(Evidence {
         report,
         commits: since.commits,
         diff: since.diff,
-        apart: tree.pins().apart(record.base.as_deref(), record.started_at.timestamp())?,
+        apart,
         leftovers: leftovers::left(workspace, tree, record)?,
         strayed,
         question: reports::question(&record.report_file(workspace, WAIT)),

@@ -116,22 +116,41 @@ fn work_in_a_worktree_inside_of_the_slot_counts() {
 
 #[test]
 fn commits_on_other_branches_are_named_and_kept() {
-    for place in ["slot", "checkout"] {
+    // The third one works in the checkout, where it must not.
+    for (place, stand, branch) in
+        [("slot", ".", "side"), ("checkout", ".", "side"), ("slot", "CHECKOUT", "main")]
+    {
         let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n");
-        let trial = trial.env("RALPH_ISOLATION", place).command([
-            "sh",
-            "-c",
-            "cat > /dev/null; git checkout -q -b side; echo 1 > work; git add work
+        let checkout = trial.root().display().to_string();
+        let script = format!(
+            "cat > /dev/null; cd {stand}; git checkout -q -B {branch}; echo 1 > work; git add work
             git commit -qm Work; git checkout -q -; \"$RALPH\" task-complete a",
-        ]);
+        );
+        let script = script.replace("CHECKOUT", &checkout);
+        let trial = trial.env("RALPH_ISOLATION", place).command(["sh", "-c", &script]);
         trial.run(["run"]).code(3);
         let failed = &trial.lines("failed")[0];
         let (apart, why) = (&failed["apart"][0], failed["why"].as_str().unwrap());
-        assert_eq!((&apart["branch"], &apart["commits"]), (&json!("side"), &json!(1)));
+        assert_eq!((&apart["branch"], &apart["commits"]), (&json!(branch), &json!(1)));
         let commit = apart["commit"].as_str().unwrap();
-        assert!(why.ends_with(&format!("`git merge {}` takes it", &commit[..7])), "{why}");
+        assert!(why.contains(&format!("`git merge {}`", &commit[..7])), "{why}");
+        assert_eq!(why.contains(&checkout), branch == "main", "{why}");
         trial.git(&["merge", "-q", commit]);
         assert_eq!(trial.read("work"), "1\n");
+    }
+}
+
+#[test]
+fn a_branch_that_goes_during_a_run_waits_for_a_person() {
+    for end in ["\"$RALPH\" task-complete a", "true"] {
+        let trial = TestProject::new().graph("tasks: [{id: a}, {id: b}]\n");
+        let checkout = trial.root().display();
+        let script = format!(
+            "cat > /dev/null; echo 1 > work; git add work; git commit -qm Work
+            git -C '{checkout}' switch -qc other; git -C '{checkout}' branch -qD main; {end}"
+        );
+        let trial = trial.command(["sh", "-c", &script]);
+        trial.run(["run"]).code(4).stderr_has("branch `main` is gone; `git branch main` makes");
     }
 }
 

@@ -652,8 +652,8 @@ fn every_page_names_its_reader() {
 /// Claude Code, 40 on what backlogs mean, 120 on which tests are found, 150 on a red base at the start, lost
 /// conversations and names of agents, 290 on how good a reviewer is, 60 on two more agents, 500 on
 /// diagnoses, 30 on what is not reviewed, 370 on candidates, 15 on work that
-/// was there already.
-const WORDS: usize = 38_395;
+/// was there already, 65 on mishaps of a first evening.
+const WORDS: usize = 38_460;
 
 #[test]
 fn the_documents_stay_short() {

@@ -336,10 +336,27 @@ impl Pins<'_> {
             let count = program::run_with_input(&self.root, &count, &[], known.as_bytes())?;
             let commits = lossy(&count).trim().parse().unwrap_or(1);
             if commits > 0 {
-                apart.push(OtherBranch { branch, commit: commit.into(), commits });
+                apart.push(OtherBranch { branch, commit: commit.into(), commits, checkout: None });
             }
         }
         Ok(apart)
+    }
+
+    /// The commits made in this checkout since then that neither `base` nor landed work has; none
+    /// without any.
+    ///
+    /// # Errors
+    /// The error of `git`.
+    pub fn made_here(&self, base: &str, began: i64) -> Result<Option<OtherBranch>> {
+        let head = self.head()?;
+        let Some(commit) = head.commit else { return Ok(None) };
+        let (age, base) = (format!("--max-age={began}"), format!("^{base}"));
+        let landed = ["--not", "--glob=refs/ralph/tip/*"];
+        let count = [&["rev-list", "--count", &age, commit.as_str(), &base], &landed[..]].concat();
+        let commits = lossy(&program::run(&self.root, &count)?).trim().parse().unwrap_or(0);
+        let branch = head.branch.unwrap_or_else(|| "HEAD".to_owned());
+        let checkout = Some(self.root.display().to_string());
+        Ok((commits > 0).then_some(OtherBranch { branch, commit, commits, checkout }))
     }
 
     /// The positions of HEAD since then, from the reflog.

@@ -37,9 +37,18 @@ impl Verdict {
     /// Explains the verdict, for people and for the next prompt.
     pub fn explain(self, outcome: &Outcome, evidence: &Evidence) -> String {
         let mut why = self.explain_alone(outcome, evidence);
-        for OtherBranch { branch, commit, commits } in &evidence.apart {
+        // A person's commits say nothing about work that passed, or that a limit cut off.
+        let may_be_work = matches!(self, Verdict::Unverified | Verdict::Incomplete);
+        let apart = evidence.apart.iter().filter(|it| it.checkout.is_none() || may_be_work);
+        for OtherBranch { branch, commit, commits, checkout } in apart {
             let short = commit.short();
             let _ = match (branch.as_str(), commits) {
+                (_, count) if let Some(folder) = checkout => write!(
+                    why,
+                    "; {count} commit{} made meanwhile on `{branch}` in `{folder}`, which is not its \
+                     slot: if that is its work, `git merge {short}` in the slot takes it",
+                    if *count == 1 { " was" } else { "s were" }
+                ),
                 ("stash", _) => {
                     write!(why, "; a stash is kept, `git stash apply {short}` takes it")
                 }
