@@ -73,7 +73,7 @@ pub enum Command {
     Loop(Flags<Box<LoopArgs>>),
     /// Foresee a run: what it will do, when and why it ends
     Tonight(Flags<Box<TonightArgs>>),
-    /// Predict the order and the duration of a run
+    /// Predict the order, time and cost of a run
     Plan(Flags<PlanArgs>),
     /// Show the next prompt, or claim its task with `--accept`
     Prompt(Flags<PromptArgs>),

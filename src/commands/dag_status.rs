@@ -25,7 +25,8 @@ use crate::{
     },
     project::workspace::{policy_for, view},
     view::{
-        lines::{Line, counted, moment, plain, short},
+        lines::{Line, counted, plain, short},
+        night::NightView,
         plan::{GraphFacts, GraphView, PaceView, PlanView},
         task::TaskView,
         waits::ElsewhereView,
@@ -192,11 +193,11 @@ pub fn plan(invocation: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
     let view = view(&file, store.history(), &policy);
     let view = View { graph: freed.as_ref().unwrap_or(view.graph), ..view };
     let now = Utc::now();
-    let plan = PlanView::of(&view, options.jobs, now);
+    let plan = PlanView::of(&view, options.jobs, (is_live, now));
     success(&if options.json {
         terminal::json(&plan)
     } else {
-        let mut page = plan_page(&plan, if options.all { usize::MAX } else { PLANNED }, now);
+        let mut page = plan_page(&plan, if options.all { usize::MAX } else { PLANNED });
         for elsewhere in ElsewhereView::all(&view) {
             let _ = writeln!(page, "{}; {}", visible(&elsewhere.text()), elsewhere.cure());
         }
@@ -204,7 +205,7 @@ pub fn plan(invocation: &Invocation, options: cli::PlanArgs) -> Result<Exit> {
     })
 }
 
-fn plan_page(plan: &PlanView, shown: usize, now: DateTime<Utc>) -> String {
+fn plan_page(plan: &PlanView, shown: usize) -> String {
     if plan.order.is_empty() {
         return "nothing is left that can be done\n".to_owned();
     }
@@ -218,12 +219,28 @@ fn plan_page(plan: &PlanView, shown: usize, now: DateTime<Utc>) -> String {
         short(plan.critical_path.seconds),
         path.join(" -> "),
     );
-    let _ = writeln!(page, "jobs  takes    done at");
-    for forecast in &plan.forecasts {
-        let jobs = forecast.jobs;
-        let help = if jobs == plan.enough_jobs { "  more does not help" } else { "" };
-        let at = moment(forecast.done_at, now);
-        let _ = writeln!(page, "{jobs:>4}  {:<7}  {at}{help}", short(forecast.seconds));
+    let night = plan.forecasts.iter().find_map(|forecast| forecast.night.as_ref());
+    let [costs, done] = if night.is_some() { ["costs", "done"] } else { ["", ""] };
+    let mut rows = vec![["jobs", "takes", costs, done].map(str::to_owned)];
+    rows.extend(plan.forecasts.iter().map(|forecast| {
+        let night = forecast.night.as_ref();
+        [
+            format!("{:>4}", forecast.jobs),
+            short(forecast.seconds),
+            night.and_then(NightView::cost_range).unwrap_or_default(),
+            night.map(NightView::end_range).unwrap_or_default(),
+        ]
+    }));
+    page += &terminal::table(&rows);
+    let _ = writeln!(page, "more than {} does not help", counted(plan.enough_jobs, "job"));
+    for line in night.into_iter().flat_map(NightView::agent_lines) {
+        let _ = writeln!(page, "{}", visible(&line));
+    }
+    if night.is_none() {
+        page += match plan.pace.tasks {
+            0 => "no attempt has ended here, so costs and the end are not known\n",
+            _ => "too many tasks are open to foresee costs and the end\n",
+        };
     }
     let _ = writeln!(page, "\nin order, one at a time:");
     let screen = terminal::stdout_width().unwrap_or(usize::MAX);

@@ -286,6 +286,7 @@ impl History {
             queued_at: None,
             run_on: run_on.clone(),
             awaits: None,
+            calls_usd: 0.0,
             no_contact_since: None,
             placement: None,
             commanded: BTreeSet::new(),
@@ -333,9 +334,10 @@ impl History {
     }
 
     /// Adds the usage of a call of an agent that is no attempt.
-    pub(crate) fn add_call(&mut self, at: DateTime<Utc>, spend: &Spend, usage: &Usage) {
+    pub(crate) fn add_call(&mut self, record: &Record, spend: &Spend, usage: &Usage) {
         self.run.spend = self.run.spend.plus(spend);
-        self.add_cost(at, usage.cost_usd);
+        self.add_cost(record.timestamp, usage.cost_usd);
+        self.active.with(record.task_id.as_ref(), |open| open.calls_usd += spend.cost_usd);
     }
 
     /// Notes that an agent reads the attempts at a task.
@@ -347,7 +349,7 @@ impl History {
 
     /// Notes what it did.
     pub(crate) fn end_diagnosis(&mut self, record: &Record, end: &DiagnosisEnd) {
-        self.add_call(record.timestamp, &end.spend(), &end.usage);
+        self.add_call(record, &end.spend(), &end.usage);
         if let Some(id) = &record.task_id {
             self.diagnosing.remove(id);
         }
@@ -402,8 +404,7 @@ impl History {
         let began = open.map_or(self.ended, |active| active.began_after);
         let had_agent = open.is_none_or(|active| active.has_agent);
         if let Some(open) = open {
-            let is_retry = self.of(&open.task_id).counted > 0;
-            self.samples.add(open, is_retry, record.timestamp, ended);
+            self.samples.add(open, record.timestamp, ended);
         }
         self.ended += 1;
         let is_of_run = open.is_some_and(|active| Some(active.since) >= self.run.started_at);

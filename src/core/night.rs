@@ -1,6 +1,8 @@
 //! The rest of a run, foreseen: it is played many times in virtual time, with the real decisions. What
 //! attempts bring is drawn from the newest ones of this repository.
 
+use std::collections::{BTreeMap, HashMap};
+
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::{
@@ -28,6 +30,9 @@ pub struct DrawnAttempt {
     pub usage: Usage,
 }
 
+/// Says what the next attempt at a task brings, by its number and the name of its agent.
+type Draw<'a> = dyn FnMut(usize, Option<&str>) -> DrawnAttempt + 'a;
+
 /// One way in which a run may go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlayedNight {
@@ -39,6 +44,8 @@ pub struct PlayedNight {
     pub done: Vec<(usize, DateTime<Utc>)>,
     /// What its attempts use, with those that have ended already.
     pub spend: Spend,
+    /// What those that end in it use, by the names of their agents.
+    pub by_agent: BTreeMap<String, Spend>,
 }
 
 /// A run that goes on for longer is not foreseen.
@@ -62,40 +69,29 @@ struct Play<'a> {
     now: DateTime<Utc>,
     open: Vec<PlayedAttempt>,
     done: Vec<(usize, DateTime<Utc>)>,
+    by_agent: BTreeMap<String, Spend>,
 }
 
-/// Plays the rest of the run that the history has, from `now` on. `draw` says what the next attempt at
-/// a task brings; its second argument is whether an attempt at it failed before.
-pub fn play(
-    view: &View<'_>,
-    now: DateTime<Utc>,
-    draw: &mut dyn FnMut(usize, bool) -> DrawnAttempt,
-) -> PlayedNight {
+/// Plays the rest of the run that the history has, from `now` on.
+pub fn play(view: &View<'_>, now: DateTime<Utc>, draw: &mut Draw<'_>) -> PlayedNight {
     let mut play = Play::of(view, now, draw);
     let why = play.go_on(now + HORIZON, draw);
     let spend = play.history.run.spend;
-    PlayedNight { ends_at: play.now, why, done: play.done, spend }
+    let Play { now: ends_at, done, by_agent, .. } = play;
+    PlayedNight { ends_at, why, done, spend, by_agent }
 }
 
 impl<'a> Play<'a> {
-    fn of(
-        view: &View<'a>,
-        now: DateTime<Utc>,
-        draw: &mut dyn FnMut(usize, bool) -> DrawnAttempt,
-    ) -> Play<'a> {
+    fn of(view: &View<'a>, now: DateTime<Utc>, draw: &mut Draw<'_>) -> Play<'a> {
         let (graph, history) = (view.graph.clone(), view.history.clone());
-        let mut play =
-            Play { view: *view, graph, history, now, open: Vec::new(), done: Vec::new() };
+        let (open, done, by_agent) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut play = Play { view: *view, graph, history, now, open, done, by_agent };
         play.take_over(draw);
         play
     }
 
     /// Plays until then, and returns why the run has ended if it has.
-    fn go_on(
-        &mut self,
-        until: DateTime<Utc>,
-        draw: &mut dyn FnMut(usize, bool) -> DrawnAttempt,
-    ) -> Option<StopReason> {
+    fn go_on(&mut self, until: DateTime<Utc>, draw: &mut Draw<'_>) -> Option<StopReason> {
         /// Of so many steps a task no run is made.
         const STEPS: usize = 200;
         for _ in 0..STEPS * (self.graph.tasks().len() + 1) {
@@ -134,14 +130,13 @@ impl<'a> Play<'a> {
     }
 
     /// The attempts that are open at the start. What is drawn for them is longer than they have taken.
-    fn take_over(&mut self, draw: &mut dyn FnMut(usize, bool) -> DrawnAttempt) {
+    fn take_over(&mut self, draw: &mut Draw<'_>) {
         /// How often an attempt is drawn that would have ended already.
         const DRAWS: usize = 20;
         for active in self.view.active {
             let Some(number) = active.number else { continue };
             let id = &self.graph.task(number).id;
-            let past = self.history.of(id);
-            let (attempt, is_retry) = (past.attempts, past.counted > 0);
+            let attempt = self.history.of(id).attempts;
             let open = self.history.active.of(id);
             let since = open.map_or(self.now, |open| open.since);
             let queued_at = open.and_then(|open| open.queued_at);
@@ -150,12 +145,12 @@ impl<'a> Play<'a> {
             let length = |drawn: &DrawnAttempt| {
                 if queued_at.is_some() { drawn.queue } else { drawn.work }
             };
-            let mut drawn = draw(number, is_retry);
+            let mut drawn = draw(number, active.agent);
             for _ in 0..DRAWS {
                 if length(&drawn) > ran {
                     break;
                 }
-                drawn = draw(number, is_retry);
+                drawn = draw(number, active.agent);
             }
             let left = (length(&drawn) - ran).max(ran / 4);
             let (works_on, ends_at) = match queued_at {
@@ -170,16 +165,15 @@ impl<'a> Play<'a> {
     }
 
     /// Starts an attempt.
-    fn start(&mut self, number: usize, draw: &mut dyn FnMut(usize, bool) -> DrawnAttempt) {
+    fn start(&mut self, number: usize, draw: &mut Draw<'_>) {
         let view = View { graph: &self.graph, history: &self.history, ..self.view };
         let agent = match view.agent(number, self.now) {
             Turn::Now(Some(call)) => Some(call.name.clone()),
             Turn::Now(None) | Turn::Busy(_) | Turn::Later(_) | Turn::Never => None,
         };
-        let past = self.history.of(&self.graph.task(number).id);
-        let (attempt, is_retry) = (past.attempts + 1, past.counted > 0);
+        let attempt = self.history.of(&self.graph.task(number).id).attempts + 1;
         self.apply(number, AttemptEvent::started(attempt).into());
-        let drawn = draw(number, is_retry);
+        let drawn = draw(number, agent.as_deref());
         let queued_at = self.now + drawn.work;
         let ends_at = queued_at + drawn.queue;
         self.open.push(PlayedAttempt { number, agent, attempt, queued_at, ends_at, drawn });
@@ -222,6 +216,9 @@ impl<'a> Play<'a> {
             agent,
             ..AttemptResult::new(attempt, drawn.verdict, outcome)
         };
+        if let Some(agent) = &result.agent {
+            self.by_agent.entry(agent.clone()).or_default().add(&result);
+        }
         self.apply(number, Event::Ended(result));
     }
 
@@ -246,19 +243,80 @@ pub struct AttemptLaw<'a> {
     samples: Vec<(&'a AttemptSample, f64)>,
 }
 
-/// One guess at what is behind the attempts of a repository: as many of them as there are, drawn with
-/// repetition, so that guesses differ as much as so few attempts can mislead.
+/// How many attempts there were, and how many of them completed their tasks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Odds {
+    all: f64,
+    good: f64,
+}
+
+impl Odds {
+    fn add(&mut self, is_good: bool) {
+        self.all += 1.0;
+        self.good += if is_good { 1.0 } else { 0.0 };
+    }
+
+    /// The part of the next ones that complete theirs. What is assumed weighs as many attempts as `weight`.
+    fn part(self, assumed: f64, weight: f64) -> f64 {
+        (assumed * weight + self.good) / (weight + self.all)
+    }
+}
+
+/// The odds of the next attempts: what is known of all agents is assumed of each, and what is known of an
+/// agent is assumed of each of its tasks. The attempts of a night count like those before it, so nights
+/// differ as much as so few attempts can mislead, and a task that failed is likely to fail again.
+#[derive(Clone, Debug, Default)]
+struct AttemptOdds {
+    all: Odds,
+    of_agents: Vec<(Option<String>, Odds)>,
+    /// By the number of a task and the place of an agent above.
+    of_tries: HashMap<(usize, usize), Odds>,
+}
+
+impl AttemptOdds {
+    fn place(&mut self, agent: Option<&str>) -> usize {
+        let known = self.of_agents.iter().position(|(name, _)| name.as_deref() == agent);
+        known.unwrap_or_else(|| {
+            self.of_agents.push((agent.map(str::to_owned), Odds::default()));
+            self.of_agents.len() - 1
+        })
+    }
+
+    fn part(&mut self, number: usize, agent: Option<&str>) -> f64 {
+        let place = self.place(agent);
+        let all = self.all.part(ASSUMED, 1.0);
+        let of_agent = self.of_agents[place].1.part(all, OF_AGENT);
+        let tries = self.of_tries.get(&(number, place)).copied().unwrap_or_default();
+        tries.part(of_agent, OF_TASK)
+    }
+
+    /// Of the attempts of an agent at a task, only the first tells of other tasks.
+    fn add(&mut self, number: usize, agent: Option<&str>, is_good: bool) {
+        let place = self.place(agent);
+        let tries = self.of_tries.entry((number, place)).or_default();
+        if tries.all == 0.0 {
+            self.all.add(is_good);
+            self.of_agents[place].1.add(is_good);
+        }
+        tries.add(is_good);
+    }
+}
+
+/// One guess at what is behind the attempts of a repository.
 struct GuessedLaw<'a> {
-    first: Vec<(&'a AttemptSample, f64)>,
-    retries: Vec<(&'a AttemptSample, f64)>,
+    /// As many attempts as there are, drawn with repetition.
+    samples: Vec<(&'a AttemptSample, f64)>,
+    odds: AttemptOdds,
     /// How long attempts take relative to the estimate, where none has ended.
     pace: f64,
 }
 
-/// How many attempts the assumption weighs that four of five succeed.
-const ASSUMED: usize = 5;
-/// Fewer retries than this say nothing about retries.
-const ENOUGH: usize = 4;
+/// The part of attempts that is assumed to succeed; that weighs one attempt.
+const ASSUMED: f64 = 0.8;
+/// How many attempts of an agent weigh as much as what is known of all agents.
+const OF_AGENT: f64 = 2.0;
+/// How many attempts at a task weigh as much as what is known of their agent.
+const OF_TASK: f64 = 4.0;
 
 impl<'a> AttemptLaw<'a> {
     /// What the history says about tasks of the graph.
@@ -282,35 +340,61 @@ impl<'a> AttemptLaw<'a> {
         self.samples.len()
     }
 
+    /// How long attempts that complete their tasks take relative to the estimates, in the middle, and how
+    /// many there are.
+    pub fn pace(&self) -> (Option<f64>, usize) {
+        let done = self.samples.iter().filter(|(it, _)| it.verdict == Verdict::Complete);
+        let mut paces: Vec<f64> =
+            done.map(|(it, its)| (it.work_seconds + it.queue_seconds) / its).collect();
+        paces.sort_by(f64::total_cmp);
+        (paces.get(paces.len() / 2).copied(), paces.len())
+    }
+
     /// Plays the rest of a run so many times.
     pub fn nights(&self, view: &View<'_>, now: DateTime<Utc>, count: usize) -> Vec<PlayedNight> {
         let mut dice = Dice(view.history.run.iterations.into());
+        let odds = self.odds(view);
         let mut night = || {
-            let law = self.guess(&mut dice);
-            play(view, now, &mut |number, is_retry| {
-                law.draw(f64::from(view.graph.task(number).minutes) * 60.0, is_retry, &mut dice)
+            let mut law = self.guess(odds.clone(), &mut dice);
+            play(view, now, &mut |number, agent| {
+                let estimate = f64::from(view.graph.task(number).minutes) * 60.0;
+                law.draw((number, agent), estimate, &mut dice)
             })
         };
         (0..count).map(|_| night()).collect()
     }
 
-    fn guess(&self, dice: &mut Dice) -> GuessedLaw<'a> {
+    /// The odds by the attempts that have ended. Those at a task before its last reset say nothing more
+    /// about it.
+    fn odds(&self, view: &View<'_>) -> AttemptOdds {
+        let mut odds = AttemptOdds::default();
+        for (sample, _) in &self.samples {
+            let Some(number) = view.graph.number(&sample.task_id) else { continue };
+            odds.add(number, sample.agent.as_deref(), sample.verdict == Verdict::Complete);
+        }
+        let has_failed = |number: usize| view.history.of(&view.graph.task(number).id).counted > 0;
+        odds.of_tries.retain(|(number, _), _| has_failed(*number));
+        odds
+    }
+
+    fn guess(&self, odds: AttemptOdds, dice: &mut Dice) -> GuessedLaw<'a> {
         let count = self.samples.len();
-        let drawn = (0..count).map(|_| self.samples[dice.below(count)]);
-        let (retries, first): (Vec<_>, Vec<_>) = drawn.partition(|(sample, _)| sample.is_retry);
+        let samples = (0..count).map(|_| self.samples[dice.below(count)]).collect();
         // Between a tenth of the estimate and all of it.
-        GuessedLaw { first, retries, pace: 10_f64.powf(-dice.part()) }
+        GuessedLaw { samples, odds, pace: 10_f64.powf(-dice.part()) }
     }
 }
 
-impl GuessedLaw<'_> {
-    fn draw(&self, estimate: f64, is_retry: bool, dice: &mut Dice) -> DrawnAttempt {
-        let retries = is_retry && self.retries.len() >= ENOUGH || self.first.is_empty();
-        let samples = if retries { &self.retries } else { &self.first };
-        let assumed = dice.below(samples.len() + ASSUMED) < ASSUMED;
-        let complete = if dice.chance(80) { Verdict::Complete } else { Verdict::Incomplete };
+impl<'a> GuessedLaw<'a> {
+    fn draw(
+        &mut self,
+        (number, agent): (usize, Option<&str>),
+        estimate: f64,
+        dice: &mut Dice,
+    ) -> DrawnAttempt {
         let length = |seconds: f64| TimeDelta::milliseconds((seconds * 1000.0) as i64);
-        let Some((sample, its)) = samples.get(dice.below(samples.len())) else {
+        let is_good = dice.part() < self.odds.part(number, agent);
+        let Some((sample, its)) = self.like(agent, is_good, dice) else {
             let spread = 0.5 + dice.part();
             return DrawnAttempt {
                 work: length(estimate * self.pace * spread),
@@ -319,13 +403,45 @@ impl GuessedLaw<'_> {
                 usage: Usage::default(),
             };
         };
+        self.odds.add(number, agent, is_good);
+        let verdict = match is_good {
+            true => Verdict::Complete,
+            false if sample.verdict == Verdict::Complete => Verdict::Incomplete,
+            false => sample.verdict,
+        };
+        // Another agent has other prices.
+        let (cost_usd, tokens) =
+            if is_by(sample, agent) { (sample.cost_usd, sample.tokens) } else { (None, None) };
         DrawnAttempt {
             work: length(sample.work_seconds / its * estimate),
             queue: length(sample.queue_seconds),
-            verdict: if assumed { complete } else { sample.verdict },
-            usage: Usage { cost_usd: sample.cost_usd, tokens: sample.tokens, ..Usage::default() },
+            verdict,
+            usage: Usage { cost_usd, tokens, ..Usage::default() },
         }
     }
+
+    /// An attempt of the same agent with the same end, or as near to that as there is one.
+    fn like(
+        &self,
+        agent: Option<&str>,
+        is_good: bool,
+        dice: &mut Dice,
+    ) -> Option<(&'a AttemptSample, f64)> {
+        let kinds = [(true, true), (true, false), (false, true), (false, false)];
+        kinds.into_iter().find_map(|(of_agent, of_end)| {
+            let is_like = |(it, _): &&(&AttemptSample, f64)| {
+                (!of_agent || is_by(it, agent))
+                    && (!of_end || is_good == (it.verdict == Verdict::Complete))
+            };
+            let found = || self.samples.iter().filter(is_like);
+            found().nth(dice.below(found().count())).copied()
+        })
+    }
+}
+
+/// Whether an attempt may be one of this agent.
+fn is_by(sample: &AttemptSample, agent: Option<&str>) -> bool {
+    agent.is_none() || sample.agent.is_none() || sample.agent.as_deref() == agent
 }
 
 #[cfg(test)]
@@ -334,10 +450,11 @@ mod tests {
 
     use super::*;
     use crate::{
+        agents::agent_command::AgentCommand,
         event::{Begun, RunEvent},
         graph::task::{Task, TaskId},
         samples::{record, task},
-        select::{Policy, keys},
+        select::{Policy, keys, roster::Roster},
         spend::Budget,
     };
 
@@ -488,8 +605,9 @@ mod tests {
     ) -> bool {
         let took = |until: DateTime<Utc>| {
             let mut dice = Dice(seed + 1);
-            let mut draw =
-                |number: usize, _: bool| law.draw(view.graph.task(number).minutes, &mut dice);
+            let mut draw = |number: usize, _: Option<&str>| {
+                law.draw(view.graph.task(number).minutes, &mut dice)
+            };
             let mut play = Play::of(view, now, &mut draw);
             play.go_on(until, &mut draw);
             play
@@ -553,6 +671,100 @@ mod tests {
             let is_limit = matches!(night.why, Some(StopReason::Limit(_)));
             assert_eq!(is_limit, done < 3, "{:?}", night.why);
         }
+    }
+
+    /// The forecast of tasks of one hour after these attempts: the numbers of their tasks, their agents
+    /// and whether they completed them.
+    fn after(
+        count: usize,
+        (policy, attempts): (&Policy, &[(usize, &str, bool)]),
+        check: impl Fn(&View<'_>, &[PlayedNight]),
+    ) {
+        let mut tasks: Vec<Task> = (0..count).map(|n| task(&format!("t{n}"))).collect();
+        let mut history = History::default();
+        history.apply(&record("t0", 0, RunEvent::LoopStarted(Begun::default())));
+        for (at, (number, agent, is_good)) in (1..).zip(attempts) {
+            let id = tasks[*number].id.clone();
+            let verdict = if *is_good { Verdict::Complete } else { Verdict::Incomplete };
+            let attempt = history.of(&id).attempts + 1;
+            let cost = if *agent == "strong" { 5.0 } else { 0.5 };
+            history.apply(&record(id.as_str(), at * 60, crate::samples::started(attempt)));
+            history.active.with(Some(&id), |open| open.has_agent = true);
+            let result = AttemptResult {
+                agent: Some((*agent).to_owned()),
+                usage: Usage { cost_usd: Some(cost), ..Usage::default() },
+                ..AttemptResult::new(attempt, verdict, Outcome::Exited { exit_code: 0 })
+            };
+            history.apply(&record(id.as_str(), at * 60 + 50, Event::Ended(result)));
+            if *is_good {
+                tasks[*number].status = Status::Complete;
+            }
+        }
+        let begun = Begun { max_iterations: 500, ..Begun::default() };
+        history.apply(&record("t0", 10_000, RunEvent::LoopStarted(begun)));
+        let graph = TaskGraph::new(tasks, Vec::new()).unwrap();
+        let keys = keys(&graph, false);
+        let view = View { graph: &graph, keys: &keys, history: &history, policy, active: &[] };
+        let now = DateTime::from_timestamp(10_000, 0).unwrap();
+        check(&view, &AttemptLaw::of(&view).nights(&view, now, 100));
+    }
+
+    fn complete(nights: &[PlayedNight]) -> usize {
+        nights.iter().filter(|it| it.why == Some(StopReason::Complete)).count()
+    }
+
+    #[test]
+    fn what_always_failed_is_not_expected_to_be_done() {
+        let policy = Policy { max_failures: 5, ..Policy::default() };
+        let all = |is_good| (0..5).map(|number| (number, "fast", is_good)).collect::<Vec<_>>();
+        after(10, (&policy, &all(false)), |_, nights| {
+            assert!(complete(nights) < 20, "{}", complete(nights));
+        });
+        after(10, (&policy, &all(true)), |_, nights| {
+            assert!(complete(nights) > 80, "{}", complete(nights));
+        });
+        // One hard task says little about the others.
+        let hard = [(0, "fast", false), (0, "fast", false)];
+        let mut attempts = all(true);
+        attempts.extend([(5, "fast", false), (5, "fast", false)]);
+        after(10, (&policy, &attempts), |view, _| {
+            let mut odds = AttemptLaw::of(view).odds(view);
+            let (again, other) = (odds.part(5, Some("fast")), odds.part(6, Some("fast")));
+            assert!(again < 0.6 && other > 0.75, "{again} {other}");
+        });
+        after(2, (&policy, &hard), |view, _| {
+            let mut odds = AttemptLaw::of(view).odds(view);
+            assert!(odds.part(0, Some("fast")) < odds.part(1, Some("fast")));
+        });
+    }
+
+    #[test]
+    fn each_agent_of_a_ladder_has_its_own_odds_and_prices() {
+        let named = ["fast", "strong"].map(|name| AgentCommand {
+            name: name.to_owned(),
+            ..AgentCommand::command(vec![name.to_owned()])
+        });
+        let roster = Roster::new(BTreeMap::new(), BTreeMap::new(), named.to_vec());
+        let policy = Policy { roster, max_failures: 0, ..Policy::default() };
+        let mut attempts = Vec::new();
+        for number in 0..20 {
+            let is_easy = number % 2 == 0;
+            attempts.push((number, "fast", is_easy));
+            attempts.extend((!is_easy).then_some((number, "strong", true)));
+        }
+        after(40, (&policy, &attempts), |_, nights| {
+            let sum = |name: &str| {
+                let used = nights.iter().filter_map(|it| it.by_agent.get(name));
+                used.fold(Spend::default(), |sum, it| sum.plus(it))
+            };
+            let (fast, strong) = (sum("fast"), sum("strong"));
+            for (used, price) in [(fast, 0.5), (strong, 5.0)] {
+                assert!((used.cost_usd - f64::from(used.attempts) * price).abs() < 0.001);
+            }
+            // All begin with the first rung, and about half of them need another.
+            assert_eq!(fast.attempts, 20 * 100);
+            assert!((600..1500).contains(&strong.attempts), "{}", strong.attempts);
+        });
     }
 
     /// `RALPH_NIGHTS=1000 cargo test --release --lib night -- --nocapture` measures more nights.

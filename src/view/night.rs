@@ -1,7 +1,10 @@
 //! The night foreseen: what a run that starts now, or goes on, will have done in the morning, when and
 //! why it ends, and what it costs.
 
-use std::{collections::BTreeMap, mem};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
 
 use chrono::{DateTime, Days, Local, NaiveTime, Utc};
 use schemars::JsonSchema;
@@ -57,6 +60,19 @@ pub struct NightView {
     pub cost_usd: Option<RangeView<f64>>,
     /// The limit on that, if there is one.
     pub max_cost_usd: Option<f64>,
+    /// The agents of its attempts.
+    pub agents: Vec<NightAgent>,
+}
+
+/// What an agent does in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct NightAgent {
+    /// Its name.
+    pub name: String,
+    /// How many attempts it makes.
+    pub attempts: RangeView<u32>,
+    /// What they cost, in US dollars; none if none of its attempts has told its cost.
+    pub cost_usd: Option<RangeView<f64>>,
 }
 
 /// What lies between two values in eight of ten cases.
@@ -101,6 +117,38 @@ impl<T: Copy> RangeView<T> {
         values.sort_by(order);
         let at = |tenths: usize| values.get(values.len() * tenths / 10).copied();
         Some(RangeView { low: at(1)?, middle: at(5)?, high: at(9)? })
+    }
+
+    /// The range in words.
+    fn text(&self, word: impl Fn(T) -> String) -> String {
+        let (low, high) = (word(self.low), word(self.high));
+        if low == high { low } else { format!("{low} to {high}") }
+    }
+}
+
+impl NightAgent {
+    /// The agents of these nights, by name.
+    fn all(nights: &[PlayedNight]) -> Vec<NightAgent> {
+        let names: BTreeSet<&String> = nights.iter().flat_map(|it| it.by_agent.keys()).collect();
+        let agent = |name: &String| {
+            let used =
+                || nights.iter().map(|it| it.by_agent.get(name).copied().unwrap_or_default());
+            let costs = used().map(|it| it.assumed_cost()).collect();
+            let knows_cost = used().any(|it| it.cost_usd > 0.0);
+            Some(NightAgent {
+                name: name.clone(),
+                attempts: RangeView::of(used().map(|it| it.attempts).collect(), Ord::cmp)?,
+                cost_usd: RangeView::of(costs, f64::total_cmp).filter(|_| knows_cost),
+            })
+        };
+        names.into_iter().filter_map(agent).collect()
+    }
+
+    fn text(&self) -> String {
+        let attempts = self.attempts.text(|count| count.to_string());
+        let noun = if self.attempts.high == 1 { "attempt" } else { "attempts" };
+        let cost = self.cost_usd.map_or("unknown cost".to_owned(), |it| it.text(dollars));
+        format!("{}: {attempts} {noun}, {cost}", self.name)
     }
 }
 
@@ -177,12 +225,41 @@ impl NightView {
             reasons: reasons(view, &nights),
             cost_usd: RangeView::of(costs, f64::total_cmp).filter(|_| knows_cost),
             max_cost_usd: view.policy.budget.cost,
+            agents: NightAgent::all(&nights),
         })
     }
 
     /// The most frequent reason.
     fn end(&self) -> &NightEnd {
         &self.reasons[0]
+    }
+
+    /// Whether it ends with everything done.
+    pub fn is_whole(&self) -> bool {
+        self.end().exit_code == Some(Exit::Success.code())
+    }
+
+    /// When it ends, and why if that is before everything is done.
+    pub fn end_range(&self) -> String {
+        let range = self.ends_at.text(|at| minute(at, self.from));
+        if self.is_whole() { range } else { format!("{range}: {}", self.end().why) }
+    }
+
+    /// What it costs, if that is known.
+    pub fn cost_range(&self) -> Option<String> {
+        self.cost_usd.map(|it| it.text(dollars))
+    }
+
+    /// What each agent does, if there are several.
+    pub fn agent_lines(&self) -> impl Iterator<Item = String> {
+        self.agents.iter().filter(|_| self.agents.len() > 1).map(NightAgent::text)
+    }
+
+    /// How much longer than this many seconds the tasks take that are planned from `begin` on: all of
+    /// them end when the run does, if it does all.
+    pub fn stretch(&self, begin: DateTime<Utc>, planned: u64) -> f64 {
+        let end = (self.ends_at.middle - begin).as_seconds_f64().max(0.0);
+        if self.is_whole() { end / planned.max(1) as f64 } else { 1.0 }
     }
 
     /// When and why it ends.
@@ -198,8 +275,7 @@ impl NightView {
 
     /// When it ends, in two words.
     pub fn end_in_short(&self) -> String {
-        let is_done = self.end().exit_code == Some(Exit::Success.code());
-        let verb = if is_done { "done" } else { "ends" };
+        let verb = if self.is_whole() { "done" } else { "ends" };
         format!("{verb} ≈ {}", minute(self.ends_at.middle, self.from))
     }
 
@@ -236,11 +312,12 @@ impl NightView {
             let remedy = remedy.as_ref().map_or(String::new(), |remedy| format!("; {remedy}"));
             lines.push(format!("in {cases} of 10 cases: {why}{remedy}"));
         }
-        if let Some(RangeView { low, high, .. }) = self.cost_usd {
+        if let Some(cost) = self.cost_range() {
             let limit = self.max_cost_usd;
             let limit =
                 limit.map_or(String::new(), |limit| format!(" (`max_cost`: {})", dollars(limit)));
-            lines.push(format!("the run costs {} to {}{limit}", dollars(low), dollars(high)));
+            lines.push(format!("the run costs {cost}{limit}"));
+            lines.extend(self.agent_lines().map(|line| format!("  {line}")));
         }
         lines
     }

@@ -1,27 +1,28 @@
-//! What would happen if every attempt succeeded.
+//! The order of the tasks, and what a run would come to, by the number of attempts at once.
 
 use std::cmp::Reverse;
 
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::{
     VERSION,
     attempt::AttemptView,
+    night::{NightView, Patience},
     state::{StateKind, StateTable, TaskCounts},
     task::{TaskStanding, TaskView, standing},
     waits::{BlockedLanding, UnreachableView, WaitingView, WaitingWorkView},
 };
 use crate::core::{
-    graph::task::{Task, TaskId},
-    select::{Forecast, SelectionKey, Slot, View},
-    verdict::Verdict,
+    graph::task::TaskId,
+    night::AttemptLaw,
+    select::{Policy, SelectionKey, Slot, View},
 };
 
 /// The numbers of attempts at once that are compared where none is given.
 const JOBS: [usize; 5] = [1, 2, 4, 8, 16];
-/// How many tasks must have been completed before their lengths count.
+/// How many attempts must have completed tasks before their lengths count.
 const ENOUGH: usize = 3;
 
 /// What would happen if every attempt succeeded.
@@ -55,9 +56,9 @@ pub struct PathView {
 /// How long tasks take, relative to their estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PaceView {
-    /// The median of time over estimate; 1 where too few tasks are complete.
+    /// The median of time over estimate; 1 where too few attempts have completed tasks.
     pub factor: f64,
-    /// How many complete tasks there are to learn from.
+    /// How many of the newest attempts have completed tasks.
     pub tasks: usize,
 }
 
@@ -66,12 +67,12 @@ pub struct PaceView {
 pub struct ForecastView {
     /// Attempts at once.
     pub jobs: usize,
-    /// How long all of it takes.
+    /// How long all of it takes: if every attempt succeeds, or in half of the cases if that can be
+    /// foreseen.
     pub seconds: u64,
-    /// When all of it is complete.
-    #[serde(serialize_with = "as_time")]
-    #[schemars(with = "String", extend("format" = "date-time"))]
-    pub done_at: DateTime<Utc>,
+    /// The run with this number of attempts at once; none before any attempt has ended, or if it is too
+    /// large to be foreseen.
+    pub night: Option<NightView>,
     /// The tasks, in the order in which they begin.
     pub tasks: Vec<ForecastTaskView>,
 }
@@ -99,13 +100,13 @@ pub struct PlannedTask {
     pub seconds: u64,
 }
 
-fn as_time<S: Serializer>(at: &DateTime<Utc>, to: S) -> Result<S::Ok, S::Error> {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true).serialize(to)
-}
-
 impl PlanView {
     /// A plan for these numbers of attempts at once, or for the usual ones where there is none.
-    pub fn of(view: &View<'_>, jobs: Vec<usize>, now: DateTime<Utc>) -> PlanView {
+    pub fn of(
+        view: &View<'_>,
+        jobs: Vec<usize>,
+        (is_live, now): (bool, DateTime<Utc>),
+    ) -> PlanView {
         let pace = PaceView::of(view);
         let length = |number: usize| pace.seconds(view.graph.task(number).minutes);
         let path = view.critical_path(&length, now);
@@ -115,8 +116,7 @@ impl PlanView {
         } else {
             jobs
         };
-        let forecast =
-            |jobs: usize| ForecastView::of(view, jobs, &view.forecast(jobs, &length, now), now);
+        let forecast = |jobs: usize| ForecastView::of(view, jobs, &length, (is_live, now));
         let planned = |slot: &Slot| {
             let task = view.graph.task(slot.key.number);
             let (id, title) = (task.id.clone(), task.title_line().to_owned());
@@ -138,42 +138,38 @@ impl PlanView {
 
 impl ForecastView {
     /// A forecast of the selection for this number of attempts at once, from this time on.
-    pub fn of(
+    fn of(
         view: &View<'_>,
         jobs: usize,
-        forecast: &Forecast,
-        now: DateTime<Utc>,
+        length: &dyn Fn(usize) -> u64,
+        (is_live, now): (bool, DateTime<Utc>),
     ) -> ForecastView {
-        let seconds = i64::try_from(forecast.end).unwrap_or(i64::MAX);
-        let longest = TimeDelta::days(36_500);
+        let forecast = view.forecast(jobs, length, now);
+        let policy = Policy { jobs, ..view.policy.clone() };
+        let night =
+            NightView::of(&View { policy: &policy, ..*view }, is_live, now, Patience::Short)
+                .filter(|night| night.learned_from > 0);
+        let stretch = night.as_ref().map_or(1.0, |night| night.stretch(now, forecast.end));
+        let after = |seconds: u64| times(seconds, stretch);
         let task = |slot: &Slot| ForecastTaskView {
             id: view.graph.task(slot.key.number).id.clone(),
-            start_seconds: slot.start,
-            end_seconds: slot.end,
+            start_seconds: after(slot.start),
+            end_seconds: after(slot.end),
         };
         ForecastView {
             jobs,
-            seconds: forecast.end,
-            done_at: now + TimeDelta::try_seconds(seconds).unwrap_or(longest).min(longest),
+            seconds: after(forecast.end),
+            night,
             tasks: forecast.slots.iter().map(task).collect(),
         }
     }
 }
 
 impl PaceView {
-    /// Compares the attempts at the complete tasks with their estimates.
+    /// Compares the newest attempts that completed tasks with their estimates.
     pub fn of(view: &View<'_>) -> PaceView {
-        let factor = |task: &Task| {
-            let past = view.history.of(&task.id);
-            let is_complete =
-                past.last.as_ref().is_some_and(|last| last.verdict == Verdict::Complete);
-            let estimate = f64::from(task.minutes) * 60.0;
-            is_complete.then(|| past.spend.duration_seconds / estimate)
-        };
-        let mut factors: Vec<f64> = view.graph.tasks().iter().filter_map(factor).collect();
-        factors.sort_by(f64::total_cmp);
-        let tasks = factors.len();
-        let factor = if tasks < ENOUGH { 1.0 } else { factors[tasks / 2] };
+        let (factor, tasks) = AttemptLaw::of(view).pace();
+        let factor = factor.filter(|_| tasks >= ENOUGH).unwrap_or(1.0);
         PaceView { factor, tasks }
     }
 
@@ -184,15 +180,19 @@ impl PaceView {
 
     /// The length to expect of a task with this estimate.
     pub fn seconds(&self, minutes: u32) -> u64 {
-        let seconds = f64::from(minutes) * 60.0 * self.factor;
-        #[expect(
-            clippy::cast_sign_loss,
-            clippy::cast_possible_truncation,
-            reason = "both factors are positive"
-        )]
-        let seconds = seconds.round() as u64;
-        seconds.max(1)
+        times(u64::from(minutes) * 60, self.factor).max(1)
     }
+}
+
+/// Multiplies seconds.
+fn times(seconds: u64, factor: f64) -> u64 {
+    #[expect(
+        clippy::cast_sign_loss,
+        clippy::cast_possible_truncation,
+        reason = "both factors are positive"
+    )]
+    let seconds = (seconds as f64 * factor).round() as u64;
+    seconds
 }
 
 /// The smallest number of attempts at once after which more does not help.

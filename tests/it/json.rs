@@ -39,7 +39,10 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["report", "--json"], "The report of the newest run."),
     (&["slots", "--json"], "The slots of attempts, and whether each can be removed."),
     (&["ls", "--json"], "The run and the loops of this repository."),
-    (&["plan", "--json", "--jobs", "2"], "The forecast of a run in which every attempt succeeds."),
+    (
+        &["plan", "--json", "--jobs", "2"],
+        "The order of the tasks, and the run foreseen by the number of jobs; `night` is null before any attempt has ended.",
+    ),
     (&["check", "--json"], "The errors and warnings of the graph file."),
     (&["doctor", "--json"], "The checks and their findings."),
     (&["attempts", "--json"], "All attempts."),

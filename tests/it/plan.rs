@@ -26,7 +26,9 @@ fn the_plan_lists_tasks_in_order() {
     jobs  takes
     1  4h
     2  3h
-
+    more than 2 job
+    no attempt has
+    
     in order, one a
     1h  a  Th
     2h  b  On
@@ -39,6 +41,7 @@ fn the_plan_lists_tasks_in_order() {
     assert_eq!(plan["enough_jobs"], 2);
     let seconds = |at: usize| plan["forecasts"][at]["seconds"].as_u64().unwrap();
     assert_eq!((seconds(0), seconds(1)), (4 * 3600, 3 * 3600));
+    assert!(plan["forecasts"][0]["night"].is_null(), "no attempt has ended");
     assert_eq!(plan["critical_path"]["ids"], serde_json::json!(["a", "b"]));
     let part = trial.run(["plan", "--tag", "side", "--json"]).json();
     assert_eq!(part["forecasts"][0]["seconds"], 3600);
@@ -82,7 +85,11 @@ fn past_attempts_say_how_long_tasks_take() {
     let plan = trial.run(["plan", "--json", "--jobs", "1"]).json();
     assert_eq!(plan["pace"]["tasks"], 3);
     assert!(plan["pace"]["factor"].as_f64().unwrap() < 0.1, "an hour's task took no time");
-    assert!(plan["forecasts"][0]["seconds"].as_u64().unwrap() < 600);
+    let forecast = &plan["forecasts"][0];
+    assert!(forecast["seconds"].as_u64().unwrap() < 600);
+    // It is the forecast of `tonight`.
+    assert_eq!(forecast["night"]["learned_from"], 3);
+    assert_eq!(forecast["night"]["reasons"][0]["exit_code"], 0);
     trial.run(["run", "-q"]);
     trial.run(["plan"]).stdout("nothing is left that can be done\n");
 }
@@ -149,4 +156,35 @@ fn the_rest_of_a_run_is_foreseen_while_it_goes_on() {
     assert_eq!((&seen["goes_on"], &seen["open"]), (&true.into(), &4.into()));
     trial.leave("open");
     run.end(&trial).graph_complete();
+}
+
+/// Attempts that all failed are not expected to succeed, and each rung of a ladder has its own costs.
+#[test]
+fn a_plan_has_the_odds_and_the_costs_of_the_attempts_so_far() {
+    let graph: String = (0..12).map(|n| format!("- {{id: t{n}}}\n")).collect();
+    let trial = TestProject::new().graph(&format!("tasks:\n{graph}"));
+    let script = "cat > /dev/null; [ $0 = dear ] && touch \"$RALPH_TASK_ID\"; [ $0 = dear ] && \"$RALPH\" task-complete \
+                  \"$RALPH_TASK_ID\"; echo '{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\
+                  \"result\":\"ok\",\"total_cost_usd\":'$1'}'";
+    let agent = |name: &str, cost: &str| {
+        let command = serde_json::json!(["sh", "-c", script, name, cost]);
+        format!("  {name}: {{command: {command}, output: claude-json}}\n")
+    };
+    let agents = format!("agents:\n{}{}", agent("cheap", "0.5"), agent("dear", "5"));
+    let set = |more: &str| {
+        let settings = format!("{}{agents}follow_ups: 0\n{more}", crate::support::SETTINGS);
+        trial.write(".ralph/config.yaml", &settings);
+    };
+    set("agent: cheap\n");
+    trial.run(["run", "-q"]).code(1);
+    let night = |jobs: &str| {
+        trial.run(["plan", "--json", "--jobs", jobs]).json()["forecasts"][0]["night"].clone()
+    };
+    assert_eq!(night("1")["reasons"][0]["exit_code"], 1, "five failed in a row");
+    set("escalate: [cheap, dear]\n");
+    trial.run(["run", "-q", "--task", "t10"]).code(0);
+    let names: Vec<String> =
+        night("2")["agents"].as_array().unwrap().iter().map(|it| it["name"].to_string()).collect();
+    assert_eq!(names, ["\"cheap\"", "\"dear\""]);
+    trial.run(["plan"]).stdout_has("cheap: ").stdout_has("dear: ");
 }

@@ -232,7 +232,7 @@ impl Effect for AttemptEvent {
             }
             AttemptEvent::CandidateEnded(end) => {
                 let spend = end.spend();
-                history.add_call(record.timestamp, &spend, &end.usage);
+                history.add_call(record, &spend, &end.usage);
                 history.with(record.task_id.as_ref(), |past| past.spend = past.spend.plus(&spend));
                 history.active.with(record.task_id.as_ref(), |active| {
                     active.candidates.retain(|(number, _)| *number != end.candidate.number);
@@ -418,7 +418,7 @@ impl Effect for CheckEvent {
                 *broken = broken.take().or_else(|| Some(why.clone()).filter(|why| !why.is_empty()));
             }
             CheckEvent::WorkReviewed(end) => {
-                history.add_call(at, &end.spend(), &end.usage);
+                history.add_call(record, &end.spend(), &end.usage);
                 history.apply_review_error(at, end);
             }
             CheckEvent::Calibrated(call) => history.add_cost(at, call.usage.cost_usd),

@@ -9,6 +9,7 @@ use super::History;
 use crate::{
     agents::provider_error::{Advice, PATIENCE, ProviderError},
     attempt::AttemptState,
+    default_value::is_default,
     event::{AttemptResult, Batch, Held, ReviewEnd, ReviewWait, WaitingWork},
     executor::Placement,
     graph::task::TaskId,
@@ -68,6 +69,9 @@ pub struct ActiveAttempt {
     pub placement: Option<Placement>,
     /// When its agent ended, and what that has used.
     pub spent: Option<(DateTime<Utc>, Spend)>,
+    /// What its candidates and reviewers have cost, in US dollars, as far as it is known.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub calls_usd: f64,
     /// The tasks whose status a command changed since it started.
     #[serde(default)]
     pub commanded: BTreeSet<TaskId>,

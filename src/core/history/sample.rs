@@ -29,10 +29,10 @@ pub struct AttemptSample {
     pub queue_seconds: f64,
     /// How it ended.
     pub verdict: Verdict,
-    /// Whether an attempt at the task had failed before.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub is_retry: bool,
-    /// The cost in US dollars, if it is known.
+    /// The name of its agent, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The cost in US dollars, with that of its candidates and reviewers, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// The tokens, if they are known.
@@ -53,13 +53,7 @@ impl AttemptSamples {
 
     /// Adds an attempt that ended then, if it says something about others: one whose agent did not
     /// start, or that somebody ended, does not.
-    pub(super) fn add(
-        &mut self,
-        open: &ActiveAttempt,
-        is_retry: bool,
-        at: DateTime<Utc>,
-        ended: &AttemptResult,
-    ) {
+    pub(super) fn add(&mut self, open: &ActiveAttempt, at: DateTime<Utc>, ended: &AttemptResult) {
         if !open.has_agent || matches!(ended.verdict, Verdict::Cancelled | Verdict::Interrupted) {
             return;
         }
@@ -70,8 +64,8 @@ impl AttemptSamples {
             work_seconds: seconds(queued - open.since),
             queue_seconds: seconds(at - queued),
             verdict: ended.verdict,
-            is_retry,
-            cost_usd: ended.usage.cost_usd,
+            agent: ended.agent.clone(),
+            cost_usd: ended.usage.cost_usd.map(|cost| cost + open.calls_usd),
             tokens: ended.usage.tokens,
         });
         if self.0.len() > KEPT {

@@ -70,13 +70,11 @@ pub(super) fn upcoming(
     let is_foreseeable = forecast.as_ref().map_or(pace.is_known(), NightView::is_known);
     // All that is planned ends when the run does.
     let planned_end = slots.slots.iter().map(|slot| slot.end).max().unwrap_or(0);
-    let whole = forecast.as_ref().filter(|it| it.reasons[0].exit_code == Some(0));
-    let end = whole.map(|it| (it.ends_at.middle - begin).as_seconds_f64().max(0.0));
+    let pace = forecast.as_ref().map_or(1.0, |it| it.stretch(begin, planned_end));
     let after = |seconds: u64| {
         if !is_foreseeable {
             return None;
         }
-        let pace = end.map_or(1.0, |end| end / planned_end.max(1) as f64);
         let length = TimeDelta::try_milliseconds((seconds as f64 * pace * 1000.0).round() as i64);
         begin.checked_add_signed(length?)
     };
