@@ -188,8 +188,11 @@ pub fn format_of(name: &str, text: &str, named: Option<BacklogFormat>) -> Result
     if let Some(format) = named {
         return Ok(format);
     }
-    let is_org = name.to_ascii_lowercase().ends_with(".org");
-    import::detect(text).filter(|_| !is_org).ok_or_else(|| {
+    let is_called = |ending: &str| name.to_ascii_lowercase().ends_with(ending);
+    let is_org = is_called(".org");
+    let is_table = [".csv", ".tsv"].into_iter().any(is_called) && text.trim().contains('\n');
+    let by_name = is_table.then_some(BacklogFormat::Csv);
+    import::detect(text).or(by_name).filter(|_| !is_org).ok_or_else(|| {
         if is_org {
             let fault =
                 Diagnostic::error(format!("`{name}` is an Org file, which is not read"), 0..0);

@@ -39,6 +39,11 @@ impl Reading {
         self.backlog.lost.push(LostField::new(field, why, at));
     }
 
+    /// Lists a part of the whole source as kept in another form.
+    pub(super) fn note(&mut self, field: &str, why: &str, at: Range<usize>) {
+        self.backlog.lost.push(LostField { is_kept: true, ..LostField::new(field, why, at) });
+    }
+
     /// Lists something of a task as lost.
     pub(super) fn lose_of(
         &mut self,
@@ -137,7 +142,7 @@ impl Reading {
 }
 
 /// The name under which the graph keeps an unknown field.
-fn free_name(name: &str) -> String {
+pub(super) fn free_name(name: &str) -> String {
     let is_known = nearest(name, FIELDS.iter().map(|field| field.name)).is_some();
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
     let is_mine = ["source", "depends_on", "id"].contains(&name);

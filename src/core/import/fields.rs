@@ -45,9 +45,9 @@ pub(super) enum FieldRole {
 
 /// Roles by folded name. The first present name of a role wins; the others are kept.
 const ROLES: &[(FieldRole, &str)] = &[
-    (FieldRole::Id, "id key identifier taskid issuekey ticketid"),
-    (FieldRole::Title, "title name summary subject headline"),
-    (FieldRole::Description, "description body desc content"),
+    (FieldRole::Id, "id key identifier taskid issuekey ticketid nr nummer kennung"),
+    (FieldRole::Title, "title name summary subject headline titel betreff aufgabe bezeichnung"),
+    (FieldRole::Description, "description body desc content beschreibung"),
     (FieldRole::Section("Details"), "details"),
     (FieldRole::Section("Design"), "design"),
     (
@@ -59,22 +59,23 @@ const ROLES: &[(FieldRole, &str)] = &[
     (FieldRole::Section("Test strategy"), "teststrategy"),
     (FieldRole::Status, "status state"),
     (FieldRole::Done, "passes done completed complete isdone iscomplete"),
-    (FieldRole::Priority, "priority prio urgency"),
+    (FieldRole::Priority, "priority prio urgency priorität prioritaet dringlichkeit"),
     (
         FieldRole::DependsOn,
         "dependson dependencies deps blockedby requires prerequisites needs after \
          blockedbydependencies inwardissuelinkblocks depends dependency dependenton predecessors \
-         predecessor waitson waitingon blockers prerequisite",
+         predecessor waitson waitingon blockers prerequisite abhängigkeiten abhängigkeit abhängigvon \
+         vorgänger voraussetzungen blockiertvon",
     ),
     (FieldRole::Blocks, "blocks before outwardissuelinkblocks"),
     (FieldRole::Relations, "relations"),
     (FieldRole::InverseRelations, "inverserelations"),
     (FieldRole::Alias, "issueid"),
-    (FieldRole::Tags, "tags labels label tag keywords"),
+    (FieldRole::Tags, "tags labels label tag keywords schlagworte schlagwörter"),
     (FieldRole::Story, "story userstory"),
-    (FieldRole::Milestone, "milestone"),
+    (FieldRole::Milestone, "milestone meilenstein"),
     (FieldRole::Parent, "parent parentid epic epicid parentissue parenttask epiclink"),
-    (FieldRole::Notes, "notes"),
+    (FieldRole::Notes, "notes notizen"),
     (FieldRole::CompletedAt, "completedat closedat finishedat doneat resolvedat resolved"),
 ];
 
@@ -89,33 +90,33 @@ const STATUSES: &[(Status, &str)] = &[
     (
         Status::Pending,
         "new triage planned draft proposed queued unstarted idea icebox selectedfordevelopment \
-         failing failed false no pinned notdone incomplete reopened opened offen",
+         failing failed false no pinned notdone incomplete reopened opened offen neu geplant",
     ),
     (
         Status::InProgress,
         "review inreview codereview testing qa inqa active working hooked underway indevelopment \
-         assigned claimed inprocess running inarbeit",
+         assigned claimed inprocess running inarbeit inbearbeitung begonnen",
     ),
     (
         Status::Complete,
         "resolved fixed merged shipped released passed passing passes finished verified \
-         implemented true yes erledigt fertig",
+         implemented true yes ja erledigt fertig abgeschlossen",
     ),
-    (Status::Blocked, "waiting stuck paused impeded"),
+    (Status::Blocked, "waiting stuck paused impeded blockiert"),
     (Status::NeedsInput, "question needsinfo awaitinginput needsdecision"),
     (
         Status::Cancelled,
         "tombstone deleted archived abandoned duplicate invalid notplanned wontdo obsolete \
-         declined removed",
+         declined removed verworfen abgebrochen",
     ),
 ];
 
 /// Priorities by folded word, in addition to those of the graph.
 const PRIORITIES: &[(Priority, &str)] = &[
-    (Priority(0), "highest blocker immediate showstopper sev0"),
-    (Priority(1), "major important must musthave sev1"),
-    (Priority(2), "moderate default should shouldhave sev2"),
-    (Priority(3), "minor could couldhave sev3"),
+    (Priority(0), "highest blocker immediate showstopper sev0 kritisch"),
+    (Priority(1), "major important must musthave sev1 hoch"),
+    (Priority(2), "moderate default should shouldhave sev2 mittel normal"),
+    (Priority(3), "minor could couldhave sev3 niedrig gering"),
     (Priority(4), "lowest trivial someday nicetohave sev4"),
 ];
 
@@ -153,7 +154,7 @@ pub(super) fn priority(word: &str) -> Option<Priority> {
 
 /// A name without separators and case: `depends_on` and `dependsOn` are the same.
 pub(super) fn fold(word: &str) -> String {
-    word.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+    word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 /// A text of a source in a message.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    builder::{Reading, TaskBuilder},
+    builder::{self, Reading, TaskBuilder},
     fields::{self, FieldRole, fold},
     value::{SourceEntry, SourceValue},
 };
@@ -96,7 +96,8 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
         return Ok(reading);
     };
     reading.is_empty = rows.is_empty();
-    let has_title = header.cells.iter().any(|(name, _)| fields::role(name) == FieldRole::Title);
+    let roles = roles(header, rows);
+    remark(&mut reading, header, rows, &roles);
     for row in rows {
         let first = row.cells.first().map_or(0..0, |(_, at)| at.clone());
         if row.cells.iter().all(|(cell, _)| cell.trim().is_empty()) {
@@ -116,11 +117,55 @@ pub(super) fn read(text: &str) -> Result<Reading, Vec<Diagnostic>> {
                 key_at: at.clone(),
                 value: SourceValue::of_text(cell.clone(), at.clone()),
             };
-            builder.take(&mut reading, &entry, role(name, has_title));
+            builder.take(&mut reading, &entry, roles[number]);
         }
         builder.finish(&mut reading);
     }
     Ok(reading)
+}
+
+/// The roles of the columns. If none is known to have the titles, the first one of texts has them.
+fn roles(header: &TableRow, rows: &[TableRow]) -> Vec<FieldRole> {
+    let names = || header.cells.iter().map(|(name, _)| name.trim());
+    let has_title = names().any(|name| fields::role(name) == FieldRole::Title);
+    let mut roles: Vec<FieldRole> = names().map(|name| role(name, has_title)).collect();
+    let has_texts = |column: &usize| {
+        let cells = rows.iter().filter_map(|row| row.cells.get(*column));
+        let count = |test: fn(&str) -> bool| cells.clone().filter(|(cell, _)| test(cell)).count();
+        let texts = count(|cell| cell.chars().filter(|c| c.is_alphabetic()).count() > 2);
+        texts > 0 && texts * 2 > count(|cell| !cell.trim().is_empty())
+    };
+    let is_free = |column: &usize| roles[*column] == FieldRole::Other && has_texts(column);
+    if !roles.contains(&FieldRole::Title)
+        && let Some(column) = (0..roles.len()).find(is_free)
+    {
+        roles[column] = FieldRole::Title;
+    }
+    roles
+}
+
+/// Remarks on the columns: which one has the titles if none is named so, and which ones mean nothing.
+fn remark(reading: &mut Reading, header: &TableRow, rows: &[TableRow], roles: &[FieldRole]) {
+    let is_used = |column: usize| {
+        rows.iter()
+            .any(|row| row.cells.get(column).is_some_and(|(cell, _)| !cell.trim().is_empty()))
+    };
+    let (mut unknown, mut first) = (Vec::new(), None);
+    for (column, ((name, at), role)) in header.cells.iter().zip(roles).enumerate() {
+        let name = name.trim();
+        if *role == FieldRole::Title && self::role(name, false) != FieldRole::Title {
+            reading.note(name, "taken as the title: no column is called `title`", at.clone());
+        }
+        // What gets another name is named with it.
+        let is_kept = *role == FieldRole::Other && builder::free_name(name) == name;
+        if is_kept && !fields::is_telling(name) && !name.is_empty() && is_used(column) {
+            unknown.push(name);
+            first.get_or_insert(at);
+        }
+    }
+    if let Some(at) = first {
+        reading.note(&unknown.join(", "), "kept, and nothing is read from it", at.clone());
+    }
 }
 
 #[cfg(test)]

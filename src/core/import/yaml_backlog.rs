@@ -40,6 +40,8 @@ pub(super) fn parts(text: &str) -> Result<Vec<TicketPart>, Box<Diagnostic>> {
     // How tickets are told from text with rules: by the key that the first one is named by, and by
     // their end if the first one has a text below its end.
     let (mut name, mut has_bodies) = (None, false);
+    // A front matter that names no ticket is one of a plan.
+    let mut is_begun = false;
     for (begin, end) in bounds.iter().copied().chain([(text.len(), text.len())]) {
         let at = std::mem::replace(&mut start, end)..begin;
         let slice = &text[at.clone()];
@@ -57,11 +59,12 @@ pub(super) fn parts(text: &str) -> Result<Vec<TicketPart>, Box<Diagnostic>> {
                 let is_another =
                     name.is_none_or(|name| has(&tree, name) && (!has_bodies || begin < text.len()));
                 let is_map = |root| matches!(tree.kind(root), NodeKind::Mapping { .. });
-                let is_ticket = tree.root().is_some_and(is_map)
-                    && NAMES.iter().chain(&OTHERS).any(|key| has(&tree, key));
+                let is_map = tree.root().is_some_and(is_map);
+                is_begun |= is_map;
+                let is_ticket = is_map && NAMES.iter().chain(&OTHERS).any(|key| has(&tree, key));
                 (is_another && is_ticket).then_some(tree)
             }
-            Err(fault) if name.is_none() && slice.lines().any(is_text) && at.start > 0 => {
+            Err(fault) if !is_begun && slice.lines().any(is_text) && at.start > 0 => {
                 let found = load::diagnostic(fault);
                 let at = found.at.start + at.start..found.at.end + at.start;
                 return Err(Box::new(Diagnostic { at, ..found }));

@@ -8,7 +8,10 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use regex_lite::Regex;
 
 use crate::{
-    graph::task::TaskId,
+    graph::{
+        task::TaskId,
+        yaml::{NodeKind, Tree},
+    },
     import::fields::{one_line, slug},
 };
 
@@ -324,7 +327,9 @@ pub(super) fn parts(text: &str) -> Vec<PlanPart> {
     let mut open: Vec<usize> = Vec::new();
     let mut lists: Vec<bool> = Vec::new();
     let mut depth = 0_usize;
-    for (event, at) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
+    let start = front_matter(text);
+    for (event, at) in Parser::new_ext(&text[start..], Options::ENABLE_TABLES).into_offset_iter() {
+        let at = at.start + start..at.end + start;
         match event {
             Event::Start(Tag::Heading { level, .. }) if open.is_empty() => {
                 parts.push(PlanPart::Heading { level: level as u8, at });
@@ -372,6 +377,19 @@ pub(super) fn parts(text: &str) -> Vec<PlanPart> {
         }
     }
     parts
+}
+
+/// The length of the front matter, such as that of a board: a mapping between two lines of `---`.
+fn front_matter(text: &str) -> usize {
+    let bare = text.trim_start_matches('\u{feff}');
+    let inside = bare.strip_prefix("---").filter(|rest| rest.starts_with(['\n', '\r']));
+    let end = inside
+        .and_then(|inside| Some(inside.find("\n---\n").or_else(|| inside.find("\n---\r"))? + 1));
+    let (Some(inside), Some(end)) = (inside, end) else { return 0 };
+    let is_map = Tree::parse(&inside[..end]).is_ok_and(|tree| {
+        tree.root().is_some_and(|root| matches!(tree.kind(root), NodeKind::Mapping { .. }))
+    });
+    if is_map { text.len() - inside.len() + end + "---".len() } else { 0 }
 }
 
 /// Where the text of an item starts, and the byte in its checkbox.
