@@ -32,7 +32,7 @@ const DESCRIPTION: u64 = 16 << 20;
 /// # Errors
 /// An invalid field, an id in use, an unknown task, a cycle; inside an attempt.
 pub fn run(invocation: &Invocation, options: &TaskAddArgs) -> Result<Exit> {
-    let mut editor = TaskEditor::for_person(invocation, "task-add")?;
+    let mut editor = TaskEditor::for_first(invocation, "task-add")?;
     let mut fields = vec![("title".to_owned(), Value::from(line(&options.title, "the title")?))];
     let others = fields_of(invocation, &options.fields)?;
     if others.iter().any(|(name, _)| name == "title") {

@@ -35,9 +35,10 @@ use crate::{
     },
     project::{
         event_store::EventStore,
-        graph_change::{change_text, record},
+        graph_change::{change_text, create_file, record},
         graph_file::{GraphFile, Write, with_status},
-        workspace::{Workspace, checkout_graph, find, landing_branch, policy_for},
+        import::exists,
+        workspace::{Workspace, checkout_graph, empty_graph, find, landing_branch, policy_for},
     },
     regular_file,
     view::{
@@ -148,6 +149,20 @@ impl TaskEditor {
         Ok(editor)
     }
 
+    /// The same for a command that may add the first task: where there is no graph file, the first change
+    /// creates it.
+    pub(super) fn for_first(invocation: &Invocation, command: &str) -> Result<TaskEditor> {
+        let workspace = invocation.workspace()?;
+        if exists(workspace.graph_path()) {
+            return TaskEditor::for_person(invocation, command);
+        }
+        let file = empty_graph(&workspace)?;
+        let store = workspace.event_store()?;
+        let editor = TaskEditor { workspace, file, store };
+        editor.refuse_inside(command)?;
+        Ok(editor)
+    }
+
     /// Changes the graph file and records what changed. Returns it; empty if nothing did.
     ///
     /// # Errors
@@ -157,10 +172,17 @@ impl TaskEditor {
         command: &ChangeCommand<'_>,
         edit: impl Fn(&GraphFile) -> Result<Option<String>>,
     ) -> Result<Vec<TaskDifference>> {
-        let Some(before) = self.change_text(Some(command), edit)? else {
-            return Ok(Vec::new());
+        let found = if exists(self.workspace.graph_path()) {
+            let Some(before) = self.change_text(Some(command), edit)? else {
+                return Ok(Vec::new());
+            };
+            differences(&before, self.file.text(), command.about)
+        } else {
+            let Some(text) = edit(&self.file)? else { return Ok(Vec::new()) };
+            let found = create_file(&self.workspace, command, &text)?;
+            self.file = checkout_graph(&self.workspace)?;
+            found
         };
-        let found = differences(&before, self.file.text(), command.about);
         self.record(command.name, &found)?;
         Ok(found)
     }

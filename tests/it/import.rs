@@ -817,6 +817,11 @@ fn undo_takes_back_a_refresh_and_a_new_graph() {
     assert!(!trial.root().join("task-graph.yaml").exists());
     trial.run(["import", "prd.json"]);
     assert_eq!(tasks(&trial), ["a complete", "b pending", "c pending"]);
+    // A task that is added creates the file as well.
+    trial.run(["undo"]);
+    trial.run(["task-add", "first", "--verify", "true"]).stdout_has("first: added at");
+    trial.run(["undo"]).stdout_has("removed `task-graph.yaml`");
+    trial.run(["import", "prd.json"]);
     // A file that was edited since stays, without the imported tasks.
     trial.run(["task-add", "mine"]);
     trial.run(["undo", "--list"]);
@@ -1040,6 +1045,25 @@ fn backlogs_of_other_tools_keep_their_meaning() {
             project,
             &["description: End it", "source: https://github.com/o/r/issues/2"],
             "",
+        ),
+        (
+            "de.csv",
+            "Nr;Titel;Beschreibung;Status;Abhängigkeiten;Priorität;Wer\n1;An;Knopf;offen;;hoch;Ann\n\
+             2;Aus;;erledigt;1;niedrig;\n",
+            &["title: An\n", "priority: 1", "description: Knopf", "depends_on: [\"1\"]"],
+            "Wer: kept, and nothing is read from it",
+        ),
+        (
+            "other.csv",
+            "No.,Was,Wann\n1,Sign in,morgen\n2,Sign out,heute\n",
+            &["title: Sign in", "title: Sign out"],
+            "Was: taken as the title",
+        ),
+        (
+            "board.md",
+            "---\n\nkanban-plugin: board\n\n---\n\n## Todo\n\n- [ ] Sign in\n\n## Done\n\n- [x] Sign out\n",
+            &["title: Sign in\n    status: pending", "title: Sign out\n    status: complete"],
+            "2 tasks added",
         ),
         (
             "phases.md",

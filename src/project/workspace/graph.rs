@@ -183,6 +183,18 @@ pub fn checkout_graph(workspace: &Workspace) -> Result<GraphFile> {
     found.map_err(|rejected| refused(&rejected))
 }
 
+/// The graph of a checkout that has no graph file yet, as its first change finds it.
+///
+/// # Errors
+/// Only those of [`checkout_graph`].
+pub fn empty_graph(workspace: &Workspace) -> Result<GraphFile> {
+    let (path, name) = (&workspace.graph, workspace.graph_name());
+    let inherit = workspace.config.select == Select::Inherit;
+    let text = "version: 1\ntasks: []\n";
+    GraphFile::assume(path, &name, workspace.config.fsync, inherit, text)
+        .map_err(|rejected| refused(&rejected))
+}
+
 // The branch that the graph of a workspace belongs to, and the tasks that are complete on another one.
 
 /// The policy for a graph with this history: with the tasks that are complete on another branch.
