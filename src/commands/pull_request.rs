@@ -123,7 +123,9 @@ fn requests(
     let workspace = &editor.workspace;
     let repo = &workspace.repo;
     let onto = landing_branch(workspace)?.context("HEAD is on no branch")?;
-    let tip = repo.landings().tip(&onto)?.context("the branch is gone")?.commit;
+    let tip = repo.landings().tip(&onto)?;
+    let tip =
+        tip.with_context(|| format!("`{onto}` has no commit, so nothing has landed on it"))?.commit;
     let usual = match (&options.base, remote) {
         (Some(base), _) => Some(base.clone()),
         (None, Some(remote)) => repo.landings().default_branch(&remote.name)?,

@@ -69,7 +69,9 @@ pub fn run(invocation: &Invocation, options: &TakeBackArgs) -> Result<Exit> {
     let lock = locked(&editor.workspace)?;
     settle(&editor.workspace, &mut editor.store)?;
     let tip = editor.workspace.repo.landings().tip(&branch)?;
-    let onto = tip.with_context(|| format!("branch `{branch}` is gone"))?.commit;
+    let onto = tip
+        .with_context(|| format!("`{branch}` has no commit, so nothing has landed on it"))?
+        .commit;
     let (graph, log) =
         (editor.workspace.graph()?, editor.workspace.attempt_log(LogDetail::Results)?);
     let named: Vec<TaskId> =

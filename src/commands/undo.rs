@@ -1,5 +1,7 @@
 //! `ralph undo`: takes back a change of the graph that a command made.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use serde::Serialize;
 
@@ -63,15 +65,29 @@ pub fn run(invocation: &Invocation, options: &UndoArgs) -> Result<Exit> {
             Some(number) if !changes.is_empty() => {
                 usage(format!("no change {number}; `ralph undo --list` lists the changes"))
             }
-            _ => fail(
-                Exit::Error,
-                "nothing to undo: no command has changed the graph, or all its changes \
-                           were taken back",
-            ),
+            _ => fail(Exit::Error, nothing_to_undo(&editor)),
         };
     };
     take_back(&mut editor, &kept, change)?;
     Ok(Exit::Success)
+}
+
+/// Says that there is no change to take back; and what undoes a take-back, which is made of commits.
+fn nothing_to_undo(editor: &TaskEditor) -> String {
+    let mut commits: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for id in editor.file.graph().tasks().iter().map(|task| &task.id) {
+        if let Some(commit) = &editor.store.history().of(id).taken_back {
+            commits.entry(commit.short()).or_default().push(id.as_str());
+        }
+    }
+    let nothing =
+        "nothing to undo: no command has changed the graph, or all its changes were taken back";
+    commits.into_iter().fold(nothing.to_owned(), |why, (commit, ids)| {
+        let ids = ids.join(" ");
+        why + &format!(
+            "; `ralph take-back {ids}` made commits, up to {commit}: `git revert` of these undoes it"
+        )
+    })
 }
 
 fn take_back(editor: &mut TaskEditor, kept: &KeptChanges, change: &KeptChange) -> Result<()> {

@@ -345,10 +345,16 @@ fn plain(text: &str, before: Option<char>) -> String {
     shown
 }
 
-/// Whether the text after a colon is the name of an emoji, up to the next colon.
+/// Whether the text after a colon is the name of an emoji, up to the next colon; not the minutes of a
+/// time.
 fn is_emoji(rest: &str) -> bool {
+    /// The names without a letter.
+    const NUMBERS: [&str; 2] = ["100", "1234"];
     let in_name = |c: char| c.is_ascii_alphanumeric() || "_+-".contains(c);
-    rest.split_once(':').is_some_and(|(name, _)| !name.is_empty() && name.chars().all(in_name))
+    let is_number = |name: &str| name.chars().all(|c| c.is_ascii_digit());
+    rest.split_once(':').is_some_and(|(name, _)| {
+        name.chars().all(in_name) && (!is_number(name) || NUMBERS.contains(&name))
+    })
 }
 
 #[cfg(test)]
@@ -388,6 +394,7 @@ mod tests {
             ("a|b", "a&#124;b"),
             ("@me #12 <b> `x`", "@&#8203;me &#35;12 &#60;b> `x`"),
             ("https://x.y :tada:", "https&#58;//x.y &#58;tada:"),
+            ("06:14:07 :100:", "06:14:07 &#58;100:"),
             ("run `ralph run`, then *wait*", "run `ralph run`, then \\*wait\\*"),
             ("a `b|c` d", "a `b|c` d"),
             ("one ` only @me", "one &#96; only @&#8203;me"),
