@@ -1212,6 +1212,21 @@ fn a_submodule_is_there_and_may_stay_as_it_is() {
     assert_eq!(verdicts, ["a complete", "b complete"]);
 }
 
+#[test]
+fn the_checkout_has_the_commit_of_a_submodule_that_landed() {
+    let trial = stage("tasks: [{id: a}]\n", "");
+    add_module(&trial);
+    tell(
+        &trial,
+        "",
+        "git -C sub -c user.name=T -c user.email=t@t commit --quiet --allow-empty -m More
+        git add sub; work",
+    );
+    completes(&trial);
+    assert_eq!(trial.git(&["-C", "sub", "log", "-1", "--format=%s"]).trim(), "More");
+    assert_eq!(trial.git(&["status", "--porcelain"]), "");
+}
+
 /// No task is at fault, so none has one attempt less, and the next run continues.
 #[test]
 fn a_submodule_that_cannot_be_cloned_ends_the_run() {

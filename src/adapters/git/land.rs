@@ -11,7 +11,10 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{BranchLandings, Repo, Worktree, head::QUIET, lossy, pin::KeptPaths, program};
+use super::{
+    BranchLandings, Repo, Worktree, head::QUIET, lossy, pin::KeptPaths, program,
+    submodule::follow_submodules,
+};
 use crate::{
     core::{commit_id::CommitId, executor::shell_word},
     regular_file,
@@ -91,7 +94,11 @@ impl BranchLandings<'_> {
         if !tree.is_on(branch) {
             return Ok(in_the_way("a rebase or a bisection of the branch is not finished"));
         }
-        self.land_in_checkout(&tree, branch, old, new)
+        let landing = self.land_in_checkout(&tree, branch, old, new)?;
+        if landing == Following::Done {
+            follow_submodules(&tree.path, old, new);
+        }
+        Ok(landing)
     }
 
     /// The commit on the way from `old` to `new` whose files git has begun to write: the checkout moves

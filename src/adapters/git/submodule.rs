@@ -171,6 +171,26 @@ impl Slots<'_> {
     }
 }
 
+/// Checks out the submodules that a landing moved, in the checkout that followed it, as `git submodule
+/// update` does: those that are at the commit before. Git moves none of them itself, and the next `commit
+/// --all` of a person would move them back. What needs force or a server stays, as `git status` says.
+pub(super) fn follow_submodules(top: &Path, old: &str, new: &str) {
+    for (_, path) in modules_of(top).unwrap_or_default() {
+        let folder = top.join(&path);
+        let link = |commit: &str| {
+            let name = format!("{commit}:{path}");
+            program::answer(top, &["rev-parse", "-q", "--verify", &name]).ok().flatten()
+        };
+        let (Some(before), Some(after)) = (link(old), link(new)) else { continue };
+        let is_there = before != after && folder.join(".git").exists();
+        let head = || program::commit(&folder, "HEAD").ok().flatten();
+        if is_there && head().as_deref() == Some(before.as_str()) {
+            let checkout = ["checkout", "--quiet", "--detach", &after];
+            let _ = program::run(&folder, &[QUIET, &checkout].concat());
+        }
+    }
+}
+
 /// Fetches the commits of a submodule that only the clone of the main checkout keeps.
 fn fetch_kept(folder: &Path, clone: &Path) -> Result<()> {
     let Some(disk) = clone.to_str().filter(|_| clone.join(KEPT).exists()) else {
