@@ -257,8 +257,9 @@ pub(super) fn out_of_reach(runner: &Runner) -> Option<StopReason> {
             }
             Advice::Wait { until } => {
                 let longest = TimeDelta::from_std(max_wait).unwrap_or(TimeDelta::MAX);
-                let obstacle = Some(obstacle);
+                let (reviewer, obstacle) = (Some(call.name.clone()), Some(obstacle));
                 (until - since > longest).then_some(StopReason::Provider {
+                    reviewer,
                     obstacle,
                     since,
                     until,
@@ -302,8 +303,8 @@ pub(super) fn ended(
     add(cx, review, before, &mut end.evidence);
     let review = end.evidence.review.as_deref().cloned().unwrap_or_default();
     let duration_seconds = duration::seconds(took);
-    let event =
-        ReviewEnd { attempt: id.attempt, outcome, review, duration_seconds, usage, obstacle };
+    let (attempt, waits) = (id.attempt, waiting.is_some());
+    let event = ReviewEnd { attempt, outcome, review, duration_seconds, usage, obstacle, waits };
     let about = Some((&id.task_id, record.iteration));
     runner.core.emit(about, CheckEvent::WorkReviewed(event))?;
     if runner.side_agents.is_stopped() {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     agents::{provider_error::ProviderError, transcript::Usage},
     candidate::CandidateResult,
+    default_value::is_default,
     diagnosis::Diagnosis,
     outcome::Outcome,
     planted_defect::DefectKind,
@@ -30,6 +31,9 @@ pub struct ReviewEnd {
     /// What the provider of the reviewer refused it for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<ProviderError>,
+    /// Whether the review is made again, since the work must not land without it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub waits: bool,
 }
 
 /// A required review that waits for the provider of its reviewer.

@@ -35,6 +35,8 @@ pub enum StopReason {
     Limit(String),
     /// The provider is unavailable for longer than `max_wait`.
     Provider {
+        /// The reviewer that it refuses, if that is one whose review is required.
+        reviewer: Option<String>,
         /// The newest provider error.
         obstacle: Option<ProviderErrorKind>,
         /// When the wait began.
@@ -124,7 +126,7 @@ impl StopReason {
 
     /// Returns the text for people, with times in this zone.
     pub fn text<Z: TimeZone<Offset: fmt::Display>>(&self, zone: &Z) -> String {
-        let StopReason::Provider { obstacle, since, until, max_wait } = self else {
+        let StopReason::Provider { reviewer, obstacle, since, until, max_wait } = self else {
             return self.to_string();
         };
         let day = |at: &DateTime<Utc>| at.with_timezone(zone).date_naive();
@@ -138,7 +140,9 @@ impl StopReason {
         };
         let hours = (*until - since).num_seconds().max(0).unsigned_abs().div_ceil(3600);
         let limit = format!("`max_wait` ({})", duration::short(*max_wait));
-        match obstacle {
+        let of = reviewer.as_ref();
+        let of = of.map_or_else(String::new, |by| format!("`{by}`, whose review is required: "));
+        let why = match obstacle {
             Some(ProviderErrorKind::UsageLimit { resets_at: Some(at), window }) => format!(
                 "{} resets {}, beyond {limit}; run again then, or `--max-wait {hours}h`",
                 LimitWindow::limit(*window),
@@ -149,7 +153,8 @@ impl StopReason {
                 time(until)
             ),
             None => format!("unavailable for longer than {limit}; `--max-wait {hours}h` waits"),
-        }
+        };
+        of + &why
     }
 }
 

@@ -812,6 +812,7 @@ impl World {
                 duration_seconds,
                 usage,
                 obstacle: None,
+                waits: false,
             })
         };
         let about = Some((id.task_id.clone(), 0));

@@ -107,7 +107,14 @@ impl<'a> View<'a> {
         let obstacle = cause.map(|cooldown| cooldown.error.obstacle);
         if until - since > longest {
             let max_wait = self.policy.max_wait;
-            return Decision::Stop(StopReason::Provider { obstacle, since, until, max_wait });
+            let reviewer = None;
+            return Decision::Stop(StopReason::Provider {
+                reviewer,
+                obstacle,
+                since,
+                until,
+                max_wait,
+            });
         }
         let why = obstacle.map_or_else(String::new, |obstacle| obstacle.to_string());
         Decision::Wait(Wait { until: Some(until), why })

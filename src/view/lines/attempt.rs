@@ -416,8 +416,8 @@ impl EventText for CheckEvent {
             CheckEvent::WorkReviewed(end) => {
                 let is_good = end.review.is_good();
                 let style = if is_good { Style::Faint } else { Style::Warn };
-                // The end of the attempt says the rest.
-                let is_news = at.verbose || !(is_good || end.review.sent_back);
+                // The end of the attempt says the rest; the next line, that a review waits.
+                let is_news = at.verbose || !(is_good || end.review.sent_back || end.waits);
                 is_news.then(|| line(style, format!("{id}: {}", end.review))).into_iter().collect()
             }
             CheckEvent::ReviewWaits(wait) => vec![waiting_review(id, wait, at.record.timestamp)],
