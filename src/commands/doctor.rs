@@ -139,7 +139,9 @@ fn findings(
             findings.extend(machine::agent(workspace, &bench, call, &hint));
         }
     }
-    findings.extend(machine::permissions(&seen));
+    let open = runner::open(&policy, tasks).into_iter();
+    let needed = executors::needed(workspace, open, run_on).unwrap_or_default();
+    findings.extend(machine::permissions(&seen, &needed));
     if let Ok(file) = &graph {
         findings.extend(project::limits(&policy, tasks));
         findings.extend(project::commands(workspace, file, &policy));

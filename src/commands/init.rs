@@ -344,7 +344,7 @@ fn tell(found: &Found, place: Option<(&Path, Option<&Repo>)>) {
         lines.push(format!("agent: {} ({}), {login}", agent.name, agent.path));
     }
     if !found.agents.is_empty() {
-        lines.push(FindingKind::Unasked.with(&["the presets ask"]).line());
+        lines.push(FindingKind::Unasked.with(&["the presets ask", "your user can do"]).line());
         lines.extend(found.sandbox.as_ref().map(|sandbox| {
             format!("sandbox: {sandbox} works here; `run_on: sandbox` keeps agents in it")
         }));

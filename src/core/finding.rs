@@ -124,7 +124,7 @@ findings! {
     NoLogin Warning, "login":
         "no sign that `{}` is logged in (keychains and helper programs are not checked)" => "{}";
     Unasked Fine, "permissions":
-        "{} for no permission: the agent can do anything that your user can do" => "";
+        "{} for no permission: the agent can do anything that {}" => "";
     UnknownLimit Warning, "limits": "`{}` is not an agent or a tag" => "{}";
     BadCommand Fault(Exit::Invalid), "verify": "{}" => "";
     Logs Fault(Exit::Disk), "logs": "{}" => "";

@@ -515,6 +515,10 @@ fn agents_that_act_without_permission_are_named_once() {
         line.contains("`claude --dangerously-skip-permissions` asks for no permission"),
         "{line}"
     );
+    let kept =
+        format!("{SETTINGS}agent: claude\nrun_on: box\nexecutors: {{box: {{sandbox: {{}}}}}}\n");
+    let kept = healthy().file(".ralph/config.yaml", &kept).graph("tasks: [{id: a}]\n");
+    assert!(said(&kept)[0].ends_with("the agent can do anything that `box` allows"));
     // Another command line of the agent asks.
     assert_eq!(said(&settings("[claude, -p]")), [""; 0]);
 }

@@ -23,6 +23,7 @@ use crate::{
             agent_command::AgentCommand,
             agent_preset::{self, AgentPreset, Login},
         },
+        executor::{Executor, ExecutorKind},
         finding::{Finding, FindingKind},
         history::History,
     },
@@ -109,7 +110,8 @@ pub(super) fn agent(
 }
 
 /// Says once which agents act without asking for permission; none if every one asks.
-pub(super) fn permissions(calls: &[&AgentCommand]) -> Option<Finding> {
+/// `executors` are those of the tasks.
+pub(super) fn permissions(calls: &[&AgentCommand], executors: &[Executor]) -> Option<Finding> {
     let mut unasked: Vec<String> = Vec::new();
     for call in calls {
         let text = call.unasked().map(|word| format!("`{} {word}`", call.name));
@@ -117,7 +119,15 @@ pub(super) fn permissions(calls: &[&AgentCommand]) -> Option<Finding> {
     }
     let asks = if unasked.len() == 1 { "asks" } else { "ask" };
     let who = format!("{} {asks}", unasked.join(", "));
-    (!unasked.is_empty()).then(|| FindingKind::Unasked.with(&[&who]))
+    let is_open = |one: &Executor| matches!(one.kind, ExecutorKind::Local);
+    let names: Vec<String> = executors.iter().map(|one| format!("`{}`", one.name)).collect();
+    let may = match &names[..] {
+        [] => "your user can do".to_owned(),
+        _ if executors.iter().any(is_open) => "your user can do".to_owned(),
+        [one] => format!("{one} allows"),
+        names => format!("{} allow", names.join(", ")),
+    };
+    (!unasked.is_empty()).then(|| FindingKind::Unasked.with(&[&who, &may]))
 }
 
 /// Checks that the agent prints its version.
