@@ -107,7 +107,8 @@ fn worth_rows(costs: &CostView) -> Vec<[String; 5]> {
     let proved = if has_proof { "each proved" } else { "" };
     let head = ["", "done", "first attempt", "sent back", proved].map(str::to_owned);
     let row = |sum: &CostSum| {
-        let WorthView { first, first_done, done, sent_back, cost_per_proved_usd, .. } = sum.worth;
+        let WorthView { first, first_done, done, proved, sent_back, cost_per_proved_usd } =
+            sum.worth;
         [
             visible(&sum.name).into_owned(),
             format!("{done} of {}", sum.spend.attempts),
@@ -115,7 +116,8 @@ fn worth_rows(costs: &CostView) -> Vec<[String; 5]> {
             sent_back.to_string(),
             match cost_per_proved_usd {
                 Some(each) => dollars(each),
-                None if has_proof => "unknown".to_owned(),
+                None if has_proof && proved == 0 => "none proved".to_owned(),
+                None if has_proof => format!("{proved} proved, cost unknown"),
                 None => String::new(),
             },
         ]

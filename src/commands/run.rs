@@ -143,7 +143,9 @@ pub(super) fn check_jobs(workspace: &Workspace) -> Result<()> {
 }
 
 /// Returns the runner of the graph, after what is to be known before it starts.
-fn prepared(workspace: Workspace, run: RunOptions, output: RunOutput) -> Result<Runner> {
+fn prepared(mut workspace: Workspace, run: RunOptions, output: RunOutput) -> Result<Runner> {
+    // What is printed into a file here is no change that attempts lack.
+    workspace.ignore_outputs()?;
     let file = attempt::graph(&workspace)?;
     check_filter(&file, &run.filter)?;
     let is_quiet = output.verbosity == Verbosity::Quiet;
@@ -402,6 +404,7 @@ pub fn plain_loop(invocation: &Invocation, options: cli::LoopArgs) -> Result<Exi
     let file = loop_graph(&workspace, &plain.name)?;
     let (tmux, run_on) = (options.tmux, options.run_on);
     let run = RunOptions { agents, tmux, run_on, plain: Some(plain), ..RunOptions::default() };
+    workspace.ignore_outputs()?;
     let uncommitted = if options.isolated { uncommitted(&workspace, None) } else { None };
     let runner = runner(workspace, file, run, output)?;
     if let Some(text) = uncommitted {

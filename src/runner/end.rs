@@ -346,7 +346,9 @@ impl Runner {
             if !is_recorded && began.elapsed() > SILENT {
                 is_recorded = true;
                 let names = tasks.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ");
-                let why = format!("{names} is being proved; the run ends as soon as that is done");
+                let are = if tasks.len() == 1 { "is" } else { "are" };
+                let why =
+                    format!("{names} {are} being proved; the run ends as soon as that is done");
                 let until = Utc::now() + limit;
                 self.core.emit(None, RunEvent::Waiting { until, why })?;
             }

@@ -94,6 +94,7 @@ fn waiting_is_bounded_by_max_wait() {
         .stderr_has(", beyond `max_wait` ([took]); run again then, or `--max-wait ");
     trial.assert_record("rate_limited", &json!({"why": "the account reached its weekly limit"}));
     assert_eq!(trial.lines("rate_limited")[0]["obstacle"]["window"], "weekly");
+    trial.run(["status"]).stdout_has("Limits: 0 of 50 attempts used");
     let why = trial.lines("finished")[0]["why"].as_str().unwrap().to_owned();
     assert!(why.starts_with("weekly limit resets "), "{why}");
     // The limit is remembered: the next run spends no attempt to find it again.

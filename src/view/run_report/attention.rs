@@ -108,9 +108,15 @@ pub(super) fn now(
     all.extend(unproved.filter_map(|id| {
         let why = view.history.of(id).proof.as_ref()?.outcome.to_string();
         let blocker = Blocker { task_id: id.clone(), why, frees: 0 };
-        Some(of_task(AttentionKind::Unproved, blocker, source))
+        let remedy = Some(accept_unproved(id.as_str()));
+        Some(Attention { remedy, ..of_task(AttentionKind::Unproved, blocker, source) })
     }));
     all
+}
+
+/// What accepts the work of a task without a proof.
+pub(super) fn accept_unproved(id: &str) -> String {
+    format!("`ralph review {id} --accept` keeps the work without a proof")
 }
 
 impl Attention {

@@ -264,6 +264,7 @@ impl RunReport {
                 let tasks: Vec<TaskId> = tasks.collect();
                 let text = format!("{} not proved: {}", counted(tasks.len(), "task"), ids(&tasks));
                 page.tall(Style::Warn, '-', ("", &text), "", fold.rows);
+                page.note(Style::Strong, &super::attention::accept_unproved("ID"));
             }
         }
     }
@@ -344,9 +345,8 @@ fn plain_loops(loops: &[TaskId]) -> String {
 fn limits(run: &RunView) -> String {
     let per_task = run.limits.max_attempts.map(|max| format!(", {max} per task"));
     format!(
-        "Limits: {} of {} attempts used{}; timeout {}, idle limit {}; agent: {}",
-        run.iteration,
-        run.limits.max_iterations,
+        "Limits: {}{}; timeout {}, idle limit {}; agent: {}",
+        run.limits.used(run.iteration),
         per_task.unwrap_or_default(),
         limit(run.limits.timeout_seconds),
         limit(run.limits.idle_seconds),
