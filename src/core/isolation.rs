@@ -1,5 +1,7 @@
 //! Where attempts work, how a retry starts, and other choices of a run.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -76,6 +78,12 @@ pub enum Select {
     Own,
     /// By the most urgent priority among itself and all that waits for it.
     Inherit,
+}
+
+/// The lowest number of a slot that is not taken.
+pub fn free_number(taken: impl IntoIterator<Item = usize>) -> usize {
+    let taken: BTreeSet<usize> = taken.into_iter().collect();
+    (0..=taken.len()).find(|number| !taken.contains(number)).unwrap_or_default()
 }
 
 /// The most candidates of an attempt.

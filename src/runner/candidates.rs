@@ -4,7 +4,7 @@
 mod choice;
 
 use std::{
-    fs,
+    fs, mem,
     path::Path,
     sync::{
         Arc,
@@ -17,11 +17,12 @@ use std::{
 use anyhow::{Context, Error, Result};
 
 use super::{
-    Runner, RunnerMessage, attempts, close,
-    context::{RunContext, task_of},
+    RunCore, Runner, RunnerMessage, attempts,
+    close::{self, EndedSlot},
+    context::RunContext,
     graph_copy,
     process_spec::ProcessKind,
-    side_agent::{SideProcess, free_number},
+    side_agent::SideProcess,
     side_command::SideCommands,
 };
 use crate::{
@@ -30,15 +31,15 @@ use crate::{
         duration,
         event::{AttemptEvent, CandidateEnd},
         graph::TaskGraph,
-        isolation::CandidateRule,
+        isolation::{CandidateRule, free_number},
         run::{
             command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd},
             input::Input,
         },
-        verdict::{CheckResult, Evidence, Outcome, Verdict},
+        verdict::{CheckResult, Outcome},
     },
     project::{
-        attempt::{self, AttemptRecord, SlotAssignment, leftovers, scrutiny},
+        attempt::{self, AttemptRecord, SlotAssignment, leftovers},
         slot_pool,
     },
     regular_file,
@@ -70,6 +71,7 @@ struct Candidate {
     slot: usize,
     /// The record of the attempt as this candidate has it.
     record: AttemptRecord,
+    rule: CandidateRule,
     /// What it may cost.
     budget: Option<f64>,
     stopped: Arc<AtomicBool>,
@@ -126,6 +128,11 @@ impl RunCandidates {
         self.all.iter().any(|it| it.id == *id)
     }
 
+    /// Whether the first good work of an attempt is enough.
+    fn is_first(&self, id: &AttemptId) -> bool {
+        self.all.iter().any(|it| it.id == *id && it.rule.first)
+    }
+
     fn get(&self, id: &AttemptId, number: u32) -> Option<&Candidate> {
         self.all.iter().find(|it| it.is_it(id, number))
     }
@@ -150,27 +157,59 @@ fn begin(runner: &mut Runner, id: &AttemptId) -> Result<()> {
     let core = &runner.core;
     let (cx, graph, history) = (&core.cx, core.graph.file.graph(), core.journal.history());
     let Some(number) = graph.number(&id.task_id) else { return Ok(()) };
-    let rule = rule_of(runner, id);
+    let Some(rule) = graph.task(number).candidates.or(cx.workspace.config.candidates) else {
+        return Ok(());
+    };
     let limit = core.with_view(|view| view.limit_of_round(number));
     let is_last = history.of(&id.task_id).counted + 1 >= limit;
-    let count = rule.map_or(1, |rule| rule.count_at(is_last));
+    let count = rule.count_at(is_last);
     if count < 2 || cx.plain().is_some() {
         return Ok(());
     }
     let left = attempts::cost_left(cx, history, graph, id);
     let budget = left.map(|left| left / f64::from(count));
     for number in 2..=count {
-        if let Err(error) = start(runner, &record, number, budget) {
+        if let Err(error) = start(runner, (&record, number), (rule, budget)) {
             let why = format!("{error:#}");
-            let log = format!("{}/candidate-{number}", record.log);
-            let own = AttemptRecord { candidate: Some(number), log, ..record.clone() };
-            let work = PendingResult::not_started(why.clone());
-            let core = &runner.core;
-            let result = result_of(&core.cx, core.graph.file.graph(), &own, &work);
-            let end = end_of(&own, &work, CandidateResult { why, ..result }, Duration::ZERO);
-            let about = Some((&id.task_id, record.iteration));
-            runner.core.emit(about, AttemptEvent::CandidateEnded(end))?;
+            let (own, why) = (own_record(&record, number), Outcome::NotStarted { error: why });
+            record_cut_off(&mut runner.core, &own, why, Duration::ZERO)?;
         }
+    }
+    Ok(())
+}
+
+/// The record of an attempt as a candidate has it.
+fn own_record(record: &AttemptRecord, number: u32) -> AttemptRecord {
+    let log = format!("{}/candidate-{number}", record.log);
+    AttemptRecord {
+        folder: Some(log.clone()),
+        log,
+        candidate: Some(number),
+        agent: None,
+        guardian: None,
+        pane: None,
+        ..record.clone()
+    }
+}
+
+/// Whether the agent of a candidate has started.
+fn has_agent(cx: &RunContext, record: &AttemptRecord) -> bool {
+    record.file(&cx.workspace, "stdout").exists()
+}
+
+/// Journals the candidates that an earlier run left open, so that what they used counts.
+pub(super) fn recover(core: &mut RunCore, record: &AttemptRecord) -> Result<()> {
+    let open = core.journal.history().active.of(&record.task_id);
+    let open = open.filter(|it| it.attempt == record.attempt).into_iter();
+    let numbers: Vec<u32> = open.flat_map(|it| it.candidates.iter().map(|it| it.0)).collect();
+    for number in numbers {
+        let own = own_record(record, number);
+        let outcome = match has_agent(&core.cx, &own) {
+            true => Outcome::Interrupted,
+            false => Outcome::NotStarted { error: "`ralph` was killed".to_owned() },
+        };
+        let took = (own.last_sign(&core.cx.workspace) - own.started_at).to_std();
+        record_cut_off(core, &own, outcome, took.unwrap_or_default())?;
     }
     Ok(())
 }
@@ -178,9 +217,8 @@ fn begin(runner: &mut Runner, id: &AttemptId) -> Result<()> {
 /// Writes the prompt of a candidate, and prepares its slot.
 fn start(
     runner: &mut Runner,
-    record: &AttemptRecord,
-    number: u32,
-    budget: Option<f64>,
+    (record, number): (&AttemptRecord, u32),
+    (rule, budget): (CandidateRule, Option<f64>),
 ) -> Result<()> {
     let (core, pool) = (&mut runner.core, &runner.slots.pool);
     let (cx, workspace) = (&core.cx, &core.cx.workspace);
@@ -189,18 +227,10 @@ fn start(
     let branch = record.branch.clone().context("its attempt has no branch")?;
     let place = free_number(runner.candidates.all.iter().map(|it| it.slot));
     let (path, target) = (pool.candidate(place), slot.target.clone());
-    let log = format!("{}/candidate-{number}", record.log);
+    let slot = Some(SlotAssignment { path: path.clone(), target, landing: None });
+    let own = AttemptRecord { slot, ..own_record(record, number) };
+    let log = own.log.clone();
     fs::create_dir_all(workspace.root().join(&log)).with_context(|| format!("create `{log}`"))?;
-    let own = AttemptRecord {
-        folder: Some(log.clone()),
-        log: log.clone(),
-        slot: Some(SlotAssignment { path: path.clone(), target, landing: None }),
-        candidate: Some(number),
-        agent: None,
-        guardian: None,
-        pane: None,
-        ..record.clone()
-    };
     let prompt = regular_file::read_to_string(&record.file(workspace, "prompt.md"))?;
     let prompt = prompt.replace(&record.folder(workspace), &log);
     attempt::write_prompt(workspace, &own, "prompt.md", &prompt)?;
@@ -216,6 +246,7 @@ fn start(
         number,
         slot: place,
         record: own,
+        rule,
         budget,
         stopped: Arc::default(),
         began: Instant::now(),
@@ -253,7 +284,11 @@ pub(super) fn go_on(
     // What a candidate did to its slot must not end the run.
     let is_over = stepped.unwrap_or_else(|error| {
         if let Some(candidate) = runner.candidates.get_mut(id, number) {
-            candidate.work.outcome = Outcome::NotStarted { error: format!("{error:#}") };
+            let (work, error) = (&mut candidate.work, format!("{error:#}"));
+            match has_agent(&runner.core.cx, &candidate.record) {
+                true => work.evidence.strayed = Some(error),
+                false => work.outcome = Outcome::NotStarted { error },
+            }
         }
         true
     });
@@ -360,57 +395,51 @@ fn ended(
     let (cx, graph, history) = (&core.cx, core.graph.file.graph(), core.journal.history());
     let workspace = &cx.workspace;
     runner.slots.let_change();
-    let tree = record.tree(workspace)?;
-    let tampered = scrutiny::tampered(&record, &tree);
-    let tree = runner.slots.secured(workspace, &record, tree)?;
-    let unlocked = record.unlock(&tree);
+    let mut slot = EndedSlot::open(workspace, &runner.slots, &record);
+    let unlocked = mem::take(&mut slot.unlocked);
     let report =
         attempt::report(workspace, &record, false, graph_copy::own_status(workspace, &record));
-    let evidence = attempt::evidence(workspace, &tree, &record, report)?;
-    let evidence = Evidence { tampered, ..evidence };
+    let evidence = slot.evidence(workspace, &record, report)?;
     let end = ProcessEnd { outcome: Some(outcome), took, ..ProcessEnd::default() };
     let mut work = close::result_of(cx, history, (graph, &record), end, evidence);
     work.unlocked = unlocked;
-    let (task, evidence) = (task_of(graph, &record), &mut work.evidence);
-    let rule = cx.rule(task.as_ref());
-    if let Some(task) = &task {
-        let verdict = Verdict::of(&work.outcome, evidence, rule);
-        let may_commit = core.with_situation(&[], |sit| sit.may_commit(verdict));
-        if may_commit && !evidence.leftovers.is_empty() {
-            let committed = close::commit_leftovers(cx, &tree, &record, &task.title, evidence)?;
-            runner.slots.let_change();
-            let tree = runner.slots.secured_tree(workspace, &record)?;
-            committed.update(workspace, &tree, &record, None, evidence)?;
-        }
-        let tree = runner.slots.secured_tree(workspace, &record)?;
-        scrutiny::check_evidence(workspace, &tree, &record, task, evidence)?;
-    }
+    let examined = close::examine(core, &runner.slots, &record, &work.outcome, &mut work.evidence);
     runner.slots.let_change();
-    let is_complete = Verdict::of(&work.outcome, &work.evidence, rule) == Verdict::Complete;
-    let verify = runner.core.run.attempts().get(id).map(|open| open.verify.clone());
-    let verify = verify.filter(|verify| is_complete && !verify.is_empty());
+    let verify = core.run.attempts().get(id).map(|open| open.verify.clone());
     let Some(candidate) = runner.candidates.get_mut(id, number) else { return Ok(false) };
     *candidate.work = work;
+    let (_, is_complete) = examined?;
+    let verify = verify.filter(|verify| is_complete && !verify.is_empty());
     let Some(verify) = verify else { return Ok(true) };
     let order = (CheckPurpose::Verify, verify, workspace.config.verify_timeout);
     check_beside(cx, graph, candidate, order, CandidateNews::Checked)?;
     Ok(false)
 }
 
-/// The end of a candidate after this time.
-fn end_of(
-    record: &AttemptRecord,
-    work: &PendingResult,
+/// Journals the end of a candidate, with what its agent used, whatever became of it.
+fn record_end(
+    core: &mut RunCore,
+    (record, outcome): (&AttemptRecord, Outcome),
     candidate: CandidateResult,
     took: Duration,
-) -> CandidateEnd {
-    CandidateEnd {
-        attempt: record.attempt,
-        outcome: work.outcome.clone(),
-        candidate,
-        duration_seconds: duration::seconds(took),
-        usage: work.usage.clone(),
-    }
+) -> Result<()> {
+    let usage = record.transcript(&core.cx.workspace, &outcome).0.usage;
+    let (attempt, duration_seconds) = (record.attempt, duration::seconds(took));
+    let end = CandidateEnd { attempt, outcome, candidate, duration_seconds, usage };
+    let about = Some((&record.task_id, record.iteration));
+    core.emit(about, AttemptEvent::CandidateEnded(end)).map(drop)
+}
+
+/// Does the same for one that did not start, or whose run was killed.
+fn record_cut_off(
+    core: &mut RunCore,
+    record: &AttemptRecord,
+    outcome: Outcome,
+    took: Duration,
+) -> Result<()> {
+    let work = PendingResult::cut_off(outcome, took);
+    let result = result_of(&core.cx, core.graph.file.graph(), record, &work);
+    record_end(core, (record, work.outcome), result, took)
 }
 
 /// Journals what a candidate brought. The first one with good work may end the others.
@@ -431,10 +460,9 @@ fn finish(runner: &mut Runner, id: &AttemptId, number: u32) -> Result<()> {
     }
     runner.slots.let_change();
     let result = CandidateResult { pinned, ..result };
-    let end = end_of(record, work, result.clone(), candidate.began.elapsed());
-    let about = (&id.task_id, record.iteration);
-    let is_good = result.is_good();
-    runner.core.emit(Some(about), AttemptEvent::CandidateEnded(end))?;
+    let (is_good, took) = (result.is_good(), candidate.began.elapsed());
+    let end = (record, work.outcome.clone());
+    record_end(&mut runner.core, end, result.clone(), took)?;
     if let Some(candidate) = runner.candidates.get_mut(id, number) {
         candidate.result = Some(result);
     }
@@ -443,23 +471,10 @@ fn finish(runner: &mut Runner, id: &AttemptId, number: u32) -> Result<()> {
         runner.candidates.all.retain(|it| !it.is_it(id, number));
         return Ok(());
     }
-    if is_good && is_first(runner, id) {
+    if is_good && runner.candidates.is_first(id) {
         stop_others(runner, id, number)?;
     }
     choose(runner, id)
-}
-
-/// How many candidates attempts at a task have, and when.
-fn rule_of(runner: &Runner, id: &AttemptId) -> Option<CandidateRule> {
-    let graph = runner.core.graph.file.graph();
-    let task = graph.number(&id.task_id).map(|number| graph.task(number));
-    let own = task.and_then(|task| task.candidates);
-    own.or(runner.core.cx.workspace.config.candidates)
-}
-
-/// Whether the first good work is enough.
-fn is_first(runner: &Runner, id: &AttemptId) -> bool {
-    rule_of(runner, id).is_some_and(|rule| rule.first)
 }
 
 /// Ends the other candidates of an attempt, and its agent, since one has good work.

@@ -3,7 +3,9 @@
 use std::{
     fs,
     io::{self, Read},
+    mem,
     path::Path,
+    rc::Rc,
     thread,
     time::{Duration, Instant},
 };
@@ -12,7 +14,7 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{
-    attempts,
+    RunCore, attempts, checkout,
     context::{RunContext, task_of},
     graph_guard::GraphChanges,
     slots::RunSlots,
@@ -38,7 +40,7 @@ use crate::{
         notes,
         run::command::{PendingResult, ProcessEnd},
         test_output,
-        verdict::{Autocommit, Evidence, Merge, Outcome, Rule, Verdict},
+        verdict::{Autocommit, Evidence, Merge, Outcome, Report, Rule, Verdict},
     },
     project::{
         attempt::{self, AttemptRecord, leftovers, scrutiny},
@@ -64,11 +66,7 @@ pub(super) fn new_notes(cx: &RunContext, record: &AttemptRecord) -> Vec<(usize, 
 
 /// Puts a slot whose attempt an earlier run had begun to verify back to where its agent left it:
 /// what verify commands commit or check out is no work of the attempt. It is kept as stale.
-pub(super) fn return_slot(
-    workspace: &Workspace,
-    record: &AttemptRecord,
-    tree: &Repo,
-) -> Result<()> {
+fn return_slot(workspace: &Workspace, record: &AttemptRecord, tree: &Repo) -> Result<()> {
     let (Some(end), Some(left), Some(_)) = (&record.end_head, &record.left, &record.slot) else {
         return Ok(());
     };
@@ -169,6 +167,52 @@ pub(super) fn add_graph_changes(
     evidence.added.dedup();
 }
 
+/// The slot of an attempt or a candidate whose agent has ended, and what the agent did to it.
+pub(super) struct EndedSlot {
+    tree: Result<Rc<Repo>>,
+    tampered: Vec<String>,
+    /// The lock files of git that were left behind and removed.
+    pub(super) unlocked: Vec<String>,
+}
+
+impl EndedSlot {
+    /// Opens it once all processes in it have ended.
+    pub(super) fn open(
+        workspace: &Workspace,
+        slots: &RunSlots,
+        record: &AttemptRecord,
+    ) -> EndedSlot {
+        let before = record.tree(workspace);
+        let tampered = before.as_ref().map(|tree| scrutiny::tampered(record, tree));
+        let tampered = tampered.unwrap_or_default();
+        let tree = before.and_then(|tree| slots.secured(workspace, record, tree));
+        let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
+        let tree = tree.and_then(|tree| {
+            return_slot(workspace, record, &tree)?;
+            tree.take_in_worktrees(record.started_at.into())?;
+            Ok(tree)
+        });
+        EndedSlot { tree, tampered, unlocked }
+    }
+
+    /// What the work in it shows. An attempt may have damaged it, which must not end the run.
+    pub(super) fn evidence(
+        self,
+        workspace: &Workspace,
+        record: &AttemptRecord,
+        report: Option<Report>,
+    ) -> Result<Evidence> {
+        let found = self.tree.and_then(|it| attempt::evidence(workspace, &it, record, report));
+        let found = match found {
+            Err(error) if record.slot.is_some() => {
+                attempt::evidence_of_nothing(workspace, record, report, &error)?
+            }
+            found => found?,
+        };
+        Ok(Evidence { tampered: self.tampered, ..found })
+    }
+}
+
 /// Returns the result of an agent that has ended with this evidence.
 pub(super) fn result_of(
     cx: &RunContext,
@@ -238,53 +282,62 @@ fn is_plain(id: &str) -> bool {
     id.starts_with(|c: char| c.is_ascii_alphanumeric()) && id.chars().all(is_of_id)
 }
 
-/// Commits verified leftovers of an attempt. Returns the files that may be left after that. The
-/// hooks of git may run files of the attempt, and change what was read of the slot before.
-pub(super) fn commit_leftovers(
-    cx: &RunContext,
-    tree: &Repo,
+/// Commits the leftovers of work that was reported done, looks at its slot again, and examines the outputs
+/// of its task. Returns the slot, and whether the work is complete so far.
+pub(super) fn examine(
+    core: &RunCore,
+    slots: &RunSlots,
     record: &AttemptRecord,
-    title: &str,
+    outcome: &Outcome,
     evidence: &mut Evidence,
-) -> Result<CommittedLeftovers> {
-    let mut left = std::mem::take(&mut evidence.leftovers);
-    let secrets = leftovers::take_new_secrets(tree, &mut left);
-    let (workspace, guardians) = (&cx.workspace, &cx.guardians);
-    let autocommit = leftovers::commit(workspace, guardians, tree, record, (&left, title))?;
-    Ok(CommittedLeftovers { left, secrets, autocommit })
-}
-
-/// Leftovers that were committed.
-pub(super) struct CommittedLeftovers {
-    left: Vec<String>,
-    secrets: Vec<String>,
-    autocommit: Option<Autocommit>,
-}
-
-impl CommittedLeftovers {
-    /// Looks at the slot again. `damage` is what is wrong with the commits.
-    pub(super) fn update(
-        self,
-        workspace: &Workspace,
-        tree: &Repo,
-        record: &AttemptRecord,
-        damage: Option<String>,
-        evidence: &mut Evidence,
-    ) -> Result<()> {
-        let CommittedLeftovers { left, secrets, autocommit } = self;
-        let Evidence { commits, diff, mut leftovers, strayed, .. } =
-            attempt::evidence(workspace, tree, record, evidence.report)?;
-        // Changes made by a verify command do not belong to the attempt.
-        leftovers.retain(|path| left.binary_search(path).is_ok() || secrets.contains(path));
-        (evidence.commits, evidence.diff) = (commits, diff);
-        (evidence.leftovers, evidence.strayed) = (leftovers, damage.or(strayed));
-        evidence.autocommit = autocommit;
-        Ok(())
+) -> Result<(Result<Rc<Repo>>, bool)> {
+    let (cx, workspace) = (&core.cx, &core.cx.workspace);
+    let task = task_of(core.graph.file.graph(), record);
+    let rule = cx.rule(task.as_ref());
+    let verdict = Verdict::of(outcome, evidence, rule);
+    let mut tree = slots.secured_tree(workspace, record);
+    if let (Some(task), Ok(tree)) = (task, &mut tree) {
+        let may_commit = core.with_situation(&[], |sit| sit.may_commit(verdict));
+        if may_commit && !evidence.leftovers.is_empty() {
+            commit_leftovers(cx, slots, tree, (record, &task.title), evidence)?;
+        } else if lacks_commit(verdict, rule, evidence) {
+            evidence.autocommit = Some(Autocommit::Off);
+        }
+        // Not again after its verify commands ran here.
+        if evidence.verify.is_empty() || record.slot.is_none() {
+            scrutiny::check_evidence(workspace, tree, record, &task, evidence)?;
+        }
     }
+    Ok((tree, Verdict::of(outcome, evidence, rule) == Verdict::Complete))
+}
+
+/// Commits verified leftovers of an attempt, and looks at its slot again: the hooks of git may run files of
+/// the attempt, and change what was read of the slot before.
+fn commit_leftovers(
+    cx: &RunContext,
+    slots: &RunSlots,
+    tree: &mut Rc<Repo>,
+    (record, title): (&AttemptRecord, &str),
+    evidence: &mut Evidence,
+) -> Result<()> {
+    let (workspace, guardians) = (&cx.workspace, &cx.guardians);
+    let mut left = mem::take(&mut evidence.leftovers);
+    let secrets = leftovers::take_new_secrets(tree, &mut left);
+    evidence.autocommit = leftovers::commit(workspace, guardians, tree, record, (&left, title))?;
+    slots.let_change();
+    *tree = slots.secured_tree(workspace, record)?;
+    let damage = checkout::take_back_damaged(cx, record)?;
+    let Evidence { commits, diff, mut leftovers, strayed, .. } =
+        attempt::evidence(workspace, tree, record, evidence.report)?;
+    // Changes made by a verify command do not belong to the attempt.
+    leftovers.retain(|path| left.binary_search(path).is_ok() || secrets.contains(path));
+    (evidence.commits, evidence.diff) = (commits, diff);
+    (evidence.leftovers, evidence.strayed) = (leftovers, damage.or(strayed));
+    Ok(())
 }
 
 /// Whether work with this verdict fails because its leftovers must not be committed.
-pub(super) fn lacks_commit(verdict: Verdict, rule: Rule, evidence: &Evidence) -> bool {
+fn lacks_commit(verdict: Verdict, rule: Rule, evidence: &Evidence) -> bool {
     verdict == Verdict::Complete
         && rule == Rule::Task(CommitRule::Required)
         && !evidence.leftovers.is_empty()

@@ -2,7 +2,7 @@
 //! what it needs of the others.
 
 use std::{
-    thread,
+    mem, thread,
     time::{Duration, Instant},
 };
 
@@ -10,8 +10,9 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 
 use super::{
-    Runner, RunnerMessage, attempts, away, candidates, checkout, close,
-    context::{Facts, task_of},
+    Runner, RunnerMessage, attempts, away, candidates, checkout,
+    close::{self, EndedSlot},
+    context::Facts,
     graph_copy,
     graph_guard::{COMMAND, GraphBefore, GraphChanges},
     landing::drop_trials,
@@ -26,7 +27,7 @@ use crate::{
             command::{AttemptId, PendingResult, ProcessEnd},
             input::{FoundAttempt, Input},
         },
-        verdict::{Autocommit, Evidence, Outcome, Verdict},
+        verdict::{Evidence, Outcome},
     },
     crash,
     project::{
@@ -63,15 +64,8 @@ impl Runner {
                 record.write(&self.core.cx.workspace)?;
             }
         }
-        let before = record.tree(&self.core.cx.workspace);
-        let tampered = before.as_ref().ok().map(|it| scrutiny::tampered(&record, it));
-        let tree = before.and_then(|it| self.slots.secured(&self.core.cx.workspace, &record, it));
-        let unlocked = tree.as_ref().map(|tree| record.unlock(tree)).unwrap_or_default();
-        let tree = tree.and_then(|tree| {
-            close::return_slot(&self.core.cx.workspace, &record, &tree)?;
-            tree.take_in_worktrees(record.started_at.into())?;
-            Ok(tree)
-        });
+        let mut slot = EndedSlot::open(&self.core.cx.workspace, &self.slots, &record);
+        let unlocked = mem::take(&mut slot.unlocked);
         crash::point("close.unlocked");
         let passed_over = checkout::pass_over_settings(&mut self.core.cx, &record);
         self.core.tell(passed_over)?;
@@ -82,17 +76,9 @@ impl Runner {
         crash::point("close.settled");
         let (cx, history) = (&self.core.cx, self.core.journal.history());
         let report = attempts::report(cx, history, &record, status);
-        let found = tree.and_then(|it| attempt::evidence(&cx.workspace, &it, &record, report));
-        let mut evidence = match found {
-            // An attempt may have damaged its slot. That must not end the run.
-            Err(error) if record.slot.is_some() => {
-                attempt::evidence_of_nothing(&cx.workspace, &record, report, &error)?
-            }
-            found => found?,
-        };
+        let mut evidence = slot.evidence(&cx.workspace, &record, report)?;
         self.attempts.record_left(cx, id, &mut evidence)?;
         evidence.strayed = damage.or(evidence.strayed);
-        evidence.tampered = tampered.unwrap_or_default();
         evidence.earlier = self.attempts.earlier_work(cx, history, &record, &evidence)?;
         let graph = self.core.graph.file.graph();
         close::add_graph_changes(&cx.workspace, graph, history, &record, changes, &mut evidence);
@@ -206,28 +192,10 @@ impl Runner {
         if evidence.strayed.is_none() {
             evidence.strayed = checkout::keep_lost(cx, record, evidence)?;
         }
-        let task = task_of(self.core.graph.file.graph(), record);
-        let rule = cx.rule(task.as_ref());
-        let verdict = Verdict::of(&end.outcome, evidence, rule);
-        let mut tree = self.slots.secured_tree(workspace, record);
-        if let (Some(task), Ok(tree)) = (task, &mut tree) {
-            let may_commit = self.core.with_situation(&[], |sit| sit.may_commit(verdict));
-            if may_commit && !evidence.leftovers.is_empty() {
-                let committed = close::commit_leftovers(cx, tree, record, &task.title, evidence)?;
-                self.slots.let_change();
-                *tree = self.slots.secured_tree(workspace, record)?;
-                let damage = checkout::take_back_damaged(cx, record)?;
-                committed.update(workspace, tree, record, damage, evidence)?;
-            } else if close::lacks_commit(verdict, rule, evidence) {
-                evidence.autocommit = Some(Autocommit::Off);
-            }
-            // Not again after its verify commands ran here.
-            if evidence.verify.is_empty() || record.slot.is_none() {
-                scrutiny::check_evidence(workspace, tree, record, &task, evidence)?;
-            }
-        }
+        let (tree, is_complete) =
+            close::examine(&self.core, &self.slots, record, &end.outcome, evidence)?;
         // Also where the task is no longer in the graph.
-        if Verdict::of(&end.outcome, evidence, rule) == Verdict::Complete {
+        if is_complete {
             close::bring_home(workspace, tree.as_deref().ok(), record, evidence);
             let landed = &self.core.journal.history().run.landed;
             if record.slot.is_some() && !landed.is_empty() {
@@ -418,6 +386,7 @@ impl Runner {
             close::wait_for_git(&self.core.cx.workspace, record);
         }
         for (record, swept) in ended {
+            candidates::recover(&mut self.core, &record)?;
             let (cx, workspace) = (&self.core.cx, &self.core.cx.workspace);
             let took = record.last_sign(workspace) - record.started_at;
             let outcome = record.outcome_left(workspace);

@@ -33,6 +33,7 @@ use crate::{
         },
         commit_id::CommitId,
         graph::TaskGraph,
+        isolation::free_number,
         reviewer::REVIEWS,
         run::command::{AttemptId, PendingResult},
         verdict::{Merge, Outcome},
@@ -99,12 +100,6 @@ pub(super) struct WaitingReview {
     /// The reviewer.
     pub(super) call: AgentCommand,
     pub(super) end: Box<PendingResult>,
-}
-
-/// The lowest number of a slot that is not taken.
-pub(super) fn free_number(taken: impl Iterator<Item = usize>) -> usize {
-    let taken: Vec<usize> = taken.collect();
-    (0..=taken.len()).find(|number| !taken.contains(number)).unwrap_or_default()
 }
 
 /// The agents of a run that look at attempts.

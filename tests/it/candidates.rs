@@ -5,17 +5,25 @@ use serde_json::{Value, json};
 
 use crate::support::{SETTINGS, TestProject, wait_for};
 
-/// A task with candidates, whose agents do what `work` has for `$n`, their number.
-fn project(candidates: &str, work: &str) -> TestProject {
-    let agent = format!(
+/// An agent that does what `work` has for `$n`, the number of the candidate.
+fn agent(work: &str) -> String {
+    format!(
         "cat > \"$TRIAL_DIR/prompt-$RALPH_ATTEMPT-${{RALPH_CANDIDATE:-1}}\"; n=${{RALPH_CANDIDATE:-1}}
          write() {{ echo \"$1\" > work; git add -A; git commit -qm \"$n\"; \"$RALPH\" task-complete a; }}
          {work}"
-    );
+    )
+}
+
+/// A task with candidates, and more settings.
+fn with_settings(candidates: &str, more: &str) -> TestProject {
     TestProject::new()
         .graph(&format!("tasks: [{{id: a, max_attempts: 2, candidates: {candidates}}}]\n"))
-        .file(".ralph/config.yaml", &format!("{SETTINGS}verify: test -s work\n"))
-        .command(["sh", "-c", &agent])
+        .file(".ralph/config.yaml", &format!("{SETTINGS}verify: test -s work\n{more}"))
+}
+
+/// A task with candidates, whose agents do what `work` has for `$n`, their number.
+fn project(candidates: &str, work: &str) -> TestProject {
+    with_settings(candidates, "").command(["sh", "-c", &agent(work)])
 }
 
 /// The numbers and verdicts of the candidates of the attempt that completed the task, and the chosen one.
@@ -192,6 +200,35 @@ fn a_stopped_or_killed_run_leaves_no_candidate_and_the_next_one_goes_on() {
         assert_eq!(trial.git(&["status", "--short"]), "");
         slots_are_free(&trial);
         trial.no_process_is_left();
+    }
+}
+
+/// One removes its repository, one is ended since the other is good, and one is killed with `ralph`.
+#[test]
+fn what_a_candidate_used_counts_whatever_ended_it() {
+    const PAID: &str = r#"echo '{"type":"result","subtype":"success","is_error":false,"result":"","total_cost_usd":0.25}'"#;
+    let hangs = format!("{PAID}; touch \"$TRIAL_DIR/hangs\"; sleep 600");
+    let first = "until [ -e \"$TRIAL_DIR/hangs\" ]; do sleep 0.05; done; write 1".to_owned();
+    let killed = "[ -e \"$TRIAL_DIR/go\" ] || sleep 600; write 1".to_owned();
+    for (rule, own, other, is_killed) in [
+        ("2", "write 1".to_owned(), format!("{PAID}; rm -rf .git"), false),
+        ("{count: 2, first: true}", first, hangs.clone(), false),
+        ("2", killed, format!("[ -e \"$TRIAL_DIR/go\" ] && exit 0; {hangs}"), true),
+    ] {
+        let work = format!("case $n in 1) {own}; {PAID};; 2) {other};; esac");
+        let agent = json!({"command": ["sh", "-c", agent(&work)], "output": "claude-json"});
+        let trial = with_settings(rule, &format!("agent: {agent}\n"));
+        if is_killed {
+            let run = trial.start_until(["run"], "hangs");
+            run.signal(Signal::KILL);
+            run.end(&trial).code_is_any();
+            trial.leave("go");
+        }
+        trial.run(["run"]).graph_complete();
+        let ended = &trial.lines("candidate_ended")[0];
+        assert_eq!((&ended["attempt"], &ended["cost_usd"]), (&json!(1), &json!(0.25)), "{other}");
+        let costs = trial.run(["costs", "--json"]).json();
+        assert_eq!(costs["total"]["cost_usd"], 0.5, "{other}: {costs}");
     }
 }
 

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     commit_id::CommitId,
     event::{CheckEvent, Held, LandingEvent},
+    isolation::free_number,
     verdict::{CheckResult, Merge},
     whole::ProvenTip,
 };
@@ -202,12 +203,6 @@ impl LandingQueue {
         Some((first, rest.take_while(|work| work.target == *target && may(work)).count()))
     }
 
-    /// The lowest number of a slot in which nothing is tried.
-    fn free_slot(&self) -> usize {
-        let taken: BTreeSet<usize> = self.slots().map(|(_, slot)| slot).collect();
-        (0..=taken.len()).find(|slot| !taken.contains(slot)).unwrap_or_default()
-    }
-
     /// Takes the next step, with the work on top of `tip`; `is_alone` as in
     /// [`due`](LandingQueue::due).
     pub(super) fn step(
@@ -275,7 +270,7 @@ impl LandingQueue {
         sit: &Situation<'_>,
     ) -> Vec<RunCommand> {
         let onto = self.trials.last().and_then(QueueTrial::tip).unwrap_or(tip).clone();
-        let slot = self.free_slot();
+        let slot = free_number(self.slots().map(|(_, slot)| slot));
         let members: Vec<QueuedWork> = self.waiting.drain(first..first + count).collect();
         let merging = emit(&members[0], LandingEvent::Merging(batch_of(&members, &onto)));
         let ids = members.iter().map(|work| work.id.clone()).collect();

@@ -45,6 +45,7 @@ use crate::{
         task::{CommitRule, Status, Task, TaskId},
     },
     history::History,
+    isolation::free_number,
     reviewer::{FindingSeverity, ReviewFinding, ReviewRule, WorkReview},
     select::{self, Decision, Policy, SelectionKey, View},
     verdict::{
@@ -622,16 +623,11 @@ impl World {
         self.start(id, None, "agent")
     }
 
-    /// Simulates the end of a candidate, whose work may be good and may end the agent of the attempt.
-    fn end_candidate(&mut self) -> Result<(), End> {
-        let at_work = self.candidates.iter().filter(|(_, it)| it.is_good.is_none());
-        let Some(id) = at_work.map(|(id, _)| id.clone()).next() else { return Ok(()) };
-        let is_good = !self.ends_reviews() && self.dice.chance(60);
-        let outcome = Outcome::Exited { exit_code: i32::from(!is_good) };
+    fn record_candidate(&mut self, id: &AttemptId, outcome: Outcome, verdict: Verdict) {
         let candidate = CandidateResult {
             number: 2,
             by: "strong".to_owned(),
-            verdict: if is_good { Verdict::Complete } else { Verdict::Incomplete },
+            verdict,
             why: String::new(),
             proof: None,
             diff: None,
@@ -641,6 +637,16 @@ impl World {
         let (attempt, usage, duration_seconds) = (id.attempt, Usage::default(), 1.0);
         let end = CandidateEnd { attempt, outcome, candidate, duration_seconds, usage };
         self.emit(Some((id.task_id.clone(), 0)), AttemptEvent::CandidateEnded(end));
+    }
+
+    /// Simulates the end of a candidate, whose work may be good and may end the agent of the attempt.
+    fn end_candidate(&mut self) -> Result<(), End> {
+        let at_work = self.candidates.iter().filter(|(_, it)| it.is_good.is_none());
+        let Some(id) = at_work.map(|(id, _)| id.clone()).next() else { return Ok(()) };
+        let is_good = !self.ends_reviews() && self.dice.chance(60);
+        let outcome = Outcome::Exited { exit_code: i32::from(!is_good) };
+        let verdict = if is_good { Verdict::Complete } else { Verdict::Incomplete };
+        self.record_candidate(&id, outcome, verdict);
         let Some(candidate) = self.candidates.get_mut(&id) else { return Ok(()) };
         candidate.is_good = Some(is_good);
         if let Some(held) = candidate.held.take() {
@@ -999,8 +1005,7 @@ impl World {
             let open = self.run.attempts().open().iter();
             open.filter_map(|open| Some(self.records.get(&open.id)?.slot)).collect()
         };
-        let slot =
-            (0..=used.len()).find(|slot| !used.contains(slot)).expect("one more than are used");
+        let slot = free_number(used);
         let at_work = |id: &AttemptId| self.records[id].slot == slot;
         assert!(!self.processes.keys().any(at_work), "two attempts in slot {slot}");
         assert!(!self.preparing.iter().any(at_work), "two attempts in slot {slot}");
@@ -1624,6 +1629,12 @@ impl World {
 
     fn run_to_the_end(&mut self) -> Result<StopReason, End> {
         let found: Vec<DiskRecord> = self.records.values().cloned().collect();
+        for DiskRecord { attempt: OpenAttempt { id, .. }, .. } in &found {
+            let open = self.history.active.of(&id.task_id);
+            if open.is_some_and(|open| !open.candidates.is_empty()) {
+                self.record_candidate(id, Outcome::Interrupted, Verdict::Interrupted);
+            }
+        }
         for record in found {
             self.recover(record)?;
         }
@@ -1745,6 +1756,9 @@ impl World {
         for open in &self.history.active.attempts {
             let id = AttemptId { task_id: open.task_id.clone(), attempt: open.attempt };
             assert!(!self.ended.contains_key(&id), "{id} is active and has ended");
+            let works = self.candidates.get(&id).is_some_and(|it| it.is_good.is_none());
+            let is_open = !open.candidates.is_empty() && self.records.contains_key(&id);
+            assert!(works || !is_open, "what the candidate of {id} used is not journalled");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{Candidate, OWN, is_first, stop_others};
+use super::{Candidate, OWN, stop_others};
 use crate::{
     core::{
         candidate::{CandidateChoice, CandidateResult},
@@ -52,7 +52,7 @@ pub(in crate::runner) fn hold(
     let record = runner.attempts.get(id);
     let is_good = record.is_some_and(|it| result_of(cx, graph, it, &end).is_good());
     runner.candidates.held.push((id.clone(), Box::new(end)));
-    if is_good && is_first(runner, id) {
+    if is_good && runner.candidates.is_first(id) {
         stop_others(runner, id, OWN)?;
     }
     choose(runner, id)
