@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     default_value::is_default,
     proof::ProofOutcome,
+    spend::dollars,
     verdict::{DiffStat, Verdict},
 };
 
@@ -30,6 +31,9 @@ pub struct CandidateResult {
     /// The size of its changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<DiffStat>,
+    /// What its agent cost, in US dollars, if it told that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
     /// The ref that keeps its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<String>,
@@ -64,10 +68,11 @@ impl CandidateResult {
             .as_ref()
             .map_or_else(String::new, |diff| format!(", +{} −{}", diff.insertions, diff.deletions));
         let proof = self.proof.as_ref().map_or_else(String::new, |proof| format!("; {proof}"));
+        let cost = self.cost_usd.map_or_else(String::new, |cost| format!(", {}", dollars(cost)));
         let kept =
             self.pinned.as_ref().map_or_else(String::new, |name| format!("; kept as {name}"));
         let what = if self.is_good() { "its checks pass" } else { &self.why };
-        format!("{} ({}): {what}{size}{proof}{kept}", self.number, self.by)
+        format!("{} ({}): {what}{size}{cost}{proof}{kept}", self.number, self.by)
     }
 }
 
@@ -132,6 +137,7 @@ mod tests {
             why: "no report".to_owned(),
             proof: None,
             diff: Some(DiffStat { files: 1, insertions: lines, deletions: 0 }),
+            cost_usd: None,
             pinned: None,
             log: String::new(),
         }

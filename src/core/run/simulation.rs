@@ -631,6 +631,7 @@ impl World {
             why: String::new(),
             proof: None,
             diff: None,
+            cost_usd: None,
             pinned: None,
             log: String::new(),
         };

@@ -151,6 +151,7 @@ function running(now, loadedAt) {
       h("span", { class: "row-facts" },
         h("span", { class: `stage is-${mark}` }, stage),
         attempt.runs_on && h("span", { class: "faint" }, `on ${attempt.runs_on}`),
+        attempt.waiting_for && h("span", { class: "faint" }, withCode(attempt.waiting_for)),
         attempt.attempt > 1 && h("span", { class: "faint" }, `attempt ${attempt.attempt}`),
         cost > 0 && h("span", { class: "number" }, money(cost)),
         tokens && h("span", { class: "number faint", title: "Tokens so far" }, `${short(sumOf(tokens))} tokens`),

@@ -107,7 +107,7 @@ function inProgress(task, loadedAt, now, note) {
     case "queued": return note("waiting", h("p", null, "Its work is done and queued to land", task.live ? "." : [". ", withCommands("`ralph run` lands it.")]));
     case "held": return note("stuck", h("p", null, "Its work is done, but ", blocked ? withCode(blocked.text) : "nothing can land."));
     case "interrupted": return note("waiting", h("p", null, "Its run ended before it did; its work is kept. ", withCommands("`ralph run` continues.")));
-    default: return note(task.live ? "running" : "stuck", h("p", null, task.live ? ["An attempt works on it: ", said(task.stage), task.no_contact_since && [", no contact since ", moment(task.no_contact_since)], ", ", age(task.age_seconds ?? 0, loadedAt)] : ["It is in progress by the graph file, but no run works on it. ", withCommands(`\`ralph task-reset ${task.id}\` makes it pending.`)]));
+    default: return note(task.live ? "running" : "stuck", h("p", null, task.live ? ["An attempt works on it: ", said(task.stage), task.no_contact_since && [", no contact since ", moment(task.no_contact_since)], task.waiting_for && [", ", withCode(task.waiting_for)], ", ", age(task.age_seconds ?? 0, loadedAt)] : ["It is in progress by the graph file, but no run works on it. ", withCommands(`\`ralph task-reset ${task.id}\` makes it pending.`)]));
   }
 }
 
@@ -194,8 +194,7 @@ function attemptBox(attempt, task, loadedAt, route) {
     h("summary", { class: "row", on: { click: turn } }, sign(mark),
       h("span", { class: "row-main" }, h("b", null, `Attempt ${attempt.attempt}`), " ", h("span", { class: `state is-${mark}` }, running ? said(task.still ?? task.stage) : said(attempt.verdict ?? "interrupted")),
         attempt.why && h("span", { class: "line" }, withCode(attempt.why))),
-      h("span", { class: "row-facts" }, attempt.diff && h("span", { class: "lines" }, h("span", { class: "plus" }, `+${short(attempt.diff.insertions)}`), " ", h("span", { class: "minus" }, `−${short(attempt.diff.deletions)}`)),
-        attempt.cost_usd !== undefined && attempt.cost_usd !== null && h("span", { class: "number" }, money(attempt.cost_usd)),
+      h("span", { class: "row-facts" }, sizeAndCost(attempt),
         running ? age(task.age_seconds ?? 0, loadedAt) : h("span", { class: "number" }, duration(attempt.duration_seconds)), moment(attempt.started_at))),
     isOpen && h("div", { class: "inside" }, inside(box, attempt, route, running)));
 }
@@ -212,6 +211,23 @@ function inside(box, attempt, route, running) {
     tab === "transcript" ? transcript(box, attempt, running, route.query.errors === "1") : tab === "changes" ? changes(attempt) : files(box, details, route)];
 }
 
+// The lines that work changed, and its cost.
+function sizeAndCost({ diff, cost_usd: cost }) {
+  return [diff && h("span", { class: "lines" }, h("span", { class: "plus" }, `+${short(diff.insertions)}`), " ", h("span", { class: "minus" }, `−${short(diff.deletions)}`)),
+    cost !== undefined && cost !== null && h("span", { class: "number" }, money(cost))];
+}
+
+// The agents that tried at the same time, and whose work went on.
+function candidates({ of: all, chosen, why }) {
+  const row = (it) => h("li", { class: "row is-tall", key: it.number }, sign(markOfVerdict(it.verdict)),
+    h("span", { class: "row-main" }, h("b", null, `Candidate ${it.number}`), " ", h("bdi", null, it.by), " ", it.number === chosen && h("span", { class: "tag" }, "chosen"),
+      h("span", { class: "line" }, it.verdict === "complete" ? "its checks pass" : withCode(it.why), it.proof && `; proof: ${said(it.proof.outcome)}`),
+      it.pinned && it.number !== chosen && h("span", { class: "line" }, command(`git switch -c NAME ${it.pinned}`))),
+    h("span", { class: "row-facts" }, sizeAndCost(it)));
+  return [h("h3", null, "Candidates"), h("p", null, chosen ? `Candidate ${chosen} of ${all.length} was chosen: ${why}.` : `No work was chosen: ${why}.`),
+    h("ul", { class: "rows" }, all.map(row))];
+}
+
 function evidence(details, attempt) {
   const fact = (name, ...value) => [h("dt", { key: `${name}-name` }, name), h("dd", { key: name }, value)];
   const { tokens } = attempt;
@@ -219,6 +235,7 @@ function evidence(details, attempt) {
   return [
     details.verify_output.length > 0 && [h("h3", null, "Verify output"), h("pre", { class: "excerpt is-bad", tabindex: 0, "aria-label": "Verify output" }, details.verify_output.join("\n"))],
     details.errors.length > 0 && [h("h3", null, "Standard error"), h("pre", { class: "excerpt", tabindex: 0, "aria-label": "Standard error" }, details.errors.join("\n"))],
+    attempt.candidates && candidates(attempt.candidates),
     h("dl", { class: "facts is-wide" },
       end && fact("Process", end),
       attempt.runs_on && fact("Runs on", h("bdi", null, attempt.runs_on)),

@@ -37,6 +37,7 @@ pub(super) fn result_of(
         why: verdict.explain(outcome, evidence),
         proof: None,
         diff: evidence.diff,
+        cost_usd: work.usage.cost_usd,
         pinned: evidence.commits.last().map(|_| record.pin(&cx.workspace.place)),
         log: record.log.clone(),
     }
