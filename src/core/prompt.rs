@@ -59,6 +59,8 @@ pub struct PromptContext {
     pub attempt: u32,
     /// The limit on attempts at the task.
     pub max_attempts: u32,
+    /// How many agents make the attempt at the same time.
+    pub candidates: u32,
     /// The command that runs `ralph`, quoted for a shell.
     pub command: String,
     /// The file that reports completion.
@@ -153,6 +155,7 @@ pub fn context(
             "number": facts.attempt,
             "counted": past.counted,
             "max": facts.max_attempts,
+            "candidates": facts.candidates,
             "apart": facts.isolated_from.is_some(),
             "last": last,
         },

@@ -378,12 +378,13 @@ pub(super) fn prompt(
     cx: &RunContext,
     (graph, history): (&GraphFile, &History),
     (number, max_attempts, folder): (usize, u32, &str),
-    call: Option<&AgentCommand>,
+    (call, candidates): (Option<&AgentCommand>, Option<u32>),
 ) -> Result<String> {
     if let Some(plain) = cx.plain() {
         return loop_prompt(&cx.workspace, &plain.prompt_file, history.of(&plain.name));
     }
-    let place = AttemptPlace { run_on: cx.options.run_on.as_deref(), folder: Some(folder) };
+    let run_on = cx.options.run_on.as_deref();
+    let place = AttemptPlace { run_on, folder: Some(folder), candidates };
     attempt::render(&cx.workspace, graph.graph(), history, number, max_attempts, call, place)
 }
 

@@ -30,7 +30,7 @@ use crate::{
         candidate::{CANDIDATE, CandidateResult},
         duration,
         event::{AttemptEvent, CandidateEnd},
-        graph::TaskGraph,
+        graph::{TaskGraph, task::Task},
         isolation::{CandidateRule, free_number},
         run::{
             command::{AttemptId, CheckPurpose, PendingResult, ProcessEnd},
@@ -71,7 +71,6 @@ struct Candidate {
     slot: usize,
     /// The record of the attempt as this candidate has it.
     record: AttemptRecord,
-    rule: CandidateRule,
     /// What it may cost.
     budget: Option<f64>,
     stopped: Arc<AtomicBool>,
@@ -130,7 +129,8 @@ impl RunCandidates {
 
     /// Whether the first good work of an attempt is enough.
     fn is_first(&self, id: &AttemptId) -> bool {
-        self.all.iter().any(|it| it.id == *id && it.rule.first)
+        let is_first = |it: &&Candidate| it.record.candidates.is_some_and(|rule| rule.first);
+        self.all.iter().filter(|it| it.id == *id).any(|it| is_first(&it))
     }
 
     fn get(&self, id: &AttemptId, number: u32) -> Option<&Candidate> {
@@ -140,6 +140,14 @@ impl RunCandidates {
     fn get_mut(&mut self, id: &AttemptId, number: u32) -> Option<&mut Candidate> {
         self.all.iter_mut().find(|it| it.is_it(id, number))
     }
+}
+
+/// Returns how many agents make an attempt at a task at the same time, if there are several; `is_last` is
+/// whether it is the last one before the task is parked.
+pub(super) fn rule_of(cx: &RunContext, task: &Task, is_last: bool) -> Option<CandidateRule> {
+    let rule = task.candidates.or(cx.workspace.config.candidates)?;
+    let rule = CandidateRule { count: rule.count_at(is_last), ..rule };
+    Some(rule).filter(|rule| rule.count > 1 && cx.plain().is_none())
 }
 
 /// Starts the agent of an attempt, and its candidates.
@@ -154,22 +162,13 @@ pub(super) fn start_agents(runner: &mut Runner, id: &AttemptId) -> Result<Option
 /// Begins the candidates of an attempt whose agent has just started.
 fn begin(runner: &mut Runner, id: &AttemptId) -> Result<()> {
     let Some(record) = runner.attempts.get(id).cloned() else { return Ok(()) };
+    let Some(CandidateRule { count, .. }) = record.candidates else { return Ok(()) };
     let core = &runner.core;
-    let (cx, graph, history) = (&core.cx, core.graph.file.graph(), core.journal.history());
-    let Some(number) = graph.number(&id.task_id) else { return Ok(()) };
-    let Some(rule) = graph.task(number).candidates.or(cx.workspace.config.candidates) else {
-        return Ok(());
-    };
-    let limit = core.with_view(|view| view.limit_of_round(number));
-    let is_last = history.of(&id.task_id).counted + 1 >= limit;
-    let count = rule.count_at(is_last);
-    if count < 2 || cx.plain().is_some() {
-        return Ok(());
-    }
-    let left = attempts::cost_left(cx, history, graph, id);
+    let history = core.journal.history();
+    let left = attempts::cost_left(&core.cx, history, core.graph.file.graph(), id);
     let budget = left.map(|left| left / f64::from(count));
     for number in 2..=count {
-        if let Err(error) = start(runner, (&record, number), (rule, budget)) {
+        if let Err(error) = start(runner, (&record, number), budget) {
             let why = format!("{error:#}");
             let (own, why) = (own_record(&record, number), Outcome::NotStarted { error: why });
             record_cut_off(&mut runner.core, &own, why, Duration::ZERO)?;
@@ -204,9 +203,10 @@ pub(super) fn recover(core: &mut RunCore, record: &AttemptRecord) -> Result<()> 
     let numbers: Vec<u32> = open.flat_map(|it| it.candidates.iter().map(|it| it.0)).collect();
     for number in numbers {
         let own = own_record(record, number);
-        let outcome = match has_agent(&core.cx, &own) {
-            true => Outcome::Interrupted,
-            false => Outcome::NotStarted { error: "`ralph` was killed".to_owned() },
+        let outcome = if has_agent(&core.cx, &own) {
+            Outcome::Interrupted
+        } else {
+            Outcome::NotStarted { error: "`ralph` was killed".to_owned() }
         };
         let took = (own.last_sign(&core.cx.workspace) - own.started_at).to_std();
         record_cut_off(core, &own, outcome, took.unwrap_or_default())?;
@@ -218,7 +218,7 @@ pub(super) fn recover(core: &mut RunCore, record: &AttemptRecord) -> Result<()> 
 fn start(
     runner: &mut Runner,
     (record, number): (&AttemptRecord, u32),
-    (rule, budget): (CandidateRule, Option<f64>),
+    budget: Option<f64>,
 ) -> Result<()> {
     let (core, pool) = (&mut runner.core, &runner.slots.pool);
     let (cx, workspace) = (&core.cx, &core.cx.workspace);
@@ -246,7 +246,6 @@ fn start(
         number,
         slot: place,
         record: own,
-        rule,
         budget,
         stopped: Arc::default(),
         began: Instant::now(),
@@ -285,9 +284,10 @@ pub(super) fn go_on(
     let is_over = stepped.unwrap_or_else(|error| {
         if let Some(candidate) = runner.candidates.get_mut(id, number) {
             let (work, error) = (&mut candidate.work, format!("{error:#}"));
-            match has_agent(&runner.core.cx, &candidate.record) {
-                true => work.evidence.strayed = Some(error),
-                false => work.outcome = Outcome::NotStarted { error },
+            if has_agent(&runner.core.cx, &candidate.record) {
+                work.evidence.strayed = Some(error);
+            } else {
+                work.outcome = Outcome::NotStarted { error };
             }
         }
         true
@@ -422,12 +422,15 @@ fn record_end(
     (record, outcome): (&AttemptRecord, Outcome),
     candidate: CandidateResult,
     took: Duration,
-) -> Result<()> {
+) -> Result<CandidateResult> {
     let usage = record.transcript(&core.cx.workspace, &outcome).0.usage;
+    let candidate = CandidateResult { cost_usd: usage.cost_usd, ..candidate };
     let (attempt, duration_seconds) = (record.attempt, duration::seconds(took));
-    let end = CandidateEnd { attempt, outcome, candidate, duration_seconds, usage };
+    let end =
+        CandidateEnd { attempt, outcome, candidate: candidate.clone(), duration_seconds, usage };
     let about = Some((&record.task_id, record.iteration));
-    core.emit(about, AttemptEvent::CandidateEnded(end)).map(drop)
+    core.emit(about, AttemptEvent::CandidateEnded(end))?;
+    Ok(candidate)
 }
 
 /// Does the same for one that did not start, or whose run was killed.
@@ -439,7 +442,7 @@ fn record_cut_off(
 ) -> Result<()> {
     let work = PendingResult::cut_off(outcome, took);
     let result = result_of(&core.cx, core.graph.file.graph(), record, &work);
-    record_end(core, (record, work.outcome), result, took)
+    record_end(core, (record, work.outcome), result, took).map(drop)
 }
 
 /// Journals what a candidate brought. The first one with good work may end the others.
@@ -462,7 +465,7 @@ fn finish(runner: &mut Runner, id: &AttemptId, number: u32) -> Result<()> {
     let result = CandidateResult { pinned, ..result };
     let (is_good, took) = (result.is_good(), candidate.began.elapsed());
     let end = (record, work.outcome.clone());
-    record_end(&mut runner.core, end, result.clone(), took)?;
+    let result = record_end(&mut runner.core, end, result, took)?;
     if let Some(candidate) = runner.candidates.get_mut(id, number) {
         candidate.result = Some(result);
     }

@@ -9,7 +9,7 @@ use chrono::Utc;
 use super::{
     Runner, attempts,
     attempts::NextAttempt,
-    attend, away, checkout, close,
+    attend, away, candidates, checkout, close,
     context::{Facts, head_of},
     core::RunCore,
     follow_ups,
@@ -59,7 +59,7 @@ impl Runner {
             self.core.open_reset()?;
             self.landing.follow(&mut self.core, BUSY)?;
         }
-        let (call, change, max_attempts, run_on) = self.core.with_view(|view| {
+        let (call, change, (max_attempts, limit), run_on) = self.core.with_view(|view| {
             let call = match view.agent(number, now) {
                 Turn::Now(call) => call.cloned(),
                 // The clock was set back since the agent was chosen.
@@ -68,13 +68,18 @@ impl Runner {
                 }
             };
             let host = view.host(number, now).ok().flatten().unwrap_or(view.place(number));
-            (call, view.agent_change(number, now), view.max_attempts(number), host.to_owned())
+            let attempts = (view.max_attempts(number), view.limit_of_round(number));
+            (call, view.agent_change(number, now), attempts, host.to_owned())
         });
         let call = call.map(|call| config::anchored(call, self.core.cx.workspace.root()));
         let (file, history) = (&self.core.graph.file, self.core.journal.history());
-        let folder = attempt::new_folder(&self.core.cx.workspace, &file.graph().task(number).id)?;
+        let (cx, task) = (&self.core.cx, file.graph().task(number));
+        let folder = attempt::new_folder(&cx.workspace, &task.id)?;
+        let is_last = history.of(&task.id).counted + 1 >= limit;
+        let candidates = candidates::rule_of(cx, task, is_last);
         let next = (number, max_attempts, folder.as_str());
-        let prompt = attempts::prompt(&self.core.cx, (file, history), next, call.as_ref())?;
+        let agents = (call.as_ref(), candidates.map(|rule| rule.count));
+        let prompt = attempts::prompt(cx, (file, history), next, agents)?;
         // A program that reads the output may have opened its file just now.
         self.core.cx.workspace.ignore_outputs()?;
         let next = NextAttempt {
@@ -91,6 +96,7 @@ impl Runner {
             )?,
         };
         let (record, baseline) = next.record(&self.core.cx, number)?;
+        let record = attempt::AttemptRecord { candidates, ..record };
         let id = record.task_id.clone();
         let mut facts = Facts::default();
         if let Some(change) = change {

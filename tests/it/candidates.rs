@@ -62,6 +62,7 @@ fn the_smallest_work_lands_and_the_others_are_kept() {
     let folder = "logs/attempts/a/1/candidate-2";
     let (own, second) = (prompt(1).unwrap(), prompt(2).unwrap());
     assert!(second.contains(folder) && !own.contains("candidate"), "{second}");
+    assert!(own.contains("3 agents try this task at the same time"), "{own}");
     assert_eq!(own.lines().count(), second.lines().count());
     trial.run(["show", "a.1"]).code(0).stdout_has("Chosen: candidate 2 of 3: the smallest change");
     let costs = trial.run(["costs", "--json"]).code(0).json();

@@ -30,6 +30,7 @@ use crate::{
         },
         commit_id::CommitId,
         graph::task::TaskId,
+        isolation::CandidateRule,
         loop_paths::LoopPaths,
         run::command::AttemptId,
         verdict::{Evidence, Merge, Outcome},
@@ -121,6 +122,9 @@ pub struct AttemptRecord {
     pub controls: Option<BTreeMap<String, String>>,
     /// What was found of its work, once that is about to land.
     pub found: Option<Box<Evidence>>,
+    /// How many agents make the attempt at the same time, if there are several.
+    #[serde(default)]
+    pub candidates: Option<CandidateRule>,
     /// The number of the candidate of the attempt that this is, if so.
     #[serde(default)]
     pub candidate: Option<u32>,
