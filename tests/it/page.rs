@@ -558,6 +558,8 @@ fn a_report_in_one_file_needs_no_server() {
         browser.view(view);
         browser.shows("bad");
     }
+    browser.size(375);
+    fits(&browser, "a report");
     browser.view("#/task/bad");
     browser.shows("broken");
     browser.view("#/task/good");

@@ -179,7 +179,7 @@ function head() {
   if (state.view) nameTab();
   const theme = themes[document.documentElement.dataset.theme ?? ""] ?? themes[""];
   const news = report
-    ? h("span", { class: "pill", key: "report" }, h("span", null, "report", about?.made_at && [" made at ", moment(about.made_at)]))
+    ? h("span", { class: "pill", key: "report" }, h("span", null, "report", about?.made_at && h("span", { class: "wide-only" }, " made at ", moment(about.made_at))))
     : h("span", { class: `pill is-${connection.state}`, key: "live", title: `Last news at ${clock(connection.newsAt, true)}` }, connection.state === "live" ? "live" : "no connection");
   render(document.getElementById("head"),
     h("a", { class: "brand", href: "#/now" }, "ralph"),
