@@ -401,7 +401,13 @@ pub fn until_text(
 /// empty if an attempt changed something.
 pub fn if_already_there(id: &str, view: &View<'_>) -> String {
     let last = view.history.of(id).last.as_ref().filter(|last| last.verdict == Verdict::Unverified);
-    last.filter(|last| last.ended.evidence.changed_nothing()).map_or_else(String::new, |_| {
-        format!("; if its checks pass without a change, `ralph task-complete {id}` completes it")
+    last.filter(|last| last.ended.evidence.changed_nothing()).map_or_else(String::new, |last| {
+        let is_there = last.ended.evidence.passes_unchanged();
+        let condition = if is_there {
+            "if the work is there already"
+        } else {
+            "if its checks pass without a change"
+        };
+        format!("; {condition}, `ralph task-complete {id}` completes it")
     })
 }

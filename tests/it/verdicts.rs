@@ -21,6 +21,19 @@ fn judged(agent: &str, verdict: &str, why: &str) -> TestProject {
 }
 
 #[test]
+fn work_that_is_there_already_is_checked_and_parked_with_what_completes_it() {
+    let graph = "tasks: [{id: a, verify: ['test -e task-graph.yaml']}, {id: b, depends_on: [a], verify: \
+                 ['test -e none']}]\n";
+    let trial = TestProject::new().graph(graph).agent("lie");
+    trial.run(["run"]).code(3).stderr_has("`ralph task-complete a` completes it");
+    assert_eq!(trial.lines("failed").len(), 1, "another attempt would say the same");
+    assert_eq!(trial.lines("failed")[0]["verdict"], "unverified");
+    trial.run(["task-complete", "a"]);
+    trial.run(["run"]).code(3);
+    assert_eq!(trial.lines("failed")[1]["verdict"], "verify-failed");
+}
+
+#[test]
 fn a_lie_is_unverified() {
     judged("lie", "unverified", "reported done, but nothing changed in git");
     judged("empty", "unverified", "reported done, but its commits change no file");

@@ -119,13 +119,14 @@ pub(super) fn write<S: Serializer>(ended: &AttemptResult, to: S) -> Result<S::Ok
 }
 
 impl AttemptResult {
-    /// Whether another attempt would end in the same way: its setup fails, or its work is done and waits for
-    /// a review that is required and could not be made.
+    /// Whether another attempt would end in the same way: its setup fails, its work is done and waits for
+    /// a review that is required and could not be made, or it was there already.
     pub fn needs_person(&self) -> bool {
         let review = self.evidence.review.as_ref();
         let is_unreviewed = review.is_some_and(|review| review.failed.is_some());
         self.verdict == Verdict::SetupFailed
-            || (self.verdict == Verdict::Unverified && is_unreviewed)
+            || (self.verdict == Verdict::Unverified
+                && (is_unreviewed || self.evidence.passes_unchanged()))
     }
 
     /// The action of its line.

@@ -399,6 +399,9 @@ impl Attempts {
             return Vec::new().into();
         };
         let verdict = Verdict::of(&end.outcome, &end.evidence, attempt.rule);
+        if follow_up::may_be_there(attempt, &end, sit) {
+            return attempt.start_verify(end).into();
+        }
         let lands = verdict == Verdict::Complete && end.evidence.merge.is_none();
         match attempt.target.clone().filter(|_| lands) {
             Some(target) => {

@@ -239,6 +239,11 @@ impl Evidence {
             && self.added_besides == 0
     }
 
+    /// Whether its checks pass besides: then its work is there already, as far as they can see.
+    pub fn passes_unchanged(&self) -> bool {
+        self.changed_nothing() && !self.verify.is_empty() && self.red().is_none()
+    }
+
     /// Explains what is missing for the proof that the task is complete.
     fn gap(&self) -> String {
         if let Some(fault) = &self.graph_fault {
@@ -251,6 +256,8 @@ impl Evidence {
                 .to_owned()
         } else if self.metadata_only {
             "its commits change only the graph or notes".to_owned()
+        } else if self.passes_unchanged() {
+            "nothing changed in git, and its checks pass without a change".to_owned()
         } else if self.commits.is_empty() {
             "nothing changed in git".to_owned()
         } else {

@@ -61,6 +61,26 @@ fn after(before: PendingResult, mut end: PendingResult) -> PendingResult {
     end
 }
 
+/// Whether the commands of an attempt are to say if its work is there already: it reported, and changed
+/// nothing.
+pub(super) fn may_be_there(
+    attempt: &OpenAttempt,
+    end: &PendingResult,
+    sit: &Situation<'_>,
+) -> bool {
+    let verdict = Verdict::of(&end.outcome, &end.evidence, attempt.rule);
+    let is_checked = !end.evidence.verify.is_empty() || attempt.verify.is_empty();
+    let active = sit.view.history.active.of(&attempt.id.task_id);
+    verdict == Verdict::Unverified
+        && end.evidence.changed_nothing()
+        && !is_checked
+        && attempt.target.is_some()
+        && end.candidates.is_none()
+        // What had been queued and is found again after a kill stays so.
+        && active.is_some_and(|active| !active.state.is_queued())
+        && !sit.is_stopping()
+}
+
 impl OpenAttempt {
     /// Returns another prompt for its agent, and what that may bring, if it may complete the task.
     fn follow_up(
