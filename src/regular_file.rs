@@ -234,11 +234,15 @@ pub fn lock(file: &File, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a regular file, which may exist, in place.
+/// Writes a regular file, which may exist, in place. Its folder is made if it is missing: a person or an
+/// agent may have removed everything that git ignores.
 ///
 /// # Errors
 /// Errors of [`open_with`].
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
+        fs::create_dir_all(folder)?;
+    }
     let mut file = open_with(path, OpenOptions::new().write(true).create(true).truncate(false))?;
     file.set_len(0)?;
     file.write_all(bytes)
@@ -308,6 +312,7 @@ mod tests {
             assert!(fs::symlink_metadata(aside).is_ok() && fs::symlink_metadata(&path).is_err());
             write(&path, b"text").unwrap();
             write(&path, b"new").unwrap();
+            write(&at("removed/meanwhile/file"), b"x").unwrap();
             assert_eq!(read_to_string(&path).unwrap(), "new");
             assert_eq!(set_aside(&path, dir.path()).unwrap(), None);
             fs::set_permissions(&path, PermissionsExt::from_mode(0o740)).unwrap();

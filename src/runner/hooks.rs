@@ -94,9 +94,7 @@ impl HookRun {
     /// # Errors
     /// Errors of the disk and of `turn`.
     pub fn run(self, mut turn: impl FnMut(&AgentProcess) -> Result<bool>) -> Result<HookOutcome> {
-        let folder = self.root.join(&self.folder);
-        fs::create_dir_all(&folder).with_context(|| format!("create `{}`", self.folder))?;
-        let message_file = folder.join(format!("{}.json", self.hook));
+        let message_file = self.root.join(&self.folder).join(format!("{}.json", self.hook));
         regular_file::write(&message_file, format!("{}\n", self.message.json).as_bytes())
             .with_context(|| format!("write `{}`", message_file.display()))?;
         for (at, command) in self.commands.iter().enumerate() {

@@ -162,7 +162,6 @@ pub(super) fn closings(
 fn closing(cx: &RunContext, address: &str, id: &TaskId, argv: Vec<String>) -> Result<IssueClosing> {
     let (workspace, folder) = (&cx.workspace, cx.workspace.place.hooks().to_owned());
     let whole = workspace.root().join(&folder);
-    fs::create_dir_all(&whole).with_context(|| format!("create `{folder}`"))?;
     let (input, output) = (whole.join("close-issue.in"), whole.join("close-issue.log"));
     regular_file::write(&input, b"").with_context(|| format!("write `{}`", input.display()))?;
     let env = [("GH_PROMPT_DISABLED", "1"), ("GH_NO_UPDATE_NOTIFIER", "1")];

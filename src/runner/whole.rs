@@ -31,6 +31,7 @@ use crate::{
         placement::{self, PlacedProcess, ProcessFacts},
         slot_pool,
     },
+    regular_file,
 };
 
 /// The landings of a run whose whole has been verified.
@@ -345,10 +346,7 @@ impl WholeTrial<'_> {
         let workspace = &cx.workspace;
         let log = format!("{}/whole-{number}.log", record.log);
         let output = workspace.root().join(&log);
-        if let Some(folder) = output.parent() {
-            fs::create_dir_all(folder).with_context(|| format!("create the folder of `{log}`"))?;
-        }
-        fs::write(&output, "").with_context(|| format!("write `{log}`"))?;
+        regular_file::write(&output, b"").with_context(|| format!("write `{log}`"))?;
         let number = self.runner.core.graph.file.graph().number(&record.task_id);
         let call = self.runner.core.with_view(|view| {
             let of_task = number.map(|number| view.agents(number));
