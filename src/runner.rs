@@ -382,6 +382,8 @@ impl Runner {
             RunDecision::Select(Decision::Stop(reason)) => {
                 let goes_on = (whole::precedes(&reason) && whole::verify(self)?)
                     || (matches!(reason, StopReason::BaselineBroken(_)) && repair::begin(self)?);
+                let is_last_word = matches!(reason.exit(), Exit::Success | Exit::Blocked);
+                let goes_on = goes_on || (is_last_word && self.awaits_graph()?);
                 return Ok(Some(reason).filter(|_| !goes_on));
             }
         }

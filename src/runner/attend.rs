@@ -115,10 +115,12 @@ fn is_a_head(file: &Path) -> bool {
         || (text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Whether no task can start: the graph file cannot be read, so that nothing could be claimed, or no work
-/// could be reviewed.
+/// Whether no task can start: the graph file cannot be read, so that nothing could be claimed in it, or no
+/// work could be reviewed.
 pub(super) fn holds_starts(runner: &Runner) -> bool {
-    runner.core.graph.unreadable.is_some() || reviewer::out_of_reach(runner).is_some()
+    let graph = &runner.core.graph;
+    (graph.unreadable.is_some() && !graph.is_read_only())
+        || reviewer::out_of_reach(runner).is_some()
 }
 
 /// Notes once that a usage limit of an agent is nearly reached, or no longer is, and ends an agent at work that has reached

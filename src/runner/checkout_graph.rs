@@ -77,21 +77,23 @@ impl CheckoutGraph {
         // The commits first: the file gets what lands before HEAD moves.
         let commits = GraphCommits::of(workspace, &self.branch)?;
         let has_moved = commits != self.commits;
-        let mut is_changed = false;
+        let mut found = Ok(None);
         if !is_elsewhere(workspace)? {
             if self.file.has_changed() && is_switching(workspace) {
                 return Ok(Ok(None));
             }
-            match self.file.refresh(&workspace.state) {
-                Ok(found) => is_changed = found.is_some(),
-                Err(rejected) => return Ok(Err(rejected)),
-            }
+            found = self.file.refresh(&workspace.state);
         }
+        let is_changed = found.as_ref().is_ok_and(Option::is_some);
         if !is_changed && !has_moved {
-            return Ok(Ok(None));
+            return Ok(found.map(|_| None));
         }
         let before = graph.text().to_owned();
+        // What a person had changed before the file became unreadable still counts.
         let changes = self.compose(workspace, commits, graph)?;
+        if let Err(rejected) = found {
+            return Ok(Err(rejected));
+        }
         // The run itself has moved the tip and the branch, and the file has followed.
         let is_known = changes.is_empty() && (has_moved || before == graph.text());
         Ok(Ok(Some(changes).filter(|_| !is_known)))

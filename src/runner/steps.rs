@@ -34,7 +34,7 @@ use crate::{
             open_attempt::OpenAttempt,
             verified_batch::HeadSpan,
         },
-        select::{Policy, SelectionKey, Turn},
+        select::{Policy, SelectionKey, Turn, Wait},
     },
     crash,
     project::{
@@ -433,9 +433,10 @@ impl Runner {
                 }
                 Err(rejected) => rejected,
             };
-            // While an attempt runs, the last valid graph is used; the end of an attempt in the
-            // checkout repairs the file. A run that ends needs no other.
-            let goes_on = self.core.run.attempts().any_process()
+            // The last valid graph is used, unless the run writes the file and no attempt runs, whose end
+            // repairs it. A run that ends needs no other.
+            let goes_on = self.core.graph.is_read_only()
+                || self.core.run.attempts().any_process()
                 || self.core.cx.is_asked_to_end(self.core.journal.history());
             if !goes_on && !self.core.graph.is_half_saved() {
                 // What is open is judged, and lands.
@@ -448,6 +449,22 @@ impl Runner {
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Whether the graph file may be in the middle of being saved, or can be read again; waits a little.
+    /// With a file that stays unreadable, nobody knows whether all is done.
+    pub(super) fn awaits_graph(&mut self) -> Result<bool> {
+        if self.core.graph.unreadable.is_none() {
+            return Ok(false);
+        }
+        if self.core.graph.is_half_saved() {
+            self.wait(Wait::default())?;
+            return Ok(true);
+        }
+        match self.core.graph.refresh(&self.core.cx.workspace)? {
+            Ok(_) => Ok(true),
+            Err(rejected) => Err(workspace::refused(&rejected)),
         }
     }
 

@@ -103,14 +103,30 @@ fn what_landed_while_the_graph_could_not_be_read_is_complete_in_it() {
     trial.leave("open-a");
     trial.wait_for_records(1, "completed");
     assert_eq!(trial.lines("graph_rejected").len(), 1);
-    trial.save("task-graph.yaml", &whole);
-    // The next task starts while the other attempt goes on.
+    // The next task starts all the same.
     wait_for(&trial.sign("waiting-c"));
     trial.wait_for_records(2, "completed");
+    trial.save("task-graph.yaml", &whole);
     trial.leave("open-b");
     run.end(&trial).graph_complete();
     assert_eq!(trial.tasks("completed"), ["a", "c", "b"]);
     assert_eq!(trial.status("a"), "complete");
+}
+
+/// What a person wrote in it is not known, so nobody can say that all is done.
+#[test]
+fn a_graph_that_stays_unreadable_does_not_end_the_night_and_is_said_at_its_end() {
+    let trial = TestProject::new().graph("tasks:\n- id: a\n- id: b\n  depends_on: [a]\n");
+    let trial = trial.agent("gate");
+    let run = trial.start_until(["run"], "waiting-a");
+    let whole = trial.graph_text();
+    trial.save("task-graph.yaml", &(whole.clone() + "- id: ["));
+    trial.leave("open");
+    run.end(&trial).code(65).stderr_has("`[` is opened here and never closed");
+    assert_eq!(trial.tasks("completed"), ["a", "b"]);
+    trial.save("task-graph.yaml", &(whole + "- id: c\n"));
+    trial.run(["run"]).graph_complete();
+    assert_eq!(trial.tasks("completed"), ["a", "b", "c"]);
 }
 
 #[test]

@@ -19,7 +19,9 @@ impl EventText for GraphEvent {
             }
             GraphEvent::GraphRejected { error } => line(
                 Style::Bad,
-                format!("no task starts, because the graph file cannot be read: {error}"),
+                format!(
+                    "the changed graph is not used; the last valid one stays in effect: {error}"
+                ),
             ),
             GraphEvent::UncommittedFound { paths, more } => {
                 let files = first_paths(paths, *more);
