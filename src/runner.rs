@@ -53,7 +53,7 @@ use chrono::{DateTime, Utc};
 
 use crate::{
     adapters::{
-        machine,
+        git, machine,
         process::{self, GuardianCommand, GuardianProgram},
         tmux,
     },
@@ -323,6 +323,10 @@ impl Runner {
     fn turn(&mut self) -> Result<Option<StopReason>> {
         self.refresh()?;
         self.reload_settings()?;
+        if let Some(why) = git::unsigned().filter(|_| !self.core.journal.history().run.is_unsigned)
+        {
+            self.core.emit(None, RunEvent::CommitsUnsigned { why: why.to_owned() })?;
+        }
         if !self.core.run.attempts().open().is_empty() {
             self.core.check_time_limit()?;
         }

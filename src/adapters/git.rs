@@ -57,7 +57,7 @@ pub use history::{Head, LISTED, Patch, Since};
 pub use integrate::{BranchWork, Integrated, IntegrationMethod};
 pub use land::Following;
 pub use pin::{Pin, PinSource};
-pub use program::leave_repository;
+pub use program::{leave_repository, unsigned};
 pub use reader::RepoReader;
 pub use restore::{NOT_WORK, RestoredWork, is_marked};
 pub use slot::remove_special_files;

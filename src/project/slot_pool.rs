@@ -358,7 +358,12 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
         Some(LeftWork { commit: left, attributes, marks }) => {
             let (own, work): (Vec<&str>, _) =
                 (graph.iter().map(String::as_str).collect(), slot.integration());
-            let mut restored = work.restore(left, base, branch, &own, Some(attributes), *marks)?;
+            let restored = work.restore(left, base, branch, &own, Some(attributes), *marks);
+            if restored.is_err() {
+                // Else the slot would keep what is kept already, and the next try take another one.
+                let _ = work.start_over(base, branch);
+            }
+            let mut restored = restored?;
             if let RestoredWork::Marked(paths) = &restored
                 && !setup.is_empty()
                 && !is_set_up(&slot, setup)?

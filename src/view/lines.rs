@@ -197,6 +197,9 @@ impl EventText for RunEvent {
                 let text = format!("the clock was set {way} by {length}; limits are not affected");
                 vec![line(Style::Faint, text)]
             }
+            RunEvent::CommitsUnsigned { why } => {
+                warn(format!("from now on, commits are made without a signature: {why}"))
+            }
             // The summary covers these.
             RunEvent::Blocked { .. } | RunEvent::Finished { .. } => Vec::new(),
         }
@@ -211,6 +214,9 @@ impl EventText for RunEvent {
             }
             RunEvent::ClockSet { seconds } => {
                 Some((MarkKind::Clock, format!("the clock was set by {seconds} s")))
+            }
+            RunEvent::CommitsUnsigned { .. } => {
+                Some((MarkKind::Refused, "commits are no longer signed".to_owned()))
             }
             RunEvent::LoopStarted(_)
             | RunEvent::EnvironmentMoved { .. }

@@ -236,13 +236,19 @@ fn only_verified_work_is_committed_and_nothing_that_verifying_left() {
 fn signing_and_identity_are_those_of_the_project() {
     let trial = reports(ONE, "echo 1 > one");
     let gpg = trial.sign("gpg");
-    trial.script(&gpg, "echo 'no secret key' >&2; exit 2");
-    trial.git(&["config", "commit.gpgSign", "true"]);
-    trial.git(&["config", "gpg.program", gpg.to_str().unwrap()]);
-    let why = ended(&trial)["why"].as_str().unwrap().to_owned();
-    assert!(why.contains("no secret key") && why.contains("failed to sign"), "{why}");
+    trial.script(&gpg, "cat > /dev/null; echo 'no secret key' >&2; exit 2");
+    // The key is forgotten in the middle of the run, and no commit waits for it.
+    for trial in [trial, reports(ONE, "echo 1 > one").in_place()] {
+        trial.git(&["config", "commit.gpgSign", "true"]);
+        trial.git(&["config", "gpg.program", gpg.to_str().unwrap()]);
+        trial.run(["run"]).graph_complete();
+        let told = trial.lines("commits_unsigned");
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0]["why"].as_str().unwrap().contains("failed to sign"), "{told:?}");
+        assert_eq!(trial.git(&["show", "HEAD:one"]), "1\n");
+    }
 
-    // What `ralph` itself commits waits for no key.
+    // What `ralph` itself commits waits for none either.
     let trial = reports(ONE, "echo 1 > one; git add one; git -c commit.gpgSign=no commit -qm One");
     trial.git(&["config", "commit.gpgSign", "true"]);
     trial.git(&["config", "gpg.program", gpg.to_str().unwrap()]);
@@ -252,6 +258,35 @@ fn signing_and_identity_are_those_of_the_project() {
     trial.git(&["config", "--unset", "user.email"]);
     trial.run(["run"]).graph_complete().stderr_has("warning: git does not know who commits");
     assert_eq!(trial.git(&["log", "-1", "--format=%an", "--", "one"]), "ralph\n");
+}
+
+/// The passphrase of a key is forgotten in the middle of the night: the next thing to be signed is work
+/// that is put on top of what has landed.
+#[test]
+fn work_is_replayed_without_a_key() {
+    let graph = "tasks: [{id: a}, {id: b}]\n";
+    let script = "cat > /dev/null; echo $RALPH_TASK_ID > $RALPH_TASK_ID; git add .\n\
+                  git -c commit.gpgSign=no commit -qm \"Work on $RALPH_TASK_ID\"\n\
+                  if [ $RALPH_TASK_ID = b ]; then touch \"$TRIAL_DIR/waits\"\n\
+                  until [ -e \"$TRIAL_DIR/nokey\" ]; do sleep 0.02; done; fi\n\
+                  \"$RALPH\" task-complete $RALPH_TASK_ID > /dev/null";
+    let trial = TestProject::new().graph(graph).command(["sh", "-c", script]);
+    let (gpg, forgotten) = (trial.sign("gpg"), trial.sign("nokey"));
+    let sign = format!(
+        "cat > /dev/null; [ -e '{}' ] && {{ echo 'no secret key' >&2; exit 2; }}\n\
+         echo '[GNUPG:] SIG_CREATED ' >&2; echo sig",
+        forgotten.display()
+    );
+    trial.script(&gpg, &sign);
+    trial.git(&["config", "commit.gpgSign", "true"]);
+    trial.git(&["config", "gpg.program", gpg.to_str().unwrap()]);
+    let run = trial.start_until(["run", "--jobs", "2"], "waits");
+    trial.wait_for_records(1, "completed");
+    std::fs::write(&forgotten, "").unwrap();
+    run.end(&trial).graph_complete().stderr_has("commits are made without a signature");
+    let signed = |name: &str| trial.git(&["cat-file", "commit", name]).contains("gpgsig");
+    assert!(signed("main~2") && !signed("main"), "{}", trial.git(&["log", "--format=%s"]));
+    assert_eq!(trial.git(&["log", "-2", "--format=%s"]), "Complete b: b\nWork on b\n");
 }
 
 #[test]

@@ -332,6 +332,7 @@ const RECORDS: &[(&str, &str, &str)] = &[
     ("continued", "", r#""seconds":60,"slept":false"#),
     ("continued", "", r#""seconds":60,"slept":true"#),
     ("clock_set", "", r#""seconds":-60"#),
+    ("commits_unsigned", "", r#""why":"gpg: signing failed: No secret key""#),
     ("environment_moved", "", r#""variables":["PATH","VIRTUAL_ENV"]"#),
     (
         "hook_failed",

@@ -139,17 +139,6 @@ impl CommitMaker<'_> {
         CommitDraft { argv, input: Vec::new(), env, env_remove, new: Vec::new() }
     }
 
-    /// Moves HEAD back from a commit that must not stay; the files and the index stay as they are.
-    ///
-    /// # Errors
-    /// The error of `git`.
-    pub fn take_back(&self, commit: &str, before: Option<&str>) -> Result<()> {
-        match before {
-            Some(before) => self.move_head(commit, before, "ralph: not signed"),
-            None => program::run(&self.root, &["update-ref", "-d", "HEAD", commit]).map(drop),
-        }
-    }
-
     /// Undoes the preparation of a commit that was not made.
     ///
     /// # Errors
@@ -387,6 +376,22 @@ impl CommitMaker<'_> {
         }
         let answer = program::answer(&self.root, &["config", "--type=bool", NAME])?;
         Ok(answer.as_deref() == Some("true"))
+    }
+
+    /// Does what makes commits; again, without signatures, if none can be made now: work does not wait
+    /// for a key, whose passphrase may have been forgotten in the middle of the night.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub(super) fn signed_if_possible<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        let done = work();
+        if done.is_err() && self.cannot_sign() { work() } else { done }
+    }
+
+    /// Whether a commit has failed for want of a signature. No later commit of this process has one then.
+    pub fn cannot_sign(&self) -> bool {
+        let fault = if program::unsigned().is_none() { self.signing_fault() } else { None };
+        fault.map(program::leave_unsigned).is_some()
     }
 
     /// Why the commits of `ralph` cannot be signed, if they are to be.

@@ -159,7 +159,8 @@ impl Integration<'_> {
         own: &[&str],
         attributes: Option<&Path>,
     ) -> Result<Integrated> {
-        let mut integrated = self.combine(onto, piece, how, own, attributes)?;
+        let combine = || self.combine(onto, piece, how, own, attributes);
+        let mut integrated = self.commits().signed_if_possible(combine)?;
         match &mut integrated {
             Integrated::Conflict { paths, diff } => {
                 diff.push_str(&self.other_side(onto, piece.base, paths)?);
@@ -215,12 +216,16 @@ impl Integration<'_> {
             "--cleanup=verbatim",
             "-CHEAD",
         ];
-        for arguments in [&add[..], &commit] {
-            let output = git.run_raw(arguments)?;
-            if !output.status.success() {
-                return Err(program::failed(arguments, &output));
+        let amend = || -> Result<()> {
+            for arguments in [&add[..], &commit] {
+                let output = git.run_raw(arguments)?;
+                if !output.status.success() {
+                    return Err(program::failed(arguments, &output));
+                }
             }
-        }
+            Ok(())
+        };
+        self.commits().signed_if_possible(amend)?;
         let commit = self.head()?.commit.context("HEAD is at no commit after a commit")?;
         self.check_out(&commit)?;
         Ok(commit)

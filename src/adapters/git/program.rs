@@ -11,10 +11,7 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Output},
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::OnceLock,
 };
 
 use anyhow::{Result, anyhow, bail};
@@ -119,22 +116,33 @@ pub(super) struct NewCommit<'a> {
     pub(super) is_signed: bool,
 }
 
-/// Whether a commit could not be signed in this process. Each failure may take as long as a call of git.
-static CANNOT_SIGN: AtomicBool = AtomicBool::new(false);
+/// Why a commit could not be signed in this process. Each failure may take as long as a call of git.
+static CANNOT_SIGN: OnceLock<String> = OnceLock::new();
+
+/// Why commits are made without a signature from now on, although they are to have one.
+pub fn unsigned() -> Option<&'static str> {
+    CANNOT_SIGN.get().map(String::as_str)
+}
+
+/// Lets all later commits of this process be made without a signature.
+pub(super) fn leave_unsigned(why: String) {
+    CANNOT_SIGN.get_or_init(|| why);
+}
 
 /// Makes a commit that no ref names. One that cannot be signed is made without a signature: work that is verified
 /// does not wait for a key.
 pub(super) fn commit_tree(root: &Path, new: &NewCommit<'_>) -> Result<CommitId> {
-    if new.is_signed && !CANNOT_SIGN.load(Ordering::Relaxed) {
-        match try_commit_tree(root, new, true) {
-            Err(error) if !error.chain().any(<dyn std::error::Error>::is::<CallStopped>) => {}
-            made => return made,
-        }
-        let made = try_commit_tree(root, new, false)?;
-        CANNOT_SIGN.store(true, Ordering::Relaxed);
-        return Ok(made);
+    if !new.is_signed || unsigned().is_some() {
+        return try_commit_tree(root, new, false);
     }
-    try_commit_tree(root, new, false)
+    match try_commit_tree(root, new, true) {
+        Err(error) if !error.chain().any(<dyn std::error::Error>::is::<CallStopped>) => {
+            let made = try_commit_tree(root, new, false)?;
+            leave_unsigned(format!("{error:#}"));
+            Ok(made)
+        }
+        made => made,
+    }
 }
 
 /// Makes a commit that no ref names, signed or not.
@@ -306,6 +314,7 @@ fn unconfined_command(dir: &Path, arguments: &[&str]) -> Command {
         .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"])
         .args(["-c", "protocol.ext.allow=never", "-C"])
         .arg(dir)
+        .args(unsigned().iter().flat_map(|_| ["-c", "commit.gpgSign=false"]))
         .args(arguments)
         .env("GIT_OPTIONAL_LOCKS", "0")
         .env("GIT_TERMINAL_PROMPT", "0")

@@ -54,6 +54,11 @@ pub enum RunEvent {
         /// The change in seconds; negative if the clock was set back.
         seconds: i64,
     },
+    /// Commits are to be signed, and none can be; later ones are made without a signature.
+    CommitsUnsigned {
+        /// What git said.
+        why: String,
+    },
     /// `ralph run` ended.
     Finished {
         /// The reason.
@@ -80,6 +85,7 @@ impl Effect for RunEvent {
             RunEvent::Blocked { holders } => run.blockers.clone_from(holders),
             RunEvent::Suspended {} => run.suspended = true,
             RunEvent::Continued { .. } => run.suspended = false,
+            RunEvent::CommitsUnsigned { .. } => run.is_unsigned = true,
             RunEvent::EnvironmentMoved { .. } | RunEvent::ClockSet { .. } => {}
             RunEvent::Finished { why, exit_code, remaining, duration_seconds, .. } => {
                 run.finished = Some((why.clone(), *exit_code));
@@ -99,7 +105,8 @@ impl Effect for RunEvent {
             | RunEvent::Waiting { .. }
             | RunEvent::Suspended {}
             | RunEvent::Continued { .. }
-            | RunEvent::ClockSet { .. } => None,
+            | RunEvent::ClockSet { .. }
+            | RunEvent::CommitsUnsigned { .. } => None,
         }
     }
 

@@ -96,6 +96,8 @@ pub struct RunHistory {
     pub was_paused: bool,
     /// Whether Ctrl-Z has suspended it.
     pub suspended: bool,
+    /// Whether it makes commits without the signature that they are to have.
+    pub is_unsigned: bool,
     /// The request to stop, if there was one.
     pub stop: Option<StopRequest>,
     /// Why it ended and its exit code, once it has ended.

@@ -7,18 +7,17 @@ use std::{
     fs,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use serde_json::json;
 
 use super::{AttemptRecord, changed};
 use crate::{
     adapters::{
         agent_output,
-        git::{CommitDraft, NOT_WORK, Pin, PinSource, Repo},
+        git::{self, CommitDraft, NOT_WORK, Pin, PinSource, Repo},
         process::{self, GuardianProgram, GuardianSpec, ProcessSpec},
     },
     core::{
-        commit_id::CommitId,
         executor::Executor,
         graph::task::TaskId,
         loop_paths::LoopPaths,
@@ -232,26 +231,27 @@ pub fn commit(
     };
     crash::point("left.drafted");
     let executor = executors::find(&workspace.config, record.run_on.as_deref())?;
-    let is_signed_later = executor.is_sandbox() && tree.commits().signs_commits()?;
-    let mut why = if executor.is_sandbox() {
-        run(&draft.clone().unsigned(), Some(&executor))?
-    } else {
-        run(&draft, None)?
-    };
+    let sandbox = Some(&executor).filter(|executor| executor.is_sandbox());
+    let is_unsigned = sandbox.is_some() || git::unsigned().is_some();
+    let unsigned = draft.clone().unsigned();
+    let mut why = run(if is_unsigned { &unsigned } else { &draft }, sandbox)?;
     crash::point("left.committed");
-    let is_new = |head: &CommitId| before.as_ref() != Some(head);
     // A hook that fails or hangs after the commit does not undo the commit.
-    if let Some(unsigned) = tree.head()?.commit.filter(is_new) {
-        if is_signed_later {
-            why = run(&draft.clone().signing(), None)?;
+    let made = || Ok::<_, Error>(tree.head()?.commit.filter(|head| before.as_ref() != Some(head)));
+    let mut commit = made()?;
+    if commit.is_none() && !is_unsigned && tree.commits().cannot_sign() {
+        why = run(&unsigned, None)?;
+        commit = made()?;
+    } else if commit.is_some() && sandbox.is_some() && tree.commits().signs_commits()? {
+        run(&draft.clone().signing(), None)?;
+        if made()? == commit {
+            tree.commits().cannot_sign();
         }
-        match tree.head()?.commit {
-            Some(head) if !is_signed_later || head != unsigned => {
-                tree.commits().restage(&head, left)?;
-                return Ok(Some(Autocommit::Committed(head)));
-            }
-            _ => tree.commits().take_back(&unsigned, before.as_deref())?,
-        }
+        commit = made()?;
+    }
+    if let Some(head) = commit {
+        tree.commits().restage(&head, left)?;
+        return Ok(Some(Autocommit::Committed(head)));
     }
     tree.commits().drop_draft(&draft)?;
     Ok(Some(Autocommit::Refused(why)))
