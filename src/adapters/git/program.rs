@@ -8,7 +8,11 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     fs, io,
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt, process::CommandExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileTypeExt, PermissionsExt},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Command, Output},
     sync::OnceLock,
@@ -282,6 +286,14 @@ pub(super) fn run_raw_with_input(dir: &Path, arguments: &[&str], input: &[u8]) -
 }
 
 fn start(dir: &Path, arguments: &[&str], env: &[(&str, &OsStr)], input: &[u8]) -> Result<Output> {
+    /// What git reads for almost every command.
+    const RULES: [&str; 4] =
+        [".gitattributes", ".gitignore", ".git/info/attributes", ".git/info/exclude"];
+    let is_fifo =
+        |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    if let Some(path) = RULES.map(|name| dir.join(name)).iter().find(|path| is_fifo(path)) {
+        bail!("`{}` is a FIFO, for which git would wait without end; remove it", path.display());
+    }
     let mut command = command(dir, arguments);
     command.envs(env.iter().copied());
     bounded::output(command, input, name(arguments))
@@ -490,6 +502,21 @@ pub(super) fn answer(dir: &Path, arguments: &[&str]) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adapters::git::tests::TestRepository;
+
+    #[test]
+    fn nothing_waits_for_a_fifo_among_the_rules_of_a_checkout() {
+        let place = TestRepository::new();
+        place.commit("a", "1\n", "First");
+        for name in [".gitattributes", ".git/info/exclude"] {
+            let path = place.top.join(name);
+            let _ = fs::remove_file(&path);
+            assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+            let error = status(&place.top).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("is a FIFO"), "{error}");
+            fs::remove_file(path).unwrap();
+        }
+    }
 
     #[test]
     fn the_reason_of_a_failure_is_one_line() {
