@@ -162,7 +162,7 @@ impl LoopPaths {
     pub fn trial_ref(&self, slot: usize) -> String {
         let first = match &self.name {
             Some(name) => ref_of("trial+", name),
-            None => "refs/ralph/trial+".to_owned(),
+            None => TRIALS.to_owned(),
         };
         if slot == 0 { first } else { format!("{first}+{slot}") }
     }
@@ -187,6 +187,9 @@ impl LoopPaths {
         if self.name.is_some() { "loop+" } else { "" }
     }
 }
+
+/// How the names of the refs begin that keep the result of a trial until it is decided.
+pub const TRIALS: &str = "refs/ralph/trial+";
 
 /// The folder of refs with work that came back from another machine too late, or that is not the
 /// work of the attempt which fetched it.

@@ -236,7 +236,9 @@ impl Slots<'_> {
         for line in refs.split_inclusive(|byte| *byte == b'\n') {
             let is_own = split_at(line, b' ').is_some_and(|(_, name)| {
                 let rest = name.strip_prefix(OWN_BRANCHES.as_bytes());
-                rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/' | b'\n')))
+                // A trial may be over a moment later, and its commits would then be only in the slot.
+                name.starts_with(crate::core::loop_paths::TRIALS.as_bytes())
+                    || rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/' | b'\n')))
             });
             if !is_own {
                 packed.extend_from_slice(line);
@@ -500,7 +502,10 @@ pub(super) fn read_mark(git_dir: &Path) -> Option<(CommitId, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adapters::git::tests::{TestSlots, on, said};
+    use crate::{
+        adapters::git::tests::{TestSlots, on, said},
+        core::loop_paths::LoopPaths,
+    };
 
     impl TestSlots {
         fn settings(&self) -> SlotSettings {
@@ -595,6 +600,7 @@ mod tests {
             fs::create_dir_all(slot.git_dir.join("hooks")).unwrap();
             fs::write(slot.git_dir.join("hooks/pre-commit"), "exit 1").unwrap();
             let second = trees.place.commit("c", "2\n", "Second");
+            main.keep(&LoopPaths::default().trial_ref(0), &head).unwrap();
             let slot = main.slots().start(&slot, &settings, &second, "ralph/y").unwrap();
             let at = slot.head().unwrap();
             assert_eq!((at.commit, at.branch), on(&second, Some("ralph/y")));
