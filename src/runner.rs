@@ -387,7 +387,7 @@ impl Runner {
                 let goes_on = (whole::precedes(&reason) && whole::verify(self)?)
                     || (matches!(reason, StopReason::BaselineBroken(_)) && repair::begin(self)?);
                 let is_last_word = matches!(reason.exit(), Exit::Success | Exit::Blocked);
-                let goes_on = goes_on || (is_last_word && self.awaits_graph()?);
+                let goes_on = goes_on || (is_last_word && attend::awaits_graph(self)?);
                 return Ok(Some(reason).filter(|_| !goes_on));
             }
         }

@@ -35,11 +35,11 @@ use crate::{
         exit::{Exit, Failure},
         history::RunHistory,
         run::{command::AttemptId, input::Input},
-        select::{View, default_iterations},
+        select::{View, Wait, default_iterations},
     },
     project::{
         event_store::EventStore,
-        workspace::{Workspace, check_rights},
+        workspace::{self, Workspace, check_rights},
     },
     regular_file,
 };
@@ -121,6 +121,22 @@ pub(super) fn holds_starts(runner: &Runner) -> bool {
     let graph = &runner.core.graph;
     (graph.unreadable.is_some() && !graph.is_read_only())
         || reviewer::out_of_reach(runner).is_some()
+}
+
+/// Whether the graph file may be in the middle of being saved, or can be read again; waits a little. With a
+/// file that stays unreadable, nobody knows whether all is done.
+pub(super) fn awaits_graph(runner: &mut Runner) -> Result<bool> {
+    if runner.core.graph.unreadable.is_none() {
+        return Ok(false);
+    }
+    if runner.core.graph.is_half_saved() {
+        runner.wait(Wait::default())?;
+        return Ok(true);
+    }
+    match runner.core.graph.refresh(&runner.core.cx.workspace)? {
+        Ok(_) => Ok(true),
+        Err(rejected) => Err(workspace::refused(&rejected)),
+    }
 }
 
 /// Notes once that a usage limit of an agent is nearly reached, or no longer is, and ends an agent at work that has reached

@@ -34,7 +34,7 @@ use crate::{
             open_attempt::OpenAttempt,
             verified_batch::HeadSpan,
         },
-        select::{Policy, SelectionKey, Turn, Wait},
+        select::{Policy, SelectionKey, Turn},
     },
     crash,
     project::{
@@ -449,22 +449,6 @@ impl Runner {
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    /// Whether the graph file may be in the middle of being saved, or can be read again; waits a little.
-    /// With a file that stays unreadable, nobody knows whether all is done.
-    pub(super) fn awaits_graph(&mut self) -> Result<bool> {
-        if self.core.graph.unreadable.is_none() {
-            return Ok(false);
-        }
-        if self.core.graph.is_half_saved() {
-            self.wait(Wait::default())?;
-            return Ok(true);
-        }
-        match self.core.graph.refresh(&self.core.cx.workspace)? {
-            Ok(_) => Ok(true),
-            Err(rejected) => Err(workspace::refused(&rejected)),
         }
     }
 

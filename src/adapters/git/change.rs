@@ -78,7 +78,7 @@ impl BranchLandings<'_> {
         match self.merged_tree(&[&base], onto, to)? {
             Ok(tree) if tree == self.tree_of(onto)? => Ok(AppliedChange::Nothing),
             Ok(tree) => {
-                let commit = self.commits().commit_merge(&[onto], &tree, message)?;
+                let commit = self.commits().commit_tree(&[onto], &tree, message)?;
                 Ok(AppliedChange::Done(commit))
             }
             Err(paths) if paths.is_empty() => bail!("git 2.40 or newer is needed for this"),

@@ -165,7 +165,7 @@ impl CommitMaker<'_> {
             let entry = self.entry(parent, path)?.context("the file is not there")?;
             let mode = entry.split(' ').next().unwrap_or_default();
             let tree = self.with_entries(parent, &[path], &vec![Some(format!("{mode} {blob}"))])?;
-            self.commit_tree(parent, &tree, message)
+            self.commit_tree(&[parent], &tree, message)
         };
         commit().with_context(|| format!("cannot commit `{path}`"))
     }
@@ -195,12 +195,8 @@ impl CommitMaker<'_> {
         Ok(Some(commit))
     }
 
-    fn commit_tree(&self, parent: &str, tree: &str, message: &str) -> Result<CommitId> {
-        self.commit_merge(&[parent], tree, message)
-    }
-
     /// Makes a commit of a tree on top of these parents, signed if the repository signs commits.
-    pub(super) fn commit_merge(
+    pub(super) fn commit_tree(
         &self,
         parents: &[&str],
         tree: &str,
@@ -222,7 +218,7 @@ impl CommitMaker<'_> {
         let head = self.head()?.commit.context("HEAD is at no commit")?;
         let entries = self.entries(from, paths)?;
         let tree = self.with_entries(&head, paths, &entries)?;
-        let commit = self.commit_tree(&head, &tree, message)?;
+        let commit = self.commit_tree(&[&head], &tree, message)?;
         self.move_head(&head, &commit, "ralph: restore")?;
         for (path, entry) in paths.iter().zip(&entries) {
             match entry {
@@ -380,9 +376,6 @@ impl CommitMaker<'_> {
 
     /// Does what makes commits; again, without signatures, if none can be made now: work does not wait
     /// for a key, whose passphrase may have been forgotten in the middle of the night.
-    ///
-    /// # Errors
-    /// Those of `work`.
     pub(super) fn signed_if_possible<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         let done = work();
         if done.is_err() && self.cannot_sign() { work() } else { done }

@@ -231,7 +231,7 @@ impl BranchLandings<'_> {
     pub fn joined(&self, branch: &str, tip: &BranchTip) -> Result<Option<CommitId>> {
         let Ok(tree) = self.merged_tree(&[], &tip.commit, &tip.branch)? else { return Ok(None) };
         let message = format!("Take in what was committed on {branch}\n");
-        self.commits().commit_merge(&[&tip.commit, &tip.branch], &tree, &message).map(Some)
+        self.commits().commit_tree(&[&tip.commit, &tip.branch], &tree, &message).map(Some)
     }
 
     /// Puts the work that landed on top of a branch that a person moved or rewrote. The old tip is
@@ -254,7 +254,7 @@ impl BranchLandings<'_> {
         let trailers: Vec<&str> = trailers.filter(|line| line.starts_with("Ralph-")).collect();
         let message =
             format!("Carry over what landed on {branch} before\n\n{}\n", trailers.join("\n"));
-        let commit = self.commits().commit_merge(&[&tip.branch], &tree, &message)?;
+        let commit = self.commits().commit_tree(&[&tip.branch], &tree, &message)?;
         self.move_tip(branch, tip, &commit)?;
         Ok((kept, true))
     }
