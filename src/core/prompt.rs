@@ -51,6 +51,8 @@ pub struct PromptContext {
     pub notes: BTreeMap<String, String>,
     /// The commands that must succeed before the task is complete.
     pub verify: Vec<String>,
+    /// The `path` of the task, if it is a folder.
+    pub folder: Option<String>,
     /// The end of the output of the verify command that failed after the previous attempt.
     pub verify_output: String,
     /// The end of the standard error of the previous attempt, if its process failed.
@@ -89,6 +91,12 @@ impl PromptContext {
             Some(root) => format!("{root}/{path}"),
             None => path.to_owned(),
         }
+    }
+
+    /// The paths that a template can name.
+    fn paths(&self) -> Value {
+        let (graph, learnings) = (&self.graph_path, &self.learnings_path);
+        json!({ "graph": graph, "learnings": learnings, "folder": self.folder })
     }
 }
 
@@ -170,7 +178,7 @@ pub fn context(
             "wait_file": facts.wait_file,
             "by_edit": facts.edits_only,
         },
-        "paths": { "graph": facts.graph_path, "learnings": facts.learnings_path },
+        "paths": facts.paths(),
     })
 }
 

@@ -27,7 +27,10 @@ use crate::{
         diagnostic::{nearest, visible},
         executor::{Executor, shell_word},
         exit::{Exit, Failure},
-        graph::task::{Task, TaskId},
+        graph::{
+            task::{Task, TaskId},
+            task_paths,
+        },
         history::{
             History,
             attempt_log::{AttemptLog, LogDetail},
@@ -36,6 +39,7 @@ use crate::{
         prompt,
         redact::Redactor,
         select::{Policy, View},
+        setup::MANIFESTS,
     },
     project::{
         config::{Config, ConfigLayer},
@@ -265,7 +269,11 @@ impl Workspace {
 
     /// The commands that must succeed before a task is complete.
     pub fn verify_of(&self, task: &Task) -> Vec<String> {
-        task.checks(&self.config.verify.0)
+        let folder = task_paths::folder_of(task, |path| {
+            let folder = self.root().join(path);
+            MANIFESTS.iter().any(|name| folder.join(name).is_file())
+        });
+        task.checks(&self.config.verify.0, folder.as_deref().map(shell_word).as_deref())
     }
 
     /// Whether these commands also run before an attempt at the task.

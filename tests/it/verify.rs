@@ -262,6 +262,36 @@ fn a_guardian_killed_while_verifying_costs_only_the_command() {
     trial.no_process_is_left();
 }
 
+/// A folder with a manifest is a project of its own in the repository. A folder without one, and the
+/// document of a task, only say where to look.
+#[test]
+fn the_commands_of_a_task_run_in_its_project() {
+    let own = "verify: ['test -f only-here', 'echo \"${PWD##*/}\" >> \"$TRIAL_DIR/ran\"; test -s ../b.txt']";
+    let graph = format!(
+        "tasks:\n- {{id: b, path: web/app, {own}}}\n- {{id: c, path: docs, verify: test -f top}}\n\
+         - {{id: d, path: docs/d.md, verify: test -f top}}\n"
+    );
+    let settings = format!("{}verify: [test -f top]\n", crate::support::SETTINGS);
+    let agent = "cat > prompt-$RALPH_TASK_ID.txt; mkdir -p web; echo 1 > web/$RALPH_TASK_ID.txt\n\
+                 git add -A; git commit -qm Work; \"$RALPH\" task-complete $RALPH_TASK_ID";
+    let trial = TestProject::new()
+        .file(".ralph/config.yaml", &settings)
+        .file("web/app/package.json", "{}\n")
+        .file("web/app/only-here", "")
+        .file("docs/d.md", "Do it.\n")
+        .file("top", "")
+        .graph(&graph)
+        .command(["sh", "-c", agent]);
+    trial.run(["verify", "b"]).code(1).stderr_has("`cd web/app || exit; echo ");
+    trial.run(["run"]).graph_complete();
+    assert!(fs::read_to_string(trial.sign("ran")).unwrap().contains("app\n"));
+    let prompt = |id: &str| trial.git(&["show", &format!("main:prompt-{id}.txt")]);
+    assert!(prompt("b").contains("The work is in the folder `web/app`."));
+    assert!(prompt("b").contains("cd web/app && test -f only-here"), "{}", prompt("b"));
+    assert!(prompt("c").contains("in the folder `docs`") && !prompt("c").contains("cd docs"));
+    assert!(prompt("d").contains("own document is `docs/d.md`"));
+}
+
 #[test]
 fn verifying_by_hand() {
     let trial = TestProject::new().graph("tasks:\n  - {id: a, verify: [echo one, 'false', echo two]}\n  - {id: b, verify: 'true'}\n  - id: c\n");

@@ -139,7 +139,7 @@ impl Linter<'_> {
             || task.extra.keys().any(|name| words::is_criteria(name))
             || words::has_criteria(&task.title)
             || words::has_criteria(task.description.as_deref().unwrap_or_default());
-        if !task.checks(self.facts.verify).is_empty() || has_criteria {
+        if !task.checks(self.facts.verify, None).is_empty() || has_criteria {
             return None;
         }
         Some(finding(FindingKind::NoCheck, number, "id", &[task.id.as_str()]))

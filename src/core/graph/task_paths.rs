@@ -2,7 +2,7 @@
 //!
 //! The caller checks whether they exist.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, mem};
 
 use serde_json::Value;
 
@@ -46,12 +46,19 @@ pub fn of_output(output: &Value) -> Vec<String> {
 /// Returns the `changed` paths that verify commands name, or that lie in a folder they name: an
 /// attempt could change these to make its own check pass.
 pub fn named_by(verify: &[String], changed: &[String]) -> Vec<String> {
-    let words: Vec<String> = verify
-        .iter()
-        .flat_map(|text| text.split(|c: char| c.is_whitespace() || ENDS.contains(&c)))
-        .map(plain)
-        .filter(|word| !word.is_empty() && word != "." && !word.starts_with('-'))
-        .collect();
+    let mut words: Vec<String> = Vec::new();
+    for text in verify {
+        let all = text.split(|c: char| c.is_whitespace() || ENDS.contains(&c)).map(plain);
+        let (mut changes_folder, mut folder) = (false, None);
+        for word in all.filter(|word| !word.is_empty() && word != "." && !word.starts_with('-')) {
+            if mem::replace(&mut changes_folder, word == "cd") {
+                folder = Some(word);
+            } else if !changes_folder {
+                words.extend(folder.as_ref().map(|folder| format!("{folder}/{word}")));
+                words.push(word);
+            }
+        }
+    }
     let is_named = |path: &&String| {
         words.iter().any(|word| {
             path.strip_prefix(word.as_str())
@@ -67,12 +74,26 @@ pub fn running(verify: &[String]) -> Vec<String> {
         "[", "[[", "cat", "cmp", "diff", "grep", "head", "jq", "ls", "rg", "stat", "tail", "test",
         "wc",
     ];
-    let parts =
-        verify.iter().flat_map(|text| text.split(['\n', ';', '&', '|', '(', ')', '`', '$']));
-    let looks = |part: &&str| {
-        part.split_whitespace().find(|word| *word != "!").is_some_and(|word| LOOKS.contains(&word))
-    };
-    parts.filter(|part| !looks(part)).map(str::to_owned).collect()
+    let mut running = Vec::new();
+    for text in verify {
+        let mut folder = "";
+        for part in text.split(['\n', ';', '&', '|', '(', ')', '`', '$']) {
+            match part.split_whitespace().find(|word| *word != "!") {
+                Some("cd") => folder = part,
+                Some(word) if !LOOKS.contains(&word) => running.push(format!("{folder};{part}")),
+                Some(_) | None => {}
+            }
+        }
+    }
+    running
+}
+
+/// The one path of a task, if it is a folder below the top of the repository.
+pub fn folder_of(task: &Task, is_folder: impl Fn(&str) -> bool) -> Option<String> {
+    match &of_task(task)[..] {
+        [folder] => Some(plain(folder)).filter(|folder| !folder.is_empty() && is_folder(folder)),
+        _ => None,
+    }
 }
 
 /// The program of a shell command, if it is a plain word: none for built-ins and for text that only
@@ -134,6 +155,15 @@ mod tests {
         let runs = running(&verify.map(str::to_owned));
         let changed = ["check.sh", "data/value", "more.sh", "out"].map(str::to_owned);
         assert_eq!(named_by(&runs, &changed), ["check.sh", "more.sh"]);
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_folder_of_a_command() {
+        let changed = ["web/check.sh", "web/x.js", "check.sh", "api/x"].map(str::to_owned);
+        let named = |verify: &str| named_by(&running(&[verify.to_owned()]), &changed);
+        assert_eq!(named("cd ./web/ && sh check.sh"), ["web/check.sh", "check.sh"]);
+        assert_eq!(named("cd web || exit; npm test | tail"), [""; 0]);
+        assert_eq!(named("sh api; cd web"), ["api/x"]);
     }
 
     #[test]
