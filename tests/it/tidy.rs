@@ -580,9 +580,7 @@ fn no_type_has_many_methods() {
 /// 75 read the headings of a board as statuses; 25 say what completes a task whose work was there already;
 /// 145 foresee with the odds and prices of each agent and task, and the cost of a plan;
 /// 230 say what a first evening met: work in the checkout, an agent missing in the sandbox, tables and boards,
-/// work that was there already; 35 book what every candidate used, show it, and tell agents that others try the same.
-/// 190 say what a first evening met: work in the checkout, an agent missing in the sandbox, tables and boards;
-/// 35 book what every candidate used, show it, and tell agents that others try the same;
+/// work that was there already; 35 book what every candidate used, show it, and tell agents that others try the same;
 /// 45 let a key that does not answer, a broken graph file and removed logs end no night.
 const LINES: usize = 88_000;
 
