@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     default_value::is_default,
     proof::ProofOutcome,
+    reviewer::WorkReview,
     spend::dollars,
     verdict::{DiffStat, Verdict},
 };
@@ -28,6 +29,9 @@ pub struct CandidateResult {
     /// What its proof shows, if it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<ProofOutcome>,
+    /// Its review, if it was made because other work is proved as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<Box<WorkReview>>,
     /// The size of its changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<DiffStat>,
@@ -69,10 +73,11 @@ impl CandidateResult {
             .map_or_else(String::new, |diff| format!(", +{} −{}", diff.insertions, diff.deletions));
         let proof = self.proof.as_ref().map_or_else(String::new, |proof| format!("; {proof}"));
         let cost = self.cost_usd.map_or_else(String::new, |cost| format!(", {}", dollars(cost)));
+        let review = self.review.as_ref().map_or_else(String::new, |review| format!("; {review}"));
         let kept =
             self.pinned.as_ref().map_or_else(String::new, |name| format!("; kept as {name}"));
         let what = if self.is_good() { "its checks pass" } else { &self.why };
-        format!("{} ({}): {what}{size}{cost}{proof}{kept}", self.number, self.by)
+        format!("{} ({}): {what}{size}{cost}{proof}{review}{kept}", self.number, self.by)
     }
 }
 
@@ -89,23 +94,44 @@ pub struct CandidateChoice {
 }
 
 impl CandidateChoice {
-    /// Chooses the best: by its proof, then by the fewest changed lines, then by its number.
+    /// The numbers of the works that are proved best, if there are several.
+    pub fn equals(all: &[CandidateResult]) -> Vec<u32> {
+        let good = || all.iter().filter(|it| it.is_good());
+        let best = good().map(CandidateResult::proof_rank).max();
+        let equals: Vec<u32> =
+            good().filter(|it| Some(it.proof_rank()) == best).map(|it| it.number).collect();
+        if equals.len() > 1 { equals } else { Vec::new() }
+    }
+
+    /// Chooses the best: by its proof, then by its review if all that are proved as well have one, then by
+    /// the fewest changed lines, then by its number.
     pub fn of(mut all: Vec<CandidateResult>) -> CandidateChoice {
         all.sort_by_key(|it| it.number);
         let good: Vec<&CandidateResult> = all.iter().filter(|it| it.is_good()).collect();
-        let key = |it: &&&CandidateResult| (it.proof_rank(), Reverse((it.lines(), it.number)));
+        let equals = CandidateChoice::equals(&all);
+        let is_reviewed = |it: &&CandidateResult| {
+            it.review.as_ref().is_some_and(|review| review.failed.is_none())
+        };
+        let decides = good.iter().filter(|it| equals.contains(&it.number)).all(is_reviewed);
+        let gravity = |it: &CandidateResult| {
+            it.review.as_deref().filter(|_| decides).map(WorkReview::gravity).unwrap_or_default()
+        };
+        let key = |it: &&&CandidateResult| {
+            (it.proof_rank(), Reverse((gravity(it), it.lines(), it.number)))
+        };
         let best = good.iter().max_by_key(key);
         let why = match best {
             None => format!("none of {} has work that may land", all.len()),
             Some(_) if good.len() == 1 => "the only one whose work may land".to_owned(),
             Some(best) => {
                 let others = || good.iter().filter(|it| it.number != best.number);
-                if others().all(|it| it.proof_rank() < best.proof_rank()) {
+                let rank = best.proof_rank();
+                let mut equal = others().filter(|it| it.proof_rank() == rank);
+                if equals.is_empty() {
                     "the only one that is proved".to_owned()
-                } else if others()
-                    .filter(|it| it.proof_rank() == best.proof_rank())
-                    .all(|it| it.lines() > best.lines())
-                {
+                } else if equal.clone().all(|it| gravity(it) > gravity(best)) {
+                    "a reviewer found least in it".to_owned()
+                } else if equal.all(|it| gravity(it) > gravity(best) || it.lines() > best.lines()) {
                     "the smallest change".to_owned()
                 } else {
                     "the first of equals".to_owned()
@@ -128,6 +154,7 @@ impl CandidateChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reviewer::{FindingSeverity, ReviewFinding};
 
     fn result(number: u32, verdict: Verdict, lines: usize) -> CandidateResult {
         CandidateResult {
@@ -136,6 +163,7 @@ mod tests {
             verdict,
             why: "no report".to_owned(),
             proof: None,
+            review: None,
             diff: Some(DiffStat { files: 1, insertions: lines, deletions: 0 }),
             cost_usd: None,
             pinned: None,
@@ -153,6 +181,15 @@ mod tests {
             proof: Some(proof.clone()),
             ..it
         };
+        let found = |it: CandidateResult, found: &[FindingSeverity]| {
+            let finding = |severity: &FindingSeverity| ReviewFinding {
+                severity: *severity,
+                ..ReviewFinding::default()
+            };
+            let findings = found.iter().map(finding).collect();
+            let review = WorkReview { findings, ..WorkReview::default() };
+            CandidateResult { review: Some(Box::new(review)), ..it }
+        };
         let bad = |number| result(number, Verdict::Incomplete, 1);
         for (all, line) in [
             (vec![bad(1), bad(2)], "none of 2 has work that may land"),
@@ -168,6 +205,18 @@ mod tests {
                 "candidate 2 of 3: the smallest change",
             ),
             (vec![with(good(1, 9), &skipped), good(2, 5)], "candidate 2 of 2: the smallest change"),
+            (
+                vec![found(good(1, 9), &[]), found(good(2, 5), &[FindingSeverity::Low])],
+                "candidate 1 of 2: a reviewer found least in it",
+            ),
+            (
+                vec![
+                    found(good(1, 9), &[FindingSeverity::Medium; 3]),
+                    found(good(2, 5), &[FindingSeverity::High]),
+                ],
+                "candidate 1 of 2: a reviewer found least in it",
+            ),
+            (vec![found(good(1, 9), &[]), good(2, 5)], "candidate 2 of 2: the smallest change"),
         ] {
             assert_eq!(CandidateChoice::of(all).line(), line);
         }

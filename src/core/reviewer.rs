@@ -45,7 +45,7 @@ impl fmt::Display for FindingSeverity {
 }
 
 /// What a reviewer found in work.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewFinding {
     /// The file, relative to the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,6 +124,12 @@ impl WorkReview {
     /// A review that was not made.
     pub fn failed(by: &str, why: String) -> WorkReview {
         WorkReview { by: by.to_owned(), failed: Some(why), ..WorkReview::default() }
+    }
+
+    /// How many findings it has of each gravity, the gravest first.
+    pub fn gravity(&self) -> [usize; 3] {
+        [FindingSeverity::High, FindingSeverity::Medium, FindingSeverity::Low]
+            .map(|severity| self.findings.iter().filter(|it| it.severity == severity).count())
     }
 
     /// Whether it was made and found nothing.

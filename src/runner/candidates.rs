@@ -45,8 +45,8 @@ use crate::{
     regular_file,
 };
 
-use choice::{choose, result_of};
-pub(super) use choice::{compared, hold};
+use choice::{HeldResult, choose, result_of};
+pub(super) use choice::{compared, hold, reviewed};
 
 /// The number of the agent of the attempt itself.
 const OWN: u32 = 1;
@@ -96,7 +96,7 @@ impl Candidate {
 pub(super) struct RunCandidates {
     all: Vec<Candidate>,
     /// The results of attempts that wait for their candidates.
-    held: Vec<(AttemptId, Box<PendingResult>)>,
+    held: Vec<HeldResult>,
 }
 
 impl RunCandidates {
@@ -109,7 +109,7 @@ impl RunCandidates {
     pub(super) fn release(&mut self, id: &AttemptId) {
         self.all.iter().filter(|it| it.id == *id).for_each(Candidate::stop);
         self.all.retain(|it| it.id != *id || it.result.is_none());
-        self.held.retain(|(held, _)| held != id);
+        self.held.retain(|held| held.id != *id);
     }
 
     /// Whether there are any.
@@ -131,6 +131,10 @@ impl RunCandidates {
     fn is_first(&self, id: &AttemptId) -> bool {
         let is_first = |it: &&Candidate| it.record.candidates.is_some_and(|rule| rule.first);
         self.all.iter().filter(|it| it.id == *id).any(|it| is_first(&it))
+    }
+
+    fn held(&self, id: &AttemptId) -> Option<&HeldResult> {
+        self.held.iter().find(|held| held.id == *id)
     }
 
     fn get(&self, id: &AttemptId, number: u32) -> Option<&Candidate> {

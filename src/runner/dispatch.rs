@@ -292,6 +292,10 @@ impl Runner {
 fn side_agent_ended(runner: &mut Runner, mut ended: EndedAgent) -> Result<()> {
     match mem::replace(&mut ended.agent.aim, SideAim::Diagnosis) {
         SideAim::Review(head, end) => reviewer::ended(runner, ended, &head, end),
+        SideAim::Candidate(head, number) => {
+            let (id, review) = reviewer::candidate_ended(runner, ended, &head, number)?;
+            candidates::reviewed(runner, &id, number, review)
+        }
         SideAim::Diagnosis => diagnosis::ended(runner, ended),
     }
 }

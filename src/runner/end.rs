@@ -210,8 +210,8 @@ impl Runner {
             let is_first = policy == ProofPolicy::Require
                 || (policy != ProofPolicy::None && evidence.settings_changed);
             let is_proved = evidence.to_prove && is_first && record.slot.is_some();
+            reviewer::note_gap(&self.core, record, evidence);
             let graph = self.core.graph.file.graph();
-            reviewer::note_gap(&self.core.cx, graph, record, evidence);
             let is_refused = !evidence.missing.is_empty();
             let is_compared = self.candidates.has(id);
             let is_reviewed = reviewer::is_due(&self.core.cx, graph, record, evidence);

@@ -1,18 +1,18 @@
 //! Reviews of work by another agent before it lands.
 
-use std::{mem, path::PathBuf};
+use std::{mem, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
 
 use super::{
-    Runner, attempts,
+    RunCore, Runner, attempts,
     context::{RunContext, task_of},
     side_agent::{self, EndedAgent, SideAgent, SideAim, SideAnswer, WaitingReview},
 };
 use crate::{
-    adapters::git::{BranchWork, Integrated, IntegrationMethod, Repo},
+    adapters::git::{BranchWork, Integrated, IntegrationMethod, Repo, SlotSettings},
     core::{
         agents::{
             agent_command::AgentCommand,
@@ -43,45 +43,48 @@ use crate::{
 /// The most of the work that the prompt has, in bytes.
 const DIFF: usize = 60_000;
 
-/// Starts the review of the work of an attempt, whose result waits for it. Returns the event of its
-/// beginning.
-///
-/// # Errors
-/// It cannot be made: the result, with the reason.
-fn start(
-    runner: &mut Runner,
-    record: &AttemptRecord,
-    call: AgentCommand,
-    mut end: Box<PendingResult>,
-) -> Result<CheckEvent, Box<PendingResult>> {
-    let merge = merge_check(runner, record, &end.evidence);
-    let (core, agents, pool) = (&runner.core, &mut runner.side_agents, &runner.slots.pool);
-    let cx = &core.cx;
-    let by = call.name.clone();
-    let facts = (core.graph.file.graph(), core.journal.history());
-    let order = runner.slots.settings(&cx.workspace).and_then(|settings| {
-        let evidence = &end.evidence;
+/// A review that can begin.
+struct ReviewOrder {
+    settings: SlotSettings,
+    head: CommitId,
+    own: (usize, AttemptRecord),
+    merge: Option<MergeCheck>,
+}
+
+impl ReviewOrder {
+    /// Prepares the review of this work, and writes its prompt.
+    fn of(
+        runner: &mut Runner,
+        record: &AttemptRecord,
+        call: AgentCommand,
+        evidence: &Evidence,
+    ) -> Result<ReviewOrder> {
+        let merge = merge_check(runner, record, evidence);
+        let (core, pool) = (&runner.core, &runner.slots.pool);
+        let workspace = &core.cx.workspace;
+        let settings = runner.slots.settings(workspace)?;
         let head = evidence.commits.last().context("it has no commit")?.id.clone();
-        let own = agents.record_of(cx, (record, call), (pool, "review"))?;
-        let work = (cx.workspace.repo.as_ref(), evidence, &head);
-        write_prompt(&cx.workspace, facts, &own.1, work)?;
-        Ok((settings, head, own, merge?))
-    });
-    let (settings, head, own, merge) = match order {
-        Ok(order) => order,
-        Err(error) => {
-            let review = WorkReview::failed(&by, format!("{error:#}"));
-            add(cx, review, 0, &mut end.evidence);
-            return Err(end);
-        }
-    };
-    let (attempt, log) = (record.attempt, own.1.log.clone());
-    let slot = own.1.slot.as_ref().map(|slot| slot.path.display().to_string());
-    let left = attempts::cost_left(cx, facts.1, facts.0, &record.id());
-    let aim = SideAim::Review(head.clone(), end);
-    let check = move |tree: &Repo| merge.map_or(Ok(None), |merge| merge.conflict(tree));
-    agents.start(cx, own, (aim, left), (pool, settings, head), check);
-    Ok(CheckEvent::Reviewing { attempt, by, log, slot })
+        let own = runner.side_agents.record_of(&core.cx, (record, call), (pool, "review"))?;
+        let facts = (core.graph.file.graph(), core.journal.history());
+        write_prompt(workspace, facts, &own.1, (&workspace.repo, evidence, &head))?;
+        Ok(ReviewOrder { settings, head, own, merge: merge? })
+    }
+
+    /// Starts it, and journals that.
+    fn start(self, runner: &mut Runner, aim: impl FnOnce(CommitId) -> SideAim) -> Result<()> {
+        let ReviewOrder { settings, head, own, merge } = self;
+        let (core, pool) = (&runner.core, &runner.slots.pool);
+        let (record, aim) = (own.1.clone(), aim(head.clone()));
+        let (graph, history) = (core.graph.file.graph(), core.journal.history());
+        let left = attempts::cost_left(&core.cx, history, graph, &record.id());
+        let check = move |tree: &Repo| merge.map_or(Ok(None), |merge| merge.conflict(tree));
+        runner.side_agents.start(&core.cx, own, (aim, left), (pool, settings, head), check);
+        let by = record.call.map(|call| call.name).unwrap_or_default();
+        let slot = record.slot.map(|slot| slot.path.display().to_string());
+        let (attempt, log) = (record.attempt, record.log);
+        let event = CheckEvent::Reviewing { attempt, by, log, slot };
+        runner.core.emit(Some((&record.task_id, record.iteration)), event).map(drop)
+    }
 }
 
 /// How work is merged with what landed since its attempt began, to see a conflict before it is reviewed.
@@ -138,9 +141,13 @@ fn merge_check(
     }))
 }
 
-/// Adds a review to the evidence of work that was sent back this often before, with what follows.
-fn add(cx: &RunContext, mut review: WorkReview, before: u32, evidence: &mut Evidence) {
-    let settings = cx.workspace.config.review.as_ref();
+/// Adds the review of the work of an attempt to its evidence, with what follows.
+pub(super) fn add(core: &RunCore, id: &AttemptId, mut review: WorkReview, evidence: &mut Evidence) {
+    let history = core.journal.history();
+    let continued = history.active.of(&id.task_id).map(|active| &active.continued);
+    let here = continued.map_or(0, |all| all.iter().filter(|lack| *lack == FINDINGS).count());
+    let before = history.of(&id.task_id).rejected + u32::try_from(here).unwrap_or(u32::MAX);
+    let settings = core.cx.workspace.config.review.as_ref();
     evidence.missing.extend(settings.and_then(|it| review.decide(it.rule(), before)));
     evidence.review = Some(Box::new(review));
 }
@@ -170,15 +177,49 @@ fn begin_by(
     runner: &mut Runner,
     record: &AttemptRecord,
     call: AgentCommand,
-    end: Box<PendingResult>,
+    mut end: Box<PendingResult>,
 ) -> Result<Option<Input>> {
-    match start(runner, record, call, end) {
-        Ok(event) => {
-            runner.core.emit(Some((&record.task_id, record.iteration)), event)?;
+    let by = call.name.clone();
+    match ReviewOrder::of(runner, record, call, &end.evidence) {
+        Ok(order) => {
+            order.start(runner, |head| SideAim::Review(head, end))?;
             Ok(None)
         }
-        Err(end) => Ok(Some(Input::Judged(record.id(), end))),
+        Err(error) => {
+            let review = WorkReview::failed(&by, format!("{error:#}"));
+            add(&runner.core, &record.id(), review, &mut end.evidence);
+            Ok(Some(Input::Judged(record.id(), end)))
+        }
     }
+}
+
+/// Begins the review of the work of a candidate that is as good as that of others. Returns whether it began.
+pub(super) fn begin_candidate(
+    runner: &mut Runner,
+    (record, number): (&AttemptRecord, u32),
+    evidence: &Evidence,
+) -> Result<bool> {
+    let call = reviewer_of(&runner.core.cx.workspace, record.call.as_ref());
+    if runner.core.journal.history().review_error(&call.name, Utc::now()).is_some() {
+        return Ok(false);
+    }
+    let Ok(order) = ReviewOrder::of(runner, record, call, evidence) else { return Ok(false) };
+    order.start(runner, |head| SideAim::Candidate(head, number)).map(|()| true)
+}
+
+/// Journals the review of the work of a candidate.
+pub(super) fn candidate_ended(
+    runner: &mut Runner,
+    ended: EndedAgent,
+    head: &CommitId,
+    number: u32,
+) -> Result<(AttemptId, WorkReview)> {
+    let EndedAgent { agent, took, answer } = ended;
+    let end = end_of(&runner.core, &agent, (answer, took), head);
+    let review = end.review.clone();
+    let event = CheckEvent::WorkReviewed(ReviewEnd { candidate: Some(number), ..end });
+    runner.core.emit(Some((&agent.id.task_id, agent.record.iteration)), event)?;
+    Ok((agent.id, review))
 }
 
 /// Lets work wait for a reviewer whose provider refuses it, if its review is required.
@@ -190,7 +231,7 @@ fn refused(
     let (cx, id, by) = (&runner.core.cx, waiting.record.id(), waiting.call.name.clone());
     if !is_required(cx) {
         let review = WorkReview::failed(&by, obstacle.obstacle.to_string());
-        add(cx, review, 0, &mut waiting.end.evidence);
+        add(&runner.core, &id, review, &mut waiting.end.evidence);
         return Ok(Some(Input::Judged(id, waiting.end)));
     }
     let event = ReviewWait { attempt: id.attempt, by, obstacle };
@@ -278,6 +319,28 @@ pub(super) fn next_time(runner: &Runner) -> Option<DateTime<Utc>> {
     waiting.filter_map(|it| history.review_error(&it.call.name, now)?.until).min()
 }
 
+/// The end of the review of this commit.
+fn end_of(
+    core: &RunCore,
+    SideAgent { id, record, .. }: &SideAgent,
+    (answer, took): (SideAnswer, Duration),
+    head: &CommitId,
+) -> ReviewEnd {
+    let review = review_of(&core.cx.workspace, record, head, &answer);
+    let cooldowns = &core.journal.history().cooldowns;
+    let earlier = cooldowns.get(&review.by).map_or(0, |cooldown| cooldown.count);
+    ReviewEnd {
+        attempt: id.attempt,
+        obstacle: answer.error.map(|error| ProviderError::new(error, earlier, Utc::now())),
+        outcome: answer.outcome,
+        review,
+        duration_seconds: duration::seconds(took),
+        usage: answer.usage,
+        candidate: None,
+        waits: false,
+    }
+}
+
 /// Journals a review that has ended, and judges the work with that.
 pub(super) fn ended(
     runner: &mut Runner,
@@ -285,28 +348,19 @@ pub(super) fn ended(
     head: &CommitId,
     mut end: Box<PendingResult>,
 ) -> Result<()> {
-    let (cx, history) = (&runner.core.cx, runner.core.journal.history());
-    let EndedAgent { agent: SideAgent { id, record, .. }, took, answer } = ended;
+    let EndedAgent { agent, took, answer } = ended;
     if end.evidence.merge.is_some() && !runner.side_agents.is_stopped() {
-        return runner.handle(Input::Judged(id, end));
+        return runner.handle(Input::Judged(agent.id, end));
     }
-    let review = review_of(&cx.workspace, &record, head, &answer);
-    let SideAnswer { outcome, usage, error, .. } = answer;
-    let by = review.by.as_str();
-    let earlier = history.cooldowns.get(by).map_or(0, |cooldown| cooldown.count);
-    let obstacle = error.map(|error| ProviderError::new(error, earlier, Utc::now()));
-    let continued = history.active.of(&id.task_id).map(|active| &active.continued);
-    let here = continued.map_or(0, |all| all.iter().filter(|lack| *lack == FINDINGS).count());
-    let before = history.of(&id.task_id).rejected + u32::try_from(here).unwrap_or(u32::MAX);
-    let waits = obstacle.filter(|it| it.advice() != Advice::Count && is_required(cx));
+    let event = end_of(&runner.core, &agent, (answer, took), head);
+    let SideAgent { id, record, .. } = agent;
+    let is_waiting = |it: &ProviderError| it.advice() != Advice::Count;
+    let waits = event.obstacle.filter(|it| is_waiting(it) && is_required(&runner.core.cx));
     let waiting = waits.map(|error| (error, end.clone()));
-    add(cx, review, before, &mut end.evidence);
+    add(&runner.core, &id, event.review, &mut end.evidence);
     let review = end.evidence.review.as_deref().cloned().unwrap_or_default();
-    let duration_seconds = duration::seconds(took);
-    let (attempt, waits) = (id.attempt, waiting.is_some());
-    let event = ReviewEnd { attempt, outcome, review, duration_seconds, usage, obstacle, waits };
-    let about = Some((&id.task_id, record.iteration));
-    runner.core.emit(about, CheckEvent::WorkReviewed(event))?;
+    let event = ReviewEnd { review, waits: waiting.is_some(), ..event };
+    runner.core.emit(Some((&id.task_id, record.iteration)), CheckEvent::WorkReviewed(event))?;
     if runner.side_agents.is_stopped() {
         runner.handle(Input::Postponed(id))
     } else if let Some((error, end)) = waiting
@@ -321,16 +375,12 @@ pub(super) fn ended(
 }
 
 /// Notes that work in the checkout is not reviewed, if it should be.
-pub(super) fn note_gap(
-    cx: &RunContext,
-    graph: &TaskGraph,
-    record: &AttemptRecord,
-    evidence: &mut Evidence,
-) {
+pub(super) fn note_gap(core: &RunCore, record: &AttemptRecord, evidence: &mut Evidence) {
+    let (cx, graph) = (&core.cx, core.graph.file.graph());
     if record.slot.is_none() && cx.plain().is_none() && is_meant(cx, graph, record, evidence) {
         let by = reviewer_of(&cx.workspace, record.call.as_ref()).name;
         let review = WorkReview::failed(&by, "it was done in the checkout".to_owned());
-        add(cx, review, 0, evidence);
+        add(core, &record.id(), review, evidence);
     }
 }
 

@@ -239,3 +239,40 @@ fn candidates_need_slots_on_this_machine_and_that_is_said() {
     trial.run(["run"]).graph_complete().stderr_has("its attempt works in the checkout");
     assert_eq!(trial.lines("completed")[0]["candidates"], Value::Null);
 }
+
+/// It decides before the size, is asked once about each, and sends back the chosen work as it sends back other.
+#[test]
+fn the_review_of_work_that_is_proved_as_well_as_other_work_decides() {
+    let found = |severity: &str| {
+        let finding = json!({"file": "work", "severity": severity, "text": "no greeting"});
+        json!({"findings": if severity.is_empty() { vec![] } else { vec![finding] }})
+    };
+    for (small, large, chosen, rejected) in
+        [("medium", "low", 1, 0), ("", "low", 2, 0), ("high", "medium", 1, 1), ("", "", 2, 0)]
+    {
+        let review = format!(
+            "cat > /dev/null; case $RALPH_ATTEMPT-$(wc -l < work) in
+                 1-1) echo '{}';; 1-9) echo '{}';; *) echo '{}';; esac",
+            found(small),
+            found(large),
+            found("")
+        );
+        let settings = "review: {by: {command: [sh, reviewer], name: strong}, rounds: 1}\n";
+        let work = "case $n in 1) write \"$(seq 9)\";; 2) write 2;; esac";
+        let trial = with_settings("2", settings).file("reviewer", &review).command([
+            "sh",
+            "-c",
+            &agent(work),
+        ]);
+        trial.run(["run"]).graph_complete();
+        let ended = trial.lines(if rejected == 1 { "failed" } else { "completed" });
+        assert_eq!(ended[0]["candidates"]["chosen"], chosen, "{small} {large}: {ended:?}");
+        assert_eq!(trial.lines("failed").len(), rejected, "{small} {large}");
+        let reviews = trial.lines("work_reviewed");
+        let of: Vec<_> = reviews.iter().map(|it| it["candidate"].clone()).collect();
+        assert_eq!(of[..2], [json!(2), json!(1)].map(|it| it), "{reviews:?}");
+        assert_eq!(reviews.len(), 2 + 2 * rejected, "none is made again: {reviews:?}");
+        slots_are_free(&trial);
+        trial.no_process_is_left();
+    }
+}

@@ -450,8 +450,10 @@ impl Effect for CheckEvent {
                     AttemptState::Reviewing
                 }
                 CheckEvent::WorkReviewed(end) => {
-                    let review = Some(Box::new(end.review.clone()));
-                    (active.review, active.review_slot) = (review, None);
+                    active.review_slot = None;
+                    if end.candidate.is_none() {
+                        active.review = Some(Box::new(end.review.clone()));
+                    }
                     AttemptState::Verifying
                 }
                 CheckEvent::AlreadyPasses { .. }

@@ -31,6 +31,9 @@ pub struct ReviewEnd {
     /// What the provider of the reviewer refused it for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<ProviderError>,
+    /// The number of the candidate whose work it is about, if that is compared with others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<u32>,
     /// Whether the review is made again, since the work must not land without it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub waits: bool,

@@ -630,6 +630,7 @@ impl World {
             verdict,
             why: String::new(),
             proof: None,
+            review: None,
             diff: None,
             cost_usd: None,
             pinned: None,
@@ -819,6 +820,7 @@ impl World {
                 duration_seconds,
                 usage,
                 obstacle: None,
+                candidate: None,
                 waits: false,
             })
         };

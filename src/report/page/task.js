@@ -7,7 +7,7 @@ import { diffs } from "./diff.js";
 import { markdown } from "./markdown.js";
 import { PART, readTranscript, transcript } from "./transcript.js";
 import {
-  age, bytes, button, capped, chip, command, commitId, countdown, duration, empty, markOf, markOfVerdict,
+  age, bytes, button, capped, chip, command, commitId, countdown, counted, duration, empty, markOf, markOfVerdict,
   moment, money, number, panel, question, said, short, sign, stateOf, taskLink, withCode, withCommands,
 } from "./words.js";
 
@@ -221,7 +221,8 @@ function sizeAndCost({ diff, cost_usd: cost }) {
 function candidates({ of: all, chosen, why }) {
   const row = (it) => h("li", { class: "row is-tall", key: it.number }, sign(markOfVerdict(it.verdict)),
     h("span", { class: "row-main" }, h("b", null, `Candidate ${it.number}`), " ", h("bdi", null, it.by), " ", it.number === chosen && h("span", { class: "tag" }, "chosen"),
-      h("span", { class: "line" }, it.verdict === "complete" ? "its checks pass" : withCode(it.why), it.proof && `; proof: ${said(it.proof.outcome)}`),
+      h("span", { class: "line" }, it.verdict === "complete" ? "its checks pass" : withCode(it.why), it.proof && `; proof: ${said(it.proof.outcome)}`,
+        it.review && `; review: ${it.review.failed ? "not made" : it.review.findings?.length ? counted(it.review.findings.length, "finding") : "nothing found"}`),
       it.pinned && it.number !== chosen && h("span", { class: "line" }, command(`git switch -c NAME ${it.pinned}`))),
     h("span", { class: "row-facts" }, sizeAndCost(it)));
   return [h("h3", null, "Candidates"), h("p", null, chosen ? `Candidate ${chosen} of ${all.length} was chosen: ${why}.` : `No work was chosen: ${why}.`),

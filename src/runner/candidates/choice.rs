@@ -10,6 +10,7 @@ use crate::{
         event::{AgentEnd, AttemptEvent, CheckEvent},
         graph::TaskGraph,
         proof::{Proof, ProofOutcome, policy::ProofPolicy},
+        reviewer::WorkReview,
         run::command::{AttemptId, PendingResult},
         verdict::Verdict,
     },
@@ -17,9 +18,23 @@ use crate::{
     runner::{
         Runner, RunnerMessage, close,
         context::{Facts, RunContext, task_of},
-        end, graph_copy,
+        end, graph_copy, reviewer,
     },
 };
+
+/// The result of an attempt that waits for its candidates.
+pub(super) struct HeldResult {
+    pub(super) id: AttemptId,
+    end: Box<PendingResult>,
+    /// What is compared, while it is reviewed.
+    compared: Option<Comparison>,
+}
+
+/// What the candidates of an attempt brought, and the proofs that were made.
+struct Comparison {
+    results: Vec<CandidateResult>,
+    proofs: Vec<(u32, Proof)>,
+}
 
 /// What the work of a candidate, or of the agent of the attempt itself, is worth in its slot.
 pub(super) fn result_of(
@@ -36,6 +51,7 @@ pub(super) fn result_of(
         verdict,
         why: verdict.explain(outcome, evidence),
         proof: None,
+        review: None,
         diff: evidence.diff,
         cost_usd: work.usage.cost_usd,
         pinned: evidence.commits.last().map(|_| record.pin(&cx.workspace.place)),
@@ -52,7 +68,7 @@ pub(in crate::runner) fn hold(
     let (cx, graph) = (&runner.core.cx, runner.core.graph.file.graph());
     let record = runner.attempts.get(id);
     let is_good = record.is_some_and(|it| result_of(cx, graph, it, &end).is_good());
-    runner.candidates.held.push((id.clone(), Box::new(end)));
+    runner.candidates.held.push(HeldResult { id: id.clone(), end: Box::new(end), compared: None });
     if is_good && runner.candidates.is_first(id) {
         stop_others(runner, id, OWN)?;
     }
@@ -64,7 +80,7 @@ pub(in crate::runner) fn hold(
 pub(super) fn choose(runner: &mut Runner, id: &AttemptId) -> Result<()> {
     let candidates = &runner.candidates;
     let all: Vec<&Candidate> = candidates.all.iter().filter(|it| it.id == *id).collect();
-    let held = candidates.held.iter().find(|(held, _)| held == id).map(|(_, end)| end);
+    let held = candidates.held(id).map(|held| &held.end);
     let (Some(end), Some(record)) = (held, runner.attempts.get(id)) else { return Ok(()) };
     let results: Option<Vec<CandidateResult>> = all.iter().map(|it| it.result.clone()).collect();
     let Some(mut results) = results else { return Ok(()) };
@@ -76,7 +92,7 @@ pub(super) fn choose(runner: &mut Runner, id: &AttemptId) -> Result<()> {
         && runner.core.proof_policy(record) != ProofPolicy::None
         && !runner.core.is_ended_now();
     if !is_compared {
-        return take(runner, id, CandidateChoice::of(results), None);
+        return review_next(runner, id, Comparison { results, proofs: Vec::new() });
     }
     let works = all.iter().map(|it| (it.number, &it.record, &it.work.evidence.verify[..]));
     let works = works.chain([(OWN, record, &end.evidence.verify[..])]);
@@ -93,7 +109,7 @@ pub(in crate::runner) fn compared(
     runner: &mut Runner,
     id: &AttemptId,
     mut results: Vec<CandidateResult>,
-    mut proofs: Vec<(u32, Proof)>,
+    proofs: Vec<(u32, Proof)>,
 ) -> Result<()> {
     for (number, proof) in &proofs {
         let result = results.iter_mut().find(|it| it.number == *number);
@@ -101,15 +117,66 @@ pub(in crate::runner) fn compared(
             it.proof = Some(proof.outcome.clone());
         }
     }
+    let held = runner.candidates.held(id);
+    if let (Some(record), Some(held)) = (runner.attempts.get(id), held) {
+        let place = held.end.evidence.commits.last().map(|commit| &commit.id);
+        close::return_from_controls(&runner.core.cx.workspace, record, place)?;
+    }
+    review_next(runner, id, Comparison { results, proofs })
+}
+
+/// Has the next of the works reviewed that are proved as well as each other, if all of them are to be
+/// reviewed before they land; then takes the best.
+fn review_next(runner: &mut Runner, id: &AttemptId, compared: Comparison) -> Result<()> {
+    let Comparison { results, .. } = &compared;
+    let equals = CandidateChoice::equals(results);
+    let (core, candidates) = (&runner.core, &runner.candidates);
+    let work = |number: u32| match candidates.get(id, number) {
+        Some(it) => Some((&it.record, &it.work.evidence)),
+        None => Some((runner.attempts.get(id)?, &candidates.held(id)?.end.evidence)),
+    };
+    let is_due = |number: &u32| {
+        work(*number).is_some_and(|(record, evidence)| {
+            reviewer::is_due(&core.cx, core.graph.file.graph(), record, evidence)
+        })
+    };
+    let mut reviews = results.iter().filter_map(|it| it.review.as_ref());
+    let may_go_on = reviews.all(|it| it.failed.is_none()) && !core.is_ended_now();
+    let is_open = |it: &&CandidateResult| it.review.is_none() && equals.contains(&it.number);
+    let next = results.iter().find(is_open).map(|it| it.number);
+    let next = next.filter(|_| may_go_on && equals.iter().all(is_due));
+    let next = next.and_then(|number| {
+        work(number).map(|(record, evidence)| (number, record.clone(), evidence.clone()))
+    });
+    if let Some((number, record, evidence)) = next
+        && reviewer::begin_candidate(runner, (&record, number), &evidence)?
+    {
+        let held = runner.candidates.held.iter_mut().find(|held| held.id == *id);
+        if let Some(held) = held {
+            held.compared = Some(compared);
+        }
+        return Ok(());
+    }
+    let Comparison { results, mut proofs } = compared;
     let choice = CandidateChoice::of(results);
     let at = proofs.iter().position(|(number, _)| Some(*number) == choice.chosen);
     let proof = at.map(|at| proofs.swap_remove(at).1);
-    let held = runner.candidates.held.iter().find(|(held, _)| held == id);
-    if let (Some(record), Some((_, end))) = (runner.attempts.get(id), held) {
-        let place = end.evidence.commits.last().map(|commit| &commit.id);
-        close::return_from_controls(&runner.core.cx.workspace, record, place)?;
-    }
     take(runner, id, choice, proof)
+}
+
+/// Goes on once the work of a candidate was reviewed.
+pub(in crate::runner) fn reviewed(
+    runner: &mut Runner,
+    id: &AttemptId,
+    number: u32,
+    review: WorkReview,
+) -> Result<()> {
+    let mut held = runner.candidates.held.iter_mut().filter(|held| held.id == *id);
+    let Some(mut compared) = held.find_map(|held| held.compared.take()) else { return Ok(()) };
+    if let Some(result) = compared.results.iter_mut().find(|it| it.number == number) {
+        result.review = Some(Box::new(review));
+    }
+    review_next(runner, id, compared)
 }
 
 /// Goes on with the chosen work as that of the attempt, whose slot has it then.
@@ -119,10 +186,10 @@ fn take(
     mut choice: CandidateChoice,
     proof: Option<Proof>,
 ) -> Result<()> {
-    let Some(at) = runner.candidates.held.iter().position(|(held, _)| held == id) else {
+    let Some(at) = runner.candidates.held.iter().position(|held| held.id == *id) else {
         return Ok(());
     };
-    let mut end = runner.candidates.held.remove(at).1;
+    let mut end = runner.candidates.held.remove(at).end;
     let candidates = &mut runner.candidates.all;
     let chosen = candidates.iter().position(|it| Some(it.number) == choice.chosen && it.id == *id);
     let chosen = chosen.filter(|_| !runner.core.is_ended_now()).map(|at| candidates.remove(at));
@@ -150,6 +217,11 @@ fn take(
             promised: false,
             ..*end
         };
+    }
+    let taken = choice.of.iter().find(|it| Some(it.number) == choice.chosen);
+    let review = taken.and_then(|it| it.review.clone()).filter(|it| it.failed.is_none());
+    if let Some(review) = review.filter(|_| !runner.core.is_ended_now()) {
+        reviewer::add(&runner.core, id, *review, &mut end.evidence);
     }
     end.candidates = Some(Box::new(choice));
     if let Some(proof) = proof.filter(|it| !matches!(it.outcome, ProofOutcome::Skipped { .. })) {
