@@ -1061,9 +1061,10 @@ fn backlogs_of_other_tools_keep_their_meaning() {
         ),
         (
             "board.md",
-            "---\n\nkanban-plugin: board\n\n---\n\n## Todo\n\n- [ ] Sign in\n\n## Done\n\n- [x] Sign out\n",
+            "---\n\nkanban-plugin: board\n\n---\n\n## Todo\n\n- [ ] Sign in\n\n## Done\n\n- [x] Sign out\n\n\
+             %% kanban:settings\n```\n{\"kanban-plugin\":\"board\"}\n```\n%%\n",
             &["title: Sign in\n    status: pending", "title: Sign out\n    status: complete"],
-            "2 tasks added",
+            "0 dependencies\ntask-graph.yaml: 2 tasks added",
         ),
         (
             "phases.md",
@@ -1073,7 +1074,6 @@ fn backlogs_of_other_tools_keep_their_meaning() {
         ),
     ] {
         let trial = TestProject::new();
-        fs::remove_file(trial.root().join("task-graph.yaml")).ok();
         trial.write(name, text);
         let ran = trial.run(["import", name]);
         let (said, made) = (ran.whole(), trial.read("task-graph.yaml"));
@@ -1093,7 +1093,6 @@ fn backlogs_of_other_tools_keep_their_meaning() {
 #[test]
 fn tickets_name_each_other_in_any_case_and_close_in_their_own_words() {
     let trial = TestProject::new();
-    fs::remove_file(trial.root().join("task-graph.yaml")).ok();
     trial.write("tasks/1.md", "---\nid: TASK-1\ntitle: In\nstatus: Done\n---\nx\n");
     let second = "---\nid: TASK-2\ntitle: Out\nstatus: To Do\ndependencies:\n  - task-1\n---\ny\n";
     trial.write("tasks/2.md", second);

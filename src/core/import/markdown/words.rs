@@ -328,6 +328,8 @@ pub(super) fn parts(text: &str) -> Vec<PlanPart> {
     let mut lists: Vec<bool> = Vec::new();
     let mut depth = 0_usize;
     let start = front_matter(text);
+    // Below its cards, a board has its settings.
+    let text = text.find("\n%% kanban:settings").map_or(text, |end| &text[..end]);
     for (event, at) in Parser::new_ext(&text[start..], Options::ENABLE_TABLES).into_offset_iter() {
         let at = at.start + start..at.end + start;
         match event {
