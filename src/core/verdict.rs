@@ -169,6 +169,10 @@ pub struct Evidence {
     /// Its commits on other branches, and what it stashed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<OtherBranch>,
+    /// The files of the checkout that changed meanwhile, if an isolated attempt changed nothing. A person
+    /// may have done it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub touched: Vec<String>,
     /// A description of the branch, if it does not descend from the base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strayed: Option<String>,

@@ -424,12 +424,16 @@ pub fn evidence(
         // An agent that goes by the absolute paths of its task works in the checkout.
         apart.extend(workspace.repo.pins().made_here(base, began)?);
     }
+    let leftovers = leftovers::left(workspace, tree, record)?;
+    let is_idle = record.slot.is_some() && since.commits.is_empty() && leftovers.is_empty();
+    let touched = if is_idle { leftovers::in_checkout(workspace, record)? } else { Vec::new() };
     Ok(Evidence {
         report,
         commits: since.commits,
         diff: since.diff,
         apart,
-        leftovers: leftovers::left(workspace, tree, record)?,
+        leftovers,
+        touched,
         strayed,
         question: reports::question(&record.report_file(workspace, WAIT)),
         done_folder: (report.is_none() && record.report_file(workspace, DONE).is_dir())

@@ -138,6 +138,13 @@ fn commits_on_other_branches_are_named_and_kept() {
         trial.git(&["merge", "-q", commit]);
         assert_eq!(trial.read("work"), "1\n");
     }
+    let trial = TestProject::new().graph("tasks: [{id: a, max_attempts: 1}]\n");
+    trial.write("mine", "from before\n");
+    let work = trial.root().join("work").display().to_string();
+    let script = format!("cat > /dev/null; echo 1 > '{work}'; \"$RALPH\" task-complete a");
+    let trial = trial.command(["sh", "-c", &script]);
+    trial.run(["run"]).code(3).stderr_has("/work` changed, outside its slot");
+    assert_eq!(trial.lines("failed")[0]["touched"], json!([work]));
 }
 
 #[test]

@@ -585,6 +585,7 @@ fn no_type_has_many_methods() {
 /// 190 say what a first evening met: work in the checkout, an agent missing in the sandbox, tables and boards;
 /// 35 book what every candidate used, show it, and tell agents that others try the same; 145 review those that
 /// are proved as well.
+/// 260 say what a first evening met: work in the checkout, an agent missing in the sandbox, tables and boards,
 const LINES: usize = 88_000;
 
 /// The number of files in `src` that the budget allows; one of them brings kept work into a slot, one

@@ -63,6 +63,14 @@ impl Verdict {
                 ),
             };
         }
+        if may_be_work && !evidence.touched.is_empty() {
+            let files = first_names(&evidence.touched);
+            let _ = write!(
+                why,
+                "; meanwhile {files} changed, outside its slot: only work in the slot, where its agent \
+                 starts, counts"
+            );
+        }
         if let Some(said) = &evidence.not_resumed {
             let _ = write!(why, "; its conversation could not be resumed: {said}");
         }

@@ -5,6 +5,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     fs,
+    path::PathBuf,
+    time::SystemTime,
 };
 
 use anyhow::{Context, Error, Result};
@@ -59,6 +61,24 @@ pub fn left(workspace: &Workspace, tree: &Repo, record: &AttemptRecord) -> Resul
     let mut now = changed(workspace, tree)?;
     now.retain(|path, _| settings.as_ref() != Some(path));
     Ok(since(now, &before))
+}
+
+/// Returns the files with uncommitted changes in the checkout that were written during an attempt: the
+/// first of them.
+///
+/// # Errors
+/// Errors of git.
+pub fn in_checkout(workspace: &Workspace, record: &AttemptRecord) -> Result<Vec<String>> {
+    /// The number of files that are named.
+    const FEW: usize = 10;
+    let began = SystemTime::from(record.started_at);
+    let paths = changed(workspace, &workspace.repo)?.into_keys();
+    let files = paths.map(|path| workspace.root().join(path));
+    let is_new = |file: &PathBuf| {
+        let written = file.symlink_metadata().and_then(|found| found.modified());
+        written.is_ok_and(|at| at >= began)
+    };
+    Ok(files.filter(is_new).take(FEW).map(|file| file.display().to_string()).collect())
 }
 
 /// Returns the paths whose contents differ from `before`. Staging a path is not a change.
