@@ -466,6 +466,8 @@ mod tests {
         succeeds: u64,
         queue: f64,
         cost: f64,
+        /// Whether half of the tasks are hard, and the others easy.
+        is_uneven: bool,
     }
 
     impl TrueLaw {
@@ -476,14 +478,20 @@ mod tests {
                 succeeds: 75 + dice.roll() % 25,
                 queue: dice.part() * 120.0,
                 cost: 0.2 + dice.part(),
+                is_uneven: dice.chance(50),
             }
         }
 
-        fn draw(&self, minutes: u32, dice: &mut Dice) -> DrawnAttempt {
+        fn draw(&self, number: usize, minutes: u32, dice: &mut Dice) -> DrawnAttempt {
+            let succeeds = match self.is_uneven {
+                true if number % 2 == 0 => 100,
+                true => 2 * self.succeeds - 100,
+                false => self.succeeds,
+            };
             let normal = (0..12).map(|_| dice.part()).sum::<f64>() - 6.0;
             let length = f64::from(minutes) * 60.0 * self.pace * (normal * self.spread).exp();
             let seconds = |seconds: f64| TimeDelta::milliseconds((seconds * 1000.0) as i64);
-            let is_complete = dice.chance(self.succeeds);
+            let is_complete = dice.chance(succeeds);
             DrawnAttempt {
                 work: seconds(length),
                 queue: seconds(self.queue * dice.part()),
@@ -512,8 +520,8 @@ mod tests {
         history.apply(&record("t0", -100_000, RunEvent::LoopStarted(Begun::default())));
         let earlier = 40 + dice.below(count - 20);
         for (at, task) in tasks[count..][..earlier.min(count)].iter_mut().enumerate() {
-            let at = i64::try_from(at).unwrap() * 1000 - 100_000;
-            attempted(&mut history, &task.id, task.minutes, at, law, dice);
+            let (number, at) = (at, i64::try_from(at).unwrap() * 1000 - 100_000);
+            attempted(&mut history, (number, &task.id), task.minutes, at, law, dice);
             task.status = Status::Complete;
         }
         for task in &mut tasks[count..] {
@@ -538,14 +546,14 @@ mod tests {
     /// Journals attempts at a task until one completes it.
     fn attempted(
         history: &mut History,
-        id: &TaskId,
+        (number, id): (usize, &TaskId),
         minutes: u32,
         at: i64,
         law: &TrueLaw,
         dice: &mut Dice,
     ) {
         for attempt in 1.. {
-            let drawn = law.draw(minutes, dice);
+            let drawn = law.draw(number, minutes, dice);
             history.apply(&record(id.as_str(), at, crate::samples::started(attempt)));
             history.active.with(Some(id), |open| open.has_agent = true);
             let queued = at + drawn.work.num_seconds();
@@ -606,7 +614,7 @@ mod tests {
         let took = |until: DateTime<Utc>| {
             let mut dice = Dice(seed + 1);
             let mut draw = |number: usize, _: Option<&str>| {
-                law.draw(view.graph.task(number).minutes, &mut dice)
+                law.draw(number, view.graph.task(number).minutes, &mut dice)
             };
             let mut play = Play::of(view, now, &mut draw);
             play.go_on(until, &mut draw);
@@ -787,13 +795,14 @@ mod tests {
                 active: &[],
             };
             let nights = AttemptLaw::of(&view).nights(&view, now, 60);
-            let night =
-                play(&view, now, &mut |number, _| law.draw(graph.task(number).minutes, &mut dice));
+            let night = play(&view, now, &mut |number, _| {
+                law.draw(number, graph.task(number).minutes, &mut dice)
+            });
             compare(&mut truth, &nights, &night, now);
             truth.near_later += usize::from(is_near_after_a_quarter(&view, &law, now, seed));
         }
         println!("{truth:?}");
         let of = |part: usize| part * 100 / truth.nights;
-        assert!(of(truth.said) >= 90 && of(truth.near) >= 75, "{truth:?}");
+        assert!(of(truth.said) >= 90 && of(truth.near) >= 60, "{truth:?}");
     }
 }
