@@ -484,7 +484,7 @@ mod tests {
 
         fn draw(&self, number: usize, minutes: u32, dice: &mut Dice) -> DrawnAttempt {
             let succeeds = match self.is_uneven {
-                true if number % 2 == 0 => 100,
+                true if number.is_multiple_of(2) => 100,
                 true => 2 * self.succeeds - 100,
                 false => self.succeeds,
             };

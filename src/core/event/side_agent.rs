@@ -51,6 +51,12 @@ pub struct ReviewWait {
 }
 
 impl ReviewEnd {
+    /// The review in words, with the candidate that it is about.
+    pub fn text(&self) -> String {
+        let of = self.candidate.map_or_else(String::new, |number| format!("candidate {number}: "));
+        format!("{of}{}", self.review)
+    }
+
     /// What it used: of no attempt.
     pub fn spend(&self) -> Spend {
         Spend::of_call(&self.usage, &self.outcome, self.duration_seconds)

@@ -418,7 +418,7 @@ impl EventText for CheckEvent {
                 let style = if is_good { Style::Faint } else { Style::Warn };
                 // The end of the attempt says the rest; the next line, that a review waits.
                 let is_news = at.verbose || !(is_good || end.review.sent_back || end.waits);
-                is_news.then(|| line(style, format!("{id}: {}", end.review))).into_iter().collect()
+                is_news.then(|| line(style, format!("{id}: {}", end.text()))).into_iter().collect()
             }
             CheckEvent::ReviewWaits(wait) => vec![waiting_review(id, wait, at.record.timestamp)],
             CheckEvent::Calibrated(call) => vec![line(Style::Faint, calibration::line(call))],
