@@ -166,7 +166,11 @@ pub fn failure(path: &Path) -> String {
 
 /// The last line of a file that is not blank, cut to 500 characters.
 pub fn last_line(path: &Path) -> Option<String> {
-    last_lines(path, 1).ok()?.pop().map(|line| line.trim_start().to_owned())
+    let line = last_lines(path, 1).ok()?.pop()?;
+    // The rules that pytest draws around its summary.
+    let bare = line.trim_matches('=').trim();
+    let is_ruled = line.starts_with("===") && line.ends_with("===") && !bare.is_empty();
+    Some(if is_ruled { bare } else { line.trim_start() }.to_owned())
 }
 
 #[cfg(test)]
@@ -180,6 +184,8 @@ mod tests {
         fs::write(&path, "x".repeat(100_000) + "\nlast words\r\n\n  \n").unwrap();
         assert_eq!(last_line(&path).as_deref(), Some("last words"));
         assert_eq!(last_lines(&path, 2).unwrap()[1], "last words");
+        fs::write(path.with_extension("ruled"), "====== 3 passed in 0.05s ======\n").unwrap();
+        assert_eq!(last_line(&path.with_extension("ruled")).as_deref(), Some("3 passed in 0.05s"));
         fs::write(&path, "x".repeat(100_000)).unwrap();
         assert_eq!(last_line(&path).unwrap().len(), 500);
     }

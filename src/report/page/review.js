@@ -49,7 +49,7 @@ function shown(item, details) {
         item.risks.length > 0 ? h("ul", { class: "risks" }, item.risks.map((risk) => h("li", { key: risk.kind }, sign("stuck"), " ", withCode(risk.why)))) : h("p", { class: "faint" }, "No reason for doubt was found."),
         h("dl", { class: "facts is-wide" },
           fact("Size", `${counted(item.files, "file")}, +${short(item.insertions)} −${short(item.deletions)}, ${counted(item.commits, "commit")}`),
-          item.proof && fact("Proof", item.proof.text),
+          item.proof && fact("Proof", withCode(item.proof.text)),
           details?.verify?.length > 0 && fact("Verified", h("ul", null, details.verify.map((check) => h("li", { key: check.command }, h("code", { class: "wrap" }, check.command), " ", h("span", { class: "faint" }, check.last_line ?? ""))))),
           fact("Took", duration(item.duration_seconds), item.cost_usd > 0 && `, ${money(item.cost_usd)}`),
           fact("Landed", moment(item.at)),
