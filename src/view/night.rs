@@ -159,6 +159,8 @@ pub enum Patience {
     Long,
     /// It is shown beside other things.
     Short,
+    /// It is one of several.
+    Row,
 }
 
 impl Patience {
@@ -166,8 +168,9 @@ impl Patience {
     fn nights(self, steps: usize) -> usize {
         match self {
             Patience::Long => (2_000_000 / steps.max(1)).clamp(3, 400),
-            Patience::Short => {
-                Some(1_000_000 / steps.max(1)).filter(|it| *it >= 3).unwrap_or(0).min(60)
+            Patience::Short | Patience::Row => {
+                let all = if self == Patience::Row { 200_000 } else { 1_000_000 };
+                Some(all / steps.max(1)).filter(|it| *it >= 3).unwrap_or(0).min(60)
             }
         }
     }

@@ -146,9 +146,10 @@ impl ForecastView {
     ) -> ForecastView {
         let forecast = view.forecast(jobs, length, now);
         let policy = Policy { jobs, ..view.policy.clone() };
-        let night =
-            NightView::of(&View { policy: &policy, ..*view }, is_live, now, Patience::Short)
-                .filter(|night| night.learned_from > 0);
+        // Before any attempt has ended, it would say nothing.
+        let is_known = AttemptLaw::of(view).known() > 0;
+        let view = &View { policy: &policy, ..*view };
+        let night = is_known.then(|| NightView::of(view, is_live, now, Patience::Row)).flatten();
         let stretch = night.as_ref().map_or(1.0, |night| night.stretch(now, forecast.end));
         let after = |seconds: u64| times(seconds, stretch);
         let task = |slot: &Slot| ForecastTaskView {
