@@ -74,14 +74,13 @@ impl BranchLandings<'_> {
         let env = &self.commits().identity()[..];
         let new = NewCommit { tree: &tree, parents: &[from], message, env, is_signed: false };
         let to = &program::commit_tree(&self.root, &new)?;
-        let base = format!("--merge-base={from}");
-        match self.merged_tree(&[&base], onto, to)? {
+        match self.merged_tree(Some(from), onto, to)? {
             Ok(tree) if tree == self.tree_of(onto)? => Ok(AppliedChange::Nothing),
             Ok(tree) => {
                 let commit = self.commits().commit_tree(&[onto], &tree, message)?;
                 Ok(AppliedChange::Done(commit))
             }
-            Err(paths) if paths.is_empty() => bail!("git 2.40 or newer is needed for this"),
+            Err(paths) if paths.is_empty() => bail!("git 2.38 or newer is needed for this"),
             Err(paths) => {
                 let commits = self.later_changes((from, onto), &paths, "%h %s")?;
                 let commits = commits.lines().map(str::to_owned).collect();
