@@ -351,6 +351,17 @@ fn open(
     let words = forge.map(|forge| forge.create(request, &file, options.draft));
     let push = remote.map(|it| format!("git push {} {commit}:refs/heads/{branch}", it.name));
     let can_open = forge.is_some_and(Forge::is_here);
+    let mut is_pushed = *is_pushed;
+    if let (Some(remote), Some(forge), true) = (remote, forge, options.push && !can_open) {
+        if !is_pushed {
+            editor.workspace.repo.landings().push(&remote.name, commit, branch)?;
+        }
+        is_pushed = true;
+        terminal::say(&format!(
+            "`{branch}` is pushed; `{}` is not here to open it",
+            forge.program()
+        ));
+    }
     let mut is_wanted = can_open && options.push;
     if !is_wanted {
         terminal::print(&format!(
@@ -369,7 +380,7 @@ fn open(
             terminal::say(&format!("to open it for `{base}`:\n  {}", visible_steps(&steps)));
         }
         let push = format!("Push `{branch}` and open it?");
-        let question = if *is_pushed { "Open it?".to_owned() } else { push };
+        let question = if is_pushed { "Open it?".to_owned() } else { push };
         is_wanted = can_open
             && terminal::can_ask()
             && Wizard::of_listener().is_wanted(&visible(&question), false)?;

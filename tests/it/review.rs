@@ -473,6 +473,20 @@ fn a_pull_request_has_the_evidence_and_is_pushed_only_when_asked() {
 }
 
 #[test]
+fn a_branch_is_pushed_without_a_program_that_opens_requests() {
+    let is_here = |program| std::process::Command::new(program).arg("--version").output().is_ok();
+    if is_here("gh") || is_here("glab") {
+        return println!("skipped: a program that opens requests is installed");
+    }
+    let trial = with_remote(project(GRAPH, "verify: 'true'\n"));
+    fs::remove_dir_all(trial.dir().join("tools")).unwrap();
+    trial.run(["run"]).graph_complete();
+    let said = trial.run(["pr", "--push"]).code(4).stderr_has("is pushed; `gh` is not here");
+    assert!(!said.whole().contains("git push origin"));
+    assert_eq!(trial.git(&["ls-remote", "--heads", "origin"]).lines().count(), 2);
+}
+
+#[test]
 fn a_merge_request_goes_through_glab_and_a_second_one_of_the_branch_updates_it() {
     let trial = with_remote_of(project(GRAPH, "verify: 'true'\n"), "gitlab.git");
     trial.run(["run", "--onto", "night", "--task", "base"]).code_is_any();
