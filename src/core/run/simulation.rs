@@ -1424,7 +1424,8 @@ impl World {
     fn add_before(&mut self, number: usize, count: usize) -> Vec<TaskId> {
         let first = self.graph.tasks().len();
         let name = |n: usize| task(&format!("{}-{n}", self.graph.task(number).id));
-        let new: Vec<Task> = (0..count).map(name).collect();
+        let is_free = |new: &Task| self.graph.number(&new.id).is_none();
+        let new: Vec<Task> = (0..).map(name).filter(is_free).take(count).collect();
         let ids = new.iter().map(|task| task.id.clone()).collect();
         let old = (0..first).flat_map(|to| self.graph.dependencies(to).map(move |from| (from, to)));
         let edges = old.chain((first..first + count).map(|from| (from, number))).collect();
