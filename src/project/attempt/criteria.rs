@@ -119,8 +119,7 @@ impl WorkFiles {
         let changed: BTreeSet<&String> = changed.iter().collect();
         let mut found = WorkFiles::default();
         let again = format!(
-            "take it out of the commits, such as with `git reset --soft {}` and a new commit, or let \
-             a person name it in `allow_files`",
+            "make the commits since {} again without it, or let a person name it in `allow_files`",
             base.short()
         );
         let by_name = added().filter(|path| redact::is_secret_file(path));

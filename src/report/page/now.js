@@ -103,7 +103,7 @@ function needs(attention, now) {
     capped(others, LIST, (need) => needRow(need, now), "p"),
     unproved.length > 0 && h("article", { class: "need", key: "unproved" }, h("div", { class: "need-head" }, sign("stuck"), h("span", { class: "kind" }, `${counted(unproved.length, "task")} not proved`),
       unproved.slice(0, 6).map((need) => taskLink(need.task_id)), unproved.length > 6 && h("span", { class: "faint" }, `and ${unproved.length - 6} more`)),
-    h("p", { class: "why" }, "Their checks would have passed without them. ", h("a", { href: "#/review" }, "Review"), " shows each with the reason.")));
+    h("p", { class: "why" }, "Nothing shows that their checks notice them. ", h("a", { href: "#/review" }, "Review"), " shows each with the reason.")));
 }
 
 function needRow(need, now) {
