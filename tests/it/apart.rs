@@ -439,7 +439,8 @@ fn a_graph_that_a_person_breaks_ends_no_attempt() {
         trial.wait_for_records(1, action);
     }
     trial.wait_for_records(1, "graph_rejected");
-    assert_eq!(trial.tasks("started").len(), 3, "nothing starts meanwhile");
+    // By the last valid graph.
+    trial.wait_for_records(4, "started");
     trial.save("task-graph.yaml", &format!("{}]\n", trial.graph_text().trim_end()));
     trial.wait_for_records(2, "completed");
     trial.leave("a");
