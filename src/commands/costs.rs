@@ -12,7 +12,8 @@ use crate::{
     core::{
         duration,
         exit::Exit,
-        history::attempt_log::{AttemptEntry, AttemptLog, LogDetail},
+        graph::task::TaskId,
+        history::attempt_log::{AttemptLog, LogDetail},
         spend::{Spend, dollars},
         waste::{AttemptWorth, PaidAttempts},
     },
@@ -45,12 +46,13 @@ pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<Co
     // Only what the tasks say needs the graph, which may be unreadable for the rest.
     let has_task = matches!(by, By::Story | By::Prompt);
     let graph = if has_task { Some(workspace.graph()?) } else { None };
-    let task = |entry: &AttemptEntry| {
+    let task = |id: &TaskId| {
         let graph = graph.as_ref()?.graph();
-        Some(graph.task(graph.number(&entry.task_id)?))
+        Some(graph.task(graph.number(id)?))
     };
-    let story = |entry: &AttemptEntry| task(entry)?.story.clone();
-    let prompt = |entry: &AttemptEntry| task(entry)?.prompt.clone();
+    let story = |id| task(id).and_then(|it| it.story.clone()).unwrap_or_else(|| "none".to_owned());
+    let prompt =
+        |id| task(id).and_then(|it| it.prompt.clone()).unwrap_or_else(|| "task.md".to_owned());
     let unknown = || "unknown".to_owned();
     let (mut total, mut paid) = (<(Spend, AttemptWorth)>::default(), PaidAttempts::default());
     let mut sums: BTreeMap<String, (Spend, AttemptWorth)> = BTreeMap::new();
@@ -64,8 +66,8 @@ pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<Co
             By::Day => at.with_timezone(&Local).date_naive().to_string(),
             By::Agent => ended.agent.clone().unwrap_or_else(unknown),
             By::Model => ended.usage.model.clone().unwrap_or_else(unknown),
-            By::Story => story(entry).unwrap_or_else(|| "none".to_owned()),
-            By::Prompt => prompt(entry).unwrap_or_else(|| "task.md".to_owned()),
+            By::Story => story(&entry.task_id),
+            By::Prompt => prompt(&entry.task_id),
         };
         for (spend, worth) in [sums.entry(key).or_default(), &mut total] {
             spend.add(ended);
@@ -74,8 +76,12 @@ pub(super) fn sums(workspace: &Workspace, log: &AttemptLog, by: By) -> Result<Co
         paid.add(ended);
     }
     for call in log.calls() {
+        let own = || call.what.map_or_else(unknown, str::to_owned);
+        let id = call.task_id.as_ref();
         let key = match by {
-            By::Task | By::Story | By::Prompt => call.what.to_owned(),
+            By::Task => id.filter(|_| call.what.is_none()).map_or_else(own, TaskId::to_string),
+            By::Story => id.map_or_else(own, &story),
+            By::Prompt => id.map_or_else(own, &prompt),
             By::Day => call.at.with_timezone(&Local).date_naive().to_string(),
             By::Agent => call.agent.clone(),
             By::Model => call.model.clone().unwrap_or_else(unknown),

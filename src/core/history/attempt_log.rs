@@ -86,8 +86,10 @@ impl AttemptEntry {
 pub struct PaidCall {
     /// When it ended.
     pub at: DateTime<Utc>,
-    /// What it was for; no task has such an id.
-    pub what: &'static str,
+    /// What it was for; no task has such an id. None for a candidate, whose task pays it.
+    pub what: Option<&'static str>,
+    /// The task that it was about.
+    pub task_id: Option<TaskId>,
     /// The name of the agent.
     pub agent: String,
     /// Its model, if it told it.
@@ -101,20 +103,21 @@ impl PaidCall {
     fn of(record: &Record) -> Option<PaidCall> {
         let (what, agent, usage, spend) =
             if let Event::Graph(GraphEvent::Drafted(call)) = &record.event {
-                ("ralph draft", &call.agent, &call.usage, call.spend())
+                (Some("ralph draft"), &call.agent, &call.usage, call.spend())
             } else if let Event::Check(CheckEvent::WorkReviewed(end)) = &record.event {
-                ("reviews of work", &end.review.by, &end.usage, end.spend())
+                (Some("reviews of work"), &end.review.by, &end.usage, end.spend())
             } else if let Event::Check(CheckEvent::Calibrated(call)) = &record.event {
-                ("ralph review --calibrate", &call.by, &call.usage, call.spend())
+                (Some("ralph review --calibrate"), &call.by, &call.usage, call.spend())
             } else if let Event::Attempt(AttemptEvent::CandidateEnded(end)) = &record.event {
-                ("candidates", &end.candidate.by, &end.usage, end.spend())
+                (None, &end.candidate.by, &end.usage, end.spend())
             } else if let Event::Attempt(AttemptEvent::Diagnosed(end)) = &record.event {
-                ("diagnoses", &end.diagnosis.by, &end.usage, end.spend())
+                (Some("diagnoses of tasks"), &end.diagnosis.by, &end.usage, end.spend())
             } else {
                 return None;
             };
         let (agent, model) = (agent.clone(), usage.model.clone());
-        Some(PaidCall { at: record.timestamp, what, agent, model, spend })
+        let task_id = record.task_id.clone();
+        Some(PaidCall { at: record.timestamp, what, task_id, agent, model, spend })
     }
 }
 
