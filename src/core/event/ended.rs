@@ -126,7 +126,7 @@ impl AttemptResult {
         let is_unreviewed = review.is_some_and(|review| review.failed.is_some());
         self.verdict == Verdict::SetupFailed
             || (self.verdict == Verdict::Unverified
-                && (is_unreviewed || self.evidence.passes_unchanged()))
+                && (is_unreviewed || (self.evidence.passes_unchanged() && self.pinned.is_none())))
     }
 
     /// The action of its line.
