@@ -5,12 +5,7 @@ use std::{collections::BTreeMap, fs, process::Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{
-    BranchLandings,
-    integrate::GitCalls,
-    lossy,
-    program::{self, NewCommit},
-};
+use super::{BranchLandings, integrate::GitCalls, lossy, program};
 use crate::{
     core::{commit_id::CommitId, executor::shell_word, verdict::ResolvedConflict},
     regular_file,
@@ -71,11 +66,9 @@ impl BranchLandings<'_> {
     ) -> Result<AppliedChange> {
         let kept = self.entries(from, all_but)?;
         let tree = self.commits().with_entries(to, all_but, &kept)?;
-        let env = &self.commits().identity()[..];
-        let new = NewCommit { tree: &tree, parents: &[from], message, env, is_signed: false };
-        let to = &program::commit_tree(&self.root, &new)?;
-        match self.merged_tree(Some(from), onto, to)? {
-            Ok(tree) if tree == self.tree_of(onto)? => Ok(AppliedChange::Nothing),
+        let before = self.tree_of(onto)?;
+        match self.merged_from(from, [&before, &tree])? {
+            Ok(tree) if tree == before => Ok(AppliedChange::Nothing),
             Ok(tree) => {
                 let commit = self.commits().commit_tree(&[onto], &tree, message)?;
                 Ok(AppliedChange::Done(commit))

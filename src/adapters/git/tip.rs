@@ -222,7 +222,7 @@ impl BranchLandings<'_> {
     /// # Errors
     /// The error of `git`.
     pub fn can_join(&self, tip: &BranchTip) -> Result<bool> {
-        Ok(self.merged_tree(None, &tip.commit, &tip.branch)?.is_ok())
+        Ok(self.merged_tree(&tip.commit, &tip.branch)?.is_ok())
     }
 
     /// Makes a commit with what landed and what a person committed on the branch besides. Returns
@@ -231,7 +231,7 @@ impl BranchLandings<'_> {
     /// # Errors
     /// The error of `git`.
     pub fn joined(&self, branch: &str, tip: &BranchTip) -> Result<Option<CommitId>> {
-        let Ok(tree) = self.merged_tree(None, &tip.commit, &tip.branch)? else { return Ok(None) };
+        let Ok(tree) = self.merged_tree(&tip.commit, &tip.branch)? else { return Ok(None) };
         let message = format!("Take in what was committed on {branch}\n");
         self.commits().commit_tree(&[&tip.commit, &tip.branch], &tree, &message).map(Some)
     }
@@ -246,7 +246,8 @@ impl BranchLandings<'_> {
         let kept = format!("refs/ralph/stale/tip/{branch}/{}", tip.commit.short());
         self.set_ref(&kept, &tip.commit)?;
         let origin = self.commit_of(&origin_ref(branch))?.context("the origin of a tip is gone")?;
-        let Ok(tree) = self.merged_tree(Some(&origin), &tip.branch, &tip.commit)? else {
+        let (theirs, ours) = (self.tree_of(&tip.branch)?, self.tree_of(&tip.commit)?);
+        let Ok(tree) = self.merged_from(&origin, [&theirs, &ours])? else {
             self.forget_tip(branch, tip)?;
             return Ok((kept, false));
         };
@@ -260,25 +261,27 @@ impl BranchLandings<'_> {
         Ok((kept, true))
     }
 
-    /// The tree of a merge, from the base that git finds or from another one; the files in conflict if it
-    /// has conflicts, and none of them if git cannot merge the commits at all.
-    pub(super) fn merged_tree(
+    /// The result of [`merged_tree`](BranchLandings::merged_tree) for two trees that are both made from
+    /// a commit. Git takes the base of a merge as an option only since 2.40.
+    pub(super) fn merged_from(
         &self,
-        base: Option<&str>,
-        ours: &str,
-        theirs: &str,
+        base: &str,
+        trees: [&str; 2],
     ) -> Result<Result<String, Vec<String>>> {
-        // Git takes the base as an option only since 2.40.
-        let on_base = |commit: &str| -> Result<CommitId> {
-            let Some(base) = base else { return Ok(commit.into()) };
-            let (tree, message) = (&self.tree_of(commit)?, "For a merge\n");
-            let env = &IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
+        let env = &IDENTITY.map(|(name, value)| (name, OsStr::new(value)));
+        let commit = |tree: &str| {
+            let message = "For a merge\n";
             let new = NewCommit { tree, parents: &[base], message, env, is_signed: false };
             program::commit_tree(&self.root, &new)
         };
-        let (ours, theirs) = (on_base(ours)?, on_base(theirs)?);
+        self.merged_tree(&commit(trees[0])?, &commit(trees[1])?)
+    }
+
+    /// The tree of a merge; the files in conflict if it has conflicts, and none of them if git cannot
+    /// merge the commits at all.
+    fn merged_tree(&self, ours: &str, theirs: &str) -> Result<Result<String, Vec<String>>> {
         let merge = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"];
-        let arguments = [&merge[..], &[&*ours, &*theirs]].concat();
+        let arguments = [&merge[..], &[ours, theirs]].concat();
         let output = program::run_raw(&self.root, &arguments, &[])?;
         let said = lossy(&output.stdout);
         let mut parts = said.split('\0').filter(|part| !part.is_empty()).map(str::to_owned);
