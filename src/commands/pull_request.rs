@@ -33,7 +33,7 @@ use crate::{
         exit::{Exit, fail},
         verdict::CheckResult,
     },
-    project::workspace::landing_branch,
+    project::workspace::{landed_tip, landing_branch},
     view::{lines::counted, review::ReviewView, run_report::RunReport},
 };
 
@@ -123,9 +123,7 @@ fn requests(
     let workspace = &editor.workspace;
     let repo = &workspace.repo;
     let onto = landing_branch(workspace)?.context("HEAD is on no branch")?;
-    let tip = repo.landings().tip(&onto)?;
-    let tip =
-        tip.with_context(|| format!("`{onto}` has no commit, so nothing has landed on it"))?.commit;
+    let tip = landed_tip(workspace, &onto)?;
     let usual = match (&options.base, remote) {
         (Some(base), _) => Some(base.clone()),
         (None, Some(remote)) => repo.landings().default_branch(&remote.name)?,

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
 use super::{
@@ -32,7 +32,7 @@ use crate::{
         graph_file::{GraphFile, Write},
         slot_pool::SlotPool,
         take_back::{LaterChanges, TakeBack, settle},
-        workspace::{Workspace, find, landing_branch},
+        workspace::{Workspace, find, landed_tip, landing_branch},
     },
     view::lines::{counted, few},
 };
@@ -68,10 +68,7 @@ pub fn run(invocation: &Invocation, options: &TakeBackArgs) -> Result<Exit> {
     };
     let lock = locked(&editor.workspace)?;
     settle(&editor.workspace, &mut editor.store)?;
-    let tip = editor.workspace.repo.landings().tip(&branch)?;
-    let onto = tip
-        .with_context(|| format!("`{branch}` has no commit, so nothing has landed on it"))?
-        .commit;
+    let onto = landed_tip(&editor.workspace, &branch)?;
     let (graph, log) =
         (editor.workspace.graph()?, editor.workspace.attempt_log(LogDetail::Results)?);
     let named: Vec<TaskId> =

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path, thread, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::{Workspace, refused};
 use crate::{
@@ -220,6 +220,16 @@ pub fn policy_for(
 pub fn landing_branch(workspace: &Workspace) -> Result<Option<String>> {
     let named = named_branch(workspace);
     named.map_or_else(|| Ok(workspace.repo.head()?.branch), |branch| Ok(Some(branch)))
+}
+
+/// The newest commit of a branch with what landed on it.
+///
+/// # Errors
+/// The branch has no commit; the error of `git`.
+pub fn landed_tip(workspace: &Workspace, branch: &str) -> Result<CommitId> {
+    let tip = workspace.repo.landings().tip(branch)?;
+    let nothing = || format!("`{branch}` has no commit, so nothing has landed on it");
+    Ok(tip.with_context(nothing)?.commit)
 }
 
 /// The branch that the settings or a living run name.
