@@ -262,7 +262,11 @@ pub fn commit(
     if commit.is_none() && !is_unsigned && tree.commits().cannot_sign() {
         why = run(&unsigned, None)?;
         commit = made()?;
-    } else if commit.is_some() && sandbox.is_some() && tree.commits().signs_commits()? {
+    } else if commit.is_some()
+        && sandbox.is_some()
+        && git::unsigned().is_none()
+        && tree.commits().signs_commits()?
+    {
         run(&draft.clone().signing(), None)?;
         if made()? == commit {
             tree.commits().cannot_sign();
