@@ -35,7 +35,7 @@ pub struct CandidateResult {
     /// The size of its changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<DiffStat>,
-    /// What its agent cost, in US dollars, if it told that.
+    /// What its agent cost, in US dollars, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
     /// The ref that keeps its work.

@@ -262,9 +262,9 @@ impl Odds {
     }
 }
 
-/// The odds of the next attempts: what is known of all agents is assumed of each, and what is known of an
-/// agent is assumed of each of its tasks. The attempts of a night count like those before it, so nights
-/// differ as much as so few attempts can mislead, and a task that failed is likely to fail again.
+/// The odds of the next attempts: those of all agents are assumed of each agent, and those of an agent of
+/// each of its tasks. The attempts of a night count like those before it, so nights differ as much as so few
+/// attempts can mislead, and a task that failed is likely to fail again.
 #[derive(Clone, Debug, Default)]
 struct AttemptOdds {
     all: Odds,
@@ -290,7 +290,7 @@ impl AttemptOdds {
         tries.part(of_agent, OF_TASK)
     }
 
-    /// Of the attempts of an agent at a task, only the first tells of other tasks.
+    /// Only the first attempt of an agent at a task counts for its other tasks.
     fn add(&mut self, number: usize, agent: Option<&str>, is_good: bool) {
         let place = self.place(agent);
         let tries = self.of_tries.entry((number, place)).or_default();
@@ -302,7 +302,7 @@ impl AttemptOdds {
     }
 }
 
-/// One guess at what is behind the attempts of a repository.
+/// One guess at the causes behind the attempts of a repository.
 struct GuessedLaw<'a> {
     /// As many attempts as there are, drawn with repetition.
     samples: Vec<(&'a AttemptSample, f64)>,
@@ -313,9 +313,9 @@ struct GuessedLaw<'a> {
 
 /// The part of attempts that is assumed to succeed; that weighs one attempt.
 const ASSUMED: f64 = 0.8;
-/// How many attempts of an agent weigh as much as what is known of all agents.
+/// How many attempts of an agent weigh as much as the odds of all agents.
 const OF_AGENT: f64 = 2.0;
-/// How many attempts at a task weigh as much as what is known of their agent.
+/// How many attempts at a task weigh as much as the odds of their agent.
 const OF_TASK: f64 = 4.0;
 
 impl<'a> AttemptLaw<'a> {

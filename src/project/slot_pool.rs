@@ -360,7 +360,7 @@ pub fn prepare(order: &SlotOrder) -> Result<PreparedSlot> {
                 (graph.iter().map(String::as_str).collect(), slot.integration());
             let restored = work.restore(left, base, branch, &own, Some(attributes), *marks);
             if restored.is_err() {
-                // Else the slot would keep what is kept already, and the next try take another one.
+                // Else the next try would take another slot, although a ref keeps the work.
                 let _ = work.start_over(base, branch);
             }
             let mut restored = restored?;

@@ -123,8 +123,8 @@ pub(super) fn holds_starts(runner: &Runner) -> bool {
         || reviewer::out_of_reach(runner).is_some()
 }
 
-/// Whether the graph file may be in the middle of being saved, or can be read again; waits a little. With a
-/// file that stays unreadable, nobody knows whether all is done.
+/// Whether the graph file may be in the middle of being saved, or can be read again; waits a little. A run
+/// cannot tell from an unreadable file whether all is done.
 pub(super) fn awaits_graph(runner: &mut Runner) -> Result<bool> {
     if runner.core.graph.unreadable.is_none() {
         return Ok(false);

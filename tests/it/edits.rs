@@ -113,7 +113,7 @@ fn what_landed_while_the_graph_could_not_be_read_is_complete_in_it() {
     assert_eq!(trial.status("a"), "complete");
 }
 
-/// What a person wrote in it is not known, so nobody can say that all is done.
+/// The run does not know the changes of a person in it, so it cannot say that all is done.
 #[test]
 fn a_graph_that_stays_unreadable_does_not_end_the_night_and_is_said_at_its_end() {
     let trial = TestProject::new().graph("tasks:\n- id: a\n- id: b\n  depends_on: [a]\n");

@@ -69,7 +69,7 @@ pub struct ActiveAttempt {
     pub placement: Option<Placement>,
     /// When its agent ended, and what that has used.
     pub spent: Option<(DateTime<Utc>, Spend)>,
-    /// What its candidates and reviewers have cost, in US dollars, as far as it is known.
+    /// What its candidates and reviewers have cost, in US dollars, as far as known.
     #[serde(default, skip_serializing_if = "is_default")]
     pub calls_usd: f64,
     /// The tasks whose status a command changed since it started.
